@@ -1,0 +1,1 @@
+//! The adaptive replacement cache.

@@ -1,0 +1,1 @@
+//! Checksums, compressors and ciphers of the OpenZFS format.

@@ -1,0 +1,1 @@
+//! Block devices: files, disks, and simulated ones.

@@ -1,0 +1,1 @@
+//! Objects: object sets, dnodes, block trees, ZAP, system attributes.

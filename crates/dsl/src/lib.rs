@@ -1,0 +1,1 @@
+//! Datasets: directories, snapshots, clones, bookmarks, properties, keys.

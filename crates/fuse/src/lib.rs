@@ -1,0 +1,1 @@
+//! The FUSE door: file systems mounted through /dev/fuse.

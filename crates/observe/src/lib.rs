@@ -1,0 +1,1 @@
+//! What the rooms count with: counters and histograms.

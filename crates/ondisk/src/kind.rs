@@ -1,0 +1,412 @@
+//! The enumerations that block pointers and dnodes carry: object types, checksums, compressors.
+
+use crate::{Corrupt, Result};
+
+/// Checksum function of a block (`enum zio_checksum`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ChecksumKind {
+    /// Take the parent's; never in a block pointer that was written.
+    Inherit = 0,
+    /// The default; never in a block pointer that was written.
+    On = 1,
+    /// No checksum.
+    Off = 2,
+    /// SHA-256 embedded in a label area (`ZIO_CHECKSUM_LABEL`).
+    Label = 3,
+    /// SHA-256 embedded in a gang header.
+    GangHeader = 4,
+    /// Fletcher-2 embedded in an intent log block.
+    Zilog = 5,
+    /// Fletcher-2.
+    Fletcher2 = 6,
+    /// Fletcher-4.
+    Fletcher4 = 7,
+    /// SHA-256.
+    Sha256 = 8,
+    /// Fletcher-4 embedded in an intent log block.
+    Zilog2 = 9,
+    /// Takes no part in checking (`ZIO_CHECKSUM_NOPARITY`).
+    Noparity = 10,
+    /// SHA-512/256.
+    Sha512 = 11,
+    /// Skein-512-256, salted.
+    Skein = 12,
+    /// Edon-R-512, salted.
+    Edonr = 13,
+    /// BLAKE3, salted.
+    Blake3 = 14,
+}
+
+impl ChecksumKind {
+    /// The checksum of an on-disk number.
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`] for numbers that OpenZFS 2.3 doesn't know.
+    pub fn from_disk(v: u8) -> Result<Self> {
+        use ChecksumKind::*;
+        Ok(match v {
+            0 => Inherit,
+            1 => On,
+            2 => Off,
+            3 => Label,
+            4 => GangHeader,
+            5 => Zilog,
+            6 => Fletcher2,
+            7 => Fletcher4,
+            8 => Sha256,
+            9 => Zilog2,
+            10 => Noparity,
+            11 => Sha512,
+            12 => Skein,
+            13 => Edonr,
+            14 => Blake3,
+            _ => return Err(Corrupt::Range { what: "block pointer", field: "checksum", value: v.into() }),
+        })
+    }
+
+    /// The name that properties and `zdb` use.
+    pub fn name(self) -> &'static str {
+        use ChecksumKind::*;
+        match self {
+            Inherit => "inherit",
+            On => "on",
+            Off => "off",
+            Label => "label",
+            GangHeader => "gang_header",
+            Zilog => "zilog",
+            Fletcher2 => "fletcher2",
+            Fletcher4 => "fletcher4",
+            Sha256 => "sha256",
+            Zilog2 => "zilog2",
+            Noparity => "noparity",
+            Sha512 => "sha512",
+            Skein => "skein",
+            Edonr => "edonr",
+            Blake3 => "blake3",
+        }
+    }
+}
+
+/// Compressor of a block (`enum zio_compress`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CompressKind {
+    /// Take the parent's; never in a block pointer that was written.
+    Inherit = 0,
+    /// The default; never in a block pointer that was written.
+    On = 1,
+    /// Stored as it is.
+    Off = 2,
+    /// LZJB.
+    Lzjb = 3,
+    /// All zeros, stored as a hole.
+    Empty = 4,
+    /// gzip, level 1.
+    Gzip1 = 5,
+    /// gzip, level 2.
+    Gzip2 = 6,
+    /// gzip, level 3.
+    Gzip3 = 7,
+    /// gzip, level 4.
+    Gzip4 = 8,
+    /// gzip, level 5.
+    Gzip5 = 9,
+    /// gzip, level 6.
+    Gzip6 = 10,
+    /// gzip, level 7.
+    Gzip7 = 11,
+    /// gzip, level 8.
+    Gzip8 = 12,
+    /// gzip, level 9.
+    Gzip9 = 13,
+    /// Zero-length encoding.
+    Zle = 14,
+    /// LZ4.
+    Lz4 = 15,
+    /// Zstandard; the level is in the block's own header.
+    Zstd = 16,
+}
+
+impl CompressKind {
+    /// The compressor of an on-disk number.
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`] for numbers that OpenZFS 2.3 doesn't know.
+    pub fn from_disk(v: u8) -> Result<Self> {
+        use CompressKind::*;
+        Ok(match v {
+            0 => Inherit,
+            1 => On,
+            2 => Off,
+            3 => Lzjb,
+            4 => Empty,
+            5 => Gzip1,
+            6 => Gzip2,
+            7 => Gzip3,
+            8 => Gzip4,
+            9 => Gzip5,
+            10 => Gzip6,
+            11 => Gzip7,
+            12 => Gzip8,
+            13 => Gzip9,
+            14 => Zle,
+            15 => Lz4,
+            16 => Zstd,
+            _ => return Err(Corrupt::Range { what: "block pointer", field: "compression", value: v.into() }),
+        })
+    }
+
+    /// The name that properties and `zdb` use.
+    pub fn name(self) -> &'static str {
+        use CompressKind::*;
+        match self {
+            Inherit => "inherit",
+            On => "on",
+            Off => "uncompressed",
+            Lzjb => "lzjb",
+            Empty => "empty",
+            Gzip1 => "gzip-1",
+            Gzip2 => "gzip-2",
+            Gzip3 => "gzip-3",
+            Gzip4 => "gzip-4",
+            Gzip5 => "gzip-5",
+            Gzip6 => "gzip-6",
+            Gzip7 => "gzip-7",
+            Gzip8 => "gzip-8",
+            Gzip9 => "gzip-9",
+            Zle => "zle",
+            Lz4 => "lz4",
+            Zstd => "zstd",
+        }
+    }
+}
+
+/// How the words of a block are put into another byte order (`dmu_object_byteswap_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ByteSwap {
+    /// Bytes: nothing to swap.
+    Uint8 = 0,
+    /// Array of 16-bit words.
+    Uint16 = 1,
+    /// Array of 32-bit words.
+    Uint32 = 2,
+    /// Array of 64-bit words.
+    Uint64 = 3,
+    /// ZAP blocks.
+    Zap = 4,
+    /// Arrays of dnodes.
+    Dnode = 5,
+    /// Object sets.
+    Objset = 6,
+    /// Bonus `znode_phys_t`.
+    Znode = 7,
+    /// ACLs of ZPL version 0.
+    OldAcl = 8,
+    /// ACLs.
+    Acl = 9,
+}
+
+/// Type of an object, as dnodes and block pointers name it (`dmu_object_type_t`).
+///
+/// Two families share the byte: the numbered types of `dmu_ot[]`, and self-describing ones
+/// (bit 7 set, `DMU_OTN_*`) that carry their byte swap, a metadata bit and an encryption bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DmuType(u8);
+
+struct TypeInfo(ByteSwap, bool, bool, &'static str);
+
+use ByteSwap as B;
+const TYPES: [TypeInfo; 54] = [
+    TypeInfo(B::Uint8, true, false, "unallocated"),
+    TypeInfo(B::Zap, true, false, "object directory"),
+    TypeInfo(B::Uint64, true, false, "object array"),
+    TypeInfo(B::Uint8, true, false, "packed nvlist"),
+    TypeInfo(B::Uint64, true, false, "packed nvlist size"),
+    TypeInfo(B::Uint64, true, false, "bpobj"),
+    TypeInfo(B::Uint64, true, false, "bpobj header"),
+    TypeInfo(B::Uint64, true, false, "SPA space map header"),
+    TypeInfo(B::Uint64, true, false, "SPA space map"),
+    TypeInfo(B::Uint64, true, true, "ZIL intent log"),
+    TypeInfo(B::Dnode, true, true, "DMU dnode"),
+    TypeInfo(B::Objset, true, false, "DMU objset"),
+    TypeInfo(B::Uint64, true, false, "DSL directory"),
+    TypeInfo(B::Zap, true, false, "DSL directory child map"),
+    TypeInfo(B::Zap, true, false, "DSL dataset snap map"),
+    TypeInfo(B::Zap, true, false, "DSL props"),
+    TypeInfo(B::Uint64, true, false, "DSL dataset"),
+    TypeInfo(B::Znode, true, false, "ZFS znode"),
+    TypeInfo(B::OldAcl, true, true, "ZFS V0 ACL"),
+    TypeInfo(B::Uint8, false, true, "ZFS plain file"),
+    TypeInfo(B::Zap, true, true, "ZFS directory"),
+    TypeInfo(B::Zap, true, false, "ZFS master node"),
+    TypeInfo(B::Zap, true, true, "ZFS delete queue"),
+    TypeInfo(B::Uint8, false, true, "zvol object"),
+    TypeInfo(B::Zap, true, false, "zvol prop"),
+    TypeInfo(B::Uint8, false, true, "other uint8[]"),
+    TypeInfo(B::Uint64, false, true, "other uint64[]"),
+    TypeInfo(B::Zap, true, false, "other ZAP"),
+    TypeInfo(B::Zap, true, false, "persistent error log"),
+    TypeInfo(B::Uint8, true, false, "SPA history"),
+    TypeInfo(B::Uint64, true, false, "SPA history offsets"),
+    TypeInfo(B::Zap, true, false, "Pool properties"),
+    TypeInfo(B::Zap, true, false, "DSL permissions"),
+    TypeInfo(B::Acl, true, true, "ZFS ACL"),
+    TypeInfo(B::Uint8, true, true, "ZFS SYSACL"),
+    TypeInfo(B::Uint8, true, true, "FUID table"),
+    TypeInfo(B::Uint64, true, false, "FUID table size"),
+    TypeInfo(B::Zap, true, false, "DSL dataset next clones"),
+    TypeInfo(B::Zap, true, false, "scan work queue"),
+    TypeInfo(B::Zap, true, true, "ZFS user/group/project used"),
+    TypeInfo(B::Zap, true, true, "ZFS user/group/project quota"),
+    TypeInfo(B::Zap, true, false, "snapshot refcount tags"),
+    TypeInfo(B::Zap, true, false, "DDT ZAP algorithm"),
+    TypeInfo(B::Zap, true, false, "DDT statistics"),
+    TypeInfo(B::Uint8, true, true, "System attributes"),
+    TypeInfo(B::Zap, true, true, "SA master node"),
+    TypeInfo(B::Zap, true, true, "SA attr registration"),
+    TypeInfo(B::Zap, true, true, "SA attr layouts"),
+    TypeInfo(B::Zap, true, false, "scan translations"),
+    TypeInfo(B::Uint8, false, true, "deduplicated block"),
+    TypeInfo(B::Zap, true, false, "DSL deadlist map"),
+    TypeInfo(B::Uint64, true, false, "DSL deadlist map hdr"),
+    TypeInfo(B::Zap, true, false, "DSL dir clones"),
+    TypeInfo(B::Uint64, true, false, "bpobj subobj"),
+];
+
+const NEW_TYPE: u8 = 0x80;
+const NEW_METADATA: u8 = 0x40;
+const NEW_ENCRYPTED: u8 = 0x20;
+
+impl DmuType {
+    /// No object (`DMU_OT_NONE`).
+    pub const NONE: Self = Self(0);
+    /// The MOS directory.
+    pub const OBJECT_DIRECTORY: Self = Self(1);
+    /// An array of object numbers.
+    pub const OBJECT_ARRAY: Self = Self(2);
+    /// An XDR nvlist.
+    pub const PACKED_NVLIST: Self = Self(3);
+    /// Its length, in the bonus.
+    pub const PACKED_NVLIST_SIZE: Self = Self(4);
+    /// A list of block pointers.
+    pub const BPOBJ: Self = Self(5);
+    /// Header of a bpobj, in the bonus.
+    pub const BPOBJ_HDR: Self = Self(6);
+    /// Header of a space map, in the bonus.
+    pub const SPACE_MAP_HEADER: Self = Self(7);
+    /// A space map.
+    pub const SPACE_MAP: Self = Self(8);
+    /// An intent log block.
+    pub const INTENT_LOG: Self = Self(9);
+    /// An array of dnodes.
+    pub const DNODE: Self = Self(10);
+    /// An object set.
+    pub const OBJSET: Self = Self(11);
+    /// A DSL directory, in the bonus.
+    pub const DSL_DIR: Self = Self(12);
+    /// A DSL directory's children.
+    pub const DSL_DIR_CHILD_MAP: Self = Self(13);
+    /// A dataset's snapshots by name.
+    pub const DSL_DS_SNAP_MAP: Self = Self(14);
+    /// Properties.
+    pub const DSL_PROPS: Self = Self(15);
+    /// A DSL dataset, in the bonus.
+    pub const DSL_DATASET: Self = Self(16);
+    /// A `znode_phys_t`, in the bonus.
+    pub const ZNODE: Self = Self(17);
+    /// An old ACL.
+    pub const OLDACL: Self = Self(18);
+    /// File contents.
+    pub const PLAIN_FILE_CONTENTS: Self = Self(19);
+    /// Directory contents.
+    pub const DIRECTORY_CONTENTS: Self = Self(20);
+    /// The ZPL's master node.
+    pub const MASTER_NODE: Self = Self(21);
+    /// The ZPL's delete queue.
+    pub const UNLINKED_SET: Self = Self(22);
+    /// A volume's contents.
+    pub const ZVOL: Self = Self(23);
+    /// A volume's properties.
+    pub const ZVOL_PROP: Self = Self(24);
+    /// The pool's history.
+    pub const SPA_HISTORY: Self = Self(29);
+    /// Its bounds, in the bonus.
+    pub const SPA_HISTORY_OFFSETS: Self = Self(30);
+    /// A large ACL.
+    pub const ACL: Self = Self(33);
+    /// System attributes: a bonus or a spill block.
+    pub const SA: Self = Self(44);
+    /// The SA master node.
+    pub const SA_MASTER_NODE: Self = Self(45);
+    /// The type of the block pointers that dedup entries make up.
+    pub const DEDUP: Self = Self(49);
+
+    /// The type of an on-disk byte.
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`] for numbers that no OpenZFS 2.3 type has.
+    pub fn from_disk(v: u8) -> Result<Self> {
+        let ok = if v & NEW_TYPE != 0 { v & 0x1f <= B::Acl as u8 } else { usize::from(v) < TYPES.len() };
+        if ok { Ok(Self(v)) } else { Err(Corrupt::Range { what: "object", field: "type", value: v.into() }) }
+    }
+
+    /// The on-disk byte.
+    pub fn to_disk(self) -> u8 {
+        self.0
+    }
+
+    /// How its blocks are swapped.
+    pub fn byteswap(self) -> ByteSwap {
+        if self.0 & NEW_TYPE == 0 {
+            return TYPES[usize::from(self.0)].0;
+        }
+        match self.0 & 0x1f {
+            0 => B::Uint8,
+            1 => B::Uint16,
+            2 => B::Uint32,
+            3 => B::Uint64,
+            4 => B::Zap,
+            5 => B::Dnode,
+            6 => B::Objset,
+            7 => B::Znode,
+            8 => B::OldAcl,
+            _ => B::Acl,
+        }
+    }
+
+    /// True if its level-0 blocks are metadata too (`DMU_OT_IS_METADATA`).
+    pub fn is_metadata(self) -> bool {
+        if self.0 & NEW_TYPE != 0 { self.0 & NEW_METADATA != 0 } else { TYPES[usize::from(self.0)].1 }
+    }
+
+    /// True if its level-0 blocks are encrypted in an encrypted dataset (`DMU_OT_IS_ENCRYPTED`).
+    pub fn is_encrypted(self) -> bool {
+        if self.0 & NEW_TYPE != 0 { self.0 & NEW_ENCRYPTED != 0 } else { TYPES[usize::from(self.0)].2 }
+    }
+
+    /// The name that `zdb` prints.
+    pub fn name(self) -> &'static str {
+        if self.0 & NEW_TYPE == 0 {
+            return TYPES[usize::from(self.0)].3;
+        }
+        match (self.byteswap(), self.is_metadata()) {
+            (B::Uint8, true) => "uint8 (metadata)",
+            (B::Uint8, false) => "uint8",
+            (B::Uint16, true) => "uint16 (metadata)",
+            (B::Uint16, false) => "uint16",
+            (B::Uint32, true) => "uint32 (metadata)",
+            (B::Uint32, false) => "uint32",
+            (B::Uint64, true) => "uint64 (metadata)",
+            (B::Uint64, false) => "uint64",
+            (B::Zap, true) => "zap (metadata)",
+            (B::Zap, false) => "zap",
+            (B::Dnode, _) => "dnode",
+            (B::Objset, _) => "objset",
+            (B::Znode, _) => "znode",
+            (B::OldAcl, _) => "v0 ACL",
+            (B::Acl, _) => "ACL",
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! On-disk structures of the OpenZFS format and their codecs, without behaviour.
+//!
+//! # Theory
+//! Bytes become a checked type once, here; above this room only checked types travel. Every size, offset,
+//! count and name that comes from a disk is checked where it is decoded, and a failed check is a value,
+//! [`Corrupt`], never a panic. Decoders read both byte orders; encoders write little-endian.
+//!
+//! # Absent
+//! This room does no I/O, verifies no checksum (that needs `codec`), spawns nothing and has no `unsafe`.
+
+pub mod bytes;
+pub mod error;
+pub mod kind;
+pub mod num;
+
+pub use bytes::ByteOrder;
+pub use error::Corrupt;
+pub use kind::{ChecksumKind, CompressKind, DmuType};
+pub use num::{Ashift, Asize, BlkId, Guid, Level, Lsize, ObjNum, Offset, Psize, Txg, VdevId};
+
+/// A result whose error says which bytes were wrong.
+pub type Result<T> = std::result::Result<T, Corrupt>;
+
+/// Smallest unit of allocation and of block sizes: 512 bytes (`SPA_MINBLOCKSIZE`).
+pub const SPA_MINBLOCKSIZE: u64 = 512;
+/// Shift of [`SPA_MINBLOCKSIZE`] (`SPA_MINBLOCKSHIFT`).
+pub const SPA_MINBLOCKSHIFT: u32 = 9;
+/// Largest block: 16 MiB (`SPA_MAXBLOCKSIZE`).
+pub const SPA_MAXBLOCKSIZE: u64 = 1 << 24;
+/// Largest block of pools without `large_blocks`: 128 KiB (`SPA_OLD_MAXBLOCKSIZE`).
+pub const SPA_OLD_MAXBLOCKSIZE: u64 = 1 << 17;

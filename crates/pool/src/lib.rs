@@ -1,0 +1,1 @@
+//! Pool-wide state: configuration, space maps, DDT, BRT, history.

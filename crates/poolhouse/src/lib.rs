@@ -1,0 +1,1 @@
+//! OpenZFS pools in user space: open a pool, its datasets, their files.

@@ -1,0 +1,1 @@
+//! The daemon: imported pools, mounts, the control API.

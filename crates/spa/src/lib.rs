@@ -1,0 +1,1 @@
+//! The whole pool alive: import, traversal, export.

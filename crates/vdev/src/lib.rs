@@ -1,0 +1,1 @@
+//! The vdev tree: leaves, mirrors, RAID-Z, dRAID, labels, reconstruction.

@@ -1,0 +1,1 @@
+//! The intent log: chains, records, replay.

@@ -1,0 +1,1 @@
+//! The block pipeline: block pointer to verified bytes and back.

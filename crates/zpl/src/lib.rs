@@ -1,0 +1,1 @@
+//! The POSIX file system on an object set.

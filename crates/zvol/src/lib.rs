@@ -1,0 +1,1 @@
+//! The block volume on an object set.
