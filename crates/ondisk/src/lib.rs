@@ -8,12 +8,18 @@
 //! # Absent
 //! This room does no I/O, verifies no checksum (that needs `codec`), spawns nothing and has no `unsafe`.
 
+pub mod blkptr;
 pub mod bytes;
+pub mod dnode;
 pub mod error;
+pub mod gang;
 pub mod kind;
 pub mod num;
+pub mod objset;
 
+pub use blkptr::{Blkptr, Dva};
 pub use bytes::ByteOrder;
+pub use dnode::DnodePhys;
 pub use error::Corrupt;
 pub use kind::{ChecksumKind, CompressKind, DmuType};
 pub use num::{Ashift, Asize, BlkId, Guid, Level, Lsize, ObjNum, Offset, Psize, Txg, VdevId};

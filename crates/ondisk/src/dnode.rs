@@ -1,0 +1,168 @@
+//! Dnodes: one object's type, geometry and the roots of its block tree (`dnode_phys_t`).
+//!
+//! # On disk
+//! One to 32 slots of 512 bytes: a 64-byte core, 1 to 3 block pointers, then the bonus, then, when the
+//! spill flag is set, one more block pointer in the last 128 bytes.
+
+use crate::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Blkptr};
+use crate::{BlkId, ByteOrder, Corrupt, DmuType, Level, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT};
+
+/// Bytes of one slot (`DNODE_MIN_SIZE`).
+pub const DNODE_MIN_SIZE: usize = 512;
+/// log2 of [`DNODE_MIN_SIZE`] (`DNODE_SHIFT`).
+pub const DNODE_SHIFT: u32 = 9;
+/// Largest dnode, 32 slots (`DNODE_MAX_SIZE`).
+pub const DNODE_MAX_SIZE: usize = 16384;
+/// Bytes before the block pointers (`DNODE_CORE_SIZE`).
+pub const DNODE_CORE_SIZE: usize = 64;
+/// Bytes of a block of dnodes (`DNODE_BLOCK_SIZE`).
+pub const DNODE_BLOCK_SIZE: usize = 16384;
+/// Most levels of a block tree (`DN_MAX_LEVELS`; 64-bit offsets need no more).
+pub const DN_MAX_LEVELS: u8 = 16;
+
+const WHAT: &str = "dnode";
+const MIN_INDBLKSHIFT: u8 = 10;
+const MAX_INDBLKSHIFT: u8 = 24;
+
+/// Flags of a dnode (`dn_flags`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DnodeFlags(pub u8);
+
+impl DnodeFlags {
+    /// `dn_used` counts bytes, not sectors (`DNODE_FLAG_USED_BYTES`).
+    pub const USED_BYTES: u8 = 1;
+    /// Counted in the user and group tables (`DNODE_FLAG_USERUSED_ACCOUNTED`).
+    pub const USERUSED_ACCOUNTED: u8 = 2;
+    /// Has a spill block (`DNODE_FLAG_SPILL_BLKPTR`).
+    pub const SPILL: u8 = 4;
+    /// Its object is counted too (`DNODE_FLAG_USEROBJUSED_ACCOUNTED`).
+    pub const USEROBJUSED_ACCOUNTED: u8 = 8;
+
+    /// True if `bit` is set.
+    pub fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+/// A checked dnode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnodePhys {
+    /// Type of the object.
+    pub kind: DmuType,
+    /// log2 of the size of its indirect blocks.
+    pub indblkshift: u8,
+    /// Levels of its block tree; 1 means the pointers here point at data.
+    pub nlevels: u8,
+    /// Type of the bonus.
+    pub bonus_kind: DmuType,
+    /// Checksum number for new blocks (0: inherit).
+    pub checksum: u8,
+    /// Compressor number for new blocks (0: inherit).
+    pub compress: u8,
+    /// Flags.
+    pub flags: DnodeFlags,
+    /// Bytes of a data block.
+    pub datablksz: u32,
+    /// Slots beyond the first.
+    pub extra_slots: u8,
+    /// Largest allocated block number.
+    pub maxblkid: BlkId,
+    /// Space used, in bytes (converted when the flag says sectors).
+    pub used_bytes: u64,
+    /// The pointers of the top level, one to three.
+    pub blkptrs: Vec<Blkptr>,
+    /// The bonus.
+    pub bonus: Vec<u8>,
+    /// The pointer to the spill block.
+    pub spill: Option<Blkptr>,
+}
+
+impl DnodePhys {
+    /// Slots that the dnode at the head of `raw` takes, without decoding more of it.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`] if it does not fit into `raw`.
+    pub fn slots(raw: &[u8]) -> Result<usize> {
+        let extra = *raw.get(12).ok_or(Corrupt::Truncated { what: WHAT, need: 13, have: raw.len() })?;
+        let need = (usize::from(extra) + 1) * DNODE_MIN_SIZE;
+        if need > raw.len() {
+            return Err(Corrupt::Truncated { what: WHAT, need, have: raw.len() });
+        }
+        Ok(usize::from(extra) + 1)
+    }
+
+    /// Decodes the dnode at the head of `raw`; `None` for a free slot.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when a field is out of range or the parts do not fit into the slots.
+    pub fn decode(raw: &[u8]) -> Result<Option<DnodePhys>> {
+        if raw.len() < DNODE_MIN_SIZE {
+            return Err(Corrupt::Truncated { what: WHAT, need: DNODE_MIN_SIZE, have: raw.len() });
+        }
+        if raw[0] == 0 {
+            return Ok(None);
+        }
+        let kind = DmuType::from_disk(raw[0])?;
+        let size = Self::slots(raw)? * DNODE_MIN_SIZE;
+        let range = |field, value: u64, ok: bool| {
+            if ok { Ok(()) } else { Err(Corrupt::Range { what: WHAT, field, value }) }
+        };
+        let (indblkshift, nlevels, nblkptr) = (raw[1], raw[2], usize::from(raw[3]));
+        range("dn_nlevels", nlevels.into(), (1..=DN_MAX_LEVELS).contains(&nlevels))?;
+        let shift_ok = (MIN_INDBLKSHIFT..=MAX_INDBLKSHIFT).contains(&indblkshift) || nlevels == 1;
+        range("dn_indblkshift", indblkshift.into(), shift_ok)?;
+        range("dn_nblkptr", nblkptr as u64, (1..=3).contains(&nblkptr))?;
+        let le = ByteOrder::Little;
+        let datablksz = u32::from(le.u16(WHAT, raw, 8)?) << SPA_MINBLOCKSHIFT;
+        let size_ok = datablksz != 0 && u64::from(datablksz) <= SPA_MAXBLOCKSIZE;
+        range("dn_datablkszsec", datablksz.into(), size_ok)?;
+        let flags = DnodeFlags(raw[7]);
+        let bonuslen = usize::from(le.u16(WHAT, raw, 10)?);
+        let bonus_at = DNODE_CORE_SIZE + nblkptr * BLKPTR_SIZE;
+        let spill_at = size - BLKPTR_SIZE;
+        let limit = if flags.has(DnodeFlags::SPILL) { spill_at } else { size };
+        range("dn_bonuslen", bonuslen as u64, bonus_at + bonuslen <= limit)?;
+        let used = le.u64(WHAT, raw, 24)?;
+        Ok(Some(DnodePhys {
+            kind,
+            indblkshift,
+            nlevels,
+            bonus_kind: DmuType::from_disk(raw[4])?,
+            checksum: raw[5],
+            compress: raw[6],
+            flags,
+            datablksz,
+            extra_slots: raw[12],
+            maxblkid: BlkId(le.u64(WHAT, raw, 16)?),
+            used_bytes: if flags.has(DnodeFlags::USED_BYTES) { used } else { used.saturating_mul(512) },
+            blkptrs: raw[DNODE_CORE_SIZE..bonus_at]
+                .chunks_exact(BLKPTR_SIZE)
+                .map(Blkptr::decode)
+                .collect::<Result<_>>()?,
+            bonus: raw[bonus_at..bonus_at + bonuslen].to_vec(),
+            spill: if flags.has(DnodeFlags::SPILL) {
+                Some(Blkptr::decode(&raw[spill_at..size])?)
+            } else {
+                None
+            },
+        }))
+    }
+
+    /// log2 of the pointers in one of its indirect blocks (`dn_indblkshift - SPA_BLKPTRSHIFT`).
+    pub fn epbs(&self) -> u32 {
+        u32::from(self.indblkshift).saturating_sub(BLKPTR_SHIFT)
+    }
+
+    /// Number of blocks of `level` below which one pointer of the top level spans, as a shift; saturates at 64.
+    pub fn span_shift(&self, level: Level) -> u32 {
+        (u32::from(level.0) * self.epbs()).min(64)
+    }
+
+    /// Slots of this dnode (`dn_num_slots`).
+    pub fn num_slots(&self) -> usize {
+        usize::from(self.extra_slots) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests;

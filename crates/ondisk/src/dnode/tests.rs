@@ -1,0 +1,37 @@
+//! Dnodes are decoded whole or refused by field.
+
+use super::*;
+
+fn raw(slots: usize) -> Vec<u8> {
+    let mut b = vec![0u8; slots * DNODE_MIN_SIZE];
+    b[..8].copy_from_slice(&[19, 17, 1, 1, 44, 0, 0, 5]);
+    b[8..10].copy_from_slice(&256u16.to_le_bytes());
+    b[10..12].copy_from_slice(&168u16.to_le_bytes());
+    b[12] = (slots - 1) as u8;
+    b[24..32].copy_from_slice(&4096u64.to_le_bytes());
+    b
+}
+
+/// The geometry, the bonus and the spill pointer land where the format has them.
+#[test]
+fn decodes_parts() {
+    let d = DnodePhys::decode(&raw(2)).unwrap().unwrap();
+    assert_eq!((d.datablksz, d.bonus.len(), d.num_slots()), (128 << 10, 168, 2));
+    assert_eq!((d.used_bytes, d.epbs()), (4096, 10));
+    assert!(d.spill.is_some_and(|b| b.is_hole()));
+    assert_eq!(DnodePhys::decode(&[0; 512]).unwrap(), None);
+}
+
+/// A bonus that runs into the spill pointer, absurd levels and slots beyond the block are refused.
+#[test]
+fn refusals() {
+    for (at, v) in [(2, 0), (2, 17), (3, 0), (3, 4), (1, 9), (11, 9), (12, 5), (0, 99), (8, 0)] {
+        let mut b = raw(1);
+        b[2] = 2;
+        b[at] = v;
+        if at == 8 {
+            b[9] = 0;
+        }
+        assert!(DnodePhys::decode(&b).is_err(), "byte {at} = {v} was accepted");
+    }
+}

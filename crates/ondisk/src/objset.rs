@@ -1,0 +1,113 @@
+//! Object sets: the root block of a dataset or of the MOS (`objset_phys_t`).
+
+use crate::dnode::DnodePhys;
+use crate::{ByteOrder, Corrupt, Result};
+
+/// Bytes of an object set before user accounting (`OBJSET_PHYS_SIZE_V1`).
+pub const OBJSET_PHYS_SIZE_V1: usize = 1024;
+/// Bytes with user and group accounting (`OBJSET_PHYS_SIZE_V2`).
+pub const OBJSET_PHYS_SIZE_V2: usize = 2048;
+/// Bytes with project accounting (`OBJSET_PHYS_SIZE_V3`).
+pub const OBJSET_PHYS_SIZE_V3: usize = 4096;
+/// Offset and length of the intent log's header inside the object set.
+pub const ZIL_HEADER: std::ops::Range<usize> = 512..704;
+/// Where the portable MAC lies (`os_portable_mac`).
+pub const PORTABLE_MAC: std::ops::Range<usize> = 720..752;
+/// Where the local MAC lies (`os_local_mac`).
+pub const LOCAL_MAC: std::ops::Range<usize> = 752..784;
+
+const WHAT: &str = "object set";
+
+/// What an object set holds (`dmu_objset_type_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ObjsetKind {
+    /// Nothing yet.
+    None,
+    /// The pool's own objects (the MOS).
+    Meta,
+    /// A POSIX file system.
+    Zfs,
+    /// A block volume.
+    Zvol,
+    /// For tests of OpenZFS (`ztest`).
+    Other,
+}
+
+/// Flags of an object set (`os_flags`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ObjsetFlags(pub u64);
+
+impl ObjsetFlags {
+    /// User accounting is complete.
+    pub const USERACCOUNTING_COMPLETE: u64 = 1;
+    /// User object accounting is complete.
+    pub const USEROBJACCOUNTING_COMPLETE: u64 = 2;
+    /// Project quota accounting is complete.
+    pub const PROJECTQUOTA_COMPLETE: u64 = 4;
+}
+
+/// A checked object set.
+#[derive(Debug, Clone)]
+pub struct ObjsetPhys {
+    /// The dnode whose data are the object set's dnodes (`os_meta_dnode`).
+    pub meta_dnode: DnodePhys,
+    /// The intent log's header, as stored; `ondisk::zil` decodes it.
+    pub zil_header: [u8; 192],
+    /// What it holds.
+    pub kind: ObjsetKind,
+    /// Flags.
+    pub flags: ObjsetFlags,
+    /// MAC over what may travel in a raw stream.
+    pub portable_mac: [u8; 32],
+    /// MAC over the accounting dnodes.
+    pub local_mac: [u8; 32],
+    /// Space by user, if kept.
+    pub userused: Option<DnodePhys>,
+    /// Space by group, if kept.
+    pub groupused: Option<DnodePhys>,
+    /// Space by project, if kept.
+    pub projectused: Option<DnodePhys>,
+}
+
+impl ObjsetPhys {
+    /// Decodes a little-endian object set of any of its three sizes.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when it is too short, of an unknown type, or has no meta dnode.
+    pub fn decode(raw: &[u8]) -> Result<ObjsetPhys> {
+        if raw.len() < OBJSET_PHYS_SIZE_V1 {
+            return Err(Corrupt::Truncated { what: WHAT, need: OBJSET_PHYS_SIZE_V1, have: raw.len() });
+        }
+        let le = ByteOrder::Little;
+        let kind = match le.u64(WHAT, raw, 704)? {
+            0 => ObjsetKind::None,
+            1 => ObjsetKind::Meta,
+            2 => ObjsetKind::Zfs,
+            3 => ObjsetKind::Zvol,
+            4 => ObjsetKind::Other,
+            value => return Err(Corrupt::Range { what: WHAT, field: "os_type", value }),
+        };
+        let dnode_at = |at: usize| match raw.get(at..at + 512) {
+            Some(d) => DnodePhys::decode(d),
+            None => Ok(None),
+        };
+        let bytes = |r: std::ops::Range<usize>| {
+            let mut b = [0; 32];
+            b.copy_from_slice(&raw[r]);
+            b
+        };
+        let mut zil_header = [0; 192];
+        zil_header.copy_from_slice(&raw[ZIL_HEADER]);
+        Ok(ObjsetPhys {
+            meta_dnode: dnode_at(0)?.ok_or(Corrupt::Shape { what: WHAT, why: "no meta dnode" })?,
+            zil_header,
+            kind,
+            flags: ObjsetFlags(le.u64(WHAT, raw, 712)?),
+            portable_mac: bytes(PORTABLE_MAC),
+            local_mac: bytes(LOCAL_MAC),
+            userused: dnode_at(1024)?,
+            groupused: dnode_at(1536)?,
+            projectused: dnode_at(2048)?,
+        })
+    }
+}
