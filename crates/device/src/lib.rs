@@ -1,1 +1,95 @@
-//! Block devices: files, disks, and simulated ones.
+//! Block devices: files, disks, parts of them, and simulated ones.
+//!
+//! # Theory
+//! A [`Device`] is an array of bytes of known size that can be read, written, flushed and trimmed by many
+//! threads at once. Whatever stands behind it, an image file, a disk, a partition within an image, memory,
+//! or a device that fails on purpose, the rooms above see the same trait, so that a test owns its hardware.
+//!
+//! A read or write is done whole or it is an error; nothing is ever short. A write is durable once a flush
+//! that began after it has succeeded. Buffers are [`AlignedBuf`], aligned for direct I/O; a finished one is
+//! frozen into a [`Block`], immutable and cheap to clone, which is how blocks travel from here to the front
+//! doors without another copy.
+//!
+//! # Locks
+//! An image file is locked with `flock` while it is open, exclusively for writing and shared for reading; a
+//! block device that is written is opened with `O_EXCL`, which the kernel refuses while anyone has it mounted
+//! or imported. The simulated devices hold their own mutex only while they copy.
+//!
+//! # Absent
+//! Redundancy, labels, checksums, retries and caching are not known here.
+
+mod buf;
+mod error;
+mod faulty;
+mod file;
+mod mem;
+mod recording;
+mod region;
+mod slow;
+
+pub use buf::{AlignedBuf, Block};
+pub use error::{DeviceError, Op};
+pub use faulty::{Fault, Faulty};
+pub use file::{FileDevice, Mode};
+pub use mem::MemDevice;
+pub use recording::{Event, Recording};
+pub use region::Region;
+pub use slow::{Clock, Slow};
+
+/// A result of a device operation.
+pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// An array of bytes that can be read and written in place.
+pub trait Device: Send + Sync {
+    /// Fills `buf` with the bytes from `offset`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Range`] when the range passes the end, [`DeviceError::Io`] when the medium failed. The
+    /// contents of `buf` are undefined after an error.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Writes all of `buf` at `offset`.
+    ///
+    /// # Errors
+    /// [`DeviceError::ReadOnly`], [`DeviceError::Range`] or [`DeviceError::Io`]; after an error any part may
+    /// have been written.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+
+    /// Makes every write that has returned durable.
+    ///
+    /// # Errors
+    /// [`DeviceError::Io`]: which writes are durable is unknown then.
+    fn flush(&self) -> Result<()>;
+
+    /// Tells the device that a range holds nothing of use; it may read as anything afterwards. A device that
+    /// can't trim does nothing.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn trim(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Bytes in the device.
+    fn size(&self) -> u64;
+
+    /// Smallest unit that can be written, in bytes.
+    fn logical_sector(&self) -> u32;
+
+    /// Unit that is written without reading first, in bytes; at least the logical sector.
+    fn physical_sector(&self) -> u32;
+
+    /// The path or description that people know the device by.
+    fn name(&self) -> &str;
+}
+
+/// Refuses a range that passes the end of a device.
+pub(crate) fn check_range(device: &dyn Device, op: Op, offset: u64, len: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= device.size() => Ok(()),
+        _ => {
+            Err(DeviceError::Range { op, device: device.name().to_owned(), offset, len, size: device.size() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

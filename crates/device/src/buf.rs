@@ -1,0 +1,133 @@
+//! Buffers for device I/O, and the immutable blocks they become.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// The unit that buffers are made of: direct I/O wants memory aligned to the sector.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(512))]
+struct Sector([u8; SECTOR]);
+
+const SECTOR: usize = 512;
+
+/// Bytes aligned for direct I/O.
+pub struct AlignedBuf {
+    sectors: Vec<Sector>,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// A buffer of `len` zeros. The caller has checked `len`: a buffer that can't be had aborts.
+    pub fn zeroed(len: usize) -> Self {
+        let n = len.div_ceil(SECTOR);
+        let sectors = Sector::new_vec_zeroed(n).expect("an allocation of checked size succeeds or aborts");
+        Self { sectors, len }
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Forgets the bytes from `len` on; nothing happens when there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            self.len = len;
+            self.sectors.truncate(len.div_ceil(SECTOR));
+        }
+    }
+
+    /// Makes the bytes immutable and shareable, without a copy.
+    pub fn freeze(self) -> Block {
+        Block(Arc::new(self))
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.sectors.as_slice().as_bytes()[..self.len]
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.sectors.as_mut_slice().as_mut_bytes()[..self.len]
+    }
+}
+
+impl Clone for AlignedBuf {
+    fn clone(&self) -> Self {
+        Self { sectors: self.sectors.clone(), len: self.len }
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+/// Immutable bytes, shared by reference: a clone is a reference count.
+#[derive(Clone)]
+pub struct Block(Arc<AlignedBuf>);
+
+impl Block {
+    /// A block that holds a copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        AlignedBuf::copy_of(bytes).freeze()
+    }
+
+    /// A block of `len` zeros.
+    pub fn zeroed(len: usize) -> Self {
+        AlignedBuf::zeroed(len).freeze()
+    }
+
+    /// The bytes to change: without a copy when this is the last reference, else a copy.
+    pub fn thaw(self) -> AlignedBuf {
+        Arc::unwrap_or_clone(self.0)
+    }
+
+    /// Whether both are the same memory.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<AlignedBuf> for Block {
+    fn from(buf: AlignedBuf) -> Self {
+        buf.freeze()
+    }
+}
+
+impl PartialEq for Block {
+    fn eq(&self, other: &Self) -> bool {
+        self.ptr_eq(other) || self[..] == other[..]
+    }
+}
+
+impl Eq for Block {}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({} bytes)", self.len())
+    }
+}

@@ -1,0 +1,165 @@
+//! Image files and block devices of the operating system, by `pread` and `pwrite`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use crate::{Device, DeviceError, Op, Result, check_range};
+
+/// How a device is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// To look at: no lock is taken, the owner may be writing (what `zdb` and a search for pools do).
+    Peek,
+    /// To read, while nobody writes: an image is locked shared.
+    Read,
+    /// To own: an image is locked exclusively, a block device is opened with `O_EXCL`.
+    Write,
+}
+
+/// An image file or a block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    name: String,
+    size: u64,
+    logical: u32,
+    physical: u32,
+    block: bool,
+    writable: bool,
+}
+
+impl FileDevice {
+    /// Opens the file or block device at `path`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] when somebody holds it, [`DeviceError::NotADevice`] for other kinds of files,
+    /// [`DeviceError::Open`] for what the system refuses.
+    pub fn open(path: &Path, mode: Mode) -> Result<Self> {
+        let name = path.display().to_string();
+        let fail = |source: io::Error| match source.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::BUSY | rustix::io::Errno::WOULDBLOCK) => {
+                DeviceError::Busy { device: name.clone() }
+            }
+            _ => DeviceError::Open { device: name.clone(), source },
+        };
+        // The type is asked first: opening a FIFO would wait for its writer.
+        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        let block = kind.is_block_device();
+        if !block && !kind.is_file() {
+            return Err(DeviceError::NotADevice { device: name });
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(mode == Mode::Write);
+        if block && mode == Mode::Write {
+            options.custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed());
+        }
+        let file = options.open(path).map_err(fail)?;
+        if !block {
+            let lock = match mode {
+                Mode::Peek => None,
+                Mode::Read => Some(FlockOperation::NonBlockingLockShared),
+                Mode::Write => Some(FlockOperation::NonBlockingLockExclusive),
+            };
+            if let Some(lock) = lock {
+                rustix::fs::flock(&file, lock).map_err(|e| fail(e.into()))?;
+            }
+        }
+        let (size, logical, physical) = if block {
+            // A block device has no length of its own as a file; its end is where seeking ends.
+            let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
+            let (logical, physical) = block_sectors(&file).unwrap_or((512, 512));
+            (size, logical, physical)
+        } else {
+            (file.metadata().map_err(fail)?.len(), 512, 512)
+        };
+        Ok(Self { file, name, size, logical, physical, block, writable: mode == Mode::Write })
+    }
+
+    fn io(&self, op: Op, offset: u64, len: usize, source: io::Error) -> DeviceError {
+        DeviceError::Io { op, device: self.name.clone(), offset, len: len as u64, source }
+    }
+
+    fn check_write(&self, op: Op) -> Result<()> {
+        if self.writable { Ok(()) } else { Err(DeviceError::ReadOnly { op, device: self.name.clone() }) }
+    }
+}
+
+/// Logical and physical sector of a block device, as sysfs tells them; a partition asks its disk.
+fn block_sectors(file: &File) -> Option<(u32, u32)> {
+    let rdev = rustix::fs::fstat(file).ok()?.st_rdev;
+    let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    let read = |what: &str| -> Option<u32> {
+        ["queue", "../queue"].iter().find_map(|queue| {
+            std::fs::read_to_string(format!("{base}/{queue}/{what}")).ok()?.trim().parse().ok()
+        })
+    };
+    let logical = read("logical_block_size").filter(|s| s.is_power_of_two() && *s >= 512)?;
+    let physical = read("physical_block_size").filter(|s| s.is_power_of_two()).unwrap_or(logical);
+    Some((logical, physical.max(logical)))
+}
+
+impl Device for FileDevice {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        check_range(self, Op::Read, offset, buf.len() as u64)?;
+        let len = buf.len();
+        self.file.read_exact_at(buf, offset).map_err(|e| self.io(Op::Read, offset, len, e))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.check_write(Op::Write)?;
+        check_range(self, Op::Write, offset, buf.len() as u64)?;
+        self.file.write_all_at(buf, offset).map_err(|e| self.io(Op::Write, offset, buf.len(), e))
+    }
+
+    fn flush(&self) -> Result<()> {
+        // An image's length never changes while it is open, so its data alone must reach the medium.
+        self.file.sync_data().map_err(|e| self.io(Op::Flush, 0, 0, e))
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_write(Op::Trim)?;
+        check_range(self, Op::Trim, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        // Punching a hole is what both an image and a block device understand.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, offset, len) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            Err(e) => Err(DeviceError::Io {
+                op: Op::Trim,
+                device: self.name.clone(),
+                offset,
+                len,
+                source: e.into(),
+            }),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn logical_sector(&self) -> u32 {
+        self.logical
+    }
+
+    fn physical_sector(&self) -> u32 {
+        self.physical
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl FileDevice {
+    /// Whether this is a block device of the system rather than an image file.
+    pub fn is_block(&self) -> bool {
+        self.block
+    }
+}

@@ -1,0 +1,74 @@
+//! A part of another device.
+
+use std::sync::Arc;
+
+use crate::{Device, DeviceError, Op, Result, check_range};
+
+/// A contiguous part of another device, such as a partition within a disk image.
+pub struct Region {
+    inner: Arc<dyn Device>,
+    start: u64,
+    size: u64,
+    name: String,
+}
+
+impl Region {
+    /// The `size` bytes of `inner` from `start`, known as `name`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Range`] when the region passes the end of `inner`.
+    pub fn new(inner: Arc<dyn Device>, start: u64, size: u64, name: &str) -> Result<Self> {
+        check_range(&*inner, Op::Open, start, size)?;
+        Ok(Self { inner, start, size, name: name.to_owned() })
+    }
+
+    fn named(&self, e: DeviceError) -> DeviceError {
+        match e {
+            DeviceError::Io { op, offset, len, source, .. } => DeviceError::Io {
+                op,
+                device: self.name.clone(),
+                offset: offset.saturating_sub(self.start),
+                len,
+                source,
+            },
+            other => other,
+        }
+    }
+}
+
+impl Device for Region {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        check_range(self, Op::Read, offset, buf.len() as u64)?;
+        self.inner.read_at(buf, self.start + offset).map_err(|e| self.named(e))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        check_range(self, Op::Write, offset, buf.len() as u64)?;
+        self.inner.write_at(buf, self.start + offset).map_err(|e| self.named(e))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<()> {
+        check_range(self, Op::Trim, offset, len)?;
+        self.inner.trim(self.start + offset, len).map_err(|e| self.named(e))
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn logical_sector(&self) -> u32 {
+        self.inner.logical_sector()
+    }
+
+    fn physical_sector(&self) -> u32 {
+        self.inner.physical_sector()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,83 @@
+//! A device that takes its time.
+
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Device, Result};
+
+/// Time as a [`Slow`] device knows it: the caller hands it in, so that a test need not wait.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds since some fixed moment.
+    fn now_ns(&self) -> u64;
+    /// Returns once [`now_ns`](Self::now_ns) has reached `deadline_ns`.
+    fn sleep_until(&self, deadline_ns: u64);
+}
+
+/// A device whose operations each take a fixed time, several at once: how a disk far away behaves.
+pub struct Slow {
+    inner: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    latency_ns: u64,
+    free: Mutex<u32>,
+    freed: Condvar,
+}
+
+impl Slow {
+    /// Makes each operation on `inner` take `latency_ns`, at most `in_flight` (at least one) of them at once.
+    pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, latency_ns: u64, in_flight: u32) -> Self {
+        let free = Mutex::new(in_flight.max(1));
+        Self { inner, clock, latency_ns, free, freed: Condvar::new() }
+    }
+
+    fn wait<T>(&self, work: impl FnOnce() -> T) -> T {
+        {
+            let mut free = self.free.lock();
+            while *free == 0 {
+                self.freed.wait(&mut free);
+            }
+            *free -= 1;
+        }
+        // The latency begins when the operation gets its place, so that a full device queues.
+        let deadline = self.clock.now_ns().saturating_add(self.latency_ns);
+        let out = work();
+        self.clock.sleep_until(deadline);
+        *self.free.lock() += 1;
+        self.freed.notify_one();
+        out
+    }
+}
+
+impl Device for Slow {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.wait(|| self.inner.read_at(buf, offset))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.wait(|| self.inner.write_at(buf, offset))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.wait(|| self.inner.flush())
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<()> {
+        self.wait(|| self.inner.trim(offset, len))
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn logical_sector(&self) -> u32 {
+        self.inner.logical_sector()
+    }
+
+    fn physical_sector(&self) -> u32 {
+        self.inner.physical_sector()
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+}

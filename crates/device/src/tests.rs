@@ -1,0 +1,147 @@
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+/// Reads and writes at odd places come back the same through memory, a file, and a region of each.
+#[test]
+fn backends_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let file: Arc<dyn Device> = Arc::new(FileDevice::open(&path, Mode::Write).unwrap());
+    let mem: Arc<dyn Device> = Arc::new(MemDevice::new("mem", 1 << 20));
+    for whole in [file, mem] {
+        let part = Region::new(whole.clone(), 4096, 512 << 10, "part").unwrap();
+        for (offset, len) in [(0, 1), (65_535, 2), (100, 200_000), ((512 << 10) - 7, 7)] {
+            let bytes = pattern(len, offset as u8);
+            part.write_at(&bytes, offset).unwrap();
+            let mut back = vec![0; len];
+            whole.read_at(&mut back, offset + 4096).unwrap();
+            assert_eq!(back, bytes);
+            back.fill(0);
+            part.read_at(&mut back, offset).unwrap();
+            assert_eq!(back, bytes);
+        }
+        part.flush().unwrap();
+        let err = part.read_at(&mut [0; 2], (512 << 10) - 1).unwrap_err();
+        assert!(matches!(err, DeviceError::Range { .. }));
+        assert!(matches!(part.write_at(&[0], u64::MAX), Err(DeviceError::Range { .. })));
+        part.trim(0, 128 << 10).unwrap();
+        assert!(Region::new(whole, 1 << 20, 1, "past").is_err());
+    }
+}
+
+/// One writer or many readers: an image that is held can't be taken, and one that is read can't be written.
+#[test]
+fn images_are_locked() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&[7; 1024]).unwrap();
+    let reader = FileDevice::open(file.path(), Mode::Read).unwrap();
+    FileDevice::open(file.path(), Mode::Read).unwrap();
+    assert!(matches!(FileDevice::open(file.path(), Mode::Write), Err(DeviceError::Busy { .. })));
+    assert!(matches!(reader.write_at(&[0], 0), Err(DeviceError::ReadOnly { .. })));
+    drop(reader);
+    let writer = FileDevice::open(file.path(), Mode::Write).unwrap();
+    assert!(matches!(FileDevice::open(file.path(), Mode::Read), Err(DeviceError::Busy { .. })));
+    FileDevice::open(file.path(), Mode::Peek).unwrap();
+    assert_eq!(writer.size(), 1024);
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(FileDevice::open(dir.path(), Mode::Read), Err(DeviceError::NotADevice { .. })));
+    assert!(matches!(FileDevice::open(&dir.path().join("none"), Mode::Read), Err(DeviceError::Open { .. })));
+}
+
+/// Buffers are aligned for direct I/O at every length, and freezing copies nothing.
+#[test]
+fn buffers_are_aligned() {
+    for len in [0, 1, 511, 512, 513, 131_072] {
+        let mut buf = AlignedBuf::zeroed(len);
+        assert_eq!((buf.len(), buf.as_ptr() as usize % 512), (len, 0));
+        buf.fill(3);
+        let at = buf.as_ptr();
+        let block = buf.freeze();
+        assert_eq!(block.as_ptr(), at);
+        let other = block.clone();
+        assert!(other.ptr_eq(&block));
+        assert_ne!(other.thaw().as_ptr(), if len == 0 { std::ptr::null() } else { at });
+        assert_eq!(block.thaw().as_ptr(), at);
+    }
+    let mut buf = AlignedBuf::copy_of(&pattern(1000, 1));
+    buf.truncate(600);
+    buf.truncate(700);
+    assert_eq!(buf[..], pattern(1000, 1)[..600]);
+}
+
+/// A recording device logs writes and flushes in order, and the log replayed gives the same contents.
+#[test]
+fn recording_replays() {
+    let mem = Arc::new(MemDevice::new("m", 4096));
+    let rec = Recording::new(mem.clone());
+    rec.write_at(b"one", 0).unwrap();
+    rec.flush().unwrap();
+    rec.write_at(b"two", 1).unwrap();
+    let log = rec.events();
+    assert_eq!(log[1], Event::Flush);
+    let copy = MemDevice::new("c", 4096);
+    for event in rec.take() {
+        if let Event::Write { offset, bytes } = event {
+            copy.write_at(&bytes, offset).unwrap();
+        }
+    }
+    let (mut a, mut b) = ([0; 8], [0; 8]);
+    mem.read_at(&mut a, 0).unwrap();
+    copy.read_at(&mut b, 0).unwrap();
+    assert_eq!(a, b);
+    assert!(rec.events().is_empty());
+}
+
+/// A faulty device fails exactly where it was told to, and at the same moments for the same seed.
+#[test]
+fn faults_are_repeatable() {
+    let mem = Arc::new(MemDevice::from_bytes("m", &pattern(8192, 9)));
+    let bad = Faulty::new(mem.clone(), 1);
+    bad.inject(Fault::Error { op: Op::Read, range: 100..200 });
+    bad.inject(Fault::Corrupt { range: 1000..1010 });
+    assert!(bad.read_at(&mut [0; 10], 195).is_err());
+    bad.read_at(&mut [0; 10], 200).unwrap();
+    let mut got = vec![0; 1000];
+    bad.read_at(&mut got, 500).unwrap();
+    let want = &pattern(8192, 9)[500..1500];
+    let wrong: Vec<usize> = (0..1000).filter(|i| got[*i] != want[*i]).collect();
+    assert_eq!(wrong, (500..510).collect::<Vec<_>>());
+    let run = |seed| {
+        let bad = Faulty::new(mem.clone(), seed);
+        bad.inject(Fault::Rate { op: Op::Read, one_in: 4 });
+        (0..64).map(|_| bad.read_at(&mut [0; 1], 0).is_err()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+    assert!(run(5).contains(&true) && run(5).contains(&false));
+}
+
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn sleep_until(&self, deadline_ns: u64) {
+        self.0.fetch_max(deadline_ns, Ordering::Relaxed);
+    }
+}
+
+/// Each operation on a slow device takes its latency, by the clock it was given.
+#[test]
+fn slow_takes_its_time() {
+    let clock = Arc::new(TestClock(AtomicU64::new(0)));
+    let slow = Slow::new(Arc::new(MemDevice::new("m", 512)), clock.clone(), 1000, 1);
+    for _ in 0..3 {
+        slow.read_at(&mut [0; 512], 0).unwrap();
+    }
+    assert_eq!(clock.now_ns(), 3000);
+}

@@ -1,0 +1,84 @@
+//! Log2 histograms.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Buckets of a [`Histogram`]: one for zero and one for each possible highest bit.
+const BUCKETS: usize = 65;
+
+/// How often values of each magnitude were seen: bucket 0 counts zeros, bucket `n` the values from
+/// `2^(n-1)` to `2^n - 1`. Latencies go in as nanoseconds.
+#[derive(Debug)]
+pub struct Histogram([AtomicU64; BUCKETS]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram.
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; BUCKETS])
+    }
+
+    /// Counts one value.
+    pub fn record(&self, value: u64) {
+        self.0[(u64::BITS - value.leading_zeros()) as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The counts now.
+    pub fn snapshot(&self) -> HistogramSnapshot {
+        HistogramSnapshot(std::array::from_fn(|i| self.0[i].load(Relaxed)))
+    }
+}
+
+/// The counts of a [`Histogram`] at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistogramSnapshot([u64; BUCKETS]);
+
+impl HistogramSnapshot {
+    /// How many values were counted.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Each bucket that is not empty, as (largest value it holds, count), in rising order.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let top = |i: usize| if i == 0 { 0 } else { u64::MAX >> (64 - i) };
+        self.0.iter().enumerate().filter(|(_, n)| **n != 0).map(move |(i, n)| (top(i), *n))
+    }
+
+    /// The upper bound of the bucket in which the fraction `q` (0 to 1) of all values is reached; zero when
+    /// nothing was counted.
+    pub fn quantile(&self, q: f64) -> u64 {
+        let goal = (self.count() as f64 * q).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (top, n) in self.buckets() {
+            seen += n;
+            if seen >= goal {
+                return top;
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every value lands in the bucket whose bound is the next power of two less one.
+    #[test]
+    fn buckets_are_powers_of_two() {
+        let h = Histogram::new();
+        for v in [0, 1, 2, 3, 4, 1023, 1024, u64::MAX] {
+            h.record(v);
+        }
+        let got: Vec<_> = h.snapshot().buckets().collect();
+        assert_eq!(got, [(0, 1), (1, 1), (3, 2), (7, 1), (1023, 1), (2047, 1), (u64::MAX, 1)]);
+        assert_eq!(h.snapshot().quantile(0.5), 3);
+        assert_eq!(h.snapshot().quantile(1.0), u64::MAX);
+        assert_eq!(Histogram::new().snapshot().quantile(0.5), 0);
+    }
+}
