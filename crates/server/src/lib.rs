@@ -1,1 +1,3 @@
 //! The daemon: imported pools, mounts, the control API.
+
+pub mod api;

@@ -1,0 +1,132 @@
+//! Datasets, snapshots and bookmarks, and what hangs on them.
+
+use serde::{Deserialize, Serialize};
+
+use super::Prop;
+
+/// What a name in the dataset tree is (`zfs_type_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatasetKind {
+    /// A file system.
+    Filesystem,
+    /// A block volume.
+    Volume,
+    /// A snapshot of either.
+    Snapshot,
+    /// A bookmark of either.
+    Bookmark,
+}
+
+/// A dataset with the properties that were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dataset {
+    /// Full name: `pool/fs`, `pool/fs@snap`, `pool/fs#mark`.
+    pub name: String,
+    /// What it is.
+    pub kind: DatasetKind,
+    /// The kind of the file system or volume that it is, or that it is a snapshot or bookmark of.
+    pub head: DatasetKind,
+    /// The transaction group in which it was created: the order of snapshots (`createtxg`).
+    pub createtxg: u64,
+    /// Native properties in OpenZFS's order, then user properties by name. A property that doesn't apply is not there.
+    #[serde(default)]
+    pub props: Vec<Prop>,
+}
+
+impl Dataset {
+    /// The property of that name, if it applies and was asked for.
+    pub fn prop(&self, name: &str) -> Option<&Prop> {
+        self.props.iter().find(|p| p.name == name)
+    }
+
+    /// The number of a numeric or index property.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.prop(name).and_then(|p| p.number)
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        let end = self.name.find(['/', '@', '#']).unwrap_or(self.name.len());
+        &self.name[..end]
+    }
+}
+
+/// Which properties to read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PropSelect {
+    /// None: names only.
+    #[default]
+    None,
+    /// All visible native properties and all user properties.
+    All,
+    /// These, of any family (`userused@…`, `written@…`, user properties); hidden ones too.
+    Named(Vec<String>),
+}
+
+/// Which datasets to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatasetQuery {
+    /// Where to begin; all pools if absent.
+    pub root: Option<String>,
+    /// How many levels below the root to descend: 0 is the root alone, absent means all of them. A snapshot or bookmark is one
+    /// level below its dataset.
+    pub depth: Option<u32>,
+    /// The kinds to return; the root is returned only if its kind is among them.
+    pub kinds: Vec<DatasetKind>,
+    /// Return snapshots of pools whose `listsnapshots` is on, even if `kinds` lacks them, and of no others.
+    pub listsnapshots: bool,
+    /// The properties to return.
+    pub props: PropSelect,
+    /// Also fill in received values.
+    pub received: bool,
+}
+
+/// Which table of the space accounting an entry belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpaceClass {
+    /// Users.
+    User,
+    /// Groups.
+    Group,
+    /// Projects.
+    Project,
+}
+
+/// What a user, group or project uses and may use in one file system (`zfs userspace`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceEntry {
+    /// The table.
+    pub class: SpaceClass,
+    /// The SID domain, or nothing for POSIX ids.
+    #[serde(default)]
+    pub domain: String,
+    /// The user, group or project id (the RID where there is a domain).
+    pub id: u32,
+    /// Bytes used; absent if there is no record.
+    #[serde(default)]
+    pub used: Option<u64>,
+    /// Byte quota.
+    #[serde(default)]
+    pub quota: Option<u64>,
+    /// Objects used.
+    #[serde(default)]
+    pub objused: Option<u64>,
+    /// Object quota.
+    #[serde(default)]
+    pub objquota: Option<u64>,
+}
+
+/// A user hold on a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The snapshot's full name.
+    pub snapshot: String,
+    /// The tag.
+    pub tag: String,
+    /// When it was placed, in seconds since the epoch.
+    pub time: u64,
+}

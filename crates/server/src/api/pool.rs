@@ -1,0 +1,569 @@
+//! A pool as its status shows it: the configuration tree with states, errors and statistics.
+
+use serde::{Deserialize, Serialize};
+
+use super::{LoadInfo, Prop};
+
+/// What to include in the answer about a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolQuery {
+    /// The pool's properties and features.
+    pub props: bool,
+    /// Each vdev's properties (`zpool get … vdev`).
+    pub vdev_props: bool,
+    /// The list of damaged files, as paths (`zpool status -v`).
+    pub errors: bool,
+    /// The size of the deduplication table that is cached (`zpool status -DD`).
+    pub dedup_cached: bool,
+}
+
+/// An imported pool, or the configuration of one that could be imported.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// `pool_guid`.
+    pub guid: u64,
+    /// The state that the configuration records (`pool_state`).
+    pub state: PoolState,
+    /// The last transaction group.
+    pub txg: u64,
+    /// The on-disk version (`version`): 1 to 28, or 5000.
+    pub version: u64,
+    /// The worst of what is wrong with it.
+    pub status: StatusReason,
+    /// The erratum that applies (`zpool_errata_t`), 0 for none.
+    pub errata: u64,
+    /// Why the pool is suspended, if it is.
+    pub suspended: Option<SuspendReason>,
+    /// The root vdev.
+    pub root: Vdev,
+    /// Hot spares.
+    pub spares: Vec<Vdev>,
+    /// Cache devices.
+    pub l2cache: Vec<Vdev>,
+    /// The last or current scrub or resilver (`scan_stats`).
+    pub scan: Option<ScanStat>,
+    /// The last or current device removal (`removal_stats`).
+    pub removal: Option<RemovalStat>,
+    /// The checkpoint (`checkpoint_stats`).
+    pub checkpoint: Option<CheckpointStat>,
+    /// The last or current raidz expansion (`raidz_expand_stats`).
+    pub expand: Option<ExpandStat>,
+    /// The number of damaged objects known (`error_count`); absent if the pool could not be loaded.
+    pub error_count: Option<u64>,
+    /// The damaged files, if asked for: `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.
+    pub errors: Vec<String>,
+    /// The deduplication tables' sums; absent if the pool could not be loaded.
+    pub ddt: Option<DdtSummary>,
+    /// How it was loaded.
+    pub load_info: LoadInfo,
+    /// Properties, if asked for: native ones in OpenZFS's order, user properties, `feature@…`, `unsupported@…`.
+    pub props: Vec<Prop>,
+}
+
+impl Pool {
+    /// The property of that name.
+    pub fn prop(&self, name: &str) -> Option<&Prop> {
+        self.props.iter().find(|p| p.name == name)
+    }
+}
+
+/// The state that a pool's configuration records (`pool_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// In active use.
+    #[default]
+    Active,
+    /// Explicitly exported.
+    Exported,
+    /// Explicitly destroyed.
+    Destroyed,
+    /// The device is a hot spare.
+    Spare,
+    /// The device is a cache device.
+    L2cache,
+    /// Not known.
+    Uninitialized,
+    /// Can't be opened.
+    Unavail,
+    /// Could be imported.
+    PotentiallyActive,
+}
+
+/// What is most wrong with a pool (`zpool_status_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each is the OpenZFS name, explained by the text that commands print for it")]
+pub enum StatusReason {
+    CorruptCache,
+    MissingDevReplicated,
+    MissingDevNotReplicated,
+    CorruptLabelReplicated,
+    CorruptLabelNotReplicated,
+    BadGuidSum,
+    CorruptPool,
+    CorruptData,
+    FailingDev,
+    VersionNewer,
+    HostidMismatch,
+    HostidActive,
+    HostidRequired,
+    IoFailureWait,
+    IoFailureContinue,
+    IoFailureMmp,
+    BadLog,
+    Errata,
+    UnsupFeatRead,
+    UnsupFeatWrite,
+    FaultedDevReplicated,
+    FaultedDevNotReplicated,
+    VersionOlder,
+    FeatDisabled,
+    Resilvering,
+    OfflineDev,
+    RemovedDev,
+    Rebuilding,
+    RebuildScrub,
+    NonNativeAshift,
+    CompatibilityErr,
+    IncompatibleFeat,
+    #[default]
+    Ok,
+}
+
+/// Why a pool is suspended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspendReason {
+    /// A write failed and `failmode` is `wait` or `panic`.
+    IoWait,
+    /// A write failed and `failmode` is `continue`.
+    IoContinue,
+    /// A multihost write failed.
+    Mmp,
+}
+
+/// A vdev in the configuration tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Vdev {
+    /// `root`, `mirror`, `raidz`, `draid`, `dspare`, `disk`, `file`, `replacing`, `spare`, `missing`, `hole`, `indirect`, `log`.
+    pub kind: String,
+    /// Its place among its siblings.
+    pub id: u64,
+    /// `guid`.
+    pub guid: u64,
+    /// Where it was last found.
+    pub path: Option<String>,
+    /// Where it sits physically.
+    pub phys_path: Option<String>,
+    /// Its device id.
+    pub devid: Option<String>,
+    /// The enclosure's path.
+    pub enc_path: Option<String>,
+    /// Field-replaceable unit.
+    pub fru: Option<String>,
+    /// Whether ZFS owns the whole disk, so that its name is shown without the partition.
+    pub whole_disk: bool,
+    /// It was not found when the pool was opened; its path is where it was.
+    pub not_present: bool,
+    /// A log device.
+    pub is_log: bool,
+    /// A gap in the numbering of top-level vdevs.
+    pub is_hole: bool,
+    /// A hot spare, or the spare that stands in for another device.
+    pub is_spare: bool,
+    /// `special` or `dedup`, for a top-level vdev of an allocation class.
+    pub alloc_bias: Option<String>,
+    /// Parity devices of raidz and draid.
+    pub nparity: u64,
+    /// Data devices in a group of a draid.
+    pub draid_ndata: u64,
+    /// Distributed spares of a draid.
+    pub draid_nspares: u64,
+    /// Its statistics.
+    pub stat: VdevStat,
+    /// The last or current sequential resilver, for a top-level vdev that had one.
+    pub rebuild: Option<RebuildStat>,
+    /// Its properties, if asked for.
+    pub props: Vec<Prop>,
+    /// Its children.
+    pub children: Vec<Vdev>,
+}
+
+/// A vdev's statistics (`vdev_stat_t`), since it was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VdevStat {
+    /// Its state.
+    pub state: VdevState,
+    /// What the state is about.
+    pub aux: VdevAux,
+    /// Bytes allocated.
+    pub alloc: u64,
+    /// Bytes in all; 0 for a leaf below a top-level vdev.
+    pub space: u64,
+    /// Deflated bytes.
+    pub dspace: u64,
+    /// What a replacement must hold.
+    pub rsize: u64,
+    /// What it could grow by.
+    pub esize: u64,
+    /// Bytes of the physical device.
+    pub pspace: u64,
+    /// Operations by kind: null, read, write, free, claim, flush (`ZIO_TYPE_*`).
+    pub ops: [u64; 6],
+    /// Bytes by kind.
+    pub bytes: [u64; 6],
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Blocks whose checksum did not match.
+    pub checksum_errors: u64,
+    /// Initialising writes that failed.
+    pub initialize_errors: u64,
+    /// Bytes repaired.
+    pub self_healed: u64,
+    /// Bytes of this device that the current scan repaired.
+    pub scan_processed: u64,
+    /// It is being removed.
+    pub removing: bool,
+    /// Fragmentation in per cent; absent where it isn't known.
+    pub fragmentation: Option<u64>,
+    /// Bytes held by the checkpoint.
+    pub checkpoint_space: u64,
+    /// A resilver waits for the current one.
+    pub resilver_deferred: bool,
+    /// I/Os that took too long.
+    pub slow_ios: u64,
+    /// Nothing new is allocated on it.
+    pub noalloc: bool,
+    /// Direct writes whose data changed under them.
+    pub dio_verify_errors: u64,
+    /// `ashift` in use.
+    pub configured_ashift: u64,
+    /// The device's own block size, as a power of two.
+    pub physical_ashift: u64,
+    /// Initialisation.
+    pub initialize: LeafWork,
+    /// TRIM.
+    pub trim: LeafWork,
+    /// The device can't TRIM.
+    pub trim_notsup: bool,
+}
+
+/// The progress of a leaf's initialisation or TRIM.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeafWork {
+    /// Where it stands.
+    pub state: WorkState,
+    /// When it was started, stopped or completed.
+    pub action_time: u64,
+    /// Bytes done.
+    pub bytes_done: u64,
+    /// Bytes to do.
+    pub bytes_est: u64,
+    /// Errors.
+    pub errors: u64,
+}
+
+/// Where a leaf's initialisation or TRIM stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the words say it")]
+pub enum WorkState {
+    #[default]
+    None,
+    Active,
+    Canceled,
+    Suspended,
+    Complete,
+}
+
+/// A vdev's state (`vdev_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the OpenZFS names")]
+pub enum VdevState {
+    #[default]
+    Unknown,
+    Closed,
+    Offline,
+    Removed,
+    CantOpen,
+    Faulted,
+    Degraded,
+    Healthy,
+}
+
+/// What a vdev's state is about (`vdev_aux_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the OpenZFS names")]
+pub enum VdevAux {
+    #[default]
+    None,
+    OpenFailed,
+    CorruptData,
+    NoReplicas,
+    BadGuidSum,
+    TooSmall,
+    BadLabel,
+    VersionNewer,
+    VersionOlder,
+    UnsupFeat,
+    Spared,
+    ErrExceeded,
+    IoFailure,
+    BadLog,
+    External,
+    SplitPool,
+    BadAshift,
+    ExternalPersist,
+    Active,
+    ChildrenOffline,
+    AshiftTooBig,
+}
+
+/// What a scan does (`pool_scan_func_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the OpenZFS names")]
+pub enum ScanFunc {
+    #[default]
+    None,
+    Scrub,
+    Resilver,
+    ErrorScrub,
+}
+
+/// Where a scan, removal or expansion stands (`dsl_scan_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the OpenZFS names")]
+pub enum ScanState {
+    #[default]
+    None,
+    Scanning,
+    Finished,
+    Canceled,
+    ErrorScrubbing,
+}
+
+/// A scrub or resilver (`pool_scan_stat_t`). Times in seconds since the epoch, sizes in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as in pool_scan_stat_t, without its prefix")]
+pub struct ScanStat {
+    pub func: ScanFunc,
+    pub state: ScanState,
+    pub start_time: u64,
+    pub end_time: u64,
+    pub to_examine: u64,
+    pub examined: u64,
+    pub skipped: u64,
+    pub processed: u64,
+    pub errors: u64,
+    pub pass_exam: u64,
+    pub pass_start: u64,
+    pub pass_scrub_pause: u64,
+    pub pass_scrub_spent_paused: u64,
+    pub pass_issued: u64,
+    pub issued: u64,
+    pub error_scrub_func: ScanFunc,
+    pub error_scrub_state: ScanState,
+    pub error_scrub_start: u64,
+    pub error_scrub_end: u64,
+    pub error_scrub_examined: u64,
+    pub error_scrub_to_be_examined: u64,
+    pub pass_error_scrub_pause: u64,
+}
+
+/// A device removal (`pool_removal_stat_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as in pool_removal_stat_t, without its prefix")]
+pub struct RemovalStat {
+    pub state: ScanState,
+    pub removing_vdev: u64,
+    pub start_time: u64,
+    pub end_time: u64,
+    pub to_copy: u64,
+    pub copied: u64,
+    pub mapping_memory: u64,
+}
+
+/// Whether there is a checkpoint (`checkpoint_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the words say it")]
+pub enum CheckpointState {
+    #[default]
+    None,
+    Exists,
+    Discarding,
+}
+
+/// The checkpoint (`pool_checkpoint_stat_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as in pool_checkpoint_stat_t, without its prefix")]
+pub struct CheckpointStat {
+    pub state: CheckpointState,
+    pub start_time: u64,
+    pub space: u64,
+}
+
+/// A raidz expansion (`pool_raidz_expand_stat_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as in pool_raidz_expand_stat_t, without its prefix")]
+pub struct ExpandStat {
+    pub state: ScanState,
+    pub expanding_vdev: u64,
+    pub start_time: u64,
+    pub end_time: u64,
+    pub to_reflow: u64,
+    pub reflowed: u64,
+    pub waiting_for_resilver: bool,
+}
+
+/// Where a sequential resilver stands (`vdev_rebuild_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the words say it")]
+pub enum RebuildState {
+    #[default]
+    None,
+    Active,
+    Canceled,
+    Complete,
+}
+
+/// A sequential resilver (`vdev_rebuild_stat_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as in vdev_rebuild_stat_t, without its prefix")]
+pub struct RebuildStat {
+    pub state: RebuildState,
+    pub start_time: u64,
+    pub end_time: u64,
+    pub scan_time_ms: u64,
+    pub bytes_scanned: u64,
+    pub bytes_issued: u64,
+    pub bytes_rebuilt: u64,
+    pub bytes_est: u64,
+    pub errors: u64,
+    pub pass_time_ms: u64,
+    pub pass_bytes_scanned: u64,
+    pub pass_bytes_issued: u64,
+    pub pass_bytes_skipped: u64,
+}
+
+/// The sums over one bucket of the deduplication tables (`ddt_stat_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as in ddt_stat_t, without its prefix")]
+pub struct DdtTotals {
+    pub blocks: u64,
+    pub lsize: u64,
+    pub psize: u64,
+    pub dsize: u64,
+    pub ref_blocks: u64,
+    pub ref_lsize: u64,
+    pub ref_psize: u64,
+    pub ref_dsize: u64,
+}
+
+/// The deduplication tables of a pool, in sum.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DdtSummary {
+    /// Entries.
+    pub count: u64,
+    /// Bytes on disk, over all entries.
+    pub dspace: u64,
+    /// Bytes in memory if all were loaded.
+    pub mspace: u64,
+    /// Bytes cached, if asked for.
+    pub cached: Option<u64>,
+    /// Over all buckets.
+    pub total: DdtTotals,
+    /// By the power of two of the reference count: (power, sums) of the buckets that hold something.
+    pub histogram: Vec<(u32, DdtTotals)>,
+}
+
+/// A record of the pool's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryRecord {
+    /// Seconds since the epoch.
+    #[serde(default)]
+    pub time: Option<u64>,
+    /// How long the command took, in nanoseconds, if it says.
+    #[serde(default)]
+    pub elapsed_ns: Option<u64>,
+    /// Who did it.
+    #[serde(default)]
+    pub who: Option<u64>,
+    /// On which host.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// In which zone.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// What was done.
+    pub what: HistoryKind,
+}
+
+/// What a history record tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryKind {
+    /// A command line.
+    Command(String),
+    /// An internal event of an old pool, by number.
+    LegacyEvent {
+        /// `history internal event`.
+        event: u64,
+        /// Its transaction group.
+        txg: u64,
+        /// Its text.
+        text: String,
+    },
+    /// An internal event by name.
+    Internal {
+        /// Its name.
+        name: String,
+        /// Its transaction group.
+        txg: u64,
+        /// The dataset that it is about, by name and object number.
+        dataset: Option<(String, u64)>,
+        /// Its text.
+        text: String,
+    },
+    /// A system call, with its arguments as indented lines.
+    Ioctl {
+        /// Its name.
+        name: String,
+        /// Its argument list, dumped as `dump_nvlist` does with indent 8.
+        #[serde(default)]
+        input: Option<String>,
+        /// Its result list, dumped the same way.
+        #[serde(default)]
+        output: Option<String>,
+        /// The size of a result too large to log, in bytes.
+        #[serde(default)]
+        output_size: Option<i64>,
+        /// The error that it returned.
+        #[serde(default)]
+        errno: Option<i64>,
+    },
+    /// Something else, dumped with indent 4.
+    Unknown(String),
+}

@@ -1,0 +1,118 @@
+//! Requests that change what is imported, mounted or unlocked.
+
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+
+/// A request to export one pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExportRequest {
+    /// Which pool.
+    pub name: String,
+    /// Unmount by force (`-f`).
+    pub force: bool,
+    /// Drop it without leaving a mark (`-F`).
+    pub hardforce: bool,
+}
+
+/// A mounted file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// The dataset (or snapshot).
+    pub dataset: String,
+    /// Where.
+    pub mountpoint: String,
+    /// With which options.
+    #[serde(default)]
+    pub options: String,
+}
+
+/// A request to mount file systems.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountRequest {
+    /// These; every file system of every pool if empty.
+    pub datasets: Vec<String>,
+    /// And those below them.
+    pub recursive: bool,
+    /// One dataset, named by the user: what doesn't apply is an error rather than skipped.
+    pub explicit: bool,
+    /// Mount options (`-o`), split at commas.
+    pub options: Vec<String>,
+    /// Mount over a folder that is not empty (`-O`).
+    pub overlay: bool,
+    /// Mount redacted datasets too (`-f`).
+    pub force: bool,
+}
+
+/// How mounting went.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountReport {
+    /// How many file systems there were to mount.
+    pub total: u64,
+    /// How many are mounted now that were not before.
+    pub mounted: u64,
+    /// What went wrong.
+    pub failures: Vec<MountFailure>,
+    /// Milliseconds spent reading the datasets and their properties.
+    pub load_ms: u64,
+    /// Milliseconds spent mounting.
+    pub mount_ms: u64,
+}
+
+/// A mount or unmount that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountFailure {
+    /// The dataset, or the mountpoint where that is what the message is about.
+    pub name: String,
+    /// Why.
+    pub error: Error,
+}
+
+/// A request to unmount file systems.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnmountRequest {
+    /// These datasets or mountpoints; everything if empty.
+    pub names: Vec<String>,
+    /// Even if in use (`-f`).
+    pub force: bool,
+    /// And unload the keys (`-u`).
+    pub unload_keys: bool,
+}
+
+/// A key as the user gave it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyMaterial {
+    /// A passphrase.
+    Passphrase(Vec<u8>),
+    /// 64 hexadecimal digits.
+    Hex(Vec<u8>),
+    /// 32 bytes.
+    Raw(Vec<u8>),
+}
+
+impl std::fmt::Debug for KeyMaterial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Passphrase(_) => "Passphrase(…)",
+            Self::Hex(_) => "Hex(…)",
+            Self::Raw(_) => "Raw(…)",
+        })
+    }
+}
+
+/// A request to load an encryption root's key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadKeyRequest {
+    /// The encryption root.
+    pub dataset: String,
+    /// Its key.
+    pub key: KeyMaterial,
+    /// Only check the key (`-n`).
+    #[serde(default)]
+    pub noop: bool,
+}

@@ -1,0 +1,136 @@
+//! The methods, the daemon's dispatch, and the client.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    Candidate, Dataset, DatasetQuery, Error, ExportRequest, HistoryRecord, Hold, ImportOutcome,
+    ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool, PoolQuery, Reason, ScanRequest,
+    SpaceClass, SpaceEntry, UnmountRequest,
+};
+
+/// A reply's body.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Reply<T> {
+    Ok(T),
+    Error(Error),
+}
+
+/// Writes the trait, the dispatch and the client from one list of methods, so that they can't disagree.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty => $by:ty),*) -> $ret:ty;)*) => {
+        /// What the commands ask for.
+        pub trait Service {
+            $($(#[$doc])* fn $name(&self, $($arg: $by),*) -> Result<$ret, Error>;)*
+        }
+
+        /// Answers one request: the method is what follows `/v1/` in the path. Returns the HTTP status and the body.
+        pub fn dispatch(service: &dyn Service, method: &str, body: &[u8]) -> (u16, Vec<u8>) {
+            match method {
+                $(stringify!($name) => {
+                    #[derive(Deserialize)]
+                    struct Args { $($arg: $ty),* }
+                    match parse::<Args>(method, body) {
+                        Ok(_args) => reply(service.$name($(&_args.$arg),*)),
+                        Err(e) => reply::<()>(Err(e)),
+                    }
+                })*
+                _ => reply::<()>(Err(Error::new(method, Reason::NoSuchMethod))),
+            }
+        }
+
+        impl<T: Transport> Service for Client<T> {
+            $(fn $name(&self, $($arg: $by),*) -> Result<$ret, Error> {
+                self.call(stringify!($name), serde_json::json!({ $((stringify!($arg)): $arg),* }))
+            })*
+        }
+    };
+}
+
+methods! {
+    /// The names of the imported pools, in order.
+    pool_names() -> Vec<String>;
+    /// One imported pool.
+    pool(name: String => &str, query: PoolQuery => &PoolQuery) -> Pool;
+    /// A pool's history, oldest first, internal records too.
+    history(name: String => &str) -> Vec<HistoryRecord>;
+    /// Datasets below a root, in no particular order.
+    datasets(query: DatasetQuery => &DatasetQuery) -> Vec<Dataset>;
+    /// What users, groups and projects use in a file system or snapshot.
+    space(dataset: String => &str, classes: Vec<SpaceClass> => &[SpaceClass]) -> Vec<SpaceEntry>;
+    /// The holds of a snapshot.
+    holds(snapshot: String => &str) -> Vec<Hold>;
+    /// The pools that could be imported.
+    scan(request: ScanRequest => &ScanRequest) -> Vec<Candidate>;
+    /// Imports a pool; mounts nothing.
+    import(request: ImportRequest => &ImportRequest) -> ImportOutcome;
+    /// Unmounts and exports a pool.
+    export(request: ExportRequest => &ExportRequest) -> ();
+    /// What is mounted, in the order of mounting.
+    mounts() -> Vec<Mount>;
+    /// Mounts file systems.
+    mount(request: MountRequest => &MountRequest) -> MountReport;
+    /// Unmounts file systems.
+    unmount(request: UnmountRequest => &UnmountRequest) -> MountReport;
+    /// Loads a key, or checks it.
+    load_key(request: LoadKeyRequest => &LoadKeyRequest) -> ();
+    /// Unloads a key.
+    unload_key(dataset: String => &str) -> ();
+}
+
+/// Carries a request to a daemon.
+pub trait Transport {
+    /// Posts a JSON body to `/v1/METHOD` and returns the body of the reply, whatever its status.
+    fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError>;
+}
+
+/// A daemon that could not be reached or did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// The daemon's socket could not be used.
+    #[error("the daemon's socket")]
+    Socket(#[from] std::io::Error),
+    /// The reply was not HTTP, or too long.
+    #[error("the daemon's reply makes no sense")]
+    Malformed,
+}
+
+/// The service at the other end of a transport.
+#[derive(Debug)]
+pub struct Client<T> {
+    transport: T,
+}
+
+impl<T: Transport> Client<T> {
+    /// A client over this transport.
+    pub fn new(transport: T) -> Self {
+        Self { transport }
+    }
+
+    fn call<R: DeserializeOwned>(&self, method: &str, args: serde_json::Value) -> Result<R, Error> {
+        let daemon = |what: String| Error::new(method, Reason::Daemon { what });
+        let body = args.to_string().into_bytes();
+        let answer = self.transport.post(method, &body).map_err(|e| {
+            let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
+            daemon(format!("{e}{source}"))
+        })?;
+        match serde_json::from_slice::<Reply<R>>(&answer).map_err(|e| daemon(e.to_string()))? {
+            Reply::Ok(answer) => Ok(answer),
+            Reply::Error(error) => Err(error),
+        }
+    }
+}
+
+fn parse<A: DeserializeOwned>(method: &str, body: &[u8]) -> Result<A, Error> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body).map_err(|e| Error::new(method, Reason::BadRequest { what: e.to_string() }))
+}
+
+fn reply<T: Serialize>(result: Result<T, Error>) -> (u16, Vec<u8>) {
+    let status = result.as_ref().err().map_or(200, Error::http_status);
+    let body = match result {
+        Ok(answer) => serde_json::to_vec(&Reply::Ok(answer)),
+        Err(error) => serde_json::to_vec(&Reply::<()>::Error(error)),
+    };
+    (status, body.expect("answers hold only text keys, which JSON can always carry"))
+}

@@ -1,0 +1,103 @@
+//! The client and the dispatch agree on every method, and on errors.
+
+use super::*;
+
+/// A service that knows one pool.
+struct One;
+
+impl Service for One {
+    fn pool_names(&self) -> Result<Vec<String>, Error> {
+        Ok(vec!["one".into()])
+    }
+    fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
+        if name != "one" {
+            return Err(Error::new(name, Reason::NoSuchPool));
+        }
+        let props =
+            if query.props { vec![Prop::number("size", "1K", 1024, Source::None)] } else { Vec::new() };
+        Ok(Pool { name: name.into(), guid: u64::MAX, props, ..Pool::default() })
+    }
+    fn history(&self, _: &str) -> Result<Vec<HistoryRecord>, Error> {
+        Ok(Vec::new())
+    }
+    fn datasets(&self, _: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
+        Ok(Vec::new())
+    }
+    fn space(&self, _: &str, _: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
+        Ok(Vec::new())
+    }
+    fn holds(&self, _: &str) -> Result<Vec<Hold>, Error> {
+        Ok(Vec::new())
+    }
+    fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
+        Ok(Vec::new())
+    }
+    fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+        Ok(ImportOutcome { name: request.new_name.clone().unwrap_or_default(), ..ImportOutcome::default() })
+    }
+    fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+        Err(Error::new(&request.name, Reason::Busy))
+    }
+    fn mounts(&self) -> Result<Vec<Mount>, Error> {
+        Ok(Vec::new())
+    }
+    fn mount(&self, _: &MountRequest) -> Result<MountReport, Error> {
+        Ok(MountReport::default())
+    }
+    fn unmount(&self, _: &UnmountRequest) -> Result<MountReport, Error> {
+        Ok(MountReport::default())
+    }
+    fn load_key(&self, _: &LoadKeyRequest) -> Result<(), Error> {
+        Ok(())
+    }
+    fn unload_key(&self, _: &str) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A transport without a socket.
+struct Direct;
+
+impl Transport for Direct {
+    fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError> {
+        Ok(dispatch(&One, method, body).1)
+    }
+}
+
+/// Goal: answers and errors survive the way through the wire format.
+#[test]
+fn client_and_dispatch_agree() {
+    let c = Client::new(Direct);
+    assert_eq!(c.pool_names().unwrap(), ["one"]);
+    let query = PoolQuery { props: true, ..PoolQuery::default() };
+    let pool = c.pool("one", &query).unwrap();
+    assert_eq!(pool.guid, u64::MAX);
+    assert_eq!(pool.prop("size").unwrap().value(true), "1024");
+    assert_eq!(c.pool("two", &query).unwrap_err(), Error::new("two", Reason::NoSuchPool));
+    assert_eq!(
+        c.export(&ExportRequest { name: "one".into(), ..Default::default() }).unwrap_err().reason,
+        Reason::Busy
+    );
+    assert_eq!(
+        c.import(&ImportRequest { new_name: Some("n".into()), ..Default::default() }).unwrap().name,
+        "n"
+    );
+}
+
+/// Goal: what doesn't parse, or isn't there, is an error with a fitting status and never a panic.
+#[test]
+fn odd_requests_are_refused() {
+    assert_eq!(dispatch(&One, "no_such", b"").0, 404);
+    assert_eq!(dispatch(&One, "pool", b"{\"name\": 3}").0, 400);
+    assert_eq!(dispatch(&One, "pool", b"\xff").0, 400);
+    assert_eq!(dispatch(&One, "pool_names", b"").0, 200);
+}
+
+/// Goal: a key never shows in a log line.
+#[test]
+fn keys_are_not_printed() {
+    let r =
+        LoadKeyRequest { dataset: "a".into(), key: KeyMaterial::Passphrase(b"secret".to_vec()), noop: false };
+    assert!(!format!("{r:?}").contains("115"));
+    assert!(!format!("{r:?}").contains("secret"));
+}
