@@ -37,7 +37,7 @@ pub struct Dva {
 }
 
 impl Dva {
-    fn decode(w0: u64, w1: u64) -> Option<Dva> {
+    pub(crate) fn decode(w0: u64, w1: u64) -> Option<Dva> {
         if w0 == 0 && w1 == 0 {
             return None;
         }

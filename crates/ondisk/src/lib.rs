@@ -9,13 +9,26 @@
 //! This room does no I/O, verifies no checksum (that needs `codec`), spawns nothing and has no `unsafe`.
 
 pub mod blkptr;
+pub mod bookmark;
+pub mod bpobj;
+pub mod brt;
 pub mod bytes;
+pub mod crypto_key;
+pub mod ddt;
 pub mod dnode;
+pub mod dsl;
 pub mod error;
 pub mod gang;
+pub mod history;
+pub mod indirect;
 pub mod kind;
+pub mod mos;
 pub mod num;
 pub mod objset;
+pub mod scan;
+pub mod spacemap;
+mod words;
+pub mod zil;
 
 pub use blkptr::{Blkptr, Dva};
 pub use bytes::ByteOrder;

@@ -1,0 +1,139 @@
+//! Bookmarks and the redaction lists that some of them carry.
+//!
+//! # On disk
+//! A dataset's bookmarks are values of a ZAP: 3 words (version 1) or up to 12 (`bookmark_v2`,
+//! `bookmark_written`, redaction). A redaction list is an object of [`RedactBlock`]s, sorted by object and block, with
+//! [`RedactionListPhys`] as its bonus.
+
+use crate::bytes::le64;
+use crate::words::{words, words_from};
+use crate::{Corrupt, Result};
+
+/// The written-size fields are valid (`ZBM_FLAG_HAS_FBN`).
+pub const ZBM_FLAG_HAS_FBN: u64 = 1;
+/// The bookmarked snapshot still exists (`ZBM_FLAG_SNAPSHOT_EXISTS`).
+pub const ZBM_FLAG_SNAPSHOT_EXISTS: u64 = 2;
+
+/// A bookmark (`zfs_bookmark_phys_t`). Fields that an older version lacks are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BookmarkPhys {
+    /// Guid of the bookmarked snapshot.
+    pub guid: u64,
+    /// Its creation txg.
+    pub creation_txg: u64,
+    /// Its creation time, seconds since 1970.
+    pub creation_time: u64,
+    /// Redaction list object, or 0.
+    pub redaction_obj: u64,
+    /// `ZBM_FLAG_*`.
+    pub flags: u64,
+    /// Bytes the snapshot referred to.
+    pub referenced_bytes: u64,
+    /// The same, compressed.
+    pub compressed_bytes: u64,
+    /// The same, uncompressed.
+    pub uncompressed_bytes: u64,
+    /// Bytes freed between the bookmark and the next snapshot.
+    pub referenced_freed_before_next_snap: u64,
+    /// The same, compressed.
+    pub compressed_freed_before_next_snap: u64,
+    /// The same, uncompressed.
+    pub uncompressed_freed_before_next_snap: u64,
+    /// Guid of the snapshot's set of initialisation vectors.
+    pub ivset_guid: u64,
+    /// How many words were stored: 3 in version 1.
+    pub words: usize,
+}
+
+impl BookmarkPhys {
+    /// Decodes the words of a ZAP value.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`] when there are fewer than 3.
+    pub fn decode(value: &[u64]) -> Result<Self> {
+        if value.len() < 3 {
+            return Err(Corrupt::Truncated { what: "bookmark", need: 24, have: value.len() * 8 });
+        }
+        let w = |i: usize| value.get(i).copied().unwrap_or(0);
+        Ok(Self {
+            guid: w(0),
+            creation_txg: w(1),
+            creation_time: w(2),
+            redaction_obj: w(3),
+            flags: w(4),
+            referenced_bytes: w(5),
+            compressed_bytes: w(6),
+            uncompressed_bytes: w(7),
+            referenced_freed_before_next_snap: w(8),
+            compressed_freed_before_next_snap: w(9),
+            uncompressed_freed_before_next_snap: w(10),
+            ivset_guid: w(11),
+            words: value.len(),
+        })
+    }
+}
+
+/// Header of a redaction list, in its bonus (`redaction_list_phys_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RedactionListPhys {
+    /// Last object looked at while the list was being made; `u64::MAX` when it is complete.
+    pub last_object: u64,
+    /// Last block looked at.
+    pub last_blkid: u64,
+    /// Entries in the object.
+    pub num_entries: u64,
+    /// Guids of the snapshots with respect to which it redacts.
+    pub snaps: Vec<u64>,
+}
+
+impl RedactionListPhys {
+    /// Decodes the bonus. Lists of more than 36 snapshots keep the guids in the spill block, which the caller passes as `spill`.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`] when neither place holds all guids.
+    pub fn decode(bonus: &[u8], spill: Option<&[u8]>) -> Result<Self> {
+        const WHAT: &str = "redaction list";
+        let buf = spill.unwrap_or(bonus);
+        let w: [u64; 4] = words(WHAT, buf)?;
+        let room = (buf.len() - 32) / 8;
+        let n = usize::try_from(w[3]).ok().filter(|&n| n <= room).ok_or(Corrupt::Range {
+            what: WHAT,
+            field: "snapshots",
+            value: w[3],
+        })?;
+        let snaps = (0..n).map(|i| le64(buf, 32 + i * 8)).collect();
+        Ok(Self { last_object: w[0], last_blkid: w[1], num_entries: w[2], snaps })
+    }
+}
+
+/// A run of redacted blocks (`redact_block_phys_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RedactBlock {
+    /// The object.
+    pub object: u64,
+    /// First block.
+    pub blkid: u64,
+    /// Size of each block in bytes.
+    pub block_size: u64,
+    /// Number of blocks.
+    pub count: u64,
+}
+
+impl RedactBlock {
+    /// Bytes of one entry.
+    pub const SIZE: usize = 32;
+
+    /// Decodes one entry.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`].
+    pub fn decode(buf: &[u8]) -> Result<Self> {
+        let w: [u64; 4] = words_from("redaction list entry", buf, 4)?;
+        Ok(Self {
+            object: w[0],
+            blkid: w[1],
+            block_size: (w[2] >> 48) << crate::SPA_MINBLOCKSHIFT,
+            count: (w[2] & ((1 << 48) - 1)) + 1,
+        })
+    }
+}

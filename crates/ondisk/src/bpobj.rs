@@ -1,0 +1,76 @@
+//! Lists of block pointers: bpobjs and the deadlists made of them.
+//!
+//! # On disk
+//! A bpobj is an object whose data is an array of 128-byte block pointers and whose bonus is
+//! [`BpobjPhys`]. It may name, in another object, sub-bpobjs that belong to it. A deadlist is either one bpobj
+//! (old pools, object type [`crate::DmuType::BPOBJ`]) or a ZAP (`DMU_OT_DEADLIST`) from birth txg to
+//! bpobj, with [`DeadlistPhys`] as its bonus.
+
+use crate::Result;
+use crate::words::words_from;
+
+/// Bytes of one entry of a bpobj.
+pub const BPOBJ_ENTRY_SIZE: u64 = 128;
+
+/// Header of a bpobj, in its bonus (`bpobj_phys_t`). Old pools lack the later fields; they read as 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BpobjPhys {
+    /// Block pointers in the object's data (`bpo_num_blkptrs`).
+    pub num_blkptrs: u64,
+    /// Allocated bytes they stand for (`bpo_bytes`).
+    pub bytes: u64,
+    /// Compressed bytes (`bpo_comp`).
+    pub comp: u64,
+    /// Uncompressed bytes (`bpo_uncomp`).
+    pub uncomp: u64,
+    /// Object that holds the numbers of the sub-bpobjs, or 0 (`bpo_subobjs`).
+    pub subobjs: u64,
+    /// How many sub-bpobjs there are (`bpo_num_subobjs`).
+    pub num_subobjs: u64,
+    /// Entries that say a block was freed rather than allocated; livelists only (`bpo_num_freed`).
+    pub num_freed: u64,
+    /// True if `comp` and `uncomp` are kept (bonus of version 1 or later).
+    pub have_comp: bool,
+}
+
+impl BpobjPhys {
+    /// Decodes the bonus, whose length says which of three versions it is.
+    ///
+    /// # Errors
+    /// [`crate::Corrupt::Truncated`] when it is shorter than the first version.
+    pub fn decode(bonus: &[u8]) -> Result<Self> {
+        let w: [u64; 7] = words_from("bpobj header", bonus, 2)?;
+        Ok(Self {
+            num_blkptrs: w[0],
+            bytes: w[1],
+            comp: w[2],
+            uncomp: w[3],
+            subobjs: w[4],
+            num_subobjs: w[5],
+            num_freed: w[6],
+            have_comp: bonus.len() >= 32,
+        })
+    }
+}
+
+/// Header of a deadlist, in its bonus (`dsl_deadlist_phys_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeadlistPhys {
+    /// Allocated bytes on the list (`dl_used`).
+    pub used: u64,
+    /// Compressed bytes (`dl_comp`).
+    pub comp: u64,
+    /// Uncompressed bytes (`dl_uncomp`).
+    pub uncomp: u64,
+}
+
+impl DeadlistPhys {
+    /// Decodes the bonus.
+    ///
+    /// # Errors
+    /// [`crate::Corrupt::Truncated`].
+    pub fn decode(bonus: &[u8]) -> Result<Self> {
+        let w: [u64; 3] = crate::words::words("deadlist header", bonus)?;
+        Ok(Self { used: w[0], comp: w[1], uncomp: w[2] })
+    }
+}

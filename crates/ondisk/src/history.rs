@@ -1,0 +1,53 @@
+//! The pool's history: a ring of records.
+//!
+//! # On disk
+//! The history object's data begin with the record of `zpool create`, which is never overwritten; the rest of
+//! the object, up to `phys_max_off`, is a ring. A record is a little-endian 64-bit length and a packed
+//! nvlist of that length; it may wrap. Offsets in [`HistoryPhys`] are logical: they only grow.
+
+use crate::words::words;
+use crate::{Corrupt, Result};
+
+/// Bounds of the ring, in the object's bonus (`spa_history_phys_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HistoryPhys {
+    /// Where the ring begins: the end of the first record (`sh_pool_create_len`).
+    pub pool_create_len: u64,
+    /// Where the ring ends in the object (`sh_phys_max_off`).
+    pub phys_max_off: u64,
+    /// Logical offset of the oldest record (`sh_bof`).
+    pub bof: u64,
+    /// Logical offset past the newest (`sh_eof`).
+    pub eof: u64,
+    /// Records overwritten (`sh_records_lost`).
+    pub records_lost: u64,
+}
+
+impl HistoryPhys {
+    /// Decodes the bonus.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`]; [`Corrupt::Shape`] when the bounds contradict each other.
+    pub fn decode(bonus: &[u8]) -> Result<Self> {
+        const WHAT: &str = "history";
+        let w: [u64; 5] = words(WHAT, bonus)?;
+        let h = Self { pool_create_len: w[0], phys_max_off: w[1], bof: w[2], eof: w[3], records_lost: w[4] };
+        let shape = |why| Err(Corrupt::Shape { what: WHAT, why });
+        if h.eof < h.bof {
+            return shape("it ends before it begins");
+        }
+        if h.eof > 0 && (h.phys_max_off <= h.pool_create_len || h.phys_max_off > 1 << 32) {
+            return shape("its ring has no room or absurdly much");
+        }
+        if h.eof - h.bof > h.phys_max_off {
+            return shape("it is longer than its ring");
+        }
+        Ok(h)
+    }
+
+    /// Where in the object the byte at logical offset `at` lies.
+    pub fn to_phys(&self, at: u64) -> u64 {
+        let ring = self.phys_max_off - self.pool_create_len;
+        if at < self.pool_create_len { at } else { (at - self.pool_create_len) % ring + self.pool_create_len }
+    }
+}

@@ -1,0 +1,247 @@
+//! State of scrubs and resilvers, and the bookmarks of the error log.
+
+use crate::words::words_from;
+use crate::{Corrupt, Result};
+
+/// What a scan does (`pool_scan_func_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ScanFunc {
+    /// Nothing yet.
+    None,
+    /// Reads everything.
+    Scrub,
+    /// Rebuilds a device.
+    Resilver,
+    /// Reads what the error log names.
+    ErrorScrub,
+}
+
+/// Where a scan stands (`dsl_scan_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ScanState {
+    /// Never ran.
+    None,
+    /// Running (or paused).
+    Scanning,
+    /// Done.
+    Finished,
+    /// Cancelled.
+    Canceled,
+    /// An error scrub is running.
+    ErrorScrubbing,
+}
+
+impl ScanState {
+    /// The state of an on-disk number.
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`].
+    pub fn from_disk(v: u64) -> Result<Self> {
+        Ok(match v {
+            0 => Self::None,
+            1 => Self::Scanning,
+            2 => Self::Finished,
+            3 => Self::Canceled,
+            4 => Self::ErrorScrubbing,
+            _ => return Err(Corrupt::Range { what: "scan", field: "state", value: v }),
+        })
+    }
+}
+
+/// The scrub is paused (`DSF_SCRUB_PAUSED`).
+pub const DSF_SCRUB_PAUSED: u64 = 2;
+
+/// State of the last scan, in the MOS directory as `scan` (`dsl_scan_phys_t`, 24 words).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanPhys {
+    /// What it does.
+    pub func: ScanFunc,
+    /// Where it stands.
+    pub state: ScanState,
+    /// Queue of datasets yet to visit.
+    pub queue_obj: u64,
+    /// Blocks born before are not visited.
+    pub min_txg: u64,
+    /// Blocks born after are not visited.
+    pub max_txg: u64,
+    /// Lower bound of the dataset being visited.
+    pub cur_min_txg: u64,
+    /// Upper bound of the dataset being visited.
+    pub cur_max_txg: u64,
+    /// Seconds since 1970.
+    pub start_time: u64,
+    /// Seconds since 1970.
+    pub end_time: u64,
+    /// Bytes to scan.
+    pub to_examine: u64,
+    /// Bytes scanned.
+    pub examined: u64,
+    /// Bytes skipped.
+    pub skipped: u64,
+    /// Bytes repaired or resilvered.
+    pub processed: u64,
+    /// Errors met.
+    pub errors: u64,
+    /// Highest DDT class to visit.
+    pub ddt_class_max: u64,
+    /// DDT position: class, type, checksum, cursor.
+    pub ddt_bookmark: [u64; 4],
+    /// Position: object set, object, level, block.
+    pub bookmark: [u64; 4],
+    /// `DSF_*`.
+    pub flags: u64,
+}
+
+impl ScanPhys {
+    /// Words of the structure.
+    pub const WORDS: usize = 24;
+
+    /// Decodes the ZAP value.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] for an unknown function or state.
+    pub fn decode(w: &[u64]) -> Result<Self> {
+        let w: &[u64; Self::WORDS] = w.first_chunk().ok_or(Corrupt::Truncated {
+            what: "scan",
+            need: Self::WORDS * 8,
+            have: w.len() * 8,
+        })?;
+        let func = match w[0] {
+            0 => ScanFunc::None,
+            1 => ScanFunc::Scrub,
+            2 => ScanFunc::Resilver,
+            3 => ScanFunc::ErrorScrub,
+            v => return Err(Corrupt::Range { what: "scan", field: "function", value: v }),
+        };
+        Ok(Self {
+            func,
+            state: ScanState::from_disk(w[1])?,
+            queue_obj: w[2],
+            min_txg: w[3],
+            max_txg: w[4],
+            cur_min_txg: w[5],
+            cur_max_txg: w[6],
+            start_time: w[7],
+            end_time: w[8],
+            to_examine: w[9],
+            examined: w[10],
+            skipped: w[11],
+            processed: w[12],
+            errors: w[13],
+            ddt_class_max: w[14],
+            ddt_bookmark: [w[15], w[16], w[17], w[18]],
+            bookmark: [w[19], w[20], w[21], w[22]],
+            flags: w[23],
+        })
+    }
+}
+
+/// State of a sequential rebuild of a top-level vdev (`vdev_rebuild_phys_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RebuildPhys {
+    /// 0 none, 1 active, 2 cancelled, 3 complete.
+    pub state: u64,
+    /// Last offset rebuilt.
+    pub last_offset: u64,
+    /// First missing txg.
+    pub min_txg: u64,
+    /// Last missing txg.
+    pub max_txg: u64,
+    /// Seconds since 1970.
+    pub start_time: u64,
+    /// Seconds since 1970.
+    pub end_time: u64,
+    /// Time run in milliseconds.
+    pub scan_time_ms: u64,
+    /// Bytes scanned.
+    pub bytes_scanned: u64,
+    /// Bytes read.
+    pub bytes_issued: u64,
+    /// Bytes rebuilt.
+    pub bytes_rebuilt: u64,
+    /// Bytes to scan.
+    pub bytes_est: u64,
+    /// Errors met.
+    pub errors: u64,
+}
+
+impl RebuildPhys {
+    /// Decodes the ZAP value.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`].
+    pub fn decode(w: &[u64]) -> Result<Self> {
+        let w: &[u64; 12] =
+            w.first_chunk().ok_or(Corrupt::Truncated { what: "rebuild", need: 96, have: w.len() * 8 })?;
+        Ok(Self {
+            state: w[0],
+            last_offset: w[1],
+            min_txg: w[2],
+            max_txg: w[3],
+            start_time: w[4],
+            end_time: w[5],
+            scan_time_ms: w[6],
+            bytes_scanned: w[7],
+            bytes_issued: w[8],
+            bytes_rebuilt: w[9],
+            bytes_est: w[10],
+            errors: w[11],
+        })
+    }
+}
+
+/// The block that an entry of the error log names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ErrBookmark {
+    /// Object set (of the head dataset, with `head_errlog`).
+    pub objset: u64,
+    /// Object.
+    pub object: u64,
+    /// Level; negative for the ZIL (-2) and dnodes (-3).
+    pub level: i64,
+    /// Block.
+    pub blkid: u64,
+    /// The block's birth txg, where the log keeps it (`head_errlog`).
+    pub birth: Option<u64>,
+}
+
+impl ErrBookmark {
+    /// Decodes a name of the old error log: `objset:object:level:blkid` in hexadecimal.
+    ///
+    /// # Errors
+    /// [`Corrupt::Shape`].
+    pub fn parse(name: &[u8]) -> Result<Self> {
+        let [objset, object, level, blkid] = numbers(name)?;
+        Ok(Self { objset, object, level: i64::from(level as i32), blkid, birth: None })
+    }
+
+    /// Decodes a name of a head dataset's error log: `object:level:blkid:birth` in hexadecimal.
+    ///
+    /// # Errors
+    /// [`Corrupt::Shape`].
+    pub fn parse_head(objset: u64, name: &[u8]) -> Result<Self> {
+        let [object, level, blkid, birth] = numbers(name)?;
+        Ok(Self { objset, object, level: i64::from(level as i32), blkid, birth: Some(birth) })
+    }
+
+    /// Decodes the binary form of a scan's position.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`].
+    pub fn decode(buf: &[u8]) -> Result<Self> {
+        let w: [u64; 4] = words_from("bookmark", buf, 4)?;
+        Ok(Self { objset: w[0], object: w[1], level: w[2] as i64, blkid: w[3], birth: None })
+    }
+}
+
+fn numbers(name: &[u8]) -> Result<[u64; 4]> {
+    let bad = Corrupt::Shape { what: "error log entry", why: "name is not four hexadecimal numbers" };
+    let text = std::str::from_utf8(name).map_err(|_| bad.clone())?;
+    let mut out = [0; 4];
+    let mut parts = text.split(':');
+    for slot in &mut out {
+        let part = parts.next().ok_or_else(|| bad.clone())?;
+        *slot = u64::from_str_radix(part, 16).map_err(|_| bad.clone())?;
+    }
+    if parts.next().is_some() { Err(bad) } else { Ok(out) }
+}

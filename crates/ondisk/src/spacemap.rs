@@ -1,0 +1,126 @@
+//! Space maps: logs of allocations and frees.
+//!
+//! # On disk
+//! A space map is an object of 64-bit words with [`SpaceMapPhys`] as its bonus. Entries are one word
+//! (version 1), two words (`spacemap_v2`, which also name a vdev) or a debug word that gives the txg and pass
+//! of those after it. Offsets and runs are in units of `1 << shift` bytes, relative to the start of the
+//! map's region. Log space maps (`log_spacemap`) are the same object with two-word entries of all vdevs.
+
+use crate::words::words_from;
+use crate::{Corrupt, Result};
+
+/// Buckets of the histogram of free segments (`SPACE_MAP_HISTOGRAM_SIZE`).
+pub const SPACE_MAP_HISTOGRAM_SIZE: usize = 32;
+
+/// Header of a space map, in its bonus (`space_map_phys_t`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceMapPhys {
+    /// The map's own object number; 0 on newer pools.
+    pub object: u64,
+    /// Length of the log in bytes.
+    pub length: u64,
+    /// Net bytes allocated from the region; negative for maps that log frees.
+    pub alloc: i64,
+    /// Number of free segments of size `2^(i+shift)` up to twice that; all 0 without `spacemap_histogram`.
+    pub histogram: [u64; SPACE_MAP_HISTOGRAM_SIZE],
+    /// True if the bonus has room for the histogram.
+    pub have_histogram: bool,
+}
+
+impl SpaceMapPhys {
+    /// Decodes the bonus: 3 words, or 40 with `spacemap_histogram`.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] when the length is not a whole number of words.
+    pub fn decode(bonus: &[u8]) -> Result<Self> {
+        let w: [u64; 8 + SPACE_MAP_HISTOGRAM_SIZE] = words_from("space map", bonus, 3)?;
+        if !w[1].is_multiple_of(8) {
+            return Err(Corrupt::Range { what: "space map", field: "length", value: w[1] });
+        }
+        let have_histogram = bonus.len() >= (8 + SPACE_MAP_HISTOGRAM_SIZE) * 8;
+        let mut histogram = [0; SPACE_MAP_HISTOGRAM_SIZE];
+        if have_histogram {
+            histogram.copy_from_slice(&w[8..]);
+        }
+        Ok(Self { object: w[0], length: w[1], alloc: w[2] as i64, histogram, have_histogram })
+    }
+}
+
+/// What an entry says happened to its range (`maptype_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MapType {
+    /// Allocated (`SM_ALLOC`).
+    Alloc,
+    /// Freed (`SM_FREE`).
+    Free,
+}
+
+/// One decoded step of a space map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceMapEntry {
+    /// Opens the entries of a sync pass. All zero: padding before a two-word entry.
+    Debug {
+        /// What the pass logs.
+        action: MapType,
+        /// The sync pass.
+        pass: u16,
+        /// Low 50 bits of the txg.
+        txg: u64,
+    },
+    /// A range.
+    Range {
+        /// What happened to it.
+        kind: MapType,
+        /// The vdev field of two-word entries: the top-level vdev in log space maps, meaningless (0) in a
+        /// metaslab's own map. `None` in one-word entries.
+        vdev: Option<u32>,
+        /// Start, in units of the map's shift, from the start of the map's region.
+        offset: u64,
+        /// Length in the same units; at least 1.
+        run: u64,
+        /// Whether it took two words.
+        two_words: bool,
+    },
+}
+
+/// Decodes the entry that starts with `first`; `next` is the word after it, if the block has one.
+/// Returns the entry and the number of words it took.
+///
+/// # Errors
+/// [`Corrupt::Truncated`] for a two-word entry without its second word, [`Corrupt::Range`] for an unknown
+/// debug action.
+pub fn decode_entry(first: u64, next: Option<u64>) -> Result<(SpaceMapEntry, usize)> {
+    const WHAT: &str = "space map entry";
+    let kind = |bit: u64| if bit & 1 == 0 { MapType::Alloc } else { MapType::Free };
+    match first >> 62 {
+        2 => {
+            let act = (first >> 60) & 3;
+            if act > 1 {
+                return Err(Corrupt::Range { what: WHAT, field: "debug action", value: act });
+            }
+            let pass = ((first >> 50) & 0x3ff) as u16;
+            Ok((SpaceMapEntry::Debug { action: kind(act), pass, txg: first & ((1 << 50) - 1) }, 1))
+        }
+        3 => {
+            let second = next.ok_or(Corrupt::Truncated { what: WHAT, need: 16, have: 8 })?;
+            let entry = SpaceMapEntry::Range {
+                kind: kind(second >> 63),
+                vdev: Some((first & 0xff_ffff) as u32),
+                offset: second & (u64::MAX >> 1),
+                run: ((first >> 24) & ((1 << 36) - 1)) + 1,
+                two_words: true,
+            };
+            Ok((entry, 2))
+        }
+        _ => {
+            let entry = SpaceMapEntry::Range {
+                kind: kind(first >> 15),
+                vdev: None,
+                offset: (first >> 16) & ((1 << 47) - 1),
+                run: (first & 0x7fff) + 1,
+                two_words: false,
+            };
+            Ok((entry, 1))
+        }
+    }
+}
