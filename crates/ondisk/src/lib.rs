@@ -8,16 +8,20 @@
 //! # Absent
 //! This room does no I/O, verifies no checksum (that needs `codec`), spawns nothing and has no `unsafe`.
 
+pub mod acl;
 pub mod blkptr;
 pub mod bookmark;
 pub mod bpobj;
 pub mod brt;
 pub mod bytes;
+pub mod byteswap;
 pub mod crypto_key;
 pub mod ddt;
+pub mod dirent;
 pub mod dnode;
 pub mod dsl;
 pub mod error;
+pub mod fuid;
 pub mod gang;
 pub mod history;
 pub mod indirect;
@@ -25,10 +29,13 @@ pub mod kind;
 pub mod mos;
 pub mod num;
 pub mod objset;
+pub mod sa;
 pub mod scan;
 pub mod spacemap;
 mod words;
+pub mod zap;
 pub mod zil;
+pub mod znode;
 
 pub use blkptr::{Blkptr, Dva};
 pub use bytes::ByteOrder;

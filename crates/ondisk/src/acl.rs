@@ -1,0 +1,234 @@
+//! Access control lists of ZFS (`zfs_acl.h`): NFSv4 entries in two encodings.
+//!
+//! # On disk
+//! Version 0 is an array of 12-byte entries `who (4) mask (4) flags (2) type (2)`. Version 1, since FUIDs, has
+//! entries of three sizes: `type (2) flags (2) mask (4)`, then for a user or group `fuid (8)`, then for the
+//! object types of CIFS two GUIDs of 16 bytes. A znode of ZPL 1 to 4 embeds up to 72 bytes of either
+//! ([`AclPhys`]) or names an object that holds them; with system attributes they are `ZPL_DACL_ACES`.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{ByteOrder, Corrupt, ObjNum, Result};
+
+/// The entry is about the owner (`ACE_OWNER`).
+pub const ACE_OWNER: u16 = 0x1000;
+/// The entry is about the owning group; set together with [`ACE_IDENTIFIER_GROUP`] (`ACE_GROUP`).
+pub const ACE_GROUP: u16 = 0x2000;
+/// The entry is about everyone (`ACE_EVERYONE`).
+pub const ACE_EVERYONE: u16 = 0x4000;
+/// The entry names a group (`ACE_IDENTIFIER_GROUP`).
+pub const ACE_IDENTIFIER_GROUP: u16 = 0x0040;
+const ACE_TYPE_FLAGS: u16 = ACE_OWNER | ACE_GROUP | ACE_EVERYONE | ACE_IDENTIFIER_GROUP;
+const ACE_OWNING_GROUP: u16 = ACE_GROUP | ACE_IDENTIFIER_GROUP;
+
+/// Size of [`AclPhys`] on disk.
+pub const ACL_PHYS_SIZE: usize = 88;
+/// Bytes of ACEs that a znode embeds (`ZFS_ACE_SPACE`).
+pub const ACE_SPACE: usize = 72;
+const V0_SIZE: usize = 12;
+const WHAT: &str = "ACL";
+
+/// Whom an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// The file's owner.
+    Owner,
+    /// The file's group.
+    OwningGroup,
+    /// Everyone.
+    Everyone,
+    /// A user, by FUID.
+    User(u64),
+    /// A group, by FUID.
+    Group(u64),
+}
+
+/// One entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ace {
+    /// Allow, deny, audit, alarm, ... (`ACE_ACCESS_ALLOWED_ACE_TYPE` is 0).
+    pub kind: u16,
+    /// Inheritance and kind of `who`, raw (`ACE_*`).
+    pub flags: u16,
+    /// The permissions that it is about (`ACE_READ_DATA`, ...).
+    pub mask: u32,
+    /// Whom it is about.
+    pub who: Who,
+    /// The two GUIDs of an object entry, of CIFS.
+    pub guids: Option<[[u8; 16]; 2]>,
+}
+
+/// Encoding of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AclVersion {
+    /// Fixed size, 32-bit ids (`ZFS_ACL_VERSION_INITIAL`).
+    Initial,
+    /// Sized by need, FUIDs (`ZFS_ACL_VERSION_FUID`).
+    Fuid,
+}
+
+/// The ACL in a znode of ZPL 1 to 4 (`zfs_acl_phys_t`), 88 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AclPhys {
+    /// Object that holds the entries, or 0 if they are embedded.
+    pub extern_obj: ObjNum,
+    /// Bytes of entries.
+    pub size: u32,
+    /// Number of entries.
+    pub count: u32,
+    /// Their encoding.
+    pub version: AclVersion,
+    /// Embedded entries.
+    pub embedded: [u8; ACE_SPACE],
+}
+
+impl AclPhys {
+    /// The ACL in the first 88 bytes of `buf`.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for a version that doesn't exist, or more embedded entries than there is room for.
+    pub fn parse(order: ByteOrder, buf: &[u8]) -> Result<Self> {
+        let extern_obj = ObjNum(order.u64(WHAT, buf, 0)?);
+        let (size, version, count) =
+            (order.u32(WHAT, buf, 8)?, order.u16(WHAT, buf, 12)?, order.u16(WHAT, buf, 14)?);
+        let mut embedded = [0; ACE_SPACE];
+        let room = buf.get(16..ACL_PHYS_SIZE).ok_or(Corrupt::Truncated {
+            what: WHAT,
+            need: ACL_PHYS_SIZE,
+            have: buf.len(),
+        })?;
+        embedded.copy_from_slice(room);
+        // Version 0 has a 32-bit count where version 1 has the size.
+        let acl = match version {
+            0 => {
+                let bytes = u64::from(size) * V0_SIZE as u64;
+                let bytes = u32::try_from(bytes).ok().ok_or(Corrupt::Range {
+                    what: WHAT,
+                    field: "entries",
+                    value: size.into(),
+                })?;
+                if order == ByteOrder::Big {
+                    swap_v0(&mut embedded);
+                }
+                Self { extern_obj, size: bytes, count: size, version: AclVersion::Initial, embedded }
+            }
+            1 => {
+                if order == ByteOrder::Big {
+                    swap_v1(&mut embedded);
+                }
+                Self { extern_obj, size, count: count.into(), version: AclVersion::Fuid, embedded }
+            }
+            v => return Err(Corrupt::Range { what: WHAT, field: "version", value: v.into() }),
+        };
+        if acl.extern_obj.0 == 0 && acl.size as usize > ACE_SPACE {
+            return Err(Corrupt::Range { what: WHAT, field: "embedded size", value: acl.size.into() });
+        }
+        Ok(acl)
+    }
+
+    /// The embedded entries; `None` if they are in [`AclPhys::extern_obj`].
+    ///
+    /// # Errors
+    /// [`Corrupt`] if an entry is cut short.
+    pub fn aces(&self) -> Result<Option<Vec<Ace>>> {
+        if self.extern_obj.0 != 0 {
+            return Ok(None);
+        }
+        aces(self.version, self.count, &self.embedded[..self.size as usize]).map(Some)
+    }
+}
+
+/// The `count` entries in `buf`, little-endian.
+///
+/// # Errors
+/// [`Corrupt`] if an entry is cut short or there are fewer than `count`.
+pub fn aces(version: AclVersion, count: u32, buf: &[u8]) -> Result<Vec<Ace>> {
+    let mut at = 0;
+    let mut out = Vec::new();
+    for _ in 0..count {
+        let rest = buf.get(at..).unwrap_or_default();
+        let (ace, size) = match version {
+            AclVersion::Initial => ace_v0(rest)?,
+            AclVersion::Fuid => ace_v1(rest)?,
+        };
+        out.push(ace);
+        at += size;
+    }
+    Ok(out)
+}
+
+fn who(flags: u16, id: impl FnOnce() -> Result<u64>) -> Result<Who> {
+    Ok(match flags & ACE_TYPE_FLAGS {
+        ACE_OWNER => Who::Owner,
+        ACE_OWNING_GROUP => Who::OwningGroup,
+        ACE_EVERYONE => Who::Everyone,
+        ACE_IDENTIFIER_GROUP => Who::Group(id()?),
+        _ => Who::User(id()?),
+    })
+}
+
+fn ace_v0(buf: &[u8]) -> Result<(Ace, usize)> {
+    let b = buf.first_chunk::<V0_SIZE>().ok_or(Corrupt::Truncated {
+        what: WHAT,
+        need: V0_SIZE,
+        have: buf.len(),
+    })?;
+    let word = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+    let flags = u16::from_le_bytes([b[8], b[9]]);
+    let who = who(flags, || Ok(word(0).into()))?;
+    Ok((Ace { kind: u16::from_le_bytes([b[10], b[11]]), flags, mask: word(4), who, guids: None }, V0_SIZE))
+}
+
+/// True for the types that carry GUIDs (`ACE_ACCESS_ALLOWED_OBJECT_ACE_TYPE` ... `ACE_SYSTEM_ALARM_OBJECT_ACE_TYPE`).
+fn has_guids(kind: u16) -> bool {
+    (5..=8).contains(&kind)
+}
+
+fn ace_v1(buf: &[u8]) -> Result<(Ace, usize)> {
+    let le = ByteOrder::Little;
+    let (kind, flags, mask) = (le.u16(WHAT, buf, 0)?, le.u16(WHAT, buf, 2)?, le.u32(WHAT, buf, 4)?);
+    let who = who(flags, || le.u64(WHAT, buf, 8))?;
+    if !matches!(who, Who::User(_) | Who::Group(_)) {
+        return Ok((Ace { kind, flags, mask, who, guids: None }, 8));
+    }
+    if !has_guids(kind) {
+        return Ok((Ace { kind, flags, mask, who, guids: None }, 16));
+    }
+    let tail = buf.get(16..48).ok_or(Corrupt::Truncated { what: WHAT, need: 48, have: buf.len() })?;
+    let mut guids = [[0; 16]; 2];
+    guids[0].copy_from_slice(&tail[..16]);
+    guids[1].copy_from_slice(&tail[16..]);
+    Ok((Ace { kind, flags, mask, who, guids: Some(guids) }, 48))
+}
+
+/// Swaps an array of version 0 entries.
+pub fn swap_v0(buf: &mut [u8]) {
+    for e in buf.as_chunks_mut::<V0_SIZE>().0 {
+        e[..4].reverse();
+        e[4..8].reverse();
+        e[8..10].reverse();
+        e[10..].reverse();
+    }
+}
+
+/// Swaps version 1 entries from the other order, to the end of `buf`: how many there are isn't known here, but
+/// what follows them is zeros.
+pub fn swap_v1(buf: &mut [u8]) {
+    let mut at = 0;
+    while let Some(e) = buf.get_mut(at..).filter(|e| e.len() >= 8) {
+        e[..2].reverse();
+        e[2..4].reverse();
+        e[4..8].reverse();
+        let (kind, flags) = (u16::from_le_bytes([e[0], e[1]]), u16::from_le_bytes([e[2], e[3]]));
+        at += match flags & ACE_TYPE_FLAGS {
+            ACE_OWNER | ACE_EVERYONE | ACE_OWNING_GROUP => 8,
+            _ => {
+                if let Some(id) = e.get_mut(8..16) {
+                    id.reverse();
+                }
+                if has_guids(kind) { 48 } else { 16 }
+            }
+        };
+    }
+}

@@ -1,0 +1,336 @@
+//! System attributes (`sa_impl.h`): a file's attributes packed one after another, as its layout says.
+//!
+//! # On disk
+//! A bonus of type [`DmuType::SA`](crate::DmuType::SA), or a spill block, begins with a header that names a layout and
+//! the lengths of the attributes whose length isn't fixed; the attributes follow, each at a multiple of 8:
+//!
+//! ```text
+//! 0 magic (4)   4 layout (10 bits), header size / 8 (6 bits)   6 lengths (2 each)   then attributes
+//! ```
+//!
+//! Each object set numbers its attributes and layouts itself, in two ZAPs: `REGISTRY` gives each name a number, a
+//! length (0: variable) and a byte swap; `LAYOUTS` gives each layout the numbers of its attributes. The sixteen
+//! attributes of the older znode have the numbers 0 to 15 everywhere.
+//!
+//! Bonus and spill are swapped as bytes, that is not at all; their magic tells their order, and [`Located`] says how each
+//! attribute is swapped.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::bytes::swap64;
+use crate::byteswap::{swap16, swap32};
+use crate::{ByteOrder, Corrupt, Result, acl};
+
+/// `SA_MAGIC`.
+pub const SA_MAGIC: u32 = 0x2F_505A;
+const WHAT: &str = "system attributes";
+/// Most attributes that a registry may number; OpenZFS has 22, and the number is 16 bits.
+const MAX_ATTRS: usize = 1024;
+
+/// Number of an attribute in its object set (`sa_attr_type_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttrNum(pub u16);
+
+/// How the words of an attribute are swapped (`sa_bswap_type_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttrSwap {
+    /// 64-bit words.
+    Uint64,
+    /// 32-bit words.
+    Uint32,
+    /// 16-bit words.
+    Uint16,
+    /// Bytes.
+    Uint8,
+    /// ACEs.
+    Acl,
+}
+
+impl AttrSwap {
+    /// Brings `buf` from `order` into little-endian order.
+    pub fn to_native(self, order: ByteOrder, buf: &mut [u8]) {
+        if order == ByteOrder::Little {
+            return;
+        }
+        match self {
+            Self::Uint64 => swap64(buf),
+            Self::Uint32 => swap32(buf),
+            Self::Uint16 => swap16(buf),
+            Self::Uint8 => {}
+            Self::Acl => acl::swap_v1(buf),
+        }
+    }
+}
+
+/// What the registry says of one attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttrReg {
+    /// Its number.
+    pub num: AttrNum,
+    /// Its length in bytes, or 0 if each file has its own.
+    pub len: u16,
+    /// How it is swapped.
+    pub swap: AttrSwap,
+}
+
+impl AttrReg {
+    /// The registration of a value in the `REGISTRY` ZAP: number (16 bits), swap (8), length (16).
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`] for a swap that doesn't exist or a number beyond all reason.
+    pub fn from_disk(v: u64) -> Result<Self> {
+        let swap = match (v >> 16) & 0xff {
+            0 => AttrSwap::Uint64,
+            1 => AttrSwap::Uint32,
+            2 => AttrSwap::Uint16,
+            3 => AttrSwap::Uint8,
+            4 => AttrSwap::Acl,
+            s => return Err(Corrupt::Range { what: WHAT, field: "byte swap", value: s }),
+        };
+        let num = v as u16;
+        if usize::from(num) >= MAX_ATTRS {
+            return Err(Corrupt::Range { what: WHAT, field: "attribute number", value: num.into() });
+        }
+        Ok(Self { num: AttrNum(num), len: (v >> 24) as u16, swap })
+    }
+}
+
+/// An attribute known to this project, by its registered name.
+///
+/// `ZPL_*` in OpenZFS; the order of the variants means nothing on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Attr {
+    /// Last access: seconds, nanoseconds.
+    Atime,
+    /// Last change of the contents.
+    Mtime,
+    /// Last change of anything.
+    Ctime,
+    /// Creation.
+    Crtime,
+    /// Transaction group of creation.
+    Gen,
+    /// Type and permissions.
+    Mode,
+    /// Size.
+    Size,
+    /// Parent directory.
+    Parent,
+    /// Number of links.
+    Links,
+    /// Directory of extended attributes.
+    Xattr,
+    /// Device number.
+    Rdev,
+    /// Flags.
+    Flags,
+    /// Owner.
+    Uid,
+    /// Group.
+    Gid,
+    /// Unused words of the older znode.
+    Pad,
+    /// The ACL of the older znode.
+    ZnodeAcl,
+    /// Number of ACEs.
+    DaclCount,
+    /// Target of a symbolic link.
+    Symlink,
+    /// Stamp of a virus scanner.
+    Scanstamp,
+    /// ACEs.
+    DaclAces,
+    /// Extended attributes, a packed nvlist.
+    Dxattr,
+    /// Project id.
+    Projid,
+}
+
+/// Name, fixed length (0: variable) and swap of every known attribute; the first sixteen have these numbers.
+const KNOWN: [(Attr, &str, u16, AttrSwap); 22] = {
+    use AttrSwap::{Acl, Uint8, Uint64};
+    [
+        (Attr::Atime, "ZPL_ATIME", 16, Uint64),
+        (Attr::Mtime, "ZPL_MTIME", 16, Uint64),
+        (Attr::Ctime, "ZPL_CTIME", 16, Uint64),
+        (Attr::Crtime, "ZPL_CRTIME", 16, Uint64),
+        (Attr::Gen, "ZPL_GEN", 8, Uint64),
+        (Attr::Mode, "ZPL_MODE", 8, Uint64),
+        (Attr::Size, "ZPL_SIZE", 8, Uint64),
+        (Attr::Parent, "ZPL_PARENT", 8, Uint64),
+        (Attr::Links, "ZPL_LINKS", 8, Uint64),
+        (Attr::Xattr, "ZPL_XATTR", 8, Uint64),
+        (Attr::Rdev, "ZPL_RDEV", 8, Uint64),
+        (Attr::Flags, "ZPL_FLAGS", 8, Uint64),
+        (Attr::Uid, "ZPL_UID", 8, Uint64),
+        (Attr::Gid, "ZPL_GID", 8, Uint64),
+        (Attr::Pad, "ZPL_PAD", 32, Uint64),
+        (Attr::ZnodeAcl, "ZPL_ZNODE_ACL", 88, Uint8),
+        (Attr::DaclCount, "ZPL_DACL_COUNT", 8, Uint64),
+        (Attr::Symlink, "ZPL_SYMLINK", 0, Uint8),
+        (Attr::Scanstamp, "ZPL_SCANSTAMP", 32, Uint8),
+        (Attr::DaclAces, "ZPL_DACL_ACES", 0, Acl),
+        (Attr::Dxattr, "ZPL_DXATTR", 0, Uint8),
+        (Attr::Projid, "ZPL_PROJID", 8, Uint64),
+    ]
+};
+const LEGACY: usize = 16;
+
+impl Attr {
+    /// Its registered name.
+    pub fn name(self) -> &'static str {
+        KNOWN[self as usize].1
+    }
+
+    /// The attribute of a registered name.
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        KNOWN.iter().find(|k| k.1.as_bytes() == name).map(|k| k.0)
+    }
+}
+
+/// Where an attribute lies in its bonus or spill block, and how to bring it into native order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// Its number.
+    pub num: AttrNum,
+    /// Its bytes.
+    pub range: Range<usize>,
+    /// How it is swapped.
+    pub swap: AttrSwap,
+    /// The order it is stored in.
+    pub order: ByteOrder,
+}
+
+/// The attributes and layouts of one object set (`sa_os`).
+#[derive(Debug, Clone)]
+pub struct SaRegistry {
+    regs: Vec<Option<AttrReg>>,
+    nums: BTreeMap<Attr, AttrNum>,
+    layouts: BTreeMap<u16, Vec<AttrNum>>,
+}
+
+impl Default for SaRegistry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SaRegistry {
+    /// A registry that knows the sixteen attributes that need no registration.
+    pub fn new() -> Self {
+        let mut r = Self { regs: Vec::new(), nums: BTreeMap::new(), layouts: BTreeMap::new() };
+        for (i, (attr, _, len, swap)) in KNOWN.iter().take(LEGACY).enumerate() {
+            let num = AttrNum(i as u16);
+            r.regs.push(Some(AttrReg { num, len: *len, swap: *swap }));
+            r.nums.insert(*attr, num);
+        }
+        r
+    }
+
+    /// Adds an entry of the `REGISTRY` ZAP. Names that this project doesn't know count too: they take up
+    /// room in layouts.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the value is impossible, a number has two registrations, or a known attribute another length.
+    pub fn register(&mut self, name: &[u8], value: u64) -> Result<()> {
+        let reg = AttrReg::from_disk(value)?;
+        let i = usize::from(reg.num.0);
+        if let Some(attr) = Attr::by_name(name) {
+            let (_, _, len, _) = KNOWN[attr as usize];
+            if len != reg.len || ((attr as usize) < LEGACY && attr as usize != i) {
+                return Err(Corrupt::Shape {
+                    what: WHAT,
+                    why: "a known attribute is registered differently",
+                });
+            }
+            self.nums.insert(attr, reg.num);
+        }
+        if i >= self.regs.len() {
+            self.regs.resize(i + 1, None);
+        }
+        if i >= LEGACY && self.regs[i].is_some() {
+            return Err(Corrupt::Shape { what: WHAT, why: "two attributes have one number" });
+        }
+        self.regs[i] = Some(reg);
+        Ok(())
+    }
+
+    /// Adds an entry of the `LAYOUTS` ZAP, whose name is the layout's number; call after all [`Self::register`].
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the name is no number below 1024, or an attribute is not registered.
+    pub fn add_layout(&mut self, name: &[u8], attrs: &[u16]) -> Result<()> {
+        let num = std::str::from_utf8(name)
+            .ok()
+            .and_then(|s| s.parse::<u16>().ok())
+            .filter(|n| *n < 1024)
+            .ok_or(Corrupt::Shape { what: WHAT, why: "a layout's name is no layout number" })?;
+        for &a in attrs {
+            if self.regs.get(usize::from(a)).copied().flatten().is_none() {
+                return Err(Corrupt::Range { what: WHAT, field: "attribute in a layout", value: a.into() });
+            }
+        }
+        self.layouts.insert(num, attrs.iter().map(|&a| AttrNum(a)).collect());
+        Ok(())
+    }
+
+    /// The number of a known attribute, if this object set has it.
+    pub fn num(&self, attr: Attr) -> Option<AttrNum> {
+        self.nums.get(&attr).copied()
+    }
+
+    /// Every attribute in `buf`, a bonus or a spill block, in the order of its layout.
+    ///
+    /// An all-zero header is a bonus that nothing was written to yet: no attributes.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for another magic, an unknown layout, or attributes that don't fit.
+    pub fn locate(&self, buf: &[u8]) -> Result<Vec<Located>> {
+        let magic = ByteOrder::Little.u32(WHAT, buf, 0)?;
+        let order = match magic {
+            0 => return Ok(Vec::new()),
+            SA_MAGIC => ByteOrder::Little,
+            m if m.swap_bytes() == SA_MAGIC => ByteOrder::Big,
+            m => return Err(Corrupt::Magic { what: WHAT, found: m.into() }),
+        };
+        let info = order.u16(WHAT, buf, 4)?;
+        // Layout 0 is the old znode's; a header that says 0 has the dummy layout, numbered 1.
+        let layout = (info & 0x3ff).max(1);
+        let header = usize::from(info >> 10) * 8;
+        if layout == 1 && !self.layouts.contains_key(&1) {
+            return Ok(Vec::new());
+        }
+        let attrs = self.layouts.get(&layout).ok_or(Corrupt::Range {
+            what: WHAT,
+            field: "layout",
+            value: layout.into(),
+        })?;
+        let reg = |a: AttrNum| self.regs.get(usize::from(a.0)).copied().flatten();
+        let variable = attrs.iter().filter(|a| reg(**a).is_some_and(|r| r.len == 0)).count();
+        let mut at = (6 + 2 * variable).next_multiple_of(8);
+        if header < at || header > buf.len() {
+            return Err(Corrupt::Range { what: WHAT, field: "header size", value: header as u64 });
+        }
+        let mut lengths = 0;
+        let mut out = Vec::with_capacity(attrs.len());
+        for &num in attrs {
+            let r = reg(num).ok_or(Corrupt::Range { what: WHAT, field: "attribute", value: num.0.into() })?;
+            let mut len = usize::from(r.len);
+            if len == 0 {
+                len = order.u16(WHAT, buf, 6 + 2 * lengths)?.into();
+                lengths += 1;
+            }
+            let range = at..at + len;
+            if range.end > buf.len() {
+                return Err(Corrupt::Truncated { what: WHAT, need: range.end, have: buf.len() });
+            }
+            at = range.end.next_multiple_of(8);
+            out.push(Located { num, range, swap: r.swap, order });
+        }
+        Ok(out)
+    }
+}

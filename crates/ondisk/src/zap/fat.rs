@@ -1,0 +1,182 @@
+//! The header of fat ZAPs (`zap_phys_t`).
+
+use super::{HashBits, ZBT_HEADER};
+use crate::bytes::le64;
+use crate::{Corrupt, Result, SPA_MAXBLOCKSIZE};
+
+const WHAT: &str = "fat ZAP header";
+const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
+
+/// What a fat ZAP's keys are (`zap_flags_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ZapFlags(u64);
+
+impl ZapFlags {
+    const HASH64: u64 = 1;
+    const UINT64_KEY: u64 = 2;
+    const PRE_HASHED_KEY: u64 = 4;
+
+    /// True if 48 bits of the hash are kept, not 28 (`ZAP_FLAG_HASH64`).
+    pub fn hash64(self) -> bool {
+        self.0 & Self::HASH64 != 0
+    }
+
+    /// True if keys are arrays of 64-bit words, not names (`ZAP_FLAG_UINT64_KEY`).
+    pub fn uint64_key(self) -> bool {
+        self.0 & Self::UINT64_KEY != 0
+    }
+
+    /// True if a key's first word is its hash (`ZAP_FLAG_PRE_HASHED_KEY`).
+    pub fn pre_hashed(self) -> bool {
+        self.0 & Self::PRE_HASHED_KEY != 0
+    }
+
+    /// The raw bits.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// Where the pointer table of a fat ZAP is (`zap_table_phys`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PtrTable {
+    /// In the second half of the header's block.
+    Embedded,
+    /// In `blocks` blocks of its own, from block number `start` on.
+    External {
+        /// First block (`zt_blk`).
+        start: u64,
+        /// Number of blocks (`zt_numblks`).
+        blocks: u64,
+    },
+}
+
+/// A fat ZAP's header, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FatHeader {
+    /// log2 of the block size, which is that of the object (`FZAP_BLOCK_SHIFT`).
+    pub block_shift: u32,
+    /// Where the pointer table is.
+    pub table: PtrTable,
+    /// Number of hash bits that index the pointer table (`zt_shift`).
+    pub table_shift: u32,
+    /// Start of the next, larger pointer table while it is being copied, or 0 (`zt_nextblk`).
+    pub next_table: u64,
+    /// The next block to allocate: all blocks of the ZAP are below (`zap_freeblk`).
+    pub free_block: u64,
+    /// Number of leaf blocks.
+    pub num_leafs: u64,
+    /// Number of entries.
+    pub num_entries: u64,
+    /// Stirred into the hash.
+    pub salt: u64,
+    /// How names are normalized before they are hashed (`zap_normflags`).
+    pub normflags: u64,
+    /// What keys are.
+    pub flags: ZapFlags,
+}
+
+impl FatHeader {
+    /// The header in `block`, block 0 of the object.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for a wrong magic, a block size that is no power of two, unknown flags, or a pointer table
+    /// that cannot be where it says.
+    pub fn parse(block: &[u8]) -> Result<Self> {
+        let size = block.len();
+        if size < 512 || !size.is_power_of_two() || size as u64 > SPA_MAXBLOCKSIZE {
+            return Err(Corrupt::Range { what: WHAT, field: "block size", value: size as u64 });
+        }
+        let word = |i: usize| le64(block, i * 8);
+        if word(0) != ZBT_HEADER {
+            return Err(Corrupt::Magic { what: WHAT, found: word(0) });
+        }
+        if word(1) != ZAP_MAGIC {
+            return Err(Corrupt::Magic { what: WHAT, found: word(1) });
+        }
+        let flags = word(12);
+        if flags > 7 || flags & 6 == ZapFlags::PRE_HASHED_KEY {
+            return Err(Corrupt::Range { what: WHAT, field: "flags", value: flags });
+        }
+        let block_shift = size.trailing_zeros();
+        let (start, blocks, shift) = (word(2), word(3), word(4));
+        let flags = ZapFlags(flags);
+        let hash_bits = if flags.hash64() { HashBits::Bits48 } else { HashBits::Bits28 };
+        let bad_shift = Corrupt::Range { what: WHAT, field: "pointer table shift", value: shift };
+        let table = if blocks == 0 {
+            if shift != u64::from(block_shift - 4) {
+                return Err(bad_shift);
+            }
+            PtrTable::Embedded
+        } else {
+            // Never more index bits than hash bits, and exactly as many blocks as the entries need.
+            if shift > u64::from(hash_bits.get()) || shift < u64::from(block_shift - 4) {
+                return Err(bad_shift);
+            }
+            let need = (1u64 << shift).div_ceil(size as u64 / 8);
+            let free = word(7);
+            if blocks != need || start == 0 || start.checked_add(blocks).is_none_or(|end| end > free) {
+                return Err(Corrupt::Shape { what: WHAT, why: "the pointer table lies outside the object" });
+            }
+            PtrTable::External { start, blocks }
+        };
+        Ok(Self {
+            block_shift,
+            table,
+            table_shift: shift as u32,
+            next_table: word(5),
+            free_block: word(7),
+            num_leafs: word(8),
+            num_entries: word(9),
+            salt: word(10),
+            normflags: word(11),
+            flags,
+        })
+    }
+
+    /// How many bits of the hash this ZAP keeps.
+    pub fn hash_bits(&self) -> HashBits {
+        if self.flags.hash64() { HashBits::Bits48 } else { HashBits::Bits28 }
+    }
+
+    /// The pointer table's index of `hash` (`ZAP_HASH_IDX`).
+    pub fn index(&self, hash: u64) -> u64 {
+        if self.table_shift == 0 { 0 } else { hash >> (64 - self.table_shift) }
+    }
+
+    /// The leaf block that entry `index` of an embedded pointer table names (`ZAP_EMBEDDED_PTRTBL_ENT`);
+    /// `block` is the header's own.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the index is outside the table or the block is not one of the ZAP's.
+    pub fn embedded(&self, block: &[u8], index: u64) -> Result<u64> {
+        let entries = 1u64 << (self.block_shift - 4);
+        if index >= entries || block.len() != 1 << self.block_shift {
+            return Err(Corrupt::Range { what: WHAT, field: "pointer table index", value: index });
+        }
+        self.check_leaf(le64(block, ((entries + index) * 8) as usize))
+    }
+
+    /// The block of an external pointer table that holds entry `index`, and the byte offset in it.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the index is outside the table.
+    pub fn external(&self, start: u64, index: u64) -> Result<(u64, usize)> {
+        if index >> self.table_shift != 0 {
+            return Err(Corrupt::Range { what: WHAT, field: "pointer table index", value: index });
+        }
+        let per_block = self.block_shift - 3;
+        Ok((start + (index >> per_block), ((index & ((1 << per_block) - 1)) * 8) as usize))
+    }
+
+    /// `blk`, if it can be a leaf of this ZAP.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if it is the header or beyond the object's last block.
+    pub fn check_leaf(&self, blk: u64) -> Result<u64> {
+        if blk == 0 || blk >= self.free_block {
+            return Err(Corrupt::Range { what: "ZAP pointer table", field: "leaf block", value: blk });
+        }
+        Ok(blk)
+    }
+}

@@ -1,0 +1,95 @@
+//! Micro ZAPs (`mzap_phys_t`).
+
+use super::ZBT_MICRO;
+use crate::bytes::le64;
+use crate::{Corrupt, Result};
+
+/// Size of a slot, and of the header before the slots (`MZAP_ENT_LEN`).
+pub const MICRO_ENTRY_SIZE: usize = 64;
+/// Longest name in a micro ZAP, without its NUL (`MZAP_NAME_LEN - 1`).
+pub const MICRO_NAME_MAX: usize = 49;
+/// Largest micro ZAP, with the `large_microzap` feature (`MZAP_MAX_SIZE`).
+const MZAP_MAX_SIZE: usize = 1 << 20;
+
+const WHAT: &str = "micro ZAP";
+
+/// A view of a micro ZAP's block.
+///
+/// ```text
+/// 0  type   8 salt   16 normflags   24..64 unused   64.. slots
+/// slot: 0 value (8)   8 cd (4)   12 unused (2)   14 name (50, NUL-terminated; empty: free slot)
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct MicroZap<'a> {
+    buf: &'a [u8],
+    /// Stirred into the hash (`mz_salt`).
+    pub salt: u64,
+    /// How names are normalized before they are hashed (`mz_normflags`).
+    pub normflags: u64,
+}
+
+/// One entry of a micro ZAP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MicroEntry<'a> {
+    /// The name, without its NUL.
+    pub name: &'a [u8],
+    /// The value (`mze_value`).
+    pub value: u64,
+    /// Collision differentiator: tells names of equal hash apart (`mze_cd`).
+    pub cd: u32,
+}
+
+impl<'a> MicroZap<'a> {
+    /// The micro ZAP in `buf`, a whole block.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for a wrong type or a block size that no micro ZAP has.
+    pub fn parse(buf: &'a [u8]) -> Result<Self> {
+        if buf.len() < 2 * MICRO_ENTRY_SIZE {
+            return Err(Corrupt::Truncated { what: WHAT, need: 2 * MICRO_ENTRY_SIZE, have: buf.len() });
+        }
+        if buf.len() > MZAP_MAX_SIZE || !buf.len().is_multiple_of(MICRO_ENTRY_SIZE) {
+            return Err(Corrupt::Range { what: WHAT, field: "block size", value: buf.len() as u64 });
+        }
+        let found = le64(buf, 0);
+        if found != ZBT_MICRO {
+            return Err(Corrupt::Magic { what: WHAT, found });
+        }
+        Ok(Self { buf, salt: le64(buf, 8), normflags: le64(buf, 16) })
+    }
+
+    /// Number of slots, used or free.
+    pub fn slots(&self) -> usize {
+        self.buf.len() / MICRO_ENTRY_SIZE - 1
+    }
+
+    /// The entry in slot `i`; `None` if the slot is free or does not exist.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if its name doesn't end, or its differentiator is larger than the slots allow.
+    pub fn entry(&self, i: usize) -> Result<Option<MicroEntry<'a>>> {
+        if i >= self.slots() {
+            return Ok(None);
+        }
+        let e = &self.buf[(i + 1) * MICRO_ENTRY_SIZE..][..MICRO_ENTRY_SIZE];
+        let field = &e[14..];
+        if field[0] == 0 {
+            return Ok(None);
+        }
+        let len = field
+            .iter()
+            .position(|&b| b == 0)
+            .ok_or(Corrupt::Shape { what: WHAT, why: "a name has no end" })?;
+        let cd = u32::from_le_bytes([e[8], e[9], e[10], e[11]]);
+        if cd > 0xffff {
+            return Err(Corrupt::Range { what: WHAT, field: "collision differentiator", value: cd.into() });
+        }
+        Ok(Some(MicroEntry { name: &field[..len], value: le64(e, 0), cd }))
+    }
+
+    /// All entries, in slot order.
+    pub fn entries(&self) -> impl Iterator<Item = Result<MicroEntry<'a>>> + use<'a> {
+        let z = *self;
+        (0..z.slots()).filter_map(move |i| z.entry(i).transpose())
+    }
+}
