@@ -1,1 +1,64 @@
-//! The vdev tree: leaves, mirrors, RAID-Z, dRAID, labels, reconstruction.
+//! The vdev tree: leaves, mirrors, RAID-Z, dRAID, indirect vdevs, labels, reconstruction.
+//!
+//! # Theory
+//! A pool's space is a row of *top-level* vdevs; a block's address is (top-level vdev, offset). Below each
+//! stands a small tree that turns that address into bytes on devices, with redundancy: a mirror holds the
+//! same bytes several times, RAID-Z and dRAID spread a block over columns with parity, an indirect vdev
+//! stands for a removed one and says where its blocks went.
+//!
+//! The vdevs know no checksum: whether bytes are right is decided above. So a read is a conversation that
+//! goes down by value and up by result. [`Tree::attempts`] gives an [`Attempts`]; each of its candidates is
+//! one more guess at the block, in order of cost: the cheapest read first, then other copies, then what
+//! parity gives when each set of columns is taken for wrong. The caller verifies a candidate, takes the next
+//! if it is bad, and says at the end which bytes were right ([`Attempts::settle`]); from this follows
+//! exactly which devices returned wrong bytes, and those are charged with a checksum error.
+//!
+//! The shape of a tree never changes; when a device is attached or replaced, a new tree is built from the
+//! new configuration. So a read walks it without a lock. What changes in place is atomic (states, counters)
+//! or behind a lock of its own that is held for a look-up only (DTLs, indirect mappings).
+//!
+//! # On disk
+//! Each leaf holds two labels of 256 KiB and 3.5 MiB of reserved space in front and two labels behind
+//! ([`label`]). Offsets within a vdev count from the end of the front part. The configuration comes as a
+//! [`VdevSpec`]; it is hostile input and is checked when a tree is built, so that geometry can be computed
+//! later without a check: widths, parities, shifts and depths are in range.
+//!
+//! # Locks
+//! No lock is held across device I/O.
+//!
+//! # Absent
+//! Block pointers, checksums, compression, allocation and the intent log are not known here; nor how a
+//! device is found (`spa`), nor when a repair is written (`zio`).
+//!
+//! # See
+//! OpenZFS `vdev.c`, `vdev_mirror.c`, `vdev_raidz.c`, `vdev_draid.c`, `vdev_indirect.c`.
+
+mod attempts;
+mod dtl;
+mod error;
+mod read;
+mod spec;
+mod state;
+mod stats;
+mod tree;
+
+pub use attempts::{Attempts, Failure};
+pub use dtl::TxgRanges;
+pub use error::VdevError;
+pub use spec::{AllocBias, VdevKind, VdevSpec};
+pub use state::{VdevAux, VdevState};
+pub use stats::{StatsSnapshot, VdevStats};
+pub use tree::{Opener, Tree, VdevInfo};
+
+/// A result of this room.
+pub type Result<T> = std::result::Result<T, VdevError>;
+
+/// Bytes in front of a leaf's allocatable space: two labels and the boot block (`VDEV_LABEL_START_SIZE`).
+pub const LABEL_START_SIZE: u64 = 4 << 20;
+/// Bytes behind a leaf's allocatable space: two labels (`VDEV_LABEL_END_SIZE`).
+pub const LABEL_END_SIZE: u64 = 512 << 10;
+/// Smallest device that can be in a pool (`SPA_MINDEVSIZE`).
+pub const SPA_MINDEVSIZE: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests;

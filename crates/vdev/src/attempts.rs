@@ -1,0 +1,100 @@
+//! The conversation that reads a block: candidates down, the verdict up.
+
+mod copies;
+
+use device::{AlignedBuf, DeviceError};
+use ondisk::{Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
+
+use crate::tree::{Layout, NodeId, Tree};
+use crate::{Result, VdevError};
+
+use copies::Copies;
+
+/// Successive guesses at the bytes of one copy of a block, the cheapest first.
+///
+/// As an iterator it yields candidates of exactly the size asked for until it has none left; asking for the
+/// next one says that the last was wrong. Whoever asks must end with [`settle`](Self::settle), or the devices
+/// that lied go uncharged.
+pub struct Attempts<'t> {
+    way: Way<'t>,
+    psize: usize,
+    failure: Failure,
+}
+
+/// How the block lies on its vdev.
+enum Way<'t> {
+    Copies(Copies<'t>),
+}
+
+/// Why the candidates that there were are not more.
+#[derive(Debug, Default)]
+pub struct Failure {
+    /// Reads that failed, the last one's reason.
+    pub io: Option<DeviceError>,
+    /// Copies or columns that could not be asked, since their device is not there or fails.
+    pub unread: u32,
+}
+
+impl Failure {
+    pub(crate) fn note(&mut self, why: crate::read::Unread) {
+        self.unread += 1;
+        if let crate::read::Unread::Device(e) = why {
+            self.io = Some(e);
+        }
+    }
+}
+
+impl<'t> Attempts<'t> {
+    pub(crate) fn new(tree: &'t Tree, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Self> {
+        let top = tree.top(vdev)?;
+        if psize.0 == 0 || psize.0 > SPA_MAXBLOCKSIZE {
+            return Err(VdevError::Size { vdev, size: psize.0 });
+        }
+        check_range(tree, top, vdev, offset, psize, birth)?;
+        let size = psize.0 as usize;
+        let way = match &tree.node(top).layout {
+            Layout::Leaf(_) | Layout::Mirrored => Way::Copies(Copies::new(tree, top, offset, size, birth)),
+            Layout::Absent | Layout::Root => return Err(VdevError::Absent { vdev }),
+        };
+        Ok(Self { way, psize: size, failure: Failure::default() })
+    }
+
+    /// Ends the conversation: `good` are the block's bytes, by whatever way they became known (another copy
+    /// of the block serves as well), or `None` when all candidates were wrong. Each device that returned
+    /// something else is charged with a checksum error.
+    ///
+    /// # Panics
+    /// When `good` is not of the block's size.
+    pub fn settle(self, good: Option<&[u8]>) {
+        assert!(good.is_none_or(|g| g.len() == self.psize), "the right bytes have the block's size");
+        match self.way {
+            Way::Copies(copies) => copies.settle(good),
+        }
+    }
+
+    /// What could not be read so far.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+}
+
+impl Iterator for Attempts<'_> {
+    type Item = AlignedBuf;
+
+    fn next(&mut self) -> Option<AlignedBuf> {
+        let mut buf = match &mut self.way {
+            Way::Copies(copies) => copies.next(&mut self.failure),
+        }?;
+        buf.truncate(self.psize);
+        Some(buf)
+    }
+}
+
+/// Refuses ranges that pass the end of the vdev.
+fn check_range(tree: &Tree, top: NodeId, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<()> {
+    let asize = tree.node(top).spec.asize;
+    let size = tree.psize_to_asize(vdev, psize, birth)?.0;
+    // A configuration that doesn't say how large the vdev is leaves the check to its devices.
+    let fits = offset.checked_add(size).is_some_and(|end| asize == 0 || end <= asize);
+    if fits { Ok(()) } else { Err(VdevError::Range { vdev, offset, size, asize }) }
+}

@@ -1,0 +1,112 @@
+//! Reading one piece of one child: choosing among its copies, asking the device, counting.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use device::DeviceError;
+use ondisk::Txg;
+
+use crate::tree::{Layout, NodeId, Tree, device_offset};
+
+/// Reads within this many bytes go to the same child of a mirror, when nothing else tells the children apart
+/// (`vdev_mirror_shift`).
+const MIRROR_SHIFT: u32 = 21;
+
+/// One place where bytes can be read: a leaf, and whether it has missed the group that wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) leaf: NodeId,
+    pub(crate) stale: bool,
+}
+
+impl Tree {
+    /// Every readable copy of what `node` holds at `offset`, the best first: those that missed nothing, the
+    /// least busy ahead, and last the stale ones, whose bytes may be right by luck.
+    pub(crate) fn copies(&self, node: NodeId, offset: u64, birth: Txg) -> Vec<Copy> {
+        let mut out = Vec::new();
+        self.gather(node, offset, birth, false, &mut out);
+        let fresh = out.iter().filter(|c| !c.stale).count();
+        if out.len() > 1 {
+            // Among equals the offset decides, so that near reads meet on one device and far ones spread.
+            let turn = (offset >> MIRROR_SHIFT) as usize;
+            let at = device_offset(offset);
+            let mut keyed: Vec<_> = out
+                .iter()
+                .enumerate()
+                .map(|(i, c)| {
+                    let rotated = (i + out.len() - turn % out.len()) % out.len();
+                    ((c.stale, self.load(c.leaf, at), rotated), *c)
+                })
+                .collect();
+            keyed.sort_unstable_by_key(|(key, _)| *key);
+            out = keyed.into_iter().map(|(_, c)| c).collect();
+            debug_assert!(out[..fresh].iter().all(|c| !c.stale));
+        }
+        out
+    }
+
+    // As deep as the tree, which is bounded when it is built.
+    #[expect(clippy::only_used_in_recursion, reason = "a distributed spare depends on the offset")]
+    fn gather(&self, id: NodeId, offset: u64, birth: Txg, stale: bool, out: &mut Vec<Copy>) {
+        let node = self.node(id);
+        if !node.readable() {
+            return;
+        }
+        let stale = stale || node.missed(birth);
+        match &node.layout {
+            Layout::Leaf(Some(_)) => out.push(Copy { leaf: id, stale }),
+            Layout::Mirrored => {
+                for child in &node.children {
+                    self.gather(*child, offset, birth, stale, out);
+                }
+            }
+            Layout::Leaf(None) | Layout::Absent | Layout::Root => {}
+        }
+    }
+
+    /// How busy a leaf is for a read at `offset` of its device: what it has to do, and one more when it would
+    /// have to seek (`vdev_mirror_load` of media that don't rotate).
+    fn load(&self, leaf: NodeId, offset: u64) -> u32 {
+        let node = self.node(leaf);
+        let seek = node.last_end.load(Relaxed) != offset;
+        node.in_flight.load(Relaxed).saturating_add(seek.into())
+    }
+
+    /// Reads from a leaf, counting the operation and its failure.
+    pub(crate) fn read_leaf(
+        &self,
+        leaf: NodeId,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> std::result::Result<(), Unread> {
+        let node = self.node(leaf);
+        let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
+        let at = device_offset(offset);
+        node.in_flight.fetch_add(1, Relaxed);
+        let start = Instant::now();
+        let done = device.read_at(buf, at);
+        node.stats.read_ns.record(start.elapsed().as_nanos() as u64);
+        node.in_flight.fetch_sub(1, Relaxed);
+        node.last_end.store(at.saturating_add(buf.len() as u64), Relaxed);
+        node.stats.read_ops.inc();
+        match done {
+            Ok(()) => {
+                node.stats.read_bytes.add(buf.len() as u64);
+                Ok(())
+            }
+            Err(e) => {
+                node.stats.read_errors.inc();
+                Err(Unread::Device(e))
+            }
+        }
+    }
+}
+
+/// Why a leaf gave no bytes.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It has no open device.
+    NoDevice,
+    /// The device failed.
+    Device(DeviceError),
+}

@@ -1,0 +1,69 @@
+//! Counters of a vdev.
+
+use observe::{Counter, Histogram, HistogramSnapshot};
+
+/// What happened on a vdev (`vdev_stat_t`). A leaf counts its device operations; a vdev above counts only
+/// errors that its redundancy could not absorb.
+#[derive(Debug, Default)]
+pub struct VdevStats {
+    /// Reads asked of the device (`vs_ops[ZIO_TYPE_READ]`).
+    pub read_ops: Counter,
+    /// Bytes read (`vs_bytes[ZIO_TYPE_READ]`).
+    pub read_bytes: Counter,
+    /// Reads that failed (`vs_read_errors`).
+    pub read_errors: Counter,
+    /// Writes asked of the device (`vs_ops[ZIO_TYPE_WRITE]`).
+    pub write_ops: Counter,
+    /// Bytes written (`vs_bytes[ZIO_TYPE_WRITE]`).
+    pub write_bytes: Counter,
+    /// Writes that failed (`vs_write_errors`).
+    pub write_errors: Counter,
+    /// Reads that returned wrong bytes (`vs_checksum_errors`).
+    pub checksum_errors: Counter,
+    /// How long device reads took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_READ]`).
+    pub read_ns: Histogram,
+}
+
+/// The counters of a vdev at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatsSnapshot {
+    /// See [`VdevStats::read_ops`].
+    pub read_ops: u64,
+    /// See [`VdevStats::read_bytes`].
+    pub read_bytes: u64,
+    /// See [`VdevStats::read_errors`].
+    pub read_errors: u64,
+    /// See [`VdevStats::write_ops`].
+    pub write_ops: u64,
+    /// See [`VdevStats::write_bytes`].
+    pub write_bytes: u64,
+    /// See [`VdevStats::write_errors`].
+    pub write_errors: u64,
+    /// See [`VdevStats::checksum_errors`].
+    pub checksum_errors: u64,
+    /// See [`VdevStats::read_ns`].
+    pub read_ns: HistogramSnapshot,
+}
+
+impl VdevStats {
+    /// The counters now.
+    pub fn snapshot(&self) -> StatsSnapshot {
+        StatsSnapshot {
+            read_ops: self.read_ops.get(),
+            read_bytes: self.read_bytes.get(),
+            read_errors: self.read_errors.get(),
+            write_ops: self.write_ops.get(),
+            write_bytes: self.write_bytes.get(),
+            write_errors: self.write_errors.get(),
+            checksum_errors: self.checksum_errors.get(),
+            read_ns: self.read_ns.snapshot(),
+        }
+    }
+
+    /// Forgets the errors (`zpool clear`).
+    pub fn clear_errors(&self) {
+        self.read_errors.clear();
+        self.write_errors.clear();
+        self.checksum_errors.clear();
+    }
+}

@@ -1,0 +1,193 @@
+//! The tree itself: built from a configuration, walked by reads, described to people.
+
+mod build;
+mod describe;
+mod health;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use device::Device;
+use ondisk::{Asize, Guid, Psize, Txg, VdevId};
+use parking_lot::RwLock;
+
+use crate::{
+    Attempts, LABEL_START_SIZE, Result, TxgRanges, VdevAux, VdevError, VdevKind, VdevSpec, VdevState,
+    VdevStats,
+};
+
+pub use describe::VdevInfo;
+
+/// Opens the device of a leaf, or says why it can't be.
+pub type Opener<'a> = dyn FnMut(&VdevSpec) -> std::result::Result<Arc<dyn Device>, VdevAux> + 'a;
+
+/// Place of a vdev in its tree's arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// How a vdev turns an offset of its own into offsets of what is below it.
+pub(crate) enum Layout {
+    /// A device, or none when it could not be opened.
+    Leaf(Option<Arc<dyn Device>>),
+    /// Every child holds everything at the same offset.
+    Mirrored,
+    /// Nothing lives here: a hole, or a vdev that isn't described.
+    Absent,
+    /// The root: its children are addressed by number.
+    Root,
+}
+
+/// One vdev.
+pub(crate) struct Node {
+    pub(crate) kind: VdevKind,
+    pub(crate) guid: Guid,
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) children: Vec<NodeId>,
+    pub(crate) layout: Layout,
+    /// The configuration, without its children.
+    pub(crate) spec: VdevSpec,
+    pub(crate) stats: VdevStats,
+    state: AtomicU8,
+    aux: AtomicU8,
+    /// Whether `dtl` holds anything, so that a read of a healthy device asks no lock.
+    stale: AtomicBool,
+    dtl: RwLock<TxgRanges>,
+    /// Device operations under way, and where the last one ended: what a mirror chooses by.
+    pub(crate) in_flight: AtomicU32,
+    pub(crate) last_end: AtomicU64,
+}
+
+impl Node {
+    pub(crate) fn state(&self) -> VdevState {
+        VdevState::from_u8(self.state.load(Relaxed))
+    }
+
+    pub(crate) fn aux(&self) -> VdevAux {
+        VdevAux::from_u8(self.aux.load(Relaxed))
+    }
+
+    pub(crate) fn put_state(&self, state: VdevState, aux: VdevAux) {
+        self.state.store(state as u8, Relaxed);
+        self.aux.store(aux as u8, Relaxed);
+    }
+
+    /// Whether reading it has any hope (`vdev_readable`).
+    pub(crate) fn readable(&self) -> bool {
+        self.state() >= VdevState::Degraded && !matches!(self.layout, Layout::Absent)
+    }
+
+    /// Whether it missed this group (`vdev_dtl_contains(DTL_MISSING)`).
+    pub(crate) fn missed(&self, txg: Txg) -> bool {
+        self.stale.load(Relaxed) && self.dtl.read().contains(txg.0)
+    }
+}
+
+/// The vdevs of a pool.
+pub struct Tree {
+    nodes: Vec<Node>,
+    by_guid: HashMap<Guid, NodeId>,
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tree({} vdevs)", self.nodes.len())
+    }
+}
+
+impl Tree {
+    /// Builds the tree of a configuration, whose top is the root vdev, and opens its leaves with `open`.
+    /// A leaf that can't be opened is no error: it is in the state that says so, and so are its parents.
+    ///
+    /// # Errors
+    /// [`VdevError::Config`] and [`VdevError::Shape`] for configurations that mean nothing.
+    pub fn open(root: &VdevSpec, open: &mut Opener<'_>) -> Result<Self> {
+        build::build(root, open)
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub(crate) const ROOT: NodeId = NodeId(0);
+
+    pub(crate) fn top(&self, vdev: VdevId) -> Result<NodeId> {
+        let tops = &self.node(Self::ROOT).children;
+        tops.get(vdev.0 as usize).copied().ok_or(VdevError::NoSuchVdev { vdev })
+    }
+
+    fn guid(&self, guid: Guid) -> Result<&Node> {
+        self.by_guid.get(&guid).map(|id| self.node(*id)).ok_or(VdevError::NoSuchGuid { guid })
+    }
+
+    /// How many top-level vdevs the pool has, holes and removed ones included.
+    pub fn top_count(&self) -> u32 {
+        self.node(Self::ROOT).children.len() as u32
+    }
+
+    /// The configuration of a top-level vdev, without its children.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchVdev`].
+    pub fn top_spec(&self, vdev: VdevId) -> Result<&VdevSpec> {
+        Ok(&self.node(self.top(vdev)?).spec)
+    }
+
+    /// The guesses at a block of `psize` bytes at `offset` of a top-level vdev, born in `birth` (its physical
+    /// birth: the geometry of an expanded raidz and what a stale device has missed depend on it).
+    ///
+    /// # Errors
+    /// Those of [`VdevError`] that name a vdev: the block pointer can't be right, or its vdev is not there.
+    pub fn attempts(&self, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Attempts<'_>> {
+        Attempts::new(self, vdev, offset, psize, birth)
+    }
+
+    /// Bytes that a block of `psize` born in `txg` takes on a top-level vdev, parity and padding included
+    /// (`vdev_psize_to_asize_txg`).
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchVdev`], [`VdevError::Absent`].
+    pub fn psize_to_asize(&self, vdev: VdevId, psize: Psize, txg: Txg) -> Result<Asize> {
+        let node = self.node(self.top(vdev)?);
+        let _ = txg;
+        match &node.layout {
+            Layout::Leaf(_) | Layout::Mirrored => {
+                Ok(Asize(psize.0.next_multiple_of(1 << node.spec.ashift.0)))
+            }
+            Layout::Absent | Layout::Root => Err(VdevError::Absent { vdev }),
+        }
+    }
+
+    /// What a device has missed, as its DTL says; replaces what was known.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`].
+    pub fn set_dtl(&self, guid: Guid, ranges: TxgRanges) -> Result<()> {
+        let node = self.guid(guid)?;
+        let mut dtl = node.dtl.write();
+        node.stale.store(!ranges.is_empty(), Relaxed);
+        *dtl = ranges;
+        Ok(())
+    }
+
+    /// The counters of a vdev.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`].
+    pub fn stats(&self, guid: Guid) -> Result<&VdevStats> {
+        Ok(&self.guid(guid)?.stats)
+    }
+
+    /// The open devices of the leaves, with their guids.
+    pub fn devices(&self) -> impl Iterator<Item = (Guid, &Arc<dyn Device>)> {
+        self.nodes.iter().filter_map(|n| match &n.layout {
+            Layout::Leaf(Some(device)) => Some((n.guid, device)),
+            _ => None,
+        })
+    }
+}
+
+/// First byte of a leaf's device that holds `offset` of the leaf.
+pub(crate) fn device_offset(offset: u64) -> u64 {
+    offset.saturating_add(LABEL_START_SIZE)
+}

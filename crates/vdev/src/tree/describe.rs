@@ -1,0 +1,95 @@
+//! A picture of the tree for people and commands.
+
+use ondisk::Guid;
+
+use super::{NodeId, Tree};
+use crate::{AllocBias, StatsSnapshot, VdevAux, VdevKind, VdevState};
+
+/// A vdev and everything below it at one moment, as `zpool status` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VdevInfo {
+    /// The name that commands show: a path, or kind and number (`mirror-0`); the root's is its kind.
+    pub name: String,
+    /// Kind.
+    pub kind: VdevKind,
+    /// Guid.
+    pub guid: Guid,
+    /// Number among its parent's children.
+    pub id: u64,
+    /// Where its device was last seen.
+    pub path: Option<String>,
+    /// State.
+    pub state: VdevState,
+    /// Why it is in this state.
+    pub aux: VdevAux,
+    /// A log device.
+    pub is_log: bool,
+    /// What it is reserved for.
+    pub alloc_bias: Option<AllocBias>,
+    /// Allocatable bytes of a top-level vdev, by its configuration.
+    pub asize: u64,
+    /// Sector shift of a top-level vdev.
+    pub ashift: u8,
+    /// Counters; those of a vdev above the leaves include the operations and bytes below it.
+    pub stats: StatsSnapshot,
+    /// What is below.
+    pub children: Vec<VdevInfo>,
+}
+
+impl Tree {
+    /// The tree as it is now.
+    pub fn describe(&self) -> VdevInfo {
+        self.picture(Self::ROOT)
+    }
+
+    // As deep as the tree, which is bounded when it is built.
+    fn picture(&self, id: NodeId) -> VdevInfo {
+        let node = self.node(id);
+        let spec = &node.spec;
+        let children: Vec<_> = node.children.iter().map(|c| self.picture(*c)).collect();
+        let mut stats = node.stats.snapshot();
+        for child in &children {
+            stats.read_ops += child.stats.read_ops;
+            stats.read_bytes += child.stats.read_bytes;
+            stats.write_ops += child.stats.write_ops;
+            stats.write_bytes += child.stats.write_bytes;
+        }
+        VdevInfo {
+            name: self.name(id),
+            kind: node.kind,
+            guid: node.guid,
+            id: spec.id,
+            path: spec.path.clone(),
+            state: node.state(),
+            aux: node.aux(),
+            is_log: spec.is_log,
+            alloc_bias: spec.alloc_bias,
+            asize: spec.asize,
+            ashift: spec.ashift.0,
+            stats,
+            children,
+        }
+    }
+
+    /// The name that commands show (`zpool_vdev_name`, without its flags).
+    fn name(&self, id: NodeId) -> String {
+        let node = self.node(id);
+        let spec = &node.spec;
+        match node.kind {
+            VdevKind::Root => "root".to_owned(),
+            VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare => {
+                spec.path.clone().unwrap_or_else(|| node.guid.to_string())
+            }
+            VdevKind::Raidz => format!("raidz{}-{}", spec.nparity, spec.id),
+            VdevKind::Draid => format!(
+                "draid{}:{}d:{}c:{}s-{}",
+                spec.nparity,
+                spec.draid_ndata,
+                node.children.len(),
+                spec.draid_nspares,
+                spec.id
+            ),
+            kind => format!("{}-{}", kind.name(), spec.id),
+        }
+    }
+}

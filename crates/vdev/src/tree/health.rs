@@ -1,0 +1,78 @@
+//! States: what a vdev's children make of it.
+
+use ondisk::Guid;
+
+use super::{Layout, NodeId, Tree};
+use crate::{Result, VdevAux, VdevKind, VdevState};
+
+impl Tree {
+    /// Puts a vdev in a state and lets its parents follow (`vdev_set_state`).
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    pub fn set_state(&self, guid: Guid, state: VdevState, aux: VdevAux) -> Result<()> {
+        let node = self.guid(guid)?;
+        node.put_state(state, aux);
+        let mut up = node.parent;
+        while let Some(id) = up {
+            self.assess(id);
+            up = self.node(id).parent;
+        }
+        Ok(())
+    }
+
+    /// State of the whole pool, as far as its vdevs tell.
+    pub fn state(&self) -> (VdevState, VdevAux) {
+        let root = self.node(Self::ROOT);
+        (root.state(), root.aux())
+    }
+
+    /// Gives a vdev the state that follows from its children's (`vdev_propagate_state`).
+    pub(super) fn assess(&self, id: NodeId) {
+        let node = self.node(id);
+        let (mut faulted, mut degraded, mut corrupt) = (0, 0, false);
+        let mut concrete = 0;
+        for child in node.children.iter().map(|c| self.node(*c)) {
+            // A hole or a removed vdev can be neither well nor ill; a missing one counts as lost.
+            if !child.kind.is_concrete() && child.kind != VdevKind::Missing {
+                continue;
+            }
+            concrete += 1;
+            if !child.readable() {
+                // A pool without its log device can still be opened.
+                if child.spec.is_log && id == Self::ROOT {
+                    degraded += 1;
+                } else {
+                    faulted += 1;
+                }
+            } else if child.state() <= VdevState::Degraded {
+                degraded += 1;
+            }
+            corrupt |= child.aux() == VdevAux::CorruptData;
+        }
+        let tolerated = match &node.layout {
+            Layout::Mirrored => concrete - 1,
+            Layout::Root => 0,
+            Layout::Leaf(_) | Layout::Absent => return,
+        };
+        let (state, aux) = if faulted > tolerated {
+            self.lost(id, corrupt)
+        } else if faulted + degraded > 0 {
+            (VdevState::Degraded, VdevAux::None)
+        } else {
+            (VdevState::Healthy, VdevAux::None)
+        };
+        node.put_state(state, aux);
+    }
+
+    /// The state of a vdev that has lost more children than it can.
+    fn lost(&self, id: NodeId, corrupt: bool) -> (VdevState, VdevAux) {
+        let node = self.node(id);
+        let offline = |c: &NodeId| self.node(*c).state() == VdevState::Offline;
+        if node.kind.is_mirrored() && node.children.iter().all(offline) {
+            return (VdevState::Offline, VdevAux::ChildrenOffline);
+        }
+        let aux = if corrupt && id == Self::ROOT { VdevAux::CorruptData } else { VdevAux::NoReplicas };
+        (VdevState::CantOpen, aux)
+    }
+}
