@@ -1,0 +1,516 @@
+//! The pool's config, as labels and the MOS's config object hold it: a typed view of the nvlist.
+//!
+//! # Theory
+//! A label's config describes the pool by its scalars, and of its vdevs only the top-level one that the device
+//! belongs to; the MOS's config holds the whole tree. Both are the same nvlist shape, and both become [`PoolConfig`] here.
+//! What a vdev can't be without (type, guid, children of an interior one) is checked; everything else is an option,
+//! because labels of spares, of cache devices and of 2005 lack much. The nvlist stays beside the view, since a config is
+//! rewritten with whatever it held.
+//!
+//! See OpenZFS `module/zfs/vdev_label.c` (`vdev_config_generate`), `include/sys/fs/zfs.h` (`ZPOOL_CONFIG_*`).
+
+use crate::{Ashift, Corrupt, Guid, Nvlist, ObjNum, Result, Txg, Value};
+
+#[cfg(test)]
+mod tests;
+
+const WHAT: &str = "pool config";
+/// Most children that a vdev is believed to have, and most top-level vdevs a pool.
+pub const MAX_CHILDREN: usize = 4096;
+/// Deepest vdev tree that is believed: root, top, replacing or spare, and room for odd ones.
+pub const MAX_DEPTH: u32 = 8;
+/// Most children of a draid vdev (`VDEV_DRAID_MAX_CHILDREN`).
+const MAX_DRAID_CHILDREN: u64 = 255;
+/// Most distributed spares (`VDEV_DRAID_MAX_SPARES`).
+const MAX_DRAID_SPARES: u64 = 100;
+/// Most vdevs of a tree in all.
+const MAX_VDEVS: usize = 65536;
+
+/// State of a pool as labels record it (`pool_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum PoolState {
+    /// In use by a host, or was when the host stopped.
+    Active = 0,
+    /// Exported.
+    Exported = 1,
+    /// Destroyed: importable with `-D` until its devices are reused.
+    Destroyed = 2,
+    /// The label of a hot spare: no pool of its own.
+    Spare = 3,
+    /// The label of a cache device: no pool of its own.
+    L2cache = 4,
+    /// In memory only.
+    Uninitialized = 5,
+    /// In memory only.
+    Unavail = 6,
+    /// In memory only.
+    PotentiallyActive = 7,
+}
+
+impl PoolState {
+    /// The state of an on-disk number.
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`] for an unknown number.
+    pub fn from_disk(v: u64) -> Result<Self> {
+        use PoolState::*;
+        Ok(match v {
+            0 => Active,
+            1 => Exported,
+            2 => Destroyed,
+            3 => Spare,
+            4 => L2cache,
+            5 => Uninitialized,
+            6 => Unavail,
+            7 => PotentiallyActive,
+            value => return Err(Corrupt::Range { what: WHAT, field: "state", value }),
+        })
+    }
+}
+
+/// A pool's config (`spa_config`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolConfig {
+    /// Pool version: 1 to 28, or 5000 (`version`).
+    pub version: u64,
+    /// The pool's name; absent in labels of spares and cache devices (`name`).
+    pub name: Option<String>,
+    /// Its state (`state`).
+    pub state: PoolState,
+    /// Transaction group of the last change of the config (`txg`); 0 for a device that is being added.
+    pub txg: Txg,
+    /// The pool's guid (`pool_guid`).
+    pub pool_guid: Option<Guid>,
+    /// Host that used the pool last (`hostid`).
+    pub hostid: Option<u64>,
+    /// Name of that host (`hostname`).
+    pub hostname: Option<String>,
+    /// In a label: the guid of the device's top-level vdev (`top_guid`).
+    pub top_guid: Option<Guid>,
+    /// In a label: the guid of the device itself (`guid`).
+    pub guid: Option<Guid>,
+    /// Number of top-level vdevs, holes included (`vdev_children`).
+    pub vdev_children: Option<u64>,
+    /// Numbers of the top-level vdevs that are holes (`hole_array`).
+    pub hole_array: Vec<u64>,
+    /// In a label: the tree of the device's top-level vdev; in the MOS: the root (`vdev_tree`).
+    pub vdev_tree: Option<VdevConfig>,
+    /// In a label: guids of the features needed to read the MOS (`features_for_read`).
+    pub features_for_read: Vec<String>,
+    /// A known defect of the pool (`errata`).
+    pub errata: u64,
+    /// The user's comment (`comment`).
+    pub comment: Option<String>,
+    /// Names of the feature sets that the pool is kept compatible with (`compatibility`).
+    pub compatibility: Option<String>,
+    /// In a label: the hot spare that the device is (`is_spare`).
+    pub is_spare: bool,
+    /// When the pool was split off another: the list `splitcfg` as it is stored.
+    pub split: Option<Nvlist>,
+    /// The list itself.
+    pub nvlist: Nvlist,
+}
+
+/// Kind of a vdev (`vdev_ops_t`, `VDEV_TYPE_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VdevKind {
+    /// The root of the tree.
+    Root,
+    /// Copies on every child.
+    Mirror,
+    /// Being replaced: a mirror that ends when the new child is whole.
+    Replacing,
+    /// A device and the hot spare that stands in for it.
+    Spare,
+    /// Parity over the children.
+    Raidz,
+    /// Parity over groups of the children, with spare space distributed.
+    Draid,
+    /// A distributed spare of a draid vdev.
+    DraidSpare,
+    /// A block device.
+    Disk,
+    /// A file.
+    File,
+    /// A device that could not be found.
+    Missing,
+    /// The place of a removed log vdev.
+    Hole,
+    /// A removed vdev, whose blocks were copied to others.
+    Indirect,
+}
+
+impl VdevKind {
+    /// The name in configs.
+    pub fn name(self) -> &'static str {
+        use VdevKind::*;
+        match self {
+            Root => "root",
+            Mirror => "mirror",
+            Replacing => "replacing",
+            Spare => "spare",
+            Raidz => "raidz",
+            Draid => "draid",
+            DraidSpare => "dspare",
+            Disk => "disk",
+            File => "file",
+            Missing => "missing",
+            Hole => "hole",
+            Indirect => "indirect",
+        }
+    }
+
+    /// The kind of this name.
+    ///
+    /// # Errors
+    /// [`Corrupt::Shape`] for an unknown name.
+    pub fn from_name(name: &[u8]) -> Result<Self> {
+        use VdevKind::*;
+        [Root, Mirror, Replacing, Spare, Raidz, Draid, DraidSpare, Disk, File, Missing, Hole, Indirect]
+            .into_iter()
+            .find(|k| k.name().as_bytes() == name)
+            .ok_or(Corrupt::Shape { what: WHAT, why: "a vdev's type is unknown" })
+    }
+
+    /// Whether it holds data itself rather than in children (`vdev_op_leaf`).
+    pub fn is_leaf(self) -> bool {
+        use VdevKind::*;
+        matches!(self, DraidSpare | Disk | File | Missing | Hole | Indirect)
+    }
+}
+
+/// What a vdev's space is for (`vdev_alloc_bias_t`). Kept in the vdev's ZAP, not in the config on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AllocBias {
+    /// The intent log.
+    Log,
+    /// Metadata and small blocks.
+    Special,
+    /// Dedup tables.
+    Dedup,
+}
+
+/// The shape of a draid vdev.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraidShape {
+    /// Data devices of a redundancy group (`draid_ndata`).
+    pub ndata: u64,
+    /// Distributed spares (`draid_nspares`).
+    pub nspares: u64,
+    /// Redundancy groups of a row of slices (`draid_ngroups`).
+    pub ngroups: u64,
+}
+
+/// A vdev of the tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VdevConfig {
+    /// Its kind (`type`).
+    pub kind: VdevKind,
+    /// Its number among its siblings (`id`).
+    pub id: u64,
+    /// Its guid (`guid`).
+    pub guid: Guid,
+    /// Where the device was last seen (`path`); bytes, as paths are.
+    pub path: Option<Vec<u8>>,
+    /// Identity of the device as the host knows it (`devid`).
+    pub devid: Option<Vec<u8>>,
+    /// Where the device is attached (`phys_path`).
+    pub phys_path: Option<Vec<u8>>,
+    /// The disk is partitioned by ZFS for itself (`whole_disk`).
+    pub whole_disk: Option<bool>,
+    /// log2 of the sector size; on top-level vdevs (`ashift`).
+    pub ashift: Option<Ashift>,
+    /// Allocatable bytes; on top-level vdevs (`asize`).
+    pub asize: Option<u64>,
+    /// Object of the array of its metaslabs' space maps (`metaslab_array`).
+    pub metaslab_array: Option<ObjNum>,
+    /// log2 of the size of its metaslabs (`metaslab_shift`).
+    pub metaslab_shift: Option<u64>,
+    /// Parity devices of raidz and draid (`nparity`).
+    pub nparity: Option<u64>,
+    /// Shape of draid.
+    pub draid: Option<DraidShape>,
+    /// The draid vdev and the spare's number in it, for a distributed spare (`top_guid`, `spareid`).
+    pub draid_spare: Option<(Guid, u64)>,
+    /// A raidz expansion is under way (`raidz_expanding`).
+    pub raidz_expanding: bool,
+    /// Txgs in which earlier raidz expansions ended (`raidz_expand_txgs`).
+    pub raidz_expand_txgs: Vec<Txg>,
+    /// Holds the intent log (`is_log`).
+    pub is_log: bool,
+    /// Is a hot spare (`is_spare`).
+    pub is_spare: bool,
+    /// The place of a removed vdev, in old configs (`is_hole`).
+    pub is_hole: bool,
+    /// Txg in which it was added (`create_txg`).
+    pub create_txg: Option<Txg>,
+    /// Space map of the txgs that it lacks (`DTL`).
+    pub dtl: Option<ObjNum>,
+    /// Taken offline by the administrator (`offline`).
+    pub offline: bool,
+    /// Faulted (`faulted`).
+    pub faulted: bool,
+    /// Degraded (`degraded`).
+    pub degraded: bool,
+    /// Physically removed (`removed`).
+    pub removed: bool,
+    /// Could not be opened when the config was written (`not_present`).
+    pub not_present: bool,
+    /// Takes no new allocations (`non_allocating`).
+    pub non_allocating: bool,
+    /// Being removed (`removing`).
+    pub removing: bool,
+    /// Being resilvered since this txg (`resilver_txg`).
+    pub resilver_txg: Option<Txg>,
+    /// Being rebuilt since this txg (`rebuild_txg`).
+    pub rebuild_txg: Option<Txg>,
+    /// Why it is faulted or degraded, in OpenZFS's word: `external` or `err_exceeded` (`aux_state`).
+    pub aux_state: Option<String>,
+    /// When it last grew, seconds of the epoch (`expansion_time`).
+    pub expansion_time: Option<u64>,
+    /// Guid before a split (`orig_guid`).
+    pub orig_guid: Option<Guid>,
+    /// What its space is for; only in configs that a running pool prints (`alloc_bias`).
+    pub alloc_bias: Option<AllocBias>,
+    /// Of a removed vdev: object of the mapping (`com.delphix:indirect_object`).
+    pub indirect_object: Option<ObjNum>,
+    /// Of a removed vdev: object of the birth txgs of the mapping's parts (`com.delphix:indirect_births`).
+    pub indirect_births: Option<ObjNum>,
+    /// Of a removed vdev: the one removed before it (`com.delphix:prev_indirect_vdev`).
+    pub prev_indirect_vdev: Option<u64>,
+    /// ZAP of a top-level vdev (`com.delphix:vdev_zap_top`).
+    pub top_zap: Option<ObjNum>,
+    /// ZAP of a leaf (`com.delphix:vdev_zap_leaf`).
+    pub leaf_zap: Option<ObjNum>,
+    /// ZAP of the root (`com.klarasystems:vdev_zap_root`).
+    pub root_zap: Option<ObjNum>,
+    /// Children, in order (`children`).
+    pub children: Vec<VdevConfig>,
+    /// Cache devices; on the root (`l2cache`).
+    pub l2cache: Vec<VdevConfig>,
+    /// Hot spares; on the root (`spares`).
+    pub spares: Vec<VdevConfig>,
+}
+
+fn text(nv: &Nvlist, name: &str) -> Option<String> {
+    nv.string(name).map(|s| String::from_utf8_lossy(s).into_owned())
+}
+
+impl PoolConfig {
+    /// The view of a label's or the MOS's config.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when a field that every config has is absent, or one has an impossible value.
+    pub fn from_nvlist(nv: &Nvlist) -> Result<Self> {
+        // Labels of cache devices and of unused spares hold no more than version, state and guid.
+        let state = PoolState::from_disk(nv.u64("state").ok_or(missing("the config has no state"))?)?;
+        let aux = matches!(state, PoolState::Spare | PoolState::L2cache);
+        let version = nv.u64("version").ok_or(missing("the config has no version"))?;
+        if !aux && (nv.string("name").is_none() || nv.u64("pool_guid").is_none()) {
+            return Err(missing("the config names no pool"));
+        }
+        let mut budget = MAX_VDEVS;
+        let vdev_tree = nv.list("vdev_tree").map(|t| VdevConfig::decode(t, 0, &mut budget)).transpose()?;
+        let vdev_children = nv.u64("vdev_children");
+        if let Some(value) = vdev_children.filter(|n| *n > MAX_CHILDREN as u64) {
+            return Err(Corrupt::Range { what: WHAT, field: "vdev_children", value });
+        }
+        let hole_array = nv.u64s("hole_array").unwrap_or(&[]).to_vec();
+        if hole_array.len() > MAX_CHILDREN {
+            return Err(Corrupt::Range { what: WHAT, field: "hole_array", value: hole_array.len() as u64 });
+        }
+        let features_for_read = nv
+            .list("features_for_read")
+            .map(|l| l.iter().map(|(n, _)| String::from_utf8_lossy(n).into_owned()).collect())
+            .unwrap_or_default();
+        Ok(Self {
+            version,
+            name: text(nv, "name"),
+            state,
+            txg: Txg(nv.u64("txg").unwrap_or(0)),
+            pool_guid: nv.u64("pool_guid").map(Guid),
+            hostid: nv.u64("hostid"),
+            hostname: text(nv, "hostname"),
+            top_guid: nv.u64("top_guid").map(Guid),
+            guid: nv.u64("guid").map(Guid),
+            vdev_children,
+            hole_array,
+            vdev_tree,
+            features_for_read,
+            errata: nv.u64("errata").unwrap_or(0),
+            comment: text(nv, "comment"),
+            compatibility: text(nv, "compatibility"),
+            is_spare: flag(nv, "is_spare"),
+            split: nv.list("splitcfg").cloned(),
+            nvlist: nv.clone(),
+        })
+    }
+}
+
+fn missing(why: &'static str) -> Corrupt {
+    Corrupt::Shape { what: WHAT, why }
+}
+
+/// Whether a flag is set: most are `uint64`, some a bare name.
+fn flag(nv: &Nvlist, name: &str) -> bool {
+    match nv.get(name) {
+        Some(Value::Uint64(v)) => *v != 0,
+        Some(Value::Boolean) => true,
+        Some(Value::BooleanValue(v)) => *v,
+        _ => false,
+    }
+}
+
+impl VdevConfig {
+    /// The view of a vdev's list and of all below it.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when a type is unknown, a guid absent, an interior vdev has no children, or the tree is too deep or large.
+    pub fn from_nvlist(nv: &Nvlist) -> Result<Self> {
+        Self::decode(nv, 0, &mut { MAX_VDEVS })
+    }
+
+    fn decode(nv: &Nvlist, depth: u32, budget: &mut usize) -> Result<Self> {
+        if depth > MAX_DEPTH {
+            return Err(missing("the vdev tree is too deep"));
+        }
+        *budget = budget.checked_sub(1).ok_or(missing("the vdev tree is too large"))?;
+        let kind = VdevKind::from_name(nv.string("type").ok_or(missing("a vdev has no type"))?)?;
+        let children = kids(nv, "children", depth, budget)?;
+        if !kind.is_leaf() && kind != VdevKind::Root && children.is_empty() {
+            return Err(missing("an interior vdev has no children"));
+        }
+        if kind.is_leaf() && !children.is_empty() {
+            return Err(missing("a leaf vdev has children"));
+        }
+        let guid = Guid(nv.u64("guid").ok_or(missing("a vdev has no guid"))?);
+        let ashift = nv.u64("ashift");
+        if let Some(value) = ashift.filter(|a| *a > 16) {
+            return Err(Corrupt::Range { what: WHAT, field: "ashift", value });
+        }
+        let obj = |name: &str| nv.u64(name).filter(|o| *o != 0).map(ObjNum);
+        let bytes = |name: &str| nv.string(name).map(<[u8]>::to_vec);
+        Ok(Self {
+            kind,
+            id: nv.u64("id").unwrap_or(0),
+            guid,
+            path: bytes("path"),
+            devid: bytes("devid"),
+            phys_path: bytes("phys_path"),
+            whole_disk: nv.u64("whole_disk").map(|w| w != 0),
+            ashift: ashift.map(|a| Ashift(a as u8)),
+            asize: nv.u64("asize"),
+            metaslab_array: obj("metaslab_array"),
+            metaslab_shift: nv.u64("metaslab_shift"),
+            nparity: parity(nv, kind, children.len())?,
+            draid: draid(nv, kind, children.len())?,
+            draid_spare: (kind == VdevKind::DraidSpare)
+                .then(|| Some((Guid(nv.u64("top_guid")?), nv.u64("spareid")?)))
+                .flatten(),
+            raidz_expanding: flag(nv, "raidz_expanding"),
+            raidz_expand_txgs: nv.u64s("raidz_expand_txgs").unwrap_or(&[]).iter().copied().map(Txg).collect(),
+            is_log: flag(nv, "is_log"),
+            is_spare: flag(nv, "is_spare"),
+            is_hole: flag(nv, "is_hole"),
+            create_txg: nv.u64("create_txg").map(Txg),
+            dtl: obj("DTL"),
+            offline: flag(nv, "offline"),
+            faulted: flag(nv, "faulted"),
+            degraded: flag(nv, "degraded"),
+            removed: flag(nv, "removed"),
+            not_present: flag(nv, "not_present"),
+            non_allocating: flag(nv, "non_allocating"),
+            removing: flag(nv, "removing"),
+            resilver_txg: nv.u64("resilver_txg").map(Txg),
+            rebuild_txg: nv.u64("rebuild_txg").map(Txg),
+            aux_state: text(nv, "aux_state"),
+            expansion_time: nv.u64("expansion_time"),
+            orig_guid: nv.u64("orig_guid").map(Guid),
+            alloc_bias: match nv.string("alloc_bias") {
+                Some(b"log") => Some(AllocBias::Log),
+                Some(b"special") => Some(AllocBias::Special),
+                Some(b"dedup") => Some(AllocBias::Dedup),
+                _ => None,
+            },
+            indirect_object: obj("com.delphix:indirect_object"),
+            indirect_births: obj("com.delphix:indirect_births"),
+            prev_indirect_vdev: nv.u64("com.delphix:prev_indirect_vdev").filter(|v| *v != u64::MAX),
+            top_zap: obj("com.delphix:vdev_zap_top"),
+            leaf_zap: obj("com.delphix:vdev_zap_leaf"),
+            root_zap: obj("com.klarasystems:vdev_zap_root"),
+            children,
+            l2cache: kids(nv, "l2cache", depth, budget)?,
+            spares: kids(nv, "spares", depth, budget)?,
+        })
+    }
+
+    /// This vdev and all below it, parents first; spares and cache devices are not among them.
+    pub fn walk(&self) -> impl Iterator<Item = &VdevConfig> {
+        let mut todo = vec![self];
+        std::iter::from_fn(move || {
+            let v = todo.pop()?;
+            todo.extend(v.children.iter().rev());
+            Some(v)
+        })
+    }
+
+    /// The leaves below, or this one.
+    pub fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
+        self.walk().filter(|v| v.kind.is_leaf())
+    }
+
+    /// The vdev of this guid at or below this one (`vdev_lookup_by_guid`).
+    pub fn find(&self, guid: Guid) -> Option<&VdevConfig> {
+        self.walk().find(|v| v.guid == guid)
+    }
+}
+
+fn kids(nv: &Nvlist, name: &str, depth: u32, budget: &mut usize) -> Result<Vec<VdevConfig>> {
+    let lists = nv.lists(name).unwrap_or(&[]);
+    if lists.len() > MAX_CHILDREN {
+        return Err(Corrupt::Range { what: WHAT, field: "children", value: lists.len() as u64 });
+    }
+    lists.iter().map(|l| VdevConfig::decode(l, depth + 1, budget)).collect()
+}
+
+/// Parity of raidz (1 when not recorded, as before version 8 there was no other) and draid.
+fn parity(nv: &Nvlist, kind: VdevKind, children: usize) -> Result<Option<u64>> {
+    let stored = nv.u64("nparity");
+    match (kind, stored) {
+        (VdevKind::Raidz, None) => Ok(Some(1)),
+        (VdevKind::Draid, None) => Err(missing("a draid vdev has no parity")),
+        (VdevKind::Raidz | VdevKind::Draid, Some(p)) if !(1..=3).contains(&p) || p >= children as u64 => {
+            Err(Corrupt::Range { what: WHAT, field: "nparity", value: p })
+        }
+        (VdevKind::Raidz | VdevKind::Draid, p) => Ok(p),
+        _ => Ok(None),
+    }
+}
+
+fn draid(nv: &Nvlist, kind: VdevKind, children: usize) -> Result<Option<DraidShape>> {
+    if kind != VdevKind::Draid {
+        return Ok(None);
+    }
+    let shape = || {
+        Some(DraidShape {
+            ndata: nv.u64("draid_ndata")?,
+            nspares: nv.u64("draid_nspares")?,
+            ngroups: nv.u64("draid_ngroups")?,
+        })
+    };
+    let d = shape().ok_or(missing("a draid vdev lacks its shape"))?;
+    let nparity = nv.u64("nparity").unwrap_or(0);
+    let children = children as u64;
+    let group = d.ndata.saturating_add(nparity);
+    let fits = children <= MAX_DRAID_CHILDREN
+        && d.ndata != 0
+        && d.nspares <= MAX_DRAID_SPARES
+        && group.saturating_add(d.nspares) <= children
+        && (1..=MAX_DRAID_CHILDREN).contains(&d.ngroups)
+        && (group * d.ngroups).is_multiple_of(children - d.nspares);
+    if !fits {
+        return Err(missing("a draid vdev's shape does not fit its children"));
+    }
+    Ok(Some(d))
+}

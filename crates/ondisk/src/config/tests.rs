@@ -1,0 +1,76 @@
+use super::*;
+
+fn real(packed: &[u8]) -> PoolConfig {
+    PoolConfig::from_nvlist(&Nvlist::decode(packed).unwrap()).unwrap()
+}
+
+/// Goal: a raidz label with past expansions gives its tree.
+#[test]
+fn raidz_label() {
+    let c = real(include_bytes!("../../tests/data/raidz-expanded-d0.nvlist"));
+    assert_eq!((c.name.as_deref(), c.state, c.txg), (Some("xraidz-expanded"), PoolState::Exported, Txg(127)));
+    let tree = c.vdev_tree.unwrap();
+    assert_eq!((tree.kind, tree.nparity, tree.ashift), (VdevKind::Raidz, Some(1), Some(Ashift(9))));
+    assert_eq!(tree.raidz_expand_txgs, [Txg(46)]);
+    assert_eq!(tree.children.len(), 4);
+    assert_eq!(tree.children[0].dtl, Some(ObjNum(92)));
+    assert_eq!(c.guid, Some(tree.children[0].guid));
+    assert_eq!(tree.leaves().count(), 4);
+}
+
+/// Goal: a draid label gives its shape.
+#[test]
+fn draid_label() {
+    let tree = real(include_bytes!("../../tests/data/draid1-d0.nvlist")).vdev_tree.unwrap();
+    assert_eq!(tree.draid, Some(DraidShape { ndata: 2, nspares: 1, ngroups: 4 }));
+    assert_eq!((tree.kind, tree.nparity), (VdevKind::Draid, Some(1)));
+}
+
+/// Goal: labels of a cache device and of a hot spare, which name no pool, are understood.
+#[test]
+fn auxiliary_labels() {
+    let l2 = real(include_bytes!("../../tests/data/stripe-classes-d5.nvlist"));
+    assert_eq!((l2.state, l2.name), (PoolState::L2cache, None));
+    assert!(l2.guid.is_some());
+    let spare = real(include_bytes!("../../tests/data/stripe-classes-d6.nvlist"));
+    assert_eq!((spare.state, spare.pool_guid), (PoolState::Spare, None));
+}
+
+/// Goal: a device that was offline shows in its siblings' labels, and the stale label is older than theirs.
+#[test]
+fn offline_device() {
+    let stale = real(include_bytes!("../../tests/data/multi-vdev-d4.nvlist"));
+    let fresh = real(include_bytes!("../../tests/data/multi-vdev-d3.nvlist"));
+    assert!(stale.txg < fresh.txg);
+    let tree = fresh.vdev_tree.unwrap();
+    assert!(tree.find(stale.guid.unwrap()).unwrap().offline);
+    assert!(!tree.find(fresh.guid.unwrap()).unwrap().offline);
+}
+
+/// Goal: trees that no pool has are refused: a mirror of nothing, too much parity, endless depth.
+#[test]
+fn impossible_trees() {
+    let leaf = |kind: &str| {
+        let mut nv = Nvlist::new();
+        nv.set("type", Value::String(kind.into()));
+        nv.set("guid", Value::Uint64(1));
+        nv
+    };
+    assert!(VdevConfig::from_nvlist(&leaf("file")).is_ok());
+    assert!(VdevConfig::from_nvlist(&leaf("mirror")).is_err());
+    assert!(VdevConfig::from_nvlist(&leaf("quantum")).is_err());
+    let mut raidz = leaf("raidz");
+    raidz.set("children", Value::ListArray(vec![leaf("file"); 3]));
+    assert_eq!(VdevConfig::from_nvlist(&raidz).unwrap().nparity, Some(1));
+    for p in [0, 3, 4, u64::MAX] {
+        raidz.set("nparity", Value::Uint64(p));
+        assert!(VdevConfig::from_nvlist(&raidz).is_err(), "{p}");
+    }
+    let mut deep = leaf("file");
+    for _ in 0..=MAX_DEPTH {
+        let mut up = leaf("mirror");
+        up.set("children", Value::ListArray(vec![deep]));
+        deep = up;
+    }
+    assert!(VdevConfig::from_nvlist(&deep).is_err());
+}

@@ -1,0 +1,47 @@
+use super::*;
+
+/// The primary header and the first entries of a disk that `zpool create` partitioned; the other entries are zero.
+const REAL: &[u8] = include_bytes!("../../tests/data/gpt-primary.bin");
+const DISK: u64 = 100_663_296;
+
+fn entries() -> Vec<u8> {
+    let mut e = REAL[512..].to_vec();
+    e.resize(128 * 128, 0);
+    e
+}
+
+/// Goal: a real table gives its one ZFS partition, and the other header's place.
+#[test]
+fn real_table() {
+    let h = Header::decode(&REAL[..512], 512, DISK).unwrap();
+    assert_eq!((h.entries_offset(), h.entries_len()), (1024, 16384));
+    assert_eq!(h.other_offset(), backup_offset(512, DISK));
+    let found = h.partitions(&entries()).unwrap();
+    assert_eq!(found.len(), 1);
+    assert!(found[0].is_zfs());
+    assert_eq!((found[0].number, found[0].offset, &*found[0].name), (1, 1_048_576, "zfs-test"));
+    assert_eq!(found[0].size, (0x2f7ff - 0x800 + 1) * 512);
+}
+
+/// Goal: any changed bit of the header or the entries is noticed.
+#[test]
+fn damage_is_noticed() {
+    for bit in 0..92 * 8 {
+        let mut sector = REAL[..512].to_vec();
+        sector[bit / 8] ^= 1 << (bit % 8);
+        assert!(Header::decode(&sector, 512, DISK).is_err(), "bit {bit}");
+    }
+    let h = Header::decode(&REAL[..512], 512, DISK).unwrap();
+    let mut e = entries();
+    e[9000] ^= 1;
+    assert!(h.partitions(&e).is_err());
+    assert!(h.partitions(&e[..100]).is_err());
+}
+
+/// Goal: a header that was copied to another place, or belongs to a larger disk, is refused or loses its partitions.
+#[test]
+fn misplaced_tables() {
+    assert!(Header::decode(&REAL[..512], 1024, DISK).is_err());
+    let h = Header::decode(&REAL[..512], 512, 1 << 20).unwrap();
+    assert_eq!(h.partitions(&entries()).unwrap(), []);
+}

@@ -1,0 +1,193 @@
+//! The uberblock: the root of one transaction group, written last.
+//!
+//! # On disk
+//! 216 bytes at the start of a slot of the ring in a label (see [`crate::label`]); the slot's end holds an embedded checksum. A pool may have
+//! been written by either byte order; the magic tells.
+//!
+//! | offset | field |
+//! |---|---|
+//! | 0 | magic |
+//! | 8 | version |
+//! | 16 | txg |
+//! | 24 | sum of all vdevs' guids |
+//! | 32 | time, seconds |
+//! | 40 | block pointer of the MOS (128 bytes) |
+//! | 168 | software version |
+//! | 176 | multihost: magic, delay in ns, config |
+//! | 200 | txg of the checkpoint that this is |
+//! | 208 | raidz expansion: state and offset |
+//!
+//! See OpenZFS `include/sys/uberblock_impl.h`.
+
+use std::cmp::Ordering;
+
+use crate::{ByteOrder, Corrupt, Result, Txg, bytes};
+
+#[cfg(test)]
+mod tests;
+
+/// Magic of an uberblock (`UBERBLOCK_MAGIC`).
+pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
+/// Magic of the multihost fields (`MMP_MAGIC`).
+pub const MMP_MAGIC: u64 = 0xa11c_ea11;
+/// Bytes of the fields of an uberblock (`sizeof (uberblock_t)`).
+pub const UBERBLOCK_SIZE: usize = 216;
+/// Bytes of a block pointer (`sizeof (blkptr_t)`).
+const BLKPTR_SIZE: usize = 128;
+
+/// A decoded uberblock (`uberblock_t`).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Uberblock {
+    /// Byte order of its writer.
+    pub order: ByteOrder,
+    /// Pool version of its writer (`ub_version`).
+    pub version: u64,
+    /// Its transaction group (`ub_txg`).
+    pub txg: Txg,
+    /// Sum of the guids of all vdevs, modulo 2^64: tells whether a vdev is missing (`ub_guid_sum`).
+    pub guid_sum: u64,
+    /// When it was written, seconds of the epoch (`ub_timestamp`).
+    pub timestamp: u64,
+    /// The block pointer of the MOS's object set, in little-endian words whatever the writer's order (`ub_rootbp`).
+    pub rootbp: [u8; BLKPTR_SIZE],
+    /// Highest pool version that the writer knew (`ub_software_version`).
+    pub software_version: u64,
+    /// Multihost protection; `None` if the writer didn't know of it.
+    pub mmp: Option<Mmp>,
+    /// When the uberblock is a checkpoint: the txg that it had when the checkpoint was taken; else 0 (`ub_checkpoint_txg`).
+    pub checkpoint_txg: Txg,
+    /// Progress of a raidz expansion (`ub_raidz_reflow_info`).
+    pub raidz_reflow: RaidzReflow,
+}
+
+/// The multihost fields (`ub_mmp_delay`, `ub_mmp_config`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mmp {
+    /// Nanoseconds since the last multihost write; 0 when multihost was off (`ub_mmp_delay`).
+    pub delay_ns: u64,
+    /// Everything else, as stored (`ub_mmp_config`).
+    pub config: u64,
+}
+
+impl Mmp {
+    /// Milliseconds between the writes of one leaf (`MMP_INTERVAL`).
+    pub fn interval_ms(self) -> Option<u64> {
+        (self.config & 1 != 0).then_some(self.config >> 8 & 0xff_ffff)
+    }
+
+    /// Counts the writes within a second (`MMP_SEQ`).
+    pub fn seq(self) -> Option<u16> {
+        (self.config & 2 != 0).then_some((self.config >> 32) as u16)
+    }
+
+    /// Intervals without a write after which the owner gives the pool up (`MMP_FAIL_INT`).
+    pub fn fail_intervals(self) -> Option<u16> {
+        (self.config & 4 != 0).then_some((self.config >> 48) as u16)
+    }
+
+    /// The bits of [`Mmp::config`] that say which fields are valid: what `zdb` prints as `mmp_valid`.
+    pub fn valid_bits(self) -> u8 {
+        self.config as u8
+    }
+}
+
+/// Progress of a raidz expansion (`RRSS_GET_STATE`, `RRSS_GET_OFFSET`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RaidzReflow {
+    /// What the scratch area holds.
+    pub scratch: ScratchState,
+    /// Bytes reflowed so far.
+    pub offset: u64,
+}
+
+/// State of the scratch area of a raidz expansion (`raidz_reflow_scratch_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u16)]
+pub enum ScratchState {
+    /// `RRSS_SCRATCH_NOT_IN_USE`.
+    #[default]
+    NotInUse = 0,
+    /// Data live in the scratch area (`RRSS_SCRATCH_VALID`).
+    Valid = 1,
+    /// Copied back by the expansion (`RRSS_SCRATCH_INVALID_SYNCED`).
+    InvalidSynced = 2,
+    /// Copied back at import (`RRSS_SCRATCH_INVALID_SYNCED_ON_IMPORT`).
+    InvalidSyncedOnImport = 3,
+    /// Copied back, reflow went on (`RRSS_SCRATCH_INVALID_SYNCED_REFLOW`).
+    InvalidSyncedReflow = 4,
+}
+
+impl RaidzReflow {
+    fn from_disk(v: u64) -> Result<Self> {
+        let scratch = match v >> 55 {
+            0 => ScratchState::NotInUse,
+            1 => ScratchState::Valid,
+            2 => ScratchState::InvalidSynced,
+            3 => ScratchState::InvalidSyncedOnImport,
+            4 => ScratchState::InvalidSyncedReflow,
+            value => return Err(Corrupt::Range { what: "uberblock", field: "raidz reflow state", value }),
+        };
+        let sectors = v & ((1 << 55) - 1);
+        Ok(Self { scratch, offset: sectors << crate::SPA_MINBLOCKSHIFT })
+    }
+}
+
+impl Uberblock {
+    /// The uberblock at the start of a slot, whose checksum the caller has verified or will.
+    ///
+    /// # Errors
+    /// [`Corrupt::Magic`] for an unused slot; otherwise [`Corrupt`] for a damaged one.
+    pub fn decode(slot: &[u8]) -> Result<Self> {
+        const WHAT: &str = "uberblock";
+        if slot.len() < UBERBLOCK_SIZE {
+            return Err(Corrupt::Truncated { what: WHAT, need: UBERBLOCK_SIZE, have: slot.len() });
+        }
+        let found = bytes::le64(slot, 0);
+        let order =
+            ByteOrder::by_magic(found, UBERBLOCK_MAGIC).ok_or(Corrupt::Magic { what: WHAT, found })?;
+        let word = |at| order.u64(WHAT, slot, at);
+        let mut rootbp = [0; BLKPTR_SIZE];
+        rootbp.copy_from_slice(&slot[40..40 + BLKPTR_SIZE]);
+        if order == ByteOrder::Big {
+            bytes::swap64(&mut rootbp);
+        }
+        Ok(Self {
+            order,
+            version: word(8)?,
+            txg: Txg(word(16)?),
+            guid_sum: word(24)?,
+            timestamp: word(32)?,
+            rootbp,
+            software_version: word(168)?,
+            mmp: (word(176)? == MMP_MAGIC).then_some(Mmp { delay_ns: word(184)?, config: word(192)? }),
+            checkpoint_txg: Txg(word(200)?),
+            raidz_reflow: RaidzReflow::from_disk(word(208)?)?,
+        })
+    }
+
+    /// The multihost sequence number, 0 if there is none.
+    fn seq(&self) -> u16 {
+        self.mmp.and_then(Mmp::seq).unwrap_or(0)
+    }
+
+    /// Which of two uberblocks is newer: by txg, then time, then multihost sequence (`vdev_uberblock_compare`).
+    pub fn newer(&self, other: &Self) -> Ordering {
+        (self.txg, self.timestamp, self.seq()).cmp(&(other.txg, other.timestamp, other.seq()))
+    }
+}
+
+impl std::fmt::Debug for Uberblock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uberblock")
+            .field("order", &self.order)
+            .field("version", &self.version)
+            .field("txg", &self.txg)
+            .field("guid_sum", &self.guid_sum)
+            .field("timestamp", &self.timestamp)
+            .field("software_version", &self.software_version)
+            .field("mmp", &self.mmp)
+            .field("checkpoint_txg", &self.checkpoint_txg)
+            .field("raidz_reflow", &self.raidz_reflow)
+            .finish_non_exhaustive()
+    }
+}
