@@ -1,0 +1,64 @@
+//! Private copies of images, for tests that write.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{SeekFrom, seek};
+use tempfile::TempDir;
+
+/// Writable images of one fixture in a folder of their own, which goes when this is dropped.
+#[derive(Debug)]
+pub struct FixtureCopy {
+    dir: TempDir,
+    images: Vec<PathBuf>,
+}
+
+impl FixtureCopy {
+    pub(crate) fn of(images: &[PathBuf]) -> Self {
+        let parent = crate::unpack::cache().join("copies");
+        fs::create_dir_all(&parent).unwrap_or_else(|e| panic!("{}: {e}", parent.display()));
+        let dir = TempDir::new_in(&parent).unwrap_or_else(|e| panic!("{}: {e}", parent.display()));
+        let images = images
+            .iter()
+            .map(|from| {
+                let to = dir.path().join(from.file_name().expect("an image has a file name"));
+                copy_sparse(from, &to).unwrap_or_else(|e| panic!("{}: {e}", to.display()));
+                to
+            })
+            .collect();
+        FixtureCopy { dir, images }
+    }
+
+    /// The images, in the pool's order.
+    pub fn images(&self) -> &[PathBuf] {
+        &self.images
+    }
+
+    /// The folder that holds them and nothing else.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// Copy FROM to TO, leaving holes as holes.
+pub(crate) fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
+    let (source, target) = (File::open(from)?, File::create(to)?);
+    let len = source.metadata()?.len();
+    target.set_len(len)?;
+    let mut buf = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < len {
+        // ENXIO: nothing but a hole up to the end.
+        let Ok(start) = seek(&source, SeekFrom::Data(at)) else { break };
+        let end = seek(&source, SeekFrom::Hole(start))?;
+        at = start;
+        while at < end {
+            let want = buf.len().min((end - at) as usize);
+            source.read_exact_at(&mut buf[..want], at)?;
+            target.write_all_at(&buf[..want], at)?;
+            at += want as u64;
+        }
+    }
+    Ok(())
+}
