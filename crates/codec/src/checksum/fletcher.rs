@@ -1,0 +1,178 @@
+//! Fletcher-2 and Fletcher-4.
+//!
+//! # Theory
+//! Fletcher-4 keeps four running sums: `a += word; b += a; c += b; d += c`, all modulo 2^64. Done word by word
+//! each step waits for the one before it. Instead, [`LANES`] interleaved streams are summed side by side, which the compiler
+//! turns into vector additions, and folded into one at the end.
+//!
+//! The folding: after `n` words, the word that has `r` words from itself to the end (itself included) has entered `b`
+//! `C(r, 1)` times, `c` `C(r+1, 2)` times, and `d` `C(r+2, 3)` times. In lane `j` the same word
+//! has `m` words of the lane to the end, and `r = LANES * m - j`; so each weight is a polynomial in `m`, which
+//! backward differences at 0 express as an integer combination of the lane's own weights `1, C(m, 1), C(m+1, 2),
+//! C(m+2, 3)`. The table [`FOLD`] holds these integers. They are exact, so the modulus does no harm.
+
+use super::Checksum;
+use ondisk::ByteOrder;
+
+/// Streams summed side by side.
+const LANES: usize = 8;
+
+/// `FOLD[j][s][t]`: how often sum `t` of lane `j` goes into sum `s` of the whole, modulo 2^64.
+const FOLD: [[[u64; 4]; 4]; LANES] = fold_table();
+
+/// C(r + s - 1, s) as a polynomial, for any r: the weight of a word `r` from the end in sum `s`.
+const fn weight(s: usize, r: i64) -> i64 {
+    match s {
+        0 => 1,
+        1 => r,
+        2 => r * (r + 1) / 2,
+        _ => r * (r + 1) * (r + 2) / 6,
+    }
+}
+
+const fn fold_table() -> [[[u64; 4]; 4]; LANES] {
+    let mut table = [[[0; 4]; 4]; LANES];
+    let mut j = 0;
+    while j < LANES {
+        let mut s = 0;
+        while s < 4 {
+            // The polynomial's values at m = 0, -1, -2, -3, then their backward differences.
+            let mut f = [0i64; 4];
+            let mut i = 0;
+            while i < 4 {
+                f[i] = weight(s, -((LANES * i + j) as i64));
+                i += 1;
+            }
+            let diff = [f[0], f[0] - f[1], f[0] - 2 * f[1] + f[2], f[0] - 3 * f[1] + 3 * f[2] - f[3]];
+            let mut t = 0;
+            while t < 4 {
+                table[j][s][t] = diff[t] as u64;
+                t += 1;
+            }
+            s += 1;
+        }
+        j += 1;
+    }
+    table
+}
+
+/// A Fletcher-4 sum in progress, for data that comes in pieces.
+#[derive(Debug, Clone, Copy)]
+pub struct Fletcher4 {
+    order: ByteOrder,
+    sum: [u64; 4],
+}
+
+impl Fletcher4 {
+    /// The sum of nothing yet, over words of `order`.
+    pub fn new(order: ByteOrder) -> Self {
+        Self { order, sum: [0; 4] }
+    }
+
+    /// Adds `data`.
+    ///
+    /// # Panics
+    /// When `data` is not a whole number of 4-byte words.
+    pub fn append(&mut self, data: &[u8]) {
+        let (words, tail) = data.as_chunks::<4>();
+        assert!(tail.is_empty(), "Fletcher-4 is defined over whole 32-bit words");
+        let (rows, rest) = words.as_chunks::<LANES>();
+        let lanes = match self.order {
+            ByteOrder::Little => sum_lanes(rows, u32::from_le_bytes),
+            ByteOrder::Big => sum_lanes(rows, u32::from_be_bytes),
+        };
+        self.join(&lanes, rows.len() * LANES);
+        for raw in rest {
+            let word = match self.order {
+                ByteOrder::Little => u32::from_le_bytes(*raw),
+                ByteOrder::Big => u32::from_be_bytes(*raw),
+            };
+            self.push(word);
+        }
+    }
+
+    /// The sum of everything appended.
+    pub fn finish(self) -> Checksum {
+        Checksum(self.sum)
+    }
+
+    fn push(&mut self, word: u32) {
+        let [a, b, c, d] = &mut self.sum;
+        *a = a.wrapping_add(word.into());
+        *b = b.wrapping_add(*a);
+        *c = c.wrapping_add(*b);
+        *d = d.wrapping_add(*c);
+    }
+
+    /// Appends `n` words whose lane sums are known. What was summed before counts on as `n` more steps would make it.
+    fn join(&mut self, lanes: &[[u64; LANES]; 4], n: usize) {
+        let steps = n as u128;
+        let grow = [1, n as u64, (steps * (steps + 1) / 2) as u64, (steps * (steps + 1) * (steps + 2) / 6) as u64];
+        let mut sum = [0u64; 4];
+        for (s, total) in sum.iter_mut().enumerate() {
+            for t in 0..=s {
+                *total = total.wrapping_add(self.sum[t].wrapping_mul(grow[s - t]));
+            }
+            for (j, fold) in FOLD.iter().enumerate() {
+                for t in 0..=s {
+                    *total = total.wrapping_add(lanes[t][j].wrapping_mul(fold[s][t]));
+                }
+            }
+        }
+        self.sum = sum;
+    }
+}
+
+/// The four sums of each lane over `rows`.
+#[inline(always)]
+fn sum_lanes(rows: &[[[u8; 4]; LANES]], word: impl Fn([u8; 4]) -> u32) -> [[u64; LANES]; 4] {
+    let [mut a, mut b, mut c, mut d] = [[0u64; LANES]; 4];
+    for row in rows {
+        for j in 0..LANES {
+            a[j] = a[j].wrapping_add(word(row[j]).into());
+            b[j] = b[j].wrapping_add(a[j]);
+            c[j] = c[j].wrapping_add(b[j]);
+            d[j] = d[j].wrapping_add(c[j]);
+        }
+    }
+    [a, b, c, d]
+}
+
+/// A Fletcher-2 sum in progress: two interleaved streams of 64-bit words, two sums each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fletcher2 {
+    order: ByteOrder,
+    sum: [u64; 4],
+}
+
+impl Fletcher2 {
+    pub(super) fn new(order: ByteOrder) -> Self {
+        Self { order, sum: [0; 4] }
+    }
+
+    pub(super) fn append(&mut self, data: &[u8]) {
+        let (words, tail) = data.as_chunks::<8>();
+        let (pairs, odd) = words.as_chunks::<2>();
+        assert!(tail.is_empty() && odd.is_empty(), "Fletcher-2 is defined over whole pairs of 64-bit words");
+        match self.order {
+            ByteOrder::Little => self.add(pairs, u64::from_le_bytes),
+            ByteOrder::Big => self.add(pairs, u64::from_be_bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, pairs: &[[[u8; 8]; 2]], word: impl Fn([u8; 8]) -> u64) {
+        let [mut a0, mut a1, mut b0, mut b1] = self.sum;
+        for [even, odd] in pairs {
+            a0 = a0.wrapping_add(word(*even));
+            a1 = a1.wrapping_add(word(*odd));
+            b0 = b0.wrapping_add(a0);
+            b1 = b1.wrapping_add(a1);
+        }
+        self.sum = [a0, a1, b0, b1];
+    }
+
+    pub(super) fn finish(self) -> Checksum {
+        Checksum(self.sum)
+    }
+}
