@@ -107,7 +107,8 @@ impl Fletcher4 {
     /// Appends `n` words whose lane sums are known. What was summed before counts on as `n` more steps would make it.
     fn join(&mut self, lanes: &[[u64; LANES]; 4], n: usize) {
         let steps = n as u128;
-        let grow = [1, n as u64, (steps * (steps + 1) / 2) as u64, (steps * (steps + 1) * (steps + 2) / 6) as u64];
+        let grow =
+            [1, n as u64, (steps * (steps + 1) / 2) as u64, (steps * (steps + 1) * (steps + 2) / 6) as u64];
         let mut sum = [0u64; 4];
         for (s, total) in sum.iter_mut().enumerate() {
             for t in 0..=s {

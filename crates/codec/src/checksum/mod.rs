@@ -98,11 +98,8 @@ impl Checksum {
     /// # Errors
     /// [`Error::Mismatch`] with the words that were compared.
     pub fn check(self, kind: ChecksumKind, actual: Checksum, mac: bool) -> Result<()> {
-        let (expected, actual) = if mac {
-            (Self([self.0[0], self.0[1], 0, 0]), actual.under_mac(kind))
-        } else {
-            (self, actual)
-        };
+        let (expected, actual) =
+            if mac { (Self([self.0[0], self.0[1], 0, 0]), actual.under_mac(kind)) } else { (self, actual) };
         if expected == actual { Ok(()) } else { Err(Error::Mismatch { kind, expected, actual }) }
     }
 }

@@ -12,7 +12,7 @@ const KEEP: usize = 2 << 20;
 
 thread_local! {
     // The packer wants room for the worst case, which is more than the caller's limit.
-    static SCRATCH: RefCell<(CompressTable, Vec<u8>)> = RefCell::new((CompressTable::large(), Vec::new()));
+    static SCRATCH: RefCell<(CompressTable, Vec<u8>)> = const { RefCell::new((CompressTable::large(), Vec::new())) };
 }
 
 pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
@@ -30,7 +30,8 @@ pub(super) fn pack(src: &[u8], dst: &mut [u8]) -> Option<usize> {
         if scratch.len() < most {
             scratch.resize(most, 0);
         }
-        let len = compress_into_with_table(src, scratch, table).expect("the scratch buffer fits the worst case");
+        let len =
+            compress_into_with_table(src, scratch, table).expect("the scratch buffer fits the worst case");
         let packed = dst.get_mut(..PREFIX + len).map(|out| {
             let prefix = u32::try_from(len).expect("blocks are far below 4 GiB");
             out[..PREFIX].copy_from_slice(&prefix.to_be_bytes());
