@@ -1,1 +1,3 @@
 //! The whole pool alive: import, traversal, export.
+
+pub mod traverse;

@@ -72,6 +72,13 @@ impl<'t> Attempts<'t> {
         }
     }
 
+    /// Ends the conversation without the right bytes, and says what could not be read.
+    pub fn give_up(mut self) -> Failure {
+        let failure = std::mem::take(&mut self.failure);
+        self.settle(None);
+        failure
+    }
+
     /// What could not be read so far.
     pub fn failure(&self) -> &Failure {
         &self.failure

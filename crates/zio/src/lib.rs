@@ -1,1 +1,27 @@
 //! The block pipeline: block pointer to verified bytes and back.
+//!
+//! # Theory
+//! A read goes down once per attempt and comes up once: fetch the stored bytes of one copy, verify their
+//! checksum, and only then decrypt or authenticate, decompress, and put them into the native byte order.
+//! A copy that does not verify is never decoded. The `vdev` room offers further candidates for the same
+//! place (other sides of a mirror, reconstructions); this room judges them, and says which was right, so
+//! that exactly the devices that were wrong are charged. When a place has no good candidate the next ditto
+//! copy is tried. Blocks are immutable from here up.
+//!
+//! # Absent
+//! This room does not know what a pool, an object set or a dataset is: keys come through [`KeySource`], places
+//! through `vdev::Tree`, and bookmarks are only for messages and for finding a key.
+
+mod bookmark;
+mod error;
+mod gang;
+mod keys;
+mod read;
+
+pub use bookmark::Bookmark;
+pub use error::Error;
+pub use keys::KeyError;
+pub use read::Zio;
+
+/// A result of this room.
+pub type Result<T> = std::result::Result<T, Error>;

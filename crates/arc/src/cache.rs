@@ -1,0 +1,129 @@
+//! The cache in front of the block pipeline.
+
+use crate::shard::{Found, Key, Shard};
+use device::Block;
+use ondisk::Blkptr;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zio::{Bookmark, Zio};
+
+/// Number of shards; more than any machine has threads that read at once.
+const SHARDS: usize = 64;
+
+/// Counters by OpenZFS's names (`arcstats`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Reads that found their block (`hits`).
+    pub hits: u64,
+    /// Reads that did not (`misses`).
+    pub misses: u64,
+    /// Bytes held (`size`).
+    pub size: u64,
+    /// Bytes that may be held (`c_max`).
+    pub c_max: u64,
+}
+
+/// A block cache of one pool, bounded in bytes.
+pub struct Cache {
+    zio: Zio,
+    shards: Vec<Mutex<Shard>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    max: u64,
+}
+
+/// A read under way, for those that want the same block.
+#[derive(Default)]
+pub(crate) struct Flight {
+    done: Mutex<Option<zio::Result<Block>>>,
+    landed: Condvar,
+}
+
+/// Takes the flight out of the table however its read ends, so that nobody waits for one that is over.
+struct Landing<'a> {
+    shard: &'a Mutex<Shard>,
+    key: Key,
+    flight: Arc<Flight>,
+    result: Option<zio::Result<Block>>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let bookmark = Bookmark { objset: 0, object: 0.into(), level: 0.into(), blkid: 0.into() };
+        let why = "the thread that read it died";
+        let result = self.result.take().unwrap_or(Err(zio::Error::Corrupt {
+            bookmark,
+            source: ondisk::Corrupt::Shape { what: "read", why },
+        }));
+        self.shard.lock().land(&self.key, result.as_ref().ok());
+        *self.flight.done.lock() = Some(result);
+        self.flight.landed.notify_all();
+    }
+}
+
+impl Cache {
+    /// A cache of at most `max` bytes of blocks (`zfs_arc_max`) in front of `zio`.
+    pub fn new(zio: Zio, max: u64) -> Cache {
+        let each = max / SHARDS as u64;
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(each))).collect();
+        Cache { zio, shards, hits: AtomicU64::new(0), misses: AtomicU64::new(0), max }
+    }
+
+    /// The pipeline below, for reads that must not be cached.
+    pub fn zio(&self) -> &Zio {
+        &self.zio
+    }
+
+    /// Reads a block through the cache (`arc_read`).
+    ///
+    /// # Errors
+    /// As [`Zio::read`]; failures are not cached.
+    pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
+        let Some(key) = Key::of(bp) else { return self.zio.read(bp, bookmark) };
+        let shard = &self.shards[key.shard(SHARDS)];
+        let flight = Arc::new(Flight::default());
+        let found = shard.lock().find_or_start(&key, &flight);
+        match found {
+            Found::Block(block) => {
+                self.hits.fetch_add(1, Ordering::Relaxed);
+                Ok(block)
+            }
+            Found::Flight(other) => {
+                self.hits.fetch_add(1, Ordering::Relaxed);
+                let mut done = other.done.lock();
+                loop {
+                    match done.as_ref() {
+                        Some(result) => return result.clone(),
+                        None => other.landed.wait(&mut done),
+                    }
+                }
+            }
+            Found::Nothing => {
+                self.misses.fetch_add(1, Ordering::Relaxed);
+                let mut landing = Landing { shard, key, flight, result: None };
+                let result = self.zio.read(bp, bookmark);
+                landing.result = Some(result.clone());
+                drop(landing);
+                result
+            }
+        }
+    }
+
+    /// Forgets every block, as after a key was unloaded.
+    pub fn purge(&self) {
+        for shard in &self.shards {
+            shard.lock().purge();
+        }
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            size: self.shards.iter().map(|s| s.lock().size()).sum(),
+            c_max: self.max,
+        }
+    }
+}

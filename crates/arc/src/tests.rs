@@ -1,0 +1,81 @@
+//! The shard keeps its bound, lets no scan push out what is used again, and hands one read to all who want it.
+
+use crate::cache::Flight;
+use crate::shard::{Found, Key, Shard};
+use device::Block;
+use ondisk::blkptr::{Body, CryptParams, Stored};
+use ondisk::*;
+use std::sync::Arc;
+
+fn key(n: u64) -> Key {
+    let dva = Dva { vdev: VdevId(0), offset: Offset(n << 12), asize: Asize(4096), gang: false };
+    let stored = Stored {
+        dvas: [Some(dva), None, None],
+        psize: Psize(4096),
+        compress: CompressKind::Off,
+        checksum: ChecksumKind::Fletcher4,
+        sum: [n; 4],
+        phys_birth: Txg(1),
+        fill: 1,
+        dedup: false,
+        crypt: false,
+        crypt_params: CryptParams { salt: [0; 8], iv: [0; 12] },
+    };
+    let bp = Blkptr { lsize: Lsize(4096), body: Body::Stored(stored), ..Blkptr::HOLE };
+    Key::of(&bp).unwrap()
+}
+
+fn flight() -> Arc<Flight> {
+    Arc::default()
+}
+
+fn read(shard: &mut Shard, n: u64) -> bool {
+    match shard.find_or_start(&key(n), &flight()) {
+        Found::Block(_) => true,
+        Found::Flight(_) => panic!("nobody else reads"),
+        Found::Nothing => {
+            shard.land(&key(n), Some(&Block::zeroed(4096)));
+            false
+        }
+    }
+}
+
+/// However many blocks pass through, a shard holds no more than its bound.
+#[test]
+fn bounded() {
+    let mut s = Shard::new(64 << 10);
+    for n in 0..1000 {
+        assert!(!read(&mut s, n));
+        assert!(s.size() <= 64 << 10);
+    }
+    assert!(read(&mut s, 999), "the newest block is there");
+}
+
+/// Blocks that were used twice outlive a scan of many that are used once.
+#[test]
+fn scan_resistant() {
+    let mut s = Shard::new(64 << 10);
+    for _ in 0..2 {
+        (0..4).for_each(|n| {
+            read(&mut s, n);
+        });
+    }
+    (100..1000).for_each(|n| {
+        read(&mut s, n);
+    });
+    assert!((0..4).all(|n| read(&mut s, n)));
+}
+
+/// A second reader joins the first one's flight; a block read while the cache was purged is not kept.
+#[test]
+fn flights() {
+    let mut s = Shard::new(64 << 10);
+    let first = flight();
+    assert!(matches!(s.find_or_start(&key(1), &first), Found::Nothing));
+    let Found::Flight(joined) = s.find_or_start(&key(1), &flight()) else { panic!("did not join") };
+    assert!(Arc::ptr_eq(&first, &joined));
+    s.purge();
+    s.land(&key(1), Some(&Block::zeroed(4096)));
+    assert_eq!(s.size(), 0);
+    assert!(!read(&mut s, 1));
+}

@@ -1,0 +1,285 @@
+//! Visiting every block of a pool.
+//!
+//! # Theory
+//! A traversal starts at the MOS and at each dataset's object set and follows every pointer, skipping what
+//! an older snapshot owns (a pointer born at or before the previous snapshot's transaction group), so that
+//! each allocated block is seen once. It is a pool of threads over one stack of half-visited nodes: a thread takes
+//! the newest node, visits its next child, and puts the rest back before it descends. So the stack stays as small
+//! as the trees are deep times the threads, whatever the width of a block, and neighbours are read one after another.
+//!
+//! A block that can't be read is reported, and what is below it is skipped; the traversal goes on.
+//!
+//! # Locks
+//! The stack's lock is held to push and pop only. The visitor is called from many threads at once.
+//!
+//! # See
+//! OpenZFS `dmu_traverse.c`.
+
+use device::Block;
+use dmu::Objset;
+use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
+use ondisk::dnode::{DNODE_MIN_SIZE, DnodePhys};
+use ondisk::dsl::DslDatasetPhys;
+use ondisk::objset::ObjsetPhys;
+use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum, Txg};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use zio::{Bookmark, Zio};
+
+/// What is to be done with the blocks of a traversal.
+pub trait Visitor: Sync {
+    /// A block that is not a hole, its place, and the dnode that it belongs to (none for an object set's root).
+    fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>);
+
+    /// A block that could not be read or decoded; what is below it stays unvisited.
+    fn failed(&self, bookmark: &Bookmark, error: &dmu::Error);
+
+    /// An object set, before its objects.
+    fn objset(&self, _id: u64, _objset: &ObjsetPhys) {}
+
+    /// Whether to go on; asked between blocks.
+    fn go_on(&self) -> bool {
+        true
+    }
+}
+
+/// Where a traversal starts.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// Dataset object; 0 is the MOS.
+    pub objset: u64,
+    /// Pointer to its object set.
+    pub bp: Blkptr,
+    /// Blocks born at or before this belong to an older snapshot.
+    pub min_txg: Txg,
+}
+
+/// The roots of every dataset and snapshot, found by reading the MOS, and of the MOS itself.
+///
+/// # Errors
+/// The first failure to read the MOS's dnodes.
+pub fn pool_roots(mos: &Objset) -> dmu::Result<Vec<Root>> {
+    let mut roots = vec![Root { objset: 0, bp: *mos.root_bp(), min_txg: Txg(0) }];
+    for dnode in mos.objects(ObjNum(1)) {
+        let dnode = dnode?;
+        if dnode.bonus_kind() != DmuType::DSL_DATASET {
+            continue;
+        }
+        let ds = DslDatasetPhys::decode(dnode.bonus()).map_err(|e| dnode.corrupt(e))?;
+        if !ds.bp.is_hole() {
+            roots.push(Root { objset: dnode.object().0, bp: ds.bp, min_txg: Txg(ds.prev_snap_txg) });
+        }
+    }
+    Ok(roots)
+}
+
+/// What the blocks of one object have in common.
+struct Tree {
+    objset: u64,
+    object: ObjNum,
+    min_txg: Txg,
+    dnode: DnodePhys,
+}
+
+/// A node whose children from `next` on are still to be visited.
+enum Work {
+    Root(Root),
+    Indirect { tree: Arc<Tree>, block: Block, level: Level, blkid: BlkId, next: usize },
+    Dnodes { objset: u64, min_txg: Txg, block: Block, blkid: BlkId, next: usize },
+}
+
+struct Stack {
+    work: Vec<Work>,
+    /// Threads that hold a node and may push more.
+    busy: usize,
+}
+
+struct Traversal<'a> {
+    zio: &'a Zio,
+    visitor: &'a dyn Visitor,
+    stack: Mutex<Stack>,
+    changed: Condvar,
+}
+
+/// Visits every block below `roots` with `threads` threads.
+pub fn traverse(zio: &Zio, roots: Vec<Root>, threads: usize, visitor: &dyn Visitor) {
+    let work = roots.into_iter().rev().map(Work::Root).collect();
+    let t = Traversal { zio, visitor, stack: Mutex::new(Stack { work, busy: 0 }), changed: Condvar::new() };
+    std::thread::scope(|scope| {
+        for n in 1..threads.max(1) {
+            let run = std::thread::Builder::new().name(format!("traverse-{n}"));
+            // With fewer threads than asked for it only takes longer.
+            if run.spawn_scoped(scope, || t.run()).is_err() {
+                break;
+            }
+        }
+        t.run();
+    });
+}
+
+impl Traversal<'_> {
+    fn run(&self) {
+        while let Some(work) = self.take() {
+            if self.visitor.go_on() {
+                self.step(work);
+            }
+            let mut stack = self.stack.lock();
+            stack.busy -= 1;
+            if stack.busy == 0 && stack.work.is_empty() {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Work> {
+        let mut stack = self.stack.lock();
+        loop {
+            if let Some(work) = stack.work.pop() {
+                stack.busy += 1;
+                return Some(work);
+            }
+            if stack.busy == 0 {
+                return None;
+            }
+            self.changed.wait(&mut stack);
+        }
+    }
+
+    fn push(&self, work: Work) {
+        self.stack.lock().work.push(work);
+        self.changed.notify_one();
+    }
+
+    fn step(&self, work: Work) {
+        match work {
+            Work::Root(root) => self.root(&root),
+            Work::Indirect { tree, block, level, blkid, next } => {
+                self.indirect(tree, block, level, blkid, next);
+            }
+            Work::Dnodes { objset, min_txg, block, blkid, next } => {
+                self.dnodes(objset, min_txg, block, blkid, next);
+            }
+        }
+    }
+
+    fn root(&self, root: &Root) {
+        if root.bp.is_hole() || root.bp.birth <= root.min_txg {
+            return;
+        }
+        let bm = Bookmark { objset: root.objset, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+        self.visitor.block(&root.bp, &bm, None);
+        let Some(block) = self.read(&root.bp, &bm) else { return };
+        let os = match ObjsetPhys::decode(&block) {
+            Ok(os) => os,
+            Err(e) => return self.bad(&bm, e),
+        };
+        self.visitor.objset(root.objset, &os);
+        let special = [
+            (dmu::DMU_PROJECTUSED_OBJECT, &os.projectused),
+            (dmu::DMU_GROUPUSED_OBJECT, &os.groupused),
+            (dmu::DMU_USERUSED_OBJECT, &os.userused),
+        ];
+        for (object, dnode) in special {
+            if let Some(d) = dnode {
+                self.object(root.objset, object, root.min_txg, d.clone());
+            }
+        }
+        self.object(root.objset, ObjNum(0), root.min_txg, os.meta_dnode);
+    }
+
+    fn object(&self, objset: u64, object: ObjNum, min_txg: Txg, dnode: DnodePhys) {
+        let tree = Arc::new(Tree { objset, object, min_txg, dnode });
+        let top = Level(tree.dnode.nlevels - 1);
+        for (i, bp) in tree.dnode.blkptrs.iter().enumerate() {
+            self.child(&tree, bp, top, BlkId(i as u64));
+        }
+        if let Some(bp) = &tree.dnode.spill {
+            self.child(&tree, bp, Level(0), dmu::SPILL_BLKID);
+        }
+    }
+
+    /// Visits one pointer and pushes what is below it.
+    fn child(&self, tree: &Arc<Tree>, bp: &Blkptr, level: Level, blkid: BlkId) {
+        if bp.is_hole() || bp.birth <= tree.min_txg {
+            return;
+        }
+        let bm = Bookmark { objset: tree.objset, object: tree.object, level, blkid };
+        if bp.level != level {
+            return self.bad(
+                &bm,
+                Corrupt::Shape { what: "block pointer", why: "its level is not that of its place" },
+            );
+        }
+        self.visitor.block(bp, &bm, Some(&tree.dnode));
+        if level.0 > 0 {
+            let Some(block) = self.read(bp, &bm) else { return };
+            if block.len() != 1 << tree.dnode.indblkshift {
+                return self.bad(&bm, Corrupt::Shape { what: "indirect block", why: "wrong size" });
+            }
+            self.push(Work::Indirect { tree: tree.clone(), block, level, blkid, next: 0 });
+        } else if tree.dnode.kind == DmuType::DNODE && blkid != dmu::SPILL_BLKID {
+            let Some(block) = self.read(bp, &bm) else { return };
+            let (objset, min_txg) = (tree.objset, tree.min_txg);
+            self.push(Work::Dnodes { objset, min_txg, block, blkid, next: 0 });
+        }
+    }
+
+    fn indirect(&self, tree: Arc<Tree>, block: Block, level: Level, blkid: BlkId, next: usize) {
+        let entries = block.len() >> BLKPTR_SHIFT;
+        let below = Level(level.0 - 1);
+        let leaves = below.0 == 0 && tree.dnode.kind != DmuType::DNODE;
+        for i in next..entries {
+            let at = i << BLKPTR_SHIFT;
+            let id = BlkId(blkid.0.wrapping_shl(tree.dnode.epbs()) + i as u64);
+            match Blkptr::decode(&block[at..at + BLKPTR_SIZE]) {
+                Ok(bp) if bp.is_hole() => continue,
+                Ok(bp) if leaves => self.child(&tree, &bp, below, id),
+                Ok(bp) => {
+                    let (tree, block) = (tree.clone(), block.clone());
+                    self.push(Work::Indirect { tree: tree.clone(), block, level, blkid, next: i + 1 });
+                    return self.child(&tree, &bp, below, id);
+                }
+                Err(e) => {
+                    let bm = Bookmark { objset: tree.objset, object: tree.object, level: below, blkid: id };
+                    self.bad(&bm, e);
+                }
+            }
+        }
+    }
+
+    fn dnodes(&self, objset: u64, min_txg: Txg, block: Block, blkid: BlkId, next: usize) {
+        let per = block.len() / DNODE_MIN_SIZE;
+        let mut slot = next;
+        while slot < per {
+            let raw = &block[slot * DNODE_MIN_SIZE..];
+            let object = ObjNum(blkid.0.wrapping_mul(per as u64) + slot as u64);
+            match DnodePhys::decode(raw) {
+                Ok(None) => slot += 1,
+                Ok(Some(dnode)) => {
+                    let next = slot + dnode.num_slots();
+                    self.push(Work::Dnodes { objset, min_txg, block, blkid, next });
+                    return self.object(objset, object, min_txg, dnode);
+                }
+                Err(e) => {
+                    let bm = Bookmark { objset, object: ObjNum(0), level: Level(0), blkid };
+                    self.bad(&bm, e);
+                    slot += 1;
+                }
+            }
+        }
+    }
+
+    fn read(&self, bp: &Blkptr, bm: &Bookmark) -> Option<Block> {
+        match self.zio.read_undecrypted(bp, bm) {
+            Ok(block) => Some(block),
+            Err(e) => {
+                self.visitor.failed(bm, &dmu::Error::Read(e));
+                None
+            }
+        }
+    }
+
+    fn bad(&self, bm: &Bookmark, source: Corrupt) {
+        self.visitor.failed(bm, &dmu::Error::Corrupt { objset: bm.objset, object: bm.object, source });
+    }
+}

@@ -1,0 +1,191 @@
+//! Reading a block.
+
+use crate::{Bookmark, Error, KeyError, Result};
+use codec::checksum::{Checksum, Checksummer};
+use device::{AlignedBuf, Block};
+use ondisk::blkptr::{Body, Stored};
+use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, Dva, Psize, Txg};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use vdev::Tree;
+
+/// The pipeline of one pool.
+///
+/// # Locks
+/// Checksummer and keys are set rarely, at import and when keys are loaded; a read clones the reference that it
+/// needs and holds no lock while it reads.
+pub struct Zio {
+    tree: Arc<Tree>,
+    checksummer: RwLock<Arc<Checksummer>>,
+}
+
+/// One place to fetch.
+pub(crate) struct Fetch<'a> {
+    pub(crate) dva: &'a Dva,
+    pub(crate) size: usize,
+    pub(crate) birth: Txg,
+    pub(crate) bookmark: &'a Bookmark,
+}
+
+impl Zio {
+    /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
+    pub fn new(tree: Arc<Tree>) -> Zio {
+        Zio { tree, checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))) }
+    }
+
+    /// The vdevs.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Sets the salt of the salted checksums (`org.illumos:checksum_salt` of the MOS directory).
+    pub fn set_salt(&self, salt: &[u8; 32]) {
+        *self.checksummer.write() = Arc::new(Checksummer::new(salt));
+    }
+
+    /// Reads a block: verified, decrypted, decompressed, in the native byte order. A hole reads as zeros.
+    ///
+    /// # Errors
+    /// [`Error`] says which block, and what was wrong with the last of its copies.
+    pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+        match &bp.body {
+            Body::Hole => Ok(AlignedBuf::zeroed(bp.lsize.0 as usize).freeze()),
+            Body::Redacted => Err(Error::Redacted { bookmark: *bookmark }),
+            Body::Embedded(e) => {
+                let out = self.unpack(bp, e.compress, e.payload(), bookmark)?;
+                self.native(bp, out, bookmark)
+            }
+            Body::Stored(s) => {
+                if bp.is_encrypted() {
+                    let source = KeyError::NotLoaded { objset: bookmark.objset };
+                    return Err(Error::Key { bookmark: *bookmark, source });
+                }
+                let raw = self.fetch_stored(bp, s, bookmark, 0)?;
+                self.decode(bp, s, raw, bookmark)
+            }
+        }
+    }
+
+    /// Reads a block as [`Zio::read`] does, but without decrypting it: of a dnode block all but the bonuses is in
+    /// the clear, which is enough to walk an encrypted dataset whose key nobody has.
+    ///
+    /// # Errors
+    /// As [`Zio::read`], and [`Error::Decode`] where ciphertext would have to be decompressed.
+    pub fn read_undecrypted(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+        match &bp.body {
+            Body::Stored(s) if bp.is_encrypted() => {
+                let raw = self.fetch_stored(bp, s, bookmark, 0)?;
+                self.decode(bp, s, raw, bookmark)
+            }
+            _ => self.read(bp, bookmark),
+        }
+    }
+
+    /// The stored bytes of a block, verified, neither decrypted nor decompressed; what a raw send or a scrub wants.
+    ///
+    /// # Errors
+    /// As [`Zio::read`].
+    pub fn read_raw(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+        match &bp.body {
+            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark, 0)?.freeze()),
+            Body::Embedded(e) => Ok(Block::copy_of(e.payload())),
+            Body::Hole | Body::Redacted => self.read(bp, bookmark),
+        }
+    }
+
+    /// The verified stored bytes of the first copy that has them.
+    pub(crate) fn fetch_stored(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        bm: &Bookmark,
+        depth: u32,
+    ) -> Result<AlignedBuf> {
+        if s.psize.0 > bp.lsize.0 {
+            let source = Corrupt::Range { what: "block pointer", field: "psize", value: s.psize.0 };
+            return Err(Error::Corrupt { bookmark: *bm, source });
+        }
+        let mut failure = None;
+        for dva in s.copies() {
+            let got = if dva.gang {
+                self.read_gang(s, dva, bm, depth)
+            } else {
+                let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm };
+                self.fetch(&fetch, |buf| self.verify(bp, s, buf))
+            };
+            match got {
+                Ok(buf) => return Ok(buf),
+                // The first copy's failure is the one worth telling, unless a later one was at least readable.
+                Err(e) if failure.is_none() || matches!(e, Error::Checksum { .. }) => failure = Some(e),
+                Err(_) => {}
+            }
+        }
+        Err(failure.expect("a stored block has a first copy"))
+    }
+
+    /// Asks the vdevs for candidates until one passes `verify`.
+    pub(crate) fn fetch(
+        &self,
+        f: &Fetch<'_>,
+        verify: impl Fn(&[u8]) -> codec::Result<()>,
+    ) -> Result<AlignedBuf> {
+        let (bookmark, dva) = (*f.bookmark, *f.dva);
+        let mut attempts = self
+            .tree
+            .attempts(dva.vdev, dva.offset.0, Psize(f.size as u64), f.birth)
+            .map_err(|source| Error::Place { bookmark, dva, source })?;
+        let mut wrong = None;
+        for buf in attempts.by_ref() {
+            match verify(&buf) {
+                Ok(()) => {
+                    attempts.settle(Some(&buf));
+                    return Ok(buf);
+                }
+                Err(e) => wrong = Some(e),
+            }
+        }
+        let failure = attempts.give_up();
+        Err(match wrong {
+            Some(source) => Error::Checksum { bookmark, dva, source },
+            None => Error::Io { bookmark, dva, unread: failure.unread, source: failure.io.map(Arc::new) },
+        })
+    }
+
+    /// Checks the stored bytes against the pointer.
+    fn verify(&self, bp: &Blkptr, s: &Stored, buf: &[u8]) -> codec::Result<()> {
+        match s.checksum {
+            ChecksumKind::Off | ChecksumKind::Noparity => Ok(()),
+            kind => {
+                let mac = s.crypt && bp.kind != ondisk::DmuType::OBJSET;
+                let checksummer = self.checksummer.read().clone();
+                checksummer.verify(kind, bp.order, buf, Checksum(s.sum), mac)
+            }
+        }
+    }
+
+    /// From decrypted stored bytes to the block that the object sees.
+    fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Block> {
+        let plain = match s.compress {
+            CompressKind::Off if raw.len() as u64 == bp.lsize.0 => raw,
+            kind => self.unpack(bp, kind, &raw, bm)?,
+        };
+        self.native(bp, plain, bm)
+    }
+
+    /// Decompresses into a block of exactly the logical size.
+    fn unpack(&self, bp: &Blkptr, kind: CompressKind, raw: &[u8], bm: &Bookmark) -> Result<AlignedBuf> {
+        let mut out = AlignedBuf::zeroed(bp.lsize.0 as usize);
+        codec::compress::decompress(kind, raw, &mut out)
+            .map_err(|source| Error::Decode { bookmark: *bm, source })?;
+        Ok(out)
+    }
+
+    /// Puts a block of the other byte order into the native one, once.
+    fn native(&self, bp: &Blkptr, mut buf: AlignedBuf, bm: &Bookmark) -> Result<Block> {
+        if bp.order == ByteOrder::Big {
+            ondisk::byteswap::block(bp.kind, bp.level, &mut buf)
+                .map_err(|source| Error::Corrupt { bookmark: *bm, source })?;
+        }
+        Ok(buf.freeze())
+    }
+}
