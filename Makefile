@@ -1,0 +1,38 @@
+# `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
+.PHONY: demo test fixtures oracle bench fuzz lint
+
+# Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
+demo:
+	@scripts/needs.sh rust cc mount tar zstd
+	@scripts/demo.sh
+
+# Every fast test, with the bundled fixtures.
+test:
+	@scripts/needs.sh rust cc mount
+	cargo test --workspace
+
+# The fixture tests with the whole set: make fixtures FIXTURES=DIR
+fixtures:
+	@test -d "$(FIXTURES)" || { echo 'usage: make fixtures FIXTURES=DIR' >&2; exit 2; }
+	@scripts/needs.sh rust cc mount
+	FIXTURES="$(abspath $(FIXTURES))" cargo test --workspace
+
+# Fresh ztest pools and OpenZFS's own old test pools, with zdb as the second truth.
+oracle:
+	@scripts/needs.sh rust cc bzip2
+	@scripts/oracle.sh $(ORACLE_ARGS)
+
+# Prints JSON; docs/performance.md says what the figures mean.
+bench:
+	@scripts/needs.sh rust cc mount zstd
+	cargo run --release -q -p poolhouse-bench
+
+# Fuzzes every target, FUZZ_SECONDS in all: make fuzz FUZZ_SECONDS=3600
+FUZZ_SECONDS ?= 60
+fuzz:
+	@scripts/needs.sh rust cxx
+	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings

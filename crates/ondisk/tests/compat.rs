@@ -1,0 +1,25 @@
+//! COMPAT.md says of each feature flag what the code says.
+
+use std::fs;
+use std::path::Path;
+
+use ondisk::feature::FEATURES;
+
+/// The table of COMPAT.md has the features of the code, in its order, with what is read and written.
+#[test]
+fn the_compat_page_tells_what_the_code_does() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../COMPAT.md");
+    let text = fs::read_to_string(page).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|l| l.split('|').map(str::trim).skip(1).collect::<Vec<_>>())
+        .filter(|cells| cells.len() == 6 && cells[1].starts_with('`'))
+        .collect();
+    let said = |can: bool| if can { "yes" } else { "no" };
+    let expected: Vec<_> = FEATURES
+        .iter()
+        .map(|f| (f.name.to_owned(), format!("`{}`", f.guid), said(f.can_read()), said(f.can_write())))
+        .collect();
+    let shown: Vec<_> = rows.iter().map(|c| (c[0].to_owned(), c[1].to_owned(), c[2], c[3])).collect();
+    assert_eq!(shown, expected);
+}
