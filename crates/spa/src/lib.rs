@@ -1,3 +1,26 @@
-//! The whole pool alive: import, traversal, export.
+//! The whole pool alive: discovery, import, traversal.
+//!
+//! # Theory
+//! A pool is found by its labels, never by the paths that it remembers: [`scan`] reads the labels of whatever it is
+//! given, groups them by pool, and knows each device by guid from then on, so that renamed, moved and partitioned
+//! devices are found. What labels say of the tree is a guess good enough to read one thing, the pool's own config in the
+//! MOS; that one is trusted, and the tree is built again from it.
+//!
+//! # Absent
+//! Datasets, files and volumes are not known here. Nothing is written.
+//!
+//! # See
+//! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`, `lib/libzfs/libzfs_status.c`.
 
+pub mod host;
+pub mod label;
+pub mod place;
+pub mod scan;
+pub mod status;
 pub mod traverse;
+
+pub use host::Host;
+pub use label::{FoundUberblock, Labels};
+pub use place::{Partition, Place};
+pub use scan::{Candidate, Member, Scan, scan};
+pub use status::{Errata, PoolStatus};

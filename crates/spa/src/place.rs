@@ -1,0 +1,127 @@
+//! Where a device is: a file or block device, or a partition inside one.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Device, DeviceError, FileDevice, Mode, Region};
+use ondisk::gpt;
+use parking_lot::Mutex;
+
+/// A partition of an image or disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    /// Its number in the table, from 1.
+    pub number: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Where a device is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The file or block device.
+    pub path: PathBuf,
+    /// The part of it, if it is not the whole.
+    pub partition: Option<Partition>,
+}
+
+impl Place {
+    /// The whole of `path`.
+    pub fn whole(path: impl Into<PathBuf>) -> Place {
+        Place { path: path.into(), partition: None }
+    }
+}
+
+/// The path; a partition's number follows behind `#`.
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.partition {
+            Some(p) => write!(f, "{}#{}", self.path.display(), p.number),
+            None => self.path.display().fmt(f),
+        }
+    }
+}
+
+/// What a file is beyond its name: two names of one device have the same identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Identity {
+    File { dev: u64, ino: u64 },
+    Block { rdev: u64 },
+}
+
+impl Identity {
+    /// Of a regular file or block device; other kinds have none and are never opened.
+    pub(crate) fn of(meta: &Metadata) -> Option<Identity> {
+        if meta.file_type().is_block_device() {
+            Some(Identity::Block { rdev: meta.rdev() })
+        } else if meta.file_type().is_file() {
+            Some(Identity::File { dev: meta.dev(), ino: meta.ino() })
+        } else {
+            None
+        }
+    }
+}
+
+/// Devices opened for one purpose: each file once, however often and under whatever name it is asked for, since a lock on
+/// a file excludes its own process too.
+pub(crate) struct Openings {
+    mode: Mode,
+    open: Mutex<HashMap<Identity, Arc<FileDevice>>>,
+}
+
+impl Openings {
+    pub(crate) fn new(mode: Mode) -> Openings {
+        Openings { mode, open: Mutex::new(HashMap::new()) }
+    }
+
+    /// Opens what is at a place.
+    pub(crate) fn open(&self, place: &Place) -> device::Result<Arc<dyn Device>> {
+        let whole = self.whole(&place.path)?;
+        Ok(match place.partition {
+            Some(p) => Arc::new(Region::new(whole, p.offset, p.size, &place.to_string())?),
+            None => whole,
+        })
+    }
+
+    fn whole(&self, path: &Path) -> device::Result<Arc<FileDevice>> {
+        let name = || path.display().to_string();
+        let meta = path.metadata().map_err(|source| DeviceError::Open { device: name(), source })?;
+        let identity = Identity::of(&meta).ok_or_else(|| DeviceError::NotADevice { device: name() })?;
+        // The lock is held across opening, which is rare and quick; two threads must not open one file twice.
+        let mut open = self.open.lock();
+        if let Some(device) = open.get(&identity) {
+            return Ok(device.clone());
+        }
+        let device = Arc::new(FileDevice::open(path, self.mode)?);
+        open.insert(identity, device.clone());
+        Ok(device)
+    }
+}
+
+/// The partitions of an image or disk, from its GUID partition table; the backup table is used where the primary is damaged.
+/// None when there is no table, or neither copy can be read.
+pub fn partitions(device: &dyn Device) -> Vec<gpt::Partition> {
+    for sector in gpt::SECTOR_SIZES {
+        let places = [Some(gpt::primary_offset(sector)), gpt::backup_offset(sector, device.size())];
+        for at in places.into_iter().flatten() {
+            if let Some(found) = partition_table(device, sector, at) {
+                return found;
+            }
+        }
+    }
+    Vec::new()
+}
+
+fn partition_table(device: &dyn Device, sector: u64, at: u64) -> Option<Vec<gpt::Partition>> {
+    let mut buf = vec![0; sector as usize];
+    device.read_at(&mut buf, at).ok()?;
+    let header = gpt::Header::decode(&buf, at, device.size()).ok()?;
+    let mut entries = vec![0; header.entries_len()];
+    device.read_at(&mut entries, header.entries_offset()).ok()?;
+    header.partitions(&entries).ok()
+}

@@ -1,0 +1,214 @@
+//! Finding pools: from paths to candidates for import.
+//!
+//! # Theory
+//! Every regular file and block device that the given paths lead to is asked for labels, in the whole and in each of its
+//! partitions. A label that names a pool makes its device a *member*; members are grouped by pool guid. Of each pool the
+//! newest label of each top-level vdev gives that vdev's tree, and the newest of all gives the pool's own fields
+//! and the number of top-level vdevs; places that no label describes become `missing` or `hole` vdevs. The result is a config
+//! that may be wrong in detail, as labels are written at different times; the MOS corrects it at import.
+//!
+//! # Locks
+//! Worker threads share a queue of paths and a list of results, each behind a mutex that is held to push or pop.
+
+mod assemble;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use device::{Device, Mode};
+use ondisk::config::PoolState;
+use ondisk::label::SPA_MINDEVSIZE;
+use ondisk::{Guid, PoolConfig, Txg};
+use parking_lot::Mutex;
+
+use crate::label::Labels;
+use crate::place::{Identity, Openings, Partition, Place, partitions};
+
+#[cfg(test)]
+mod tests;
+
+/// Where OpenZFS on Linux looks for devices when it isn't told (`zpool_default_import_path`).
+pub const DEFAULT_SEARCH_PATHS: [&str; 9] = [
+    "/dev/disk/by-vdev",
+    "/dev/mapper",
+    "/dev/disk/by-partlabel",
+    "/dev/disk/by-partuuid",
+    "/dev/disk/by-label",
+    "/dev/disk/by-uuid",
+    "/dev/disk/by-id",
+    "/dev/disk/by-path",
+    "/dev",
+];
+
+/// Most files that one search asks; what a folder holds beyond is left out.
+const MAX_FILES: usize = 1 << 17;
+/// Most threads that read labels.
+const MAX_THREADS: usize = 16;
+
+/// A device that holds a label.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Where it is.
+    pub place: Place,
+    /// Its newest config.
+    pub config: PoolConfig,
+    /// Number of its labels that verify: 1 to 4.
+    pub labels: usize,
+    /// Its place in the order of the search.
+    pub order: usize,
+}
+
+impl Member {
+    /// The device's own guid.
+    pub fn guid(&self) -> Guid {
+        self.config.guid.unwrap_or_default()
+    }
+
+    /// The path that its own label records for it.
+    fn recorded_path(&self) -> Option<&[u8]> {
+        self.config.vdev_tree.as_ref()?.find(self.guid())?.path.as_deref()
+    }
+
+    /// What makes one member a better device of its guid than another: newer first, then being where the label says, then
+    /// having more labels, then coming earlier.
+    fn rank(&self) -> (Txg, bool, usize, std::cmp::Reverse<usize>) {
+        use std::os::unix::ffi::OsStrExt;
+        let at_home = self.recorded_path() == Some(self.place.path.as_os_str().as_bytes());
+        (self.config.txg, at_home, self.labels, std::cmp::Reverse(self.order))
+    }
+}
+
+/// A pool that was found.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Its guid.
+    pub guid: Guid,
+    /// Its name by its labels.
+    pub name: String,
+    /// What its labels say of its state.
+    pub state: PoolState,
+    /// The config that its labels make together; its tree's root holds every top-level vdev.
+    pub config: PoolConfig,
+    /// Its devices, best first where a guid occurs twice.
+    pub members: Vec<Member>,
+    /// Devices of hot spares and cache, of whatever pool: their labels don't say whose they are.
+    pub auxiliary: Vec<Member>,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// The pools, by guid.
+    pub pools: Vec<Candidate>,
+    /// Devices with the label of a hot spare or of a cache device.
+    pub auxiliary: Vec<Member>,
+    /// Files and devices that were asked.
+    pub asked: usize,
+}
+
+/// Looks for pools in files, block devices and the folders that hold them. What can't be opened is passed over; character
+/// devices, pipes and the like are never opened.
+pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
+    let files = files(paths);
+    let mut members = probe_all(&files);
+    members.sort_by_key(|m| m.order);
+    let (auxiliary, members): (Vec<_>, Vec<_>) =
+        members.into_iter().partition(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
+    let mut pools: BTreeMap<Guid, Vec<Member>> = BTreeMap::new();
+    for m in members {
+        if let Some(guid) = m.config.pool_guid {
+            pools.entry(guid).or_default().push(m);
+        }
+    }
+    let pools = pools
+        .into_iter()
+        .filter_map(|(guid, mut members)| {
+            members.sort_by_key(|m| std::cmp::Reverse(m.rank()));
+            let config = assemble::config(&members)?;
+            Some(Candidate {
+                guid,
+                name: config.name.clone().unwrap_or_default(),
+                state: config.state,
+                config,
+                members,
+                auxiliary: auxiliary.clone(),
+            })
+        })
+        .collect();
+    Scan { pools, auxiliary, asked: files.len() }
+}
+
+/// The files and block devices that `paths` lead to, in order, each once.
+fn files<P: AsRef<Path>>(paths: &[P]) -> Vec<PathBuf> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    let mut add = |path: PathBuf| {
+        let identity = path.metadata().ok().and_then(|m| Identity::of(&m));
+        if identity.is_some_and(|i| seen.insert(i)) && all.len() < MAX_FILES {
+            all.push(path);
+        }
+    };
+    for path in paths.iter().map(AsRef::as_ref) {
+        match path.read_dir() {
+            Ok(entries) => {
+                let mut inside: Vec<_> = entries.take(MAX_FILES).flatten().map(|e| e.path()).collect();
+                inside.sort();
+                inside.into_iter().for_each(&mut add);
+            }
+            Err(_) => add(path.to_owned()),
+        }
+    }
+    all
+}
+
+fn probe_all(files: &[PathBuf]) -> Vec<Member> {
+    let found = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let order = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = files.get(order) else { return };
+            let members = probe(path, order);
+            found.lock().extend(members);
+        }
+    };
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    // Reading labels waits for devices more than it computes.
+    let threads = (2 * cpus).min(MAX_THREADS).min(files.len());
+    std::thread::scope(|s| {
+        for n in 1..threads {
+            let named = std::thread::Builder::new().name(format!("scan-{n}"));
+            // Without the thread the others do its work.
+            let _ = named.spawn_scoped(s, work);
+        }
+        work();
+    });
+    found.into_inner()
+}
+
+/// The members in one file or block device: itself, or its partitions.
+pub(crate) fn probe(path: &Path, order: usize) -> Vec<Member> {
+    let openings = Openings::new(Mode::Peek);
+    let whole = Place::whole(path);
+    let Ok(device) = openings.open(&whole) else { return Vec::new() };
+    let mut found: Vec<_> = member(&*device, whole, order).into_iter().collect();
+    for p in partitions(&*device) {
+        let part = Partition { number: p.number, offset: p.offset, size: p.size };
+        let place = Place { path: path.to_owned(), partition: Some(part) };
+        if let Ok(device) = openings.open(&place) {
+            found.extend(member(&*device, place, order));
+        }
+    }
+    found
+}
+
+fn member(device: &dyn Device, place: Place, order: usize) -> Option<Member> {
+    if device.size() < SPA_MINDEVSIZE {
+        return None;
+    }
+    let labels = Labels::read(device);
+    let config = labels.newest()?.clone();
+    config.guid?;
+    Some(Member { place, config, labels: labels.valid(), order })
+}
