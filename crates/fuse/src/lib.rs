@@ -1,1 +1,31 @@
-//! The FUSE door: file systems mounted through /dev/fuse.
+//! The FUSE door: file systems mounted through `/dev/fuse`.
+//!
+//! # Theory
+//! A door is thin: it turns the kernel's questions into calls of a [`tree::Tree`] and the results into bytes, and
+//! holds no rule of the file system. [`abi`] has the kernel's structures, [`message`] takes requests apart, [`dispatch`]
+//! gives them their meaning, [`workers`] runs them on a fixed number of threads, [`system`] mounts and unmounts, and
+//! [`ctldir`] adds `.zfs/snapshot`.
+//!
+//! The protocol is spoken here rather than by a library: those at hand want a thread and a 16 MiB buffer for each
+//! mount, and thousands of mounts must share a few of both.
+//!
+//! # Locks
+//! None is held across a call of a tree, except those that a tree takes itself.
+//!
+//! # Absent
+//! Writing. What a file system is, which datasets exist, where they belong: `zpl` and `server` know.
+
+pub mod abi;
+pub mod ctldir;
+pub mod dispatch;
+mod error;
+pub mod message;
+mod mount;
+pub mod system;
+pub mod tree;
+pub mod workers;
+
+pub use error::{Error, Words};
+pub use mount::Mount;
+pub use system::{Detach, Options};
+pub use workers::Workers;

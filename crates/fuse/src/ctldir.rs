@@ -1,0 +1,346 @@
+//! `.zfs/snapshot`: a dataset's snapshots beside its files, in one mount.
+//!
+//! # Theory
+//! The kernel module mounts each snapshot, when somebody walks into it, as a file system of its own, so that a file
+//! and its snapshot differ by device. Here the snapshots live in the mount of their dataset, and they differ by inode
+//! number instead. A mount for each snapshot would need the right to mount on a read-only directory, which
+//! `fusermount3` denies to users; would have to be made in the middle of a walk that the kernel waits for; would need
+//! unmounting before the dataset does; and ten thousand snapshots would be ten thousand mounts. `cp` and everything
+//! else that asks "is it the same file" looks at device and inode, and a snapshot's inode numbers are never those of
+//! a live file (see [`snapshot_ino`]).
+//!
+//! Node numbers: the top 16 bits say where a node lives: 0 the head, `0xffff` the control directory, anything else a
+//! slot of the table of snapshots that were looked up in this mount; the low 48 bits are the object number. A
+//! snapshot keeps its slot for the life of the mount, but only the [`OPEN_MAX`] used last are kept open.
+//!
+//! # Locks
+//! The table of slots is held for looking up; a snapshot is opened with no lock held, so two threads may open the same
+//! one at once, and the later finds the earlier's.
+//!
+//! # Absent
+//! `.zfs/shares`; making, renaming and destroying snapshots with `mkdir`, `mv` and `rmdir`.
+
+use crate::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Where a node number's slot begins; object numbers are below (`DN_MAX_OBJECT_SHIFT`).
+pub const SLOT_SHIFT: u32 = 48;
+/// How many snapshots of one mount are kept open.
+pub const OPEN_MAX: usize = 64;
+
+const CONTROL_SLOT: u64 = 0xffff;
+const CONTROL: Node = Node(CONTROL_SLOT << SLOT_SHIFT | 1);
+const SNAPDIR: Node = Node(CONTROL_SLOT << SLOT_SHIFT | 2);
+/// Inode numbers of `.zfs` and `.zfs/snapshot` (`ZFSCTL_INO_ROOT`, `ZFSCTL_INO_SNAPDIR`).
+const CONTROL_INO: u64 = 0x0000_ffff_ffff_ffff;
+const SNAPDIR_INO: u64 = CONTROL_INO - 2;
+
+const S_IFDIR: u32 = 0o040_000;
+const DT_DIR: u8 = 4;
+
+/// The snapshots of a dataset.
+pub trait Snapshots: Send + Sync {
+    /// Their names (what follows the `@`), in the order in which they are listed.
+    fn names(&self) -> Result<Vec<Vec<u8>>, Errno>;
+    /// Opens one; `ENOENT` when there is none of that name.
+    fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
+    /// Whether `.zfs` is listed in the root (`snapdir=visible`). It can be walked into either way, unless
+    /// [`Self::disabled`].
+    fn visible(&self) -> bool;
+    /// Whether there is no `.zfs` at all (`snapdir=disabled`).
+    fn disabled(&self) -> bool;
+}
+
+/// An open snapshot.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// Its files.
+    pub tree: Arc<dyn Tree>,
+    /// Its dataset's object number, which tells it from all others of the pool.
+    pub dataset: u64,
+}
+
+/// A dataset's files with its control directory.
+pub struct WithSnapshots {
+    head: Arc<dyn Tree>,
+    snapshots: Box<dyn Snapshots>,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    by_name: HashMap<Vec<u8>, u64>,
+    names: Vec<Vec<u8>>,
+    /// The open ones, the one used last at the end.
+    open: Vec<(u64, Snapshot)>,
+}
+
+/// A snapshot's inode number: the dataset's object number and the file's side by side, so that it is the same in
+/// every mount; a head's numbers never reach 2^40. Where the numbers are too large for that, the slot's, which is
+/// unique in the mount.
+pub fn snapshot_ino(slot: u64, dataset: u64, object: u64) -> u64 {
+    if dataset < 1 << 23 && object < 1 << 40 {
+        dataset << 40 | object
+    } else {
+        1 << 63 | slot << SLOT_SHIFT | object
+    }
+}
+
+/// Where a node lives.
+enum Place {
+    Head,
+    Control,
+    Snapdir,
+    Snapshot(u64, Node),
+}
+
+impl WithSnapshots {
+    /// Puts `.zfs` into the root of `head`.
+    pub fn new(head: Arc<dyn Tree>, snapshots: Box<dyn Snapshots>) -> Self {
+        Self { head, snapshots, slots: Mutex::default() }
+    }
+
+    fn place(node: Node) -> Result<Place, Errno> {
+        match (node, node.0 >> SLOT_SHIFT) {
+            (CONTROL, _) => Ok(Place::Control),
+            (SNAPDIR, _) => Ok(Place::Snapdir),
+            (_, 0) => Ok(Place::Head),
+            (_, CONTROL_SLOT) => Err(Errno::STALE),
+            (_, slot) => Ok(Place::Snapshot(slot, Node(node.0 & ((1 << SLOT_SHIFT) - 1)))),
+        }
+    }
+
+    /// The snapshot of a slot, opened again if it was closed meanwhile.
+    fn snapshot(&self, slot: u64) -> Result<Snapshot, Errno> {
+        let name = {
+            let mut slots = self.slots.lock();
+            if let Some(found) = slots.touch(slot) {
+                return Ok(found);
+            }
+            let at = usize::try_from(slot - 1).map_err(|_| Errno::STALE)?;
+            slots.names.get(at).cloned().ok_or(Errno::STALE)?
+        };
+        let opened = self.snapshots.open(&name)?;
+        Ok(self.slots.lock().keep(slot, opened))
+    }
+
+    /// The slot of a snapshot by name.
+    fn slot(&self, name: &[u8]) -> Result<(u64, Snapshot), Errno> {
+        let known = self.slots.lock().by_name.get(name).copied();
+        if let Some(slot) = known {
+            return Ok((slot, self.snapshot(slot)?));
+        }
+        let opened = self.snapshots.open(name)?;
+        let mut slots = self.slots.lock();
+        let slot = slots.assign(name)?;
+        Ok((slot, slots.keep(slot, opened)))
+    }
+
+    fn moved(slot: u64, snapshot: &Snapshot, mut attr: Attr) -> Attr {
+        let object = attr.node.0;
+        let is_root = attr.node == snapshot.tree.root();
+        attr.ino = snapshot_ino(slot, snapshot.dataset, object);
+        attr.node = Node(slot << SLOT_SHIFT | object);
+        attr.parent = if is_root { SNAPDIR } else { Node(slot << SLOT_SHIFT | attr.parent.0) };
+        attr
+    }
+
+    /// `.zfs` and its directories look like the root: they belong to its owner and are as old.
+    fn directory(&self, node: Node, ino: u64, parent: Node, entries: u64) -> Result<Attr, Errno> {
+        let root = self.head.attr(self.head.root())?;
+        Ok(Attr {
+            node,
+            ino,
+            generation: 0,
+            parent,
+            mode: S_IFDIR | 0o555,
+            nlink: 2,
+            uid: root.uid,
+            gid: root.gid,
+            rdev: (0, 0),
+            size: entries,
+            blocks: 0,
+            blksize: 512,
+            atime: root.btime,
+            mtime: root.btime,
+            ctime: root.btime,
+            btime: Time::default(),
+        })
+    }
+
+    fn list(&self, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
+        let names = self.snapshots.names()?;
+        let start = usize::try_from(cookie).unwrap_or(usize::MAX).min(names.len());
+        let mut cookie = start as u64;
+        let entries = names.into_iter().skip(start).take(limit).map(|name| {
+            cookie += 1;
+            // Not opened for being listed: the attributes come when somebody looks it up.
+            Entry { name, node: None, ino: SNAPDIR_INO - cookie, kind: DT_DIR, cookie }
+        });
+        Ok(entries.collect())
+    }
+}
+
+impl Slots {
+    fn touch(&mut self, slot: u64) -> Option<Snapshot> {
+        let at = self.open.iter().position(|(open, _)| *open == slot)?;
+        let found = self.open.remove(at);
+        let snapshot = found.1.clone();
+        self.open.push(found);
+        Some(snapshot)
+    }
+
+    fn keep(&mut self, slot: u64, opened: Snapshot) -> Snapshot {
+        if let Some(earlier) = self.touch(slot) {
+            return earlier;
+        }
+        if self.open.len() == OPEN_MAX {
+            self.open.remove(0);
+        }
+        self.open.push((slot, opened.clone()));
+        opened
+    }
+
+    fn assign(&mut self, name: &[u8]) -> Result<u64, Errno> {
+        if let Some(&slot) = self.by_name.get(name) {
+            return Ok(slot);
+        }
+        let slot = self.names.len() as u64 + 1;
+        if slot >= CONTROL_SLOT {
+            // 65,534 snapshots walked into through one mount.
+            return Err(Errno::NFILE);
+        }
+        self.names.push(name.to_vec());
+        self.by_name.insert(name.to_vec(), slot);
+        Ok(slot)
+    }
+}
+
+impl Tree for WithSnapshots {
+    fn root(&self) -> Node {
+        self.head.root()
+    }
+
+    fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        match Self::place(dir)? {
+            Place::Head if name == b".zfs" && dir == self.root() && !self.snapshots.disabled() => {
+                self.attr(CONTROL)
+            }
+            Place::Head => self.head.lookup(dir, name),
+            Place::Control if name == b"snapshot" => self.attr(SNAPDIR),
+            Place::Control => Err(Errno::NOENT),
+            Place::Snapdir => {
+                let (slot, snapshot) = self.slot(name)?;
+                let attr = snapshot.tree.attr(snapshot.tree.root())?;
+                Ok(Self::moved(slot, &snapshot, attr))
+            }
+            Place::Snapshot(slot, dir) => {
+                let snapshot = self.snapshot(slot)?;
+                let attr = snapshot.tree.lookup(dir, name)?;
+                Ok(Self::moved(slot, &snapshot, attr))
+            }
+        }
+    }
+
+    fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        match Self::place(node)? {
+            Place::Head => self.head.attr(node),
+            Place::Control => self.directory(CONTROL, CONTROL_INO, self.root(), 3),
+            Place::Snapdir => {
+                let entries = self.snapshots.names()?.len() as u64 + 2;
+                self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)
+            }
+            Place::Snapshot(slot, node) => {
+                let snapshot = self.snapshot(slot)?;
+                let attr = snapshot.tree.attr(node)?;
+                Ok(Self::moved(slot, &snapshot, attr))
+            }
+        }
+    }
+
+    fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
+        match Self::place(dir)? {
+            Place::Head => {
+                // The root lists `.zfs` first; its own cookies are then moved up by one.
+                if dir != self.root() || !self.snapshots.visible() || self.snapshots.disabled() {
+                    return self.head.readdir(dir, cookie, limit);
+                }
+                let mut entries = Vec::new();
+                if cookie == 0 {
+                    let (name, node, ino) = (b".zfs".to_vec(), Some(CONTROL), CONTROL_INO);
+                    entries.push(Entry { name, node, ino, kind: DT_DIR, cookie: 1 });
+                }
+                for mut entry in self.head.readdir(dir, cookie.saturating_sub(1), limit)? {
+                    entry.cookie = entry.cookie.checked_add(1).ok_or(Errno::OVERFLOW)?;
+                    entries.push(entry);
+                }
+                Ok(entries)
+            }
+            Place::Control if cookie == 0 => {
+                let (name, node, ino) = (b"snapshot".to_vec(), Some(SNAPDIR), SNAPDIR_INO);
+                Ok(vec![Entry { name, node, ino, kind: DT_DIR, cookie: 1 }])
+            }
+            Place::Control => Ok(Vec::new()),
+            Place::Snapdir => self.list(cookie, limit),
+            Place::Snapshot(slot, dir) => {
+                let snapshot = self.snapshot(slot)?;
+                let mut entries = snapshot.tree.readdir(dir, cookie, limit)?;
+                for entry in &mut entries {
+                    entry.ino = snapshot_ino(slot, snapshot.dataset, entry.ino);
+                    entry.node = entry.node.map(|node| Node(slot << SLOT_SHIFT | node.0));
+                }
+                Ok(entries)
+            }
+        }
+    }
+
+    fn readlink(&self, node: Node) -> Result<Vec<u8>, Errno> {
+        self.file(node, Err(Errno::INVAL), |tree, node| tree.readlink(node))
+    }
+
+    fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        self.file(node, Err(Errno::ISDIR), |tree, node| tree.read(node, offset, buf))
+    }
+
+    fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.file(node, Err(Errno::OPNOTSUPP), |tree, node| tree.xattr(node, name))
+    }
+
+    fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno> {
+        self.file(node, Ok(Vec::new()), |tree, node| tree.xattr_names(node))
+    }
+
+    fn statfs(&self) -> Result<Statfs, Errno> {
+        self.head.statfs()
+    }
+
+    fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {
+        self.file(node, Err(Errno::INVAL), |tree, node| tree.seek(node, offset, what))
+    }
+
+    fn flags(&self, node: Node) -> Result<Flags, Errno> {
+        self.file(node, Err(Errno::NOTTY), |tree, node| tree.flags(node))
+    }
+}
+
+impl WithSnapshots {
+    /// Passes a question on to the tree that holds the node; the control directory has only `control` to say.
+    fn file<T>(
+        &self,
+        node: Node,
+        control: Result<T, Errno>,
+        ask: impl FnOnce(&dyn Tree, Node) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match Self::place(node)? {
+            Place::Head => ask(&*self.head, node),
+            Place::Control | Place::Snapdir => control,
+            Place::Snapshot(slot, node) => ask(&*self.snapshot(slot)?.tree, node),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,404 @@
+//! One request in, one answer out: the protocol's meaning over a [`Tree`].
+//!
+//! # Theory
+//! The tree never changes under the kernel (a read-only import, or a snapshot), so whatever the kernel learns it may
+//! keep: names, absent names, attributes, listings, links and data are given out for good. Opens carry no state
+//! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
+//! cache, and so a small file costs one LOOKUP and one READ. Permissions are the kernel's to check
+//! (`default_permissions`, with ACLs fetched as extended attributes).
+//!
+//! # Absent
+//! Everything that changes a file: answered `EROFS`.
+
+use crate::abi::{self, init, op};
+use crate::message::{Answer, Request};
+use crate::tree::{Attr, Entry, Node, Seek, Time, Tree};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+/// How long the kernel may keep what it was told, in seconds: 34 years.
+const FOREVER: u64 = 1 << 30;
+/// The largest read that is answered, and the readahead asked for, bytes.
+pub const MAX_READ: u32 = 1 << 20;
+/// The largest write that is accepted, bytes. It sizes the buffer of each worker.
+pub const MAX_WRITE: u32 = 1 << 20;
+/// How many readahead requests of one mount may be under way.
+const MAX_BACKGROUND: u16 = 64;
+/// Longest name that the kernel passes (`FUSE_NAME_LOW_MAX`).
+const NAME_MAX: usize = 1024;
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_XFLAG_IMMUTABLE: u32 = 0x8;
+const FS_XFLAG_APPEND: u32 = 0x10;
+const FS_XFLAG_NODUMP: u32 = 0x80;
+const FS_XFLAG_PROJINHERIT: u32 = 0x200;
+
+const STATX_BASIC_STATS: u32 = 0x7ff;
+const STATX_BTIME: u32 = 0x800;
+
+/// What [`answer`] leaves to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Send the answer with this result.
+    Send(Result<(), Errno>),
+    /// The kernel expects none.
+    Silent,
+}
+
+/// How a mount behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Behaviour {
+    /// Let the kernel check POSIX ACLs (`acltype=posix`).
+    pub posix_acl: bool,
+}
+
+/// Answers one request; the body of the answer is left in `out`.
+pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Outcome {
+    let node = node_of(tree, request.head.nodeid);
+    Outcome::Send(match request.head.opcode {
+        op::FORGET | op::BATCH_FORGET | op::INTERRUPT => return Outcome::Silent,
+        op::INIT => handshake(behaviour, request, out),
+        op::DESTROY => Ok(()),
+        op::LOOKUP => lookup(tree, node, request, out),
+        op::GETATTR => getattr(tree, node, out),
+        op::STATX => statx(tree, node, out),
+        op::READLINK => tree.readlink(node).map(|target| out.bytes(&target)),
+        op::READ => read(tree, node, request, out),
+        op::READDIR => readdir(tree, node, request, out, false),
+        op::READDIRPLUS => readdir(tree, node, request, out, true),
+        op::STATFS => statfs(tree, out),
+        op::GETXATTR => getxattr(tree, node, request, out),
+        op::LISTXATTR => listxattr(tree, node, request, out),
+        op::IOCTL => ioctl(tree, node, request, out),
+        op::LSEEK => lseek(tree, node, request, out),
+        op::SETATTR
+        | op::SYMLINK
+        | op::MKNOD
+        | op::MKDIR
+        | op::UNLINK
+        | op::RMDIR
+        | op::RENAME
+        | op::RENAME2
+        | op::LINK
+        | op::WRITE
+        | op::CREATE
+        | op::TMPFILE
+        | op::FALLOCATE
+        | op::COPY_FILE_RANGE
+        | op::SETXATTR
+        | op::REMOVEXATTR => Err(Errno::ROFS),
+        // OPEN, OPENDIR, RELEASE, FLUSH, FSYNC, ACCESS, locks and whatever else: once is enough for the kernel to
+        // learn that it needn't ask.
+        _ => Err(Errno::NOSYS),
+    })
+}
+
+fn node_of(tree: &dyn Tree, nodeid: u64) -> Node {
+    if nodeid == abi::ROOT_ID { tree.root() } else { Node(nodeid) }
+}
+
+fn nodeid_of(tree: &dyn Tree, node: Node) -> u64 {
+    if node == tree.root() { abi::ROOT_ID } else { node.0 }
+}
+
+fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let hello: abi::InitIn = request.body()?;
+    let mut reply = abi::InitOut {
+        major: abi::VERSION_MAJOR,
+        minor: abi::VERSION_MINOR,
+        max_background: MAX_BACKGROUND,
+        congestion_threshold: MAX_BACKGROUND / 4 * 3,
+        max_write: MAX_WRITE,
+        time_gran: 1,
+        max_pages: u16::try_from(MAX_READ / 4096).expect("256"),
+        // The kernel takes the smaller of its own and this.
+        max_readahead: MAX_READ,
+        ..abi::InitOut::default()
+    };
+    if hello.major > abi::VERSION_MAJOR {
+        // It asks again in our version.
+        out.put(&reply);
+        return Ok(());
+    }
+    let needed = init::NO_OPEN_SUPPORT | init::NO_OPENDIR_SUPPORT | init::MAX_PAGES;
+    let mut wanted = init::ASYNC_READ
+        | init::EXPORT_SUPPORT
+        | init::BIG_WRITES
+        | init::HAS_IOCTL_DIR
+        | init::DO_READDIRPLUS
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::CACHE_SYMLINKS
+        | init::INIT_EXT
+        | needed;
+    if behaviour.posix_acl {
+        wanted |= init::POSIX_ACL;
+    }
+    let offered = u64::from(hello.flags);
+    if hello.major < abi::VERSION_MAJOR || offered & needed != needed {
+        return Err(Errno::PROTO);
+    }
+    let taken = wanted & offered;
+    reply.flags = u32::try_from(taken & u64::from(u32::MAX)).expect("masked to 32 bits");
+    out.put(&reply);
+    Ok(())
+}
+
+fn attr_phys(attr: &Attr) -> abi::AttrPhys {
+    abi::AttrPhys {
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: attr.atime.sec,
+        mtime: attr.mtime.sec,
+        ctime: attr.ctime.sec,
+        atimensec: attr.atime.nsec,
+        mtimensec: attr.mtime.nsec,
+        ctimensec: attr.ctime.nsec,
+        mode: attr.mode,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: kernel_dev(attr.rdev),
+        blksize: attr.blksize,
+        flags: 0,
+    }
+}
+
+/// A device number as the kernel packs it into 32 bits (`new_encode_dev`): 12 bits of major, 20 of minor.
+fn kernel_dev((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
+}
+
+fn entry_out(tree: &dyn Tree, attr: &Attr) -> abi::EntryOut {
+    abi::EntryOut {
+        nodeid: nodeid_of(tree, attr.node),
+        generation: attr.generation,
+        entry_valid: FOREVER,
+        attr_valid: FOREVER,
+        attr: attr_phys(attr),
+        ..abi::EntryOut::default()
+    }
+}
+
+fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let name = request.name_after::<()>()?;
+    if name.len() > NAME_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let found = match name {
+        // Asked when an NFS server rebuilds a path.
+        b"." => tree.attr(dir),
+        b".." => tree.attr(dir).and_then(|attr| tree.attr(attr.parent)),
+        _ => tree.lookup(dir, name),
+    };
+    match found {
+        Ok(attr) => out.put(&entry_out(tree, &attr)),
+        Err(Errno::NOENT) => out.put(&abi::EntryOut { entry_valid: FOREVER, ..abi::EntryOut::default() }),
+        Err(errno) => return Err(errno),
+    }
+    Ok(())
+}
+
+fn getattr(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
+    let attr = tree.attr(node)?;
+    out.put(&abi::AttrOut { attr_valid: FOREVER, attr: attr_phys(&attr), ..abi::AttrOut::default() });
+    Ok(())
+}
+
+fn statx(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
+    let attr = tree.attr(node)?;
+    let time = |time: Time| abi::StatxTime { sec: time.sec, nsec: time.nsec, reserved: 0 };
+    out.put(&abi::StatxOut {
+        attr_valid: FOREVER,
+        mask: STATX_BASIC_STATS | STATX_BTIME,
+        blksize: attr.blksize,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: u16::try_from(attr.mode & 0xffff).expect("masked to 16 bits"),
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: time(attr.atime),
+        btime: time(attr.btime),
+        ctime: time(attr.ctime),
+        mtime: time(attr.mtime),
+        rdev_major: attr.rdev.0,
+        rdev_minor: attr.rdev.1,
+        ..abi::StatxOut::default()
+    });
+    Ok(())
+}
+
+fn read(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::ReadIn = request.body()?;
+    let got = tree.read(node, ask.offset, out.room(ask.size.min(MAX_READ) as usize))?;
+    out.commit(got);
+    Ok(())
+}
+
+/// Cookies on the wire: 0 is before `.`, 1 before `..`, 2 before the tree's first entry, and the tree's own cookies
+/// are moved up by 2.
+const FIRST: u64 = 2;
+
+fn readdir(
+    tree: &dyn Tree,
+    dir: Node,
+    request: &Request<'_>,
+    out: &mut Answer,
+    plus: bool,
+) -> Result<(), Errno> {
+    let ask: abi::ReadIn = request.body()?;
+    let room = ask.size.min(MAX_READ) as usize;
+    if ask.offset < FIRST {
+        let attr = tree.attr(dir)?;
+        let parent = tree.attr(attr.parent).map_or(attr.ino, |parent| parent.ino);
+        for (at, name, ino) in [(0, &b"."[..], attr.ino), (1, &b".."[..], parent)] {
+            let dirent = abi::Dirent { ino, off: at + 1, namelen: 0, typ: 4 };
+            if ask.offset <= at && !put_entry(out, room, plus.then(abi::EntryOut::default), dirent, name) {
+                return Ok(());
+            }
+        }
+    }
+    let fixed = size_of::<abi::Dirent>() + if plus { size_of::<abi::EntryOut>() } else { 0 };
+    let limit = room.saturating_sub(out.len()) / (fixed + 8) + 1;
+    let entries = tree.readdir(dir, ask.offset.saturating_sub(FIRST), limit)?;
+    for entry in &entries {
+        // The kernel's offsets are signed.
+        let off = entry.cookie.checked_add(FIRST).filter(|&off| i64::try_from(off).is_ok());
+        let dirent = abi::Dirent {
+            ino: entry.ino,
+            off: off.ok_or(Errno::OVERFLOW)?,
+            namelen: 0,
+            typ: u32::from(entry.kind),
+        };
+        if room - out.len() < padded(fixed + entry.name.len()) {
+            break;
+        }
+        let head = plus.then(|| entry_attr(tree, entry));
+        if !put_entry(out, room, head, dirent, &entry.name) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The attributes that go with an entry. One whose attributes can't be read is listed all the same, by name.
+fn entry_attr(tree: &dyn Tree, entry: &Entry) -> abi::EntryOut {
+    match entry.node.map(|node| tree.attr(node)) {
+        Some(Ok(attr)) => entry_out(tree, &attr),
+        Some(Err(_)) | None => abi::EntryOut::default(),
+    }
+}
+
+fn padded(len: usize) -> usize {
+    len.next_multiple_of(8)
+}
+
+/// Appends an entry if it fits, and says whether it did.
+fn put_entry(
+    out: &mut Answer,
+    room: usize,
+    head: Option<abi::EntryOut>,
+    mut dirent: abi::Dirent,
+    name: &[u8],
+) -> bool {
+    let size = head.map_or(0, |_| size_of::<abi::EntryOut>()) + size_of::<abi::Dirent>() + name.len();
+    if out.len() + padded(size) > room {
+        return false;
+    }
+    dirent.namelen = u32::try_from(name.len()).expect("the name fits into a megabyte");
+    if let Some(head) = head {
+        out.put(&head);
+    }
+    out.put(&dirent);
+    out.bytes(name);
+    out.bytes(&[0; 8][..padded(size) - size]);
+    true
+}
+
+fn statfs(tree: &dyn Tree, out: &mut Answer) -> Result<(), Errno> {
+    let sizes = tree.statfs()?;
+    out.put(&abi::StatfsOut {
+        blocks: sizes.blocks,
+        bfree: sizes.free,
+        bavail: sizes.free,
+        files: sizes.files,
+        ffree: sizes.files_free,
+        bsize: sizes.transfer,
+        namelen: sizes.name_max,
+        frsize: sizes.unit,
+        ..abi::StatfsOut::default()
+    });
+    Ok(())
+}
+
+fn getxattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::GetxattrIn = request.body()?;
+    let value = tree.xattr(node, request.name_after::<abi::GetxattrIn>()?)?;
+    sized(ask.size, &value, out)
+}
+
+fn listxattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::GetxattrIn = request.body()?;
+    let mut list = Vec::new();
+    for name in tree.xattr_names(node)? {
+        list.extend_from_slice(&name);
+        list.push(0);
+    }
+    sized(ask.size, &list, out)
+}
+
+/// The answer to a question with a size: 0 asks how much room is needed.
+fn sized(room: u32, value: &[u8], out: &mut Answer) -> Result<(), Errno> {
+    let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+    if room == 0 {
+        out.put(&abi::GetxattrOut { size, padding: 0 });
+    } else if size > room {
+        return Err(Errno::RANGE);
+    } else {
+        out.bytes(value);
+    }
+    Ok(())
+}
+
+fn ioctl(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::IoctlIn = request.body()?;
+    match ask.cmd {
+        FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
+            let flags = tree.flags(node)?;
+            out.put(&abi::IoctlOut::default());
+            out.put(&flags.bits);
+        }
+        FS_IOC_FSGETXATTR => {
+            let flags = tree.flags(node)?;
+            let table = [
+                (0x10, FS_XFLAG_IMMUTABLE),
+                (0x20, FS_XFLAG_APPEND),
+                (0x40, FS_XFLAG_NODUMP),
+                (0x2000_0000, FS_XFLAG_PROJINHERIT),
+            ];
+            let xflags =
+                table.iter().filter(|(bit, _)| flags.bits & bit != 0).fold(0, |all, (_, flag)| all | flag);
+            // struct fsxattr: xflags, extsize, nextents, projid, cowextsize, 8 bytes of padding.
+            out.put(&abi::IoctlOut::default());
+            out.bytes([xflags, 0, 0, flags.project, 0, 0, 0].as_bytes());
+        }
+        _ => return Err(Errno::NOTTY),
+    }
+    Ok(())
+}
+
+fn lseek(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::LseekIn = request.body()?;
+    let what = match ask.whence {
+        3 => Seek::Data,
+        4 => Seek::Hole,
+        _ => return Err(Errno::INVAL),
+    };
+    out.put(&abi::LseekOut { offset: tree.seek(node, ask.offset, what)? });
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! What can fail about a mount itself.
+
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// A mount that could not be made or undone. (What happens inside a mount is an errno for its user.)
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `/dev/fuse` can't be opened: no FUSE in this kernel, or none for this user.
+    #[error("cannot open /dev/fuse")]
+    Device {
+        /// Why.
+        #[source]
+        source: Errno,
+    },
+    /// The kernel refused the mount.
+    #[error("cannot mount at {}", target.display())]
+    Mount {
+        /// Where.
+        target: PathBuf,
+        /// Why.
+        #[source]
+        source: Errno,
+    },
+    /// `fusermount3`, which mounts for users, is missing or can't run.
+    #[error("cannot run fusermount3")]
+    Helper {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// `fusermount3` refused.
+    #[error("fusermount3 refused {}: {}", target.display(), message.trim())]
+    HelperRefused {
+        /// Where.
+        target: PathBuf,
+        /// What it said.
+        message: Words,
+    },
+    /// Mounted, but the first look at it failed.
+    #[error("mounted at {}, but it does not answer", target.display())]
+    Silent {
+        /// Where.
+        target: PathBuf,
+        /// Why.
+        #[source]
+        source: Errno,
+    },
+    /// The kernel would not unmount.
+    #[error("cannot unmount {}", target.display())]
+    Unmount {
+        /// Where.
+        target: PathBuf,
+        /// Why: `EBUSY` when somebody uses it.
+        #[source]
+        source: Errno,
+    },
+    /// The workers' own plumbing failed.
+    #[error("cannot {operation} for the FUSE workers")]
+    Workers {
+        /// Which call.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The table of mounts can't be read.
+    #[error("cannot read the table of mounts")]
+    Table {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Words of another program, quoted in a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words(pub Vec<u8>);
+
+impl Words {
+    fn trim(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.0.trim_ascii())
+    }
+}
+
+impl Error {
+    /// Whether the reason is that somebody uses the file system.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::Unmount { source, .. } => *source == Errno::BUSY,
+            Self::HelperRefused { message, .. } => message.trim().contains("busy"),
+            Self::Device { .. }
+            | Self::Mount { .. }
+            | Self::Helper { .. }
+            | Self::Silent { .. }
+            | Self::Workers { .. }
+            | Self::Table { .. } => false,
+        }
+    }
+}

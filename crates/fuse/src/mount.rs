@@ -1,0 +1,87 @@
+//! A mounted tree, from mount to unmount.
+
+use crate::dispatch::{Behaviour, MAX_READ};
+use crate::error::Error;
+use crate::system::{self, Detach, Options};
+use crate::tree::Tree;
+use crate::workers::{Done, Workers};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A mount that this process serves.
+///
+/// Dropping it leaves the mount as it is, served until somebody unmounts it or the workers end; call
+/// [`Mount::unmount`].
+pub struct Mount {
+    target: PathBuf,
+    id: u64,
+    done: Arc<Done>,
+    workers: Arc<Workers>,
+}
+
+impl Mount {
+    /// Mounts `tree` at the directory `target` and serves it from `workers`. On return the mount answers.
+    pub fn new(
+        workers: &Arc<Workers>,
+        tree: Arc<dyn Tree>,
+        target: &Path,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let device = system::attach(target, options)?;
+        let behaviour = Behaviour { posix_acl: options.posix_acl };
+        let (id, done) = match workers.serve(device, tree, behaviour) {
+            Ok(served) => served,
+            Err(error) => {
+                undo(target);
+                return Err(error);
+            }
+        };
+        let mount = Self { target: target.to_owned(), id, done, workers: Arc::clone(workers) };
+        // The first question waits for the handshake, after which the readahead may be set.
+        match system::probe(target) {
+            Ok(stat) => system::raise_readahead(stat.stx_dev_major, stat.stx_dev_minor, MAX_READ),
+            Err(source) => {
+                undo(target);
+                workers.abandon(id);
+                return Err(Error::Silent { target: target.to_owned(), source });
+            }
+        }
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Whether it has ended: somebody unmounted it.
+    pub fn is_over(&self) -> bool {
+        self.done.is_over()
+    }
+
+    /// Unmounts. When this returns, its tree is let go, and after a forced or lazy unmount whoever still uses it gets
+    /// `ENOTCONN`.
+    ///
+    /// After a failure (say, because it is busy) the mount is served as before.
+    pub fn unmount(&self, how: Detach) -> Result<(), Error> {
+        if self.is_over() {
+            return Ok(());
+        }
+        match (system::detach(&self.target, how), how) {
+            // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
+            // directory keeps the mount in place.
+            (Err(error), Detach::Force) if error.is_busy() => system::detach(&self.target, Detach::Lazy)?,
+            (result, _) => result?,
+        }
+        // Another mount namespace may hold a copy, which is not waited for.
+        self.workers.abandon(self.id);
+        self.done.wait();
+        Ok(())
+    }
+}
+
+fn undo(target: &Path) {
+    if let Err(error) = system::detach(target, Detach::Lazy) {
+        tracing::error!(%error, "a mount that failed stays behind");
+    }
+}

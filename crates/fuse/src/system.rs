@@ -1,0 +1,279 @@
+//! Mounting and unmounting: the system's side of a mount.
+//!
+//! # Theory
+//! Whoever may mount (root, or root of a user namespace) mounts by system call. Everybody else goes through
+//! `fusermount3`, which is installed set-user-id root, checks that the caller owns the mount point, mounts, and hands
+//! the open device back through a socket. What is mounted is read from `/proc/self/mountinfo`, where the type
+//! `fuse.poolhouse` marks our mounts; nothing is kept in files of our own, so a daemon that died leaves all that its
+//! successor needs to clean up.
+
+use crate::error::{Error, Words};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
+    socketpair,
+};
+use std::ffi::{CString, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Type of our mounts in the table of mounts.
+pub const FS_TYPE: &str = "fuse.poolhouse";
+const HELPER: &str = "fusermount3";
+
+/// How to mount.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// What `df` and `mount` show as the device: the dataset's name.
+    pub source: String,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Ignore set-user-id bits (`setuid=off`).
+    pub nosuid: bool,
+    /// Ignore device nodes (`devices=off`).
+    pub nodev: bool,
+    /// Refuse to run programs (`exec=off`).
+    pub noexec: bool,
+    /// Don't update access times (`atime=off`).
+    pub noatime: bool,
+    /// Let users other than the one who mounts in. Root may always; others need `user_allow_other` in fuse.conf.
+    pub allow_other: bool,
+    /// Let the kernel check POSIX ACLs.
+    pub posix_acl: bool,
+}
+
+/// How to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detach {
+    /// Refuse if somebody uses it.
+    Normal,
+    /// Fail whatever is under way, then unmount (`-f`); root only, as lazy for others.
+    Force,
+    /// Take it out of the tree of names now and let its users finish (`umount -l`).
+    Lazy,
+}
+
+/// Mounts at `target` and gives the device on which the kernel asks, non-blocking.
+pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
+    match attach_by_call(target, options) {
+        Err(
+            Error::Mount { source: Errno::PERM | Errno::ACCESS, .. }
+            | Error::Device { source: Errno::PERM | Errno::ACCESS },
+        ) if !rustix::process::geteuid().is_root() => attach_by_helper(target, options),
+        result => result,
+    }
+}
+
+fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
+    let device =
+        rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+            .map_err(|source| Error::Device { source })?;
+    let mut flags = MountFlags::empty();
+    for (wanted, flag) in [
+        (options.read_only, MountFlags::RDONLY),
+        (options.nosuid, MountFlags::NOSUID),
+        (options.nodev, MountFlags::NODEV),
+        (options.noexec, MountFlags::NOEXEC),
+        (options.noatime, MountFlags::NOATIME),
+    ] {
+        flags.set(flag, wanted);
+    }
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        std::os::fd::AsRawFd::as_raw_fd(&device),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data).expect("digits and letters have no NUL");
+    rustix::mount::mount(options.source.as_str(), target, FS_TYPE, flags, data.as_c_str())
+        .map_err(|source| Error::Mount { target: target.to_owned(), source })?;
+    Ok(device)
+}
+
+fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
+    let plumbing =
+        |operation| move |source: Errno| Error::Workers { operation, source: std::io::Error::from(source) };
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(plumbing("make a socket"))?;
+    // A comma or backslash in a name would end the option.
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut words = format!("default_permissions,subtype=poolhouse,fsname={source}");
+    for (wanted, word) in [
+        (options.read_only, ",ro"),
+        (options.nosuid, ",nosuid"),
+        (options.nodev, ",nodev"),
+        (options.noexec, ",noexec"),
+        (options.noatime, ",noatime"),
+        (options.allow_other, ",allow_other"),
+    ] {
+        if wanted {
+            words.push_str(word);
+        }
+    }
+    // The socket is the child's standard input, so that no other child can inherit it.
+    let child = Command::new(HELPER)
+        .args(["-o", &words, "--"])
+        .arg(target)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| Error::Helper { source })?;
+    // The child's end closes when it ends, so this never waits for nothing.
+    let device = receive_device(&ours).map_err(plumbing("receive the device"))?;
+    let ended = child.wait_with_output().map_err(|source| Error::Helper { source })?;
+    let Some(device) = device else {
+        return Err(Error::HelperRefused { target: target.to_owned(), message: Words(ended.stderr) });
+    };
+    rustix::fs::fcntl_setfl(&device, OFlags::RDWR | OFlags::NONBLOCK)
+        .map_err(plumbing("set up the device"))?;
+    Ok(device)
+}
+
+fn receive_device(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0_u8; 1];
+    rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut [rustix::io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message
+            && let Some(fd) = fds.next()
+        {
+            return Ok(Some(fd));
+        }
+    }
+    Ok(None)
+}
+
+/// Unmounts what is mounted at `target`.
+pub fn detach(target: &Path, how: Detach) -> Result<(), Error> {
+    let flags = match how {
+        Detach::Normal => UnmountFlags::empty(),
+        Detach::Force => UnmountFlags::FORCE,
+        Detach::Lazy => UnmountFlags::DETACH,
+    };
+    match rustix::mount::unmount(target, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) if !rustix::process::geteuid().is_root() => detach_by_helper(target, how),
+        Err(source) => Err(Error::Unmount { target: target.to_owned(), source }),
+    }
+}
+
+fn detach_by_helper(target: &Path, how: Detach) -> Result<(), Error> {
+    let mut command = Command::new(HELPER);
+    command.arg("-u");
+    if how != Detach::Normal {
+        command.arg("-z");
+    }
+    let ended = command
+        .arg("--")
+        .arg(target)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| Error::Helper { source })?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    Err(Error::HelperRefused { target: target.to_owned(), message: Words(ended.stderr) })
+}
+
+/// A line of the table of mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted {
+    /// Where.
+    pub target: PathBuf,
+    /// What: a dataset's name in our mounts.
+    pub source: OsString,
+    /// File-system type.
+    pub fs_type: String,
+    /// `st_dev` as `major:minor`.
+    pub device: String,
+    /// The user who mounted it, where the file system says so.
+    pub user: Option<u32>,
+}
+
+/// All mounts that this process sees, in the order in which they were made.
+pub fn table() -> Result<Vec<Mounted>, Error> {
+    let text = std::fs::read("/proc/self/mountinfo").map_err(|source| Error::Table { source })?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+}
+
+/// `id parent major:minor root target options tags... - type source super-options`
+fn parse_line(line: &[u8]) -> Option<Mounted> {
+    let mut words = line.split(|&byte| byte == b' ');
+    let device = words.nth(2)?;
+    let target = unescape(words.nth(1)?);
+    let mut words = words.skip_while(|word| *word != b"-").skip(1);
+    let fs_type = words.next()?;
+    let source = unescape(words.next()?);
+    let user = words
+        .next()?
+        .split(|&byte| byte == b',')
+        .find_map(|word| std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok());
+    Some(Mounted {
+        target: PathBuf::from(OsString::from_vec(target)),
+        source: OsString::from_vec(source),
+        fs_type: String::from_utf8_lossy(fs_type).into_owned(),
+        device: String::from_utf8_lossy(device).into_owned(),
+        user,
+    })
+}
+
+/// Undoes the table's `\ooo` for space, tab, newline and backslash.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(u8::is_ascii_digit));
+        let value = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        out.push(value.unwrap_or(byte));
+        rest = if value.is_some() { &tail[3..] } else { tail };
+    }
+    out
+}
+
+/// Asks a mount whether anybody serves it, past the kernel's cache. A mount whose daemon died says `ENOTCONN`.
+pub fn probe(target: &Path) -> Result<rustix::fs::Statx, Errno> {
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC;
+    rustix::fs::statx(CWD, target, flags, StatxFlags::BASIC_STATS)
+}
+
+/// Our mounts (of this user) that nobody serves any more, the last made first.
+///
+/// A mount that is served by another daemon answers this question; one whose daemon hangs makes it wait, so ask off
+/// the main path.
+pub fn orphans() -> Result<Vec<Mounted>, Error> {
+    let user = rustix::process::geteuid().as_raw();
+    let mut found = table()?;
+    found.retain(|mount| mount.fs_type == FS_TYPE && mount.user == Some(user));
+    found.retain(|mount| matches!(probe(&mount.target), Err(Errno::NOTCONN)));
+    found.reverse();
+    Ok(found)
+}
+
+/// Raises the kernel's readahead on a mount, which it sets to 128 KiB whatever a file system asks for. Only root may,
+/// and without it reads are merely smaller, so failure is no error.
+pub fn raise_readahead(major: u32, minor: u32, bytes: u32) {
+    let knob = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&knob, (bytes / 1024).to_string()) {
+        tracing::debug!(knob, %error, "the kernel's readahead stays as it is");
+    }
+}
+
+/// Whether `path` is a place where something is mounted, by the table.
+pub fn is_mounted(path: &Path) -> Result<bool, Error> {
+    Ok(table()?.iter().any(|mount| mount.target.as_os_str().as_bytes() == path.as_os_str().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+use super::*;
+
+/// A line of the mount table gives target (with its escapes undone), source, type, device and user, whatever
+/// optional fields lie between.
+#[test]
+fn reads_lines_of_the_mount_table() {
+    let line = br"36 35 0:47 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.poolhouse tank/a\040b ro,user_id=1000,group_id=5";
+    let mount = parse_line(line).unwrap();
+    assert_eq!(mount.target, PathBuf::from("/mnt/a b\\c"));
+    assert_eq!(mount.source, "tank/a b");
+    assert_eq!(mount.fs_type, FS_TYPE);
+    assert_eq!(mount.device, "0:47");
+    assert_eq!(mount.user, Some(1000));
+    let line = b"22 1 254:0 / / rw,relatime - ext4 /dev/vda rw";
+    let mount = parse_line(line).unwrap();
+    assert_eq!((mount.target, mount.user), (PathBuf::from("/"), None));
+    assert_eq!(parse_line(b""), None);
+    assert_eq!(parse_line(b"1 2 3 4"), None);
+}
+
+/// The table of this machine is readable and has a root.
+#[test]
+fn reads_the_table_of_this_machine() {
+    assert!(table().unwrap().iter().any(|mount| mount.target == Path::new("/")));
+    assert!(is_mounted(Path::new("/proc")).unwrap());
+    assert!(!is_mounted(Path::new("/proc/self")).unwrap());
+}
+
+/// Escapes that are none stay as they are.
+#[test]
+fn unescapes_only_octal_triples() {
+    assert_eq!(unescape(br"a\04"), br"a\04");
+    assert_eq!(unescape(br"a\999b"), br"a\999b");
+    assert_eq!(unescape(br"\011"), b"\t");
+}
