@@ -248,6 +248,7 @@ impl Dnode {
     fn next_block(&self, from: BlkId, want: Extent) -> Result<Option<BlkId>> {
         let phys = &self.0.phys;
         let top = Level(phys.nlevels - 1);
+        let mut steps = self.0.home.cache.zio().walk_limit();
         for (i, bp) in phys.blkptrs.iter().enumerate() {
             let first = (i as u64).checked_shl(phys.span_shift(top)).unwrap_or(u64::MAX);
             let last =
@@ -256,7 +257,9 @@ impl Dnode {
                 continue;
             }
             let bp = self.check_place(*bp, top, BlkId(i as u64))?;
-            if let Some(found) = self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want)? {
+            if let Some(found) =
+                self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want, &mut steps)?
+            {
                 return Ok(Some(found).filter(|f| *f <= self.max_blkid() || want == Extent::Hole));
             }
         }
@@ -264,6 +267,9 @@ impl Dnode {
     }
 
     /// Searches below the pointer to block `blkid` of `level`; recursion is as deep as the dnode has levels.
+    ///
+    /// `steps` bounds the indirect blocks that are read: a hostile tree whose branches are all the same block is
+    /// as wide as it says, and would take forever.
     fn search(
         &self,
         bp: &Blkptr,
@@ -271,6 +277,7 @@ impl Dnode {
         blkid: BlkId,
         from: BlkId,
         want: Extent,
+        steps: &mut u64,
     ) -> Result<Option<BlkId>> {
         if bp.is_hole() {
             return Ok((want == Extent::Hole).then_some(from));
@@ -281,13 +288,19 @@ impl Dnode {
         let epbs = self.0.phys.epbs();
         let below = Level(level.0 - 1);
         let shift = self.0.phys.span_shift(below);
+        *steps = steps.checked_sub(1).ok_or_else(|| {
+            self.corrupt(Corrupt::Shape {
+                what: "block tree",
+                why: "it has more blocks than the pool has sectors",
+            })
+        })?;
         let block = self.read_indirect(bp, level, blkid)?;
         let base = blkid.0.checked_shl(epbs).unwrap_or(u64::MAX);
         let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
         for child in start..base.saturating_add(1 << epbs) {
             let child_bp = self.entry(&block, below, BlkId(child))?;
             let child_from = BlkId(from.0.max(child.checked_shl(shift).unwrap_or(u64::MAX)));
-            if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want)? {
+            if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want, steps)? {
                 return Ok(Some(found));
             }
         }

@@ -24,6 +24,7 @@ use ondisk::objset::ObjsetPhys;
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum, Txg};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zio::{Bookmark, Zio};
 
 /// What is to be done with the blocks of a traversal.
@@ -99,12 +100,27 @@ struct Traversal<'a> {
     visitor: &'a dyn Visitor,
     stack: Mutex<Stack>,
     changed: Condvar,
+    /// Reads that are left until the walk must be going in circles.
+    steps: AtomicU64,
+    /// No reads were left: the walk is over.
+    circling: AtomicBool,
 }
 
 /// Visits every block below `roots` with `threads` threads.
 pub fn traverse(zio: &Zio, roots: Vec<Root>, threads: usize, visitor: &dyn Visitor) {
+    let work_len = roots.len() as u64;
     let work = roots.into_iter().rev().map(Work::Root).collect();
-    let t = Traversal { zio, visitor, stack: Mutex::new(Stack { work, busy: 0 }), changed: Condvar::new() };
+    // Every root may be a snapshot's, read once more than its blocks count.
+    let steps = AtomicU64::new(zio.walk_limit().saturating_add(work_len));
+    let circling = AtomicBool::new(false);
+    let t = Traversal {
+        zio,
+        visitor,
+        stack: Mutex::new(Stack { work, busy: 0 }),
+        changed: Condvar::new(),
+        steps,
+        circling,
+    };
     std::thread::scope(|scope| {
         for n in 1..threads.max(1) {
             let run = std::thread::Builder::new().name(format!("traverse-{n}"));
@@ -120,7 +136,7 @@ pub fn traverse(zio: &Zio, roots: Vec<Root>, threads: usize, visitor: &dyn Visit
 impl Traversal<'_> {
     fn run(&self) {
         while let Some(work) = self.take() {
-            if self.visitor.go_on() {
+            if self.visitor.go_on() && !self.circling.load(Ordering::Relaxed) {
                 self.step(work);
             }
             let mut stack = self.stack.lock();
@@ -270,6 +286,15 @@ impl Traversal<'_> {
     }
 
     fn read(&self, bp: &Blkptr, bm: &Bookmark) -> Option<Block> {
+        let step = self.steps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if step.is_err() {
+            if self.circling.swap(true, Ordering::Relaxed) {
+                return None;
+            }
+            let why = "it has more blocks than the pool has sectors";
+            self.bad(bm, Corrupt::Shape { what: "block tree", why });
+            return None;
+        }
         match self.zio.read_undecrypted(bp, bm) {
             Ok(block) => Some(block),
             Err(e) => {

@@ -4,7 +4,7 @@ use crate::{Bookmark, Error, KeyError, Result};
 use codec::checksum::{Checksum, Checksummer};
 use device::{AlignedBuf, Block};
 use ondisk::blkptr::{Body, Stored};
-use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, Dva, Psize, Txg};
+use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use vdev::Tree;
@@ -31,6 +31,12 @@ impl Zio {
     /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
     pub fn new(tree: Arc<Tree>) -> Zio {
         Zio { tree, checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))) }
+    }
+
+    /// More blocks than the devices have sectors cannot be distinct: a walk of metadata that has taken this many
+    /// steps is going in circles, or around a tree that shares its branches.
+    pub fn walk_limit(&self) -> u64 {
+        self.tree.devices().map(|(_, d)| d.size() >> SPA_MINBLOCKSHIFT).fold(0, u64::saturating_add)
     }
 
     /// The vdevs.
