@@ -36,7 +36,7 @@ impl HistoryPhys {
         if h.eof < h.bof {
             return shape("it ends before it begins");
         }
-        if h.eof > 0 && (h.phys_max_off <= h.pool_create_len || h.phys_max_off > 1 << 32) {
+        if h.phys_max_off <= h.pool_create_len || h.phys_max_off > 1 << 32 {
             return shape("its ring has no room or absurdly much");
         }
         if h.eof - h.bof > h.phys_max_off {
