@@ -363,6 +363,55 @@ fn flag(nv: &Nvlist, name: &str) -> bool {
 }
 
 impl VdevConfig {
+    /// A vdev of this kind and guid about which nothing else is said.
+    pub fn new(kind: VdevKind, guid: Guid) -> Self {
+        Self {
+            kind,
+            id: 0,
+            guid,
+            path: None,
+            devid: None,
+            phys_path: None,
+            whole_disk: None,
+            ashift: None,
+            asize: None,
+            metaslab_array: None,
+            metaslab_shift: None,
+            nparity: None,
+            draid: None,
+            draid_spare: None,
+            raidz_expanding: false,
+            raidz_expand_txgs: Vec::new(),
+            is_log: false,
+            is_spare: false,
+            is_hole: false,
+            create_txg: None,
+            dtl: None,
+            offline: false,
+            faulted: false,
+            degraded: false,
+            removed: false,
+            not_present: false,
+            non_allocating: false,
+            removing: false,
+            resilver_txg: None,
+            rebuild_txg: None,
+            aux_state: None,
+            expansion_time: None,
+            orig_guid: None,
+            alloc_bias: None,
+            indirect_object: None,
+            indirect_births: None,
+            prev_indirect_vdev: None,
+            top_zap: None,
+            leaf_zap: None,
+            root_zap: None,
+            children: Vec::new(),
+            l2cache: Vec::new(),
+            spares: Vec::new(),
+        }
+    }
+
     /// The view of a vdev's list and of all below it.
     ///
     /// # Errors

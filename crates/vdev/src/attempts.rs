@@ -1,14 +1,18 @@
 //! The conversation that reads a block: candidates down, the verdict up.
 
 mod copies;
+mod split;
+mod stripes;
 
 use device::{AlignedBuf, DeviceError};
 use ondisk::{Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
 
-use crate::tree::{Layout, NodeId, Tree};
+use crate::tree::{Layout, MAX_ASIZE, NodeId, Tree};
 use crate::{Result, VdevError};
 
 use copies::Copies;
+use split::Split;
+use stripes::Stripes;
 
 /// Successive guesses at the bytes of one copy of a block, the cheapest first.
 ///
@@ -24,6 +28,8 @@ pub struct Attempts<'t> {
 /// How the block lies on its vdev.
 enum Way<'t> {
     Copies(Copies<'t>),
+    Stripes(Box<Stripes<'t>>),
+    Split(Box<Split<'t>>),
 }
 
 /// Why the candidates that there were are not more.
@@ -42,6 +48,11 @@ impl Failure {
             self.io = Some(e);
         }
     }
+
+    fn merge(&mut self, other: Failure) {
+        self.unread += other.unread;
+        self.io = other.io.or(self.io.take());
+    }
 }
 
 impl<'t> Attempts<'t> {
@@ -51,12 +62,37 @@ impl<'t> Attempts<'t> {
             return Err(VdevError::Size { vdev, size: psize.0 });
         }
         check_range(tree, top, vdev, offset, psize, birth)?;
-        let size = psize.0 as usize;
-        let way = match &tree.node(top).layout {
-            Layout::Leaf(_) | Layout::Mirrored => Way::Copies(Copies::new(tree, top, offset, size, birth)),
+        let node = tree.node(top);
+        let psize = psize.0 as usize;
+        let sector = 1 << node.ashift().0;
+        // A pool may mix vdevs of different sectors; the last sector of a block is read whole.
+        let size = psize.next_multiple_of(sector);
+        let aligned = offset.is_multiple_of(sector as u64);
+        let misaligned = VdevError::Misaligned { vdev, offset };
+        let way = match &node.layout {
+            Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {
+                Way::Copies(Copies::new(tree, top, offset, psize, birth))
+            }
+            Layout::Raidz(raidz) if aligned => {
+                let map = raidz.map(offset, size as u64, birth);
+                Way::Stripes(Box::new(Stripes::new(tree, top, Some(raidz), map, size, birth)))
+            }
+            Layout::Draid(draid) if draid.aligned(offset) => {
+                let map = draid.map(offset, size as u64);
+                Way::Stripes(Box::new(Stripes::new(tree, top, None, map, size, birth)))
+            }
+            Layout::Raidz(_) | Layout::Draid(_) => return Err(misaligned),
+            Layout::Indirect(_) => {
+                let segments = crate::indirect::remap(tree, vdev, offset, psize as u64)?;
+                return split::attempts(tree, segments, psize, birth);
+            }
             Layout::Absent | Layout::Root => return Err(VdevError::Absent { vdev }),
         };
-        Ok(Self { way, psize: size, failure: Failure::default() })
+        Ok(Self { way, psize, failure: Failure::default() })
+    }
+
+    fn parts(split: Split<'t>, psize: usize) -> Self {
+        Self { way: Way::Split(Box::new(split)), psize, failure: Failure::default() }
     }
 
     /// Ends the conversation: `good` are the block's bytes, by whatever way they became known (another copy
@@ -69,6 +105,8 @@ impl<'t> Attempts<'t> {
         assert!(good.is_none_or(|g| g.len() == self.psize), "the right bytes have the block's size");
         match self.way {
             Way::Copies(copies) => copies.settle(good),
+            Way::Stripes(stripes) => stripes.settle(good),
+            Way::Split(split) => split.settle(good),
         }
     }
 
@@ -91,6 +129,8 @@ impl Iterator for Attempts<'_> {
     fn next(&mut self) -> Option<AlignedBuf> {
         let mut buf = match &mut self.way {
             Way::Copies(copies) => copies.next(&mut self.failure),
+            Way::Stripes(stripes) => stripes.next(&mut self.failure),
+            Way::Split(split) => split.next(&mut self.failure),
         }?;
         buf.truncate(self.psize);
         Some(buf)
@@ -99,9 +139,13 @@ impl Iterator for Attempts<'_> {
 
 /// Refuses ranges that pass the end of the vdev.
 fn check_range(tree: &Tree, top: NodeId, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<()> {
-    let asize = tree.node(top).spec.asize;
+    let asize = tree.node(top).spec.asize.unwrap_or(0);
     let size = tree.psize_to_asize(vdev, psize, birth)?.0;
     // A configuration that doesn't say how large the vdev is leaves the check to its devices.
-    let fits = offset.checked_add(size).is_some_and(|end| asize == 0 || end <= asize);
+    let limit = if asize == 0 { MAX_ASIZE } else { asize };
+    let fits = offset.checked_add(size).is_some_and(|end| end <= limit);
     if fits { Ok(()) } else { Err(VdevError::Range { vdev, offset, size, asize }) }
 }
+
+#[cfg(test)]
+mod tests;

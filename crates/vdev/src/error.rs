@@ -61,6 +61,14 @@ pub enum VdevError {
         /// Bytes from there on.
         size: u64,
     },
+    /// The mapping of a removed vdev is out of order.
+    #[error("vdev {vdev}: the mapping of where it went is out of order at {offset:#x}")]
+    Mapping {
+        /// The removed vdev.
+        vdev: VdevId,
+        /// Source offset of the entry that doesn't fit.
+        offset: u64,
+    },
     /// A field of the configuration has a value that it can't have.
     #[error("configuration of vdev {guid}: {field} is {value}, which can't be")]
     Config {

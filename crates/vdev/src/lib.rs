@@ -20,7 +20,7 @@
 //! # On disk
 //! Each leaf holds two labels of 256 KiB and 3.5 MiB of reserved space in front and two labels behind
 //! ([`label`]). Offsets within a vdev count from the end of the front part. The configuration comes as a
-//! [`VdevSpec`]; it is hostile input and is checked when a tree is built, so that geometry can be computed
+//! [`VdevConfig`]; it is hostile input and is checked when a tree is built, so that geometry can be computed
 //! later without a check: widths, parities, shifts and depths are in range.
 //!
 //! # Locks
@@ -34,10 +34,15 @@
 //! OpenZFS `vdev.c`, `vdev_mirror.c`, `vdev_raidz.c`, `vdev_draid.c`, `vdev_indirect.c`.
 
 mod attempts;
+mod columns;
+mod draid;
 mod dtl;
 mod error;
+mod indirect;
+mod kind;
+mod parity;
+mod raidz;
 mod read;
-mod spec;
 mod state;
 mod stats;
 mod tree;
@@ -45,20 +50,14 @@ mod tree;
 pub use attempts::{Attempts, Failure};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
-pub use spec::{AllocBias, VdevKind, VdevSpec};
+pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
+pub use raidz::Reflow;
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
 pub use tree::{Opener, Tree, VdevInfo};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, VdevError>;
-
-/// Bytes in front of a leaf's allocatable space: two labels and the boot block (`VDEV_LABEL_START_SIZE`).
-pub const LABEL_START_SIZE: u64 = 4 << 20;
-/// Bytes behind a leaf's allocatable space: two labels (`VDEV_LABEL_END_SIZE`).
-pub const LABEL_END_SIZE: u64 = 512 << 10;
-/// Smallest device that can be in a pool (`SPA_MINDEVSIZE`).
-pub const SPA_MINDEVSIZE: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@ use crate::tree::{Layout, NodeId, Tree, device_offset};
 /// Reads within this many bytes go to the same child of a mirror, when nothing else tells the children apart
 /// (`vdev_mirror_shift`).
 const MIRROR_SHIFT: u32 = 21;
+/// Most vdevs looked at for the copies of one piece.
+const MAX_VISITS: u32 = 1024;
 
 /// One place where bytes can be read: a leaf, and whether it has missed the group that wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +26,7 @@ impl Tree {
     /// least busy ahead, and last the stale ones, whose bytes may be right by luck.
     pub(crate) fn copies(&self, node: NodeId, offset: u64, birth: Txg) -> Vec<Copy> {
         let mut out = Vec::new();
-        self.gather(node, offset, birth, false, &mut out);
+        self.gather(node, offset, birth, false, &mut { MAX_VISITS }, &mut out);
         let fresh = out.iter().filter(|c| !c.stale).count();
         if out.len() > 1 {
             // Among equals the offset decides, so that near reads meet on one device and far ones spread.
@@ -45,22 +47,43 @@ impl Tree {
         out
     }
 
-    // As deep as the tree, which is bounded when it is built.
-    #[expect(clippy::only_used_in_recursion, reason = "a distributed spare depends on the offset")]
-    fn gather(&self, id: NodeId, offset: u64, birth: Txg, stale: bool, out: &mut Vec<Copy>) {
+    // As deep as the tree, which is bounded when it is built, but for distributed spares: in a configuration made
+    // to harm, one may lead to itself. Hence the budget.
+    fn gather(
+        &self,
+        id: NodeId,
+        offset: u64,
+        birth: Txg,
+        stale: bool,
+        budget: &mut u32,
+        out: &mut Vec<Copy>,
+    ) {
         let node = self.node(id);
-        if !node.readable() {
+        if !node.readable() || *budget == 0 {
             return;
         }
+        *budget -= 1;
         let stale = stale || node.missed(birth);
         match &node.layout {
             Layout::Leaf(Some(_)) => out.push(Copy { leaf: id, stale }),
             Layout::Mirrored => {
                 for child in &node.children {
-                    self.gather(*child, offset, birth, stale, out);
+                    self.gather(*child, offset, birth, stale, budget, out);
                 }
             }
-            Layout::Leaf(None) | Layout::Absent | Layout::Root => {}
+            Layout::DraidSpare { draid, spare } => {
+                let top = self.node(*draid);
+                if let Layout::Draid(geometry) = &top.layout {
+                    let child = top.children[geometry.spare_child(*spare, offset)];
+                    self.gather(child, offset, birth, stale, budget, out);
+                }
+            }
+            Layout::Leaf(None)
+            | Layout::Raidz(_)
+            | Layout::Draid(_)
+            | Layout::Indirect(_)
+            | Layout::Absent
+            | Layout::Root => {}
         }
     }
 

@@ -3,27 +3,32 @@
 use std::sync::Arc;
 
 use device::{Device, Fault, Faulty, MemDevice, Op};
+use ondisk::label::{LABEL_START_SIZE, SPA_MINDEVSIZE};
 use ondisk::{Ashift, Guid, Psize, Txg, VdevId};
 
 use super::*;
 
 const SIZE: u64 = SPA_MINDEVSIZE;
 
-pub(crate) fn leaf(id: u64) -> VdevSpec {
-    VdevSpec { id, path: Some(format!("/d{id}")), ..VdevSpec::new(VdevKind::File, Guid(100 + id)) }
+pub(crate) fn leaf(id: u64) -> VdevConfig {
+    VdevConfig {
+        id,
+        path: Some(format!("/d{id}").into_bytes()),
+        ..VdevConfig::new(VdevKind::File, Guid(100 + id))
+    }
 }
 
-pub(crate) fn top(kind: VdevKind, children: u64) -> VdevSpec {
+pub(crate) fn top(kind: VdevKind, children: u64) -> VdevConfig {
     let children = (0..children).map(leaf).collect();
-    VdevSpec { ashift: Ashift(9), children, ..VdevSpec::new(kind, Guid(10)) }
+    VdevConfig { ashift: Some(Ashift(9)), children, ..VdevConfig::new(kind, Guid(10)) }
 }
 
-pub(crate) fn root(tops: Vec<VdevSpec>) -> VdevSpec {
-    VdevSpec { children: tops, ..VdevSpec::new(VdevKind::Root, Guid(1)) }
+pub(crate) fn root(tops: Vec<VdevConfig>) -> VdevConfig {
+    VdevConfig { children: tops, ..VdevConfig::new(VdevKind::Root, Guid(1)) }
 }
 
 /// Devices that can fail, and a tree over them; the leaf with guid 100 + n gets device n.
-pub(crate) fn open(spec: &VdevSpec, devices: u64) -> (Tree, Vec<Arc<Faulty>>) {
+pub(crate) fn open(spec: &VdevConfig, devices: u64) -> (Tree, Vec<Arc<Faulty>>) {
     let devices: Vec<_> = (0..devices)
         .map(|n| Arc::new(Faulty::new(Arc::new(MemDevice::new(&format!("d{n}"), SIZE)), n)))
         .collect();
@@ -100,8 +105,8 @@ fn states_propagate() {
 #[test]
 fn bad_addresses_are_refused() {
     let mut mirror = top(VdevKind::Mirror, 2);
-    mirror.asize = 1 << 20;
-    let hole = VdevSpec { id: 1, ..VdevSpec::new(VdevKind::Hole, Guid(0)) };
+    mirror.asize = Some(1 << 20);
+    let hole = VdevConfig { id: 1, ..VdevConfig::new(VdevKind::Hole, Guid(0)) };
     let (tree, _) = open(&root(vec![mirror, hole]), 2);
     let ask = |vdev, offset, psize| tree.attempts(VdevId(vdev), offset, Psize(psize), Txg(1)).map(|_| ());
     assert_eq!(ask(0, 0, 512), Ok(()));

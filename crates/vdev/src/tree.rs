@@ -9,18 +9,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use device::Device;
-use ondisk::{Asize, Guid, Psize, Txg, VdevId};
+use ondisk::indirect::MappingEntry;
+use ondisk::label::LABEL_START_SIZE;
+use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
 use parking_lot::RwLock;
 
+use crate::draid::Draid;
+use crate::indirect::Indirect;
+use crate::raidz::Raidz;
 use crate::{
-    Attempts, LABEL_START_SIZE, Result, TxgRanges, VdevAux, VdevError, VdevKind, VdevSpec, VdevState,
-    VdevStats,
+    Attempts, Reflow, Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats,
 };
 
 pub use describe::VdevInfo;
 
 /// Opens the device of a leaf, or says why it can't be.
-pub type Opener<'a> = dyn FnMut(&VdevSpec) -> std::result::Result<Arc<dyn Device>, VdevAux> + 'a;
+pub type Opener<'a> = dyn FnMut(&VdevConfig) -> std::result::Result<Arc<dyn Device>, VdevAux> + 'a;
 
 /// Place of a vdev in its tree's arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +36,14 @@ pub(crate) enum Layout {
     Leaf(Option<Arc<dyn Device>>),
     /// Every child holds everything at the same offset.
     Mirrored,
+    /// Columns with parity.
+    Raidz(Raidz),
+    /// Columns with parity, permuted.
+    Draid(Box<Draid>),
+    /// A distributed spare: at each offset it is one of the children of a draid.
+    DraidSpare { draid: NodeId, spare: u64 },
+    /// Somewhere else.
+    Indirect(Indirect),
     /// Nothing lives here: a hole, or a vdev that isn't described.
     Absent,
     /// The root: its children are addressed by number.
@@ -46,7 +58,7 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     pub(crate) layout: Layout,
     /// The configuration, without its children.
-    pub(crate) spec: VdevSpec,
+    pub(crate) spec: VdevConfig,
     pub(crate) stats: VdevStats,
     state: AtomicU8,
     aux: AtomicU8,
@@ -58,7 +70,14 @@ pub(crate) struct Node {
     pub(crate) last_end: AtomicU64,
 }
 
+/// Largest space of a vdev, far beyond any device: offsets below it can be added without a check.
+pub(crate) const MAX_ASIZE: u64 = 1 << 62;
+
 impl Node {
+    pub(crate) fn ashift(&self) -> Ashift {
+        self.spec.ashift.unwrap_or_default()
+    }
+
     pub(crate) fn state(&self) -> VdevState {
         VdevState::from_u8(self.state.load(Relaxed))
     }
@@ -101,7 +120,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`VdevError::Config`] and [`VdevError::Shape`] for configurations that mean nothing.
-    pub fn open(root: &VdevSpec, open: &mut Opener<'_>) -> Result<Self> {
+    pub fn open(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Self> {
         build::build(root, open)
     }
 
@@ -129,7 +148,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`VdevError::NoSuchVdev`].
-    pub fn top_spec(&self, vdev: VdevId) -> Result<&VdevSpec> {
+    pub fn top_spec(&self, vdev: VdevId) -> Result<&VdevConfig> {
         Ok(&self.node(self.top(vdev)?).spec)
     }
 
@@ -146,13 +165,17 @@ impl Tree {
     /// (`vdev_psize_to_asize_txg`).
     ///
     /// # Errors
-    /// [`VdevError::NoSuchVdev`], [`VdevError::Absent`].
+    /// [`VdevError::NoSuchVdev`], [`VdevError::Absent`], [`VdevError::Size`].
     pub fn psize_to_asize(&self, vdev: VdevId, psize: Psize, txg: Txg) -> Result<Asize> {
         let node = self.node(self.top(vdev)?);
-        let _ = txg;
+        if psize.0 == 0 || psize.0 > ondisk::SPA_MAXBLOCKSIZE {
+            return Err(VdevError::Size { vdev, size: psize.0 });
+        }
         match &node.layout {
-            Layout::Leaf(_) | Layout::Mirrored => {
-                Ok(Asize(psize.0.next_multiple_of(1 << node.spec.ashift.0)))
+            Layout::Raidz(raidz) => Ok(Asize(raidz.asize(psize.0, txg))),
+            Layout::Draid(draid) => Ok(Asize(draid.asize(psize.0))),
+            Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } | Layout::Indirect(_) => {
+                Ok(Asize(psize.0.next_multiple_of(1 << node.ashift().0)))
             }
             Layout::Absent | Layout::Root => Err(VdevError::Absent { vdev }),
         }
@@ -168,6 +191,28 @@ impl Tree {
         node.stale.store(!ranges.is_empty(), Relaxed);
         *dtl = ranges;
         Ok(())
+    }
+
+    /// Where the blocks of a removed vdev went; replaces what was known.
+    ///
+    /// # Errors
+    /// [`VdevError::Mapping`] when the entries don't rise or overlap, [`VdevError::NoSuchVdev`] when there is no
+    /// such vdev or it has not been removed.
+    pub fn set_indirect_mapping(&self, vdev: VdevId, entries: Vec<MappingEntry>) -> Result<()> {
+        match &self.node(self.top(vdev)?).layout {
+            Layout::Indirect(indirect) => indirect.set(vdev, entries),
+            _ => Err(VdevError::NoSuchVdev { vdev }),
+        }
+    }
+
+    /// Says how far the expansion of each raidz that is being expanded has got: at most one is, and the
+    /// uberblock knows. Until then nothing counts as copied.
+    pub fn set_reflow(&self, reflow: Reflow) {
+        for node in &self.nodes {
+            if let Layout::Raidz(raidz) = &node.layout {
+                raidz.set_reflow(reflow);
+            }
+        }
     }
 
     /// The counters of a vdev.
@@ -189,5 +234,6 @@ impl Tree {
 
 /// First byte of a leaf's device that holds `offset` of the leaf.
 pub(crate) fn device_offset(offset: u64) -> u64 {
-    offset.saturating_add(LABEL_START_SIZE)
+    // The scratch area of a raidz expansion lies before the space; its offsets wrap around zero.
+    offset.wrapping_add(LABEL_START_SIZE)
 }

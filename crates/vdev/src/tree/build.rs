@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use device::Device;
 use ondisk::Guid;
+use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE, SPA_MINDEVSIZE};
 use parking_lot::RwLock;
 
-use super::{Layout, Node, NodeId, Opener, Tree};
-use crate::{
-    LABEL_END_SIZE, LABEL_START_SIZE, Result, SPA_MINDEVSIZE, TxgRanges, VdevAux, VdevError, VdevKind,
-    VdevSpec, VdevState, VdevStats,
-};
+use super::{Layout, MAX_ASIZE, Node, NodeId, Opener, Tree};
+use crate::kind;
+use crate::{Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats};
 
 /// Deepest nesting: the deepest real one is root, draid, replacing, spare, disk.
 const MAX_DEPTH: usize = 8;
@@ -23,12 +22,13 @@ const ASHIFT_MAX: u8 = 16;
 /// Smallest sector shift (`ASHIFT_MIN`).
 const ASHIFT_MIN: u8 = 9;
 
-pub(super) fn build(root: &VdevSpec, open: &mut Opener<'_>) -> Result<Tree> {
+pub(super) fn build(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
     if root.kind != VdevKind::Root {
         return Err(VdevError::Shape { guid: root.guid, why: "the top of a tree is not a root" });
     }
     let mut tree = Tree { nodes: Vec::new(), by_guid: HashMap::new() };
     add(&mut tree, root, None, 0, 0, open)?;
+    link_spares(&mut tree);
     // Children come after their parents in the arena, so that backwards is bottom-up.
     for i in (0..tree.nodes.len()).rev() {
         if !tree.nodes[i].children.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn build(root: &VdevSpec, open: &mut Opener<'_>) -> Result<Tree> {
 
 fn add(
     tree: &mut Tree,
-    spec: &VdevSpec,
+    spec: &VdevConfig,
     parent: Option<NodeId>,
     depth: usize,
     min_asize: u64,
@@ -52,14 +52,13 @@ fn add(
     }
     let id = NodeId(tree.nodes.len() as u32);
     let (layout, state, aux) = layout(spec, min_asize, open)?;
-    let own = VdevSpec { children: Vec::new(), ..shallow(spec) };
     tree.nodes.push(Node {
         kind: spec.kind,
         guid: spec.guid,
         parent,
         children: Vec::new(),
         layout,
-        spec: own,
+        spec: shallow(spec),
         stats: VdevStats::default(),
         state: AtomicU8::new(state as u8),
         aux: AtomicU8::new(aux as u8),
@@ -72,29 +71,50 @@ fn add(
     if spec.guid != Guid(0) && tree.by_guid.insert(spec.guid, id).is_some() {
         return Err(VdevError::Shape { guid: spec.guid, why: "two vdevs have the same guid" });
     }
+    let draid = match &tree.node(id).layout {
+        Layout::Draid(draid) => Some(draid.min_child_asize(spec.asize.unwrap_or(0))),
+        _ => None,
+    };
     for (n, child) in spec.children.iter().enumerate() {
         // The root's children are addressed by their place, so the place must be their number.
         if spec.kind == VdevKind::Root && child.id != n as u64 {
             return Err(VdevError::Config { guid: child.guid, field: "id", value: child.id });
         }
-        let min = child_min_asize(spec, min_asize);
+        let min = draid.unwrap_or_else(|| child_min_asize(spec, min_asize));
         let child = add(tree, child, Some(id), depth + 1, min, open)?;
         tree.nodes[id.0 as usize].children.push(child);
     }
     Ok(id)
 }
 
-/// The configuration without its children, so that a large tree isn't copied at each level.
-fn shallow(spec: &VdevSpec) -> VdevSpec {
-    VdevSpec {
+/// What of a configuration is asked for later; its children are nodes of their own.
+fn shallow(spec: &VdevConfig) -> VdevConfig {
+    VdevConfig {
+        kind: spec.kind,
+        guid: spec.guid,
+        id: spec.id,
         path: spec.path.clone(),
-        raidz_expand_txgs: spec.raidz_expand_txgs.clone(),
-        children: Vec::new(),
-        ..*spec
+        ashift: spec.ashift,
+        asize: spec.asize,
+        metaslab_array: spec.metaslab_array,
+        metaslab_shift: spec.metaslab_shift,
+        nparity: spec.nparity,
+        draid: spec.draid,
+        draid_spare: spec.draid_spare,
+        is_log: spec.is_log,
+        create_txg: spec.create_txg,
+        dtl: spec.dtl,
+        alloc_bias: spec.alloc_bias,
+        indirect_object: spec.indirect_object,
+        indirect_births: spec.indirect_births,
+        prev_indirect_vdev: spec.prev_indirect_vdev,
+        top_zap: spec.top_zap,
+        leaf_zap: spec.leaf_zap,
+        ..VdevConfig::new(spec.kind, spec.guid)
     }
 }
 
-fn check(spec: &VdevSpec, depth: usize) -> Result<()> {
+fn check(spec: &VdevConfig, depth: usize) -> Result<()> {
     let guid = spec.guid;
     let shape = |why| Err(VdevError::Shape { guid, why });
     if depth > MAX_DEPTH {
@@ -103,45 +123,52 @@ fn check(spec: &VdevSpec, depth: usize) -> Result<()> {
     if (depth == 0) != (spec.kind == VdevKind::Root) {
         return shape("the root is not where a root is");
     }
-    if spec.kind.is_leaf() && !spec.children.is_empty() {
+    if (spec.kind.is_leaf() || spec.kind == VdevKind::Indirect) && !spec.children.is_empty() {
         return shape("a leaf has children");
     }
-    let grows = spec.kind.is_mirrored() || matches!(spec.kind, VdevKind::Raidz | VdevKind::Draid);
+    let grows = kind::is_mirrored(spec.kind) || matches!(spec.kind, VdevKind::Raidz | VdevKind::Draid);
     if grows && spec.children.is_empty() {
         return shape("a vdev that needs children has none");
     }
-    let below = |c: &VdevSpec| {
-        c.kind.is_mirrored() || matches!(c.kind, VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare)
+    let below = |c: &VdevConfig| {
+        kind::is_mirrored(c.kind) || matches!(c.kind, VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare)
     };
     // A missing child of a raidz or mirror stands for a device that the label at hand doesn't describe.
     if depth > 0 && !spec.children.iter().all(|c| below(c) || c.kind == VdevKind::Missing) {
         return shape("a child is of a kind that can't be there");
     }
-    if spec.asize > 1 << 62 {
-        return Err(VdevError::Config { guid, field: "asize", value: spec.asize });
+    if let Some(value) = spec.asize.filter(|a| *a > MAX_ASIZE) {
+        return Err(VdevError::Config { guid, field: "asize", value });
     }
     // Only a top-level vdev's shift matters; the others inherit it.
-    let top = depth == 1 && (spec.kind.is_concrete() || spec.kind == VdevKind::Indirect);
-    if top && !(ASHIFT_MIN..=ASHIFT_MAX).contains(&spec.ashift.0) {
-        return Err(VdevError::Config { guid, field: "ashift", value: spec.ashift.0.into() });
+    let top = depth == 1 && (kind::is_concrete(spec.kind) || spec.kind == VdevKind::Indirect);
+    let ashift = spec.ashift.unwrap_or_default().0;
+    if top && !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
+        return Err(VdevError::Config { guid, field: "ashift", value: ashift.into() });
+    }
+    if !top && matches!(spec.kind, VdevKind::Raidz | VdevKind::Draid | VdevKind::Indirect) {
+        return shape("a vdev with columns, or a removed one, is not at the top");
     }
     Ok(())
 }
 
 /// Smallest a child may be (`vdev_get_min_asize`); 0 where the configuration doesn't say.
-fn child_min_asize(spec: &VdevSpec, own: u64) -> u64 {
-    let n = spec.children.len() as u64;
+fn child_min_asize(spec: &VdevConfig, own: u64) -> u64 {
+    let all = spec.asize.unwrap_or(0).max(own);
     match spec.kind {
         VdevKind::Root => 0,
-        VdevKind::Raidz => spec.asize.max(own).div_ceil(n),
-        _ => spec.asize.max(own),
+        // The child that an expansion adds counts only once it is done.
+        VdevKind::Raidz => all.div_ceil(spec.children.len() as u64 + u64::from(spec.raidz_expanding)),
+        _ => all,
     }
 }
 
 type Opened = (Layout, VdevState, VdevAux);
 
-fn layout(spec: &VdevSpec, min_asize: u64, open: &mut Opener<'_>) -> Result<Opened> {
-    use VdevKind::*;
+fn layout(spec: &VdevConfig, min_asize: u64, open: &mut Opener<'_>) -> Result<Opened> {
+    use VdevKind::{
+        Disk, Draid, DraidSpare, File, Hole, Indirect, Mirror, Missing, Raidz, Replacing, Root, Spare,
+    };
     let fine = |layout| Ok((layout, VdevState::Healthy, VdevAux::None));
     match spec.kind {
         Root => fine(Layout::Root),
@@ -149,16 +176,19 @@ fn layout(spec: &VdevSpec, min_asize: u64, open: &mut Opener<'_>) -> Result<Open
         Hole => fine(Layout::Absent),
         Missing => Ok((Layout::Absent, VdevState::CantOpen, VdevAux::OpenFailed)),
         Disk | File => Ok(open_leaf(spec, min_asize, open)),
-        Raidz | Draid | DraidSpare | Indirect => {
-            Err(VdevError::Shape { guid: spec.guid, why: "this kind of vdev is not known" })
-        }
+        Raidz => fine(Layout::Raidz(crate::raidz::Raidz::new(spec)?)),
+        Draid => fine(Layout::Draid(Box::new(crate::draid::Draid::new(spec)?))),
+        Indirect => fine(Layout::Indirect(crate::indirect::Indirect::default())),
+        // Its draid may come later in the tree.
+        DraidSpare => Ok((Layout::Absent, VdevState::CantOpen, VdevAux::OpenFailed)),
     }
 }
 
 /// Opens a leaf as far as its configuration allows (`vdev_open`).
-fn open_leaf(spec: &VdevSpec, min_asize: u64, open: &mut Opener<'_>) -> Opened {
+fn open_leaf(spec: &VdevConfig, min_asize: u64, open: &mut Opener<'_>) -> Opened {
     let closed = |state, aux| (Layout::Leaf(None), state, aux);
-    let own_aux = if spec.external { VdevAux::External } else { VdevAux::ErrExceeded };
+    let own_aux =
+        if spec.aux_state.as_deref() == Some("external") { VdevAux::External } else { VdevAux::ErrExceeded };
     if !spec.removed && spec.faulted {
         return closed(VdevState::Faulted, own_aux);
     }
@@ -177,12 +207,25 @@ fn open_leaf(spec: &VdevSpec, min_asize: u64, open: &mut Opener<'_>) -> Opened {
         return closed(VdevState::CantOpen, VdevAux::TooSmall);
     }
     // The end of a device that is not a multiple of a label's size is not used.
-    let usable = device.size() / (256 << 10) * (256 << 10) - LABEL_START_SIZE - LABEL_END_SIZE;
-    if usable < spec.asize.max(min_asize) {
+    let usable = device.size() / LABEL_SIZE * LABEL_SIZE - LABEL_START_SIZE - LABEL_END_SIZE;
+    if usable < min_asize.max(spec.asize.unwrap_or(0)) {
         return closed(VdevState::CantOpen, VdevAux::BadLabel);
     }
     if spec.degraded {
         return (Layout::Leaf(Some(device)), VdevState::Degraded, VdevAux::ErrExceeded);
     }
     (Layout::Leaf(Some(device)), VdevState::Healthy, VdevAux::None)
+}
+
+/// Lets each distributed spare find its draid; one that has none stays unopened.
+fn link_spares(tree: &mut Tree) {
+    for i in 0..tree.nodes.len() {
+        let Some((guid, spare)) = tree.nodes[i].spec.draid_spare else { continue };
+        let Some(draid) = tree.by_guid.get(&guid).copied() else { continue };
+        let fits = matches!(&tree.node(draid).layout, Layout::Draid(d) if spare < d.nspares());
+        if fits && tree.nodes[i].kind == VdevKind::DraidSpare {
+            tree.nodes[i].layout = Layout::DraidSpare { draid, spare };
+            tree.nodes[i].put_state(VdevState::Healthy, VdevAux::None);
+        }
+    }
 }

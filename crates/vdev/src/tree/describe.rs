@@ -17,7 +17,7 @@ pub struct VdevInfo {
     /// Number among its parent's children.
     pub id: u64,
     /// Where its device was last seen.
-    pub path: Option<String>,
+    pub path: Option<Vec<u8>>,
     /// State.
     pub state: VdevState,
     /// Why it is in this state.
@@ -64,8 +64,8 @@ impl Tree {
             aux: node.aux(),
             is_log: spec.is_log,
             alloc_bias: spec.alloc_bias,
-            asize: spec.asize,
-            ashift: spec.ashift.0,
+            asize: spec.asize.unwrap_or(0),
+            ashift: node.ashift().0,
             stats,
             children,
         }
@@ -78,17 +78,17 @@ impl Tree {
         match node.kind {
             VdevKind::Root => "root".to_owned(),
             VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare => {
-                spec.path.clone().unwrap_or_else(|| node.guid.to_string())
+                let path = spec.path.as_deref().map(String::from_utf8_lossy);
+                path.map_or_else(|| node.guid.to_string(), |p| p.into_owned())
             }
-            VdevKind::Raidz => format!("raidz{}-{}", spec.nparity, spec.id),
-            VdevKind::Draid => format!(
-                "draid{}:{}d:{}c:{}s-{}",
-                spec.nparity,
-                spec.draid_ndata,
-                node.children.len(),
-                spec.draid_nspares,
-                spec.id
-            ),
+            VdevKind::Raidz => format!("raidz{}-{}", spec.nparity.unwrap_or(1), spec.id),
+            VdevKind::Draid => match (spec.nparity, spec.draid) {
+                (Some(p), Some(d)) => {
+                    let n = node.children.len();
+                    format!("draid{p}:{}d:{n}c:{}s-{}", d.ndata, d.nspares, spec.id)
+                }
+                _ => unreachable!("a draid without a shape is refused when the tree is built"),
+            },
             kind => format!("{}-{}", kind.name(), spec.id),
         }
     }

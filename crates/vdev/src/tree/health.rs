@@ -3,6 +3,7 @@
 use ondisk::Guid;
 
 use super::{Layout, NodeId, Tree};
+use crate::kind;
 use crate::{Result, VdevAux, VdevKind, VdevState};
 
 impl Tree {
@@ -34,7 +35,7 @@ impl Tree {
         let mut concrete = 0;
         for child in node.children.iter().map(|c| self.node(*c)) {
             // A hole or a removed vdev can be neither well nor ill; a missing one counts as lost.
-            if !child.kind.is_concrete() && child.kind != VdevKind::Missing {
+            if !kind::is_concrete(child.kind) && child.kind != VdevKind::Missing {
                 continue;
             }
             concrete += 1;
@@ -52,8 +53,10 @@ impl Tree {
         }
         let tolerated = match &node.layout {
             Layout::Mirrored => concrete - 1,
+            Layout::Raidz(raidz) => raidz.nparity,
+            Layout::Draid(draid) => draid.nparity,
             Layout::Root => 0,
-            Layout::Leaf(_) | Layout::Absent => return,
+            Layout::Leaf(_) | Layout::DraidSpare { .. } | Layout::Indirect(_) | Layout::Absent => return,
         };
         let (state, aux) = if faulted > tolerated {
             self.lost(id, corrupt)
@@ -69,7 +72,7 @@ impl Tree {
     fn lost(&self, id: NodeId, corrupt: bool) -> (VdevState, VdevAux) {
         let node = self.node(id);
         let offline = |c: &NodeId| self.node(*c).state() == VdevState::Offline;
-        if node.kind.is_mirrored() && node.children.iter().all(offline) {
+        if kind::is_mirrored(node.kind) && node.children.iter().all(offline) {
             return (VdevState::Offline, VdevAux::ChildrenOffline);
         }
         let aux = if corrupt && id == Self::ROOT { VdevAux::CorruptData } else { VdevAux::NoReplicas };

@@ -1,0 +1,206 @@
+//! Blocks of a removed vdev.
+//!
+//! # Theory
+//! A split block's parts may each have several copies, and no part has a checksum of its own: only the whole says
+//! whether it is right. The first candidate takes the best copy of each part. After that every copy of every part
+//! is read, equal ones are taken once, and the combinations are tried: all of them when they are few, else as many
+//! chosen at random. The random sequence follows from the block's place, so that a run can be repeated.
+//!
+//! See OpenZFS `vdev_indirect_reconstruct_io_done`.
+
+use device::AlignedBuf;
+use ondisk::{Psize, Txg, VdevId};
+
+use super::{Attempts, Failure};
+use crate::indirect::Segment;
+use crate::read::Copy;
+use crate::tree::{Layout, Tree};
+use crate::{Result, VdevError};
+
+/// Most combinations of copies that are tried (`zfs_reconstruct_indirect_combinations_max`).
+const COMBINATIONS_MAX: u64 = 4096;
+
+/// The candidates of a block in parts.
+pub(crate) struct Split<'t> {
+    tree: &'t Tree,
+    birth: Txg,
+    size: usize,
+    parts: Vec<Part>,
+    stage: Stage,
+    seed: u64,
+}
+
+struct Part {
+    segment: Segment,
+    at: usize,
+    /// What each copy gave; a part that is itself in columns has no leaf to blame.
+    reads: Vec<(AlignedBuf, Option<Copy>)>,
+    /// The reads that differ from all before them.
+    distinct: Vec<usize>,
+}
+
+enum Stage {
+    First,
+    /// The combination of this number comes next, of so many.
+    Every(u64, u64),
+    /// So many random ones are left.
+    Random(u64),
+    Done,
+}
+
+impl<'t> Split<'t> {
+    pub(crate) fn new(tree: &'t Tree, segments: Vec<Segment>, size: usize, birth: Txg) -> Self {
+        let seed = segments.first().map_or(0, |s| s.offset);
+        let mut at = 0;
+        let parts = segments
+            .into_iter()
+            .map(|segment| {
+                let part = Part { segment, at, reads: Vec::new(), distinct: Vec::new() };
+                at += segment.size as usize;
+                part
+            })
+            .collect();
+        Self { tree, birth, size, parts, stage: Stage::First, seed }
+    }
+
+    pub(crate) fn next(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
+        loop {
+            match self.stage {
+                Stage::First => {
+                    self.stage = Stage::Every(0, 0);
+                    if let Some(buf) = self.first(failure) {
+                        return Some(buf);
+                    }
+                    // A part of which no copy can be read leaves nothing to combine.
+                    self.stage = Stage::Done;
+                }
+                Stage::Every(_, 0) => {
+                    let count = self.read_all(failure);
+                    self.stage = match count {
+                        None => Stage::Done,
+                        Some(n) if n <= COMBINATIONS_MAX => Stage::Every(0, n),
+                        Some(_) => Stage::Random(COMBINATIONS_MAX),
+                    };
+                }
+                Stage::Every(number, count) if number < count => {
+                    self.stage = Stage::Every(number + 1, count);
+                    let mut left = number;
+                    return Some(self.combine(|n| {
+                        let pick = left % n;
+                        left /= n;
+                        pick
+                    }));
+                }
+                Stage::Random(left) if left > 0 => {
+                    self.stage = Stage::Random(left - 1);
+                    let mut seed = self.seed;
+                    let buf = self.combine(|n| split_mix(&mut seed) % n);
+                    self.seed = seed;
+                    return Some(buf);
+                }
+                Stage::Every(..) | Stage::Random(_) | Stage::Done => return None,
+            }
+        }
+    }
+
+    /// The best copy of each part.
+    fn first(&self, failure: &mut Failure) -> Option<AlignedBuf> {
+        let mut buf = AlignedBuf::zeroed(self.size);
+        for part in &self.parts {
+            let Segment { vdev, offset, size } = part.segment;
+            let mut attempts = self.tree.attempts(vdev, offset, Psize(size), self.birth).ok()?;
+            let bytes = attempts.next();
+            failure.merge(attempts.failure);
+            buf[part.at..part.at + size as usize].copy_from_slice(&bytes?);
+        }
+        Some(buf)
+    }
+
+    /// Reads every copy of every part, and gives the number of combinations of different ones; `None` when a
+    /// part has none.
+    fn read_all(&mut self, failure: &mut Failure) -> Option<u64> {
+        let mut count: u64 = 1;
+        for part in &mut self.parts {
+            let Segment { vdev, offset, size } = part.segment;
+            let top = self.tree.top(vdev).ok()?;
+            if matches!(self.tree.node(top).layout, Layout::Leaf(_) | Layout::Mirrored) {
+                for copy in self.tree.copies(top, offset, self.birth) {
+                    let mut buf = AlignedBuf::zeroed(size as usize);
+                    match self.tree.read_leaf(copy.leaf, offset, &mut buf) {
+                        Ok(()) => part.reads.push((buf, Some(copy))),
+                        Err(why) => failure.note(why),
+                    }
+                }
+            } else {
+                // Columns can't be judged without the block's checksum, so there is one guess.
+                let mut attempts = self.tree.attempts(vdev, offset, Psize(size), self.birth).ok()?;
+                part.reads.extend(attempts.next().map(|buf| (buf, None)));
+                failure.merge(attempts.failure);
+            }
+            let reads = &part.reads;
+            part.distinct = (0..reads.len())
+                .filter(|i| reads[..*i].iter().all(|(b, _)| b[..] != reads[*i].0[..]))
+                .collect();
+            count = count.saturating_mul(part.distinct.len() as u64);
+        }
+        (count > 0).then_some(count)
+    }
+
+    /// The block of the copies that `pick` chooses, given how many there are of each part.
+    fn combine(&self, mut pick: impl FnMut(u64) -> u64) -> AlignedBuf {
+        let mut buf = AlignedBuf::zeroed(self.size);
+        for part in &self.parts {
+            let chosen = part.distinct[pick(part.distinct.len() as u64) as usize];
+            let bytes = &part.reads[chosen].0;
+            buf[part.at..part.at + bytes.len()].copy_from_slice(bytes);
+        }
+        buf
+    }
+
+    pub(crate) fn settle(self, good: Option<&[u8]>) {
+        for part in &self.parts {
+            let right = good.map(|g| &g[part.at..g.len().min(part.at + part.segment.size as usize)]);
+            for (bytes, copy) in &part.reads {
+                let Some(copy) = copy.filter(|c| !c.stale) else { continue };
+                if right.is_none_or(|r| r != &bytes[..r.len()]) {
+                    self.tree.node(copy.leaf).stats.checksum_errors.inc();
+                }
+            }
+        }
+    }
+}
+
+/// The ways to read a block of a removed vdev: that of its only segment, or of its parts.
+pub(crate) fn attempts<'t>(
+    tree: &'t Tree,
+    segments: Vec<Segment>,
+    psize: usize,
+    birth: Txg,
+) -> Result<Attempts<'t>> {
+    if let [Segment { vdev, offset, .. }] = segments[..] {
+        return tree.attempts(vdev, offset, Psize(psize as u64), birth);
+    }
+    for Segment { vdev, offset, size } in &segments {
+        check(tree, *vdev, *offset, *size, birth)?;
+    }
+    let size = segments.iter().map(|s| s.size as usize).sum();
+    Ok(Attempts::parts(Split::new(tree, segments, size, birth), psize))
+}
+
+/// Refuses a part that can't be where the mapping says.
+fn check(tree: &Tree, vdev: VdevId, offset: u64, size: u64, birth: Txg) -> Result<()> {
+    // Making the conversation checks everything that there is to check; nothing is read yet.
+    tree.attempts(vdev, offset, Psize(size), birth).map(drop).map_err(|e| match e {
+        VdevError::Size { .. } => VdevError::Unmapped { vdev, offset, size },
+        other => other,
+    })
+}
+
+/// The next number of the SplitMix64 sequence.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,94 @@
+//! Indirect vdevs: where the blocks of a removed vdev went.
+//!
+//! # Theory
+//! When a vdev is removed, its allocated ranges are copied to others, and block pointers stay as they are: a
+//! mapping, sorted by source, leads from each range to its copy. A range that was copied in pieces makes a
+//! block that crosses pieces a *split block*, whose parts lie apart. The target may have been removed since; then
+//! its own mapping leads on.
+//!
+//! # See
+//! OpenZFS `vdev_indirect.c` (`vdev_indirect_remap`), `vdev_indirect_mapping.c`.
+
+use std::sync::Arc;
+
+use ondisk::VdevId;
+use ondisk::indirect::MappingEntry;
+use parking_lot::RwLock;
+
+use crate::tree::{Layout, Tree};
+use crate::{Result, VdevError};
+
+/// Where a removed vdev's blocks are; nothing until it has been loaded.
+#[derive(Default)]
+pub(crate) struct Indirect(RwLock<Option<Arc<[MappingEntry]>>>);
+
+impl Indirect {
+    /// Checks and takes a mapping: its entries must rise and not overlap.
+    pub(crate) fn set(&self, vdev: VdevId, entries: Vec<MappingEntry>) -> Result<()> {
+        let mut last = 0;
+        for entry in &entries {
+            let ends = entry.src.0.checked_add(entry.size).zip(entry.dst.0.checked_add(entry.size));
+            let Some((end, _)) = ends.filter(|_| entry.src.0 >= last && entry.size > 0) else {
+                return Err(VdevError::Mapping { vdev, offset: entry.src.0 });
+            };
+            last = end;
+        }
+        *self.0.write() = Some(entries.into());
+        Ok(())
+    }
+
+    fn entries(&self) -> Option<Arc<[MappingEntry]>> {
+        self.0.read().clone()
+    }
+}
+
+/// A part of a block that lies in one piece on a vdev that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) vdev: VdevId,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+}
+
+/// Follows mappings from a range of a removed vdev to the segments that hold it now, in the block's order.
+pub(crate) fn remap(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Result<Vec<Segment>> {
+    let mut out: Vec<Segment> = Vec::new();
+    // What is still to be followed, the first on top, with the number of mappings that led to it.
+    let mut todo = vec![(Segment { vdev, offset, size }, 0)];
+    while let Some((at, hops)) = todo.pop() {
+        let Layout::Indirect(indirect) = &tree.node(tree.top(at.vdev)?).layout else {
+            match out.last_mut() {
+                Some(last) if last.vdev == at.vdev && last.offset + last.size == at.offset => {
+                    last.size += at.size;
+                }
+                _ => out.push(at),
+            }
+            continue;
+        };
+        let unmapped = |offset, size| VdevError::Unmapped { vdev: at.vdev, offset, size };
+        // Each removal happened before the one whose mapping names it, so a longer way is a circle.
+        if hops > tree.top_count() {
+            return Err(unmapped(at.offset, at.size));
+        }
+        let entries = indirect.entries().ok_or(unmapped(at.offset, at.size))?;
+        let end = at.offset + at.size;
+        let mut pos = at.offset;
+        let mut parts = Vec::new();
+        let first = entries.partition_point(|e| e.src.0 + e.size <= pos);
+        for entry in entries[first..].iter().take_while(|e| e.src.0 < end) {
+            if entry.src.0 > pos {
+                break;
+            }
+            let skip = pos - entry.src.0;
+            let size = (entry.size - skip).min(end - pos);
+            let offset = entry.dst.0.checked_add(skip).ok_or(unmapped(pos, size))?;
+            parts.push((Segment { vdev: entry.vdev, offset, size }, hops + 1));
+            pos += size;
+        }
+        if pos < end {
+            return Err(unmapped(pos, end - pos));
+        }
+        todo.extend(parts.into_iter().rev());
+    }
+    Ok(out)
+}

@@ -1,0 +1,69 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The tables are the field's: every element but 0 is a power of 2, and the worked values of the polynomial
+/// 0x11d hold.
+#[test]
+fn field() {
+    assert_eq!((times2(0x80), mul(2, 0x80), mul(4, 0x80), mul(0x8e, 2)), (0x1d, 0x1d, 0x3a, 1));
+    for a in 1..=255 {
+        assert_eq!(mul(a, inv(a)), 1);
+        assert_eq!(EXP[usize::from(LOG[usize::from(a)])], a);
+    }
+}
+
+/// With every number of columns up to the format's limit, the hardest losses can be inverted.
+#[test]
+fn wide_rows_recover() {
+    for n in [1, 2, 17, 100, 254] {
+        let data: Vec<Vec<u8>> = (0..n).map(|i| vec![(i * 7 + 3) as u8; 16]).collect();
+        let all: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut parity = vec![vec![0; 16]; 3];
+        generate(&all, &mut parity);
+        let mut lost = vec![0, n / 2, n - 1];
+        lost.dedup();
+        let have: Vec<_> = (0..n).map(|i| (!lost.contains(&i)).then_some(all[i])).collect();
+        let parity: Vec<_> = parity.iter().map(|p| Some(p.as_slice())).collect();
+        let got = recover(&have, &parity, 16).unwrap();
+        for (i, col) in lost.iter().zip(got) {
+            assert_eq!(col, data[*i]);
+        }
+    }
+}
+
+proptest! {
+    /// Whatever columns are lost, data or parity, as many as there is parity: the data come back. One more,
+    /// and they don't.
+    #[test]
+    fn every_combination_recovers(
+        nparity in 1..=3usize,
+        n in 1..12usize,
+        short in 0..12usize,
+        seed in any::<[u8; 32]>(),
+    ) {
+        let byte = |i: usize, j: usize| seed[(i * 13 + j * 5) % 32].wrapping_mul(j as u8 | 1) ^ i as u8;
+        let data: Vec<Vec<u8>> =
+            (0..n).map(|i| (0..if i >= short && i > 0 { 32 } else { 64 }).map(|j| byte(i, j)).collect()).collect();
+        let all: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut parity = vec![vec![0; 64]; nparity];
+        generate(&all, &mut parity);
+        let width = n + nparity;
+        for set in 0..1u32 << width.min(15) {
+            if set.count_ones() as usize > nparity + 1 {
+                continue;
+            }
+            let gone = |c: usize| set >> c & 1 == 1;
+            let have: Vec<_> = (0..n).map(|i| (!gone(nparity + i)).then_some(all[i])).collect();
+            let pars: Vec<_> = (0..nparity).map(|p| (!gone(p)).then_some(parity[p].as_slice())).collect();
+            let lost: Vec<usize> = (0..n).filter(|i| gone(nparity + i)).collect();
+            let left = (0..nparity).filter(|p| !gone(*p)).count();
+            let got = recover(&have, &pars, 64);
+            prop_assert_eq!(got.is_some(), lost.len() <= left);
+            for (i, col) in lost.iter().zip(got.iter().flatten()) {
+                prop_assert_eq!(&col[..data[*i].len()], &data[*i][..]);
+                prop_assert!(col[data[*i].len()..].iter().all(|b| *b == 0));
+            }
+        }
+    }
+}
