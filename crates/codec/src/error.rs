@@ -45,4 +45,32 @@ pub enum Error {
         #[source]
         source: Corrupt,
     },
+    /// A block of an encrypted dataset, or a wrapped key, is malformed before any cipher sees it.
+    #[error("encrypted {what} is malformed")]
+    Protected {
+        /// What it is.
+        what: &'static str,
+        /// What was wrong.
+        #[source]
+        source: Corrupt,
+    },
+    /// A block of an encrypted dataset doesn't have the MAC that it should: its bytes, or what it is
+    /// bound to, were changed without the key.
+    #[error("{what} fails authentication")]
+    Mac {
+        /// What was authenticated.
+        what: &'static str,
+    },
+    /// The wrapping key doesn't open the dataset's keys: it is the wrong one, or they were changed.
+    #[error("the wrapping key does not open the dataset's keys")]
+    WrongKey,
+    /// A hexadecimal wrapping key is not 64 digits.
+    #[error("a hexadecimal key has 64 digits")]
+    HexKey,
+    /// A passphrase with more PBKDF2 iterations than anyone would wait for.
+    #[error("{iterations} PBKDF2 iterations are too many")]
+    Iterations {
+        /// The count found.
+        iterations: u64,
+    },
 }

@@ -14,6 +14,7 @@
 
 pub mod checksum;
 pub mod compress;
+pub mod crypt;
 pub mod error;
 
 pub use checksum::{Checksum, Checksummer};

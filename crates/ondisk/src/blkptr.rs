@@ -175,7 +175,7 @@ impl Blkptr {
         let (lsize, body) = if embedded {
             Self::decode_embedded(&w, compress)?
         } else {
-            Self::decode_stored(&w, kind, compress)?
+            Self::decode_stored(&w, order, kind, compress)?
         };
         Ok(Blkptr { kind, level, lsize, birth: Txg(w[10]), order, body })
     }
@@ -211,7 +211,12 @@ impl Blkptr {
         Ok((lsize, Body::Embedded(Embedded { payload, psize: psize as u8, compress })))
     }
 
-    fn decode_stored(w: &[u64; 16], kind: DmuType, compress: CompressKind) -> Result<(Lsize, Body)> {
+    fn decode_stored(
+        w: &[u64; 16],
+        order: ByteOrder,
+        kind: DmuType,
+        compress: CompressKind,
+    ) -> Result<(Lsize, Body)> {
         let lsize = ((w[6] & 0xffff) + 1) << SPA_MINBLOCKSHIFT;
         let psize = ((w[6] >> 16 & 0xffff) + 1) << SPA_MINBLOCKSHIFT;
         for (field, value) in [("lsize", lsize), ("psize", psize)] {
@@ -226,9 +231,15 @@ impl Blkptr {
         let has_params = crypt && level == 0 && kind.is_encrypted();
         let mut crypt_params = CryptParams { salt: [0; 8], iv: [0; 12] };
         if has_params {
-            crypt_params.salt = w[4].to_le_bytes();
-            crypt_params.iv[..8].copy_from_slice(&w[5].to_le_bytes());
-            crypt_params.iv[8..].copy_from_slice(&((w[11] >> 32) as u32).to_le_bytes());
+            // Salt and IV are byte strings; a block's writer put them into words of its own order.
+            let (iv, iv2) = (w[5], (w[11] >> 32) as u32);
+            let (salt, iv, iv2) = match order {
+                ByteOrder::Little => (w[4].to_le_bytes(), iv.to_le_bytes(), iv2.to_le_bytes()),
+                ByteOrder::Big => (w[4].to_be_bytes(), iv.to_be_bytes(), iv2.to_be_bytes()),
+            };
+            crypt_params.salt = salt;
+            crypt_params.iv[..8].copy_from_slice(&iv);
+            crypt_params.iv[8..].copy_from_slice(&iv2);
         }
         let dvas = [
             Dva::decode(w[0], w[1]),
@@ -301,9 +312,10 @@ impl Blkptr {
         w[9] = if s.phys_birth == self.birth { 0 } else { s.phys_birth.0 };
         w[11] = s.fill;
         if self.is_encrypted() {
-            w[4] = u64::from_le_bytes(s.crypt_params.salt);
-            w[5] = le64(&s.crypt_params.iv, 0);
-            let iv2 = ByteOrder::Little.u32(WHAT, &s.crypt_params.iv, 8).expect("the IV has 12 bytes");
+            const WHY: &str = "salt and IV have 20 bytes";
+            w[4] = self.order.u64(WHAT, &s.crypt_params.salt, 0).expect(WHY);
+            w[5] = self.order.u64(WHAT, &s.crypt_params.iv, 0).expect(WHY);
+            let iv2 = self.order.u32(WHAT, &s.crypt_params.iv, 8).expect(WHY);
             w[11] = (s.fill & 0xffff_ffff) | u64::from(iv2) << 32;
         }
         w[12..].copy_from_slice(&s.sum);
