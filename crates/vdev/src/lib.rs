@@ -40,6 +40,7 @@ mod dtl;
 mod error;
 mod indirect;
 mod kind;
+pub mod label;
 mod parity;
 mod raidz;
 mod read;
