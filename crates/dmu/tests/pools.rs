@@ -8,7 +8,7 @@ use ondisk::label::{uberblock_count, uberblock_offset, uberblock_shift};
 use ondisk::{Ashift, BlkId, Blkptr, DmuType, Guid, ObjNum, Uberblock};
 use std::path::Path;
 use std::sync::Arc;
-use vdev::{Tree, VdevKind, VdevSpec};
+use vdev::{Tree, VdevConfig, VdevKind};
 use zio::Zio;
 
 /// The newest uberblock of the first label of a pool of one disk with small sectors.
@@ -28,9 +28,9 @@ fn mos(image: &Path, ashift: Ashift) -> Objset {
     let device = FileDevice::open(image, Mode::Peek).unwrap();
     let ub = uberblock(&device, ashift);
     let device: Arc<dyn Device> = Arc::new(device);
-    let mut root = VdevSpec::new(VdevKind::Root, Guid(1));
-    let mut leaf = VdevSpec::new(VdevKind::File, Guid(2));
-    leaf.ashift = ashift;
+    let mut root = VdevConfig::new(VdevKind::Root, Guid(1));
+    let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
+    leaf.ashift = Some(ashift);
     root.children = vec![leaf];
     let tree = Tree::open(&root, &mut |_| Ok(device.clone())).unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
