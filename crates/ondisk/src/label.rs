@@ -152,7 +152,11 @@ impl BootEnv {
     pub fn decode(part: &[u8]) -> Result<Option<BootEnv>> {
         const WHAT: &str = "boot environment";
         let order = Eck::at_end(part)?.order;
-        let body = &part[8.min(part.len())..part.len() - ECK_SIZE];
+        let body = part.get(8..part.len() - ECK_SIZE).ok_or(Corrupt::Truncated {
+            what: WHAT,
+            need: 8 + ECK_SIZE,
+            have: part.len(),
+        })?;
         match order.u64(WHAT, part, 0)? {
             0 => {
                 let end = body.iter().position(|b| *b == 0).unwrap_or(body.len());

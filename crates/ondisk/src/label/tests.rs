@@ -37,3 +37,11 @@ fn boot_environments() {
     assert_eq!(BootEnv::decode(&part), Ok(Some(BootEnv::Nvlist(nv))));
     assert!(BootEnv::decode(&part[..20]).is_err());
 }
+
+/// Goal: a boot environment with room for its trailer only, found by fuzzing, is an error and no panic.
+#[test]
+fn boot_environment_of_a_trailer_alone() {
+    let mut part = vec![0; ECK_SIZE + 6];
+    part[6..14].copy_from_slice(&ZEC_MAGIC.to_le_bytes());
+    assert!(matches!(BootEnv::decode(&part), Err(Corrupt::Truncated { .. })));
+}
