@@ -17,6 +17,8 @@
 mod dnode;
 mod error;
 mod objset;
+pub mod sa;
+pub mod zap;
 
 pub use dnode::{Dnode, Extent, SPILL_BLKID};
 pub use error::Error;

@@ -1,0 +1,145 @@
+//! System attributes of objects: the registry of an object set, and reading attributes from bonus and spill.
+//!
+//! # Theory
+//! What number an attribute has and how attributes lie is the same for a whole object set: [`Sa`] loads it once, and
+//! [`Sa::attrs`] then places a file's attributes without further reading, except for a spill block, which is read
+//! when an attribute isn't in the bonus.
+
+use crate::zap::Zap;
+use crate::{Dnode, Objset, Result};
+use device::Block;
+use ondisk::sa::{Attr, AttrSwap, Located, SaRegistry};
+use ondisk::{ByteOrder, Corrupt, ObjNum};
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+/// The attributes and layouts of an object set; clones share them (`sa_os_t`).
+#[derive(Debug, Clone)]
+pub struct Sa(Arc<SaRegistry>);
+
+impl Sa {
+    /// Loads the registry from the SA master node (`sa_setup`); `None` for a file system without one.
+    ///
+    /// # Errors
+    /// As reading fails; [`crate::Error::Corrupt`] if the registry contradicts itself.
+    pub fn load(os: &Objset, master: Option<ObjNum>) -> Result<Sa> {
+        let mut reg = SaRegistry::new();
+        let Some(master) = master else { return Ok(Sa(Arc::new(reg))) };
+        let master = Zap::open(&os.dnode(master)?)?;
+        if let Some(obj) = master.lookup_u64(b"REGISTRY")? {
+            let zap = Zap::open(&os.dnode(ObjNum(obj))?)?;
+            for e in zap.entries() {
+                let e = e?;
+                let bad = Corrupt::Shape { what: "SA registry", why: "a registration is not one integer" };
+                let v = e.value.as_u64().ok_or_else(|| zap.dnode().corrupt(bad))?;
+                reg.register(e.name(), v).map_err(|c| zap.dnode().corrupt(c))?;
+            }
+        }
+        if let Some(obj) = master.lookup_u64(b"LAYOUTS")? {
+            let zap = Zap::open(&os.dnode(ObjNum(obj))?)?;
+            for e in zap.entries() {
+                let e = e?;
+                let bad =
+                    Corrupt::Shape { what: "SA layouts", why: "a layout is not an array of 16-bit integers" };
+                if e.value.int_size() != 2 {
+                    return Err(zap.dnode().corrupt(bad));
+                }
+                let attrs: Vec<u16> = e.value.iter().map(|v| v as u16).collect();
+                reg.add_layout(e.name(), &attrs).map_err(|c| zap.dnode().corrupt(c))?;
+            }
+        }
+        Ok(Sa(Arc::new(reg)))
+    }
+
+    /// The registry.
+    pub fn registry(&self) -> &SaRegistry {
+        &self.0
+    }
+
+    /// The attributes of `dn`, whose bonus must be of type [`ondisk::DmuType::SA`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] if its bonus is bad.
+    pub fn attrs(&self, dn: &Dnode) -> Result<Attrs> {
+        let bonus = self.0.locate(dn.bonus()).map_err(|e| dn.corrupt(e))?;
+        Ok(Attrs { sa: self.clone(), dn: dn.clone(), bonus, spill: OnceLock::new() })
+    }
+}
+
+type Spill = Option<(Block, Vec<Located>)>;
+
+/// The attributes of one object (`sa_handle_t`).
+#[derive(Debug)]
+pub struct Attrs {
+    sa: Sa,
+    dn: Dnode,
+    bonus: Vec<Located>,
+    spill: OnceLock<Spill>,
+}
+
+impl Attrs {
+    fn spill(&self) -> Result<&Spill> {
+        if let Some(s) = self.spill.get() {
+            return Ok(s);
+        }
+        let spill = match self.dn.spill()? {
+            None => None,
+            Some(block) => {
+                let at = self.sa.0.locate(&block).map_err(|e| self.dn.corrupt(e))?;
+                Some((block, at))
+            }
+        };
+        Ok(self.spill.get_or_init(|| spill))
+    }
+
+    /// The bytes of an attribute, words little-endian; `None` if the object doesn't have it (`sa_lookup`).
+    ///
+    /// # Errors
+    /// As reading the spill block fails.
+    pub fn get(&self, attr: Attr) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.find(attr)?.map(|(raw, l)| {
+            if l.order == ByteOrder::Little || l.swap == AttrSwap::Uint8 {
+                return Cow::Borrowed(raw);
+            }
+            let mut copy = raw.to_vec();
+            l.swap.to_native(l.order, &mut copy);
+            Cow::Owned(copy)
+        }))
+    }
+
+    /// The bytes of an attribute as they are stored, and the order that its words are stored in.
+    ///
+    /// # Errors
+    /// As [`Attrs::get`].
+    pub fn raw(&self, attr: Attr) -> Result<Option<(&[u8], ByteOrder)>> {
+        Ok(self.find(attr)?.map(|(raw, l)| (raw, l.order)))
+    }
+
+    fn find(&self, attr: Attr) -> Result<Option<(&[u8], &Located)>> {
+        let Some(num) = self.sa.0.num(attr) else { return Ok(None) };
+        if let Some(l) = self.bonus.iter().find(|l| l.num == num) {
+            return Ok(Some((&self.dn.bonus()[l.range.clone()], l)));
+        }
+        let Some((block, at)) = self.spill()? else { return Ok(None) };
+        Ok(at.iter().find(|l| l.num == num).map(|l| (&block[l.range.clone()], l)))
+    }
+
+    /// An attribute of one word.
+    ///
+    /// # Errors
+    /// As [`Attrs::get`].
+    pub fn u64(&self, attr: Attr) -> Result<Option<u64>> {
+        Ok(self.get(attr)?.and_then(|b| b.first_chunk::<8>().map(|w| u64::from_le_bytes(*w))))
+    }
+
+    /// An attribute of two words: a time, in seconds and nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Attrs::get`].
+    pub fn pair(&self, attr: Attr) -> Result<Option<[u64; 2]>> {
+        Ok(self.get(attr)?.and_then(|b| {
+            let (words, _) = b.as_chunks::<8>();
+            Some([u64::from_le_bytes(*words.first()?), u64::from_le_bytes(*words.get(1)?)])
+        }))
+    }
+}

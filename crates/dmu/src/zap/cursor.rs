@@ -1,0 +1,163 @@
+//! Cursors over ZAPs (`zap_cursor_t`).
+
+use super::{Key, Shape, Value, Zap};
+use crate::Result;
+use device::Block;
+use ondisk::Corrupt;
+use ondisk::zap::{HashBits, Leaf, LeafEntry};
+
+/// A position in a ZAP that can be given away and come back: OpenZFS's serialized cursor.
+///
+/// The hash's kept bits are the low ones, the collision differentiator is above them, so that a 32-bit program can
+/// usually hold it. Its order is not the order of entries; only equality means something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cookie(pub u64);
+
+impl Cookie {
+    /// Before the first entry.
+    pub const START: Self = Self(0);
+    /// After the last entry.
+    pub const END: Self = Self(u64::MAX);
+
+    fn pack(hash: u64, cd: u32, bits: HashBits) -> Self {
+        Self((hash >> (64 - bits.get())) | (u64::from(cd) << bits.get()))
+    }
+
+    fn unpack(self, bits: HashBits) -> (u64, u32) {
+        let cd = self.0 >> bits.get();
+        (self.0 << (64 - bits.get()), u32::try_from(cd).unwrap_or(u32::MAX))
+    }
+}
+
+/// One entry, as a cursor finds it (`zap_attribute_t`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its key.
+    pub key: Key,
+    /// Its value.
+    pub value: Value,
+    /// The position after it.
+    pub next: Cookie,
+}
+
+impl Entry {
+    /// The name; empty if the key is words.
+    pub fn name(&self) -> &[u8] {
+        self.key.name().unwrap_or_default()
+    }
+}
+
+/// A cursor; it keeps the leaf that it is in.
+#[derive(Debug)]
+pub struct Cursor {
+    zap: Zap,
+    /// The next entry is the first at or after this; `None` after the last.
+    at: Option<(u64, u32)>,
+    leaf: Option<Held>,
+}
+
+/// A leaf with its entries in order.
+#[derive(Debug)]
+struct Held {
+    block: Block,
+    entries: Vec<LeafEntry>,
+    next: usize,
+}
+
+impl Cursor {
+    pub(super) fn new(zap: Zap, cookie: Cookie) -> Self {
+        let at = (cookie != Cookie::END).then(|| cookie.unpack(zap.hash_bits()));
+        Self { zap, at, leaf: None }
+    }
+
+    /// The position of the next entry.
+    pub fn cookie(&self) -> Cookie {
+        self.at.map_or(Cookie::END, |(hash, cd)| Cookie::pack(hash, cd, self.zap.hash_bits()))
+    }
+
+    /// The next entry; `None` at the end (`zap_cursor_retrieve` and `zap_cursor_advance`).
+    ///
+    /// # Errors
+    /// As reading fails; [`crate::Error::Corrupt`] if the object is bad. The cursor then stays where it is.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>> {
+        let Some(at) = self.at else { return Ok(None) };
+        let zap = self.zap.clone();
+        let found = match &zap.0.shape {
+            Shape::Micro { .. } => self.next_micro(at)?,
+            Shape::Fat(_) => self.next_fat(at)?,
+        };
+        if found.is_none() {
+            self.at = None;
+        }
+        Ok(found)
+    }
+
+    /// Moves behind an entry and checks that its position can be told from the one after it.
+    fn step(&mut self, hash: u64, cd: u32) -> Result<Cookie> {
+        let bits = self.zap.hash_bits();
+        if bits.mask(hash) != hash || cd >= bits.max_cd() {
+            let e =
+                Corrupt::Shape { what: "ZAP", why: "an entry's hash or differentiator has too many bits" };
+            return Err(self.zap.corrupt(e));
+        }
+        self.at = Some((hash, cd + 1));
+        Ok(Cookie::pack(hash, cd + 1, bits))
+    }
+
+    fn next_micro(&mut self, at: (u64, u32)) -> Result<Option<Entry>> {
+        let zap = self.zap.clone();
+        let index = zap.micro_index()?;
+        let i = index.partition_point(|s| (s.hash, s.cd) < at);
+        let Some(s) = index.get(i) else { return Ok(None) };
+        let gone = || Corrupt::Shape { what: "micro ZAP", why: "an indexed slot is free" };
+        let e = zap.micro()?.entry(s.slot).and_then(|e| e.ok_or_else(gone)).map_err(|e| zap.corrupt(e))?;
+        let next = self.step(s.hash, s.cd)?;
+        Ok(Some(Entry { key: Key::Name(e.name.to_vec()), value: Value::word(e.value), next }))
+    }
+
+    fn next_fat(&mut self, mut at: (u64, u32)) -> Result<Option<Entry>> {
+        let zap = self.zap.clone();
+        let Some(header) = zap.fat_header() else { return Ok(None) };
+        loop {
+            let mut held = match self.leaf.take() {
+                Some(held) => held,
+                None => {
+                    let block = zap.leaf_block(header, at.0)?;
+                    let leaf = Leaf::parse(&block).map_err(|e| zap.corrupt(e))?;
+                    if !leaf.covers(at.0) {
+                        let why = "the pointer table names a leaf of other hashes";
+                        return Err(zap.corrupt(Corrupt::Shape { what: "fat ZAP", why }));
+                    }
+                    let entries = leaf.entries().map_err(|e| zap.corrupt(e))?;
+                    let next = entries.partition_point(|e| (e.hash, e.cd) < at);
+                    Held { block, entries, next }
+                }
+            };
+            let leaf = Leaf::parse(&held.block).map_err(|e| zap.corrupt(e))?;
+            let Some(e) = held.entries.get(held.next).copied() else {
+                // A leaf covers its own hashes only, so that this ends after at most all leaves.
+                match leaf.next_hash() {
+                    None => return Ok(None),
+                    Some(hash) => {
+                        at = (hash, 0);
+                        self.at = Some(at);
+                        continue;
+                    }
+                }
+            };
+            let key = if header.flags.uint64_key() {
+                leaf.words_key(&e).map(Key::Words)
+            } else {
+                leaf.name(&e).map(Key::Name)
+            };
+            let entry = Entry {
+                key: key.map_err(|e| zap.corrupt(e))?,
+                value: zap.value(&leaf, &e)?,
+                next: self.step(e.hash, e.cd)?,
+            };
+            held.next += 1;
+            self.leaf = Some(held);
+            return Ok(Some(entry));
+        }
+    }
+}
