@@ -1,0 +1,162 @@
+//! Attributes of a file, from a znode or from system attributes.
+
+use crate::{Error, Result};
+use dmu::Dnode;
+use dmu::sa::Attrs;
+use ondisk::dirent::FileType;
+use ondisk::fuid::Fuid;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::{Pflags, Znode};
+use ondisk::{Corrupt, ObjNum};
+
+/// A time, as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time {
+    /// Seconds since 1970, before it negative.
+    pub secs: i64,
+    /// Nanoseconds of the second.
+    pub nanos: u32,
+}
+
+impl Time {
+    fn from_disk(raw: [u64; 2]) -> Self {
+        // A file system of another port may hold what is no fraction of a second; show none then.
+        Self {
+            secs: raw[0] as i64,
+            nanos: u32::try_from(raw[1]).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0),
+        }
+    }
+
+    /// Nanoseconds since 1970.
+    pub fn as_nanos(self) -> i128 {
+        i128::from(self.secs) * 1_000_000_000 + i128::from(self.nanos)
+    }
+}
+
+/// Everything that `stat` shows of a file, and some more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Its number, which is the inode number.
+    pub object: ObjNum,
+    /// What it is.
+    pub kind: FileType,
+    /// Type and permissions, as `st_mode`.
+    pub mode: u32,
+    /// Owner. The uid that Linux shows is [`Fuid::rid`].
+    pub uid: Fuid,
+    /// Group.
+    pub gid: Fuid,
+    /// Bytes; of a directory, its entries with `.` and `..`.
+    pub size: u64,
+    /// Number of links.
+    pub nlink: u64,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of the contents.
+    pub mtime: Time,
+    /// Last change of anything.
+    pub ctime: Time,
+    /// Creation.
+    pub crtime: Time,
+    /// Units of 512 bytes that it takes up, as `st_blocks`.
+    pub blocks: u64,
+    /// Bytes of a block, as `st_blksize`.
+    pub block_size: u64,
+    /// Major and minor number of a device.
+    pub rdev: Option<(u32, u32)>,
+    /// Transaction group of its creation: with the number, it names this file for ever.
+    pub generation: u64,
+    /// Project (0: none).
+    pub projid: u64,
+    /// Flags.
+    pub pflags: Pflags,
+    /// The directory that it is in; of the root, itself.
+    pub parent: ObjNum,
+    /// The directory of its extended attributes.
+    pub xattr_dir: Option<ObjNum>,
+}
+
+impl Attr {
+    /// What `FS_IOC_GETFLAGS` answers.
+    pub fn fs_flags(&self) -> u32 {
+        self.pflags.to_fs_flags()
+    }
+
+    /// Space as Linux shows it: the dnode's own slots count too.
+    fn blocks(dn: &Dnode) -> u64 {
+        let phys = dn.phys();
+        dn.used_bytes().saturating_add(256) / 512 + phys.num_slots() as u64
+    }
+
+    /// Linux's encoding, 20 bits of minor.
+    fn rdev(raw: u64) -> (u32, u32) {
+        ((raw >> 20) as u32, (raw & 0xf_ffff) as u32)
+    }
+
+    fn is_device(kind: FileType) -> bool {
+        matches!(kind, FileType::CharDevice | FileType::BlockDevice)
+    }
+
+    /// From a znode.
+    pub(crate) fn of_znode(dn: &Dnode, z: &Znode) -> Self {
+        let kind = FileType::from_mode(z.mode);
+        Self {
+            object: dn.object(),
+            kind,
+            mode: z.mode as u32,
+            uid: Fuid(z.uid),
+            gid: Fuid(z.gid),
+            size: z.size,
+            nlink: z.links,
+            atime: Time::from_disk(z.atime),
+            mtime: Time::from_disk(z.mtime),
+            ctime: Time::from_disk(z.ctime),
+            crtime: Time::from_disk(z.crtime),
+            blocks: Self::blocks(dn),
+            block_size: dn.block_size(),
+            rdev: Self::is_device(kind).then(|| Self::rdev(z.rdev)),
+            generation: z.generation,
+            projid: 0,
+            pflags: z.flags,
+            parent: z.parent,
+            xattr_dir: Some(z.xattr).filter(|o| o.0 != 0),
+        }
+    }
+
+    /// From system attributes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if one that every file has is missing, otherwise as reading a spill block fails.
+    pub(crate) fn of_sa(dn: &Dnode, sa: &Attrs) -> Result<Self> {
+        let missing = || Error::Corrupt {
+            object: dn.object(),
+            source: Corrupt::Shape { what: "file", why: "an attribute is missing" },
+        };
+        let word = |a| sa.u64(a)?.ok_or_else(missing);
+        let time = |a| Ok::<_, Error>(Time::from_disk(sa.pair(a)?.ok_or_else(missing)?));
+        let mode = word(Sa::Mode)?;
+        let kind = FileType::from_mode(mode);
+        let pflags = Pflags(word(Sa::Flags)?);
+        Ok(Self {
+            object: dn.object(),
+            kind,
+            mode: mode as u32,
+            uid: Fuid(word(Sa::Uid)?),
+            gid: Fuid(word(Sa::Gid)?),
+            size: word(Sa::Size)?,
+            nlink: word(Sa::Links)?,
+            atime: time(Sa::Atime)?,
+            mtime: time(Sa::Mtime)?,
+            ctime: time(Sa::Ctime)?,
+            crtime: time(Sa::Crtime)?,
+            blocks: Self::blocks(dn),
+            block_size: dn.block_size(),
+            rdev: if Self::is_device(kind) { sa.u64(Sa::Rdev)?.map(Self::rdev) } else { None },
+            generation: word(Sa::Gen)?,
+            projid: if pflags.has(Pflags::PROJID) { sa.u64(Sa::Projid)?.unwrap_or(0) } else { 0 },
+            pflags,
+            parent: ObjNum(word(Sa::Parent)?),
+            xattr_dir: sa.u64(Sa::Xattr)?.filter(|o| *o != 0).map(ObjNum),
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! What can go wrong with a file.
+
+use ondisk::{Corrupt, ObjNum};
+
+/// Failure of an operation on a file system. Each variant is one `errno` at a front door.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// An object could not be read (`EIO`, `ECKSUM`).
+    #[error(transparent)]
+    Dmu(#[from] dmu::Error),
+    /// A file's bytes are not what the format says (`EIO`).
+    #[error("object {object}: {source}")]
+    Corrupt {
+        /// The file.
+        object: ObjNum,
+        /// What is wrong.
+        source: Corrupt,
+    },
+    /// The object set is no file system: it has no master node (`EINVAL`).
+    #[error("the object set holds no file system")]
+    NotFileSystem,
+    /// The file system's version is newer than this project knows (`ENOTSUP`).
+    #[error("file system version {version} is not supported")]
+    UnsupportedVersion {
+        /// Its version.
+        version: u64,
+    },
+    /// No entry of this name (`ENOENT`).
+    #[error("directory {dir}: no such entry")]
+    NoEntry {
+        /// The directory.
+        dir: ObjNum,
+    },
+    /// The object doesn't exist, or is no file (`ENOENT`, or `ESTALE` for a handle).
+    #[error("object {object} is no file")]
+    NoFile {
+        /// The object.
+        object: ObjNum,
+    },
+    /// The file was removed and is only waiting for its last user (`ESTALE`).
+    #[error("object {object} was removed")]
+    Unlinked {
+        /// The object.
+        object: ObjNum,
+    },
+    /// The file has no such extended attribute (`ENODATA`).
+    #[error("object {object}: no such extended attribute")]
+    NoXattr {
+        /// The file.
+        object: ObjNum,
+    },
+    /// The extended attribute is larger than the door can pass (`E2BIG`).
+    #[error("object {object}: an extended attribute of {size} bytes is too large")]
+    XattrTooLarge {
+        /// The file.
+        object: ObjNum,
+        /// Its size.
+        size: u64,
+    },
+    /// A directory is needed (`ENOTDIR`).
+    #[error("object {object} is no directory")]
+    NotDirectory {
+        /// The object.
+        object: ObjNum,
+    },
+    /// The operation is not for directories (`EISDIR`).
+    #[error("object {object} is a directory")]
+    IsDirectory {
+        /// The object.
+        object: ObjNum,
+    },
+    /// A symbolic link is needed (`EINVAL`).
+    #[error("object {object} is no symbolic link")]
+    NotSymlink {
+        /// The object.
+        object: ObjNum,
+    },
+    /// The name, or a path, is longer than any can be (`ENAMETOOLONG`).
+    #[error("a name of {len} bytes is too long")]
+    NameTooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// The name is no UTF-8, and the file system takes nothing else (`EILSEQ`).
+    #[error("the name is no UTF-8")]
+    NotUtf8,
+    /// Too many symbolic links on the way (`ELOOP`).
+    #[error("too many symbolic links")]
+    TooManyLinks,
+    /// A symbolic link on the way leaves the file system (`EXDEV`).
+    #[error("object {object}: the link leads out of the file system")]
+    LeavesFileSystem {
+        /// The link.
+        object: ObjNum,
+    },
+    /// The position is at or past the end of the file (`ENXIO`).
+    #[error("object {object}: offset {offset} is past the end")]
+    PastEnd {
+        /// The file.
+        object: ObjNum,
+        /// The position.
+        offset: u64,
+    },
+}

@@ -1,0 +1,218 @@
+//! The file system: its master node, and what every file needs of it (`zfsvfs_t`).
+
+use crate::fuid::Domains;
+use crate::{Error, Node, Result, SpaceKind};
+use dmu::sa::Sa;
+use dmu::zap::{Normalization, Zap};
+use dmu::{Dnode, Objset};
+use ondisk::objset::ObjsetKind;
+use ondisk::{Corrupt, DmuType, ObjNum};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+/// The master node's object (`MASTER_NODE_OBJ`).
+const MASTER_NODE: ObjNum = ObjNum(1);
+/// The newest version of file systems (`ZPL_VERSION`).
+const ZPL_VERSION: u64 = 5;
+/// The first version with system attributes (`ZPL_VERSION_SA`).
+const ZPL_VERSION_SA: u64 = 5;
+/// How many directories are kept open.
+const OPEN_DIRS: usize = 32;
+
+/// How a file system treats the case of names (`casesensitivity`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaseSensitivity {
+    /// Names of different case are different.
+    Sensitive,
+    /// They are the same.
+    Insensitive,
+    /// They are different, but a caller may ask for them to be the same.
+    Mixed,
+}
+
+/// An open file system; clones share it.
+#[derive(Debug, Clone)]
+pub struct FileSystem(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    os: Objset,
+    master: Zap,
+    version: u64,
+    root: ObjNum,
+    norm: Normalization,
+    utf8only: bool,
+    case: CaseSensitivity,
+    unlinked: Option<ObjNum>,
+    fuid_table: Option<ObjNum>,
+    shares: Option<ObjNum>,
+    sa: Sa,
+    domains: OnceLock<Domains>,
+    dirs: Mutex<VecDeque<(ObjNum, Zap)>>,
+}
+
+impl FileSystem {
+    /// Opens the file system that `os` holds.
+    ///
+    /// # Errors
+    /// [`Error::NotFileSystem`], [`Error::UnsupportedVersion`], or as reading its master node fails.
+    pub fn open(os: &Objset) -> Result<FileSystem> {
+        if os.kind() != ObjsetKind::Zfs {
+            return Err(Error::NotFileSystem);
+        }
+        let dn = os.dnode(MASTER_NODE).map_err(|e| match e {
+            dmu::Error::NoSuchObject { .. } => Error::NotFileSystem,
+            e => Error::Dmu(e),
+        })?;
+        if dn.kind() != DmuType::MASTER_NODE {
+            return Err(Error::NotFileSystem);
+        }
+        let master = Zap::open(&dn)?;
+        let number = |name: &str| master.lookup_u64(name.as_bytes());
+        let object = |name: &str| Ok::<_, dmu::Error>(number(name)?.filter(|o| *o != 0).map(ObjNum));
+        let bad = |field, value| Error::Corrupt {
+            object: MASTER_NODE,
+            source: Corrupt::Range { what: "master node", field, value },
+        };
+        let version = number("VERSION")?.unwrap_or(ZPL_VERSION);
+        if !(1..=ZPL_VERSION).contains(&version) {
+            return Err(Error::UnsupportedVersion { version });
+        }
+        let root = object("ROOT")?.ok_or(Error::NotFileSystem)?;
+        let norm = number("normalization")?.unwrap_or(0);
+        let norm = Normalization::from_disk(norm).map_err(|_| bad("normalization", norm))?;
+        let case = match number("casesensitivity")?.unwrap_or(0) {
+            0 => CaseSensitivity::Sensitive,
+            1 => CaseSensitivity::Insensitive,
+            2 => CaseSensitivity::Mixed,
+            v => return Err(bad("casesensitivity", v)),
+        };
+        let sa_master = if version >= ZPL_VERSION_SA { object("SA_ATTRS")? } else { None };
+        Ok(FileSystem(Arc::new(Inner {
+            os: os.clone(),
+            version,
+            root,
+            norm,
+            utf8only: number("utf8only")?.is_some_and(|v| v != 0),
+            case,
+            unlinked: object("DELETE_QUEUE")?,
+            fuid_table: object("FUID")?,
+            shares: object("SHARES")?,
+            sa: Sa::load(os, sa_master)?,
+            master,
+            domains: OnceLock::new(),
+            dirs: Mutex::new(VecDeque::new()),
+        })))
+    }
+
+    /// Its object set.
+    pub fn objset(&self) -> &Objset {
+        &self.0.os
+    }
+
+    /// Its version (`VERSION`), 1 to 5.
+    pub fn version(&self) -> u64 {
+        self.0.version
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> ObjNum {
+        self.0.root
+    }
+
+    /// How names are normalized, without folding case (`normalization`).
+    pub fn normalization(&self) -> Normalization {
+        self.0.norm
+    }
+
+    /// True if names must be UTF-8 (`utf8only`).
+    pub fn utf8only(&self) -> bool {
+        self.0.utf8only
+    }
+
+    /// How the case of names is treated (`casesensitivity`).
+    pub fn case_sensitivity(&self) -> CaseSensitivity {
+        self.0.case
+    }
+
+    /// The directory of SMB shares (`SHARES`).
+    pub fn shares(&self) -> Option<ObjNum> {
+        self.0.shares
+    }
+
+    /// Its system attributes' registry.
+    pub fn sa(&self) -> &Sa {
+        &self.0.sa
+    }
+
+    /// Files that were removed and wait for their last user, or for the next mount (`DELETE_QUEUE`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn unlinked(&self) -> Result<Vec<ObjNum>> {
+        let Some(queue) = self.0.unlinked else { return Ok(Vec::new()) };
+        let zap = Zap::open(&self.0.os.dnode(queue)?)?;
+        zap.entries().map(|e| Ok(ObjNum(e?.value.first().unwrap_or(0)))).collect()
+    }
+
+    /// True if `obj` was removed and only waits.
+    pub(crate) fn is_unlinked(&self, obj: ObjNum) -> Result<bool> {
+        let Some(queue) = self.0.unlinked else { return Ok(false) };
+        let zap = Zap::open(&self.0.os.dnode(queue)?)?;
+        Ok(zap.lookup(format!("{:x}", obj.0).as_bytes())?.is_some())
+    }
+
+    /// The domains that FUIDs name.
+    ///
+    /// # Errors
+    /// As reading their table fails.
+    pub fn domains(&self) -> Result<&Domains> {
+        if let Some(d) = self.0.domains.get() {
+            return Ok(d);
+        }
+        let loaded = match self.0.fuid_table {
+            None => Domains::default(),
+            Some(obj) => Domains::load(&self.0.os.dnode(obj)?)?,
+        };
+        Ok(self.0.domains.get_or_init(|| loaded))
+    }
+
+    /// The object of a kind of quota (`userquota@`, ...), if one was ever set.
+    pub(crate) fn quota_object(&self, kind: SpaceKind) -> Result<Option<ObjNum>> {
+        let Some(name) = kind.quota_name() else { return Ok(None) };
+        Ok(self.0.master.lookup_u64(name.as_bytes())?.filter(|o| *o != 0).map(ObjNum))
+    }
+
+    /// The file with this object number (`zfs_zget`).
+    ///
+    /// # Errors
+    /// [`Error::NoFile`] if there is none, otherwise as reading fails.
+    pub fn node(&self, object: ObjNum) -> Result<Node> {
+        let dn = self.0.os.dnode(object).map_err(|e| match e {
+            dmu::Error::NoSuchObject { .. } => Error::NoFile { object },
+            e => Error::Dmu(e),
+        })?;
+        Node::new(self.clone(), dn)
+    }
+
+    /// The ZAP of a directory, kept open for the next time.
+    pub(crate) fn dir_zap(&self, dn: &Dnode) -> Result<Zap> {
+        let object = dn.object();
+        let kept = {
+            let mut dirs = self.0.dirs.lock();
+            let at = dirs.iter().position(|(o, _)| *o == object);
+            at.and_then(|i| dirs.remove(i)).inspect(|d| dirs.push_back(d.clone()))
+        };
+        if let Some((_, zap)) = kept {
+            return Ok(zap);
+        }
+        let zap = Zap::open(dn)?;
+        let mut dirs = self.0.dirs.lock();
+        if dirs.len() >= OPEN_DIRS {
+            dirs.pop_front();
+        }
+        dirs.push_back((object, zap.clone()));
+        Ok(zap)
+    }
+}

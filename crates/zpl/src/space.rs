@@ -1,0 +1,129 @@
+//! Space and objects by user, group and project, and their quotas (`zfs userspace`).
+
+use crate::{FileSystem, Fuid, Result};
+use dmu::zap::Zap;
+use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT};
+use ondisk::{Corrupt, ObjNum};
+
+/// Names of entries that count objects, not bytes, begin with this (`DMU_OBJACCT_PREFIX`).
+const OBJECTS: &[u8] = b"obj-";
+
+/// What is asked for (`zfs_userquota_prop_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SpaceKind {
+    /// Bytes of users.
+    UserUsed,
+    /// Limits of users' bytes.
+    UserQuota,
+    /// Bytes of groups.
+    GroupUsed,
+    /// Limits of groups' bytes.
+    GroupQuota,
+    /// Objects of users.
+    UserObjUsed,
+    /// Limits of users' objects.
+    UserObjQuota,
+    /// Objects of groups.
+    GroupObjUsed,
+    /// Limits of groups' objects.
+    GroupObjQuota,
+    /// Bytes of projects.
+    ProjectUsed,
+    /// Limits of projects' bytes.
+    ProjectQuota,
+    /// Objects of projects.
+    ProjectObjUsed,
+    /// Limits of projects' objects.
+    ProjectObjQuota,
+}
+
+impl SpaceKind {
+    /// The master node's entry for a quota; `None` for what is used.
+    pub(crate) fn quota_name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::UserQuota => "userquota@",
+            Self::GroupQuota => "groupquota@",
+            Self::UserObjQuota => "userobjquota@",
+            Self::GroupObjQuota => "groupobjquota@",
+            Self::ProjectQuota => "projectquota@",
+            Self::ProjectObjQuota => "projectobjquota@",
+            Self::UserUsed
+            | Self::GroupUsed
+            | Self::UserObjUsed
+            | Self::GroupObjUsed
+            | Self::ProjectUsed
+            | Self::ProjectObjUsed => return None,
+        })
+    }
+
+    /// The object that accounts for what is used, and whether its entries count objects.
+    fn used(self) -> Option<(ObjNum, bool)> {
+        Some(match self {
+            Self::UserUsed => (DMU_USERUSED_OBJECT, false),
+            Self::UserObjUsed => (DMU_USERUSED_OBJECT, true),
+            Self::GroupUsed => (DMU_GROUPUSED_OBJECT, false),
+            Self::GroupObjUsed => (DMU_GROUPUSED_OBJECT, true),
+            Self::ProjectUsed => (DMU_PROJECTUSED_OBJECT, false),
+            Self::ProjectObjUsed => (DMU_PROJECTUSED_OBJECT, true),
+            Self::UserQuota
+            | Self::GroupQuota
+            | Self::UserObjQuota
+            | Self::GroupObjQuota
+            | Self::ProjectQuota
+            | Self::ProjectObjQuota => return None,
+        })
+    }
+}
+
+/// One line of accounting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// The user, group or project.
+    pub id: Fuid,
+    /// Bytes or objects, used or allowed.
+    pub value: u64,
+}
+
+impl FileSystem {
+    /// Accounting of one kind, in no special order; empty if the file system has none (`zfs_userspace_many`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn space(&self, kind: SpaceKind) -> Result<Vec<Space>> {
+        let (object, objects) = match kind.used() {
+            Some(used) => used,
+            None => match self.quota_object(kind)? {
+                Some(obj) => (obj, false),
+                None => return Ok(Vec::new()),
+            },
+        };
+        let dn = match self.objset().dnode(object) {
+            Ok(dn) => dn,
+            Err(dmu::Error::NoSuchObject { .. }) => return Ok(Vec::new()),
+            Err(e) => return Err(e.into()),
+        };
+        if dn.max_size() == 0 || dn.block(ondisk::BlkId(0))?.is_none() {
+            return Ok(Vec::new());
+        }
+        let zap = Zap::open(&dn)?;
+        let bad =
+            || dn.corrupt(Corrupt::Shape { what: "space accounting", why: "an entry is not id and count" });
+        let mut out = Vec::new();
+        for e in zap.entries() {
+            let e = e?;
+            let (name, counts_objects) = match e.name().strip_prefix(OBJECTS) {
+                Some(rest) => (rest, true),
+                None => (e.name(), false),
+            };
+            if counts_objects != objects {
+                continue;
+            }
+            let id = std::str::from_utf8(name)
+                .ok()
+                .and_then(|s| u64::from_str_radix(s, 16).ok())
+                .ok_or_else(bad)?;
+            out.push(Space { id: Fuid(id), value: e.value.as_u64().ok_or_else(bad)? });
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,110 @@
+//! Extended attributes: in the file's own attributes (`xattr=sa`), or files of a hidden directory (`xattr=dir`).
+//!
+//! A file can have both. What is in its own attributes comes first and hides the other. Names are stored with their
+//! Linux namespace; a name without one, which another port of OpenZFS wrote, belongs to `user.`.
+
+use crate::node::Store;
+use crate::{DirCookie, Error, Node, Result, XATTR_SIZE_MAX};
+use ondisk::nvlist::Nvlist;
+use ondisk::sa::Attr as Sa;
+use std::collections::BTreeMap;
+
+const USER: &[u8] = b"user.";
+const NAMESPACES: [&[u8]; 3] = [USER, b"trusted.", b"security."];
+const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+/// Namespace of attributes that FreeBSD keeps to itself.
+const FREEBSD: &[u8] = b"freebsd:";
+
+/// The name that Linux shows for a stored one; `None` if it shows none.
+fn shown(stored: &[u8]) -> Option<Vec<u8>> {
+    if NAMESPACES.iter().any(|ns| stored.starts_with(ns)) || POSIX_ACLS.contains(&stored) {
+        return Some(stored.to_vec());
+    }
+    if stored.starts_with(FREEBSD) {
+        return None;
+    }
+    Some([USER, stored].concat())
+}
+
+impl Node {
+    /// The attributes that are kept in the file's own.
+    fn sa_xattrs(&self) -> Result<Option<Nvlist>> {
+        let Store::Sa(sa) = &self.store else { return Ok(None) };
+        let Some(packed) = sa.get(Sa::Dxattr)? else { return Ok(None) };
+        if packed.is_empty() {
+            return Ok(None);
+        }
+        Nvlist::decode(&packed).map(Some).map_err(|e| self.corrupt(e))
+    }
+
+    /// The hidden directory of attributes.
+    ///
+    /// # Errors
+    /// As reading it fails.
+    pub fn xattr_dir(&self) -> Result<Option<Node>> {
+        self.attr().xattr_dir.map(|o| self.fs.node(o)).transpose()
+    }
+
+    /// Names of its extended attributes, as Linux shows them.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        if let Some(list) = self.sa_xattrs()? {
+            names.extend(list.iter().filter_map(|(name, _)| shown(name)));
+        }
+        if let Some(dir) = self.xattr_dir()? {
+            for e in dir.read_dir(DirCookie(2))? {
+                names.extend(shown(&e?.name).filter(|n| !names.contains(n)));
+            }
+        }
+        Ok(names)
+    }
+
+    /// The value of an extended attribute, by the name that Linux shows.
+    ///
+    /// # Errors
+    /// [`Error::NoXattr`], [`Error::XattrTooLarge`], or as reading fails.
+    pub fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let list = self.sa_xattrs()?;
+        let dir = self.xattr_dir()?;
+        // With its namespace first, then as another port would have stored it.
+        let bare = name.strip_prefix(USER).filter(|b| !b.is_empty());
+        for stored in std::iter::once(name).chain(bare) {
+            if stored != name && shown(stored).as_deref() != Some(name) {
+                continue;
+            }
+            if let Some(v) = list.as_ref().and_then(|l| l.bytes(stored)) {
+                return Ok(v.to_vec());
+            }
+            if let Some(dir) = &dir {
+                match dir.lookup_entry(stored, false) {
+                    Ok(e) => return self.xattr_file(&self.fs.node(e.object)?),
+                    Err(Error::NoEntry { .. } | Error::NameTooLong { .. }) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        Err(Error::NoXattr { object: self.object() })
+    }
+
+    fn xattr_file(&self, file: &Node) -> Result<Vec<u8>> {
+        let size = file.attr().size;
+        if size > XATTR_SIZE_MAX {
+            return Err(Error::XattrTooLarge { object: self.object(), size });
+        }
+        let mut value = vec![0; size as usize];
+        let n = file.read(0, &mut value)?;
+        value.truncate(n);
+        Ok(value)
+    }
+
+    /// All extended attributes with their values.
+    ///
+    /// # Errors
+    /// As [`Node::xattr`].
+    pub fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        self.xattr_names()?.into_iter().map(|n| Ok((n.clone(), self.xattr(&n)?))).collect()
+    }
+}
