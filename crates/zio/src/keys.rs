@@ -1,5 +1,8 @@
 //! Where the keys of encrypted blocks come from.
 
+use codec::crypt::DataKeys;
+use std::sync::Arc;
+
 /// Why there is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -9,4 +12,13 @@ pub enum KeyError {
         /// Dataset object.
         objset: u64,
     },
+}
+
+/// Gives the keys of datasets; the `dsl` room implements it.
+pub trait KeySource: Send + Sync {
+    /// The keys of the dataset with this object number.
+    ///
+    /// # Errors
+    /// [`KeyError::NotLoaded`] when nobody has loaded them.
+    fn keys(&self, objset: u64) -> Result<Arc<DataKeys>, KeyError>;
 }

@@ -20,7 +20,7 @@ mod read;
 
 pub use bookmark::Bookmark;
 pub use error::Error;
-pub use keys::KeyError;
+pub use keys::{KeyError, KeySource};
 pub use read::Zio;
 
 /// A result of this room.

@@ -1,10 +1,13 @@
 //! Reading a block.
 
-use crate::{Bookmark, Error, KeyError, Result};
+use crate::{Bookmark, Error, KeyError, KeySource, Result};
 use codec::checksum::{Checksum, Checksummer};
+use codec::crypt::DataKeys;
 use device::{AlignedBuf, Block};
 use ondisk::blkptr::{Body, Stored};
-use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
+use ondisk::{
+    Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg,
+};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use vdev::Tree;
@@ -17,6 +20,7 @@ use vdev::Tree;
 pub struct Zio {
     tree: Arc<Tree>,
     checksummer: RwLock<Arc<Checksummer>>,
+    keys: RwLock<Option<Arc<dyn KeySource>>>,
 }
 
 /// One place to fetch.
@@ -30,7 +34,7 @@ pub(crate) struct Fetch<'a> {
 impl Zio {
     /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
     pub fn new(tree: Arc<Tree>) -> Zio {
-        Zio { tree, checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))) }
+        Zio { tree, checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))), keys: RwLock::new(None) }
     }
 
     /// More blocks than the devices have sectors cannot be distinct: a walk of metadata that has taken this many
@@ -49,6 +53,11 @@ impl Zio {
         *self.checksummer.write() = Arc::new(Checksummer::new(salt));
     }
 
+    /// Sets where keys come from.
+    pub fn set_keys(&self, keys: Arc<dyn KeySource>) {
+        *self.keys.write() = Some(keys);
+    }
+
     /// Reads a block: verified, decrypted, decompressed, in the native byte order. A hole reads as zeros.
     ///
     /// # Errors
@@ -62,11 +71,14 @@ impl Zio {
                 self.native(bp, out, bookmark)
             }
             Body::Stored(s) => {
-                if bp.is_encrypted() {
-                    let source = KeyError::NotLoaded { objset: bookmark.objset };
-                    return Err(Error::Key { bookmark: *bookmark, source });
+                // Asked before the read: a locked dataset should not cost one.
+                let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
+                let mut raw = self.fetch_stored(bp, s, bookmark, 0)?;
+                if let Some(keys) = keys {
+                    let mac = Checksum(s.sum).mac(bp.order);
+                    keys.decrypt(bp.kind, bp.order, &s.crypt_params, &mac, &mut raw)
+                        .map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
                 }
-                let raw = self.fetch_stored(bp, s, bookmark, 0)?;
                 self.decode(bp, s, raw, bookmark)
             }
         }
@@ -162,7 +174,7 @@ impl Zio {
         match s.checksum {
             ChecksumKind::Off | ChecksumKind::Noparity => Ok(()),
             kind => {
-                let mac = s.crypt && bp.kind != ondisk::DmuType::OBJSET;
+                let mac = s.crypt && bp.kind != DmuType::OBJSET;
                 let checksummer = self.checksummer.read().clone();
                 checksummer.verify(kind, bp.order, buf, Checksum(s.sum), mac)
             }
@@ -171,11 +183,38 @@ impl Zio {
 
     /// From decrypted stored bytes to the block that the object sees.
     fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Block> {
+        let bad_mac = |source| Error::Decode { bookmark: *bm, source };
+        let mac = Checksum(s.sum).mac(bp.order);
+        if bp.is_authenticated() && bp.kind != DmuType::OBJSET {
+            // Without keys a block that holds no secret is still readable, as in OpenZFS: locked datasets are
+            // listed and their blocks counted.
+            if let Ok(keys) = self.keys(bm) {
+                keys.verify_mac(&raw, &mac).map_err(bad_mac)?;
+            }
+        }
         let plain = match s.compress {
             CompressKind::Off if raw.len() as u64 == bp.lsize.0 => raw,
             kind => self.unpack(bp, kind, &raw, bm)?,
         };
+        if bp.has_indirect_mac() {
+            codec::crypt::verify_indirect(bp.order, &plain, &mac).map_err(bad_mac)?;
+        }
+        if bp.is_authenticated()
+            && bp.kind == DmuType::OBJSET
+            && let Ok(keys) = self.keys(bm)
+        {
+            keys.verify_objset(bp.order, &plain).map_err(bad_mac)?;
+        }
         self.native(bp, plain, bm)
+    }
+
+    fn keys(&self, bm: &Bookmark) -> Result<Arc<DataKeys>> {
+        let source = self.keys.read().clone();
+        let keys = match source {
+            Some(source) => source.keys(bm.objset),
+            None => Err(KeyError::NotLoaded { objset: bm.objset }),
+        };
+        keys.map_err(|source| Error::Key { bookmark: *bm, source })
     }
 
     /// Decompresses into a block of exactly the logical size.

@@ -43,6 +43,9 @@ fn round_trip() {
     s.crypt_params = CryptParams { salt: *b"saltsalt", iv: *b"twelve bytes" };
     assert!(bp.is_encrypted());
     assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), bp);
+    bp.order = ByteOrder::Big;
+    assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), bp);
+    assert_eq!(&bp.encode()[32..40], b"tlastlas", "words of a big-endian pointer read as little-endian ones");
     assert_eq!(Blkptr::decode(&Blkptr::HOLE.encode()).unwrap(), Blkptr::HOLE);
 }
 
