@@ -13,6 +13,7 @@
 //! Findings: an input that broke something becomes a named test of the room it broke.
 
 pub mod decoders;
+pub mod graft;
 pub mod mutate;
 pub mod seeds;
 

@@ -1,0 +1,276 @@
+//! Changes to blocks of a real pool that reach the reader: every checksum above a changed block is set right.
+//!
+//! # Theory
+//! A flipped bit in an image is caught by the checksum of its block, so that flipping bits at random tests
+//! checksums only. Here a block's *contents* are changed, decompressed as a reader sees them, and the change is grafted
+//! into the pool as a copy-on-write file system would: the new contents go, uncompressed, to free space, a
+//! pointer to them with a fresh checksum goes into the parent's contents, and so on up to the uberblock, which is sealed anew in all four
+//! labels. What is opened then is a pool whose every checksum is right and one of whose blocks is wrong.
+//!
+//! # Life
+//! [`Graft::open`] walks the pool once and keeps its tree of blocks; [`Graft::apply`] writes a set of changes;
+//! [`Graft::undo`] takes them back. One pool serves thousands of rounds.
+//!
+//! # Absent
+//! Pools of more than one device or with large sectors; blocks under encryption, whose MACs would need keys; space maps are not told of the grafted
+//! blocks, which only a reader that allocates would miss.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use codec::checksum::embedded::{self, Verifier};
+use codec::checksum::fletcher4;
+use device::{Device, FileDevice, Mode};
+use ondisk::blkptr::{BLKPTR_SIZE, Body, CryptParams, Stored};
+use ondisk::label::{LABELS, label_offset, uberblock_count, uberblock_offset, uberblock_shift};
+use ondisk::{
+    Ashift, Asize, BlkId, Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Guid, Level, ObjNum,
+    Offset, Psize, Uberblock, VdevConfig, VdevId,
+};
+use testkit::{Fixture, FixtureCopy};
+use zio::{Bookmark, Zio};
+
+/// Where in an uberblock the pointer to the MOS is (`ub_rootbp`).
+const ROOTBP: usize = 40;
+/// What lies before the space that DVAs count from: two labels and the boot area.
+const FRONT: u64 = 4 << 20;
+/// Free space at the end of the device that grafts may fill.
+const ROOM: u64 = 24 << 20;
+/// The sectors of the pools that it knows.
+const ASHIFT: Ashift = Ashift(9);
+/// `DMU_OT_DSL_DATASET`, and where in its bonus the pointer to the object set is (`ds_bp`).
+const DSL_DATASET: u8 = 16;
+const DS_BP: usize = 128;
+
+/// A block that the uberblock reaches, with its contents as a reader sees them.
+#[derive(Debug)]
+pub struct Node {
+    bp: Blkptr,
+    contents: Vec<u8>,
+    /// The block that holds the pointer to this one, and where in it; the uberblock has none.
+    parent: Option<(usize, usize)>,
+}
+
+impl Node {
+    /// The type of the object that the block belongs to.
+    pub fn kind(&self) -> DmuType {
+        self.bp.kind
+    }
+
+    /// Its contents.
+    pub fn contents(&self) -> &[u8] {
+        &self.contents
+    }
+}
+
+/// A private copy of a pool of one device, and its tree of blocks.
+#[derive(Debug)]
+pub struct Graft {
+    copy: FixtureCopy,
+    file: File,
+    size: u64,
+    nodes: Vec<Node>,
+    uberblock: Vec<u8>,
+    uberblock_at: u64,
+    undo: Vec<(u64, Vec<u8>)>,
+}
+
+fn newest_uberblock(file: &File, ashift: Ashift) -> (Vec<u8>, u64) {
+    let shift = uberblock_shift(ashift);
+    (0..uberblock_count(shift))
+        .map(|slot| uberblock_offset(shift, slot))
+        .filter_map(|at| {
+            let mut bytes = vec![0; 1 << shift];
+            file.read_exact_at(&mut bytes, at).ok()?;
+            Uberblock::decode(&bytes).ok().map(|ub| (ub, bytes, at))
+        })
+        .max_by(|a, b| a.0.newer(&b.0))
+        .map(|(_, bytes, at)| (bytes, at))
+        .expect("the fixture has an uberblock")
+}
+
+fn pipeline(image: &Path, ashift: Ashift) -> Zio {
+    let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, Mode::Peek).expect("the copy is ours"));
+    let mut root = VdevConfig::new(ondisk::VdevKind::Root, Guid(1));
+    let mut leaf = VdevConfig::new(ondisk::VdevKind::File, Guid(2));
+    leaf.ashift = Some(ashift);
+    root.children = vec![leaf];
+    let tree = vdev::Tree::open(&root, &mut |_| Ok(device.clone())).expect("one plain device");
+    Zio::new(Arc::new(tree))
+}
+
+/// Where in the contents of a block of `kind` and `level` pointers to other blocks are.
+fn pointers(kind: DmuType, level: Level, contents: &[u8]) -> Vec<usize> {
+    if level.0 > 0 {
+        return (0..contents.len() / BLKPTR_SIZE).map(|i| i * BLKPTR_SIZE).collect();
+    }
+    let dnodes: Vec<usize> = match kind {
+        DmuType::OBJSET => [0, 1024, 1536, 2048].into_iter().filter(|o| o + 512 <= contents.len()).collect(),
+        DmuType::DNODE => {
+            let mut found = Vec::new();
+            let mut at = 0;
+            while at + 512 <= contents.len() {
+                found.push(at);
+                at += 512 * (1 + usize::from(contents[at + 12]));
+            }
+            found
+        }
+        _ => Vec::new(),
+    };
+    let mut found = Vec::new();
+    for at in dnodes {
+        let dnode = &contents[at..];
+        let [kind, _, _, pointers, bonus, .., flags] = dnode[..8] else { continue };
+        if kind == 0 {
+            continue;
+        }
+        found.extend((0..usize::from(pointers)).map(|i| at + 64 + i * BLKPTR_SIZE));
+        if flags & 4 != 0 {
+            found.push(at + 512 * (1 + usize::from(dnode[12])) - BLKPTR_SIZE);
+        }
+        if bonus == DSL_DATASET {
+            found.push(at + 64 + usize::from(pointers) * BLKPTR_SIZE + DS_BP);
+        }
+    }
+    found.retain(|at| at + BLKPTR_SIZE <= contents.len());
+    found
+}
+
+impl Graft {
+    /// A private copy of a fixture of one device with 512-byte sectors, and its tree of blocks.
+    pub fn open(fixture: &Fixture) -> Graft {
+        let copy = fixture.copy();
+        assert_eq!(copy.images().len(), 1, "grafting knows pools of one device");
+        let image = copy.images()[0].clone();
+        let file = OpenOptions::new().read(true).write(true).open(&image).expect("the copy is ours");
+        let size = file.metadata().expect("an open file").len();
+        let mut room = vec![0; ROOM as usize];
+        let label_end = label_offset(size, 2).expect("a device has four labels");
+        file.read_exact_at(&mut room, label_end - ROOM).expect("a device is larger than its labels");
+        assert!(room.iter().all(|b| *b == 0), "the end of the fixture's device is not free");
+        let (uberblock, uberblock_at) = newest_uberblock(&file, ASHIFT);
+        let mut graft =
+            Graft { copy, file, size, nodes: Vec::new(), uberblock, uberblock_at, undo: Vec::new() };
+        graft.walk(&pipeline(&image, ASHIFT));
+        graft
+    }
+
+    fn walk(&mut self, zio: &Zio) {
+        let mut seen = HashSet::new();
+        let root = Blkptr::decode(&self.uberblock[ROOTBP..]).expect("the fixture is sound");
+        let mut pending = vec![(root, None)];
+        while let Some((bp, parent)) = pending.pop() {
+            let first = bp.stored().and_then(|s| s.dvas[0]);
+            let embedded = matches!(bp.body, Body::Embedded(_));
+            let skip = bp.kind == DmuType::PLAIN_FILE_CONTENTS || bp.stored().is_some_and(|s| s.crypt);
+            if skip || !(embedded || first.is_some_and(|dva| seen.insert(dva))) {
+                continue;
+            }
+            let bookmark = Bookmark { objset: 0, object: ObjNum(0), level: bp.level, blkid: BlkId(0) };
+            // A block under a checksum that needs the pool's salt stays as it is.
+            let Ok(block) = zio.read(&bp, &bookmark) else { continue };
+            let (index, contents) = (self.nodes.len(), block.to_vec());
+            for at in pointers(bp.kind, bp.level, &contents) {
+                if let Ok(child) = Blkptr::decode(&contents[at..]) {
+                    pending.push((child, Some((index, at))));
+                }
+            }
+            self.nodes.push(Node { bp, contents, parent });
+        }
+    }
+
+    /// Walk the pool as it is now, with what was applied.
+    pub fn rewalk(&mut self) {
+        (self.uberblock, self.uberblock_at) = newest_uberblock(&self.file, ASHIFT);
+        self.nodes.clear();
+        self.walk(&pipeline(&self.image(), ASHIFT));
+    }
+
+    /// The blocks, parents before children.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The image that holds the pool.
+    pub fn image(&self) -> PathBuf {
+        self.copy.images()[0].clone()
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut old = vec![0; bytes.len()];
+        self.file.read_exact_at(&mut old, offset).expect("within the device");
+        self.file.write_all_at(bytes, offset).expect("within the device");
+        self.undo.push((offset, old));
+    }
+
+    /// Give the blocks of these numbers new contents, of the lengths they had, and graft them in.
+    pub fn apply(&mut self, mut changed: BTreeMap<usize, Vec<u8>>) {
+        let start = label_offset(self.size, 2).expect("a device has four labels") - ROOM;
+        let mut next = start;
+        let mut root = None;
+        // Parents have lower numbers than their children, so that each block is complete when its turn comes.
+        while let Some((index, mut contents)) = changed.pop_last() {
+            let node = &self.nodes[index];
+            contents.resize(node.contents.len(), 0);
+            contents.resize(contents.len().next_multiple_of(512), 0);
+            let len = contents.len() as u64;
+            if next + len > start + ROOM {
+                continue;
+            }
+            let bp = place(&node.bp, next - FRONT, &contents);
+            match node.parent {
+                Some((parent, at)) => {
+                    let above = changed.entry(parent).or_insert_with(|| self.nodes[parent].contents.clone());
+                    above[at..at + BLKPTR_SIZE].copy_from_slice(&bp.encode());
+                }
+                None => root = Some(bp),
+            }
+            self.write(next, &contents);
+            next += len;
+        }
+        if let Some(root) = root {
+            self.set_root(&root);
+        }
+    }
+
+    fn set_root(&mut self, root: &Blkptr) {
+        for label in 0..LABELS {
+            let offset =
+                label_offset(self.size, label).expect("a device has four labels") + self.uberblock_at;
+            let mut slot = self.uberblock.clone();
+            slot[ROOTBP..ROOTBP + BLKPTR_SIZE].copy_from_slice(&root.encode());
+            embedded::seal(&Verifier::Label { offset }, &mut slot, None).expect("a slot has room");
+            self.write(offset, &slot);
+        }
+    }
+
+    /// Take back what was applied.
+    pub fn undo(&mut self) {
+        while let Some((offset, old)) = self.undo.pop() {
+            self.file.write_all_at(&old, offset).expect("it could be written before");
+        }
+    }
+}
+
+/// The pointer `old` as it points to `contents`, stored plainly at `offset` of the only vdev.
+fn place(old: &Blkptr, offset: u64, contents: &[u8]) -> Blkptr {
+    let len = contents.len() as u64;
+    let dva = Dva { vdev: VdevId(0), offset: Offset(offset), asize: Asize(len), gang: false };
+    let (fill, phys_birth) = old.stored().map_or((1, old.birth), |s| (s.fill, s.phys_birth));
+    let stored = Stored {
+        dvas: [Some(dva), None, None],
+        psize: Psize(len),
+        compress: CompressKind::Off,
+        checksum: ChecksumKind::Fletcher4,
+        sum: fletcher4(ByteOrder::Little, contents).0,
+        phys_birth,
+        fill,
+        dedup: false,
+        crypt: false,
+        crypt_params: CryptParams { salt: [0; 8], iv: [0; 12] },
+    };
+    Blkptr { lsize: ondisk::Lsize(len), order: ByteOrder::Little, body: Body::Stored(stored), ..*old }
+}
