@@ -3,7 +3,7 @@
 //! # Theory
 //! Edon-R multiplies vectors of eight 64-bit words in a quasigroup: a product of `x` and `y` sums five words of each
 //! for every output (with a constant in the first sum), rotates, and XORs and adds the results. The index
-//! tables below are the orthogonal Latin squares of the submission. A 128-byte block, as two vectors, goes through eight
+//! sets below are the orthogonal Latin squares of the submission. A 128-byte block, as two vectors, goes through eight
 //! products together with the chaining pipe (two vectors); the tweaked version of 2009 then XORs the old pipe
 //! and the swapped halves of the block into the result.
 //!
@@ -22,39 +22,6 @@ const LENGTH: usize = 8;
 
 /// Added to the first sum over `x`; its complement to the first over `y`.
 const LEAD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-/// Which words of `x` sum up to each word of its transform, and how far they rotate.
-const X_SUMS: [([usize; 5], u32); 8] = [
-    ([0, 1, 2, 4, 7], 0),
-    ([0, 1, 3, 4, 7], 5),
-    ([0, 1, 4, 6, 7], 15),
-    ([2, 3, 5, 6, 7], 22),
-    ([1, 2, 3, 5, 6], 31),
-    ([0, 2, 3, 4, 5], 40),
-    ([0, 1, 5, 6, 7], 50),
-    ([2, 3, 4, 5, 6], 59),
-];
-/// The same for `y`.
-const Y_SUMS: [([usize; 5], u32); 8] = [
-    ([0, 1, 2, 5, 7], 0),
-    ([0, 1, 3, 4, 6], 10),
-    ([0, 1, 2, 3, 5], 19),
-    ([2, 3, 4, 6, 7], 29),
-    ([0, 1, 3, 4, 5], 36),
-    ([2, 4, 5, 6, 7], 44),
-    ([1, 2, 5, 6, 7], 48),
-    ([0, 3, 4, 6, 7], 55),
-];
-/// Which words of the two transforms are XORed and then added to make each word of the product.
-const MIX: [([usize; 3], [usize; 3]); 8] = [
-    ([0, 1, 4], [0, 1, 5]),
-    ([0, 4, 7], [2, 6, 7]),
-    ([1, 6, 7], [0, 1, 3]),
-    ([2, 3, 4], [0, 3, 4]),
-    ([0, 1, 7], [1, 2, 5]),
-    ([3, 5, 6], [3, 4, 6]),
-    ([2, 5, 6], [2, 5, 7]),
-    ([2, 3, 5], [4, 6, 7]),
-];
 
 /// The two vectors that pass from block to block.
 #[derive(Clone, Copy)]
@@ -107,23 +74,63 @@ fn reversed(v: &Vector) -> Vector {
     std::array::from_fn(|i| v[7 - i])
 }
 
-#[inline(always)]
-fn transform(v: &Vector, sums: &[([usize; 5], u32); 8], lead: u64) -> Vector {
-    std::array::from_fn(|i| {
-        let ([a, b, c, d, e], turn) = sums[i];
-        let sum = v[a].wrapping_add(v[b]).wrapping_add(v[c]).wrapping_add(v[d]).wrapping_add(v[e]);
-        if i == 0 { sum.wrapping_add(lead) } else { sum.rotate_left(turn) }
-    })
+/// The wrapping sum of some words.
+macro_rules! sum {
+    ($first:expr $(, $more:expr)*) => { $first$(.wrapping_add($more))* };
 }
 
+/// The transform of a product's left side: sums of words {0,1,2,4,7}, {0,1,3,4,7}, {0,1,4,6,7}, {2,3,5,6,7},
+/// {1,2,3,5,6}, {0,2,3,4,5}, {0,1,5,6,7}, {2,3,4,5,6}, put together from pairs that they share, and rotated.
+#[inline(always)]
+fn left(x: &Vector) -> Vector {
+    let [p, q, r, s] = [sum!(x[0], x[4]), sum!(x[1], x[7]), sum!(x[2], x[3]), sum!(x[5], x[6])];
+    let [pq, rs] = [sum!(p, q), sum!(r, s)];
+    [
+        sum!(pq, x[2], LEAD),
+        sum!(pq, x[3]).rotate_left(5),
+        sum!(pq, x[6]).rotate_left(15),
+        sum!(rs, x[7]).rotate_left(22),
+        sum!(rs, x[1]).rotate_left(31),
+        sum!(p, r, x[5]).rotate_left(40),
+        sum!(q, s, x[0]).rotate_left(50),
+        sum!(rs, x[4]).rotate_left(59),
+    ]
+}
+
+/// The transform of a product's right side: sums of words {0,1,2,5,7}, {0,1,3,4,6}, {0,1,2,3,5}, {2,3,4,6,7},
+/// {0,1,3,4,5}, {2,4,5,6,7}, {1,2,5,6,7}, {0,3,4,6,7}.
+#[inline(always)]
+fn right(y: &Vector) -> Vector {
+    let [p, q, r, s] = [sum!(y[0], y[1]), sum!(y[2], y[5]), sum!(y[3], y[4]), sum!(y[6], y[7])];
+    let [pq, pr, qs, rs] = [sum!(p, q), sum!(p, r), sum!(q, s), sum!(r, s)];
+    [
+        sum!(pq, y[7], !LEAD),
+        sum!(pr, y[6]).rotate_left(10),
+        sum!(pq, y[3]).rotate_left(19),
+        sum!(rs, y[2]).rotate_left(29),
+        sum!(pr, y[5]).rotate_left(36),
+        sum!(qs, y[4]).rotate_left(44),
+        sum!(qs, y[1]).rotate_left(48),
+        sum!(rs, y[0]).rotate_left(55),
+    ]
+}
+
+/// The product of the quasigroup: each word is the sum of three words of either transform, XORed.
 #[inline(always)]
 fn product(x: &Vector, y: &Vector) -> Vector {
-    let s = transform(x, &X_SUMS, LEAD);
-    let t = transform(y, &Y_SUMS, !LEAD);
-    std::array::from_fn(|i| {
-        let ([a, b, c], [d, e, f]) = MIX[i];
-        (s[a] ^ s[b] ^ s[c]).wrapping_add(t[d] ^ t[e] ^ t[f])
-    })
+    let (s, t) = (left(x), right(y));
+    let [sp, sq, sr, ss] = [s[0] ^ s[4], s[1] ^ s[7], s[2] ^ s[3], s[5] ^ s[6]];
+    let [tp, tq, tr, ts] = [t[0] ^ t[1], t[6] ^ t[7], t[3] ^ t[4], t[2] ^ t[5]];
+    [
+        sum!(sp ^ s[1], tp ^ t[5]),
+        sum!(sp ^ s[7], tq ^ t[2]),
+        sum!(sq ^ s[6], tp ^ t[3]),
+        sum!(sr ^ s[4], tr ^ t[0]),
+        sum!(sq ^ s[0], ts ^ t[1]),
+        sum!(ss ^ s[3], tr ^ t[6]),
+        sum!(ss ^ s[2], ts ^ t[7]),
+        sum!(sr ^ s[5], tq ^ t[4]),
+    ]
 }
 
 /// Absorbs `data` and its padding, when `before` bytes (whole blocks) are in `pipe` already.

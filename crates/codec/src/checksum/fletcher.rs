@@ -15,7 +15,7 @@ use super::Checksum;
 use ondisk::ByteOrder;
 
 /// Streams summed side by side.
-const LANES: usize = 8;
+const LANES: usize = 4;
 
 /// `FOLD[j][s][t]`: how often sum `t` of lane `j` goes into sum `s` of the whole, modulo 2^64.
 const FOLD: [[[u64; 4]; 4]; LANES] = fold_table();
