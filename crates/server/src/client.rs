@@ -1,0 +1,151 @@
+//! The commands' side of the control socket.
+//!
+//! # Theory
+//! An absent daemon is one with nothing imported. So a question to a daemon that does not run is answered here, by the
+//! same code over no pools, and only a method that must leave something behind (an import) starts a daemon.
+//!
+//! A daemon that ends may do so between our connecting and its accepting; then the connection closes without a byte of
+//! an answer, and the question is asked once more, of a new one if need be.
+
+use crate::api::{Client, Service, Transport, TransportError, dispatch};
+use crate::place::Place;
+use crate::start::start;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// The largest answer that is taken, bytes: several times what a pool of 100,000 datasets with all their properties is.
+const ANSWER_MAX: u64 = 1 << 30;
+/// Methods after which a daemon must be there.
+const STARTS: [&str; 1] = ["import"];
+
+/// The daemon's socket as a [`Transport`].
+pub struct Socket {
+    place: Place,
+    program: Option<std::path::PathBuf>,
+    absent: Box<dyn Service>,
+}
+
+impl Socket {
+    /// This user's daemon, or root's for a user who has none. `absent` answers when no daemon runs.
+    pub fn new(absent: Box<dyn Service>) -> Self {
+        Self { place: Place::of_user(), program: None, absent }
+    }
+
+    /// The daemon that lives in `place`, started from `program` when needed.
+    pub fn at(place: Place, program: std::path::PathBuf, absent: Box<dyn Service>) -> Self {
+        Self { place, program: Some(program), absent }
+    }
+
+    /// A client over this socket.
+    pub fn client(self) -> Client<Self> {
+        Client::new(self)
+    }
+
+    /// Connects to a daemon that runs.
+    fn connect(&self, changes: bool) -> Result<Option<UnixStream>, TransportError> {
+        if let Some(stream) = connect_to(&self.place)? {
+            return Ok(Some(stream));
+        }
+        // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
+        let system = Place::of_system();
+        if changes
+            || self.program.is_some()
+            || self.place == system
+            || std::env::var_os(crate::place::ENV_DIR).is_some()
+        {
+            return Ok(None);
+        }
+        connect_to(&system)
+    }
+
+    fn exchange(&self, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
+        let starts = STARTS.contains(&method);
+        let stream = match self.connect(starts)? {
+            Some(stream) => stream,
+            None if starts => {
+                start(&self.place, self.program.as_deref()).map_err(std::io::Error::other)?;
+                match self.connect(true)? {
+                    Some(stream) => stream,
+                    None => return Ok(None),
+                }
+            }
+            None => return Ok(Some(dispatch(&*self.absent, method, body).1)),
+        };
+        post(stream, method, body)
+    }
+}
+
+impl Transport for Socket {
+    fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError> {
+        for _ in 0..2 {
+            if let Some(answer) = self.exchange(method, body)? {
+                return Ok(answer);
+            }
+        }
+        Err(TransportError::Socket(ErrorKind::ConnectionReset.into()))
+    }
+}
+
+/// Connects, if a daemon listens there.
+pub(crate) fn connect_to(place: &Place) -> Result<Option<UnixStream>, TransportError> {
+    match place.check() {
+        Ok(()) => {}
+        Err(crate::place::PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(TransportError::Socket(std::io::Error::other(error))),
+    }
+    match UnixStream::connect(place.socket()) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Posts a request and reads the answer's body. `None` if the daemon went away before a byte of it.
+pub(crate) fn post(
+    mut stream: UnixStream,
+    method: &str,
+    body: &[u8],
+) -> Result<Option<Vec<u8>>, TransportError> {
+    let head = format!(
+        "POST /v1/{method} HTTP/1.1\r\nHost: poolhouse\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let gone = |error: &std::io::Error| {
+        matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
+    };
+    let mut answer = Vec::new();
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let read = sent.and_then(|()| stream.take(ANSWER_MAX + 1).read_to_end(&mut answer));
+    match read {
+        Ok(_) if answer.is_empty() => return Ok(None),
+        Err(error) if gone(&error) && answer.is_empty() => return Ok(None),
+        result => result?,
+    };
+    body_of(&answer).map(|body| Some(body.to_vec())).ok_or(TransportError::Malformed)
+}
+
+/// The body of an HTTP answer that was read to its end.
+fn body_of(answer: &[u8]) -> Option<&[u8]> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let body = &answer[end + 4..];
+    let mut lines = head.split("\r\n");
+    if !lines.next()?.starts_with("HTTP/1.1 ") || answer.len() as u64 > ANSWER_MAX {
+        return None;
+    }
+    let length = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .map(|(_, value)| value.trim().parse::<usize>());
+    // A connection that broke in the middle is not an answer.
+    match length {
+        Some(Ok(length)) if length == body.len() => Some(body),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

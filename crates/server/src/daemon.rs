@@ -1,0 +1,290 @@
+//! The daemon's life: from the lock on its folder to the last unmount.
+//!
+//! # Life
+//! *Beginning*: with `start.lock` held, it takes `daemon.lock`, replaces a socket that a dead predecessor left, listens,
+//! unmounts what that one left mounted, and says that it is ready. *Serving*. *Ending*, by a signal, by request, or
+//! (where it was started by a command) because nothing has been imported for a moment: with `start.lock` held again it
+//! takes its socket away, unmounts and exports everything, and lets its locks go. Whoever wants a daemon meanwhile
+//! waits for `start.lock` and starts a new one.
+//!
+//! A second signal ends it at once.
+//!
+//! # Crash
+//! A daemon that is killed leaves a socket nobody listens on, locks that the kernel lets go, and mounts that answer
+//! `ENOTCONN`. The next one cleans up all three. Pools that were imported are simply no longer so: nothing of an import
+//! is on disk.
+
+use crate::api::Service;
+use crate::http;
+use crate::place::{Place, PlaceError};
+use crate::start::READY;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+/// How long a daemon with nothing imported waits for the next command.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long the look for dead mounts may take. A mount of another daemon that hangs would make it wait for ever.
+const CLEANING: Duration = Duration::from_secs(5);
+
+/// Whoever holds the pools.
+pub trait House: Service + Send + Sync {
+    /// Whether nothing is imported.
+    fn is_empty(&self) -> bool;
+    /// Unmounts and exports everything, as far as it goes. Nothing is asked after this.
+    fn close(&self);
+}
+
+/// How to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where.
+    pub place: Place,
+    /// Leave the terminal, write to the log, and end when nothing is imported.
+    pub background: bool,
+}
+
+/// A daemon that could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// Its folder.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// One runs already.
+    #[error("a daemon runs already at {}", place.socket().display())]
+    Running {
+        /// There.
+        place: Place,
+    },
+    /// The system refused something it needs.
+    #[error("cannot {operation}")]
+    System {
+        /// What.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn cannot(operation: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
+    move |source| DaemonError::System { operation, source }
+}
+
+/// What a daemon holds while it lives.
+struct Held {
+    listener: std::os::unix::net::UnixListener,
+    _lock: OwnedFd,
+}
+
+/// Runs a daemon to its end.
+pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> {
+    let place = &options.place;
+    place.prepare()?;
+    if options.background {
+        // Not the leader of its group, since a command spawned it.
+        rustix::process::setsid().map_err(|e| cannot("leave the terminal")(e.into()))?;
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        log_to_file(place)?;
+    }
+    start_logging();
+    more_files();
+    let held = match begin(place) {
+        Err(DaemonError::Running { .. }) if options.background => {
+            // Two commands wanted one; the other's serves both.
+            return say_ready();
+        }
+        held => held?,
+    };
+    remove_orphans();
+    if options.background {
+        say_ready()?;
+    }
+    tracing::info!(socket = %place.socket().display(), "serving");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("request")
+        .build()
+        .map_err(cannot("start the runtime"))?;
+    let result = runtime.block_on(serve(options, held, &house));
+    // A request that still runs on a pool that hangs is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+fn begin(place: &Place) -> Result<Held, DaemonError> {
+    let _turn = place.lock_start()?;
+    let Some(lock) = place.lock_daemon()? else {
+        return Err(DaemonError::Running { place: place.clone() });
+    };
+    let socket = place.socket();
+    // With the lock ours, nobody listens on it.
+    match std::fs::remove_file(&socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(cannot("remove an old socket")(error));
+        }
+        _ => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(&socket).map_err(cannot("make the socket"))?;
+    let mode = if place.is_shared() { 0o666 } else { 0o600 };
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(mode))
+        .and_then(|()| listener.set_nonblocking(true))
+        .map_err(cannot("set up the socket"))?;
+    Ok(Held { listener, _lock: lock })
+}
+
+fn say_ready() -> Result<(), DaemonError> {
+    let mut out = std::io::stdout();
+    // Whoever started us may be gone; that is no reason not to serve.
+    if let Err(error) = out.write_all(READY).and_then(|()| out.flush()) {
+        tracing::debug!(%error, "nobody waits for the daemon");
+    }
+    let null = std::fs::File::options().write(true).open("/dev/null").map_err(cannot("open /dev/null"))?;
+    rustix::stdio::dup2_stdout(&null).map_err(|e| cannot("let the pipe go")(e.into()))
+}
+
+fn log_to_file(place: &Place) -> Result<(), DaemonError> {
+    let log = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(place.log())
+        .map_err(cannot("open the log"))?;
+    rustix::stdio::dup2_stderr(&log).map_err(|e| cannot("write to the log")(e.into()))
+}
+
+/// Messages go to standard error, from the level that `POOLHOUSE_LOG` names (`info` if it names none).
+fn start_logging() {
+    let level = std::env::var("POOLHOUSE_LOG").ok().and_then(|level| level.parse().ok());
+    let level = level.unwrap_or(tracing::level_filters::LevelFilter::INFO);
+    // Fails where a program that embeds this has its own.
+    if tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init()
+        .is_err()
+    {
+        tracing::debug!("messages go where they went before");
+    }
+}
+
+/// A mount is an open file; thousands need more than the usual limit.
+fn more_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%errno, "the limit of open files stays as it is");
+    }
+}
+
+/// Unmounts what a daemon of this user left when it died.
+fn remove_orphans() {
+    let (done, wait) = std::sync::mpsc::channel();
+    let clean = move || {
+        match fuse::system::orphans() {
+            Ok(orphans) => {
+                for orphan in orphans {
+                    tracing::warn!(target = %orphan.target.display(), "unmounting what a dead daemon left");
+                    if let Err(error) = fuse::system::detach(&orphan.target, fuse::Detach::Lazy) {
+                        tracing::warn!(%error, "it stays");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "dead mounts can't be found"),
+        }
+        // The receiver may have lost its patience.
+        done.send(()).unwrap_or_default();
+    };
+    let cleaner = std::thread::Builder::new().name("cleaner".to_owned()).spawn(clean);
+    if cleaner.is_err() || wait.recv_timeout(CLEANING).is_err() {
+        tracing::warn!("a mount does not answer; dead mounts may be left");
+    }
+}
+
+/// Requests under way.
+#[derive(Default)]
+struct Activity {
+    running: AtomicUsize,
+    changed: Notify,
+}
+
+/// One request under way.
+#[derive(Clone)]
+struct Busy(#[allow(dead_code, reason = "counts by living")] Arc<BusyOnce>);
+
+struct BusyOnce(Arc<Activity>);
+
+impl Busy {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.running.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::new(BusyOnce(Arc::clone(activity))))
+    }
+}
+
+impl Drop for BusyOnce {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_one();
+    }
+}
+
+async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<(), DaemonError> {
+    let listener = UnixListener::from_std(held.listener).map_err(cannot("listen"))?;
+    let mut term = signal(SignalKind::terminate()).map_err(cannot("watch for signals"))?;
+    let mut int = signal(SignalKind::interrupt()).map_err(cannot("watch for signals"))?;
+    let activity = Arc::new(Activity::default());
+    let stop = Arc::new(Notify::new());
+    loop {
+        let idle = options.background && activity.running.load(Ordering::SeqCst) == 0 && house.is_empty();
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let activity = Arc::clone(&activity);
+                    let service: Arc<dyn Service + Send + Sync> = Arc::<dyn House>::clone(house);
+                    let busy = move || Busy::new(&activity);
+                    tokio::spawn(http::connection(stream, service, Arc::clone(&stop), busy));
+                }
+                Err(error) => {
+                    // Out of files, say: give those that are open a moment to go.
+                    tracing::warn!(%error, "a caller could not be let in");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            () = activity.changed.notified() => {}
+            () = stop.notified() => break tracing::info!("ending: asked to"),
+            _ = term.recv() => break tracing::info!("ending: terminated"),
+            _ = int.recv() => break tracing::info!("ending: interrupted"),
+            () = tokio::time::sleep(LINGER), if idle => break tracing::info!("ending: nothing is imported"),
+        }
+    }
+    let place = options.place.clone();
+    let house = Arc::clone(house);
+    let ending = tokio::task::spawn_blocking(move || end(&place, &*house));
+    tokio::select! {
+        ended = ending => match ended {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!(%error, "ending failed");
+                Ok(())
+            }
+        },
+        _ = term.recv() => { tracing::warn!("told twice: leaving everything as it is"); Ok(()) }
+        _ = int.recv() => { tracing::warn!("told twice: leaving everything as it is"); Ok(()) }
+    }
+}
+
+fn end(place: &Place, house: &dyn House) -> Result<(), DaemonError> {
+    let _turn = place.lock_start()?;
+    if let Err(error) = std::fs::remove_file(place.socket()) {
+        tracing::warn!(%error, "the socket stays");
+    }
+    house.close();
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Where a daemon lives: its folder, socket and locks.
+//!
+//! # Theory
+//! Each user has one daemon of their own, and the system has root's. A daemon's folder holds three files: `control.sock`;
+//! `daemon.lock`, locked for as long as the daemon lives, by which a socket without a daemon is told from one with;
+//! and `start.lock`, locked for the moments in which a daemon begins or ends, so that two commands that start one at
+//! the same time end up with one, and none reaches a daemon that is on its way out.
+//!
+//! The folder of a user is in `$XDG_RUNTIME_DIR`, or else in the temporary directory, where it is trusted only if it
+//! belongs to the user and nobody else may enter.
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Names another folder for the daemon, so that several can live side by side.
+pub const ENV_DIR: &str = "POOLHOUSE_RUN_DIR";
+const SYSTEM_DIR: &str = "/run/poolhouse";
+
+/// A daemon's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    dir: PathBuf,
+    /// Whether everybody may knock (root's daemon).
+    shared: bool,
+}
+
+/// A folder that can't be a daemon's.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// It can't be made, read or locked.
+    #[error("cannot use the daemon's folder {}", dir.display())]
+    Io {
+        /// The folder.
+        dir: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is somebody else's, or open to others.
+    #[error("the daemon's folder {} is not this user's alone", dir.display())]
+    Foreign {
+        /// The folder.
+        dir: PathBuf,
+    },
+}
+
+impl Place {
+    /// The folder of this user's daemon.
+    pub fn of_user() -> Self {
+        let uid = rustix::process::geteuid();
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(dir) = var(ENV_DIR) {
+            return Self { dir, shared: false };
+        }
+        if uid.is_root() {
+            return Self::of_system();
+        }
+        let dir = match var("XDG_RUNTIME_DIR") {
+            Some(runtime) => runtime.join("poolhouse"),
+            None => std::env::temp_dir().join(format!("poolhouse-{}", uid.as_raw())),
+        };
+        Self { dir, shared: false }
+    }
+
+    /// The folder of root's daemon.
+    pub fn of_system() -> Self {
+        Self { dir: PathBuf::from(SYSTEM_DIR), shared: true }
+    }
+
+    /// A folder of the caller's choice.
+    pub fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), shared: false }
+    }
+
+    /// The folder itself.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    /// What a daemon in the background has to say.
+    pub fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Whether everybody may connect.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Makes the folder if need be, and checks that it can be trusted.
+    pub fn prepare(&self) -> Result<(), PlaceError> {
+        let mode = if self.shared { 0o755 } else { 0o700 };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(&self.dir)
+            .map_err(|e| self.failed(e))?;
+        self.check()
+    }
+
+    /// Whether the folder is this user's (or, the system's, root's) and nobody else may write in it.
+    pub fn check(&self) -> Result<(), PlaceError> {
+        let meta = std::fs::symlink_metadata(&self.dir).map_err(|e| self.failed(e))?;
+        let owner = if self.shared { 0 } else { rustix::process::geteuid().as_raw() };
+        let forbidden = if self.shared { 0o022 } else { 0o077 };
+        if !meta.is_dir() || meta.uid() != owner || meta.mode() & forbidden != 0 {
+            return Err(PlaceError::Foreign { dir: self.dir.clone() });
+        }
+        Ok(())
+    }
+
+    /// Waits for its turn to begin or end a daemon. Held until dropped.
+    pub fn lock_start(&self) -> Result<OwnedFd, PlaceError> {
+        let lock = self.open("start.lock")?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive))
+            .map_err(|e| self.failed(e.into()))?;
+        Ok(lock)
+    }
+
+    /// Becomes the daemon of this folder, until dropped. `None` when there is one.
+    pub fn lock_daemon(&self) -> Result<Option<OwnedFd>, PlaceError> {
+        let lock = self.open("daemon.lock")?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(lock)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(self.failed(errno.into())),
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<OwnedFd, PlaceError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::open(self.dir.join(name), flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| self.failed(e.into()))
+    }
+
+    fn failed(&self, source: std::io::Error) -> PlaceError {
+        PlaceError::Io { dir: self.dir.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

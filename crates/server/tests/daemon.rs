@@ -1,0 +1,368 @@
+//! A daemon's life, with real processes: this program is the tests, and run as `serve` it is the daemon.
+//!
+//! The house behind the daemon has no pools: `import` of the pool N, for N from 1 on, makes it hold N, and `export`
+//! lets it go; pool 99 makes the caller wait until pool 98 is imported.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
+
+use server::api::*;
+use server::client::Socket;
+use server::daemon::{self, House};
+use server::place::Place;
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// A service that holds numbers instead of pools.
+#[derive(Default)]
+struct Numbers {
+    held: Mutex<BTreeSet<u64>>,
+    changed: Condvar,
+    mount: Mutex<Option<fuse::Mount>>,
+}
+
+macro_rules! refuse {
+    ($($name:ident($($ty:ty),*) -> $ret:ty;)*) => {
+        $(fn $name(&self, $(_: $ty),*) -> Result<$ret, Error> {
+            Err(Error::new(stringify!($name), Reason::NotSupported { what: "pools".into() }))
+        })*
+    };
+}
+
+impl Service for Numbers {
+    fn pool_names(&self) -> Result<Vec<String>, Error> {
+        Ok(self.held.lock().unwrap().iter().map(u64::to_string).collect())
+    }
+
+    fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+        let mut held = self.held.lock().unwrap();
+        held.insert(request.guid);
+        self.changed.notify_all();
+        while request.guid == 99 && !held.contains(&98) {
+            held = self.changed.wait(held).unwrap();
+        }
+        if let Some(target) = request.new_name.as_deref() {
+            let workers = Arc::new(fuse::Workers::start("fuse-test", 1).unwrap());
+            let options =
+                fuse::Options { source: "test".into(), read_only: true, ..fuse::Options::default() };
+            let tree = Arc::new(tree::Empty);
+            *self.mount.lock().unwrap() =
+                Some(fuse::Mount::new(&workers, tree, Path::new(target), &options).unwrap());
+        }
+        Ok(ImportOutcome { name: request.guid.to_string(), ..ImportOutcome::default() })
+    }
+
+    fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+        let number = request.name.parse().unwrap_or_default();
+        if self.held.lock().unwrap().remove(&number) {
+            return Ok(());
+        }
+        Err(Error::new(&request.name, Reason::NoSuchPool))
+    }
+
+    refuse! {
+        pool(&str, &PoolQuery) -> Pool;
+        history(&str) -> Vec<HistoryRecord>;
+        datasets(&DatasetQuery) -> Vec<Dataset>;
+        space(&str, &[SpaceClass]) -> Vec<SpaceEntry>;
+        holds(&str) -> Vec<Hold>;
+        scan(&ScanRequest) -> Vec<Candidate>;
+        mounts() -> Vec<Mount>;
+        mount(&MountRequest) -> MountReport;
+        unmount(&UnmountRequest) -> MountReport;
+        load_key(&LoadKeyRequest) -> ();
+        unload_key(&str) -> ();
+    }
+}
+
+impl House for Numbers {
+    fn is_empty(&self) -> bool {
+        self.held.lock().unwrap().is_empty()
+    }
+
+    fn close(&self) {
+        self.held.lock().unwrap().clear();
+    }
+}
+
+mod tree {
+    use fuse::tree::*;
+    use rustix::io::Errno;
+
+    /// A file system with nothing in it.
+    pub struct Empty;
+
+    impl Tree for Empty {
+        fn root(&self) -> Node {
+            Node(34)
+        }
+        fn lookup(&self, _: Node, _: &[u8]) -> Result<Attr, Errno> {
+            Err(Errno::NOENT)
+        }
+        fn attr(&self, node: Node) -> Result<Attr, Errno> {
+            let time = Time::default();
+            Ok(Attr {
+                node,
+                ino: node.0,
+                generation: 0,
+                parent: node,
+                mode: 0o040_755,
+                nlink: 2,
+                uid: 0,
+                gid: 0,
+                rdev: (0, 0),
+                size: 2,
+                blocks: 0,
+                blksize: 512,
+                atime: time,
+                mtime: time,
+                ctime: time,
+                btime: time,
+            })
+        }
+        fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {
+            Err(Errno::INVAL)
+        }
+        fn read(&self, _: Node, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
+            Err(Errno::ISDIR)
+        }
+        fn readdir(&self, _: Node, _: u64, _: usize) -> Result<Vec<Entry>, Errno> {
+            Ok(Vec::new())
+        }
+        fn xattr(&self, _: Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
+            Err(Errno::NODATA)
+        }
+        fn xattr_names(&self, _: Node) -> Result<Vec<Vec<u8>>, Errno> {
+            Ok(Vec::new())
+        }
+        fn statfs(&self) -> Result<Statfs, Errno> {
+            Ok(Statfs::default())
+        }
+        fn seek(&self, _: Node, _: u64, _: Seek) -> Result<u64, Errno> {
+            Err(Errno::NXIO)
+        }
+        fn flags(&self, _: Node) -> Result<Flags, Errno> {
+            Ok(Flags::default())
+        }
+    }
+}
+
+/// A folder for a daemon, which is told to end when the test is over.
+struct Stand {
+    dir: tempfile::TempDir,
+}
+
+impl Stand {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn place(&self) -> Place {
+        Place::at(&self.dir.path().join("run"))
+    }
+
+    fn client(&self) -> Client<Socket> {
+        let program = std::env::current_exe().unwrap();
+        Socket::at(self.place(), program, Box::new(Numbers::default())).client()
+    }
+
+    fn import(&self, guid: u64) -> Result<ImportOutcome, Error> {
+        self.client().import(&ImportRequest { guid, ..ImportRequest::default() })
+    }
+
+    fn export(&self, guid: u64) -> Result<(), Error> {
+        self.client().export(&ExportRequest { name: guid.to_string(), ..ExportRequest::default() })
+    }
+
+    /// Waits until no daemon lives here.
+    fn wait_for_the_end(&self) {
+        let lock = std::fs::File::open(self.place().dir().join("daemon.lock")).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    }
+
+    fn daemon_pid(&self) -> rustix::process::Pid {
+        let stream = UnixStream::connect(self.place().socket()).unwrap();
+        rustix::net::sockopt::socket_peercred(&stream).unwrap().pid
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        if let Ok(stream) = UnixStream::connect(self.place().socket()) {
+            raw(stream, "POST /v1/shutdown HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            self.wait_for_the_end();
+        }
+    }
+}
+
+fn raw(mut stream: UnixStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Questions alone start no daemon; an import does; it answers, keeps what it was told, and goes away after the last
+/// export, socket and all.
+fn lives_from_the_first_import_to_the_last_export() {
+    let stand = Stand::new();
+    assert_eq!(stand.client().pool_names().unwrap(), [""; 0]);
+    assert!(!stand.place().socket().exists());
+    assert_eq!(stand.import(7).unwrap().name, "7");
+    stand.import(8).unwrap();
+    assert_eq!(stand.client().pool_names().unwrap(), ["7", "8"]);
+    assert_eq!(stand.export(9).unwrap_err().reason, Reason::NoSuchPool);
+    stand.export(7).unwrap();
+    assert_eq!(stand.client().pool_names().unwrap(), ["8"]);
+    stand.export(8).unwrap();
+    stand.wait_for_the_end();
+    assert!(!stand.place().socket().exists());
+    assert_eq!(stand.client().pool_names().unwrap(), [""; 0]);
+    stand.import(5).unwrap();
+}
+
+/// Many commands at once that each need a daemon end up with one, which holds what all of them imported.
+fn commands_at_once_share_one_daemon() {
+    let stand = Stand::new();
+    std::thread::scope(|scope| {
+        for number in 1..=8 {
+            let stand = &stand;
+            scope.spawn(move || stand.import(number).unwrap());
+        }
+    });
+    assert_eq!(stand.client().pool_names().unwrap().len(), 8);
+}
+
+/// A request that takes long holds no other up: it ends only since another was answered meanwhile.
+fn a_slow_request_blocks_no_other() {
+    let stand = Stand::new();
+    stand.import(1).unwrap();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| stand.import(99).unwrap());
+        stand.import(98).unwrap();
+        slow.join().unwrap();
+    });
+}
+
+/// After a kill, the next command finds the old socket dead, starts a daemon, and the dead mount is gone.
+fn a_killed_daemon_is_cleaned_up_after() {
+    let stand = Stand::new();
+    let target = stand.dir.path().join("mnt");
+    std::fs::create_dir(&target).unwrap();
+    let mounts = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !mounts {
+        println!("no mount in this test: /dev/fuse can't be opened here");
+    }
+    let new_name = mounts.then(|| target.to_str().unwrap().to_owned());
+    stand.client().import(&ImportRequest { guid: 3, new_name, ..ImportRequest::default() }).unwrap();
+    assert_eq!(fuse::system::is_mounted(&target).unwrap(), mounts);
+    rustix::process::kill_process(stand.daemon_pid(), rustix::process::Signal::KILL).unwrap();
+    stand.wait_for_the_end();
+    assert!(stand.place().socket().exists());
+    assert_eq!(fuse::system::is_mounted(&target).unwrap(), mounts);
+    assert_eq!(stand.client().pool_names().unwrap(), [""; 0]);
+    stand.import(4).unwrap();
+    assert_eq!(stand.client().pool_names().unwrap(), ["4"]);
+    assert!(!fuse::system::is_mounted(&target).unwrap());
+}
+
+/// A terminated daemon takes its socket away and lets its lock go.
+fn a_terminated_daemon_ends_cleanly() {
+    let stand = Stand::new();
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        stand.import(3).unwrap();
+        rustix::process::kill_process(stand.daemon_pid(), signal).unwrap();
+        stand.wait_for_the_end();
+        assert!(!stand.place().socket().exists());
+    }
+}
+
+/// The socket is its owner's alone; a stranger that gets hold of it may look, and nothing else.
+fn strangers_are_refused() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let stand = Stand::new();
+    stand.import(3).unwrap();
+    assert_eq!(std::fs::metadata(stand.place().socket()).unwrap().mode() & 0o777, 0o600);
+    let probe = Command::new("setpriv").args(["--reuid=65534", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("no stranger in this test: it takes root and setpriv");
+        return;
+    }
+    for path in [stand.dir.path(), stand.place().dir()] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(stand.place().socket(), std::fs::Permissions::from_mode(0o666)).unwrap();
+    let program = stand.dir.path().join("stranger");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let ask = |method: &str| {
+        let out = Command::new("setpriv")
+            .args(["--reuid=65534", "--clear-groups"])
+            .args([program.as_os_str(), "ask".as_ref(), stand.place().socket().as_os_str(), method.as_ref()])
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let looked = ask("pool_names");
+    assert!(looked.starts_with("HTTP/1.1 200") && looked.ends_with(r#"{"ok":["3"]}"#), "{looked}");
+    for method in ["import", "export", "shutdown", "nonsense"] {
+        let refused = ask(method);
+        assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("permission"), "{refused}");
+    }
+    std::fs::set_permissions(stand.place().dir(), std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// What isn't a request of ours is answered as HTTP wants it, and the daemon goes on.
+fn nonsense_is_answered() {
+    let stand = Stand::new();
+    stand.import(3).unwrap();
+    let ask = |request: &str| raw(UnixStream::connect(stand.place().socket()).unwrap(), request);
+    let head = "Host: x\r\nConnection: close\r\n";
+    assert!(ask("\0\0\0\0\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(ask(&format!("GET / HTTP/1.1\r\n{head}\r\n")).starts_with("HTTP/1.1 404"));
+    assert!(ask(&format!("DELETE /v1/pool HTTP/1.1\r\n{head}\r\n")).starts_with("HTTP/1.1 400"));
+    assert!(ask(&format!("POST /v1/none HTTP/1.1\r\n{head}\r\n")).starts_with("HTTP/1.1 404"));
+    let body = format!("POST /v1/import HTTP/1.1\r\n{head}Content-Length: 3\r\n\r\n[1]");
+    assert!(ask(&body).starts_with("HTTP/1.1 400"));
+    let huge = format!("POST /v1/import HTTP/1.1\r\n{head}Content-Length: 99999999999\r\n\r\n");
+    assert!(ask(&huge).starts_with("HTTP/1.1 400"));
+    assert_eq!(stand.client().pool_names().unwrap(), ["3"]);
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    match args.get(1).map(String::as_str) {
+        Some("serve") => {
+            assert_eq!(args[2..4], ["--background", "--run-dir"]);
+            let options = daemon::Options { place: Place::at(Path::new(&args[4])), background: true };
+            daemon::run(&options, Arc::new(Numbers::default())).unwrap();
+        }
+        Some("ask") => {
+            let stream = UnixStream::connect(&args[2]).unwrap();
+            let request = format!("GET /v1/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", args[3]);
+            print!("{}", raw(stream, &request));
+        }
+        filter => {
+            let tests: [(&str, fn()); 7] = [
+                (
+                    "lives_from_the_first_import_to_the_last_export",
+                    lives_from_the_first_import_to_the_last_export,
+                ),
+                ("commands_at_once_share_one_daemon", commands_at_once_share_one_daemon),
+                ("a_slow_request_blocks_no_other", a_slow_request_blocks_no_other),
+                ("a_killed_daemon_is_cleaned_up_after", a_killed_daemon_is_cleaned_up_after),
+                ("a_terminated_daemon_ends_cleanly", a_terminated_daemon_ends_cleanly),
+                ("strangers_are_refused", strangers_are_refused),
+                ("nonsense_is_answered", nonsense_is_answered),
+            ];
+            // Options of the usual test harness are none of ours.
+            let filter = filter.filter(|word| !word.starts_with('-')).unwrap_or_default();
+            for (name, test) in tests.iter().filter(|(name, _)| name.contains(filter)) {
+                test();
+                println!("test {name} ... ok");
+            }
+        }
+    }
+}
