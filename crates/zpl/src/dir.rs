@@ -55,7 +55,7 @@ impl Node {
     /// `fold` asks a file system of mixed case to ignore case; `.` and `..` are known.
     ///
     /// # Errors
-    /// [`Error::NoEntry`], [`Error::NotDirectory`], [`Error::NameTooLong`], or as reading fails.
+    /// [`Error::NoEntry`], [`Error::NotDirectory`], [`Error::NameTooLong`], [`Error::NotUtf8`], or as reading fails.
     pub fn lookup_entry(&self, name: &[u8], fold: bool) -> Result<DirEntry> {
         self.require_dir()?;
         let plain = |object, name: &[u8]| {
@@ -65,6 +65,7 @@ impl Node {
             b"" | b"." => return plain(self.object(), b"."),
             b".." => return plain(self.attr().parent, b".."),
             _ if name.len() > NAME_MAX => return Err(Error::NameTooLong { len: name.len() }),
+            _ if self.fs.utf8only() && std::str::from_utf8(name).is_err() => return Err(Error::NotUtf8),
             _ => {}
         }
         let zap = self.fs.dir_zap(&self.dn)?;

@@ -72,7 +72,7 @@ impl Node {
         // With its namespace first, then as another port would have stored it.
         let bare = name.strip_prefix(USER).filter(|b| !b.is_empty());
         for stored in std::iter::once(name).chain(bare) {
-            if stored != name && shown(stored).as_deref() != Some(name) {
+            if shown(stored).as_deref() != Some(name) {
                 continue;
             }
             if let Some(v) = list.as_ref().and_then(|l| l.bytes(stored)) {
@@ -81,7 +81,7 @@ impl Node {
             if let Some(dir) = &dir {
                 match dir.lookup_entry(stored, false) {
                     Ok(e) => return self.xattr_file(&self.fs.node(e.object)?),
-                    Err(Error::NoEntry { .. } | Error::NameTooLong { .. }) => {}
+                    Err(Error::NoEntry { .. } | Error::NameTooLong { .. } | Error::NotUtf8) => {}
                     Err(e) => return Err(e),
                 }
             }
