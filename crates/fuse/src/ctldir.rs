@@ -247,7 +247,13 @@ impl Tree for WithSnapshots {
 
     fn attr(&self, node: Node) -> Result<Attr, Errno> {
         match Self::place(node)? {
-            Place::Head => self.head.attr(node),
+            Place::Head => {
+                let mut attr = self.head.attr(node)?;
+                // A listed `.zfs` counts as a directory of the root.
+                let listed = node == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
+                attr.nlink = attr.nlink.saturating_add(u32::from(listed));
+                Ok(attr)
+            }
             Place::Control => self.directory(CONTROL, CONTROL_INO, self.root(), 3),
             Place::Snapdir => {
                 let entries = self.snapshots.names()?.len() as u64 + 2;

@@ -3,7 +3,7 @@
 //! # Theory
 //! A door is thin: it turns the kernel's questions into calls of a [`tree::Tree`] and the results into bytes, and
 //! holds no rule of the file system. [`abi`] has the kernel's structures, [`message`] takes requests apart, [`dispatch`]
-//! gives them their meaning, [`workers`] runs them on a fixed number of threads, [`system`] mounts and unmounts, and
+//! gives them their meaning, [`dataset`] answers for `zpl`, [`workers`] runs them on a fixed number of threads, [`system`] mounts and unmounts, and
 //! [`ctldir`] adds `.zfs/snapshot`.
 //!
 //! The protocol is spoken here rather than by a library: those at hand want a thread and a 16 MiB buffer for each
@@ -17,6 +17,7 @@
 
 pub mod abi;
 pub mod ctldir;
+pub mod dataset;
 pub mod dispatch;
 mod error;
 pub mod message;

@@ -1,0 +1,188 @@
+//! A dataset's file system as a [`Tree`].
+
+use crate::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+use ondisk::ObjNum;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use zpl::{DirCookie, Error, FileSystem};
+
+const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// What properties say about how a file system is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The dataset's name, for messages.
+    pub name: String,
+    /// Whether POSIX ACLs count (`acltype=posix`).
+    pub posix_acl: bool,
+    /// Whether extended attributes are shown (`xattr`).
+    pub xattrs: bool,
+    /// Sizes. They are fixed: nothing changes in a pool that is imported read-only.
+    pub sizes: Statfs,
+}
+
+/// A file system of a pool, by object number.
+pub struct Dataset {
+    fs: FileSystem,
+    shown: Shown,
+    /// The object that the last message was about, so that a large damaged file doesn't fill the log.
+    told: Mutex<Option<u64>>,
+}
+
+impl Dataset {
+    /// Shows `fs` as `shown` says.
+    pub fn new(fs: FileSystem, shown: Shown) -> Self {
+        Self { fs, shown, told: Mutex::new(None) }
+    }
+
+    fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
+        // A number that the kernel has was an object once; that it is none is news to its user, not an absent name.
+        match self.fs.node(ObjNum(node.0)) {
+            Err(Error::NoFile { .. }) => Err(Errno::STALE),
+            result => self.told(node, result),
+        }
+    }
+
+    /// Turns an error into an errno, and puts what the caller can't see into the log.
+    fn told<T>(&self, node: Node, result: Result<T, Error>) -> Result<T, Errno> {
+        result.map_err(|error| {
+            let errno = errno(&error);
+            if errno == Errno::IO && self.told.lock().replace(node.0) != Some(node.0) {
+                tracing::warn!(dataset = self.shown.name, object = node.0, %error, "unreadable");
+            }
+            errno
+        })
+    }
+
+    fn of(attr: &zpl::Attr) -> Attr {
+        let time = |time: zpl::Time| Time { sec: time.secs, nsec: time.nanos };
+        Attr {
+            node: Node(attr.object.0),
+            ino: attr.object.0,
+            generation: attr.generation,
+            parent: Node(attr.parent.0),
+            mode: attr.mode,
+            // More links than Linux can count show as the most that it can.
+            nlink: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
+            uid: attr.uid.rid(),
+            gid: attr.gid.rid(),
+            rdev: attr.rdev.unwrap_or_default(),
+            size: attr.size,
+            blocks: attr.blocks,
+            blksize: u32::try_from(attr.block_size).unwrap_or(512),
+            atime: time(attr.atime),
+            mtime: time(attr.mtime),
+            ctime: time(attr.ctime),
+            btime: time(attr.crtime),
+        }
+    }
+}
+
+/// The errno of every failure of a file system: the one place where this door decides.
+fn errno(error: &Error) -> Errno {
+    match error {
+        Error::Dmu(_) | Error::Corrupt { .. } => Errno::IO,
+        Error::NotFileSystem | Error::NotSymlink { .. } => Errno::INVAL,
+        Error::UnsupportedVersion { .. } => Errno::OPNOTSUPP,
+        Error::NoEntry { .. } | Error::NoFile { .. } => Errno::NOENT,
+        Error::Unlinked { .. } => Errno::STALE,
+        Error::NoXattr { .. } => Errno::NODATA,
+        Error::XattrTooLarge { .. } => Errno::TOOBIG,
+        Error::NotDirectory { .. } => Errno::NOTDIR,
+        Error::IsDirectory { .. } => Errno::ISDIR,
+        Error::NameTooLong { .. } => Errno::NAMETOOLONG,
+        Error::NotUtf8 => Errno::ILSEQ,
+        Error::TooManyLinks => Errno::LOOP,
+        Error::LeavesFileSystem { .. } => Errno::XDEV,
+        Error::PastEnd { .. } => Errno::NXIO,
+    }
+}
+
+impl Tree for Dataset {
+    fn root(&self) -> Node {
+        Node(self.fs.root().0)
+    }
+
+    fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        let found = self.told(dir, self.node(dir)?.lookup_entry(name, false))?;
+        // An entry whose object is none is damage, not an absent name.
+        match self.fs.node(found.object) {
+            Err(error @ Error::NoFile { .. }) => {
+                let object = found.object.0;
+                tracing::warn!(dataset = self.shown.name, directory = dir.0, object, %error, "unreadable");
+                Err(Errno::IO)
+            }
+            result => Ok(Self::of(self.told(Node(found.object.0), result)?.attr())),
+        }
+    }
+
+    fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        Ok(Self::of(self.node(node)?.attr()))
+    }
+
+    fn readlink(&self, node: Node) -> Result<Vec<u8>, Errno> {
+        self.told(node, self.node(node)?.readlink())
+    }
+
+    fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        self.told(node, self.node(node)?.read(offset, buf))
+    }
+
+    fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
+        // Cookies below 2 are `.` and `..`, which the door lists itself.
+        let entries = self.told(dir, self.node(dir)?.read_dir(DirCookie(cookie.max(2))))?;
+        let mut list = Vec::with_capacity(limit.min(1024));
+        for entry in entries.take(limit) {
+            let entry = match self.told(dir, entry) {
+                Ok(entry) => entry,
+                // What was read so far comes first; the error when the caller asks on.
+                Err(_) if !list.is_empty() => break,
+                Err(errno) => return Err(errno),
+            };
+            list.push(Entry {
+                name: entry.name,
+                node: Some(Node(entry.object.0)),
+                ino: entry.object.0,
+                kind: u8::try_from(entry.kind.bits()).expect("four bits"),
+                cookie: entry.next.0,
+            });
+        }
+        Ok(list)
+    }
+
+    fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if !self.shown.xattrs || (!self.shown.posix_acl && POSIX_ACLS.contains(&name)) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        self.told(node, self.node(node)?.xattr(name))
+    }
+
+    fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno> {
+        if !self.shown.xattrs {
+            return Ok(Vec::new());
+        }
+        let mut names = self.told(node, self.node(node)?.xattr_names())?;
+        names.retain(|name| self.shown.posix_acl || !POSIX_ACLS.contains(&name.as_slice()));
+        Ok(names)
+    }
+
+    fn statfs(&self) -> Result<Statfs, Errno> {
+        Ok(self.shown.sizes)
+    }
+
+    fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {
+        let file = self.node(node)?;
+        let found = match what {
+            Seek::Data => file.seek_data(offset),
+            Seek::Hole => file.seek_hole(offset),
+        };
+        self.told(node, found)
+    }
+
+    fn flags(&self, node: Node) -> Result<Flags, Errno> {
+        let file = self.node(node)?;
+        let attr = file.attr();
+        let project = u32::try_from(attr.projid).map_err(|_| Errno::OVERFLOW)?;
+        Ok(Flags { bits: attr.fs_flags(), project })
+    }
+}
