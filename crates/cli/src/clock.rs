@@ -1,0 +1,102 @@
+//! Local time, as OpenZFS's commands print it.
+
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+/// The time zone to print in, and the clock.
+#[derive(Clone)]
+pub struct Clock {
+    zone: TimeZone,
+    now: fn() -> u64,
+}
+
+impl Clock {
+    /// The system's clock and time zone.
+    pub fn system() -> Self {
+        Self { zone: TimeZone::system(), now: || u64::try_from(Timestamp::now().as_second()).unwrap_or(0) }
+    }
+
+    /// A clock in UTC that stands still: for tests.
+    pub fn fixed(now: fn() -> u64) -> Self {
+        Self { zone: TimeZone::UTC, now }
+    }
+
+    /// Seconds since the epoch.
+    pub fn now(&self) -> u64 {
+        (self.now)()
+    }
+
+    /// `Sat Nov 21 19:28:00 2026` (`ctime`, without its newline).
+    pub fn ctime(&self, t: u64) -> String {
+        self.format(t, |z| format!("{}:{}:{:02} {}", hour_minute(z, true), minute(z), z.second(), z.year()))
+    }
+
+    /// `Sat Nov 21 19:28 2026`, the hour padded with a space (property `creation`).
+    pub fn creation(&self, t: u64) -> String {
+        self.format(t, |z| format!("{}:{} {}", hour_minute(z, false), minute(z), z.year()))
+    }
+
+    /// `Sat Nov 21 19:28:00 2026`, the hour padded with a space (property `snapshots_changed`).
+    pub fn changed(&self, t: u64) -> String {
+        self.format(t, |z| format!("{}:{}:{:02} {}", hour_minute(z, false), minute(z), z.second(), z.year()))
+    }
+
+    /// `Sat Nov 21 19:28 2026` (holds).
+    pub fn hold(&self, t: u64) -> String {
+        self.format(t, |z| format!("{}:{} {}", hour_minute(z, true), minute(z), z.year()))
+    }
+
+    /// `2026-11-21.19:28:00` (history).
+    pub fn history(&self, t: u64) -> String {
+        self.format(t, |z| {
+            format!(
+                "{:04}-{:02}-{:02}.{:02}:{:02}:{:02}",
+                z.year(),
+                z.month(),
+                z.day(),
+                z.hour(),
+                z.minute(),
+                z.second()
+            )
+        })
+    }
+
+    fn format(&self, t: u64, f: impl Fn(&Zoned) -> String) -> String {
+        match i64::try_from(t).ok().and_then(|t| Timestamp::from_second(t).ok()) {
+            Some(stamp) => f(&stamp.to_zoned(self.zone.clone())),
+            None => t.to_string(),
+        }
+    }
+}
+
+fn hour_minute(z: &Zoned, zero: bool) -> String {
+    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let day = DAYS[z.weekday().to_monday_zero_offset() as usize];
+    let month = MONTHS[(z.month() - 1) as usize];
+    let hour = if zero { format!("{:02}", z.hour()) } else { format!("{:2}", z.hour()) };
+    format!("{day} {month} {:2} {hour}", z.day())
+}
+
+fn minute(z: &Zoned) -> String {
+    format!("{:02}", z.minute())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Dates against `date -u`.
+
+    use super::*;
+
+    /// Goal: each format is the one that its OpenZFS command prints, single digits padded as there.
+    #[test]
+    fn formats() {
+        let c = Clock::fixed(|| 0);
+        assert_eq!(c.ctime(1_795_289_280), "Sat Nov 21 19:28:00 2026");
+        assert_eq!(c.creation(1_775_010_125), "Wed Apr  1  2:22 2026");
+        assert_eq!(c.hold(1_775_010_125), "Wed Apr  1 02:22 2026");
+        assert_eq!(c.changed(1_775_010_125), "Wed Apr  1  2:22:05 2026");
+        assert_eq!(c.history(1_795_288_133), "2026-11-21.19:08:53");
+        assert_eq!(c.ctime(u64::MAX), u64::MAX.to_string());
+    }
+}

@@ -1,0 +1,182 @@
+//! What a command runs in: where it writes, whom it asks, what time it is.
+
+use std::{fmt, io, rc::Rc};
+
+use server::api::{Error, Service};
+
+use crate::clock::Clock;
+
+/// A place to write to. Failures are remembered rather than returned, as with C's `stdout`.
+pub struct Out {
+    sink: Box<dyn io::Write>,
+    failed: bool,
+}
+
+impl Out {
+    /// Writes to this sink.
+    pub fn new(sink: Box<dyn io::Write>) -> Self {
+        Self { sink, failed: false }
+    }
+
+    /// What `write!` calls.
+    pub fn write_fmt(&mut self, args: fmt::Arguments<'_>) {
+        self.failed |= self.sink.write_fmt(args).is_err();
+    }
+
+    /// Writes text as it is.
+    pub fn put(&mut self, text: &str) {
+        self.failed |= self.sink.write_all(text.as_bytes()).is_err();
+    }
+
+    /// Hands on what is buffered; whether everything was written so far.
+    pub fn flush(&mut self) -> bool {
+        self.failed |= self.sink.flush().is_err();
+        !self.failed
+    }
+}
+
+/// Makes the connection to whoever holds the pools.
+pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Service>, Error>>;
+
+/// What a command runs in.
+pub struct Cx {
+    /// Standard output.
+    pub out: Out,
+    /// Standard error.
+    pub err: Out,
+    /// The clock and the time zone.
+    pub clock: Clock,
+    /// The command's environment variables.
+    pub env: fn(&str) -> Option<String>,
+    /// Whether to colour.
+    pub color: bool,
+    /// Waits this many seconds between two rounds of output.
+    pub sleep: fn(f64),
+    /// Reads a secret: where from is decided by the caller's terminal.
+    pub secret: Box<dyn Secrets>,
+    connect: Connect,
+    service: Option<Rc<dyn Service>>,
+}
+
+/// Where keys are read from when a key's location is `prompt`.
+pub trait Secrets {
+    /// Whether standard input is a terminal, so that a user can try again.
+    fn interactive(&self) -> bool;
+    /// Reads a line without echo, after writing the prompt; or, without a terminal, a line of standard input.
+    fn line(&mut self, prompt: &str) -> io::Result<Vec<u8>>;
+    /// Reads at most this many bytes of standard input.
+    fn bytes(&mut self, at_most: usize) -> io::Result<Vec<u8>>;
+}
+
+/// Why a command stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The command line is wrong: the message, if any, then the usage text, and exit code 2.
+    Usage(String),
+    /// The command failed and has said why.
+    Fail(i32),
+}
+
+impl Stop {
+    /// A wrong command line, with a message.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Usage(message.into())
+    }
+
+    /// An option that the grammar lacks.
+    pub fn invalid(option: char) -> Self {
+        Self::Usage(format!("invalid option '{option}'\n"))
+    }
+
+    /// An option whose argument is missing.
+    pub fn missing(option: char) -> Self {
+        Self::Usage(format!("missing argument for '{option}' option\n"))
+    }
+}
+
+/// What a command returns: its exit code.
+pub type Outcome = Result<i32, Stop>;
+
+impl Cx {
+    /// A context that writes to these, and connects when it must.
+    pub fn new(out: Out, err: Out, clock: Clock, secret: Box<dyn Secrets>, connect: Connect) -> Self {
+        Self {
+            out,
+            err,
+            clock,
+            env: |name| std::env::var(name).ok(),
+            color: false,
+            sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
+            secret,
+            connect,
+            service: None,
+        }
+    }
+
+    /// Whoever holds the pools. A failure to reach them has been reported.
+    pub fn service(&mut self) -> Result<Rc<dyn Service>, Stop> {
+        if let Some(s) = &self.service {
+            return Ok(s.clone());
+        }
+        match (self.connect)() {
+            Ok(s) => {
+                self.service = Some(s.clone());
+                Ok(s)
+            }
+            Err(e) => {
+                let why = crate::words::reason(&e.reason, &self.clock);
+                writeln!(self.err, "cannot reach the poolhouse daemon: {why}");
+                Err(Stop::Fail(1))
+            }
+        }
+    }
+
+    /// Reports an error in OpenZFS's way: what could not be done, and why.
+    pub fn complain(&mut self, what: &str, error: &Error) {
+        let why = crate::words::reason(&error.reason, &self.clock);
+        writeln!(self.err, "{what}: {why}");
+    }
+
+    /// Reports an error and stops.
+    pub fn fail(&mut self, what: &str, error: &Error) -> Stop {
+        self.complain(what, error);
+        Stop::Fail(1)
+    }
+
+    /// Whether an environment variable is set to something that means yes (`libzfs_envvar_is_set`).
+    pub fn env_is_set(&self, name: &str) -> bool {
+        (self.env)(name).is_some_and(|v| {
+            let v = v.to_ascii_lowercase();
+            v.parse::<u64>().is_ok_and(|n| n > 0) || v == "yes" || v == "on"
+        })
+    }
+
+    /// Writes text in a colour, if colours are on.
+    pub fn colored(&mut self, color: Option<Color>, text: &str) {
+        match color {
+            Some(c) if self.color => write!(self.out, "{}{text}\x1b[0m", c.code()),
+            _ => self.out.put(text),
+        }
+    }
+}
+
+/// The colours that OpenZFS uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "colours")]
+pub enum Color {
+    Red,
+    Yellow,
+    Blue,
+    Bold,
+}
+
+impl Color {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Red => "\x1b[0;31m",
+            Self::Yellow => "\x1b[0;33m",
+            Self::Blue => "\x1b[0;34m",
+            Self::Bold => "\x1b[1m",
+        }
+    }
+}

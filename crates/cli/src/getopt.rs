@@ -1,0 +1,145 @@
+//! Options as GNU `getopt_long` reads them.
+//!
+//! # Theory
+//! OpenZFS's commands leave their grammar to `getopt_long`, and scripts lean on all of it: short flags run together, an
+//! argument stuck to its flag, flags after operands, `--` as the end, long names cut short where that is unique. So the
+//! same reader here, as an iterator: the caller sees options in order, and operands come back when it is done.
+
+#[cfg(test)]
+mod tests;
+
+/// A long option.
+#[derive(Debug, Clone, Copy)]
+pub struct Long {
+    /// Its name, without the dashes.
+    pub name: &'static str,
+    /// What it is reported as.
+    pub val: Opt,
+    /// Whether it takes an argument.
+    pub arg: bool,
+}
+
+/// What an option is reported as: its letter, or a name for a long one without a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opt {
+    /// A letter.
+    Short(char),
+    /// A long option that has no letter.
+    Named(&'static str),
+}
+
+/// An option that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// An option, with its argument if it takes one.
+    Is(Opt, String),
+    /// An option that is not in the grammar; 0 for an unknown long one (`optopt`).
+    Invalid(char),
+    /// An option whose argument is missing.
+    Missing(char),
+}
+
+/// Reads the options of one command line.
+pub struct Getopt<'a> {
+    args: &'a [String],
+    short: &'static str,
+    long: &'static [Long],
+    next: usize,
+    cluster: Vec<char>,
+    operands: Vec<String>,
+}
+
+impl<'a> Getopt<'a> {
+    /// Reads `args` (without the command's name) by a `getopt` string (`ab:c`) and long options.
+    pub fn new(args: &'a [String], short: &'static str, long: &'static [Long]) -> Self {
+        Self { args, short, long, next: 0, cluster: Vec::new(), operands: Vec::new() }
+    }
+
+    /// The operands, once all options have been read.
+    pub fn operands(mut self) -> Vec<String> {
+        while self.next().is_some() {}
+        self.operands
+    }
+
+    fn takes_arg(&self, c: char) -> Option<bool> {
+        if c == ':' {
+            return None;
+        }
+        let at = self.short.find(c)?;
+        Some(self.short[at + 1..].starts_with(':'))
+    }
+
+    fn short(&mut self) -> Found {
+        let c = self.cluster.remove(0);
+        match self.takes_arg(c) {
+            None => Found::Invalid(c),
+            Some(false) => Found::Is(Opt::Short(c), String::new()),
+            Some(true) if !self.cluster.is_empty() => {
+                Found::Is(Opt::Short(c), self.cluster.drain(..).collect())
+            }
+            Some(true) => match self.args.get(self.next) {
+                Some(arg) => {
+                    self.next += 1;
+                    Found::Is(Opt::Short(c), arg.clone())
+                }
+                None => Found::Missing(c),
+            },
+        }
+    }
+
+    fn long(&mut self, word: &str) -> Found {
+        let (name, value) = match word.split_once('=') {
+            Some((n, v)) => (n, Some(v.to_owned())),
+            None => (word, None),
+        };
+        let exact = self.long.iter().find(|l| l.name == name);
+        let mut close = self.long.iter().filter(|l| l.name.starts_with(name));
+        let found = exact.or_else(|| match (close.next(), close.next()) {
+            (Some(one), None) => Some(one),
+            _ => None,
+        });
+        let Some(l) = found else { return Found::Invalid('\0') };
+        let letter = match l.val {
+            Opt::Short(c) => c,
+            Opt::Named(_) => '\0',
+        };
+        match (l.arg, value) {
+            (false, None) => Found::Is(l.val, String::new()),
+            (false, Some(_)) => Found::Invalid(letter),
+            (true, Some(v)) => Found::Is(l.val, v),
+            (true, None) => match self.args.get(self.next) {
+                Some(arg) => {
+                    self.next += 1;
+                    Found::Is(l.val, arg.clone())
+                }
+                None => Found::Missing(letter),
+            },
+        }
+    }
+}
+
+impl Iterator for Getopt<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if !self.cluster.is_empty() {
+            return Some(self.short());
+        }
+        loop {
+            let word = self.args.get(self.next)?;
+            self.next += 1;
+            if word == "--" {
+                self.operands.extend(self.args[self.next..].iter().cloned());
+                self.next = self.args.len();
+            } else if let (Some(name), false) = (word.strip_prefix("--"), self.long.is_empty()) {
+                let name = name.to_owned();
+                return Some(self.long(&name));
+            } else if word.len() > 1 && word.starts_with('-') {
+                self.cluster = word.chars().skip(1).collect();
+                return Some(self.short());
+            } else {
+                self.operands.push(word.clone());
+            }
+        }
+    }
+}

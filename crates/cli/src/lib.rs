@@ -1,0 +1,26 @@
+//! The commands: `zpool` and `zfs` with OpenZFS's grammar, output and exit codes.
+//!
+//! # Theory
+//! A command reads its line as OpenZFS's does, asks a [`server::api::Service`] for data, and renders it. It does not know
+//! whether the service is a daemon's socket or the library in its own process, and it holds no rule of the engine: what a
+//! property is worth, which vdev is degraded or whether a pool may be imported is decided below. Scripts parse what is
+//! printed here, so the texts, widths and codes are OpenZFS 2.3's, to the byte.
+//!
+//! # Absent
+//! Sockets, processes and mounts: the server's. Writing to a pool: not in this release; those commands say so.
+
+pub mod accounts;
+pub mod clock;
+pub mod cx;
+pub mod getopt;
+pub mod getprint;
+pub mod json;
+pub mod names;
+pub mod nice;
+pub mod proplist;
+pub mod props;
+pub mod vdev_name;
+pub mod version;
+pub mod words;
+pub mod zfs;
+pub mod zpool;

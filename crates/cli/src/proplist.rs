@@ -1,0 +1,214 @@
+//! The columns of lists, and the values of properties in JSON (`zprop_get_list`, `zprop_nvlist_one_property`).
+
+use server::api::{Dataset, Pool, Source};
+
+use crate::cx::Stop;
+use crate::json::Object;
+use crate::props::{self, PropDesc};
+
+/// Which table of properties a list is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// Datasets.
+    Dataset,
+    /// Pools.
+    Pool,
+    /// Vdevs.
+    Vdev,
+}
+
+impl Table {
+    fn props(self) -> &'static [PropDesc] {
+        match self {
+            Self::Dataset => props::DATASET,
+            Self::Pool => props::POOL,
+            Self::Vdev => props::VDEV,
+        }
+    }
+
+    fn takes(self, name: &str) -> bool {
+        match self {
+            Self::Dataset => props::is_user(name) || props::is_userquota(name) || props::is_written(name),
+            Self::Pool => {
+                props::is_user(name) || name.starts_with("feature@") || name.starts_with("unsupported@")
+            }
+            Self::Vdev => props::is_user(name),
+        }
+    }
+}
+
+/// A column of a list: a property and its width.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// The native property, or the name of another.
+    pub what: Result<&'static PropDesc, String>,
+    /// How wide.
+    pub width: usize,
+    /// How wide received values are.
+    pub received_width: usize,
+    /// It is here because all were asked for.
+    pub of_all: bool,
+}
+
+impl Column {
+    fn native(desc: &'static PropDesc, of_all: bool) -> Self {
+        Self { what: Ok(desc), width: desc.width(), received_width: 0, of_all }
+    }
+
+    fn other(name: &str, of_all: bool) -> Self {
+        Self { width: name.len(), what: Err(name.to_owned()), received_width: 0, of_all }
+    }
+
+    /// The property's name.
+    pub fn name(&self) -> &str {
+        match &self.what {
+            Ok(d) => d.name,
+            Err(name) => name,
+        }
+    }
+
+    /// The header: the native property's own, the others' names in capitals.
+    pub fn header(&self) -> String {
+        match &self.what {
+            Ok(d) => d.column.to_owned(),
+            Err(name) => name.to_ascii_uppercase(),
+        }
+    }
+
+    /// Whether the column is aligned to the right.
+    pub fn right(&self) -> bool {
+        match &self.what {
+            Ok(d) => d.right,
+            Err(name) => props::is_userquota(name) || props::is_written(name),
+        }
+    }
+
+    /// Makes room for a value; columns of fixed width only grow for exact values.
+    pub fn widen(&mut self, value: &str, exact: bool) {
+        let grows = match &self.what {
+            Ok(d) => d.flex || exact,
+            Err(_) => true,
+        };
+        if grows {
+            self.width = self.width.max(value.chars().count());
+        }
+    }
+}
+
+/// Reads a list of properties (`-o`). Nothing stands for all, until a list is expanded.
+pub fn parse(table: Table, list: &str) -> Result<Vec<Column>, Stop> {
+    if list == "all" {
+        return Ok(Vec::new());
+    }
+    if list.is_empty() {
+        return Err(Stop::usage("bad property list: no properties specified\n"));
+    }
+    const SPACE: [&str; 7] = [
+        "name",
+        "avail",
+        "used",
+        "usedbysnapshots",
+        "usedbydataset",
+        "usedbyrefreservation",
+        "usedbychildren",
+    ];
+    let mut columns = Vec::new();
+    for word in list.split(',') {
+        let words: &[&str] = if word == "space" { &SPACE } else { &[word] };
+        for word in words {
+            columns.push(match props::find(table.props(), word) {
+                Some(desc) => Column::native(desc, false),
+                None if table.takes(word) => Column::other(word, false),
+                None => return Err(Stop::usage(format!("bad property list: invalid property '{word}'\n"))),
+            });
+        }
+    }
+    Ok(columns)
+}
+
+fn all(table: Table) -> Vec<Column> {
+    let name = props::find(table.props(), "name").expect("each table has a name");
+    std::iter::once(name)
+        .chain(table.props().iter().filter(|p| !p.hidden))
+        .map(|d| Column::native(d, true))
+        .collect()
+}
+
+/// Fills in all properties of pools: native ones, the first pool's user properties, features, and what is unsupported.
+pub fn expand_pool(columns: Vec<Column>, pools: &[Pool]) -> Vec<Column> {
+    if !columns.is_empty() {
+        return columns;
+    }
+    let mut columns = all(Table::Pool);
+    let mut add = |name: &str| {
+        if !columns.iter().any(|c| c.name() == name) {
+            columns.push(Column::other(name, true));
+        }
+    };
+    for p in pools.first().iter().flat_map(|p| &p.props).filter(|p| props::is_user(&p.name)) {
+        add(&p.name);
+    }
+    for prefix in ["feature@", "unsupported@"] {
+        for p in pools.iter().flat_map(|p| &p.props).filter(|p| p.name.starts_with(prefix)) {
+            add(&p.name);
+        }
+    }
+    columns
+}
+
+/// Fills in all properties of datasets: native ones, then the user properties of any of them.
+pub fn expand_datasets<'a>(columns: Vec<Column>, datasets: impl Iterator<Item = &'a Dataset>) -> Vec<Column> {
+    if !columns.is_empty() {
+        return columns;
+    }
+    let mut columns = all(Table::Dataset);
+    let mut seen = std::collections::HashSet::new();
+    for p in datasets.flat_map(|d| &d.props).filter(|p| props::is_user(&p.name)) {
+        if seen.insert(p.name.as_str()) {
+            columns.push(Column::other(&p.name, true));
+        }
+    }
+    columns
+}
+
+/// Fills in all properties of vdevs, user properties last.
+pub fn expand_vdevs<'a>(columns: Vec<Column>, props: impl Iterator<Item = &'a str>) -> Vec<Column> {
+    if !columns.is_empty() {
+        return columns;
+    }
+    let mut columns = all(Table::Vdev);
+    for name in props.filter(|n| props::is_user(n)) {
+        if !columns.iter().any(|c| c.name() == name) {
+            columns.push(Column::other(name, true));
+        }
+    }
+    columns
+}
+
+/// The names to ask the engine for; nothing stands for all.
+pub fn names(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(|c| c.name().to_owned()).filter(|n| n != "name").collect()
+}
+
+/// A value with its source, as JSON.
+pub fn json_value(value: &str, source: &Source, received: Option<&str>, as_int: bool) -> Object {
+    let mut o = Object::new();
+    let digits = value.bytes().all(|b| b.is_ascii_digit());
+    match value.parse::<u64>() {
+        Ok(n) if as_int && digits => o.number("value", n),
+        _ => o.text("value", value),
+    }
+    let (kind, data) = match source {
+        Source::None => ("NONE", "-"),
+        Source::Default => ("DEFAULT", "-"),
+        Source::Local => ("LOCAL", "-"),
+        Source::Temporary => ("TEMPORARY", "-"),
+        Source::Inherited(from) => ("INHERITED", from.as_str()),
+        Source::Received => ("RECEIVED", received.unwrap_or("-")),
+    };
+    let mut s = Object::new();
+    s.text("type", kind);
+    s.text("data", data);
+    o.object("source", s);
+    o
+}

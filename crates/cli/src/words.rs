@@ -1,0 +1,153 @@
+//! The API's reasons in OpenZFS's words (`libzfs_error_description`).
+
+use server::api::{LoadInfo, MmpState, Reason, RewindInfo};
+
+use crate::clock::Clock;
+
+/// What follows `cannot VERB 'NAME': `.
+pub fn reason(reason: &Reason, clock: &Clock) -> String {
+    match reason {
+        Reason::NoSuchPool => "no such pool".into(),
+        Reason::NoSuchDataset => "dataset does not exist".into(),
+        Reason::NoSuchImport => "no such pool available".into(),
+        Reason::InvalidName => "invalid name".into(),
+        Reason::BadType => "operation not applicable to datasets of this type".into(),
+        Reason::BadProperty { property } => format!("invalid property '{property}'"),
+        Reason::Permission => "permission denied".into(),
+        Reason::PoolExists => "a pool with that name already exists".into(),
+        Reason::Busy => "pool or dataset is busy".into(),
+        Reason::DevicesInUse => "one or more devices are already in use\n".into(),
+        Reason::Unsupported(_) => "unsupported version or feature".into(),
+        Reason::UsedElsewhere { hostname, hostid, timestamp } => format!(
+            "pool was previously in use from another system.\nLast accessed by {} (hostid={hostid:x}) at {}\n\
+             The pool can be imported, use 'zpool import -f' to import the pool.",
+            hostname.as_deref().unwrap_or("<unknown>"),
+            clock.ctime(*timestamp),
+        ),
+        Reason::Active(info) => active(info),
+        Reason::MissingDevices(_) => "one or more devices is currently unavailable".into(),
+        Reason::InvalidConfig => "invalid vdev configuration".into(),
+        Reason::ReadonlyOnly => {
+            "this release imports pools read-only\nThe pool can be imported using '-o readonly=on'.".into()
+        }
+        Reason::PoolReadonly => "pool is read-only".into(),
+        Reason::Corrupt { what, .. } | Reason::Io { what, .. } if !what.is_empty() => {
+            format!("I/O error: {what}")
+        }
+        Reason::Corrupt { .. } | Reason::Io { .. } => "I/O error".into(),
+        Reason::LegacyMountpoint => "legacy mountpoint".into(),
+        Reason::NoMountpoint => "no mountpoint set".into(),
+        Reason::CanmountOff => "'canmount' property is set to 'off'".into(),
+        Reason::Zoned => "dataset is exported to a local zone".into(),
+        Reason::KeyNotLoaded => "encryption key not loaded".into(),
+        Reason::KeyLoaded => "Key already loaded".into(),
+        Reason::WrongKey => "Incorrect key provided".into(),
+        Reason::BadKey => "Invalid key".into(),
+        Reason::NotEncrypted => "dataset is not encrypted".into(),
+        Reason::NotEncryptionRoot { root } => format!("Keys must be loaded for encryption root ({root})"),
+        Reason::PartiallyReceived => {
+            "Contains partially-completed state from \"zfs receive -s\", which can be resumed with \
+                                      \"zfs send -t\""
+                .into()
+        }
+        Reason::Redacted => {
+            "Dataset is not complete, was created by receiving a redacted zfs send stream.".into()
+        }
+        Reason::AlreadyMounted => "filesystem already mounted".into(),
+        Reason::NotMounted => "not currently mounted".into(),
+        Reason::MountpointNotEmpty => "directory is not empty".into(),
+        Reason::NotAMountpoint => "not a mountpoint".into(),
+        Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),
+        Reason::System { errno } => system(*errno),
+        Reason::NoSuchMethod => "the daemon is of another version".into(),
+        Reason::BadRequest { what } | Reason::Daemon { what } => what.clone(),
+        Reason::NotSupported { what } => format!("{what} is not in this release"),
+    }
+}
+
+/// `strerror`.
+fn system(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+fn active(info: &LoadInfo) -> String {
+    match info.mmp {
+        MmpState::NoHostid => {
+            "pool has the multihost property on and the\nsystem's hostid is not set. Set a unique system \
+                               hostid with the zgenhostid(8) command.\n"
+                .into()
+        }
+        MmpState::Active | MmpState::Inactive => format!(
+            "pool is imported on host '{}' (hostid={:x}).\nExport the pool on the other system, then run 'zpool import'.",
+            info.mmp_host.name.as_deref().unwrap_or("<unknown>"),
+            info.mmp_host.id.unwrap_or(0),
+        ),
+    }
+}
+
+/// What can still be done for a pool that can't be opened (`zpool_explain_recover`).
+pub fn recover(verb: &str, name: &str, info: &LoadInfo, clock: &Clock) -> String {
+    let Some(r) = &info.rewind else {
+        return "Destroy and re-create the pool from\n\ta backup source.\n".into();
+    };
+    let mut s = String::from("Recovery is possible, but will result in some data loss.\n");
+    s += &format!(
+        "\tReturning the pool to its state as of {}\n\tshould correct the problem.  ",
+        clock.ctime(r.load_time)
+    );
+    match r.seconds_lost {
+        Some(n) if n > 120 => {
+            s += &format!(
+                "Approximately {} minutes of data\n\tmust be discarded, irreversibly.  ",
+                (n + 30) / 60
+            );
+        }
+        Some(n) if n > 0 => {
+            s += &format!("Approximately {n} seconds of data\n\tmust be discarded, irreversibly.  ")
+        }
+        _ => {}
+    }
+    match r.data_errors {
+        Some(1) => s += "After rewind, at least\n\tone persistent user-data error will remain.  ",
+        Some(n) if n != 0 => s += "After rewind, several\n\tpersistent user-data errors will remain.  ",
+        _ => {}
+    }
+    s += &format!("Recovery can be attempted\n\tby executing 'zpool {verb} -F {name}'.  ");
+    s += "A scrub of the pool\n\tis strongly recommended after recovery.\n";
+    s
+}
+
+/// What a rewind did or would do (`zpool_rewind_exclaim`).
+pub fn rewound(name: &str, dry_run: bool, r: &RewindInfo, clock: &Clock) -> String {
+    let when = clock.ctime(r.load_time);
+    let mut s = if dry_run {
+        format!("Would be able to return {name} to its state as of {when}.\n")
+    } else {
+        format!("Pool {name} returned to its state as of {when}.\n")
+    };
+    let verb = if dry_run { "Would discard" } else { "Discarded" };
+    match r.seconds_lost {
+        Some(n) if n > 120 => {
+            s += &format!("{verb} approximately {} minutes of transactions.\n", (n + 30) / 60)
+        }
+        Some(n) if n > 0 => s += &format!("{verb} approximately {n} seconds of transactions.\n"),
+        _ => {}
+    }
+    s
+}
+
+/// The features that are not supported, a line each (`zpool_collect_unsup_feat`).
+pub fn unsupported_features(info: &LoadInfo) -> String {
+    let mut s = String::new();
+    for (guid, text) in &info.unsup_features {
+        match text.as_str() {
+            "" => s += &format!("\t{guid}\n"),
+            t => s += &format!("\t{guid} ({t})\n"),
+        }
+    }
+    s
+}

@@ -1,0 +1,175 @@
+//! `zfs mount` and `unmount`.
+
+use server::api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, UnmountRequest};
+
+use super::datasets::{Gather, gather};
+use super::keys::load_keys_below;
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Long, Opt};
+use crate::json::{self, Object};
+use crate::words;
+
+const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }];
+
+/// `zfs mount [-j]`, `zfs mount [-flvO] [-o opts] <-a|-R filesystem|filesystem>`.
+pub fn mount(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut r = MountRequest::default();
+    let (mut all, mut verbose, mut keys, mut as_json) = (false, false, false, false);
+    let mut g = Getopt::new(args, ":ajRlvo:Of", LONG);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('a'), _) => all = true,
+            Found::Is(Opt::Short('R'), _) => r.recursive = true,
+            Found::Is(Opt::Short('v'), _) => verbose = true,
+            Found::Is(Opt::Short('l'), _) => keys = true,
+            Found::Is(Opt::Short('j'), _) => as_json = true,
+            Found::Is(Opt::Short('o'), arg) if arg.is_empty() => {
+                return Err(Stop::usage("empty mount options (-o) specified\n"));
+            }
+            Found::Is(Opt::Short('o'), arg) => r.options.extend(arg.split(',').map(str::to_owned)),
+            Found::Is(Opt::Short('O'), _) => r.overlay = true,
+            Found::Is(..) => r.force = true,
+            Found::Missing(c) => return Err(Stop::missing(c)),
+            Found::Invalid(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let names = g.operands();
+    if as_json && !names.is_empty() {
+        return Err(Stop::usage("too many arguments\n"));
+    }
+    if all || r.recursive {
+        if all && !names.is_empty() {
+            return Err(Stop::usage("too many arguments\n"));
+        }
+        if r.recursive && !all && names.is_empty() {
+            return Err(Stop::usage("no dataset provided\n"));
+        }
+        if !names.is_empty() && opened(cx, &names)? {
+            return Err(Stop::usage(""));
+        }
+        r.datasets = names;
+        return run(cx, &r, keys, verbose);
+    }
+    match &names[..] {
+        [] if !r.options.is_empty() => Err(Stop::usage("missing filesystem argument (specify -a for all)\n")),
+        [] => list(cx, as_json),
+        [_] if opened(cx, &names)? => Ok(1),
+        [_] => {
+            (r.datasets, r.explicit) = (names, true);
+            run(cx, &r, keys, verbose)
+        }
+        _ => Err(Stop::usage("too many arguments\n")),
+    }
+}
+
+/// Whether one of the names is not a file system that exists, which has been reported.
+fn opened(cx: &mut Cx, names: &[String]) -> Result<bool, Stop> {
+    let how = Gather { kinds: vec![K::Filesystem], ..Gather::default() };
+    Ok(gather(cx, names, &how)?.1)
+}
+
+fn list(cx: &mut Cx, as_json: bool) -> Outcome {
+    let mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;
+    let mut all = Object::new();
+    for m in mounts.iter().filter(|m| !m.dataset.contains('@')) {
+        if as_json {
+            let mut o = Object::new();
+            o.text("filesystem", &m.dataset);
+            o.text("mountpoint", &m.mountpoint);
+            all.object(m.dataset.clone(), o);
+        } else {
+            writeln!(cx.out, "{:<30}  {}", m.dataset, m.mountpoint);
+        }
+    }
+    if !all.is_empty() {
+        let mut root = json::schema("zfs mount");
+        root.object("datasets", all);
+        writeln!(cx.out, "{}", root.line());
+    }
+    Ok(0)
+}
+
+fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
+    let mut failed = false;
+    if keys {
+        let names = if r.datasets.is_empty() {
+            cx.service()?.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?
+        } else {
+            r.datasets.clone()
+        };
+        for name in names {
+            failed |= load_keys_below(cx, &name)?;
+        }
+    }
+    match cx.service()?.mount(r) {
+        Ok(report) => {
+            if verbose {
+                writeln!(cx.out, "Reading ZFS config: done. ({} ms)", report.load_ms);
+                writeln!(
+                    cx.out,
+                    "Mounting ZFS filesystems: ({}/{}) ({} ms)",
+                    report.mounted + report.failures.len() as u64,
+                    report.total,
+                    report.mount_ms
+                );
+            }
+            cx.out.flush();
+            failures(cx, "mount", &report);
+            Ok(i32::from(failed || !report.failures.is_empty()))
+        }
+        Err(e) => Err(cx.fail("cannot mount", &e)),
+    }
+}
+
+/// Reports what could not be mounted or unmounted.
+pub(crate) fn failures(cx: &mut Cx, verb: &str, report: &MountReport) {
+    for f in &report.failures {
+        let why = why(cx, &f.error);
+        writeln!(cx.err, "cannot {verb} '{}': {why}", f.name);
+        if matches!(f.error.reason, Reason::LegacyMountpoint) {
+            let tool = if verb == "mount" { "mount" } else { "umount" };
+            writeln!(cx.err, "use {tool}(8) to {verb} this filesystem");
+        }
+    }
+}
+
+fn why(cx: &Cx, e: &Error) -> String {
+    words::reason(&e.reason, &cx.clock)
+}
+
+/// `zfs unmount [-fu] <-a | filesystem|mountpoint>`.
+pub fn unmount(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut r = UnmountRequest::default();
+    let mut all = false;
+    let mut g = Getopt::new(args, "afu", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('a'), _) => all = true,
+            Found::Is(Opt::Short('f'), _) => r.force = true,
+            Found::Is(..) => r.unload_keys = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    r.names = g.operands();
+    match (all, r.names.len()) {
+        (true, 0) | (false, 1) => {}
+        (false, 0) => return Err(Stop::usage("missing filesystem argument\n")),
+        _ => return Err(Stop::usage("too many arguments\n")),
+    }
+    if let [name] = &r.names[..]
+        && !name.starts_with('/')
+        && opened(cx, &r.names)?
+    {
+        return Ok(1);
+    }
+    match cx.service()?.unmount(&r) {
+        Ok(report) => {
+            failures(cx, "unmount", &report);
+            Ok(i32::from(!report.failures.is_empty()))
+        }
+        Err(e) => {
+            let name = r.names.first().unwrap_or(&e.about).clone();
+            Err(cx.fail(&format!("cannot unmount '{name}'"), &e))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `zpool export`.
+
+use server::api::ExportRequest;
+
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Opt};
+use crate::names;
+
+/// `zpool export [-af] <pool> ...`.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let (mut all, mut force, mut hardforce) = (false, false, false);
+    let mut g = Getopt::new(args, "afF", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('a'), _) => all = true,
+            Found::Is(Opt::Short('f'), _) => force = true,
+            Found::Is(..) => hardforce = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let mut names = g.operands();
+    if all && !names.is_empty() {
+        return Err(Stop::usage("too many arguments\n"));
+    }
+    if !all && names.is_empty() {
+        return Err(Stop::usage("missing pool argument\n"));
+    }
+    let service = cx.service()?;
+    if all {
+        names = service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
+    }
+    let (known, mut failed) = (service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?, false);
+    names.retain(|name| {
+        let fault = names::pool_name_fault(name, false)
+            .or_else(|| (!known.contains(name)).then(|| "no such pool".into()));
+        if let Some(fault) = &fault {
+            writeln!(cx.err, "cannot open '{name}': {fault}");
+            failed = true;
+        }
+        fault.is_none()
+    });
+    names.sort();
+    names.dedup();
+    for name in names {
+        let request = ExportRequest { name: name.clone(), force, hardforce };
+        if let Err(e) = service.export(&request) {
+            let what = match e.reason {
+                server::api::Reason::Busy if e.about != name => format!("cannot unmount '{}'", e.about),
+                _ => format!("cannot export '{name}'"),
+            };
+            let why = match e.reason {
+                server::api::Reason::Busy => "pool is busy".to_owned(),
+                ref reason => crate::words::reason(reason, &cx.clock),
+            };
+            writeln!(cx.err, "{what}: {why}");
+            failed = true;
+        }
+    }
+    Ok(i32::from(failed))
+}

@@ -1,0 +1,147 @@
+//! `zpool history`.
+
+use server::api::{HistoryKind, HistoryRecord, PoolQuery};
+
+use super::pools;
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Opt};
+
+/// The internal events of pools older than version 28, by number (`zfs_history_event_names`).
+const LEGACY: [&str; 41] = [
+    "invalid event",
+    "pool create",
+    "vdev add",
+    "pool remove",
+    "pool destroy",
+    "pool export",
+    "pool import",
+    "vdev attach",
+    "vdev replace",
+    "vdev detach",
+    "vdev online",
+    "vdev offline",
+    "vdev upgrade",
+    "pool clear",
+    "pool scrub",
+    "pool property set",
+    "create",
+    "clone",
+    "destroy",
+    "destroy_begin_sync",
+    "inherit",
+    "property set",
+    "quota set",
+    "permission update",
+    "permission remove",
+    "permission who remove",
+    "promote",
+    "receive",
+    "rename",
+    "reservation set",
+    "replay_inc_sync",
+    "replay_full_sync",
+    "rollback",
+    "snapshot",
+    "filesystem version upgrade",
+    "refquota set",
+    "refreservation set",
+    "pool scrub done",
+    "user hold",
+    "user release",
+    "pool split",
+];
+
+/// `zpool history [-il] [<pool>] ...`.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let (mut long, mut internal) = (false, false);
+    let mut g = Getopt::new(args, "li", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('l'), _) => long = true,
+            Found::Is(..) => internal = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let names = g.operands();
+    let (found, mut failed) = pools(cx, &names, PoolQuery::default())?;
+    if names.is_empty() && found.is_empty() {
+        cx.err.put("no pools available\n");
+        return Ok(0);
+    }
+    let service = cx.service()?;
+    for pool in &found {
+        writeln!(cx.out, "History for '{}':", pool.name);
+        match service.history(&pool.name) {
+            Ok(records) => {
+                for r in &records {
+                    record(cx, r, long, internal);
+                }
+                cx.out.put("\n");
+            }
+            Err(e) => {
+                cx.complain(&format!("cannot show history for '{}'", pool.name), &e);
+                failed = true;
+            }
+        }
+    }
+    Ok(i32::from(failed))
+}
+
+/// A record (`print_history_records`).
+fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
+    if !internal && !matches!(r.what, HistoryKind::Command(_)) {
+        return;
+    }
+    let mut when = r.time.map(|t| cx.clock.history(t)).unwrap_or_default();
+    if let Some(ns) = r.elapsed_ns {
+        when += &format!(" ({}ms)", ns / 1_000_000);
+    }
+    match &r.what {
+        HistoryKind::Command(line) => write!(cx.out, "{when} {line}"),
+        HistoryKind::LegacyEvent { event, txg, text } => {
+            match usize::try_from(*event).ok().and_then(|e| LEGACY.get(e)) {
+                Some(name) => write!(cx.out, "{when} [internal {name} txg:{txg}] {text}"),
+                None => return write!(cx.out, "{when} unrecognized record:\n{text}"),
+            }
+        }
+        HistoryKind::Internal { name, txg, dataset, text } => {
+            write!(cx.out, "{when} [txg:{txg}] {name}");
+            if let Some((dataset, object)) = dataset {
+                write!(cx.out, " {dataset} ({object})");
+            }
+            write!(cx.out, " {text}");
+        }
+        HistoryKind::Ioctl { name, input, output, output_size, errno } => {
+            writeln!(cx.out, "{when} ioctl {name}");
+            for (title, dump) in [("input", input), ("output", output)] {
+                if let Some(dump) = dump {
+                    write!(cx.out, "    {title}:\n{dump}");
+                }
+            }
+            if let Some(size) = output_size {
+                writeln!(cx.out, "    output nvlist omitted; original size: {}KB", size / 1024);
+            }
+            if let Some(errno) = errno {
+                writeln!(cx.out, "    errno: {errno}");
+            }
+        }
+        HistoryKind::Unknown(dump) => write!(cx.out, "{when} unrecognized record:\n{dump}"),
+    }
+    if long {
+        cx.out.put(" [");
+        if let Some(who) = r.who {
+            write!(cx.out, "user {} ", who as i32);
+            if let Some(name) = u32::try_from(who).ok().and_then(crate::accounts::user) {
+                write!(cx.out, "({name}) ");
+            }
+        }
+        if let Some(host) = &r.host {
+            write!(cx.out, "on {host}");
+        }
+        if let Some(zone) = &r.zone {
+            write!(cx.out, ":{zone}");
+        }
+        cx.out.put("]");
+    }
+    cx.out.put("\n");
+}

@@ -1,0 +1,356 @@
+//! `zpool import`.
+
+use std::path::PathBuf;
+
+use server::api::{
+    Candidate, Error, ImportRequest, MmpState, MountRequest, PoolQuery, PoolState, Reason, Rewind,
+};
+
+use super::{config, show_import};
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Long, Opt};
+use crate::{names, props, words, zfs};
+
+const LONG: &[Long] =
+    &[Long { name: "rewind-to-checkpoint", val: Opt::Named("rewind-to-checkpoint"), arg: false }];
+
+/// The command line, read.
+#[derive(Default)]
+struct Import {
+    all: bool,
+    destroyed: bool,
+    load_keys: bool,
+    only: bool,
+    scan: bool,
+    mount_options: Vec<String>,
+    request: ImportRequest,
+    /// The first word and the second.
+    target: Option<String>,
+    new_name: Option<String>,
+}
+
+/// `zpool import`: lists what could be imported, imports one pool, or all.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut import = read(cx, args)?;
+    let guid = import.target.as_deref().and_then(|t| t.parse::<u64>().ok());
+    let name = import.target.clone().filter(|_| guid.is_none());
+    (import.request.scan.guid, import.request.scan.name) = (guid, name.clone());
+    let service = cx.service()?;
+
+    let exists = match (&name, guid) {
+        (Some(name), _) => service.pool_names().is_ok_and(|names| names.contains(name)),
+        (None, Some(guid)) => service.pool_names().is_ok_and(|names| {
+            names.iter().any(|n| service.pool(n, &PoolQuery::default()).is_ok_and(|p| p.guid == guid))
+        }),
+        _ => false,
+    };
+    let found = match service.scan(&import.request.scan) {
+        Ok(found) => found,
+        Err(e) => return Err(cx.fail("cannot discover pools", &e)),
+    };
+    let target = import.target.clone().unwrap_or_default();
+    if exists && import.new_name.as_ref().is_none_or(|n| *n == target) {
+        writeln!(cx.err, "cannot import '{target}': a pool with that name already exists");
+        cx.err.put("use the form 'zpool import <pool | id> <newpool>' to give it a new name\n");
+        return Ok(1);
+    }
+    let found: Vec<Candidate> =
+        found.into_iter().filter(|c| (c.pool.state == PoolState::Destroyed) == import.destroyed).collect();
+    let failed = match &import.target {
+        Some(target) => one(cx, &import, target, guid, &found)?,
+        None if import.all => {
+            let mut failed = false;
+            for c in &found {
+                failed |= do_import(cx, &import, c)?;
+            }
+            none_found(cx, &found);
+            failed
+        }
+        None => {
+            for (i, c) in found.iter().enumerate() {
+                cx.out.put(if i > 0 { "\n" } else { "" });
+                show_import::show(cx, c);
+            }
+            none_found(cx, &found);
+            false
+        }
+    };
+    Ok(i32::from(failed))
+}
+
+fn none_found(cx: &mut Cx, found: &[Candidate]) {
+    if found.is_empty() {
+        cx.err.put("no pools available to import\n");
+    }
+}
+
+fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
+    let mut im = Import::default();
+    let r = &mut im.request;
+    let mut g = Getopt::new(args, ":aCc:d:DEfFlmnNo:R:stT:VX", LONG);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short(c), arg) => match c {
+                'a' => im.all = true,
+                'c' => r.scan.cachefile = Some(PathBuf::from(arg)),
+                'd' => r.scan.paths.push(PathBuf::from(arg)),
+                'D' => (im.destroyed, r.destroyed) = (true, true),
+                'f' => r.force = true,
+                'F' => r.rewind.rewind = true,
+                'l' => im.load_keys = true,
+                'm' => r.missing_log = true,
+                'n' => r.rewind.dry_run = true,
+                'N' => im.only = true,
+                'o' => match arg.split_once('=') {
+                    Some((name, value)) => add_prop(cx, &mut r.props, name, value)?,
+                    None => im.mount_options = arg.split(',').map(str::to_owned).collect(),
+                },
+                'R' => {
+                    add_prop(cx, &mut r.props, "altroot", &arg)?;
+                    default_prop(&mut r.props, "cachefile", "none");
+                }
+                's' => im.scan = true,
+                't' => {
+                    r.temporary_name = true;
+                    default_prop(&mut r.props, "cachefile", "none");
+                }
+                'T' => match parse_txg(&arg) {
+                    Some(txg) => (r.rewind.txg, r.rewind.extreme) = (Some(txg), true),
+                    None => return Err(Stop::usage("invalid txg value\n")),
+                },
+                'X' => r.rewind.extreme = true,
+                // -C, -E and -V: accepted and undocumented, without effect on a read-only import.
+                _ => {}
+            },
+            Found::Is(Opt::Named(_), _) => r.rewind.to_checkpoint = true,
+            Found::Missing(c) => return Err(Stop::missing(c)),
+            Found::Invalid(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let operands = g.operands();
+    check(&im, &operands)?;
+    let mut operands = operands.into_iter();
+    (im.target, im.new_name) = (operands.next(), operands.next());
+    im.request.new_name = im.new_name.clone();
+    if im.request.scan.paths.is_empty()
+        && let Some(path) = (cx.env)("ZPOOL_IMPORT_PATH")
+    {
+        im.request.scan.paths = path.split(':').filter(|p| !p.is_empty()).map(PathBuf::from).collect();
+    }
+    Ok(im)
+}
+
+/// Which options go together.
+fn check(im: &Import, operands: &[String]) -> Result<(), Stop> {
+    let scan = &im.request.scan;
+    let Rewind { rewind, dry_run, extreme, txg, .. } = im.request.rewind;
+    let message = if scan.cachefile.is_some() && !scan.paths.is_empty() {
+        "-c is incompatible with -d\n"
+    } else if scan.cachefile.is_some() && im.scan {
+        "-c is incompatible with -s\n"
+    } else if im.load_keys && im.only {
+        "-l is incompatible with -N\n"
+    } else if im.load_keys && !im.all && operands.is_empty() {
+        "-l is only meaningful during an import\n"
+    } else if (dry_run || (extreme && txg.is_none())) && !rewind {
+        "-n or -X only meaningful with -F\n"
+    } else if operands.len() > if im.all { 0 } else { 2 } {
+        "too many arguments\n"
+    } else {
+        return Ok(());
+    };
+    Err(Stop::usage(message))
+}
+
+/// A transaction group in decimal, octal or hexadecimal, as `strtoull` reads it.
+fn parse_txg(text: &str) -> Option<u64> {
+    if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    match text.strip_prefix('0').filter(|rest| !rest.is_empty()) {
+        Some(octal) => u64::from_str_radix(octal, 8).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn add_prop(cx: &mut Cx, list: &mut Vec<(String, String)>, name: &str, value: &str) -> Result<(), Stop> {
+    let desc = props::find(props::POOL, name);
+    let Some(name) = desc.map(|d| d.name).or_else(|| name.starts_with("feature@").then_some(name)) else {
+        writeln!(cx.err, "property '{name}' is not a valid pool or vdev property");
+        return Err(Stop::Fail(1));
+    };
+    if name != "cachefile" && list.iter().any(|(n, _)| n == name) {
+        writeln!(cx.err, "property '{name}' specified multiple times");
+        return Err(Stop::Fail(1));
+    }
+    list.retain(|(n, _)| n != name);
+    list.push((name.to_owned(), value.to_owned()));
+    Ok(())
+}
+
+fn default_prop(list: &mut Vec<(String, String)>, name: &str, value: &str) {
+    if !list.iter().any(|(n, _)| n == name) {
+        list.push((name.to_owned(), value.to_owned()));
+    }
+}
+
+/// Imports the pool that was named.
+fn one(cx: &mut Cx, im: &Import, target: &str, guid: Option<u64>, found: &[Candidate]) -> Result<bool, Stop> {
+    let hits: Vec<&Candidate> =
+        found.iter().filter(|c| guid.map_or(c.pool.name == target, |g| c.pool.guid == g)).collect();
+    match hits[..] {
+        [] => {
+            writeln!(cx.err, "cannot import '{target}': no such pool available");
+            Ok(true)
+        }
+        [c] => do_import(cx, im, c),
+        [.., last] if guid.is_some() => do_import(cx, im, last),
+        _ => {
+            for _ in 1..hits.len() {
+                write!(
+                    cx.err,
+                    "cannot import '{target}': more than one matching pool\nimport by numeric ID instead\n"
+                );
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// Imports one pool, loads its keys and mounts it; whether something failed.
+fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
+    let name = &c.pool.name;
+    if !(1..=28).contains(&c.pool.version) && c.pool.version != 5000 {
+        writeln!(cx.err, "cannot import '{name}': pool is formatted using an unsupported ZFS version");
+        return Ok(true);
+    }
+    if c.force_required && !im.request.force {
+        refuse(cx, c);
+        return Ok(true);
+    }
+    if let Some(new) = &im.new_name
+        && let Some(fault) = names::pool_name_fault(new, true)
+    {
+        writeln!(cx.err, "cannot import '{new}': {fault}");
+        return Ok(true);
+    }
+    let request = ImportRequest { guid: c.pool.guid, ..im.request.clone() };
+    let service = cx.service()?;
+    let outcome = match service.import(&request) {
+        Ok(outcome) => outcome,
+        Err(e) => {
+            explain(cx, im, c, &e);
+            return Ok(true);
+        }
+    };
+    if let Some(r) = outcome.rewind.as_ref().filter(|_| request.rewind.rewind || request.rewind.txg.is_some())
+    {
+        let text = words::rewound(name, request.rewind.dry_run, r, &cx.clock);
+        cx.out.put(&text);
+    }
+    if request.rewind.dry_run {
+        return Ok(true);
+    }
+    let now = im.new_name.as_ref().unwrap_or(name);
+    let failed = im.load_keys && zfs::load_keys_below(cx, now)?;
+    if !im.only {
+        let mount = MountRequest {
+            datasets: vec![now.clone()],
+            recursive: true,
+            options: im.mount_options.clone(),
+            ..MountRequest::default()
+        };
+        match service.mount(&mount) {
+            Ok(report) if report.failures.is_empty() => {}
+            Ok(report) => {
+                zfs::mount_failures(cx, "mount", &report);
+                cx.err.put("Import was successful, but unable to mount some datasets\n");
+            }
+            Err(e) => {
+                cx.complain(&format!("cannot mount '{now}'"), &e);
+                cx.err.put("Import was successful, but unable to mount some datasets\n");
+            }
+        }
+    }
+    Ok(failed)
+}
+
+/// Why a pool that another host may be using is not imported without force.
+fn refuse(cx: &mut Cx, c: &Candidate) {
+    let (name, info) = (&c.pool.name, &c.pool.load_info);
+    match info.mmp {
+        MmpState::Active => write!(
+            cx.err,
+            "cannot import '{name}': pool is imported on {} (hostid: 0x{:x})\nExport the pool on the other system, then run \
+             'zpool import'.\n",
+            info.mmp_host.name.as_deref().unwrap_or("<unknown>"),
+            info.mmp_host.id.unwrap_or(0)
+        ),
+        MmpState::NoHostid => write!(
+            cx.err,
+            "Cannot import '{name}': pool has the multihost property on and the\nsystem's hostid is not set. Set a unique hostid \
+             with the zgenhostid(8) command.\n"
+        ),
+        MmpState::Inactive => {
+            let host = info.host.name.as_deref().or(c.host.name.as_deref()).unwrap_or("<unknown>");
+            let id = info.host.id.or(c.host.id).unwrap_or(0);
+            let when = cx.clock.ctime(c.timestamp.unwrap_or(0));
+            write!(
+                cx.err,
+                "cannot import '{name}': pool was previously in use from another system.\nLast accessed by {host} (hostid={id:x}) \
+                 at {when}\nThe pool can be imported, use 'zpool import -f' to import the pool.\n"
+            );
+        }
+    }
+}
+
+/// Why an import failed, and what could be done (`zpool_import_props`).
+fn explain(cx: &mut Cx, im: &Import, c: &Candidate, e: &Error) {
+    let name = &c.pool.name;
+    if im.request.rewind.dry_run {
+        if let Some(r) = info_of(e).and_then(|i| i.rewind.as_ref()) {
+            let text = words::rewound(name, true, r, &cx.clock);
+            cx.out.put(&text);
+        }
+        return;
+    }
+    let what = match &im.new_name {
+        None => format!("cannot import '{name}'"),
+        Some(new) => format!("cannot import '{name}' as '{new}'"),
+    };
+    match &e.reason {
+        Reason::Unsupported(info) if !info.unsup_features.is_empty() => {
+            cx.out.put("This pool uses the following feature(s) not supported by this system:\n");
+            cx.out.put(&words::unsupported_features(info));
+            if info.can_rdonly {
+                cx.out.put(
+                    "All unsupported features are only required for writing to the pool.\nThe pool can be imported using '-o \
+                     readonly=on'.\n",
+                );
+            }
+            cx.out.flush();
+            cx.complain(&what, e);
+        }
+        Reason::MissingDevices(info) if !info.missing_devices.is_empty() => {
+            cx.out.put("The devices below are missing or corrupted, use '-m' to import the pool anyway:\n");
+            config::missing(cx, &info.missing_devices, 2);
+            cx.out.put("\n");
+            cx.out.flush();
+            cx.complain(&what, e);
+        }
+        Reason::Corrupt { info, .. } | Reason::Io { info, .. } | Reason::MissingDevices(info) => {
+            cx.complain(&what, e);
+            let text = words::recover("import", name, info, &cx.clock);
+            write!(cx.out, "\t{text}");
+        }
+        _ => cx.complain(&what, e),
+    }
+}
+
+fn info_of(e: &Error) -> Option<&server::api::LoadInfo> {
+    match &e.reason {
+        Reason::Corrupt { info, .. } | Reason::Io { info, .. } => Some(info),
+        Reason::MissingDevices(info) | Reason::Unsupported(info) | Reason::Active(info) => Some(info),
+        _ => None,
+    }
+}

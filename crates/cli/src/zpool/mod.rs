@@ -1,0 +1,210 @@
+//! `zpool`: pools, their devices and their health.
+
+mod config;
+mod export;
+mod get;
+mod history;
+mod import;
+mod info;
+mod list;
+mod progress;
+mod reason;
+mod show_import;
+mod status;
+mod status_json;
+mod usage;
+
+use server::api::{Pool, PoolQuery};
+
+use crate::cx::{Cx, Outcome, Stop};
+use crate::props::{self, Edit, PropDesc};
+use crate::{names, nice, version};
+
+/// What usage texts add for `get`, `list` and `set`: the properties that they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UsageProps {
+    /// None.
+    None,
+    /// Those of pools.
+    Pool,
+    /// Those of vdevs.
+    Vdev,
+}
+
+/// Runs `zpool` with these arguments (its name not among them); returns the exit code.
+pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
+    let Some(verb) = args.first() else {
+        cx.err.put("missing command\n");
+        usage(cx, None, UsageProps::None, false);
+        return 2;
+    };
+    match verb.as_str() {
+        "-?" | "--help" => {
+            usage(cx, None, UsageProps::None, true);
+            return 0;
+        }
+        "-V" | "--version" => return version::print(cx),
+        "help" => return version::man(cx, "zpool", &["concepts", "props"], args.get(1)),
+        _ => {}
+    }
+    let rest = &args[1..];
+    let mut shown = UsageProps::None;
+    let outcome = match verb.as_str() {
+        "import" => import::run(cx, rest),
+        "export" => export::run(cx, rest),
+        "list" => {
+            shown = UsageProps::Pool;
+            list::run(cx, rest)
+        }
+        "status" => status::run(cx, rest),
+        "get" => get::run(cx, rest, &mut shown),
+        "history" => history::run(cx, rest),
+        "version" => version::run(cx, "zpool version", rest),
+        other => other_verb(cx, other),
+    };
+    match outcome {
+        Ok(code) | Err(Stop::Fail(code)) => code,
+        Err(Stop::Usage(message)) => {
+            cx.out.flush();
+            cx.err.put(&message);
+            let command = usage::COMMANDS.iter().flatten().find(|c| c.0 == verb);
+            usage(cx, command.map(|c| c.1), shown, false);
+            2
+        }
+    }
+}
+
+/// A command of OpenZFS that is not in this release, or none at all.
+fn other_verb(cx: &mut Cx, verb: &str) -> Outcome {
+    let verb = if verb.contains('=') { "set" } else { verb };
+    if usage::COMMANDS.iter().flatten().any(|c| c.0 == verb) {
+        writeln!(
+            cx.err,
+            "zpool {verb}: not in this release of Poolhouse, which reads pools and does not write them"
+        );
+        return Ok(1);
+    }
+    Err(Stop::usage(format!("unrecognized command '{verb}'\n")))
+}
+
+/// Writes the usage text: of one command, or of all.
+fn usage(cx: &mut Cx, command: Option<&str>, properties: UsageProps, requested: bool) {
+    let mut s = String::new();
+    match command {
+        None => {
+            s += "usage: zpool command args ...\nwhere 'command' is one of the following:\n\n";
+            for c in usage::COMMANDS {
+                s += c.map_or("\n", |c| c.1);
+            }
+            s += "\nFor further help on a command or topic, run: zpool help [<topic>]\n";
+        }
+        Some(text) => {
+            s += "usage:\n";
+            s += text;
+        }
+    }
+    let table: &[PropDesc] = match properties {
+        UsageProps::None => &[],
+        UsageProps::Pool => props::POOL,
+        UsageProps::Vdev => props::VDEV,
+    };
+    if !table.is_empty() {
+        s += "\nthe following properties are supported:\n";
+        s += &format!("\n\t{:<19}  EDIT   VALUES\n\n", "PROPERTY");
+        for p in props::ordered(table) {
+            let edit = if p.edit == Edit::ReadOnly { "  NO   " } else { " YES   " };
+            s += &format!("\t{:<19}  {edit}{}\n", p.name, if p.values.is_empty() { "-" } else { p.values });
+        }
+    }
+    if properties == UsageProps::Pool {
+        s += &format!("\t{:<19}   YES   disabled | enabled | active\n", "feature@...");
+        s += "\nThe feature@ properties must be appended with a feature name.\nSee zpool-features(7).\n";
+    }
+    if requested { cx.out.put(&s) } else { cx.err.put(&s) }
+}
+
+/// The pools that the arguments name, or all of them, by name; and whether one could not be had, which has been reported.
+fn pools(cx: &mut Cx, args: &[String], query: PoolQuery) -> Result<(Vec<Pool>, bool), Stop> {
+    let service = cx.service()?;
+    let mut failed = false;
+    let wanted: Vec<String> = if args.is_empty() {
+        match service.pool_names() {
+            Ok(names) => names.into_iter().filter(|n| !skipped(cx, n)).collect(),
+            Err(e) => return Err(cx.fail("cannot list pools", &e)),
+        }
+    } else {
+        args.to_vec()
+    };
+    let mut found: Vec<Pool> = Vec::new();
+    for name in &wanted {
+        if found.iter().any(|p| p.name == *name) {
+            failed = true;
+            continue;
+        }
+        if let Some(fault) = names::pool_name_fault(name, false) {
+            writeln!(cx.err, "cannot open '{name}': {fault}");
+            failed = true;
+            continue;
+        }
+        match service.pool(name, &query) {
+            Ok(pool) => found.push(pool),
+            Err(e) => {
+                cx.complain(&format!("cannot open '{name}'"), &e);
+                failed = true;
+            }
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((found, failed))
+}
+
+/// Whether the environment keeps a pool out of lists (`zpool_skip_pool`).
+fn skipped(cx: &Cx, name: &str) -> bool {
+    let listed = |var: &str| (cx.env)(var).map(|v| v.split(' ').any(|w| w == name));
+    listed("__ZFS_POOL_RESTRICT").is_some_and(|yes| !yes) || listed("__ZFS_POOL_EXCLUDE").unwrap_or(false)
+}
+
+/// Takes `[interval [count]]` off the end of the operands.
+fn interval(operands: &mut Vec<String>) -> Result<(f64, u64), Stop> {
+    let zero = || Stop::usage("interval cannot be zero\n");
+    let take = |operands: &mut Vec<String>| -> Result<f64, Stop> {
+        match operands.last().filter(|w| nice::is_number(w)).and_then(|w| w.parse::<f64>().ok()) {
+            Some(0.0) => Err(zero()),
+            Some(n) => {
+                operands.pop();
+                Ok(n)
+            }
+            None => Ok(0.0),
+        }
+    };
+    let last = take(operands)?;
+    let before = if operands.last().is_some_and(|w| nice::is_number(w)) { take(operands)? } else { 0.0 };
+    Ok(if before != 0.0 { (before, last as u64) } else { (last, 0) })
+}
+
+/// How `-T` stamps each round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stamp {
+    #[default]
+    None,
+    Unix,
+    Date,
+}
+
+impl Stamp {
+    fn parse(arg: &str) -> Result<Self, Stop> {
+        match arg.chars().next() {
+            Some('u') => Ok(Self::Unix),
+            Some('d') => Ok(Self::Date),
+            _ => Err(Stop::usage("")),
+        }
+    }
+
+    fn text(self, cx: &Cx) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Unix => Some(cx.clock.now().to_string()),
+            Self::Date => Some(cx.clock.ctime(cx.clock.now())),
+        }
+    }
+}
