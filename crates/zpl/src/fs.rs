@@ -209,6 +209,8 @@ impl FileSystem {
         }
         let zap = Zap::open(dn)?;
         let mut dirs = self.0.dirs.lock();
+        // Another thread may have opened it meanwhile.
+        dirs.retain(|(o, _)| *o != object);
         if dirs.len() >= OPEN_DIRS {
             dirs.pop_front();
         }

@@ -4,9 +4,12 @@ use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::zap::Zap;
 use ondisk::znode::Pflags;
 use ondisk::{Corrupt, ObjNum};
+use std::collections::BTreeSet;
 
 /// Most symbolic links that a walk follows, Linux's limit (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
+/// Longest target that a walk follows, Linux's limit (`PATH_MAX`).
+const TARGET_MAX: usize = 4096;
 /// Longest path that is taken or made.
 const PATH_MAX: usize = 1 << 16;
 
@@ -49,6 +52,9 @@ impl FileSystem {
                 return Err(Error::TooManyLinks);
             }
             let target = next.readlink()?;
+            if target.len() > TARGET_MAX {
+                return Err(Error::NameTooLong { len: target.len() });
+            }
             if target.starts_with(b"/") {
                 return Err(Error::LeavesFileSystem { object: next.object() });
             }
@@ -69,6 +75,7 @@ impl FileSystem {
         }
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut len = 0;
+        let mut seen = BTreeSet::new();
         let mut at = self.node(object)?;
         while at.attr().parent != at.object() {
             let parent = self.node(at.attr().parent)?;
@@ -83,7 +90,7 @@ impl FileSystem {
                 name.ok_or(Error::NoEntry { dir: parent.object() })?.to_vec()
             };
             len += 1 + name.len();
-            if len > PATH_MAX {
+            if len > PATH_MAX || !seen.insert(at.object()) {
                 let source = Corrupt::Shape { what: "file", why: "its parents run in a circle" };
                 return Err(Error::Corrupt { object, source });
             }

@@ -7,7 +7,7 @@ use crate::node::Store;
 use crate::{DirCookie, Error, Node, Result, XATTR_SIZE_MAX};
 use ondisk::nvlist::Nvlist;
 use ondisk::sa::Attr as Sa;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const USER: &[u8] = b"user.";
 const NAMESPACES: [&[u8]; 3] = [USER, b"trusted.", b"security."];
@@ -50,13 +50,19 @@ impl Node {
     /// # Errors
     /// As reading fails.
     pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        if let Some(list) = self.sa_xattrs()? {
-            names.extend(list.iter().filter_map(|(name, _)| shown(name)));
+        self.names_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref())
+    }
+
+    fn names_in(&self, list: Option<&Nvlist>, dir: Option<&Node>) -> Result<Vec<Vec<u8>>> {
+        let mut seen = BTreeSet::new();
+        let mut names = Vec::new();
+        let mut add = |stored: &[u8]| names.extend(shown(stored).filter(|n| seen.insert(n.clone())));
+        for (stored, _) in list.iter().flat_map(|l| l.iter()) {
+            add(stored);
         }
-        if let Some(dir) = self.xattr_dir()? {
+        if let Some(dir) = dir {
             for e in dir.read_dir(DirCookie(2))? {
-                names.extend(shown(&e?.name).filter(|n| !names.contains(n)));
+                add(&e?.name);
             }
         }
         Ok(names)
@@ -67,18 +73,20 @@ impl Node {
     /// # Errors
     /// [`Error::NoXattr`], [`Error::XattrTooLarge`], or as reading fails.
     pub fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
-        let list = self.sa_xattrs()?;
-        let dir = self.xattr_dir()?;
+        self.value_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref(), name)
+    }
+
+    fn value_in(&self, list: Option<&Nvlist>, dir: Option<&Node>, name: &[u8]) -> Result<Vec<u8>> {
         // With its namespace first, then as another port would have stored it.
         let bare = name.strip_prefix(USER).filter(|b| !b.is_empty());
         for stored in std::iter::once(name).chain(bare) {
             if shown(stored).as_deref() != Some(name) {
                 continue;
             }
-            if let Some(v) = list.as_ref().and_then(|l| l.bytes(stored)) {
+            if let Some(v) = list.and_then(|l| l.bytes(stored)) {
                 return Ok(v.to_vec());
             }
-            if let Some(dir) = &dir {
+            if let Some(dir) = dir {
                 match dir.lookup_entry(stored, false) {
                     Ok(e) => return self.xattr_file(&self.fs.node(e.object)?),
                     Err(Error::NoEntry { .. } | Error::NameTooLong { .. } | Error::NotUtf8) => {}
@@ -105,6 +113,11 @@ impl Node {
     /// # Errors
     /// As [`Node::xattr`].
     pub fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-        self.xattr_names()?.into_iter().map(|n| Ok((n.clone(), self.xattr(&n)?))).collect()
+        let (list, dir) = (self.sa_xattrs()?, self.xattr_dir()?);
+        let (list, dir) = (list.as_ref(), dir.as_ref());
+        self.names_in(list, dir)?
+            .into_iter()
+            .map(|n| Ok((n.clone(), self.value_in(list, dir, &n)?)))
+            .collect()
     }
 }
