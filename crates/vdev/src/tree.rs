@@ -237,3 +237,6 @@ pub(crate) fn device_offset(offset: u64) -> u64 {
     // The scratch area of a raidz expansion lies before the space; its offsets wrap around zero.
     offset.wrapping_add(LABEL_START_SIZE)
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,12 +15,12 @@ use crate::columns::{Col, Map};
 use crate::parity;
 use crate::raidz::Raidz;
 use crate::read::{Copy, Unread};
-use crate::tree::{NodeId, Tree};
+use crate::tree::{Layout, NodeId, Tree};
 
 /// Most candidates that sets of suspects may give, and most bytes of them: a vdev wide enough to have more
 /// would keep a reader busy for minutes over one block.
 const MAX_COMBINATIONS: u64 = 100_000;
-const MAX_COMBINED_BYTES: u64 = 64 << 30;
+const MAX_COMBINED_BYTES: u64 = 8 << 30;
 /// Columns of one child are read together when no more than this lies between them: one long read is cheaper
 /// than two, and an expanded raidz has a block in many single sectors (`zfs_vdev_read_gap_limit`).
 const GAP: u64 = 32 << 10;
@@ -62,6 +62,8 @@ pub(crate) struct Stripes<'t> {
     stage: Stage,
     /// Columns that each suspect would take with it.
     suspects: Vec<Vec<usize>>,
+    /// Most suspects in a set.
+    spare_parity: usize,
     tried: u64,
     rejected: bool,
 }
@@ -86,6 +88,7 @@ impl<'t> Stripes<'t> {
             known: Vec::new(),
             stage: Stage::Cheap,
             suspects: Vec::new(),
+            spare_parity: 0,
             tried: 0,
             rejected: false,
         }
@@ -104,6 +107,10 @@ impl<'t> Stripes<'t> {
                     self.rejected = true;
                     self.read_all(failure);
                     self.suspects = self.find_suspects();
+                    // A row that has lost columns already has that much less parity to doubt others with.
+                    let lost = |row: &[Known]| row.iter().filter(|k| matches!(k, Known::Lost)).count();
+                    let worst = self.known.chunks(self.map.width).map(lost).max().unwrap_or(0);
+                    self.spare_parity = self.map.nparity.saturating_sub(worst);
                     self.stage = Stage::Suspects(Vec::new());
                     if let Some(buf) = self.rebuild(&[]) {
                         return Some(buf);
@@ -111,7 +118,7 @@ impl<'t> Stripes<'t> {
                 }
                 Stage::Suspects(set) => {
                     let spent = self.tried * self.size as u64;
-                    let more = advance(set, self.suspects.len(), self.map.nparity);
+                    let more = advance(set, self.suspects.len(), self.spare_parity);
                     if !more || self.tried >= MAX_COMBINATIONS || spent > MAX_COMBINED_BYTES {
                         self.stage = Stage::Done;
                         continue;
@@ -244,7 +251,16 @@ impl<'t> Stripes<'t> {
         buf: &mut [u8],
         stale: bool,
     ) -> std::result::Result<Copy, Unread> {
-        let mut why = Unread::NoDevice;
+        let (leaf, mut why) = (self.children[child], Unread::NoDevice);
+        let node = self.tree.node(leaf);
+        if matches!(node.layout, Layout::Leaf(_)) {
+            // Nearly every child is a device: nothing to choose, nothing to allocate.
+            let copy = Copy { leaf, stale: node.missed(self.birth) };
+            if !node.readable() || copy.stale && !stale {
+                return Err(why);
+            }
+            return self.tree.read_leaf(leaf, offset, buf).map(|()| copy);
+        }
         for copy in self.tree.copies(self.children[child], offset, self.birth) {
             if copy.stale && !stale {
                 break;
