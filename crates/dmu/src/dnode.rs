@@ -202,6 +202,19 @@ impl Dnode {
         Ok(Some(block))
     }
 
+    /// As [`Dnode::block`], but what is encrypted is left so.
+    pub(crate) fn block_undecrypted(&self, blkid: BlkId) -> Result<Option<Block>> {
+        let bp = self.bp(Level(0), blkid)?;
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let block = self.0.home.cache.zio().read_undecrypted(&bp, &self.bookmark(Level(0), blkid))?;
+        if block.len() as u64 != self.block_size() {
+            return Err(self.misplaced(Level(0), blkid));
+        }
+        Ok(Some(block))
+    }
+
     /// The spill block, if it has one.
     ///
     /// # Errors

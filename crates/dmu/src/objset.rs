@@ -2,6 +2,7 @@
 
 use crate::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode, Error, Result};
 use arc::Cache;
+use device::Block;
 use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::objset::{ObjsetKind, ObjsetPhys};
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
@@ -94,7 +95,19 @@ impl Objset {
         u64::from(self.0.phys.meta_dnode.datablksz) >> DNODE_SHIFT
     }
 
-    /// Opens an object (`dnode_hold`).
+    /// A block of dnodes. Of a locked dataset's all but the encrypted bonuses is in the clear: such a block comes
+    /// with the reason why those can't be had.
+    fn dnode_block(&self, blkid: BlkId) -> Result<Option<(Block, Option<Error>)>> {
+        match self.meta_dnode().block(blkid) {
+            Err(locked @ Error::Read(zio::Error::Key { .. })) => {
+                Ok(self.meta_dnode().block_undecrypted(blkid)?.map(|b| (b, Some(locked))))
+            }
+            r => Ok(r?.map(|b| (b, None))),
+        }
+    }
+
+    /// Opens an object (`dnode_hold`). In a dataset whose key is not loaded that works for objects that hold no secret
+    /// in their bonus.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for a free slot, or one inside a larger dnode; otherwise as a read fails.
@@ -113,7 +126,7 @@ impl Objset {
             return Err(missing());
         }
         let per = self.dnodes_per_block();
-        let block = self.meta_dnode().block(BlkId(object.0 / per))?.ok_or_else(missing)?;
+        let (block, locked) = self.dnode_block(BlkId(object.0 / per))?.ok_or_else(missing)?;
         let target = (object.0 % per) as usize;
         let mut slot = 0;
         while slot < target {
@@ -125,6 +138,9 @@ impl Objset {
         let phys = DnodePhys::decode(&block[target * DNODE_MIN_SIZE..])
             .map_err(|e| self.corrupt(object, e))?
             .ok_or_else(missing)?;
+        if let Some(locked) = locked.filter(|_| phys.bonus_kind.is_encrypted()) {
+            return Err(locked);
+        }
         Ok(Dnode::new(self.0.home.clone(), object, phys))
     }
 
@@ -155,7 +171,8 @@ impl Objects {
             let meta = self.os.meta_dnode();
             let Some(blkid) = meta.next_data_block(from)? else { return Ok(None) };
             let base = blkid.0 * per;
-            let Some(block) = meta.block(blkid).inspect_err(|_| self.next = base + per)? else {
+            let read = self.os.dnode_block(blkid).inspect_err(|_| self.next = base + per)?;
+            let Some((block, locked)) = read else {
                 self.next = base + per;
                 continue;
             };
@@ -171,6 +188,9 @@ impl Objects {
                     self.next = object.0 + taken as u64;
                     let phys = DnodePhys::decode(&block[at..]).map_err(|e| self.os.corrupt(object, e))?;
                     if let Some(phys) = phys {
+                        if let Some(locked) = locked.filter(|_| phys.bonus_kind.is_encrypted()) {
+                            return Err(locked);
+                        }
                         return Ok(Some(Dnode::new(self.os.0.home.clone(), object, phys)));
                     }
                 }

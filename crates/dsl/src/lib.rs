@@ -1,1 +1,38 @@
 //! Datasets: directories, snapshots, clones, bookmarks, properties, keys.
+//!
+//! # Theory
+//! A pool's names form a tree of *directories* ([`Dir`]); each has a *head* [`Dataset`], the live file system or
+//! volume, and the head has snapshots. [`Dsl`] is the way in: by name, by object, or all in one pass over a few
+//! threads ([`Dsl::list`]). A handle holds its chain of directories up to the root, so that inherited properties and quotas
+//! are read once for all children of a directory; a dataset that nobody holds costs nothing.
+//!
+//! The tree is hostile input: a directory must name as its parent the one it was found in, and is listed once by
+//! it, so that a walk ends; names have their length limit, so that it is not deep.
+//!
+//! # Locks
+//! Handles are immutable. Only loaded keys change, behind their own lock ([`keys`]).
+//!
+//! # Absent
+//! What a dataset holds: that is `zpl` and `zvol`. Whether it is mounted: the doors know.
+
+mod dataset;
+mod dir;
+mod dsl;
+mod error;
+pub mod keys;
+mod list;
+mod name;
+pub mod prop;
+mod resume;
+mod space;
+
+pub use dataset::{Bookmark, Dataset, Hold};
+pub use dir::Dir;
+pub use dsl::{Dsl, Options};
+pub use error::{Error, NameError};
+pub use list::{ListOptions, Listed};
+pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
+pub use prop::{Kind, Prop, Property, Source, Value};
+
+/// A result of this room.
+pub type Result<T> = std::result::Result<T, Error>;

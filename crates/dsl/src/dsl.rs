@@ -1,0 +1,177 @@
+//! All datasets of a pool.
+
+use crate::dataset::Dataset;
+use crate::dir::Dir;
+use crate::keys::Keys;
+use crate::name::{Name, Tail};
+use crate::{Error, Result};
+use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
+use ondisk::{Corrupt, ObjNum, mos};
+use pool::Mos;
+use pool::space::PoolSpace;
+use std::sync::{Arc, OnceLock};
+
+/// What [`Dsl::open`] is told about the pool.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The name that the pool is imported under.
+    pub pool_name: String,
+    /// Its room.
+    pub space: PoolSpace,
+    /// Alternate root of its mountpoints.
+    pub altroot: Option<String>,
+}
+
+/// The datasets of a pool; clones share them (`dsl_pool_t`).
+#[derive(Clone)]
+pub struct Dsl(Arc<Inner>);
+
+struct Inner {
+    mos: Mos,
+    options: Options,
+    root: ObjNum,
+    origin: OnceLock<Option<u64>>,
+    keys: Arc<Keys>,
+}
+
+impl std::fmt::Debug for Dsl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dsl({})", self.0.options.pool_name)
+    }
+}
+
+impl Dsl {
+    /// The datasets of the pool whose MOS this is.
+    ///
+    /// # Errors
+    /// As reading the directory fails.
+    pub fn open(mos: Mos, options: Options) -> Result<Dsl> {
+        let root = mos.dir(mos::ROOT_DATASET)?.ok_or(pool::Error::Missing { name: mos::ROOT_DATASET })?;
+        Ok(Dsl(Arc::new(Inner { mos, options, root, origin: OnceLock::new(), keys: Arc::default() })))
+    }
+
+    /// The pool's books.
+    pub fn mos(&self) -> &Mos {
+        &self.0.mos
+    }
+
+    /// Its loaded keys; the block pipeline is given them too.
+    pub fn keys(&self) -> &Arc<Keys> {
+        &self.0.keys
+    }
+
+    /// The pool's room.
+    pub fn space(&self) -> &PoolSpace {
+        &self.0.options.space
+    }
+
+    /// The pool's name.
+    pub fn pool_name(&self) -> &str {
+        &self.0.options.pool_name
+    }
+
+    /// Alternate root of its mountpoints.
+    pub fn altroot(&self) -> Option<&str> {
+        self.0.options.altroot.as_deref()
+    }
+
+    /// The root directory: the pool's own file system.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn root(&self) -> Result<Dir> {
+        Dir::open(self, self.0.root, self.0.options.pool_name.clone(), None)
+    }
+
+    /// The directory of a path, the pool's name first.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDataset`]; as reading fails.
+    pub fn dir(&self, path: &str) -> Result<Dir> {
+        let missing = || Error::NoSuchDataset { name: path.to_owned() };
+        let name = Name::parse(path)?;
+        if name.pool() != self.pool_name() || name.tail != Tail::Head {
+            return Err(missing());
+        }
+        name.components().try_fold(self.root()?, |dir, part| dir.child(part)?.ok_or_else(missing))
+    }
+
+    /// The dataset of a name: `pool/a/b` or `pool/a/b@snapshot` (`dsl_dataset_hold`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDataset`], [`Error::BadName`]; as reading fails.
+    pub fn dataset(&self, name: &str) -> Result<Dataset> {
+        let missing = || Error::NoSuchDataset { name: name.to_owned() };
+        let parsed = Name::parse(name)?;
+        let head = self
+            .dir(parsed.path)
+            .map_err(|e| if matches!(e, Error::NoSuchDataset { .. }) { missing() } else { e })?
+            .head()?
+            .ok_or_else(missing)?;
+        match parsed.tail {
+            Tail::Head => Ok(head),
+            Tail::Snapshot(s) => head.snapshot(s)?.ok_or_else(missing),
+            Tail::Bookmark(_) => Err(missing()),
+        }
+    }
+
+    /// The dataset of an object number, with its name (`dsl_dataset_hold_obj`).
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] when the way up to the root is broken.
+    pub fn by_object(&self, object: ObjNum) -> Result<Dataset> {
+        let phys = self.dataset_phys(object)?;
+        let dir = self.dir_by_object(ObjNum(phys.dir_obj))?;
+        if !phys.is_snapshot() {
+            return Dataset::open(&dir, object, None);
+        }
+        let head = dir.head()?;
+        let objects = head.map(|h| h.snapshot_objects()).transpose()?.unwrap_or_default();
+        let name = objects.into_iter().find(|(_, o)| *o == object).map(|(n, _)| n);
+        let lost = Corrupt::Shape { what: "snapshot", why: "its dataset does not list it" };
+        Dataset::open(&dir, object, Some(name.ok_or(Error::Corrupt { object, source: lost })?))
+    }
+
+    /// A dataset's bonus.
+    pub(crate) fn dataset_phys(&self, object: ObjNum) -> Result<DslDatasetPhys> {
+        let dn = self.mos().objset().dnode(object)?;
+        DslDatasetPhys::decode(dn.bonus()).map_err(Error::corrupt(object))
+    }
+
+    /// The directory of an object number, with its name (`dsl_dir_hold_obj`).
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] when the way up to the root is broken or too long.
+    pub fn dir_by_object(&self, object: ObjNum) -> Result<Dir> {
+        let mut chain = vec![object];
+        let mut at = object;
+        while at != self.0.root {
+            let dn = self.mos().objset().dnode(at)?;
+            let phys = DslDirPhys::decode(dn.bonus()).map_err(Error::corrupt(at))?;
+            at = ObjNum(phys.parent_obj);
+            chain.push(at);
+            if at.0 == 0 || chain.len() > crate::ZFS_MAX_DATASET_NAME_LEN {
+                let source = Corrupt::Shape { what: "DSL directory", why: "no way leads to the root" };
+                return Err(Error::Corrupt { object, source });
+            }
+        }
+        chain.pop();
+        let mut dir = self.root()?;
+        while let Some(next) = chain.pop() {
+            let name = dir.child_objects()?.into_iter().find(|(_, o)| *o == next).map(|(n, _)| n);
+            let lost = Corrupt::Shape { what: "DSL directory", why: "its parent does not list it" };
+            dir = dir.open_child(&name.ok_or(Error::Corrupt { object: next, source: lost })?, next)?;
+        }
+        Ok(dir)
+    }
+
+    /// Object of the snapshot of `$ORIGIN`, of which pools since version 11 make every dataset a clone.
+    pub(crate) fn origin_snapshot(&self) -> Result<Option<u64>> {
+        if let Some(o) = self.0.origin.get() {
+            return Ok(*o);
+        }
+        let head = self.root()?.child("$ORIGIN")?.map(|d| d.head()).transpose()?.flatten();
+        let found = head.map(|h| h.phys().prev_snap_obj).filter(|o| *o != 0);
+        Ok(*self.0.origin.get_or_init(|| found))
+    }
+}

@@ -1,0 +1,89 @@
+//! Names of datasets.
+
+use crate::{Error, error::NameError};
+
+/// Bytes that a full name takes at most, its final NUL included (`ZFS_MAX_DATASET_NAME_LEN`).
+pub const ZFS_MAX_DATASET_NAME_LEN: usize = 256;
+
+/// What follows the path in a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tail<'a> {
+    /// Nothing: a file system or volume.
+    Head,
+    /// `@` and the name of a snapshot.
+    Snapshot(&'a str),
+    /// `#` and the name of a bookmark.
+    Bookmark(&'a str),
+}
+
+/// A name, checked and taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Name<'a> {
+    /// The path, the pool's name first.
+    pub path: &'a str,
+    /// What follows it.
+    pub tail: Tail<'a>,
+}
+
+impl<'a> Name<'a> {
+    /// Takes a name apart (`entity_namecheck`).
+    ///
+    /// # Errors
+    /// [`Error::BadName`] says what is wrong with it.
+    pub fn parse(name: &'a str) -> Result<Self, Error> {
+        let bad = |why| Err(Error::BadName { name: name.to_owned(), why });
+        if name.len() >= ZFS_MAX_DATASET_NAME_LEN {
+            return bad(NameError::TooLong);
+        }
+        if name.starts_with('/') {
+            return bad(NameError::LeadingSlash);
+        }
+        if name.ends_with('/') {
+            return bad(NameError::TrailingSlash);
+        }
+        let (path, tail) = match name.find(['@', '#']) {
+            None => (name, Tail::Head),
+            Some(i) => {
+                let rest = &name[i + 1..];
+                if rest.contains(['@', '#']) {
+                    return bad(NameError::MultipleDelimiters);
+                }
+                let tail =
+                    if name.as_bytes()[i] == b'@' { Tail::Snapshot(rest) } else { Tail::Bookmark(rest) };
+                (&name[..i], tail)
+            }
+        };
+        let last = match tail {
+            Tail::Head => None,
+            Tail::Snapshot(s) | Tail::Bookmark(s) => Some(s),
+        };
+        for part in path.split('/').chain(last) {
+            if part.is_empty() {
+                return bad(NameError::EmptyComponent);
+            }
+            if part == "." || part == ".." {
+                return bad(NameError::DotReference);
+            }
+            let ok = |c: char| c.is_ascii_alphanumeric() || "-_.: %$".contains(c);
+            if let Some(c) = part.chars().find(|c| !ok(*c)) {
+                return bad(NameError::InvalidChar(c));
+            }
+        }
+        Ok(Self { path, tail })
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &'a str {
+        self.path.split('/').next().unwrap_or(self.path)
+    }
+
+    /// The components below the pool.
+    pub fn components(&self) -> impl Iterator<Item = &'a str> {
+        self.path.split('/').skip(1)
+    }
+}
+
+/// True for datasets that no listing shows: internal ones (`$MOS`) and temporary ones (`%recv`).
+pub fn is_hidden(component: &str) -> bool {
+    component.contains(['$', '%'])
+}

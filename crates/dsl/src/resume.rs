@@ -1,0 +1,133 @@
+//! The token by which an interrupted receive goes on (`receive_resume_token`).
+//!
+//! # On disk
+//! A dataset's ZAP keeps how far the receive came. The token is `1-SUM-SIZE-HEX`: the fields as an nvlist in its native
+//! little-endian encoding, deflated as zlib's level 6 does it, in hexadecimal; its size before; and the first word of
+//! Fletcher-4 over the deflated bytes.
+
+use crate::Result;
+use crate::dataset::Dataset;
+use codec::compress::{ZstdLevel, compress};
+use ondisk::{CompressKind, mos};
+use pool::string_of;
+use std::fmt::Write;
+
+/// Type numbers of nvlist values (`DATA_TYPE_*`).
+const BOOLEAN: i32 = 1;
+const UINT64: i32 = 8;
+const STRING: i32 = 9;
+const UINT64_ARRAY: i32 = 16;
+
+/// A list of pairs in the native encoding.
+struct Native(Vec<u8>);
+
+impl Native {
+    fn new() -> Self {
+        // Encoding 0 (native), byte order 1 (little), then version 0 and the flag for unique names.
+        Self(vec![0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0])
+    }
+
+    fn pair(&mut self, name: &str, kind: i32, count: i32, value: &[u8]) {
+        let name_size = name.len() + 1;
+        let head = (16 + name_size).next_multiple_of(8);
+        let size = head + value.len().next_multiple_of(8);
+        let out = &mut self.0;
+        let start = out.len();
+        out.extend((size as i32).to_le_bytes());
+        out.extend((name_size as i16).to_le_bytes());
+        out.extend([0, 0]);
+        out.extend(count.to_le_bytes());
+        out.extend(kind.to_le_bytes());
+        out.extend(name.as_bytes());
+        out.resize(start + head, 0);
+        out.extend(value);
+        out.resize(start + size, 0);
+    }
+
+    fn words(&mut self, name: &str, words: &[u64]) {
+        let raw: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.pair(name, UINT64_ARRAY, words.len() as i32, &raw);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.0.extend([0; 4]);
+        self.0
+    }
+}
+
+impl Dataset {
+    /// The token of a receive into this dataset that was interrupted: its own, if it was a new dataset that was being
+    /// received, or its hidden child's (`%recv`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn resume_token(&self) -> Result<Option<String>> {
+        if self.is_snapshot() {
+            return Ok(None);
+        }
+        if let Some(token) = self.own_resume_token()? {
+            return Ok(Some(token));
+        }
+        match self.dir().child("%recv")?.map(|d| d.head()).transpose()?.flatten() {
+            Some(receiving) => receiving.own_resume_token(),
+            None => Ok(None),
+        }
+    }
+
+    fn own_resume_token(&self) -> Result<Option<String>> {
+        // What is being received has the guid that it will have.
+        if self.field(mos::DS_RESUME_TOGUID)?.is_none() {
+            return Ok(None);
+        }
+        let mut nv = Native::new();
+        for (name, field) in [
+            ("fromguid", mos::DS_RESUME_FROMGUID),
+            ("object", mos::DS_RESUME_OBJECT),
+            ("offset", mos::DS_RESUME_OFFSET),
+            ("bytes", mos::DS_RESUME_BYTES),
+            ("toguid", mos::DS_RESUME_TOGUID),
+        ] {
+            if let Some(n) = self.field_u64(field)? {
+                nv.pair(name, UINT64, 1, &n.to_le_bytes());
+            }
+        }
+        if let Some(name) = self.field(mos::DS_RESUME_TONAME)?.as_ref().and_then(string_of) {
+            let mut raw = name.into_bytes();
+            raw.push(0);
+            nv.pair("toname", STRING, 1, &raw);
+        }
+        for (name, field) in [
+            ("largeblockok", mos::DS_RESUME_LARGEBLOCK),
+            ("embedok", mos::DS_RESUME_EMBEDOK),
+            ("compressok", mos::DS_RESUME_COMPRESSOK),
+            ("rawok", mos::DS_RESUME_RAWOK),
+        ] {
+            if self.field(field)?.is_some() {
+                nv.pair(name, BOOLEAN, 0, &[]);
+            }
+        }
+        for (name, field) in [
+            ("redact_snaps", mos::DS_REDACTED_SNAPS),
+            ("book_redact_snaps", mos::DS_RESUME_REDACT_BOOKMARK_SNAPS),
+        ] {
+            if let Some(v) = self.field(field)? {
+                nv.words(name, &v.iter().collect::<Vec<_>>());
+            }
+        }
+        Ok(Some(token(&nv.finish())))
+    }
+}
+
+/// Wraps a packed list.
+fn token(packed: &[u8]) -> String {
+    let mut small = vec![0; packed.len()];
+    // What does not shrink is stored as it is, as `zfs_gzip_compress` leaves it.
+    let n = compress(CompressKind::Gzip6, ZstdLevel::default(), packed, &mut small);
+    let data = n.map_or(packed, |n| &small[..n]);
+    let sum = data.as_chunks::<4>().0.iter().fold(0u64, |s, w| s.wrapping_add(u32::from_le_bytes(*w).into()));
+    let mut out = format!("1-{sum:x}-{:x}-", packed.len());
+    for b in data {
+        write!(out, "{b:02x}").expect("writing to a string cannot fail");
+    }
+    out
+}

@@ -1,0 +1,133 @@
+//! How much datasets use and what was written since.
+
+use crate::dataset::Dataset;
+use crate::{Error, Result};
+use ondisk::bookmark::{BookmarkPhys, ZBM_FLAG_HAS_FBN};
+use ondisk::{Corrupt, ObjNum};
+use pool::bpobj::Space;
+
+/// Ratio of two sizes in hundredths; 1.00 of nothing.
+pub(crate) fn ratio(uncompressed: u64, compressed: u64) -> u64 {
+    (u128::from(uncompressed) * 100).checked_div(compressed.into()).unwrap_or(100) as u64
+}
+
+impl Dataset {
+    /// Bytes that may still be written (`available`).
+    ///
+    /// `refquota` and `refreservation` are the effective values of those properties.
+    pub(crate) fn space_available(&self, refquota: u64, refreservation: u64) -> u64 {
+        let p = self.phys();
+        let mut left = self.dir().space_available();
+        left = left.saturating_add(refreservation.saturating_sub(p.unique_bytes));
+        if refquota != 0 {
+            left = left.min(refquota.saturating_sub(p.referenced_bytes));
+        }
+        left
+    }
+
+    /// Bytes written since a snapshot of its past, or since a bookmark (`dsl_dataset_space_written`): what it refers to now
+    /// and did not then. `None` if `since` is not in its past, or a bookmark without the figures.
+    ///
+    /// # Errors
+    /// As reading deadlists fails.
+    pub fn written_since(&self, since: &BookmarkPhys) -> Result<Option<Space>> {
+        let mos = self.dsl().mos();
+        let p = self.phys();
+        let minus = |a: u64, b: u64| a.wrapping_sub(b);
+        let mut out = Space {
+            used: minus(p.referenced_bytes, since.referenced_bytes),
+            comp: minus(p.compressed_bytes, since.compressed_bytes),
+            uncomp: minus(p.uncompressed_bytes, since.uncompressed_bytes),
+        };
+        let mut add = |s: Space| {
+            out.used = out.used.wrapping_add(s.used);
+            out.comp = out.comp.wrapping_add(s.comp);
+            out.uncomp = out.uncomp.wrapping_add(s.uncomp);
+        };
+        let mut at = *p;
+        // Blocks that the bookmark knew died in each later snapshot.
+        while at.prev_snap_txg > since.creation_txg {
+            let dead = mos.deadlist(ObjNum(at.deadlist_obj))?;
+            add(dead.space_range(mos, 0, since.creation_txg)?);
+            let object = ObjNum(at.prev_snap_obj);
+            let next = self.dsl().dataset_phys(object)?;
+            if next.prev_snap_txg >= at.prev_snap_txg {
+                let source = Corrupt::Shape { what: "snapshot", why: "the chain does not go back in time" };
+                return Err(Error::Corrupt { object, source });
+            }
+            at = next;
+        }
+        if since.flags & ZBM_FLAG_HAS_FBN != 0 {
+            add(Space {
+                used: since.referenced_freed_before_next_snap,
+                comp: since.compressed_freed_before_next_snap,
+                uncomp: since.uncompressed_freed_before_next_snap,
+            });
+        } else if at.prev_snap_txg == since.creation_txg {
+            add(mos.deadlist(ObjNum(at.deadlist_obj))?.total);
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(out))
+    }
+
+    /// Bytes written since the snapshot before it (`written`); `None` if there is none.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn written(&self) -> Result<Option<u64>> {
+        let object = self.phys().prev_snap_obj;
+        if object == 0 {
+            return Ok(None);
+        }
+        let prev = self.dsl().dataset_phys(ObjNum(object))?;
+        Ok(self.written_since(&as_bookmark(&prev))?.map(|s| s.used))
+    }
+
+    /// Bytes written since one of its own or its origins' snapshots (`written@NAME`); `None` if that isn't in its past.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn written_since_snapshot(&self, snapshot: &Dataset) -> Result<Option<u64>> {
+        if !self.is_after(snapshot)? {
+            return Ok(None);
+        }
+        Ok(self.written_since(&as_bookmark(snapshot.phys()))?.map(|s| s.used))
+    }
+
+    /// True if `snapshot` is in this dataset's past (`dsl_dataset_is_before`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn is_after(&self, snapshot: &Dataset) -> Result<bool> {
+        let mut at = *self.phys();
+        loop {
+            if at.prev_snap_obj == snapshot.object().0 {
+                return Ok(true);
+            }
+            if at.prev_snap_obj == 0 || at.prev_snap_txg < snapshot.phys().creation_txg.0 {
+                return Ok(false);
+            }
+            let object = ObjNum(at.prev_snap_obj);
+            let next = self.dsl().dataset_phys(object)?;
+            if next.prev_snap_txg >= at.prev_snap_txg && next.prev_snap_obj != 0 {
+                let source = Corrupt::Shape { what: "snapshot", why: "the chain does not go back in time" };
+                return Err(Error::Corrupt { object, source });
+            }
+            at = next;
+        }
+    }
+}
+
+/// A snapshot as the bookmark that it would make, without what was freed after it.
+fn as_bookmark(p: &ondisk::dsl::DslDatasetPhys) -> BookmarkPhys {
+    BookmarkPhys {
+        guid: p.guid,
+        creation_txg: p.creation_txg.0,
+        creation_time: p.creation_time,
+        referenced_bytes: p.referenced_bytes,
+        compressed_bytes: p.compressed_bytes,
+        uncompressed_bytes: p.uncompressed_bytes,
+        ..BookmarkPhys::default()
+    }
+}

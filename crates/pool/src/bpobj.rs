@@ -1,0 +1,184 @@
+//! Lists of block pointers: bpobjs with their sub-lists, and deadlists.
+
+use crate::{Error, Mos, Result};
+use ondisk::bpobj::{BPOBJ_ENTRY_SIZE, BpobjPhys, DeadlistPhys};
+use ondisk::bytes::le64;
+use ondisk::{BlkId, Blkptr, Corrupt, DmuType, ObjNum};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes that a list stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Allocated bytes.
+    pub used: u64,
+    /// Compressed bytes.
+    pub comp: u64,
+    /// Uncompressed bytes.
+    pub uncomp: u64,
+}
+
+impl Space {
+    fn add(&mut self, other: Space) {
+        self.used = self.used.wrapping_add(other.used);
+        self.comp = self.comp.wrapping_add(other.comp);
+        self.uncomp = self.uncomp.wrapping_add(other.uncomp);
+    }
+}
+
+/// Most objects of sub-lists that a list may have in all.
+const MAX_SUBOBJS: usize = 1 << 20;
+
+impl Mos {
+    /// Header of a bpobj.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn bpobj(&self, object: ObjNum) -> Result<BpobjPhys> {
+        BpobjPhys::decode(self.objset().dnode(object)?.bonus()).map_err(Error::corrupt(object))
+    }
+
+    /// Calls `each` with every block pointer of a bpobj and of its sub-lists, and whether it is marked freed
+    /// (livelists only).
+    ///
+    /// # Errors
+    /// As reading or `each` fails; [`Error::Corrupt`] for lists that contain each other.
+    pub fn walk_bpobj(
+        &self,
+        object: ObjNum,
+        each: &mut dyn FnMut(&Blkptr, bool) -> Result<()>,
+    ) -> Result<()> {
+        let mut seen = BTreeSet::from([object]);
+        let mut queue = vec![object];
+        while let Some(object) = queue.pop() {
+            let bad = Error::corrupt(object);
+            let dn = self.objset().dnode(object)?;
+            let phys = BpobjPhys::decode(dn.bonus()).map_err(&bad)?;
+            if phys.num_blkptrs > dn.max_size() / BPOBJ_ENTRY_SIZE {
+                return Err(bad(Corrupt::Range {
+                    what: "bpobj",
+                    field: "pointers",
+                    value: phys.num_blkptrs,
+                }));
+            }
+            let per = dn.block_size() / BPOBJ_ENTRY_SIZE;
+            if per == 0 {
+                return Err(bad(Corrupt::Shape { what: "bpobj", why: "its blocks hold no pointer" }));
+            }
+            let mut at = 0;
+            while at < phys.num_blkptrs {
+                let block = dn
+                    .block(BlkId(at / per))?
+                    .ok_or_else(|| bad(Corrupt::Shape { what: "bpobj", why: "a hole within its length" }))?;
+                let n = per.min(phys.num_blkptrs - at) as usize;
+                for raw in block.chunks_exact(BPOBJ_ENTRY_SIZE as usize).take(n) {
+                    // Livelists mark frees with the low bit of the fill count (`BP_GET_FREE`).
+                    let freed = word(raw, 11) & 1 != 0;
+                    each(&Blkptr::decode(raw).map_err(&bad)?, freed)?;
+                }
+                at += n as u64;
+            }
+            for sub in self.bpobj_subobjs(object, &phys)? {
+                if !seen.insert(sub) || seen.len() > MAX_SUBOBJS {
+                    return Err(bad(Corrupt::Shape { what: "bpobj", why: "its sub-lists form a loop" }));
+                }
+                queue.push(sub);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sub-lists that a header names.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] for more than fit into the object that lists them.
+    pub fn bpobj_subobjs(&self, object: ObjNum, phys: &BpobjPhys) -> Result<Vec<ObjNum>> {
+        if phys.subobjs == 0 {
+            return Ok(Vec::new());
+        }
+        let dn = self.objset().dnode(ObjNum(phys.subobjs))?;
+        if phys.num_subobjs > dn.max_size() / 8 || phys.num_subobjs > MAX_SUBOBJS as u64 {
+            let source = Corrupt::Range { what: "bpobj", field: "sub-lists", value: phys.num_subobjs };
+            return Err(Error::Corrupt { object, source });
+        }
+        let mut buf = vec![0; phys.num_subobjs as usize * 8];
+        dn.read_at(0, &mut buf)?;
+        Ok(buf.as_chunks::<8>().0.iter().map(|c| ObjNum(u64::from_le_bytes(*c))).collect())
+    }
+
+    /// Opens a deadlist.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn deadlist(&self, object: ObjNum) -> Result<Deadlist> {
+        let dn = self.objset().dnode(object)?;
+        let bad = Error::corrupt(object);
+        if dn.kind() == DmuType::BPOBJ {
+            let p = BpobjPhys::decode(dn.bonus()).map_err(bad)?;
+            let total = Space { used: p.bytes, comp: p.comp, uncomp: p.uncomp };
+            return Ok(Deadlist { object, total, old: true });
+        }
+        let p = DeadlistPhys::decode(dn.bonus()).map_err(bad)?;
+        Ok(Deadlist { object, total: Space { used: p.used, comp: p.comp, uncomp: p.uncomp }, old: false })
+    }
+}
+
+/// Blocks that died in a dataset since its previous snapshot (`dsl_deadlist_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlist {
+    /// The object.
+    pub object: ObjNum,
+    /// All it stands for (`dsl_deadlist_space`).
+    pub total: Space,
+    /// A plain bpobj, as pools before version 26 have.
+    old: bool,
+}
+
+impl Deadlist {
+    /// The lists by birth: each holds blocks born after its key and up to the next. Empty for the old kind.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] for a name that is no txg.
+    pub fn lists(&self, mos: &Mos) -> Result<BTreeMap<u64, ObjNum>> {
+        let mut out = BTreeMap::new();
+        if self.old {
+            return Ok(out);
+        }
+        let bad = Error::corrupt(self.object);
+        for e in mos.entries(self.object)? {
+            let e = e?;
+            let mintxg = u64::from_str_radix(&e.name_lossy(), 16)
+                .map_err(|_| bad(Corrupt::Shape { what: "deadlist", why: "a name is no txg" }))?;
+            out.insert(mintxg, ObjNum(e.value.first().unwrap_or(0)));
+        }
+        Ok(out)
+    }
+
+    /// What blocks born after `mintxg` and up to `maxtxg` stand for (`dsl_deadlist_space_range`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn space_range(&self, mos: &Mos, mintxg: u64, maxtxg: u64) -> Result<Space> {
+        let mut out = Space::default();
+        if self.old {
+            mos.walk_bpobj(self.object, &mut |bp, _| {
+                if bp.birth.0 > mintxg && bp.birth.0 <= maxtxg {
+                    let psize = bp.stored().map_or(0, |s| s.psize.0);
+                    let asize = bp.stored().map_or(0, |s| s.copies().map(|d| d.asize.0).sum());
+                    out.add(Space { used: asize, comp: psize, uncomp: bp.lsize.0 });
+                }
+                Ok(())
+            })?;
+            return Ok(out);
+        }
+        for (_, list) in self.lists(mos)?.range(mintxg..maxtxg) {
+            let p = mos.bpobj(*list)?;
+            out.add(Space { used: p.bytes, comp: p.comp, uncomp: p.uncomp });
+        }
+        Ok(out)
+    }
+}
+
+/// The word at index `i` of an array object's block.
+pub(crate) fn word(block: &[u8], i: usize) -> u64 {
+    le64(block, i * 8)
+}

@@ -1,0 +1,99 @@
+//! Packed nvlists in the MOS, pool properties and features.
+
+use crate::{Error, Mos, Result};
+use ondisk::{Corrupt, Nvlist, ObjNum, mos};
+use std::collections::BTreeMap;
+
+/// Largest packed nvlist that is read; a config of thousands of devices takes a few MiB.
+const MAX_PACKED: u64 = 64 << 20;
+
+impl Mos {
+    /// The nvlist that a packed-nvlist object holds (`load_nvlist`).
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] when the size is absurd or the bytes are no nvlist.
+    pub fn nvlist(&self, object: ObjNum) -> Result<Nvlist> {
+        const WHAT: &str = "packed nvlist";
+        let bad = Error::corrupt(object);
+        let dn = self.objset().dnode(object)?;
+        let size = match dn.bonus().first_chunk::<8>() {
+            Some(b) => u64::from_le_bytes(*b),
+            None => return Err(bad(Corrupt::Truncated { what: WHAT, need: 8, have: dn.bonus().len() })),
+        };
+        if size > MAX_PACKED || size > dn.max_size() {
+            return Err(bad(Corrupt::Range { what: WHAT, field: "size", value: size }));
+        }
+        let mut buf = vec![0; size as usize];
+        dn.read_at(0, &mut buf)?;
+        Nvlist::decode(&buf).map_err(bad)
+    }
+
+    /// A packed nvlist by its name in the MOS directory.
+    ///
+    /// # Errors
+    /// As [`Mos::nvlist`].
+    pub fn named_nvlist(&self, name: &'static str) -> Result<Option<Nvlist>> {
+        self.dir(name)?.map(|obj| self.nvlist(obj)).transpose()
+    }
+
+    /// The pool's configuration, with the whole vdev tree.
+    ///
+    /// # Errors
+    /// As [`Mos::nvlist`]; [`Error::Missing`] without one.
+    pub fn config(&self) -> Result<Nvlist> {
+        self.named_nvlist(mos::CONFIG)?.ok_or(Error::Missing { name: mos::CONFIG })
+    }
+
+    /// The stored pool properties, by name.
+    ///
+    /// # Errors
+    /// As reading the ZAP fails.
+    pub fn pool_props(&self) -> Result<BTreeMap<String, crate::ZapValue>> {
+        let Some(obj) = self.dir(mos::PROPS)? else { return Ok(BTreeMap::new()) };
+        self.entries(obj)?.map(|e| e.map(|e| (e.name_lossy(), e.value))).collect()
+    }
+
+    /// The pool's features.
+    ///
+    /// # Errors
+    /// As reading the ZAPs fails.
+    pub fn features(&self) -> Result<Features> {
+        let read = |name| -> Result<BTreeMap<String, u64>> {
+            let Some(obj) = self.dir(name)? else { return Ok(BTreeMap::new()) };
+            self.entries(obj)?.map(|e| e.map(|e| (e.name_lossy(), e.value.first().unwrap_or(0)))).collect()
+        };
+        Ok(Features {
+            for_read: read(mos::FEATURES_FOR_READ)?,
+            for_write: read(mos::FEATURES_FOR_WRITE)?,
+            enabled_txg: read(mos::FEATURE_ENABLED_TXG)?,
+        })
+    }
+}
+
+/// Feature flags as the pool stores them: by guid.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Reference counts of the features needed to read; present means enabled, above 0 active.
+    pub for_read: BTreeMap<String, u64>,
+    /// Reference counts of those needed to write.
+    pub for_write: BTreeMap<String, u64>,
+    /// The txg each was enabled in, where the pool keeps it.
+    pub enabled_txg: BTreeMap<String, u64>,
+}
+
+impl Features {
+    /// Reference count of an enabled feature; `None` if it is not enabled.
+    pub fn refcount(&self, guid: &str) -> Option<u64> {
+        self.for_read.get(guid).or_else(|| self.for_write.get(guid)).copied()
+    }
+
+    /// True if the feature is enabled.
+    pub fn is_enabled(&self, guid: &str) -> bool {
+        self.refcount(guid).is_some()
+    }
+
+    /// True if the feature is in use.
+    pub fn is_active(&self, guid: &str) -> bool {
+        self.refcount(guid).is_some_and(|n| n > 0)
+    }
+}

@@ -1,0 +1,94 @@
+//! What was done to the pool.
+
+use crate::{Error, Mos, Result};
+use dmu::Dnode;
+use ondisk::history::HistoryPhys;
+use ondisk::{Corrupt, Nvlist, mos};
+
+const WHAT: &str = "history record";
+/// Longest record that is believed; OpenZFS's ring of a huge pool has 1 GiB, its records some KiB.
+const MAX_RECORD: u64 = 16 << 20;
+
+/// Iterator over the records of a pool's history, oldest first: `zpool create`, then the ring.
+#[derive(Debug)]
+pub struct History {
+    dn: Dnode,
+    phys: HistoryPhys,
+    at: u64,
+    over: bool,
+}
+
+impl Mos {
+    /// The pool's history; `None` for pools too old to have one.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] for bad bounds.
+    pub fn history(&self) -> Result<Option<History>> {
+        let Some(obj) = self.dir(mos::HISTORY)? else { return Ok(None) };
+        let bad = Error::corrupt(obj);
+        let dn = self.objset().dnode(obj)?;
+        let phys = HistoryPhys::decode(dn.bonus()).map_err(&bad)?;
+        Ok(Some(History { dn, phys, at: 0, over: false }))
+    }
+}
+
+impl History {
+    /// Bounds of the ring.
+    pub fn phys(&self) -> &HistoryPhys {
+        &self.phys
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let logical = at + done as u64;
+            let phys = self.phys.to_phys(logical);
+            let end = if logical < self.phys.pool_create_len {
+                self.phys.pool_create_len
+            } else {
+                self.phys.phys_max_off
+            };
+            let n = ((end - phys).min((buf.len() - done) as u64)) as usize;
+            self.dn.read_at(phys, &mut buf[done..done + n])?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<Nvlist>> {
+        let bad = Error::corrupt(self.dn.object());
+        if self.at >= self.phys.pool_create_len {
+            self.at = self.at.max(self.phys.bof);
+        }
+        if self.at >= self.phys.eof {
+            return Ok(None);
+        }
+        let left = self.phys.eof - self.at;
+        let mut len = [0; 8];
+        if left < 8 {
+            return Err(bad(Corrupt::Truncated { what: WHAT, need: 8, have: left as usize }));
+        }
+        self.read(self.at, &mut len)?;
+        let len = u64::from_le_bytes(len);
+        if len > left - 8 || len > MAX_RECORD {
+            return Err(bad(Corrupt::Range { what: WHAT, field: "length", value: len }));
+        }
+        let mut buf = vec![0; len as usize];
+        self.read(self.at + 8, &mut buf)?;
+        self.at += 8 + len;
+        Nvlist::decode(&buf).map(Some).map_err(bad)
+    }
+}
+
+impl Iterator for History {
+    type Item = Result<Nvlist>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let r = self.step();
+        self.over = !matches!(r, Ok(Some(_)));
+        r.transpose()
+    }
+}

@@ -1,0 +1,150 @@
+//! The meta object set and its directory.
+
+use crate::{Error, Result};
+use dmu::Objset;
+use dmu::zap::{Key, Zap};
+use ondisk::mos::DIRECTORY_OBJECT;
+use ondisk::{Corrupt, ObjNum};
+
+pub use dmu::zap::Value as ZapValue;
+
+/// Typed look-ups in the MOS; clones share it.
+#[derive(Debug, Clone)]
+pub struct Mos {
+    os: Objset,
+    dir: Zap,
+}
+
+/// An entry of a ZAP whose keys are names.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The value.
+    pub value: ZapValue,
+}
+
+impl Entry {
+    /// The name as text; what is not UTF-8 is replaced.
+    pub fn name_lossy(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+}
+
+impl Mos {
+    /// The books of the pool whose MOS this is.
+    ///
+    /// # Errors
+    /// As reading the directory fails.
+    pub fn open(os: Objset) -> Result<Self> {
+        let dir = Zap::open(&os.dnode(ObjNum(DIRECTORY_OBJECT))?)?;
+        Ok(Self { os, dir })
+    }
+
+    /// The object set.
+    pub fn objset(&self) -> &Objset {
+        &self.os
+    }
+
+    /// The object that an entry of the directory names, if there is one.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] if the entry is no number.
+    pub fn dir(&self, name: &str) -> Result<Option<ObjNum>> {
+        Ok(self.dir.lookup_u64(name.as_bytes())?.filter(|n| *n != 0).map(ObjNum))
+    }
+
+    /// The words of an entry of the directory.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn dir_words(&self, name: &str) -> Result<Option<Vec<u64>>> {
+        Ok(self.dir.lookup(name.as_bytes())?.map(|v| v.iter().collect()))
+    }
+
+    /// The bytes of an entry of the directory.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn dir_bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.dir.lookup(name.as_bytes())?.and_then(|v| v.as_bytes().map(<[u8]>::to_vec)))
+    }
+
+    /// Opens a ZAP.
+    ///
+    /// # Errors
+    /// As reading fails; a corrupt error if the object is no ZAP.
+    pub fn zap(&self, object: ObjNum) -> Result<Zap> {
+        Ok(Zap::open(&self.os.dnode(object)?)?)
+    }
+
+    /// The value of a name in a ZAP.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn value(&self, zap: ObjNum, name: &str) -> Result<Option<ZapValue>> {
+        Ok(self.zap(zap)?.lookup(name.as_bytes())?)
+    }
+
+    /// The number of a name in a ZAP.
+    ///
+    /// # Errors
+    /// As reading fails; corrupt if the value is not one word.
+    pub fn u64(&self, zap: ObjNum, name: &str) -> Result<Option<u64>> {
+        Ok(self.zap(zap)?.lookup_u64(name.as_bytes())?)
+    }
+
+    /// The words of a name in a ZAP.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn words(&self, zap: ObjNum, name: &str) -> Result<Option<Vec<u64>>> {
+        Ok(self.value(zap, name)?.map(|v| v.iter().collect()))
+    }
+
+    /// The string of a name in a ZAP, without its final NUL.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn string(&self, zap: ObjNum, name: &str) -> Result<Option<String>> {
+        Ok(self.value(zap, name)?.as_ref().and_then(string_of))
+    }
+
+    /// The entries of a ZAP whose keys are names.
+    ///
+    /// # Errors
+    /// As reading fails, here or at an entry; [`Error::Corrupt`] if its keys are words.
+    pub fn entries(&self, object: ObjNum) -> Result<impl Iterator<Item = Result<Entry>> + use<>> {
+        Ok(walk(&self.zap(object)?).map(move |e| {
+            let e = e?;
+            match e.key {
+                Key::Name(name) => Ok(Entry { name, value: e.value }),
+                Key::Words(_) => Err(Error::Corrupt {
+                    object,
+                    source: Corrupt::Shape { what: "ZAP", why: "its keys are words, not names" },
+                }),
+            }
+        }))
+    }
+}
+
+/// A ZAP value as a string: bytes up to the first NUL, what is not UTF-8 replaced. `None` if it isn't bytes.
+pub fn string_of(value: &ZapValue) -> Option<String> {
+    let raw = value.as_bytes()?;
+    let end = raw.iter().position(|b| *b == 0).unwrap_or(raw.len());
+    Some(String::from_utf8_lossy(&raw[..end]).into_owned())
+}
+
+/// The entries of a ZAP, in cursor order; ends after an error.
+pub(crate) fn walk(zap: &Zap) -> impl Iterator<Item = Result<dmu::zap::Entry>> + use<> {
+    let mut cursor = zap.cursor();
+    let mut over = false;
+    std::iter::from_fn(move || {
+        if over {
+            return None;
+        }
+        let next = cursor.next_entry();
+        over = !matches!(next, Ok(Some(_)));
+        next.map_err(Error::from).transpose()
+    })
+}

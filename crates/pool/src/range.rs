@@ -1,0 +1,123 @@
+//! Sets of byte ranges.
+
+use std::collections::BTreeMap;
+
+/// A set of disjoint, coalesced ranges (`zfs_range_tree_t`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    /// Start to end.
+    ranges: BTreeMap<u64, u64>,
+    space: u64,
+}
+
+impl RangeSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes in the set.
+    pub fn space(&self) -> u64 {
+        self.space
+    }
+
+    /// Number of ranges.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The ranges in order: start and end.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter().map(|(s, e)| (*s, *e))
+    }
+
+    /// The range that begins last at or before `at`.
+    fn before(&self, at: u64) -> Option<(u64, u64)> {
+        self.ranges.range(..=at).next_back().map(|(s, e)| (*s, *e))
+    }
+
+    /// True if any byte of `start..end` is in the set.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        end > start
+            && (self.before(start).is_some_and(|(_, e)| e > start)
+                || self.ranges.range(start..end).next().is_some())
+    }
+
+    /// True if all of `start..end` is in the set.
+    pub fn contains(&self, start: u64, end: u64) -> bool {
+        self.before(start).is_some_and(|(_, e)| e >= end)
+    }
+
+    /// Adds `start..end`; false, with nothing changed, if part of it is there already.
+    #[must_use]
+    pub fn add(&mut self, start: u64, end: u64) -> bool {
+        if end <= start || self.overlaps(start, end) {
+            return end == start;
+        }
+        let mut new = (start, end);
+        if let Some((s, e)) = self.before(start).filter(|(_, e)| *e == start) {
+            self.ranges.remove(&s);
+            new = (s, new.1.max(e));
+        }
+        if let Some(e) = self.ranges.remove(&end) {
+            new.1 = e;
+        }
+        self.ranges.insert(new.0, new.1);
+        self.space += end - start;
+        true
+    }
+
+    /// Removes `start..end`; false, with nothing changed, if part of it is absent.
+    #[must_use]
+    pub fn remove(&mut self, start: u64, end: u64) -> bool {
+        if end <= start {
+            return end == start;
+        }
+        let Some((s, e)) = self.before(start).filter(|(_, e)| *e >= end) else { return false };
+        self.ranges.remove(&s);
+        if s < start {
+            self.ranges.insert(s, start);
+        }
+        if end < e {
+            self.ranges.insert(end, e);
+        }
+        self.space -= end - start;
+        true
+    }
+
+    /// What of `start..end` is not in the set.
+    pub fn gaps(&self, start: u64, end: u64) -> RangeSet {
+        let mut out = RangeSet::new();
+        let mut at = start;
+        let first = self.before(start).map_or(start, |(s, _)| s);
+        for (&s, &e) in self.ranges.range(first..end.max(first)) {
+            if s > at {
+                let fresh = out.add(at, s.min(end));
+                debug_assert!(fresh, "gaps of disjoint ranges are disjoint");
+            }
+            at = at.max(e);
+        }
+        if at < end {
+            let fresh = out.add(at, end);
+            debug_assert!(fresh, "gaps of disjoint ranges are disjoint");
+        }
+        out
+    }
+
+    /// Number of ranges by size: bucket `i` counts those of `2^i` bytes and more, below twice that.
+    pub fn histogram(&self) -> [u64; 64] {
+        let mut out = [0; 64];
+        for (s, e) in self.iter() {
+            out[(e - s).ilog2() as usize] += 1;
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

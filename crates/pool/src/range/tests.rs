@@ -1,0 +1,34 @@
+use super::*;
+use proptest::prelude::*;
+
+proptest! {
+    /// The set agrees with one boolean a byte, whatever is added and removed, and so do its gaps.
+    #[test]
+    fn agrees_with_a_bitmap(ops in proptest::collection::vec((any::<bool>(), 0u64..64, 0u64..16), 0..80)) {
+        let mut set = RangeSet::new();
+        let mut bits = [false; 80];
+        for (add, start, len) in ops {
+            let range = start as usize..(start + len) as usize;
+            if add {
+                let free = bits[range.clone()].iter().all(|b| !b);
+                prop_assert_eq!(set.add(start, start + len), free);
+                if free { bits[range].fill(true); }
+            } else {
+                let full = bits[range.clone()].iter().all(|b| *b);
+                prop_assert_eq!(set.remove(start, start + len), full);
+                if full { bits[range].fill(false); }
+            }
+        }
+        prop_assert_eq!(set.space(), bits.iter().filter(|b| **b).count() as u64);
+        for (i, b) in bits.iter().enumerate() {
+            prop_assert_eq!(set.contains(i as u64, i as u64 + 1), *b);
+        }
+        let gaps = set.gaps(0, 80);
+        for (i, b) in bits.iter().enumerate() {
+            prop_assert_eq!(gaps.contains(i as u64, i as u64 + 1), !*b);
+        }
+        for ((_, e), (s, _)) in set.iter().zip(set.iter().skip(1)) {
+            prop_assert!(e < s, "ranges that touch are one");
+        }
+    }
+}

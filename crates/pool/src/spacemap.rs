@@ -1,0 +1,147 @@
+//! Reading space maps.
+
+use crate::{Error, Mos, Result};
+use dmu::Dnode;
+use ondisk::bytes::le64;
+use ondisk::spacemap::{MapType, SpaceMapEntry, SpaceMapPhys, decode_entry};
+use ondisk::{BlkId, Corrupt, ObjNum};
+
+const WHAT: &str = "space map";
+
+/// An open space map (`space_map_t`).
+#[derive(Debug, Clone)]
+pub struct SpaceMap {
+    dnode: Dnode,
+    phys: SpaceMapPhys,
+    start: u64,
+    size: u64,
+    shift: u8,
+}
+
+/// A range that a space map logs, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapRange {
+    /// What happened to it.
+    pub kind: MapType,
+    /// The vdev field of two-word entries; it means something in log space maps only.
+    pub vdev: Option<u32>,
+    /// First byte.
+    pub start: u64,
+    /// Byte after the last.
+    pub end: u64,
+    /// Low 50 bits of the txg, if a debug entry before said.
+    pub txg: u64,
+    /// Sync pass, if a debug entry before said.
+    pub pass: u16,
+    /// Where the entry is in the map, in words.
+    pub word: u64,
+    /// Whether it took two words.
+    pub two_words: bool,
+}
+
+/// A step of a space map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapStep {
+    /// A range.
+    Range(MapRange),
+    /// A debug entry; all zero where it only pads.
+    Debug {
+        /// Where it is in the map, in words.
+        word: u64,
+        /// What it announces.
+        action: MapType,
+        /// Its sync pass.
+        pass: u16,
+        /// Its txg.
+        txg: u64,
+    },
+}
+
+impl SpaceMap {
+    /// Opens the map of the region `start..start + size`, whose units are `1 << shift` bytes (`space_map_open`).
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] for a bad header.
+    pub fn open(mos: &Mos, object: ObjNum, start: u64, size: u64, shift: u8) -> Result<Self> {
+        let bad = Error::corrupt(object);
+        if shift >= 32 {
+            return Err(bad(Corrupt::Range { what: WHAT, field: "shift", value: shift.into() }));
+        }
+        let dnode = mos.objset().dnode(object)?;
+        let phys = SpaceMapPhys::decode(dnode.bonus()).map_err(&bad)?;
+        if phys.length > dnode.max_size() {
+            return Err(bad(Corrupt::Range { what: WHAT, field: "length", value: phys.length }));
+        }
+        Ok(Self { dnode, phys, start, size, shift })
+    }
+
+    /// Its header.
+    pub fn phys(&self) -> &SpaceMapPhys {
+        &self.phys
+    }
+
+    /// The object.
+    pub fn object(&self) -> ObjNum {
+        self.dnode.object()
+    }
+
+    /// Calls `step` for every entry in the order in which they were logged.
+    ///
+    /// # Errors
+    /// As reading or `step` fails; [`Error::Corrupt`] for a bad entry or one that leaves the region.
+    pub fn walk(&self, mut step: impl FnMut(MapStep) -> Result<()>) -> Result<()> {
+        let object = self.object();
+        let bad = Error::corrupt(object);
+        let block_size = self.dnode.block_size();
+        let (mut txg, mut pass) = (0, 0);
+        let mut at = 0;
+        while at < self.phys.length {
+            let block = self
+                .dnode
+                .block(BlkId(at / block_size))?
+                .ok_or_else(|| bad(Corrupt::Shape { what: WHAT, why: "a hole within its length" }))?;
+            let n = (self.phys.length - at).min(block_size) as usize;
+            let words = &block[..n];
+            let mut i = 0;
+            while i + 8 <= n {
+                let next = (i + 16 <= n).then(|| le64(words, i + 8));
+                let (entry, took) = decode_entry(le64(words, i), next).map_err(&bad)?;
+                let word = (at + i as u64) / 8;
+                match entry {
+                    SpaceMapEntry::Debug { action, pass: p, txg: t } => {
+                        (txg, pass) = (t, p);
+                        step(MapStep::Debug { word, action, pass: p, txg: t })?;
+                    }
+                    SpaceMapEntry::Range { kind, vdev, offset, run, two_words } => {
+                        let (start, end) = self.bytes(offset, run).map_err(&bad)?;
+                        step(MapStep::Range(MapRange {
+                            kind,
+                            vdev,
+                            start,
+                            end,
+                            txg,
+                            pass,
+                            word,
+                            two_words,
+                        }))?;
+                    }
+                }
+                i += took * 8;
+            }
+            at += block_size;
+        }
+        Ok(())
+    }
+
+    /// An entry's range in bytes, checked against the region.
+    fn bytes(&self, offset: u64, run: u64) -> ondisk::Result<(u64, u64)> {
+        let range = |value| Corrupt::Range { what: WHAT, field: "offset", value };
+        let scale = |units: u64| units.checked_mul(1 << self.shift);
+        let rel = scale(offset).ok_or(range(offset))?;
+        let len = scale(run).ok_or(range(offset))?;
+        match rel.checked_add(len) {
+            Some(end) if end <= self.size => Ok((self.start + rel, self.start + end)),
+            _ => Err(range(offset)),
+        }
+    }
+}
