@@ -173,7 +173,13 @@ impl From<Line> for Entry {
                 .into_iter()
                 .map(|(offset, len, sha256)| Segment { offset, len, sha256 })
                 .collect(),
-            xattrs: l.xattrs.into_iter().map(|(k, v)| (k, unhex(&v))).collect(),
+            // What the kernel could not read either is noted as `error:ERRNO`.
+            xattrs: l
+                .xattrs
+                .into_iter()
+                .filter(|(_, v)| !v.starts_with("error:"))
+                .map(|(k, v)| (k, unhex(&v)))
+                .collect(),
             flags: l.flags,
             projid: l.projid,
         }

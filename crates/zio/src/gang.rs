@@ -2,10 +2,11 @@
 //!
 //! # On disk
 //! The place of the block holds a 512-byte header with up to three pointers, whose data follow one another;
-//! a piece may be a gang block again. The header's checksum is bound to the place and the birth of the
-//! pointer that led to it, and each piece has its own.
+//! a piece may be a gang block again. The header's checksum is bound to the first copy's place and the birth of the
+//! pointer that led to it, whichever copy is read; in an encrypted object a MAC takes half of it, as everywhere. Each
+//! piece has a checksum of its own.
 
-use crate::read::Fetch;
+use crate::read::{Fetch, has_mac};
 use crate::{Bookmark, Error, Result, Zio};
 use codec::checksum::embedded::{self, Verifier};
 use device::AlignedBuf;
@@ -18,7 +19,14 @@ const MAX_DEPTH: u32 = 12;
 
 impl Zio {
     /// The stored bytes of the gang block at `dva`.
-    pub(crate) fn read_gang(&self, s: &Stored, dva: &Dva, bm: &Bookmark, depth: u32) -> Result<AlignedBuf> {
+    pub(crate) fn read_gang(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        dva: &Dva,
+        bm: &Bookmark,
+        depth: u32,
+    ) -> Result<AlignedBuf> {
         let corrupt =
             |why| Error::Corrupt { bookmark: *bm, source: Corrupt::Shape { what: "gang block", why } };
         if depth > MAX_DEPTH {
@@ -27,7 +35,7 @@ impl Zio {
         let verifier =
             Verifier::GangHeader { vdev: dva.vdev.0.into(), offset: dva.offset.0, birth: s.phys_birth.0 };
         let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: bm };
-        let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, false).map(drop))?;
+        let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;
         let children =
             decode_gang_header(&header).map_err(|source| Error::Corrupt { bookmark: *bm, source })?;
         let size = s.psize.0 as usize;

@@ -126,7 +126,7 @@ impl Zio {
         let mut failure = None;
         for dva in s.copies() {
             let got = if dva.gang {
-                self.read_gang(s, dva, bm, depth)
+                self.read_gang(bp, s, dva, bm, depth)
             } else {
                 let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm };
                 self.fetch(&fetch, |buf| self.verify(bp, s, buf))
@@ -174,9 +174,8 @@ impl Zio {
         match s.checksum {
             ChecksumKind::Off | ChecksumKind::Noparity => Ok(()),
             kind => {
-                let mac = s.crypt && bp.kind != DmuType::OBJSET;
                 let checksummer = self.checksummer.read().clone();
-                checksummer.verify(kind, bp.order, buf, Checksum(s.sum), mac)
+                checksummer.verify(kind, bp.order, buf, Checksum(s.sum), has_mac(bp, s))
             }
         }
     }
@@ -233,4 +232,9 @@ impl Zio {
         }
         Ok(buf.freeze())
     }
+}
+
+/// Whether half of a block's checksum is a MAC. Object sets carry theirs inside.
+pub(crate) fn has_mac(bp: &Blkptr, s: &Stored) -> bool {
+    s.crypt && bp.kind != DmuType::OBJSET
 }
