@@ -1,0 +1,78 @@
+//! Hot spares and cache devices.
+
+use device::Mode;
+use ondisk::config::PoolState;
+use ondisk::{Nvlist, VdevConfig, VdevKind, mos};
+use pool::Mos;
+use vdev::{VdevAux, VdevState};
+
+use crate::place::Openings;
+use crate::scan::{self, Member};
+use crate::{Labels, Place, SpaError};
+
+/// A hot spare or cache device of a pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuxVdev {
+    /// Its config.
+    pub config: VdevConfig,
+    /// Where it was found.
+    pub place: Option<Place>,
+    /// Its state: healthy, or not openable. That a spare is in use shows in the tree.
+    pub state: VdevState,
+    /// Why it is in this state.
+    pub aux: VdevAux,
+}
+
+/// The auxiliary devices that the MOS lists under `name`, an entry of its directory and of the list there.
+pub(super) fn load(mos: &Mos, name: &'static str, found: &[Member]) -> Result<Vec<AuxVdev>, SpaError> {
+    let what = if name == mos::SPARES { "hot spares" } else { "cache devices" };
+    let nv = mos.named_nvlist(name).map_err(|source| SpaError::Mos { what, source })?;
+    let lists = nv.as_ref().and_then(|nv| nv.lists(name)).unwrap_or(&[]);
+    lists.iter().map(|list| one(list, what, found)).collect()
+}
+
+fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, SpaError> {
+    let mut config = VdevConfig::from_nvlist(list).map_err(|source| SpaError::Corrupt { what, source })?;
+    if config.kind == VdevKind::DraidSpare {
+        // It has no device of its own: it is space on the others.
+        return Ok(AuxVdev { config, place: None, state: VdevState::Healthy, aux: VdevAux::None });
+    }
+    let mut member = found.iter().find(|m| m.guid() == config.guid).cloned();
+    if member.is_none() {
+        // The search may have been narrower than the pool.
+        let recorded = config.path.as_deref().map(path_of).filter(|p| p.is_absolute());
+        let there = recorded.map(|p| scan::probe(p, usize::MAX)).unwrap_or_default();
+        member = there.into_iter().find(|m| m.guid() == config.guid);
+    }
+    let place = member.map(|m| m.place);
+    if let Some(place) = &place {
+        config.path = Some(place.to_string().into_bytes());
+    }
+    let (state, aux) = match &place {
+        None => (VdevState::CantOpen, VdevAux::OpenFailed),
+        Some(place) => check(place, &config),
+    };
+    Ok(AuxVdev { config, place, state, aux })
+}
+
+fn path_of(raw: &[u8]) -> &std::path::Path {
+    use std::os::unix::ffi::OsStrExt;
+    std::path::Path::new(std::ffi::OsStr::from_bytes(raw))
+}
+
+/// Whether the device at a place is still the auxiliary one (`vdev_validate_aux`).
+fn check(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
+    let Ok(device) = Openings::new(Mode::Peek).open(place) else {
+        return (VdevState::CantOpen, VdevAux::OpenFailed);
+    };
+    let labels = Labels::read(&*device);
+    // A spare in use has the label of the pool's own devices.
+    let known = labels.newest().is_some_and(|l| {
+        l.guid == Some(config.guid)
+            && matches!(
+                l.state,
+                PoolState::Spare | PoolState::L2cache | PoolState::Active | PoolState::Exported
+            )
+    });
+    if known { (VdevState::Healthy, VdevAux::None) } else { (VdevState::CantOpen, VdevAux::CorruptData) }
+}

@@ -1,0 +1,154 @@
+//! From the leaves of a config to open devices.
+//!
+//! # Theory
+//! A leaf is found by its guid among the members of the search; where it isn't, the path that the config records is asked, since
+//! the search may have been narrower than the pool. A device is only taken when its label, read anew under its lock, says
+//! that it is the leaf. The recorded path comes from the disk, so what is there is looked at without a lock first.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Device, DeviceError, Mode};
+use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
+use parking_lot::Mutex;
+use vdev::VdevAux;
+
+use crate::label::Labels;
+use crate::place::{Openings, Place};
+use crate::scan::{self, Member};
+
+/// How far a config is believed, and so what labels are held against.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trust {
+    /// A config made from labels: a leaf's label must only say that it is the leaf.
+    Labels,
+    /// The config of the MOS: the label must name the pool, and not be newer than the uberblock.
+    Mos {
+        /// The pool.
+        pool: Guid,
+        /// Newest txg that a label may have.
+        newest: Txg,
+    },
+}
+
+/// The devices of one import.
+pub(super) struct Devices {
+    openings: Openings,
+    members: Mutex<Vec<Member>>,
+    asked: Mutex<HashSet<Vec<u8>>>,
+    busy: Mutex<Option<DeviceError>>,
+}
+
+impl Devices {
+    pub(super) fn new(members: &[Member], mode: Mode) -> Devices {
+        Devices {
+            openings: Openings::new(mode),
+            members: Mutex::new(members.to_vec()),
+            asked: Mutex::default(),
+            busy: Mutex::default(),
+        }
+    }
+
+    /// The refusal of a device that somebody else holds, if one refused since this was last asked.
+    pub(super) fn take_busy(&self) -> Option<DeviceError> {
+        self.busy.lock().take()
+    }
+
+    /// The members that may be a leaf, best first.
+    fn of(&self, leaf: &VdevConfig, top_level: bool) -> Vec<Member> {
+        let is = |m: &&Member| {
+            m.guid() == leaf.guid
+                // A disk whose mirror was dissolved takes the mirror's guid before its label does.
+                || (top_level && m.config.top_guid == Some(leaf.guid))
+                || leaf.orig_guid == Some(m.guid())
+        };
+        let mut found: Vec<_> = self.members.lock().iter().filter(is).cloned().collect();
+        found.sort_by_key(|m| m.guid() != leaf.guid);
+        found
+    }
+
+    /// Where a leaf's device was found, for its config.
+    pub(super) fn place(&self, guid: Guid) -> Option<Place> {
+        self.members.lock().iter().find(|m| m.guid() == guid).map(|m| m.place.clone())
+    }
+
+    /// Opens the device of a leaf.
+    pub(super) fn open(
+        &self,
+        leaf: &VdevConfig,
+        top_level: bool,
+        trust: Trust,
+    ) -> Result<Arc<dyn Device>, VdevAux> {
+        let mut members = self.of(leaf, top_level);
+        let mut why = VdevAux::OpenFailed;
+        if members.is_empty() {
+            why = self.ask_recorded_path(leaf);
+            members = self.of(leaf, top_level);
+        }
+        for m in members {
+            match self.openings.open(&m.place) {
+                Ok(device) => match check(&*device, leaf, top_level, trust) {
+                    Ok(()) => return Ok(device),
+                    Err(aux) => why = aux,
+                },
+                Err(e @ DeviceError::Busy { .. }) => *self.busy.lock() = Some(e),
+                Err(_) => {}
+            }
+        }
+        Err(why)
+    }
+
+    /// Adds what is at the path that the config records to the members; says what a leaf without a device is to be called.
+    fn ask_recorded_path(&self, leaf: &VdevConfig) -> VdevAux {
+        let Some(raw) = &leaf.path else { return VdevAux::OpenFailed };
+        let path = Path::new(OsStr::from_bytes(raw));
+        if !path.is_absolute() || !path.exists() {
+            return VdevAux::OpenFailed;
+        }
+        if self.asked.lock().insert(raw.clone()) {
+            let found = scan::probe(path, usize::MAX);
+            self.members.lock().extend(found);
+        }
+        // There is something, and it is not this device: its label is gone or another's.
+        let other = self.members.lock().iter().any(|m| m.place.path == path);
+        if other { VdevAux::CorruptData } else { VdevAux::BadLabel }
+    }
+}
+
+/// Holds a device's label against the config (`vdev_validate`).
+fn check(device: &dyn Device, leaf: &VdevConfig, top_level: bool, trust: Trust) -> Result<(), VdevAux> {
+    let labels = Labels::read(device);
+    let newest = match trust {
+        Trust::Labels => Txg(u64::MAX),
+        Trust::Mos { newest, .. } => newest,
+    };
+    let label = labels.best(newest).ok_or(VdevAux::BadLabel)?;
+    if let Trust::Mos { pool, .. } = trust {
+        if label.nvlist.u64("split_guid").map(Guid) == Some(pool) {
+            return Err(VdevAux::SplitPool);
+        }
+        if label.pool_guid != Some(pool) {
+            return Err(VdevAux::CorruptData);
+        }
+    }
+    if is_leaf(label, leaf, top_level) { Ok(()) } else { Err(VdevAux::CorruptData) }
+}
+
+fn is_leaf(label: &PoolConfig, leaf: &VdevConfig, top_level: bool) -> bool {
+    let before_split = label.vdev_tree.as_ref().and_then(|t| t.orig_guid);
+    label.guid == Some(leaf.guid)
+        || before_split == Some(leaf.guid)
+        || (top_level && label.top_guid == Some(leaf.guid))
+}
+
+/// Guids of the leaves that are top-level vdevs.
+pub(super) fn top_level_leaves(root: &VdevConfig) -> HashSet<Guid> {
+    root.children
+        .iter()
+        .filter(|c| matches!(c.kind, VdevKind::Disk | VdevKind::File))
+        .map(|c| c.guid)
+        .collect()
+}

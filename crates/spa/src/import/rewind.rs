@@ -1,0 +1,121 @@
+//! Going back to an older state, and the list of states that there are.
+//!
+//! # Theory
+//! Frees are held back for some groups, so that the states of the last few uberblocks are whole; older ones may have been
+//! overwritten in part. A plain rewind stays within the former, an extreme one doesn't. Each step back is a new load from the
+//! start with a lower limit; nothing is written, so a step that fails costs nothing but time.
+
+use std::collections::BTreeMap;
+
+use device::Mode;
+use ondisk::{Txg, Uberblock};
+use vdev::Tree;
+
+use super::devices::{Devices, Trust, top_level_leaves};
+use super::load::{Loader, Progress};
+use super::uberblock::{leaves, read_all};
+use super::{Options, Rewind, verify};
+use crate::error::RewindInfo;
+use crate::{Candidate, Failure, Spa, SpaError};
+
+/// Groups for which freed blocks stay as they are (`TXG_DEFER_SIZE`).
+const TXG_DEFER_SIZE: u64 = 2;
+/// First group of any pool (`TXG_INITIAL`).
+const TXG_INITIAL: u64 = 4;
+/// Most steps back: a ring of the smallest slots on each label, were all different.
+const MAX_STEPS: usize = 1024;
+
+/// Loads the newest state that can be opened within what the options allow (`spa_load_best`).
+pub(super) fn best(loader: &Loader<'_>) -> Result<Spa, Box<Failure>> {
+    let options: &Options = loader.options;
+    let max = options.max_txg.unwrap_or(Txg(u64::MAX));
+    let mut progress = Progress::default();
+    let loaded = loader.load(max, options.max_txg.is_some(), &mut progress);
+    let error = match loaded {
+        // Whoever wants the best state that there is doesn't want one with holes.
+        Ok(spa) if options.rewind != Rewind::No => match whole(&spa, false) {
+            Ok(_) => return Ok(spa),
+            Err(error) => error,
+        },
+        Ok(spa) => return Ok(spa),
+        Err(error) => error,
+    };
+    let mut failure = progress.failure(error);
+    let Some((last, last_time)) = failure.used.filter(|_| failure.error.worth_rewinding()) else {
+        return Err(Box::new(failure));
+    };
+    let safe = Txg(last.0.saturating_sub(TXG_DEFER_SIZE));
+    let floor = if options.rewind == Rewind::Extreme { Txg(TXG_INITIAL) } else { safe };
+    let mut at = last;
+    for _ in 0..MAX_STEPS {
+        if at < floor || at.0 == 0 {
+            break;
+        }
+        let limit = Txg(at.0 - 1);
+        let mut step = Progress::default();
+        // A label is often newer than the state that is gone back to, as export rewrites it last: it serves all the same.
+        // OpenZFS only takes it in an extreme rewind, and so fails where one group back would do.
+        let found = loader.load(limit, true, &mut step).and_then(|spa| Ok((whole(&spa, limit < safe)?, spa)));
+        let Some((txg, timestamp)) = step.uberblock.map(|u| (u.txg, u.timestamp)) else { break };
+        match found {
+            Ok((_, mut spa)) if options.rewind != Rewind::No => {
+                // Records of the log belong to groups that are given up.
+                spa.log_dropped = true;
+                return Ok(spa);
+            }
+            Ok((data_errors, _)) => {
+                let lost_secs = last_time.saturating_sub(timestamp);
+                failure.rewind = Some(RewindInfo { txg, timestamp, lost_secs, data_errors });
+                break;
+            }
+            Err(_) => at = txg,
+        }
+    }
+    Err(Box::new(failure))
+}
+
+/// Refuses a state whose metadata have holes; else the number of other blocks that can't be read.
+fn whole(spa: &Spa, all: bool) -> Result<u64, SpaError> {
+    let damage = verify::damage(spa, all)?;
+    if damage.metadata == 0 { Ok(damage.data) } else { Err(SpaError::Damaged { blocks: damage.metadata }) }
+}
+
+/// A state that some uberblock of a pool leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TxgState {
+    /// The uberblock: its group, time, and the rest.
+    pub uberblock: Uberblock,
+    /// How many labels of how many devices hold it.
+    pub copies: usize,
+    /// On how many devices.
+    pub devices: usize,
+}
+
+/// The states that a pool's uberblocks lead to, newest first; whether one can be opened shows when it is tried.
+///
+/// # Errors
+/// [`SpaError::Config`] when the labels make no valid config.
+pub fn list_txgs(candidate: &Candidate) -> Result<Vec<TxgState>, SpaError> {
+    let root = candidate.config.vdev_tree.as_ref().ok_or(SpaError::NoLabel)?;
+    let devices = Devices::new(&candidate.members, Mode::Peek);
+    let tops = top_level_leaves(root);
+    let tree = Tree::open(root, &mut |leaf| devices.open(leaf, tops.contains(&leaf.guid), Trust::Labels))
+        .map_err(SpaError::Config)?;
+    let mut states: BTreeMap<(Txg, u64, [u8; 128]), TxgState> = BTreeMap::new();
+    for (_, found) in read_all(&leaves(&tree, root)) {
+        let mut seen = Vec::new();
+        for u in found {
+            let key = (u.uberblock.txg, u.uberblock.timestamp, u.uberblock.rootbp);
+            let state =
+                states.entry(key).or_insert(TxgState { uberblock: u.uberblock, copies: 0, devices: 0 });
+            state.copies += 1;
+            if !seen.contains(&key) {
+                state.devices += 1;
+                seen.push(key);
+            }
+        }
+    }
+    let mut states: Vec<_> = states.into_values().collect();
+    states.sort_by(|a, b| b.uberblock.newer(&a.uberblock));
+    Ok(states)
+}

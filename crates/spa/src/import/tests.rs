@@ -1,0 +1,287 @@
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use codec::checksum::embedded::{Verifier, seal};
+use device::{Device, FileDevice};
+use ondisk::config::AllocBias;
+use ondisk::label::{LABELS, PHYS_OFFSET, PHYS_SIZE, label_offset};
+use ondisk::{Nvlist, ObjNum, PoolConfig, VdevKind};
+use vdev::{VdevAux, VdevState};
+
+use super::*;
+use crate::{PoolStatus, SpaError, scan};
+
+mod damage;
+mod multihost;
+
+/// The host that wrote the fixtures.
+fn their_host() -> Host {
+    Host { hostid: 1_102_198_131, hostname: "zfsvm".into() }
+}
+
+fn our_host() -> Host {
+    Host { hostid: 0x00c0_ffee, hostname: "here".into() }
+}
+
+/// No test of these may wait.
+struct NoWait;
+
+impl Clock for NoWait {
+    fn now(&self) -> std::time::Duration {
+        std::time::Duration::ZERO
+    }
+
+    fn sleep(&self, _: std::time::Duration) -> bool {
+        panic!("an import waited");
+    }
+
+    fn random(&self, _: u32) -> u32 {
+        0
+    }
+}
+
+fn candidate<P: AsRef<Path>>(images: &[P]) -> Candidate {
+    let mut found = scan(images);
+    assert_eq!(found.pools.len(), 1);
+    found.pools.remove(0)
+}
+
+fn try_import<P: AsRef<Path>>(images: &[P], options: &Options) -> Result<Spa, Box<Failure>> {
+    import(&candidate(images), options, &their_host(), &NoWait)
+}
+
+fn load<P: AsRef<Path>>(images: &[P]) -> Spa {
+    try_import(images, &Options::default()).unwrap()
+}
+
+/// The value of a field of the first uberblock in a transcript of `zdb -u`.
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    let line = text.lines().find_map(|l| l.trim().strip_prefix(name)?.trim().strip_prefix("= "));
+    line.unwrap().split(' ').next().unwrap()
+}
+
+/// Goal: every fixture imports; its uberblock and its MOS config are what zdb shows.
+#[test]
+fn imports_every_fixture() {
+    let names = testkit::names();
+    assert!(!names.is_empty());
+    for fixture in names.iter().map(|n| testkit::load(n)) {
+        let spa = load(fixture.images());
+        assert_eq!(spa.name(), fixture.pool());
+        if let Some(text) = fixture.output("zdb-uberblock.txt") {
+            let ub = spa.uberblock();
+            let ours = [ub.txg.0, ub.guid_sum, ub.timestamp, ub.version].map(|n| n.to_string());
+            let theirs = ["txg", "guid_sum", "timestamp", "version"].map(|n| field(&text, n));
+            assert_eq!(ours, theirs, "{}", fixture.name());
+        }
+        if let Some(text) = fixture.output("zdb-config.txt") {
+            let start = text.find("MOS Configuration:\n").unwrap() + "MOS Configuration:\n".len();
+            let shown: String = text[start..]
+                .lines()
+                .take_while(|l| l.starts_with("        "))
+                .flat_map(|l| [l, "\n"])
+                .collect();
+            assert_eq!(format!("{:8}", spa.config().nvlist), shown, "{}", fixture.name());
+        }
+        for object in spa.mos().objset().objects(ObjNum(1)) {
+            object.unwrap_or_else(|e| panic!("{}: {e}", fixture.name()));
+        }
+        let offline = fixture.name() == "multi-vdev";
+        assert_eq!(spa.tree().state().0 == VdevState::Healthy, !offline, "{}", fixture.name());
+    }
+}
+
+/// Goal: a healthy pool of another host that exported it is reported as such; one that still had it needs force.
+#[test]
+fn ownership() {
+    let exported = candidate(&testkit::fixture("single-lz4"));
+    let options = Options::default();
+    assert!(import(&exported, &options, &our_host(), &NoWait).is_ok());
+    let active = candidate(&testkit::fixture("zil-freeze"));
+    let failure = import(&active, &options, &our_host(), &NoWait).unwrap_err();
+    let SpaError::ForceRequired { hostname, hostid, timestamp } = failure.error else {
+        panic!("{failure:?}")
+    };
+    assert_eq!((hostname.as_deref(), hostid), (Some("zfsvm"), 1_102_198_131));
+    assert!(timestamp > 1_700_000_000);
+    assert_eq!(examine(&active, &options, &our_host(), &NoWait).status, PoolStatus::HostidMismatch);
+    assert!(import(&active, &Options { force: true, ..options }, &our_host(), &NoWait).is_ok());
+}
+
+/// Goal: allocation classes, log, cache and spare devices are recognised; the cache device is on a partition.
+#[test]
+fn classes_and_auxiliary_devices() {
+    let spa = load(&testkit::fixture("stripe-classes"));
+    let tops = &spa.config().vdev_tree.as_ref().unwrap().children;
+    let bias: Vec<_> = tops.iter().map(|t| (t.alloc_bias, t.is_log)).collect();
+    let normal = (None, false);
+    assert_eq!(bias, [normal, normal, (Some(AllocBias::Special), false), (Some(AllocBias::Log), true)]);
+    let [cache] = spa.l2cache() else { panic!("{:?}", spa.l2cache()) };
+    assert!(cache.place.as_ref().unwrap().partition.is_some());
+    assert_eq!(cache.state, VdevState::Healthy);
+    let [spare] = spa.spares() else { panic!("{:?}", spa.spares()) };
+    assert_eq!((spare.state, spare.config.kind), (VdevState::Healthy, VdevKind::File));
+}
+
+/// Goal: the configuration of an imported pool says where its devices are, not where they were.
+#[test]
+fn paths_follow_the_devices() {
+    let images = testkit::fixture("mirror2");
+    let spa = load(&images);
+    let leaves: Vec<_> = spa.config().vdev_tree.as_ref().unwrap().leaves().map(|l| l.path.clone()).collect();
+    let found: Vec<_> = images.iter().map(|i| Some(i.display().to_string().into_bytes())).collect();
+    assert_eq!(leaves, found);
+}
+
+/// Goal: a pool whose log device is gone is refused by the name of the device, and imports without it when told to.
+#[test]
+fn missing_log() {
+    let mut images = testkit::fixture("stripe-classes");
+    images.remove(4);
+    let failure = try_import(&images, &Options::default()).unwrap_err();
+    let SpaError::MissingLogs { logs } = &failure.error else { panic!("{failure:?}") };
+    assert_eq!(logs.len(), 1);
+    let spa = try_import(&images, &Options { missing_log: true, ..Options::default() }).unwrap();
+    assert!(spa.log_dropped());
+}
+
+/// Goal: a missing device that others replace degrades the pool; one that nothing replaces makes it unavailable.
+#[test]
+fn missing_devices() {
+    let images = testkit::fixture("raidz3-7");
+    let report = |images: &[std::path::PathBuf]| {
+        examine(&candidate(images), &Options::default(), &their_host(), &NoWait)
+    };
+    let some = report(&images[..4]);
+    assert_eq!(some.status, PoolStatus::MissingDevR);
+    assert_eq!(some.tree.unwrap().state, VdevState::Degraded);
+    let too_few = report(&images[..3]);
+    assert_eq!(too_few.status, PoolStatus::MissingDevNr);
+    let root = too_few.tree.unwrap();
+    assert_eq!((root.state, root.aux), (VdevState::CantOpen, VdevAux::NoReplicas));
+    let stripe = report(&testkit::fixture("stripe-classes")[1..]);
+    assert_eq!(stripe.status, PoolStatus::MissingDevNr);
+}
+
+/// Goal: what is the matter with old pools and with defects of none.
+#[test]
+fn conditions() {
+    let status = |name: &str| {
+        examine(&candidate(&testkit::fixture(name)), &Options::default(), &our_host(), &NoWait).status
+    };
+    assert_eq!(status("v1"), PoolStatus::VersionOlder);
+    assert_eq!(status("v28"), PoolStatus::VersionOlder);
+    assert_eq!(status("longname"), PoolStatus::Ok);
+}
+
+/// Goal: the state of a checkpoint is opened when asked for, and there is an error where there is none.
+#[test]
+fn checkpoint() {
+    let rewind = Options { checkpoint: true, ..Options::default() };
+    let images = testkit::fixture("checkpoint");
+    let now = load(&images);
+    assert_eq!(now.checkpoint().unwrap().txg, Txg(28));
+    let then = try_import(&images, &rewind).unwrap();
+    assert_eq!((then.uberblock().checkpoint_txg, then.uberblock().timestamp), (Txg(28), 1_795_289_280));
+    let failure = try_import(&testkit::fixture("v1"), &rewind).unwrap_err();
+    assert!(matches!(failure.error, SpaError::NoCheckpoint));
+}
+
+/// Goal: the list of states begins with the one that an import opens, each on both devices and all labels of a mirror.
+#[test]
+fn lists_states() {
+    let images = testkit::fixture("mirror2");
+    let states = list_txgs(&candidate(&images)).unwrap();
+    assert_eq!(states[0].uberblock, *load(&images).uberblock());
+    assert!(states.windows(2).all(|w| w[0].uberblock.txg >= w[1].uberblock.txg));
+    assert!(states.iter().all(|s| s.devices <= 2 && s.copies >= s.devices && s.copies <= 8));
+    assert!(states.len() > 1);
+}
+
+/// Goal: while somebody has a device for writing the pool can't be imported; looking at it is still possible.
+#[test]
+fn devices_in_use() {
+    let copy = testkit::fixture_copy("mirror2");
+    let owner = FileDevice::open(&copy.images()[1], Mode::Write).unwrap();
+    let failure = try_import(copy.images(), &Options::default()).unwrap_err();
+    assert!(matches!(failure.error, SpaError::InUse(_)), "{failure:?}");
+    assert!(try_import(copy.images(), &Options { lock: false, ..Options::default() }).is_ok());
+    drop(owner);
+    let spa = load(copy.images());
+    assert!(FileDevice::open(&copy.images()[0], Mode::Write).is_err(), "an imported pool keeps its lock");
+    drop(spa);
+    assert!(FileDevice::open(&copy.images()[0], Mode::Write).is_ok());
+}
+
+/// Rewrites the config in each label of an image, with a right checksum.
+fn relabel(image: &Path, change: impl Fn(&mut Nvlist)) {
+    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
+    let size = file.metadata().unwrap().len();
+    for l in 0..LABELS {
+        let offset = label_offset(size, l).unwrap() + PHYS_OFFSET;
+        let mut part = vec![0; PHYS_SIZE as usize];
+        file.read_exact_at(&mut part, offset).unwrap();
+        let mut nv = Nvlist::decode(&part).unwrap();
+        change(&mut nv);
+        let packed = nv.encode_xdr();
+        part.fill(0);
+        part[..packed.len()].copy_from_slice(&packed);
+        seal(&Verifier::Label { offset }, &mut part, None).unwrap();
+        file.write_all_at(&part, offset).unwrap();
+    }
+}
+
+/// Goal: a label with an unknown feature is refused by that feature's name, before the MOS is touched.
+#[test]
+fn unknown_feature_in_the_label() {
+    let copy = testkit::fixture_copy("longname");
+    relabel(&copy.images()[0], |nv| {
+        let mut features = nv.list("features_for_read").unwrap().clone();
+        features.set("org.example:time_travel", ondisk::Value::Boolean);
+        nv.set("features_for_read", ondisk::Value::List(features));
+    });
+    let failure = try_import(copy.images(), &Options::default()).unwrap_err();
+    let SpaError::UnsupportedFeatures { features, can_readonly } = &failure.error else {
+        panic!("{failure:?}")
+    };
+    assert_eq!((features[0].guid.as_str(), *can_readonly), ("org.example:time_travel", false));
+    let report = examine(&candidate(copy.images()), &Options::default(), &our_host(), &NoWait);
+    assert_eq!(report.status, PoolStatus::UnsupFeatRead);
+}
+
+/// Goal: a device outside the search is found at the path that the label records.
+#[test]
+fn recorded_path() {
+    let copy = testkit::fixture_copy("mirror2");
+    let images = copy.images().to_vec();
+    let nth = |n: usize| ondisk::Value::String(images[n].display().to_string().into_bytes());
+    relabel(&images[0], |nv| {
+        let mut tree = nv.list("vdev_tree").unwrap().clone();
+        let mut children = tree.lists("children").unwrap().to_vec();
+        for (n, child) in children.iter_mut().enumerate() {
+            child.set("path", nth(n));
+        }
+        tree.set("children", ondisk::Value::ListArray(children));
+        nv.set("vdev_tree", ondisk::Value::List(tree));
+    });
+    let report = examine(&candidate(&images[..1]), &Options::default(), &their_host(), &NoWait);
+    assert_eq!(report.tree.unwrap().state, VdevState::Healthy);
+}
+
+/// Goal: a pool without a trace of its newest label's device is described from what is left.
+#[test]
+fn config_of_the_report_is_the_trusted_one() {
+    let images = testkit::fixture("mirror2");
+    let report = examine(&candidate(&images[1..]), &Options::default(), &their_host(), &NoWait);
+    let config: PoolConfig = report.config.unwrap();
+    assert!(config.nvlist.has("com.delphix:has_per_vdev_zaps"), "only the MOS says so");
+}
+
+/// Goal: who asks for more than reading is told why not.
+#[test]
+fn read_only() {
+    let options = Options { readonly: false, ..Options::default() };
+    let failure = try_import(&testkit::fixture("longname"), &options).unwrap_err();
+    assert!(matches!(failure.error, SpaError::ReadOnly));
+}

@@ -1,0 +1,105 @@
+//! Pools that another host may be writing to.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ondisk::label::{RING_OFFSET, RING_SIZE};
+
+use super::*;
+
+/// Time that passes by sleeping only; `then` happens after each sleep.
+struct Hand<F: Fn(u64) + Sync> {
+    secs: AtomicU64,
+    then: F,
+}
+
+impl<F: Fn(u64) + Sync> Hand<F> {
+    fn new(then: F) -> Self {
+        Hand { secs: AtomicU64::new(0), then }
+    }
+}
+
+impl<F: Fn(u64) + Sync> Clock for Hand<F> {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.secs.load(Relaxed))
+    }
+
+    fn sleep(&self, time: Duration) -> bool {
+        (self.then)(self.secs.fetch_add(time.as_secs(), Relaxed) + 1);
+        true
+    }
+
+    fn random(&self, _: u32) -> u32 {
+        0
+    }
+}
+
+/// Sets the multihost fields of every uberblock of an image with small sectors, as an owner with `multihost=on` would.
+fn protect(image: &Path, delay_ns: u64, config: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
+    let size = file.metadata().unwrap().len();
+    for l in 0..LABELS {
+        for slot in 0..RING_SIZE / 1024 {
+            let offset = label_offset(size, l).unwrap() + RING_OFFSET + slot * 1024;
+            let mut bytes = vec![0; 1024];
+            file.read_exact_at(&mut bytes, offset).unwrap();
+            if ondisk::Uberblock::decode(&bytes).is_ok() {
+                bytes[184..192].copy_from_slice(&delay_ns.to_le_bytes());
+                bytes[192..200].copy_from_slice(&config.to_le_bytes());
+                seal(&Verifier::Label { offset }, &mut bytes, None).unwrap();
+                file.write_all_at(&bytes, offset).unwrap();
+            }
+        }
+    }
+}
+
+/// Interval 1 s, gives up after 5: to be watched for 10 s.
+const ON: u64 = 5 << 48 | 1 << 32 | 1000 << 8 | 7;
+
+/// Goal: a protected pool in the state of a crash is watched for as long as its owner's limits say, and then imports;
+/// what the watch saw spares the next one.
+#[test]
+fn quiet_pool() {
+    let copy = testkit::fixture_copy("zil-freeze");
+    protect(&copy.images()[0], 1, ON);
+    let pool = candidate(copy.images());
+    let options = Options { force: true, ..Options::default() };
+    let clock = Hand::new(|_| {});
+    let report = examine(&pool, &options, &our_host(), &clock);
+    assert_eq!((clock.secs.load(Relaxed), report.status), (10, PoolStatus::HostidMismatch));
+    assert!(import(&pool, &Options { seen: report.seen, ..options.clone() }, &our_host(), &NoWait).is_ok());
+    let same_host = import(&pool, &options, &their_host(), &NoWait);
+    assert!(same_host.is_ok(), "the host that had it last need not wait");
+    let skipped = import(&pool, &Options { skip_mmp: true, ..options }, &our_host(), &NoWait);
+    assert!(skipped.is_ok());
+}
+
+/// Goal: a pool whose uberblocks change while it is watched is another host's, whose name the error tells.
+#[test]
+fn busy_pool() {
+    let copy = testkit::fixture_copy("zil-freeze");
+    let image = copy.images()[0].clone();
+    protect(&image, 1, ON);
+    let pool = candidate(copy.images());
+    let clock = Hand::new(|secs| {
+        if secs == 3 {
+            protect(&image, 1, ON + (1 << 32));
+        }
+    });
+    let report = examine(&pool, &Options::default(), &our_host(), &clock);
+    assert_eq!(report.status, PoolStatus::HostidActive);
+    let Some(SpaError::Active { hostname, hostid }) = report.error else { panic!("{:?}", report.error) };
+    assert_eq!((hostname.as_deref(), hostid), (Some("zfsvm"), Some(1_102_198_131)));
+    assert_eq!(clock.secs.load(Relaxed), 3);
+}
+
+/// Goal: a host without a hostid is refused a protected pool.
+#[test]
+fn no_hostid() {
+    let copy = testkit::fixture_copy("zil-freeze");
+    protect(&copy.images()[0], 1, ON);
+    let nobody = Host { hostid: 0, hostname: String::new() };
+    let options = Options { force: true, ..Options::default() };
+    let failure = import(&candidate(copy.images()), &options, &nobody, &NoWait).unwrap_err();
+    assert!(matches!(failure.error, SpaError::NoHostid), "{failure:?}");
+}

@@ -1,0 +1,63 @@
+//! Is a state whole? Reading what the last groups wrote before a rewind settles on a state.
+//!
+//! See OpenZFS `spa_load_verify`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ondisk::dnode::DnodePhys;
+use ondisk::{Blkptr, Txg};
+use zio::{Bookmark, Zio};
+
+use super::load::in_mos;
+use crate::traverse::{Visitor, pool_roots, traverse};
+use crate::{Spa, SpaError};
+
+/// Groups before the last whose blocks are looked at too (`TXG_DEFER_SIZE` and one).
+const LAST_GROUPS: u64 = 3;
+/// Threads that read.
+const THREADS: usize = 4;
+
+/// Blocks that can't be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Damage {
+    /// Of metadata (`ZPOOL_CONFIG_LOAD_META_ERRORS`).
+    pub(super) metadata: u64,
+    /// Of files and volumes (`ZPOOL_CONFIG_LOAD_DATA_ERRORS`).
+    pub(super) data: u64,
+}
+
+struct Reader<'a> {
+    zio: &'a Zio,
+    metadata: AtomicU64,
+    data: AtomicU64,
+}
+
+impl Visitor for Reader<'_> {
+    fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>) {
+        // The traversal itself reads what leads to other blocks; failures come in through `failed`.
+        let leads_on = bookmark.level.0 > 0 || dnode.is_none();
+        if leads_on || bp.stored().is_none() || self.zio.read_raw(bp, bookmark).is_ok() {
+            return;
+        }
+        let count = if bp.is_metadata() { &self.metadata } else { &self.data };
+        count.fetch_add(1, Relaxed);
+    }
+
+    fn failed(&self, _: &Bookmark, _: &dmu::Error) {
+        self.metadata.fetch_add(1, Relaxed);
+    }
+}
+
+/// Reads every block that the last groups wrote, or all of the pool, and counts what fails.
+pub(super) fn damage(spa: &Spa, whole: bool) -> Result<Damage, SpaError> {
+    let os = spa.mos().objset();
+    let mut roots = pool_roots(os).map_err(|e| in_mos("the datasets")(e.into()))?;
+    if !whole {
+        let min = Txg(spa.uberblock().txg.0.saturating_sub(LAST_GROUPS));
+        roots.iter_mut().for_each(|r| r.min_txg = r.min_txg.max(min));
+    }
+    let zio = spa.cache().zio();
+    let reader = Reader { zio, metadata: AtomicU64::new(0), data: AtomicU64::new(0) };
+    traverse(zio, roots, THREADS, &reader);
+    Ok(Damage { metadata: reader.metadata.into_inner(), data: reader.data.into_inner() })
+}

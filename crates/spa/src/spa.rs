@@ -1,0 +1,120 @@
+//! An imported pool.
+
+use std::sync::Arc;
+
+use ondisk::{Guid, PoolConfig, Txg, Uberblock};
+use pool::Mos;
+use pool::config::Features;
+use vdev::Tree;
+
+use crate::import::AuxVdev;
+use crate::{Candidate, Errata};
+
+/// A pool that is imported: everything that the rooms above ask for (`spa_t`). Its devices stay locked as long as it lives.
+pub struct Spa {
+    pub(crate) name: String,
+    pub(crate) candidate: Candidate,
+    pub(crate) config: PoolConfig,
+    pub(crate) uberblock: Uberblock,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) cache: Arc<arc::Cache>,
+    pub(crate) mos: Mos,
+    pub(crate) features: Features,
+    pub(crate) spares: Vec<AuxVdev>,
+    pub(crate) l2cache: Vec<AuxVdev>,
+    pub(crate) checkpoint: Option<Uberblock>,
+    pub(crate) errata: Option<Errata>,
+    pub(crate) log_dropped: bool,
+}
+
+impl std::fmt::Debug for Spa {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spa")
+            .field("name", &self.name)
+            .field("guid", &self.guid())
+            .field("uberblock", &self.uberblock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Spa {
+    /// The name that it was imported under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its guid.
+    pub fn guid(&self) -> Guid {
+        self.config.pool_guid.unwrap_or(self.candidate.guid)
+    }
+
+    /// Pool version: 1 to 28, or 5000 (`spa_version`).
+    pub fn version(&self) -> u64 {
+        self.uberblock.version
+    }
+
+    /// The trusted config, as the MOS holds it, with the paths at which the devices were found (`spa_config`).
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// What the search found it to be.
+    pub fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    /// The uberblock that was opened (`spa_ubsync`).
+    pub fn uberblock(&self) -> &Uberblock {
+        &self.uberblock
+    }
+
+    /// The last synced transaction group (`spa_last_synced_txg`).
+    pub fn last_synced_txg(&self) -> Txg {
+        self.uberblock.txg
+    }
+
+    /// The vdev tree (`spa_root_vdev`).
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// The cache that all blocks are read through; the pipeline is below it.
+    pub fn cache(&self) -> &Arc<arc::Cache> {
+        &self.cache
+    }
+
+    /// The meta object set (`spa_meta_objset`).
+    pub fn mos(&self) -> &Mos {
+        &self.mos
+    }
+
+    /// The pool's features with their reference counts; empty before version 5000.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Hot spares (`spa_spares`).
+    pub fn spares(&self) -> &[AuxVdev] {
+        &self.spares
+    }
+
+    /// Cache devices (`spa_l2cache`).
+    pub fn l2cache(&self) -> &[AuxVdev] {
+        &self.l2cache
+    }
+
+    /// The uberblock of the pool's checkpoint, if it has one (`spa_checkpoint_txg`).
+    pub fn checkpoint(&self) -> Option<&Uberblock> {
+        self.checkpoint.as_ref()
+    }
+
+    /// A known defect of the pool (`spa_errata`).
+    pub fn errata(&self) -> Option<Errata> {
+        self.errata
+    }
+
+    /// Whether intent logs must not be looked at, as log devices are missing or the pool was rewound (`SPA_LOG_CLEAR`).
+    pub fn log_dropped(&self) -> bool {
+        self.log_dropped
+    }
+}
