@@ -285,3 +285,17 @@ fn read_only() {
     let failure = try_import(&testkit::fixture("longname"), &options).unwrap_err();
     assert!(matches!(failure.error, SpaError::ReadOnly));
 }
+
+/// Goal: every block of every dataset of every fixture is found and verifies, through stripes, mirrors, parity, expanded and
+/// distributed parity, gang blocks and the mappings of removed devices; only what was broken beyond repair does not.
+#[test]
+fn every_block_verifies() {
+    for fixture in testkit::names().iter().map(|n| testkit::load(n)) {
+        let damage = verify::damage(&load(fixture.images()), true).unwrap();
+        if fixture.name() == "raidz1-3-broken" {
+            assert!(damage.data > 0);
+        } else {
+            assert_eq!(damage, verify::Damage::default(), "{}", fixture.name());
+        }
+    }
+}
