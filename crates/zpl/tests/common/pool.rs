@@ -29,6 +29,11 @@ fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
 
 /// The MOS of a pool on one disk of small sectors.
 pub fn mos(image: &Path) -> Objset {
+    try_mos(image).unwrap()
+}
+
+/// The same, where the MOS itself may be damaged.
+pub fn try_mos(image: &Path) -> dmu::Result<Objset> {
     let ashift = Ashift(9);
     let device = FileDevice::open(image, Mode::Peek).unwrap();
     let ub = uberblock(&device, ashift);
@@ -39,12 +44,12 @@ pub fn mos(image: &Path) -> Objset {
     root.children = vec![leaf];
     let tree = Tree::open(&root, &mut |_| Ok(device.clone())).unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
-    let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap()).unwrap();
-    let directory = Zap::open(&mos.dnode(ObjNum(1)).unwrap()).unwrap();
-    if let Some(salt) = directory.lookup(b"org.illumos:checksum_salt").unwrap() {
+    let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap())?;
+    let directory = Zap::open(&mos.dnode(ObjNum(1))?)?;
+    if let Some(salt) = directory.lookup(b"org.illumos:checksum_salt")? {
         mos.cache().zio().set_salt(salt.as_bytes().unwrap().try_into().unwrap());
     }
-    mos
+    Ok(mos)
 }
 
 /// The object sets of all datasets and their snapshots that are file systems, by full name.
