@@ -20,6 +20,7 @@ pub mod label;
 pub mod place;
 pub mod scan;
 mod spa;
+pub mod space;
 pub mod status;
 pub mod traverse;
 

@@ -1,0 +1,74 @@
+//! A dataset of an open pool.
+
+use crate::{Error, File, ReadDir, Result};
+use dmu::Objset;
+use zpl::FileSystem;
+use zvol::Volume;
+
+/// A file system, volume or snapshot.
+#[derive(Debug, Clone)]
+pub struct Dataset(dsl::Dataset);
+
+impl Dataset {
+    pub(crate) fn new(ds: dsl::Dataset) -> Dataset {
+        Dataset(ds)
+    }
+
+    /// Its full name.
+    pub fn name(&self) -> String {
+        self.0.name()
+    }
+
+    /// Its place among the datasets: properties, snapshots, holds, bookmarks.
+    pub fn dsl(&self) -> &dsl::Dataset {
+        &self.0
+    }
+
+    /// Its snapshots, oldest first.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn snapshots(&self) -> Result<Vec<Dataset>> {
+        Ok(self.0.snapshots()?.into_iter().map(Dataset).collect())
+    }
+
+    /// Its objects.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] if it has none.
+    pub fn objset(&self) -> Result<Objset> {
+        self.0.objset()?.ok_or_else(|| Error::Empty { dataset: self.name() })
+    }
+
+    /// The file system that it holds.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it holds none or its key is not loaded.
+    pub fn filesystem(&self) -> Result<FileSystem> {
+        Ok(FileSystem::open(&self.objset()?)?)
+    }
+
+    /// The volume that it holds.
+    ///
+    /// # Errors
+    /// [`Error::Volume`] when it holds none or its key is not loaded.
+    pub fn volume(&self) -> Result<Volume> {
+        Ok(Volume::open(&self.objset()?)?)
+    }
+
+    /// Opens the file at `path`, symbolic links followed.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
+        Ok(File::new(self.filesystem()?.resolve(path.as_ref())?))
+    }
+
+    /// Lists the folder at `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir> {
+        self.open(path)?.read_dir()
+    }
+}

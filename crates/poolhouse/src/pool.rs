@@ -1,0 +1,171 @@
+//! An open pool.
+
+use crate::{Dataset, Error, Result};
+use dsl::Dsl;
+use ondisk::Txg;
+use spa::import::{Options, Rewind, SystemClock};
+use spa::{Candidate, Host, Scan, Spa};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a pool is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenOptions {
+    /// Name or guid of the pool, needed when the devices hold several.
+    pub pool: Option<String>,
+    /// Look without locking: for a pool that somebody else may have open; what is read may then change underneath.
+    pub peek: bool,
+    /// Open although another host used it last.
+    pub force: bool,
+    /// Open without missing log devices.
+    pub missing_log: bool,
+    /// Open the state of the pool's checkpoint.
+    pub checkpoint: bool,
+    /// Go back if the newest state can't be opened.
+    pub rewind: Rewind,
+    /// Open no state newer than this transaction group.
+    pub max_txg: Option<Txg>,
+    /// Open it under another name.
+    pub name: Option<String>,
+    /// Alternate root, put before its mountpoints.
+    pub altroot: Option<String>,
+    /// Bytes of the block cache (`zfs_arc_max`); the default is a quarter of the machine's memory.
+    pub cache_bytes: Option<u64>,
+}
+
+/// An open pool; clones share it.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    spa: Arc<Spa>,
+    dsl: Dsl,
+}
+
+impl Pool {
+    /// Opens the pool on `devices`: image files, block devices, or folders of such.
+    ///
+    /// # Errors
+    /// [`Error`] says which pool was not found, or why it can't be opened.
+    pub fn open<P: AsRef<Path>>(devices: &[P], options: &OpenOptions) -> Result<Pool> {
+        let scan = spa::scan(devices);
+        let candidate = choose(&scan, options.pool.as_deref())?;
+        Self::import(candidate, options, &Host::of_system())
+    }
+
+    /// Opens a pool that a search found.
+    ///
+    /// # Errors
+    /// [`Error::Import`] and failures to read the pool's own records.
+    pub fn import(candidate: &Candidate, options: &OpenOptions, host: &Host) -> Result<Pool> {
+        let spa = spa::import::import(candidate, &options.import(), host, &SystemClock)?;
+        Self::with_spa(spa, options.altroot.clone())
+    }
+
+    /// Opens the datasets of an imported pool.
+    ///
+    /// # Errors
+    /// Failures to read the pool's own records.
+    pub fn with_spa(spa: Spa, altroot: Option<String>) -> Result<Pool> {
+        let space = spa.space()?;
+        let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot };
+        let dsl = Dsl::open(spa.mos().clone(), options)?;
+        spa.cache().zio().set_keys(dsl.keys().clone());
+        Ok(Pool { spa: Arc::new(spa), dsl })
+    }
+
+    /// The pool alive: vdevs, features, uberblock, cache.
+    pub fn spa(&self) -> &Arc<Spa> {
+        &self.spa
+    }
+
+    /// Its datasets.
+    pub fn dsl(&self) -> &Dsl {
+        &self.dsl
+    }
+
+    /// The name that it was opened under.
+    pub fn name(&self) -> &str {
+        self.spa.name()
+    }
+
+    /// Opens a dataset, volume or snapshot: `pool/a/b`, `pool/a/b@snap`.
+    ///
+    /// # Errors
+    /// [`Error::Dataset`] for a bad name or one that is not there.
+    pub fn dataset(&self, name: &str) -> Result<Dataset> {
+        Ok(Dataset::new(self.dsl.dataset(name)?))
+    }
+
+    /// The names of every file system, volume and, if asked for, snapshot, sorted as `zfs list` does.
+    ///
+    /// # Errors
+    /// The first failure to read a dataset.
+    pub fn dataset_names(&self, snapshots: bool) -> Result<Vec<String>> {
+        let options = dsl::ListOptions { snapshots, ..dsl::ListOptions::default() };
+        Ok(self.dsl.list_sorted(None, &options)?.iter().map(dsl::Dataset::name).collect())
+    }
+
+    /// Loads the key of an encryption root: 32 raw bytes, 64 hexadecimal digits, or a passphrase, without a line end.
+    ///
+    /// # Errors
+    /// [`Error::Key`] says why it is refused.
+    pub fn load_key(&self, dataset: &str, material: &[u8]) -> Result<()> {
+        Ok(self.dsl.keys().load(&self.dsl.dir(dataset)?, material, false)?)
+    }
+
+    /// Forgets the key of an encryption root, and every block that was read with it.
+    ///
+    /// # Errors
+    /// [`Error::Key`] when there is none to forget.
+    pub fn unload_key(&self, dataset: &str) -> Result<()> {
+        self.dsl.keys().unload(&self.dsl.dir(dataset)?)?;
+        self.spa.cache().purge();
+        Ok(())
+    }
+}
+
+impl OpenOptions {
+    /// The part of it that concerns import.
+    pub fn import(&self) -> Options {
+        Options {
+            readonly: true,
+            lock: !self.peek,
+            force: self.force,
+            missing_log: self.missing_log,
+            skip_mmp: self.peek,
+            checkpoint: self.checkpoint,
+            rewind: self.rewind,
+            max_txg: self.max_txg,
+            name: self.name.clone(),
+            cache_bytes: self.cache_bytes.unwrap_or_else(default_cache_bytes),
+            seen: None,
+        }
+    }
+}
+
+/// A quarter of the machine's memory, or 256 MiB where that can't be found out.
+fn default_cache_bytes() -> u64 {
+    const FALLBACK: u64 = 256 << 20;
+    let total_kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    total_kib.map_or(FALLBACK, |kib| (kib << 10) / 4)
+}
+
+/// The candidate that is meant: by name or guid, or the only one.
+fn choose<'s>(scan: &'s Scan, wanted: Option<&str>) -> Result<&'s Candidate> {
+    match (wanted, scan.pools.as_slice()) {
+        (None, []) => Err(Error::NoPool { devices: scan.asked }),
+        (None, [only]) => Ok(only),
+        (None, several) => {
+            Err(Error::SeveralPools { names: several.iter().map(|c| c.name.clone()).collect() })
+        }
+        (Some(wanted), pools) => {
+            let guid = wanted.parse().ok();
+            pools
+                .iter()
+                .find(|c| c.name == wanted || guid == Some(c.guid.0))
+                .ok_or_else(|| Error::NoSuchPool { name: wanted.to_owned() })
+        }
+    }
+}
