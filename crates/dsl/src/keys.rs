@@ -223,6 +223,9 @@ impl Keys {
         for a in state.admitted.values_mut().filter(|a| a.root == root) {
             a.open = None;
         }
+        drop(state);
+        // What was decrypted must not outlive the key.
+        dir.dsl().mos().objset().cache().purge();
         Ok(())
     }
 }

@@ -16,8 +16,8 @@ use crate::{Blkptr, ChecksumKind, Corrupt, Result};
 mod record;
 
 pub use record::{
-    AclLog, ClonedRange, Create, FileId, LR_WRITE_SIZE, Record, RecordBody, Rename, Setattr, TxKind,
-    Whiteout, Write, Xvattr,
+    AclLog, ClonedRange, Create, FileId, LR_WRITE_SIZE, Record, RecordBody, RecordHeader, Rename, Setattr,
+    TxKind, Whiteout, Write, Xvattr,
 };
 
 /// Bytes of [`ZilHeader`].

@@ -1,1 +1,25 @@
-//! The intent log: chains, records, replay.
+//! The intent log: chains and records.
+//!
+//! # Theory
+//! Each object set has a chain of log blocks. A block's pointer holds no checksum of it, since it was written first: it
+//! holds the chain's guid, the object set and a sequence number, and the block carries a checksum that only verifies with those. So the
+//! end of a chain shows itself: the next block does not verify, because it was never written. Blocks born after the last
+//! synced transaction group are *live*: importing the pool to write claims them, and replays their records of later
+//! groups than that. Until then, they lie in space that the space maps call free.
+//!
+//! [`Log`] walks a chain; what it says of claiming is what OpenZFS would do at import.
+//!
+//! # Absent
+//! Replay, and writing. Keys: without them an encrypted log shows headers only.
+//!
+//! # See
+//! OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
+
+mod error;
+mod log;
+
+pub use error::Error;
+pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
+
+/// A result of this room.
+pub type Result<T> = std::result::Result<T, Error>;

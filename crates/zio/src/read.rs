@@ -1,6 +1,7 @@
 //! Reading a block.
 
 use crate::{Bookmark, Error, KeyError, KeySource, Result};
+use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
 use device::{AlignedBuf, Block};
@@ -75,7 +76,12 @@ impl Zio {
                 let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
                 let mut raw = self.fetch_stored(bp, s, bookmark, 0)?;
                 if let Some(keys) = keys {
-                    let mac = Checksum(s.sum).mac(bp.order);
+                    // A log block's pointer was written before its block was: the MAC is in the block.
+                    let mac = match bp.kind {
+                        DmuType::INTENT_LOG => codec::crypt::zil_mac(&raw),
+                        _ => Ok(Checksum(s.sum).mac(bp.order)),
+                    };
+                    let mac = mac.map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
                     keys.decrypt(bp.kind, bp.order, &s.crypt_params, &mac, &mut raw)
                         .map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
                 }
@@ -173,6 +179,13 @@ impl Zio {
     fn verify(&self, bp: &Blkptr, s: &Stored, buf: &[u8]) -> codec::Result<()> {
         match s.checksum {
             ChecksumKind::Off | ChecksumKind::Noparity => Ok(()),
+            // Log blocks carry their checksum; what the pointer holds binds them to their place in the chain.
+            ChecksumKind::Zilog => {
+                embedded::verify(&Verifier::Zilog(Checksum(s.sum)), buf, s.crypt).map(|_| ())
+            }
+            ChecksumKind::Zilog2 => {
+                embedded::verify(&Verifier::Zilog2(Checksum(s.sum)), buf, s.crypt).map(|_| ())
+            }
             kind => {
                 let checksummer = self.checksummer.read().clone();
                 checksummer.verify(kind, bp.order, buf, Checksum(s.sum), has_mac(bp, s))

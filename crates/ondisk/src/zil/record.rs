@@ -316,16 +316,8 @@ pub enum RecordBody {
 /// A record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it does.
-    pub kind: TxKind,
-    /// The request ignored the case of names.
-    pub ci: bool,
-    /// Its length in bytes.
-    pub reclen: usize,
-    /// The transaction group that it belonged to.
-    pub txg: u64,
-    /// Its sequence number.
-    pub seq: u64,
+    /// Type, length, txg and number.
+    pub header: RecordHeader,
     /// What it says.
     pub body: RecordBody,
 }
@@ -339,6 +331,44 @@ pub(super) fn length(buf: &[u8]) -> Result<usize> {
     match usize::try_from(len) {
         Ok(n) if (32..=buf.len()).contains(&n) && n.is_multiple_of(8) => Ok(n),
         _ => Err(Corrupt::Range { what: WHAT, field: "length", value: len }),
+    }
+}
+
+/// The common header of a record (`lr_t`), which is in the clear even where the rest is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// What it does.
+    pub kind: TxKind,
+    /// The request ignored the case of names.
+    pub ci: bool,
+    /// The record's length in bytes.
+    pub reclen: usize,
+    /// The transaction group that it belonged to.
+    pub txg: u64,
+    /// Its sequence number.
+    pub seq: u64,
+}
+
+impl RecordHeader {
+    /// Decodes the header of the record at the head of `buf`.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for an unknown type or a length that leaves `buf`.
+    pub fn decode(buf: &[u8]) -> Result<Self> {
+        let reclen = length(buf)?;
+        let kind = TxKind::from_disk(le64(buf, 0) & !TX_CI)?;
+        Ok(Self { kind, ci: le64(buf, 0) & TX_CI != 0, reclen, txg: le64(buf, 16), seq: le64(buf, 24) })
+    }
+
+    /// The block that an indirect write names, from the record at the head of `buf`: never encrypted.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for a bad pointer.
+    pub fn blkptr(&self, buf: &[u8]) -> Result<Option<Blkptr>> {
+        if self.kind != TxKind::Write || self.reclen != LR_WRITE_SIZE {
+            return Ok(None);
+        }
+        Blkptr::decode(&buf[64..LR_WRITE_SIZE]).map(Some)
     }
 }
 
@@ -429,11 +459,9 @@ impl Record {
     /// # Errors
     /// [`Corrupt`] for an unknown type or parts that leave the record.
     pub fn decode(raw: &[u8], foreign: bool) -> Result<Self> {
-        let reclen = length(raw)?;
-        let raw = &raw[..reclen];
-        let kind = TxKind::from_disk(le64(raw, 0) & !TX_CI)?;
-        let body = Self::body(kind, raw, foreign)?;
-        Ok(Self { kind, ci: le64(raw, 0) & TX_CI != 0, reclen, txg: le64(raw, 16), seq: le64(raw, 24), body })
+        let header = RecordHeader::decode(raw)?;
+        let body = Self::body(header.kind, &raw[..header.reclen], foreign)?;
+        Ok(Self { header, body })
     }
 
     fn body(kind: TxKind, raw: &[u8], foreign: bool) -> Result<RecordBody> {

@@ -21,6 +21,8 @@ pub struct Opened {
     pub mos: Mos,
     pub config: PoolConfig,
     pub cache: Arc<Cache>,
+    /// Last synced transaction group.
+    pub txg: u64,
 }
 
 /// Opens a pool: each label tells of its own top-level vdev.
@@ -61,7 +63,7 @@ pub fn open(images: &[PathBuf]) -> Opened {
         cache.zio().set_salt(&salt.try_into().unwrap());
     }
     let config = PoolConfig::from_nvlist(&mos.config().unwrap()).unwrap();
-    Opened { mos, config, cache }
+    Opened { mos, config, cache, txg: newest.txg.0 }
 }
 
 impl Opened {

@@ -1,0 +1,233 @@
+//! Walking a chain.
+
+use crate::{Error, Result};
+use dmu::Objset;
+use ondisk::blkptr::Stored;
+use ondisk::zil::{Record, RecordBody, RecordHeader, ZIL_ZC_OBJSET, ZIL_ZC_SEQ, ZilChain, ZilHeader};
+use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, Corrupt, Level, ObjNum};
+use zio::Bookmark;
+
+/// The log of an object set.
+#[derive(Debug, Clone)]
+pub struct Log {
+    os: Objset,
+    header: ZilHeader,
+    min_claim_txg: u64,
+}
+
+/// What importing the pool does with a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// The log was claimed before.
+    Already,
+    /// It is live.
+    Will,
+    /// It was synced already.
+    Wont,
+}
+
+/// Why a chain ended.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// The next pointer is a hole.
+    Hole,
+    /// A block does not verify: it was never written, or not to its end.
+    Unwritten(zio::Error),
+    /// A block could not be read: there may be more.
+    Unreadable(zio::Error),
+    /// A block does not go on to its successor.
+    Broken,
+    /// What follows was not claimed.
+    Unclaimed,
+}
+
+/// A record, as far as it can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Its header.
+    pub header: RecordHeader,
+    /// What it says; `None` if the dataset is encrypted and its key not loaded.
+    pub body: Option<RecordBody>,
+    /// The block that an indirect write names, key or not.
+    pub blkptr: Option<Blkptr>,
+}
+
+/// A block of the chain.
+#[derive(Debug, Clone)]
+pub struct LogBlock {
+    /// The pointer that led to it.
+    pub bp: Blkptr,
+    /// Its sequence number.
+    pub seq: u64,
+    /// What an import does with it.
+    pub claim: Claim,
+    /// Its records; `None` for the block at which the chain ends.
+    pub records: Option<Vec<LogRecord>>,
+}
+
+impl Log {
+    /// The log of an object set; `None` if it has none. `synced_txg` and `checkpoint_txg` (0 without one) are the
+    /// uberblock's.
+    ///
+    /// # Errors
+    /// [`Error::Header`].
+    pub fn open(os: &Objset, synced_txg: u64, checkpoint_txg: u64) -> Result<Option<Log>> {
+        let header = ZilHeader::decode(&os.phys().zil_header)
+            .map_err(|source| Error::Header { objset: os.id(), source })?;
+        if header.log.is_hole() {
+            return Ok(None);
+        }
+        // With a checkpoint, what was born since stays as it is (`spa_min_claim_txg`).
+        let last = if checkpoint_txg != 0 { checkpoint_txg } else { synced_txg };
+        Ok(Some(Log { os: os.clone(), header, min_claim_txg: last.saturating_add(1) }))
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &ZilHeader {
+        &self.header
+    }
+
+    /// True if a block of this birth would be claimed.
+    pub fn is_live(&self, bp: &Blkptr) -> bool {
+        !bp.is_hole() && bp.birth.0 >= self.min_claim_txg
+    }
+
+    /// The blocks in the order of the chain.
+    pub fn blocks(&self) -> Blocks<'_> {
+        Blocks { log: self, next: Some(self.header.log), end: None }
+    }
+
+    fn claim(&self, bp: &Blkptr) -> Claim {
+        match self.header.claim_txg {
+            0 if bp.birth.0 >= self.min_claim_txg => Claim::Will,
+            0 => Claim::Wont,
+            _ => Claim::Already,
+        }
+    }
+
+    /// Reads the data of an indirect write, or of any block that a record names.
+    ///
+    /// # Errors
+    /// As the read fails.
+    pub fn read_block(&self, bp: &Blkptr, object: ObjNum, blkid: BlkId) -> zio::Result<device::Block> {
+        let bookmark = Bookmark { objset: self.os.id(), object, level: Level(0), blkid };
+        self.os.cache().zio().read(bp, &bookmark)
+    }
+}
+
+/// Iterator over a chain; see [`Blocks::end`] for why it ended.
+#[derive(Debug)]
+pub struct Blocks<'a> {
+    log: &'a Log,
+    next: Option<Blkptr>,
+    end: Option<End>,
+}
+
+impl Blocks<'_> {
+    /// Why the chain ended; `None` while it goes on.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    fn stop(&mut self, end: End) {
+        self.next = None;
+        self.end = Some(end);
+    }
+
+    /// Decodes a block that verified: where the chain goes on, and its records up to `last_seq`.
+    fn decode(
+        &self,
+        bp: &Blkptr,
+        stored: &Stored,
+        block: &[u8],
+        locked: bool,
+    ) -> ondisk::Result<Option<(Blkptr, Vec<LogRecord>, bool)>> {
+        let (chain, used) = ZilChain::decode(stored.checksum, block)?;
+        let mut expected = stored.sum;
+        expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);
+        match chain.next.stored() {
+            Some(next) if next.sum == expected => {}
+            _ => return Ok(None),
+        }
+        let h = &self.log.header;
+        let last_seq = if h.claim_txg == 0 { u64::MAX } else { h.claim_lr_seq };
+        let foreign = bp.order == ByteOrder::Big;
+        let mut records = Vec::new();
+        let mut rest = used;
+        while !rest.is_empty() {
+            let header = RecordHeader::decode(rest)?;
+            if header.seq > last_seq {
+                return Ok(Some((chain.next, records, true)));
+            }
+            let raw = &rest[..header.reclen];
+            let body = if locked { None } else { Some(Record::decode(raw, foreign)?.body) };
+            records.push(LogRecord { header, body, blkptr: header.blkptr(raw)? });
+            rest = &rest[header.reclen..];
+        }
+        Ok(Some((chain.next, records, false)))
+    }
+
+    fn visit(&mut self, bp: Blkptr, stored: &Stored) -> Result<LogBlock> {
+        let seq = stored.sum[ZIL_ZC_SEQ];
+        let mut out = LogBlock { bp, seq, claim: self.log.claim(&bp), records: None };
+        let bookmark = Bookmark {
+            objset: stored.sum[ZIL_ZC_OBJSET],
+            object: ObjNum(0),
+            level: Level(0),
+            blkid: BlkId(seq),
+        };
+        let zio = self.log.os.cache().zio();
+        let (read, locked) = match zio.read(&bp, &bookmark) {
+            Err(zio::Error::Key { .. }) => (zio.read_undecrypted(&bp, &bookmark), true),
+            r => (r, false),
+        };
+        let block = match read {
+            Ok(block) => block,
+            Err(e @ (zio::Error::Checksum { .. } | zio::Error::Decode { .. })) => {
+                self.stop(End::Unwritten(e));
+                return Ok(out);
+            }
+            Err(e) => {
+                self.stop(End::Unreadable(e));
+                return Ok(out);
+            }
+        };
+        let objset = self.log.os.id();
+        let decoded = self.decode(&bp, stored, &block, locked);
+        match decoded.map_err(|source| Error::Block { objset, seq, source })? {
+            None => self.stop(End::Broken),
+            Some((_, records, true)) => {
+                out.records = Some(records);
+                self.stop(End::Unclaimed);
+            }
+            Some((next, records, false)) => {
+                out.records = Some(records);
+                self.next = Some(next);
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Result<LogBlock>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bp = self.next.take()?;
+        let Some(stored) = bp.stored().copied() else {
+            self.end = Some(End::Hole);
+            return None;
+        };
+        let seq = stored.sum[ZIL_ZC_SEQ];
+        let header = &self.log.header;
+        if header.claim_txg != 0 && seq > header.claim_blk_seq {
+            self.end = Some(End::Unclaimed);
+            return None;
+        }
+        if !matches!(stored.checksum, ChecksumKind::Zilog | ChecksumKind::Zilog2) {
+            let source = Corrupt::Shape { what: "intent log block", why: "its checksum is of another kind" };
+            return Some(Err(Error::Block { objset: self.log.os.id(), seq, source }));
+        }
+        Some(self.visit(bp, &stored))
+    }
+}
