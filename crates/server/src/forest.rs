@@ -14,7 +14,7 @@
 //! The queue's lock is held to take and give work, never while a job runs.
 
 use parking_lot::{Condvar, Mutex};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What became of one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,18 +176,6 @@ impl<E: Send> Walk<'_, E> {
         if queue.left == 0 || !queue.ready.is_empty() {
             self.changed.notify_all();
         }
-    }
-}
-
-/// The directories of a path that is to be mounted on, made as needed. Says whether it is new.
-pub fn make_mountpoint(path: &PathBuf) -> std::io::Result<bool> {
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(false),
-        Ok(_) => Err(std::io::Error::from(std::io::ErrorKind::NotADirectory)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(path).map(|()| true)
-        }
-        Err(error) => Err(error),
     }
 }
 

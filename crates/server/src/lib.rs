@@ -9,8 +9,12 @@
 pub mod api;
 pub mod client;
 pub mod daemon;
+mod faults;
 pub mod forest;
 mod http;
+pub mod mounts;
 pub mod peer;
 pub mod place;
+pub mod plan;
+pub mod pools;
 pub mod start;

@@ -1,0 +1,157 @@
+//! What the engine's failures are to a command: the one place where this door decides.
+
+use crate::api::{Host, LoadInfo, MmpState, Reason, RewindInfo};
+use rustix::io::Errno;
+
+fn io(what: &dyn std::error::Error) -> Reason {
+    Reason::Io { what: chain(what), info: Box::<LoadInfo>::default() }
+}
+
+fn corrupt(what: &dyn std::error::Error) -> Reason {
+    Reason::Corrupt { what: chain(what), info: Box::<LoadInfo>::default() }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        if !words.ends_with(&cause_words) {
+            words.push_str(": ");
+            words.push_str(&cause_words);
+        }
+        source = cause.source();
+    }
+    words
+}
+
+/// A failure about datasets.
+pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
+    match error {
+        dsl::Error::Object(_) | dsl::Error::Pool(_) => io(error),
+        dsl::Error::Corrupt { .. } => corrupt(error),
+        dsl::Error::NoSuchDataset { .. } => Reason::NoSuchDataset,
+        dsl::Error::BadName { .. } => Reason::InvalidName,
+        dsl::Error::NoSuchProperty { property, .. } => Reason::BadProperty { property: property.clone() },
+    }
+}
+
+/// A failure to open a file system.
+pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
+    match error {
+        zpl::Error::Dmu(_) => io(error),
+        zpl::Error::NotFileSystem => Reason::BadType,
+        zpl::Error::UnsupportedVersion { .. } => Reason::NotSupported { what: chain(error) },
+        zpl::Error::Corrupt { .. }
+        | zpl::Error::NoEntry { .. }
+        | zpl::Error::NoFile { .. }
+        | zpl::Error::Unlinked { .. }
+        | zpl::Error::NoXattr { .. }
+        | zpl::Error::XattrTooLarge { .. }
+        | zpl::Error::NotDirectory { .. }
+        | zpl::Error::IsDirectory { .. }
+        | zpl::Error::NotSymlink { .. }
+        | zpl::Error::NameTooLong { .. }
+        | zpl::Error::NotUtf8
+        | zpl::Error::TooManyLinks
+        | zpl::Error::LeavesFileSystem { .. }
+        | zpl::Error::PastEnd { .. } => corrupt(error),
+    }
+}
+
+/// A failure to mount or unmount.
+pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
+    let system = |errno: Errno| Reason::System { errno: errno.raw_os_error() };
+    match error {
+        _ if error.is_busy() => Reason::Busy,
+        fuse::Error::Device { source }
+        | fuse::Error::Mount { source, .. }
+        | fuse::Error::Silent { source, .. } => system(*source),
+        fuse::Error::Unmount { source: Errno::INVAL, .. } => Reason::NotMounted,
+        fuse::Error::Unmount { source, .. } => system(*source),
+        fuse::Error::Helper { .. }
+        | fuse::Error::HelperRefused { .. }
+        | fuse::Error::Workers { .. }
+        | fuse::Error::Table { .. } => Reason::Daemon { what: chain(error) },
+    }
+}
+
+/// A key that was refused.
+pub(crate) fn of_key(error: &dsl::keys::KeyError) -> Reason {
+    use dsl::keys::KeyError;
+    match error {
+        KeyError::NotEncrypted => Reason::NotEncrypted,
+        KeyError::NotRoot { root, .. } => Reason::NotEncryptionRoot { root: root.clone() },
+        KeyError::Loaded { .. } => Reason::KeyLoaded,
+        KeyError::NotLoaded { .. } => Reason::KeyNotLoaded,
+        KeyError::Malformed(_) => Reason::BadKey,
+        KeyError::Wrong { .. } => Reason::WrongKey,
+        KeyError::Dataset(error) => of_dsl(error),
+    }
+}
+
+/// A failure of the library.
+pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
+    use poolhouse::Error;
+    match error {
+        Error::NoPool { .. } | Error::NoSuchPool { .. } | Error::SeveralPools { .. } => Reason::NoSuchImport,
+        Error::Import(failure) => of_spa(failure),
+        Error::Pool(_) | Error::Object(_) | Error::Volume(_) => io(error),
+        Error::Dataset(error) => of_dsl(error),
+        Error::Key(error) => of_key(error),
+        Error::File(error) => of_zpl(error),
+        Error::Empty { .. } => Reason::BadType,
+    }
+}
+
+/// A failure to import, with what was found out on the way.
+pub(crate) fn of_spa(failure: &spa::Failure) -> Reason {
+    use spa::SpaError;
+    let error = &failure.error;
+    let info = Box::new(load_info(failure));
+    match error {
+        SpaError::InUse(_) => Reason::DevicesInUse,
+        SpaError::Config(_) | SpaError::BadGuidSum { .. } => Reason::InvalidConfig,
+        SpaError::Active { .. } | SpaError::NoHostid => Reason::Active(info),
+        SpaError::ForceRequired { hostname, hostid, timestamp } => {
+            Reason::UsedElsewhere { hostname: hostname.clone(), hostid: *hostid, timestamp: *timestamp }
+        }
+        SpaError::Version { .. } | SpaError::UnsupportedFeatures { .. } => Reason::Unsupported(info),
+        SpaError::ReadOnly => Reason::ReadonlyOnly,
+        SpaError::MissingLogs { .. } | SpaError::CantOpen { .. } => Reason::MissingDevices(info),
+        SpaError::NoUberblock
+        | SpaError::NoLabel
+        | SpaError::Mos { .. }
+        | SpaError::Corrupt { .. }
+        | SpaError::TrustedConfig(_)
+        | SpaError::Mapping { .. }
+        | SpaError::Damaged { .. } => Reason::Io { what: chain(error), info },
+        SpaError::Interrupted => Reason::System { errno: Errno::INTR.raw_os_error() },
+        SpaError::NoCheckpoint => Reason::Corrupt { what: chain(error), info },
+    }
+}
+
+fn load_info(failure: &spa::Failure) -> LoadInfo {
+    use spa::SpaError;
+    let mut info = LoadInfo::default();
+    match &failure.error {
+        SpaError::UnsupportedFeatures { features, can_readonly } => {
+            info.unsup_features =
+                features.iter().map(|feature| (feature.guid.clone(), feature.description.clone())).collect();
+            info.can_rdonly = *can_readonly;
+        }
+        SpaError::Active { hostname, hostid } => {
+            info.mmp = MmpState::Active;
+            info.mmp_host = Host { name: hostname.clone(), id: *hostid };
+        }
+        SpaError::NoHostid => info.mmp = MmpState::NoHostid,
+        _ => {}
+    }
+    info.rewind = failure.rewind.map(|state| RewindInfo {
+        load_time: state.timestamp,
+        seconds_lost: i64::try_from(state.lost_secs).ok(),
+        data_errors: Some(state.data_errors),
+    });
+    info
+}

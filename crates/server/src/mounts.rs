@@ -1,0 +1,268 @@
+//! The mounted file systems of a pool.
+//!
+//! # Life
+//! A file system is *coming* from the moment a request takes it on, so that no other does, and *here* when its mount
+//! answers. Somebody's `umount` ends it behind our back; it is forgotten the next time anybody looks.
+//!
+//! # Locks
+//! The table is held for looking up and entering, never while something is mounted or unmounted.
+
+use crate::api::{self, Error, Reason};
+use crate::faults::{of_dsl, of_fuse, of_zpl};
+use crate::plan::{Plan, SnapDir, Where};
+use dsl::Dsl;
+use fuse::ctldir::{Snapshot, Snapshots, WithSnapshots};
+use fuse::dataset::{Dataset as Shown, Shown as How};
+use fuse::tree::{Statfs, Tree};
+use fuse::{Detach, Workers};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use zpl::FileSystem;
+
+/// The mounts of one pool.
+pub struct Mounts {
+    workers: Arc<Workers>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_dataset: BTreeMap<String, State>,
+    made: u64,
+}
+
+enum State {
+    Coming,
+    Here(Arc<Live>),
+}
+
+/// A mounted file system.
+pub struct Live {
+    mount: fuse::Mount,
+    /// Its dataset.
+    pub dataset: String,
+    /// Its options, in words.
+    pub options: String,
+    /// In which order mounts were made.
+    pub number: u64,
+}
+
+impl Live {
+    /// Where it is.
+    pub fn target(&self) -> &Path {
+        self.mount.target()
+    }
+
+    /// For the control API.
+    pub fn describe(&self) -> api::Mount {
+        api::Mount {
+            dataset: self.dataset.clone(),
+            mountpoint: self.target().to_string_lossy().into_owned(),
+            options: self.options.clone(),
+        }
+    }
+}
+
+impl Mounts {
+    /// No mounts yet. `threads` serve all that are to come.
+    pub fn new(pool: &str, threads: usize) -> Result<Self, fuse::Error> {
+        let workers = Arc::new(Workers::start(&format!("fuse-{pool}"), threads)?);
+        Ok(Self { workers, table: Mutex::default() })
+    }
+
+    /// What is mounted, in the order in which it was.
+    pub fn list(&self) -> Vec<Arc<Live>> {
+        let mut table = self.table.lock();
+        table.by_dataset.retain(|_, state| !matches!(state, State::Here(live) if live.mount.is_over()));
+        let here = table.by_dataset.values().filter_map(|state| match state {
+            State::Here(live) => Some(Arc::clone(live)),
+            State::Coming => None,
+        });
+        let mut list: Vec<_> = here.collect();
+        list.sort_by_key(|live| live.number);
+        list
+    }
+
+    /// Whether a dataset is mounted, or about to be.
+    pub fn holds(&self, dataset: &str) -> bool {
+        match self.table.lock().by_dataset.get(dataset) {
+            Some(State::Here(live)) => !live.mount.is_over(),
+            Some(State::Coming) => true,
+            None => false,
+        }
+    }
+
+    /// Mounts a file system at its place. `cover` lets it cover what is there (`-O`).
+    pub fn mount(&self, plan: &Plan, cover: bool) -> Result<(), Error> {
+        let fail = |reason| Error::new(&plan.name, reason);
+        let Where::Path(target) = &plan.place else { return Err(fail(Reason::NoMountpoint)) };
+        {
+            let mut table = self.table.lock();
+            match table.by_dataset.get(&plan.name) {
+                Some(State::Here(live)) if live.mount.is_over() => {}
+                Some(State::Here(_) | State::Coming) => return Err(fail(Reason::AlreadyMounted)),
+                None => {}
+            }
+            table.by_dataset.insert(plan.name.clone(), State::Coming);
+        }
+        let mounted = self.mount_at(plan, target, cover);
+        let mut table = self.table.lock();
+        match mounted {
+            Ok(mount) => {
+                table.made += 1;
+                let (dataset, options, number) = (plan.name.clone(), plan.words(), table.made);
+                let live = Live { mount, dataset, options, number };
+                table.by_dataset.insert(plan.name.clone(), State::Here(Arc::new(live)));
+                Ok(())
+            }
+            Err(reason) => {
+                table.by_dataset.remove(&plan.name);
+                Err(fail(reason))
+            }
+        }
+    }
+
+    fn mount_at(&self, plan: &Plan, target: &Path, cover: bool) -> Result<fuse::Mount, Reason> {
+        let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
+        let fresh = make_mountpoint(target).map_err(system)?;
+        if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
+            return Err(Reason::MountpointNotEmpty);
+        }
+        let how = Look { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes };
+        let head = how.open(&plan.dataset)?;
+        let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir };
+        let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
+        fuse::Mount::new(&self.workers, tree, target, &plan.options).map_err(|error| {
+            tracing::warn!(dataset = plan.name, %error, "not mounted");
+            of_fuse(&error)
+        })
+    }
+
+    /// Unmounts one file system.
+    pub fn unmount(&self, live: &Live, how: Detach) -> Result<(), Error> {
+        live.mount.unmount(how).map_err(|error| {
+            tracing::info!(dataset = live.dataset, %error, "not unmounted");
+            Error::new(live.target().to_string_lossy(), of_fuse(&error))
+        })?;
+        let mut table = self.table.lock();
+        // Unless it was mounted again meanwhile.
+        if matches!(table.by_dataset.get(&live.dataset), Some(State::Here(now)) if now.number == live.number)
+        {
+            table.by_dataset.remove(&live.dataset);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the plans of a dataset, or of all below it too, in one pass.
+pub fn plans(dsl: &Dsl, start: Option<&str>, below: bool, threads: usize) -> Result<Vec<Plan>, Error> {
+    let about = |error: dsl::Error| Error::new(start.unwrap_or(dsl.pool_name()), of_dsl(&error));
+    if !below {
+        let dataset = dsl.dataset(start.unwrap_or(dsl.pool_name())).map_err(about)?;
+        let plan = Plan::of(dataset).map_err(about)?;
+        return match plan {
+            Some(plan) => Ok(vec![plan]),
+            None => Err(Error::new(start.unwrap_or(dsl.pool_name()), Reason::BadType)),
+        };
+    }
+    let dir = start.map(|name| dsl.dir(name)).transpose().map_err(about)?;
+    let found = Mutex::new(Vec::new());
+    let options = dsl::ListOptions { threads, ..dsl::ListOptions::default() };
+    dsl.list(dir, &options, &|listed| {
+        let plan = match listed {
+            dsl::Listed::Dataset(dataset) => {
+                let name = dataset.name();
+                Plan::of(dataset).map_err(|error| (name, error))
+            }
+            dsl::Listed::Failed { name, error } => Err((name, error)),
+        };
+        match plan {
+            Ok(Some(plan)) => found.lock().push(plan),
+            Ok(None) => {}
+            // Its siblings are none the worse.
+            Err((dataset, error)) => tracing::warn!(dataset, %error, "passed over"),
+        }
+    })
+    .map_err(about)?;
+    let mut plans = found.into_inner();
+    plans.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(plans)
+}
+
+/// How the files of a dataset and its snapshots are shown.
+#[derive(Clone, Copy)]
+struct Look {
+    posix_acl: bool,
+    xattrs: bool,
+    sizes: Statfs,
+}
+
+impl Look {
+    fn open(self, dataset: &dsl::Dataset) -> Result<Arc<dyn Tree>, Reason> {
+        let objset = dataset.objset().map_err(|error| of_dsl(&error))?;
+        // One that was only just created in a transaction group that never came to be.
+        let objset = objset.ok_or(Reason::BadType)?;
+        let fs = FileSystem::open(&objset).map_err(|error| of_zpl(&error))?;
+        let Self { posix_acl, xattrs, sizes } = self;
+        Ok(Arc::new(Shown::new(fs, How { name: dataset.name(), posix_acl, xattrs, sizes })))
+    }
+}
+
+/// The snapshots of a mounted head.
+struct Heads {
+    head: dsl::Dataset,
+    how: Look,
+    snapdir: SnapDir,
+}
+
+impl Heads {
+    fn failed(&self, error: &dyn std::error::Error) -> Errno {
+        tracing::warn!(dataset = self.head.name(), %error, "its snapshots are unreadable");
+        Errno::IO
+    }
+}
+
+impl Snapshots for Heads {
+    fn names(&self) -> Result<Vec<Vec<u8>>, Errno> {
+        let list = self.head.snapshot_objects().map_err(|error| self.failed(&error))?;
+        Ok(list.into_iter().map(|(name, _)| name.into_bytes()).collect())
+    }
+
+    fn open(&self, name: &[u8]) -> Result<Snapshot, Errno> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        let found = self.head.snapshot(name).map_err(|error| self.failed(&error))?;
+        let snapshot = found.ok_or(Errno::NOENT)?;
+        let tree = self.how.open(&snapshot).map_err(|reason| {
+            tracing::warn!(dataset = snapshot.name(), ?reason, "unreadable");
+            Errno::IO
+        })?;
+        Ok(Snapshot { tree, dataset: snapshot.object().0 })
+    }
+
+    fn visible(&self) -> bool {
+        self.snapdir == SnapDir::Visible
+    }
+
+    fn disabled(&self) -> bool {
+        self.snapdir == SnapDir::Disabled
+    }
+}
+
+/// The directories of a path that is to be mounted on, made as needed. Says whether it is new.
+fn make_mountpoint(path: &Path) -> std::io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(false),
+        Ok(_) => Err(Errno::NOTDIR.into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(path).map(|()| true)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_empty(path: &Path) -> std::io::Result<bool> {
+    Ok(std::fs::read_dir(path)?.next().is_none())
+}

@@ -1,0 +1,213 @@
+//! What a file system's properties say about mounting it.
+
+use crate::api::Reason;
+use dsl::prop::{Kind, Prop, Value};
+use fuse::tree::Statfs;
+use std::path::PathBuf;
+
+/// Where a file system belongs (`mountpoint`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Where {
+    /// There, the alternate root included.
+    Path(PathBuf),
+    /// Where `mount(8)` puts it (`legacy`).
+    Legacy,
+    /// Nowhere (`none`).
+    None,
+}
+
+/// `canmount`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CanMount {
+    /// Never.
+    Off,
+    /// With everything else.
+    On,
+    /// When it is asked for by name.
+    NoAuto,
+}
+
+/// `snapdir`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapDir {
+    /// `.zfs` can be walked into and isn't listed.
+    Hidden,
+    /// It is listed.
+    Visible,
+    /// There is none.
+    Disabled,
+}
+
+/// A file system and how to mount it.
+#[derive(Debug)]
+pub struct Plan {
+    /// The head.
+    pub dataset: dsl::Dataset,
+    /// Its name.
+    pub name: String,
+    /// Where it belongs.
+    pub place: Where,
+    /// When it is mounted.
+    pub can_mount: CanMount,
+    /// Whether its key is missing.
+    pub locked: bool,
+    /// Whether it belongs to a container (`zoned`).
+    pub zoned: bool,
+    /// Whether it was received in part.
+    pub partial: bool,
+    /// Whether it was received redacted.
+    pub redacted: bool,
+    /// Whether it may cover what is in the mountpoint (`overlay`).
+    pub overlay: bool,
+    /// `snapdir`.
+    pub snapdir: SnapDir,
+    /// Whether it shows extended attributes (`xattr`).
+    pub xattrs: bool,
+    /// Sizes that `statfs` shows.
+    pub sizes: Statfs,
+    /// What the kernel is told.
+    pub options: fuse::Options,
+}
+
+/// Longest names, without and with `longname`.
+const NAME_MAX: (u32, u32) = (255, 1023);
+const DEFAULT_RECORD: u64 = 128 << 10;
+
+impl Plan {
+    /// Reads a dataset's properties. `None` for what is no file system.
+    pub fn of(dataset: dsl::Dataset) -> dsl::Result<Option<Self>> {
+        if dataset.is_snapshot() || dataset.head_kind()? != Some(Kind::Filesystem) {
+            return Ok(None);
+        }
+        let number = |prop, otherwise| {
+            Ok::<u64, dsl::Error>(match dataset.property(prop)?.map(|property| property.value) {
+                Some(Value::Number(number)) => number,
+                Some(Value::Text(_)) | None => otherwise,
+            })
+        };
+        let off = |prop| Ok::<bool, dsl::Error>(number(prop, 1)? == 0);
+        let name = dataset.name();
+        let place = match dataset.property(Prop::Mountpoint)?.map(|property| property.value) {
+            Some(Value::Text(path)) if path.starts_with('/') => Where::Path(PathBuf::from(path)),
+            Some(Value::Text(word)) if word == "legacy" => Where::Legacy,
+            Some(Value::Text(_) | Value::Number(_)) | None => Where::None,
+        };
+        let record = number(Prop::Recordsize, DEFAULT_RECORD)?.clamp(512, 16 << 20);
+        let (referenced, available) = (number(Prop::Referenced, 0)?, number(Prop::Available, 0)?);
+        let used_objects = dataset.phys().bp.stored().map_or(0, |stored| stored.fill);
+        let unit = u32::try_from(record).expect("clamped to 16 MiB");
+        let files_free = available / 512;
+        let options = fuse::Options {
+            source: name.clone(),
+            read_only: true,
+            nosuid: off(Prop::Setuid)?,
+            nodev: off(Prop::Devices)?,
+            noexec: off(Prop::Exec)?,
+            noatime: off(Prop::Atime)?,
+            // Others may come in where the kernel lets a mount of ours have them.
+            allow_other: rustix::process::geteuid().is_root(),
+            posix_acl: number(Prop::Acltype, 0)? == 1,
+        };
+        Ok(Some(Self {
+            place,
+            can_mount: match number(Prop::Canmount, 1)? {
+                0 => CanMount::Off,
+                2 => CanMount::NoAuto,
+                _ => CanMount::On,
+            },
+            locked: dataset.dsl().keys().status(dataset.dir())? == dsl::keys::KeyStatus::Unavailable,
+            zoned: number(Prop::Zoned, 0)? != 0,
+            partial: dataset.is_inconsistent(),
+            redacted: number(Prop::Redacted, 0)? != 0,
+            overlay: !off(Prop::Overlay)?,
+            snapdir: match number(Prop::Snapdir, 0)? {
+                1 => SnapDir::Visible,
+                2 => SnapDir::Disabled,
+                _ => SnapDir::Hidden,
+            },
+            xattrs: !off(Prop::Xattr)?,
+            sizes: Statfs {
+                unit,
+                transfer: unit,
+                blocks: referenced.saturating_add(available) / record,
+                free: available / record,
+                files: files_free.saturating_add(used_objects),
+                files_free,
+                name_max: if number(Prop::Longname, 0)? == 0 { NAME_MAX.0 } else { NAME_MAX.1 },
+            },
+            options,
+            name,
+            dataset,
+        }))
+    }
+
+    /// Why this file system isn't mounted, if so. Some reasons hold always, the others unless it was asked for by name
+    /// (the second of the pair); what keeps one from being mounted with the rest is passed over in silence.
+    pub fn obstacle(&self, by_name: bool, redacted_too: bool) -> Option<Reason> {
+        match &self.place {
+            Where::Legacy => return Some(Reason::LegacyMountpoint),
+            Where::None => return Some(Reason::NoMountpoint),
+            Where::Path(_) => {}
+        }
+        match self.can_mount {
+            CanMount::Off => return Some(Reason::CanmountOff),
+            CanMount::NoAuto if !by_name => return Some(Reason::CanmountOff),
+            CanMount::NoAuto | CanMount::On => {}
+        }
+        if self.zoned {
+            Some(Reason::Zoned)
+        } else if self.locked {
+            Some(Reason::KeyNotLoaded)
+        } else if self.partial {
+            Some(Reason::PartiallyReceived)
+        } else if self.redacted && !redacted_too {
+            Some(Reason::Redacted)
+        } else {
+            None
+        }
+    }
+
+    /// Applies mount options (`-o`). The option that isn't known comes back.
+    pub fn apply(&mut self, options: &[String]) -> Result<(), String> {
+        for option in options {
+            let to = &mut self.options;
+            match option.as_str() {
+                "ro" | "defaults" | "remount" | "relatime" | "norelatime" | "nomand" | "mand" => {}
+                "suid" | "setuid" => to.nosuid = false,
+                "nosuid" | "nosetuid" => to.nosuid = true,
+                "dev" | "devices" => to.nodev = false,
+                "nodev" | "nodevices" => to.nodev = true,
+                "exec" => to.noexec = false,
+                "noexec" => to.noexec = true,
+                "atime" => to.noatime = false,
+                "noatime" => to.noatime = true,
+                "xattr" => self.xattrs = true,
+                "noxattr" => self.xattrs = false,
+                other => match other.strip_prefix("mntpoint=") {
+                    Some(path) if path.starts_with('/') => self.place = Where::Path(PathBuf::from(path)),
+                    Some(_) | None => return Err(option.clone()),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// The options as `mount` shows them.
+    pub fn words(&self) -> String {
+        let options = &self.options;
+        let mut words = vec![if options.read_only { "ro" } else { "rw" }];
+        for (set, word) in [
+            (options.nosuid, "nosuid"),
+            (options.nodev, "nodev"),
+            (options.noexec, "noexec"),
+            (options.noatime, "noatime"),
+            (self.xattrs, "xattr"),
+            (options.posix_acl, "posixacl"),
+        ] {
+            if set {
+                words.push(word);
+            }
+        }
+        words.join(",")
+    }
+}

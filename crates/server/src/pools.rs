@@ -1,0 +1,357 @@
+//! The imported pools: import, export, mounts, keys.
+//!
+//! # Theory
+//! Each pool has its own mounts, threads and locks, so that one whose devices hang takes nothing else down with it. What a
+//! request does to several pools at once (mounting everything) goes through one [`Forest`], since a pool's file system may
+//! be mounted inside another's.
+//!
+//! # Life
+//! A pool is *coming* while an import works on it, *here*, or *going* while an export does. In between its name is taken:
+//! a second import or export of it is refused at once rather than made to wait.
+//!
+//! # Locks
+//! The table of pools is held for looking up and entering, never while a device is read.
+
+use crate::api::{
+    Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure, MountReport, MountRequest,
+    Reason, UnmountRequest,
+};
+use crate::faults::{of_dsl, of_fuse, of_key};
+use crate::forest::{Fate, Forest, Way};
+use crate::mounts::{Live, Mounts, plans};
+use crate::plan::{Plan, Where};
+use dsl::Name;
+use fuse::Detach;
+use parking_lot::RwLock;
+use poolhouse::Pool;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// An imported pool.
+pub struct Imported {
+    /// The pool.
+    pub pool: Pool,
+    /// What is mounted of it.
+    pub mounts: Mounts,
+}
+
+impl Imported {
+    fn mounted(self: &Arc<Self>) -> Vec<Mounted> {
+        self.mounts.list().into_iter().map(|live| (Arc::clone(self), live)).collect()
+    }
+}
+
+enum State {
+    Coming,
+    Here(Arc<Imported>),
+    Going,
+}
+
+/// All imported pools.
+#[derive(Default)]
+pub struct Pools {
+    table: RwLock<BTreeMap<String, State>>,
+}
+
+/// A mount with the pool that it belongs to.
+type Mounted = (Arc<Imported>, Arc<Live>);
+
+/// How many threads serve the mounts of a pool, and how many mount.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(4, |cores| cores.get() * 2).clamp(4, 32)
+}
+
+impl Pools {
+    /// The pools that are here, by name.
+    pub fn all(&self) -> Vec<Arc<Imported>> {
+        let table = self.table.read();
+        let here = table.values().filter_map(|state| match state {
+            State::Here(pool) => Some(Arc::clone(pool)),
+            State::Coming | State::Going => None,
+        });
+        here.collect()
+    }
+
+    /// Whether there are none, nor about to be.
+    pub fn is_empty(&self) -> bool {
+        self.table.read().is_empty()
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Result<Arc<Imported>, Error> {
+        match self.table.read().get(name) {
+            Some(State::Here(pool)) => Ok(Arc::clone(pool)),
+            Some(State::Coming) | None => Err(Error::new(name, Reason::NoSuchPool)),
+            Some(State::Going) => Err(Error::new(name, Reason::Busy)),
+        }
+    }
+
+    /// The pool that a dataset's name begins with. What is wrong is said about the dataset.
+    pub fn pool_of(&self, dataset: &str) -> Result<Arc<Imported>, Error> {
+        let name = Name::parse(dataset).map_err(|_| Error::new(dataset, Reason::InvalidName))?;
+        self.pool(name.pool()).map_err(|error| match error.reason {
+            Reason::NoSuchPool => Error::new(dataset, Reason::NoSuchDataset),
+            reason => Error::new(dataset, reason),
+        })
+    }
+
+    /// Takes in what `open` opens, under `name`.
+    pub fn import<T>(&self, name: &str, open: impl FnOnce() -> Result<(Pool, T), Error>) -> Result<T, Error> {
+        {
+            let mut table = self.table.write();
+            if table.contains_key(name) {
+                return Err(Error::new(name, Reason::PoolExists));
+            }
+            table.insert(name.to_owned(), State::Coming);
+        }
+        let opened = open().and_then(|(pool, told)| {
+            let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
+            Ok((Arc::new(Imported { pool, mounts }), told))
+        });
+        let mut table = self.table.write();
+        match opened {
+            Ok((imported, told)) => {
+                table.insert(name.to_owned(), State::Here(imported));
+                tracing::info!(pool = name, "imported");
+                Ok(told)
+            }
+            Err(error) => {
+                table.remove(name);
+                Err(error)
+            }
+        }
+    }
+
+    /// Unmounts and lets go of a pool.
+    pub fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+        let name = request.name.as_str();
+        let imported = self.pool(name)?;
+        match self.table.write().get_mut(name) {
+            Some(state @ State::Here(_)) => *state = State::Going,
+            Some(State::Coming | State::Going) | None => return Err(Error::new(name, Reason::Busy)),
+        }
+        let how = if request.force || request.hardforce { Detach::Force } else { Detach::Normal };
+        let failures = unmount_all(&imported.mounted(), how);
+        let mut table = self.table.write();
+        if let Some(failure) = failures.into_iter().next() {
+            // What was unmounted stays so, as with the kernel module.
+            table.insert(name.to_owned(), State::Here(imported));
+            return Err(failure.error);
+        }
+        table.remove(name);
+        drop(table);
+        tracing::info!(pool = name, "exported");
+        Ok(())
+    }
+
+    /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.
+    pub fn close(&self) {
+        let pools = self.all();
+        let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
+        for failure in unmount_all(&mounted, Detach::Normal) {
+            tracing::warn!(target = failure.name, "in use: unmounted lazily, its users lose it");
+        }
+        let left: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
+        for failure in unmount_all(&left, Detach::Lazy) {
+            tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
+        }
+        self.table.write().clear();
+    }
+
+    /// What is mounted, pool by pool, in the order of mounting.
+    pub fn mounts(&self) -> Vec<Mount> {
+        self.all().iter().flat_map(|pool| pool.mounts.list()).map(|live| live.describe()).collect()
+    }
+
+    /// Mounts file systems.
+    pub fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
+        let begun = Instant::now();
+        let mut chosen: Vec<(Arc<Imported>, Plan)> = Vec::new();
+        if request.datasets.is_empty() {
+            for pool in self.all() {
+                let found = plans(pool.pool.dsl(), None, true, threads())?;
+                chosen.extend(found.into_iter().map(|plan| (Arc::clone(&pool), plan)));
+            }
+        }
+        for dataset in &request.datasets {
+            let pool = self.pool_of(dataset)?;
+            let found = plans(pool.pool.dsl(), Some(dataset), request.recursive, threads())?;
+            chosen.extend(found.into_iter().map(|plan| (Arc::clone(&pool), plan)));
+        }
+        let load_ms = millis(begun);
+        let begun = Instant::now();
+        let mut report = MountReport { load_ms, ..MountReport::default() };
+        let by_name = request.explicit;
+        let mut ready: Vec<(Arc<Imported>, Plan, PathBuf)> = Vec::new();
+        for (pool, mut plan) in chosen {
+            plan.apply(&request.options)
+                .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
+            let mounted = pool.mounts.holds(&plan.name).then_some(Reason::AlreadyMounted);
+            let obstacle = plan.obstacle(by_name, request.force).or(mounted);
+            match (obstacle, &plan.place) {
+                (Some(reason), _) if by_name => {
+                    let error = Error::new(&plan.name, reason);
+                    report.failures.push(MountFailure { name: plan.name.clone(), error });
+                }
+                (None, Where::Path(path)) => {
+                    let path = path.clone();
+                    ready.push((pool, plan, path));
+                }
+                (Some(Reason::KeyNotLoaded), _) => {
+                    tracing::info!(dataset = plan.name, "not mounted: its key is not loaded");
+                }
+                (Some(_), _) | (None, Where::Legacy | Where::None) => {}
+            }
+        }
+        report.total = ready.len() as u64 + report.failures.len() as u64;
+        let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
+        let fates = Forest::new(&paths).walk(Way::Down, threads(), |at| {
+            let (pool, plan, _) = &ready[at];
+            pool.mounts.mount(plan, request.overlay)
+        });
+        for (fate, (_, plan, _)) in fates.into_iter().zip(&ready) {
+            match fate {
+                Fate::Done => report.mounted += 1,
+                Fate::Failed(error) => {
+                    report.failures.push(MountFailure { name: plan.name.clone(), error });
+                }
+                // Its parent's failure says it all.
+                Fate::Skipped => {}
+            }
+        }
+        report.mount_ms = millis(begun);
+        Ok(report)
+    }
+
+    /// Unmounts file systems.
+    pub fn unmount(&self, request: &UnmountRequest) -> Result<MountReport, Error> {
+        let begun = Instant::now();
+        let pools = self.all();
+        let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
+        let mut chosen: Vec<Mounted> = Vec::new();
+        for name in &request.names {
+            let found = if name.starts_with('/') {
+                self.at_path(&mounted, name)?
+            } else {
+                // A dataset goes with those below it.
+                self.pool_of(name)?;
+                let below = format!("{name}/");
+                let own = |live: &Live| live.dataset == *name || live.dataset.starts_with(&below);
+                mounted.iter().filter(|(_, live)| own(live)).cloned().collect()
+            };
+            if !found.iter().any(|(_, live)| name.starts_with('/') || live.dataset == *name) {
+                return Err(Error::new(name, Reason::NotMounted));
+            }
+            chosen.extend(found);
+        }
+        if request.names.is_empty() {
+            chosen = mounted;
+        }
+        let how = if request.force { Detach::Force } else { Detach::Normal };
+        let total = chosen.len() as u64;
+        let failures = unmount_all(&chosen, how);
+        let mut report = MountReport {
+            total,
+            mounted: total - failures.len() as u64,
+            failures,
+            mount_ms: millis(begun),
+            ..MountReport::default()
+        };
+        if request.unload_keys {
+            self.unload_keys(&chosen, &mut report);
+        }
+        Ok(report)
+    }
+
+    /// The mount at a path.
+    fn at_path(&self, mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
+        let path = PathBuf::from(name);
+        // As it was given, or as it resolves: a link may lead there.
+        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let found = mounted.iter().rfind(|(_, live)| live.target() == path || live.target() == real);
+        found.cloned().map(|one| vec![one]).ok_or_else(|| Error::new(name, Reason::NotAMountpoint))
+    }
+
+    fn unload_keys(&self, chosen: &[Mounted], report: &mut MountReport) {
+        let mut roots = BTreeMap::new();
+        for (pool, live) in chosen {
+            match pool.pool.dsl().dir(&live.dataset).and_then(|dir| dir.encryption_root()) {
+                Ok(Some(root)) => {
+                    roots.insert(root.name().to_owned(), ());
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let error = Error::new(&live.dataset, of_dsl(&error));
+                    report.failures.push(MountFailure { name: live.dataset.clone(), error });
+                }
+            }
+        }
+        for name in roots.into_keys() {
+            if let Err(error) = self.unload_key(&name) {
+                report.failures.push(MountFailure { name, error });
+            }
+        }
+    }
+
+    /// Loads the key of an encryption root, or checks it.
+    pub fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
+        let about = request.dataset.as_str();
+        let pool = self.pool_of(about)?;
+        let dsl = pool.pool.dsl();
+        let dir = dsl.dir(about).map_err(|error| Error::new(about, of_dsl(&error)))?;
+        let bytes = match &request.key {
+            KeyMaterial::Passphrase(bytes) | KeyMaterial::Hex(bytes) | KeyMaterial::Raw(bytes) => bytes,
+        };
+        dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))
+    }
+
+    /// Forgets a key, unless something that needs it is mounted.
+    pub fn unload_key(&self, dataset: &str) -> Result<(), Error> {
+        let pool = self.pool_of(dataset)?;
+        let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
+        let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
+        for live in pool.mounts.list() {
+            let dir = pool.pool.dsl().dir(&live.dataset).map_err(fail)?;
+            let needs = dir.encryption_root().map_err(fail)?;
+            if needs.is_some_and(|needed| needed.object() == root.object()) {
+                return Err(Error::new(dataset, Reason::Busy));
+            }
+        }
+        match pool.pool.unload_key(dataset) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
+        }
+    }
+}
+
+/// Unmounts from the leaves on and returns what failed.
+fn unmount_all(mounted: &[Mounted], how: Detach) -> Vec<MountFailure> {
+    // One that covers another is unmounted first: it was mounted later.
+    let mut order: Vec<_> = mounted.iter().collect();
+    order.sort_by_key(|(_, live)| live.number);
+    let paths: Vec<_> = order.iter().map(|(_, live)| live.target().to_owned()).collect();
+    let fates = Forest::new(&paths).walk(Way::Up, threads(), |at| {
+        let (pool, live) = order[at];
+        pool.mounts.unmount(live, how)
+    });
+    let mut failures = Vec::new();
+    for (fate, (_, live)) in fates.into_iter().zip(&order) {
+        match fate {
+            Fate::Done => {}
+            Fate::Failed(error) => failures.push(MountFailure { name: error.about.clone(), error }),
+            // Something is still mounted in it.
+            Fate::Skipped => {
+                let target = live.target().to_string_lossy().into_owned();
+                let error = Error::new(&target, Reason::Busy);
+                failures.push(MountFailure { name: target, error });
+            }
+        }
+    }
+    failures
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

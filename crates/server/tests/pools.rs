@@ -1,0 +1,234 @@
+//! Pools that OpenZFS wrote, imported, mounted, unmounted and exported.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
+
+use poolhouse::{OpenOptions, Pool};
+use server::api::{
+    ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
+};
+use server::pools::Pools;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+struct Stand {
+    pools: Pools,
+    pool: String,
+    dir: tempfile::TempDir,
+}
+
+impl Stand {
+    /// Imports a fixture below a folder of its own. `None`, said aloud, where nothing can be mounted.
+    fn new(fixture: &str) -> Option<Self> {
+        if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+            println!("skipped: /dev/fuse can't be opened here");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let fixture = testkit::load(fixture);
+        let (pools, pool) = (Pools::default(), fixture.pool().to_owned());
+        let altroot = Some(dir.path().to_str().unwrap().to_owned());
+        let options = OpenOptions { altroot, peek: true, ..OpenOptions::default() };
+        pools.import(&pool, || Ok((Pool::open(fixture.images(), &options).unwrap(), ()))).unwrap();
+        Some(Self { pools, pool, dir })
+    }
+
+    fn mount_all(&self) -> MountReport {
+        self.pools.mount(&MountRequest::default()).unwrap()
+    }
+
+    fn mounted(&self) -> BTreeSet<String> {
+        self.pools.mounts().into_iter().map(|mount| mount.dataset).collect()
+    }
+
+    /// The path of what was mounted at `path` in the machine where the pool was made.
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path.trim_start_matches('/'))
+    }
+
+    fn mount_one(&self, dataset: &str) -> Result<(), Reason> {
+        let request =
+            MountRequest { datasets: vec![dataset.to_owned()], explicit: true, ..MountRequest::default() };
+        let report = self.pools.mount(&request).map_err(|error| error.reason)?;
+        report.failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.error.reason))
+    }
+
+    fn unmount(&self, name: &str, force: bool) -> Result<(), Reason> {
+        let request = UnmountRequest { names: vec![name.to_owned()], force, ..UnmountRequest::default() };
+        let report = self.pools.unmount(&request).map_err(|error| error.reason)?;
+        report.failures.into_iter().next().map_or(Ok(()), |failure| Err(failure.error.reason))
+    }
+
+    fn export(&self, force: bool) -> Result<(), Reason> {
+        let request = ExportRequest { name: self.pool.clone(), force, hardforce: false };
+        self.pools.export(&request).map_err(|error| error.reason)
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.pools.close();
+    }
+}
+
+fn in_table(dir: &Path) -> usize {
+    fuse::system::table().unwrap().iter().filter(|mount| mount.target.starts_with(dir)).count()
+}
+
+/// Everything that belongs somewhere is mounted there, parents before children; what says no stays out; the files
+/// are those of the manifest; and an export leaves nothing behind.
+#[test]
+fn mounts_a_whole_pool_and_exports_it() {
+    let Some(stand) = Stand::new("single-lz4") else { return };
+    let report = stand.mount_all();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert_eq!(report.mounted, report.total);
+    let mounts = stand.pools.mounts();
+    assert_eq!(report.mounted as usize, mounts.len());
+    assert_eq!(in_table(stand.dir.path()), mounts.len());
+    let root = mounts.iter().find(|mount| mount.dataset == stand.pool).unwrap();
+    for manifest in testkit::load("single-lz4").manifests() {
+        // Where the machine that made the pool had it mounted, the manifest's names are relative to.
+        let Some(mount) = mounts.iter().find(|mount| mount.dataset == manifest.dataset) else { continue };
+        let entries = manifest.entries();
+        for entry in entries.iter().filter(|entry| !entry.path.is_empty() && entry.path.len() < 1000).take(50)
+        {
+            let path = Path::new(&mount.mountpoint)
+                .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&entry.path));
+            let meta = fs::symlink_metadata(&path).unwrap();
+            // A directory that another file system covers shows that one's root.
+            if !mounts.iter().any(|other| Path::new(&other.mountpoint) == path) {
+                assert_eq!(meta.ino(), entry.ino, "{}", path.display());
+            }
+        }
+    }
+    assert!(stand.mount_all().mounted == 0, "everything is mounted already");
+    assert_eq!(stand.mount_one(&stand.pool), Err(Reason::AlreadyMounted));
+    let listed = std::process::Command::new("ls").arg("-lR").arg(&root.mountpoint).output().unwrap();
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    stand.export(false).unwrap();
+    assert!(stand.pools.is_empty());
+    assert_eq!(in_table(stand.dir.path()), 0);
+}
+
+/// Snapshots are walked into below a mount, hold what they held, and `cp` doesn't take a file's snapshot for the file.
+#[test]
+fn shows_snapshots() {
+    let Some(stand) = Stand::new("single-lz4") else { return };
+    stand.mount_all();
+    let dataset = format!("{}/snaps", stand.pool);
+    let mount = stand.pools.mounts().into_iter().find(|mount| mount.dataset == dataset).unwrap();
+    let fixture = testkit::load("single-lz4");
+    let snapshots: Vec<_> =
+        fixture.manifests().into_iter().filter(|m| m.dataset.starts_with(&format!("{dataset}@"))).collect();
+    assert!(snapshots.len() >= 3);
+    for manifest in snapshots {
+        let name = manifest.dataset.split_once('@').unwrap().1.to_owned();
+        let root = Path::new(&mount.mountpoint).join(".zfs/snapshot").join(&name);
+        for entry in manifest.entries().iter().filter(|entry| entry.sha256.is_some()) {
+            let path = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&entry.path);
+            let (old, new) = (root.join(path), Path::new(&mount.mountpoint).join(path));
+            assert_eq!(fs::metadata(&old).unwrap().size(), entry.size, "{}", old.display());
+            if let Ok(live) = fs::metadata(&new) {
+                let old = fs::metadata(&old).unwrap();
+                assert_ne!((old.dev(), old.ino()), (live.dev(), live.ino()));
+            }
+        }
+    }
+}
+
+/// A busy file system is not unmounted, keeps its pool from being exported, and gives way to force.
+#[test]
+fn busy_file_systems_hold_on() {
+    let Some(stand) = Stand::new("mirror2") else { return };
+    stand.mount_all();
+    let mount = stand.pools.mounts().into_iter().find(|mount| mount.dataset == stand.pool).unwrap();
+    let user = fs::File::open(&mount.mountpoint).unwrap();
+    let count = stand.mounted().len();
+    assert_eq!(stand.unmount(&mount.mountpoint, false), Err(Reason::Busy));
+    assert_eq!(stand.export(false), Err(Reason::Busy));
+    assert!(!stand.pools.is_empty());
+    // The children had gone by then; the pool is as usable as before.
+    assert!(stand.mounted().len() <= count);
+    stand.mount_all();
+    assert_eq!(stand.mounted().len(), count);
+    assert_eq!(stand.unmount("/nowhere", false), Err(Reason::NotAMountpoint));
+    assert_eq!(stand.unmount("none/such", false), Err(Reason::NoSuchDataset));
+    stand.export(true).unwrap();
+    drop(user);
+    assert_eq!(in_table(stand.dir.path()), 0);
+}
+
+/// One that somebody unmounted behind our back is forgotten and can be mounted again.
+#[test]
+fn notices_an_unmount_from_outside() {
+    let Some(stand) = Stand::new("mirror2") else { return };
+    stand.mount_one(&stand.pool).unwrap();
+    let mount = stand.pools.mounts().remove(0);
+    let out = std::process::Command::new("umount").arg(&mount.mountpoint).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    // Its workers hear of it a moment later; mounting again waits for nobody.
+    while !stand.pools.mounts().is_empty() {
+        std::thread::yield_now();
+    }
+    stand.mount_one(&stand.pool).unwrap();
+    stand.unmount(&stand.pool, false).unwrap();
+    assert_eq!(stand.unmount(&stand.pool, false), Err(Reason::NotMounted));
+}
+
+/// Encrypted file systems wait for their key, come when it is loaded, and keep it from being unloaded.
+#[test]
+fn encrypted_file_systems_wait_for_their_key() {
+    let Some(stand) = Stand::new("encrypted") else { return };
+    let root = format!("{}/pass", stand.pool);
+    let report = stand.mount_all();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert!(!stand.mounted().contains(&root));
+    assert_eq!(stand.mount_one(&root), Err(Reason::KeyNotLoaded));
+    let load = |key: &[u8], noop| {
+        let key = KeyMaterial::Passphrase(key.to_vec());
+        stand
+            .pools
+            .load_key(&LoadKeyRequest { dataset: root.clone(), key, noop })
+            .map_err(|error| error.reason)
+    };
+    assert_eq!(load(b"wrong horse", false), Err(Reason::WrongKey));
+    load(b"correct horse", true).unwrap();
+    assert_eq!(stand.mount_one(&root), Err(Reason::KeyNotLoaded));
+    load(b"correct horse", false).unwrap();
+    assert_eq!(load(b"correct horse", false), Err(Reason::KeyLoaded));
+    stand.mount_one(&root).unwrap();
+    let mount = stand.pools.mounts().into_iter().find(|mount| mount.dataset == root).unwrap();
+    assert!(fs::read_dir(&mount.mountpoint).unwrap().count() > 0);
+    assert_eq!(stand.pools.unload_key(&root).unwrap_err().reason, Reason::Busy);
+    stand.unmount(&root, false).unwrap();
+    stand.pools.unload_key(&root).unwrap();
+    assert_eq!(stand.mount_one(&root), Err(Reason::KeyNotLoaded));
+}
+
+/// What properties say about mounting is heeded: `legacy`, `none`, `canmount=off` and `noauto`; options are known or
+/// refused; the folder is made, and one that holds something is covered only where that is allowed.
+#[test]
+fn heeds_the_properties() {
+    let Some(stand) = Stand::new("single-lz4") else { return };
+    let nothing = || MountRequest { datasets: vec![stand.pool.clone()], ..MountRequest::default() };
+    let bad = MountRequest { options: vec!["sync".into()], ..nothing() };
+    assert!(matches!(stand.pools.mount(&bad).unwrap_err().reason, Reason::BadMountOption { .. }));
+    assert_eq!(stand.mount_one("none/such"), Err(Reason::NoSuchDataset));
+    assert_eq!(stand.mount_one("a b@c@d"), Err(Reason::InvalidName));
+    let root = stand.path("/elsewhere/deep");
+    let request = MountRequest {
+        options: vec![format!("mntpoint={}", root.display()), "nosuid".into(), "nodev".into()],
+        explicit: true,
+        ..nothing()
+    };
+    let report = stand.pools.mount(&request).unwrap();
+    assert!(report.failures.is_empty(), "{report:?}");
+    let mount = stand.pools.mounts().remove(0);
+    assert_eq!(Path::new(&mount.mountpoint), root);
+    assert!(mount.options.contains("nosuid") && mount.options.contains("nodev"), "{}", mount.options);
+    let shown = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = shown.lines().find(|line| line.contains("/elsewhere/deep ")).unwrap();
+    assert!(line.contains(" ro,nosuid,nodev"), "{line}");
+}
