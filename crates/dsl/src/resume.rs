@@ -7,8 +7,8 @@
 
 use crate::Result;
 use crate::dataset::Dataset;
-use codec::compress::{ZstdLevel, compress};
-use ondisk::{CompressKind, mos};
+use codec::compress::zlib6;
+use ondisk::mos;
 use pool::string_of;
 use std::fmt::Write;
 
@@ -114,20 +114,27 @@ impl Dataset {
                 nv.words(name, &v.iter().collect::<Vec<_>>());
             }
         }
-        Ok(Some(token(&nv.finish())))
+        Ok(token(&nv.finish()))
     }
 }
 
-/// Wraps a packed list.
-fn token(packed: &[u8]) -> String {
-    let mut small = vec![0; packed.len()];
-    // What does not shrink is stored as it is, as `zfs_gzip_compress` leaves it.
-    let n = compress(CompressKind::Gzip6, ZstdLevel::default(), packed, &mut small);
-    let data = n.map_or(packed, |n| &small[..n]);
+/// Longest list that is deflated; a receive that is redacted for more snapshots than fit has no token.
+const MAX_PACKED: usize = zlib6::MAX;
+
+/// Wraps a packed list; `None` if it is absurdly long.
+fn token(packed: &[u8]) -> Option<String> {
+    if packed.len() > MAX_PACKED {
+        return None;
+    }
+    let mut data = zlib6::compress(packed);
+    // What does not shrink stays as it is, as `zfs_gzip_compress` leaves it.
+    if data.len() > packed.len() {
+        data = packed.to_vec();
+    }
     let sum = data.as_chunks::<4>().0.iter().fold(0u64, |s, w| s.wrapping_add(u32::from_le_bytes(*w).into()));
     let mut out = format!("1-{sum:x}-{:x}-", packed.len());
     for b in data {
         write!(out, "{b:02x}").expect("writing to a string cannot fail");
     }
-    out
+    Some(out)
 }

@@ -23,6 +23,7 @@ mod gzip;
 mod lz4;
 mod lzjb;
 mod zle;
+pub mod zlib6;
 mod zstd;
 
 #[cfg(test)]

@@ -25,8 +25,13 @@ pub struct Opened {
     pub txg: u64,
 }
 
-/// Opens a pool: each label tells of its own top-level vdev.
+/// Opens a pool that is whole.
 pub fn open(images: &[PathBuf]) -> Opened {
+    try_open(images).unwrap()
+}
+
+/// Opens a pool whose MOS may be bad: each label tells of its own top-level vdev.
+pub fn try_open(images: &[PathBuf]) -> Result<Opened, Box<dyn std::error::Error>> {
     let mut devices: BTreeMap<Guid, Arc<dyn Device>> = BTreeMap::new();
     let mut tops: BTreeMap<u64, VdevConfig> = BTreeMap::new();
     for path in images {
@@ -57,25 +62,32 @@ pub fn open(images: &[PathBuf]) -> Opened {
         .max_by(Uberblock::newer)
         .unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
-    let os = Objset::open(cache.clone(), 0, &Blkptr::decode(&newest.rootbp).unwrap()).unwrap();
-    let mos = Mos::open(os).unwrap();
-    if let Some(salt) = mos.dir_bytes(ondisk::mos::CHECKSUM_SALT).unwrap() {
-        cache.zio().set_salt(&salt.try_into().unwrap());
+    let os = Objset::open(cache.clone(), 0, &Blkptr::decode(&newest.rootbp)?)?;
+    let mos = Mos::open(os)?;
+    if let Some(salt) = mos.dir_bytes(ondisk::mos::CHECKSUM_SALT)?
+        && let Ok(salt) = salt.try_into()
+    {
+        cache.zio().set_salt(&salt);
     }
-    let config = PoolConfig::from_nvlist(&mos.config().unwrap()).unwrap();
-    Opened { mos, config, cache, txg: newest.txg.0 }
+    let config = PoolConfig::from_nvlist(&mos.config()?)?;
+    Ok(Opened { mos, config, cache, txg: newest.txg.0 })
 }
 
 impl Opened {
     /// Its top-level vdevs with metaslabs.
     pub fn vdevs(&self) -> Vec<TopVdev> {
+        self.try_vdevs().unwrap()
+    }
+
+    /// The same of a pool that may be bad.
+    pub fn try_vdevs(&self) -> pool::Result<Vec<TopVdev>> {
         let tree = self.cache.zio().tree();
-        let top = |v: &VdevConfig| {
-            let asize =
-                tree.psize_to_asize(VdevId(v.id as u32), Psize(1 << 17), Txg(0)).map_or(1 << 17, |a| a.0);
-            TopVdev::from_config(&self.mos, v, asize).unwrap()
-        };
-        self.config.vdev_tree.iter().flat_map(|t| &t.children).filter_map(top).collect()
+        let tops = self.config.vdev_tree.iter().flat_map(|t| &t.children);
+        let all = tops.map(|v| {
+            let asize = tree.psize_to_asize(VdevId(v.id as u32), Psize(1 << 17), Txg(0));
+            TopVdev::from_config(&self.mos, v, asize.map_or(1 << 17, |a| a.0))
+        });
+        all.filter_map(Result::transpose).collect()
     }
 
     /// Deflated size of an allocation.
