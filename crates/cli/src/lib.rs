@@ -19,6 +19,7 @@ pub mod names;
 pub mod nice;
 pub mod proplist;
 pub mod props;
+pub mod rescue;
 pub mod vdev_name;
 pub mod version;
 pub mod words;

@@ -1,0 +1,211 @@
+//! The command lines of `poolhouse ls` and `poolhouse cp`.
+
+use crate::getopt::{Found, Getopt, Long, Opt};
+use std::path::PathBuf;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// `poolhouse ls`.
+    Ls,
+    /// `poolhouse cp`.
+    Cp,
+}
+
+const LS_USAGE: &str = "\
+usage: poolhouse ls [-lR] [options] [POOL[/DATASET][@SNAPSHOT][:/PATH]] ...
+
+Lists pools (no operand), datasets (no ':'), or the folder at a path.
+    -l               mode, links, owner, group, size, time
+    -R, -r           what is below, too
+    --list-txgs      the transaction groups that the pool can be opened at
+    --find PATTERN   datasets and snapshots whose name has PATTERN in it, or, if it
+                     begins with '/', that have such a path
+options:
+    -d DEVICE        a device, image file, or folder of such; may be repeated
+                     (default: where zpool import looks)
+    -k [DATASET=]FILE  a file with the key or passphrase of an encrypted dataset
+    -T, --txg N      the pool as it was at transaction group N
+    --checkpoint     the pool as it was at its checkpoint
+    -m               open without missing log devices
+    -X, --extreme    go back as far as needed for a state that can be opened
+    --peek           lock nothing: for a pool that is in use
+";
+
+const CP_USAGE: &str = "\
+usage: poolhouse cp [-rv] [options] POOL/DATASET[@SNAPSHOT]:/PATH ... DESTINATION
+
+Copies files, or a volume (no path after the ':'), out of a pool. Unreadable parts are reported,
+left as holes, and make the exit code 1.
+    -r, -R, -a       folders, with all below them
+    -v               name each file
+    -q, --no-progress  no progress line
+options: as for poolhouse ls
+";
+
+impl Command {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Command::Ls => "ls",
+            Command::Cp => "cp",
+        }
+    }
+
+    /// Its usage.
+    pub fn usage(self) -> &'static str {
+        match self {
+            Command::Ls => LS_USAGE,
+            Command::Cp => CP_USAGE,
+        }
+    }
+
+    fn letters(self) -> &'static str {
+        match self {
+            Command::Ls => "lRrd:k:T:mXh",
+            Command::Cp => "rRavqd:k:T:mXh",
+        }
+    }
+}
+
+/// Why there are no arguments.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Help was asked for.
+    Help,
+    /// Something is wrong with them.
+    Bad(String),
+}
+
+/// A parsed command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Args {
+    /// What to list or copy; for `cp` the last one is the destination.
+    pub operands: Vec<String>,
+    /// Where to look for the pool.
+    pub devices: Vec<PathBuf>,
+    /// Files with keys, with the encryption root that each is for, if said.
+    pub keys: Vec<(Option<String>, PathBuf)>,
+    /// Long form.
+    pub long: bool,
+    /// Folders with all below them.
+    pub recursive: bool,
+    /// Name each file.
+    pub verbose: bool,
+    /// No progress line.
+    pub quiet: bool,
+    /// The newest transaction group to open.
+    pub txg: Option<u64>,
+    /// Open the checkpoint.
+    pub checkpoint: bool,
+    /// Open without missing logs.
+    pub missing_log: bool,
+    /// Go back as far as needed.
+    pub extreme: bool,
+    /// Lock nothing.
+    pub peek: bool,
+    /// List transaction groups.
+    pub list_txgs: bool,
+    /// Find datasets.
+    pub find: Option<String>,
+}
+
+const LONG: &[Long] = &[
+    Long { name: "txg", val: Opt::Short('T'), arg: true },
+    Long { name: "checkpoint", val: Opt::Named("checkpoint"), arg: false },
+    Long { name: "extreme", val: Opt::Short('X'), arg: false },
+    Long { name: "peek", val: Opt::Named("peek"), arg: false },
+    Long { name: "list-txgs", val: Opt::Named("list-txgs"), arg: false },
+    Long { name: "find", val: Opt::Named("find"), arg: true },
+    Long { name: "no-progress", val: Opt::Named("no-progress"), arg: false },
+    Long { name: "help", val: Opt::Short('h'), arg: false },
+];
+
+impl Args {
+    /// Parses what follows the command's word.
+    ///
+    /// # Errors
+    /// [`Usage`].
+    pub fn parse(command: Command, words: &[String]) -> Result<Args, Usage> {
+        let mut args = Args::default();
+        let mut getopt = Getopt::new(words, command.letters(), LONG);
+        for found in getopt.by_ref() {
+            match found {
+                Found::Is(opt, value) => args.set(command, opt, value)?,
+                Found::Invalid('\0') => return Err(Usage::Bad("invalid option".into())),
+                Found::Invalid(c) => return Err(Usage::Bad(format!("invalid option '{c}'"))),
+                Found::Missing(c) => return Err(Usage::Bad(format!("missing argument for '{c}' option"))),
+            }
+        }
+        args.operands = getopt.operands();
+        match (command, args.operands.len()) {
+            (Command::Cp, 0) => Err(Usage::Bad("missing source and destination".into())),
+            (Command::Cp, 1) => Err(Usage::Bad("missing destination".into())),
+            _ => Ok(args),
+        }
+    }
+
+    fn set(&mut self, command: Command, opt: Opt, value: String) -> Result<(), Usage> {
+        match opt {
+            Opt::Short('l') => self.long = true,
+            Opt::Short('R' | 'r' | 'a') => self.recursive = true,
+            Opt::Short('v') => self.verbose = true,
+            Opt::Short('q') | Opt::Named("no-progress") => self.quiet = true,
+            Opt::Short('d') => self.devices.push(value.into()),
+            Opt::Short('k') => self.keys.push(match value.split_once('=') {
+                Some((dataset, file)) => (Some(dataset.to_owned()), file.into()),
+                None => (None, value.into()),
+            }),
+            Opt::Short('T') => {
+                let txg = value.parse().map_err(|_| Usage::Bad(format!("invalid txg '{value}'")))?;
+                self.txg = Some(txg);
+            }
+            Opt::Short('m') => self.missing_log = true,
+            Opt::Short('X') => self.extreme = true,
+            Opt::Named("checkpoint") => self.checkpoint = true,
+            Opt::Named("peek") => self.peek = true,
+            Opt::Named("list-txgs") if command == Command::Ls => self.list_txgs = true,
+            Opt::Named("find") if command == Command::Ls => self.find = Some(value),
+            Opt::Short('h') => return Err(Usage::Help),
+            Opt::Short(c) => return Err(Usage::Bad(format!("invalid option '{c}'"))),
+            Opt::Named(n) => return Err(Usage::Bad(format!("invalid option '--{n}'"))),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Command lines mean what their usage says.
+
+    use super::*;
+
+    fn parse(command: Command, line: &str) -> Result<Args, Usage> {
+        Args::parse(command, &line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    /// Options may come anywhere, run together, and be repeated.
+    #[test]
+    fn options() {
+        let a = parse(Command::Cp, "-rv p/a:/x -d /img -d d1 -k p/a=key out --txg=7").unwrap();
+        assert!(a.recursive && a.verbose);
+        assert_eq!(a.operands, ["p/a:/x", "out"]);
+        assert_eq!(a.devices, [PathBuf::from("/img"), PathBuf::from("d1")]);
+        assert_eq!((a.keys, a.txg), (vec![(Some("p/a".into()), PathBuf::from("key"))], Some(7)));
+    }
+
+    /// What one command has and the other has not is refused, and so are half lines.
+    #[test]
+    fn refusals() {
+        for (command, line) in [
+            (Command::Cp, "only"),
+            (Command::Cp, "--list-txgs a b"),
+            (Command::Ls, "-v a"),
+            (Command::Ls, "--txg=x a"),
+            (Command::Ls, "-d"),
+        ] {
+            assert!(matches!(parse(command, line), Err(Usage::Bad(_))), "{line} was accepted");
+        }
+        assert_eq!(parse(Command::Ls, "--help"), Err(Usage::Help));
+    }
+}

@@ -1,0 +1,432 @@
+//! `poolhouse cp`.
+
+use super::args::Args;
+use super::dest::{self, Folder, Lost};
+use super::progress::Progress;
+use super::target::{self, Error, Target};
+use super::{Chain, Io};
+use poolhouse::dmu::{Dnode, Extent};
+use poolhouse::ondisk::{BlkId, Level, ObjNum};
+use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node, ReadDir};
+use poolhouse::{Dataset, dmu};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes of one read.
+const CHUNK: usize = 1 << 20;
+
+/// Copies the operands into the last one; `Ok(false)` if something could not be read or written.
+pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
+    let (dest, sources) = args.operands.split_last().expect("the arguments were counted");
+    let dest = Path::new(dest);
+    let into_folder = dest.is_dir();
+    if sources.len() > 1 && !into_folder {
+        let operand = dest.display().to_string();
+        return Err(Error::Operand { operand, why: "several sources need a folder to go into" });
+    }
+    let scan = target::scan(args);
+    let mut whole = true;
+    for source in sources {
+        let target = Target::parse(source);
+        let why = "no path: write POOL/DATASET:/PATH";
+        let path = target.path.clone().ok_or_else(|| Error::Operand { operand: source.clone(), why })?;
+        let pool = target::open(io, args, &scan, &target)?;
+        let dataset = pool.dataset(&target.dataset)?;
+        let (top, child) = place(dest, into_folder, &path, &target.dataset)?;
+        let total = dataset.dsl().phys().referenced_bytes;
+        let shown = io.terminal && !args.quiet;
+        let whole_tree = path.trim_matches('/').is_empty();
+        let progress = Progress::new(shown, whole_tree.then_some(total));
+        let mut copy = Copy::new(io, args, &target.dataset, top, progress);
+        if path.is_empty() {
+            copy.volume(&dataset, &child)?;
+        } else {
+            copy.tree(&dataset.filesystem()?, &path, child.as_deref())?;
+        }
+        copy.progress.finish();
+        whole &= copy.whole;
+    }
+    Ok(whole)
+}
+
+/// The folder to write into, and the name there; no name means that the folder itself is the destination.
+fn place(
+    dest: &Path,
+    into_folder: bool,
+    path: &str,
+    dataset: &str,
+) -> Result<(Folder, Option<Vec<u8>>), Error> {
+    let open =
+        |p: &Path| Folder::open(p).map_err(|e| Error::Destination { path: p.to_owned(), source: e.into() });
+    if into_folder {
+        let last = path.rsplit('/').find(|p| !p.is_empty());
+        let name = match last {
+            Some(last) => Some(last.as_bytes().to_vec()),
+            None if path.is_empty() => dataset.rsplit('/').next().map(|n| n.as_bytes().to_vec()),
+            None => None,
+        };
+        return Ok((open(dest)?, name));
+    }
+    let parent = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = dest.file_name().map(|n| n.as_bytes().to_vec());
+    Ok((open(parent)?, name))
+}
+
+struct Copy<'a> {
+    io: &'a mut Io,
+    args: &'a Args,
+    dataset: &'a str,
+    top: Folder,
+    progress: Progress,
+    whole: bool,
+    /// Files with several names that were copied, with the path of their first copy below the top.
+    copied: HashMap<ObjNum, Vec<u8>>,
+    /// Folders that were copied: each has one name, so a second one is a loop or damage.
+    entered: HashSet<ObjNum>,
+    buf: Vec<u8>,
+}
+
+/// A folder that is being copied.
+struct Frame {
+    node: Node,
+    folder: Folder,
+    entries: Option<ReadDir>,
+    /// Path in the dataset, and below the top of the destination.
+    path: Vec<u8>,
+    below: Vec<u8>,
+}
+
+impl<'a> Copy<'a> {
+    fn new(io: &'a mut Io, args: &'a Args, dataset: &'a str, top: Folder, progress: Progress) -> Copy<'a> {
+        Copy {
+            io,
+            args,
+            dataset,
+            top,
+            progress,
+            whole: true,
+            copied: HashMap::new(),
+            entered: HashSet::new(),
+            buf: vec![0; CHUNK],
+        }
+    }
+
+    fn failed(&mut self, path: &[u8], what: &str, e: &dyn std::error::Error) {
+        self.whole = false;
+        let err = &mut self.io.err;
+        let (dataset, path) = (self.dataset, String::from_utf8_lossy(path));
+        self.progress.suspend(|| writeln!(err, "poolhouse cp: {dataset}:{path}: {what}{}", Chain(e)));
+    }
+
+    fn lost(&mut self, path: &[u8], lost: Vec<Lost>) {
+        for l in lost {
+            self.failed(path, &format!("cannot keep its {}: ", l.what), &std::io::Error::from(l.why));
+        }
+    }
+
+    /// Copies one path with all below it.
+    fn tree(&mut self, fs: &FileSystem, path: &str, child: Option<&[u8]>) -> Result<(), Error> {
+        let node = fs.resolve_link(path.as_bytes()).map_err(poolhouse::Error::from)?;
+        let path = path.trim_end_matches('/').as_bytes().to_vec();
+        if node.attr().kind != FileType::Directory {
+            let name = child.unwrap_or(b"file").to_vec();
+            match self.top.again() {
+                Ok(top) => self.leaf(&node, &top, &name, &path, name.clone()),
+                Err(e) => self.failed(&path, "", &std::io::Error::from(e)),
+            }
+            return Ok(());
+        }
+        if !self.args.recursive {
+            let operand = format!("{}:{}", self.dataset, String::from_utf8_lossy(&path));
+            return Err(Error::Operand { operand, why: "is a folder: use -r" });
+        }
+        let folder = match child {
+            Some(name) => self.top.enter(name),
+            None => self.top.again(),
+        };
+        match folder {
+            Ok(folder) => {
+                let below = child.unwrap_or_default().to_vec();
+                self.entered.insert(node.object());
+                let first = self.frame(node, folder, path, below);
+                self.walk(fs, first);
+            }
+            Err(e) => self.failed(&path, "", &std::io::Error::from(e)),
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, node: Node, folder: Folder, path: Vec<u8>, below: Vec<u8>) -> Frame {
+        let entries = match node.read_dir(DirCookie::START) {
+            Ok(entries) => Some(entries),
+            Err(e) => {
+                self.failed(&path, "", &e);
+                None
+            }
+        };
+        Frame { node, folder, entries, path, below }
+    }
+
+    /// Copies folders, the deepest one open first; as many are open as the tree is deep.
+    fn walk(&mut self, fs: &FileSystem, first: Frame) {
+        let mut stack = vec![first];
+        while let Some(frame) = stack.last_mut() {
+            match frame.entries.as_mut().and_then(Iterator::next) {
+                None => {
+                    let done = stack.pop().expect("the loop looked at it");
+                    self.finish_folder(&done);
+                }
+                Some(Err(e)) => {
+                    let path = frame.path.clone();
+                    self.failed(&path, "", &e);
+                }
+                Some(Ok(e)) if e.name == b"." || e.name == b".." => {}
+                Some(Ok(e)) => {
+                    let path = [frame.path.as_slice(), b"/", &e.name].concat();
+                    let below = match frame.below.as_slice() {
+                        b"" => e.name.clone(),
+                        b => [b, b"/", &e.name].concat(),
+                    };
+                    match fs.node(e.object) {
+                        Err(err) => self.failed(&path, "", &err),
+                        Ok(node) if node.attr().kind != FileType::Directory => {
+                            self.leaf(&node, &frame.folder, &e.name, &path, below);
+                        }
+                        Ok(node) => {
+                            if !self.entered.insert(node.object()) {
+                                self.failed(&path, "", &Loop);
+                                continue;
+                            }
+                            match frame.folder.enter(&e.name) {
+                                Ok(folder) => {
+                                    let frame = self.frame(node, folder, path, below);
+                                    stack.push(frame);
+                                }
+                                Err(err) => self.failed(&path, "", &std::io::Error::from(err)),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish_folder(&mut self, frame: &Frame) {
+        let xattrs = self.xattrs(&frame.node, &frame.path);
+        let lost = frame.folder.keep(frame.node.attr(), &xattrs);
+        self.lost(&frame.path, lost);
+    }
+
+    fn xattrs(&mut self, node: &Node, path: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let names = node.xattr_names().unwrap_or_else(|e| {
+            self.failed(path, "extended attributes: ", &e);
+            Vec::new()
+        });
+        let mut all = BTreeMap::new();
+        for name in names {
+            match node.xattr(&name) {
+                Ok(value) => _ = all.insert(name, value),
+                Err(e) => {
+                    let what = format!("extended attribute {}: ", String::from_utf8_lossy(&name));
+                    self.failed(path, &what, &e);
+                }
+            }
+        }
+        all
+    }
+
+    /// Copies anything that is not a folder.
+    fn leaf(&mut self, node: &Node, folder: &Folder, name: &[u8], path: &[u8], below: Vec<u8>) {
+        self.progress.file(path);
+        if self.args.verbose {
+            let out = &mut self.io.out;
+            let line = String::from_utf8_lossy(path);
+            self.progress.suspend(|| writeln!(out, "{line}"));
+        }
+        let attr = *node.attr();
+        if let Some(first) = self.copied.get(&node.object()) {
+            if let Err(e) = folder.link(name, &self.top, first) {
+                self.failed(path, "", &std::io::Error::from(e));
+            }
+            return;
+        }
+        let made = match attr.kind {
+            FileType::Regular => match folder.create(name) {
+                Ok(file) => {
+                    self.contents(node.dnode(), attr.size, &file, path);
+                    let xattrs = self.xattrs(node, path);
+                    let lost = dest::keep(&file, &attr, &xattrs);
+                    self.lost(path, lost);
+                    Ok(())
+                }
+                Err(e) => Err(e),
+            },
+            FileType::Symlink => match node.readlink() {
+                Ok(target) => folder.symlink(name, &target),
+                Err(e) => return self.failed(path, "", &e),
+            },
+            _ => folder.node(name, &attr),
+        };
+        if let Err(e) = made {
+            return self.failed(path, "", &std::io::Error::from(e));
+        }
+        if attr.kind != FileType::Regular {
+            let lost = folder.keep_at(name, &attr);
+            self.lost(path, lost);
+        }
+        if attr.nlink > 1 {
+            self.copied.insert(node.object(), below);
+        }
+    }
+
+    /// Copies a volume into one file.
+    fn volume(&mut self, dataset: &Dataset, child: &Option<Vec<u8>>) -> Result<(), Error> {
+        let volume = dataset.volume()?;
+        let dnode = dataset.objset()?.dnode(VOLUME_DATA).map_err(poolhouse::Error::from)?;
+        let name = child.as_deref().unwrap_or(b"volume");
+        match self.top.create(name) {
+            Ok(file) => self.contents(&dnode, volume.size(), &file, b""),
+            Err(e) => self.failed(b"", "", &std::io::Error::from(e)),
+        }
+        Ok(())
+    }
+
+    /// Copies data and leaves holes; what can't be read is reported once per stretch, and becomes a hole.
+    fn contents(&mut self, dnode: &Dnode, size: u64, file: &File, path: &[u8]) {
+        let mut at = 0;
+        let mut bad = Stretch::default();
+        while at < size {
+            // Where the way to the data is unreadable, the reads below find out what is missing.
+            let data = match dnode.next_offset(at, Extent::Data) {
+                Ok(Some(data)) => data.max(at),
+                Ok(None) => break,
+                Err(_) => at,
+            };
+            if data >= size {
+                break;
+            }
+            let end = match dnode.next_offset(data, Extent::Hole) {
+                Ok(Some(hole)) if hole > data => hole.min(size),
+                Ok(_) | Err(_) => size,
+            };
+            at = match self.range(dnode, data, end, file, path, &mut bad) {
+                Some(at) => at,
+                None => return,
+            };
+        }
+        self.report(path, &mut bad);
+        if let Err(e) = file.set_len(size) {
+            self.failed(path, "", &e);
+        }
+    }
+
+    /// Copies up to `end`, or to where it is worth looking for holes again; `None` when writing failed.
+    fn range(
+        &mut self,
+        dnode: &Dnode,
+        from: u64,
+        end: u64,
+        file: &File,
+        path: &[u8],
+        bad: &mut Stretch,
+    ) -> Option<u64> {
+        let block = dnode.block_size();
+        let mut at = from;
+        while at < end {
+            let stop = (at / CHUNK as u64 + 1).saturating_mul(CHUNK as u64).min(end);
+            let mut buf = std::mem::take(&mut self.buf);
+            let chunk = &mut buf[..(stop - at) as usize];
+            let next = match dnode.read_at(at, chunk) {
+                Ok(()) => Ok((chunk.len(), stop)),
+                // The good blocks of the chunk one by one.
+                Err(_) => {
+                    let one = (at / block + 1).saturating_mul(block).min(stop);
+                    let n = (one - at) as usize;
+                    dnode.read_at(at, &mut chunk[..n]).map(|()| (n, one))
+                }
+            };
+            let written = match &next {
+                Ok((n, _)) => file.write_all_at(&chunk[..*n], at),
+                Err(_) => Ok(()),
+            };
+            self.buf = buf;
+            if let Err(e) = written {
+                self.failed(path, "cannot write: ", &e);
+                return None;
+            }
+            match next {
+                Ok((n, stop)) => {
+                    self.progress.bytes(n as u64);
+                    at = stop;
+                }
+                Err(e) => {
+                    let past = past_damage(dnode, &e, at).min(end);
+                    if !bad.grow(at, past, &e) {
+                        self.report(path, bad);
+                        bad.grow(at, past, &e);
+                    }
+                    at = past;
+                }
+            }
+        }
+        Some(at)
+    }
+
+    fn report(&mut self, path: &[u8], bad: &mut Stretch) {
+        if let Some(e) = bad.error.take() {
+            let what = format!("offset {}, {} bytes: ", bad.from, bad.to - bad.from);
+            self.failed(path, &what, &e);
+        }
+    }
+}
+
+/// Object of a volume's data (`ZVOL_OBJ`).
+const VOLUME_DATA: ObjNum = ObjNum(1);
+
+/// The first byte that an unreadable block does not hide: an indirect block hides all below it.
+fn past_damage(dnode: &Dnode, e: &dmu::Error, at: u64) -> u64 {
+    let (level, blkid) = match e {
+        dmu::Error::Read(e) => (e.bookmark().level, e.bookmark().blkid),
+        dmu::Error::Misplaced { level, blkid, .. } => (*level, *blkid),
+        dmu::Error::NoSuchObject { .. } | dmu::Error::Corrupt { .. } => (Level(0), BlkId(0)),
+    };
+    let block = dnode.block_size();
+    let next_block = (at / block + 1).saturating_mul(block);
+    if level.0 == 0 {
+        return next_block;
+    }
+    let shift = u32::from(level.0) * dnode.phys().epbs();
+    let blocks = blkid.0.saturating_add(1).checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
+    blocks.unwrap_or(u64::MAX).saturating_mul(block).max(next_block)
+}
+
+/// A stretch of bytes that could not be read, and why the first of them.
+#[derive(Default)]
+struct Stretch {
+    from: u64,
+    to: u64,
+    error: Option<dmu::Error>,
+}
+
+impl Stretch {
+    /// Adds what follows at once; false if it doesn't.
+    fn grow(&mut self, from: u64, to: u64, e: &dmu::Error) -> bool {
+        if self.error.is_none() {
+            *self = Stretch { from, to, error: Some(e.clone()) };
+            return true;
+        }
+        if self.to != from {
+            return false;
+        }
+        self.to = to;
+        true
+    }
+}
+
+/// A folder was met a second time.
+#[derive(Debug, thiserror::Error)]
+#[error("this folder is also elsewhere in the tree, and is not copied twice")]
+struct Loop;

@@ -1,0 +1,170 @@
+//! Where a rescue writes: folders that are entered, never named by path.
+//!
+//! # Theory
+//! Names and links come from a pool that may want to write elsewhere: a link `x` to `/etc` and a folder `x` beside it would do.
+//! So every step below the destination opens the folder itself without following links, and a file is created where nothing
+//! is, after what was there (no folder) has been removed.
+
+use poolhouse::zpl::{Attr, FileType, Time};
+use rustix::fs::{
+    AtFlags, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, makedev,
+};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// An open folder of the destination.
+pub struct Folder(OwnedFd);
+
+fn name(bytes: &[u8]) -> &OsStr {
+    OsStr::from_bytes(bytes)
+}
+
+/// What could not be kept of a file's metadata.
+pub struct Lost {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: Errno,
+}
+
+impl Folder {
+    /// Opens the folder at a path that the user gave; links in it are the user's own.
+    pub fn open(path: &Path) -> Result<Folder, Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Makes a folder in this one, or enters it if it is there.
+    pub fn enter(&self, child: &[u8]) -> Result<Folder, Errno> {
+        match rustix::fs::mkdirat(&self.0, name(child), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Folder(rustix::fs::openat(&self.0, name(child), flags, Mode::empty())?))
+    }
+
+    /// The same folder, open once more.
+    pub fn again(&self) -> Result<Folder, Errno> {
+        Ok(Folder(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?))
+    }
+
+    fn clear(&self, child: &[u8]) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(&self.0, name(child), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Creates an empty file in place of what is there.
+    pub fn create(&self, child: &[u8]) -> Result<File, Errno> {
+        self.clear(child)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.0, name(child), flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(fd))
+    }
+
+    /// Makes a symbolic link in place of what is there.
+    pub fn symlink(&self, child: &[u8], target: &[u8]) -> Result<(), Errno> {
+        self.clear(child)?;
+        rustix::fs::symlinkat(name(target), &self.0, name(child))
+    }
+
+    /// Makes a device, fifo or socket in place of what is there.
+    pub fn node(&self, child: &[u8], attr: &Attr) -> Result<(), Errno> {
+        self.clear(child)?;
+        let kind = match attr.kind {
+            FileType::Fifo => NodeType::Fifo,
+            FileType::Socket => NodeType::Socket,
+            FileType::CharDevice => NodeType::CharacterDevice,
+            FileType::BlockDevice => NodeType::BlockDevice,
+            FileType::Unknown | FileType::Directory | FileType::Regular | FileType::Symlink => {
+                return Err(Errno::INVAL);
+            }
+        };
+        let (major, minor) = attr.rdev.unwrap_or_default();
+        rustix::fs::mknodat(&self.0, name(child), kind, Mode::RUSR | Mode::WUSR, makedev(major, minor))
+    }
+
+    /// Makes another name for a file that was copied before, by its path below `top`.
+    pub fn link(&self, child: &[u8], top: &Folder, copied: &[u8]) -> Result<(), Errno> {
+        self.clear(child)?;
+        rustix::fs::linkat(&top.0, name(copied), &self.0, name(child), AtFlags::empty())
+    }
+
+    /// Gives a link, device, fifo or socket the metadata that it can have.
+    pub fn keep_at(&self, child: &[u8], attr: &Attr) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        let owned = chown(&mut lost, attr, |uid, gid| {
+            rustix::fs::chownat(&self.0, name(child), uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        if attr.kind != FileType::Symlink {
+            let mode = mode(attr, owned);
+            note(&mut lost, "mode", rustix::fs::chmodat(&self.0, name(child), mode, AtFlags::empty()));
+        }
+        let set = rustix::fs::utimensat(&self.0, name(child), &times(attr), AtFlags::SYMLINK_NOFOLLOW);
+        note(&mut lost, "times", set);
+        lost
+    }
+
+    /// Gives this folder its metadata; called when all is in it.
+    pub fn keep(&self, attr: &Attr, xattrs: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<Lost> {
+        keep(&self.0, attr, xattrs)
+    }
+}
+
+/// Gives an open file or folder its owner, mode, extended attributes (ACLs among them) and times.
+pub fn keep(fd: impl AsFd, attr: &Attr, xattrs: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<Lost> {
+    let mut lost = Vec::new();
+    let owned = chown(&mut lost, attr, |uid, gid| rustix::fs::fchown(&fd, uid, gid));
+    note(&mut lost, "mode", rustix::fs::fchmod(&fd, mode(attr, owned)));
+    for (key, value) in xattrs {
+        let Ok(c) = CString::new(key.as_slice()) else { continue };
+        let set = rustix::fs::fsetxattr(&fd, &c, value, XattrFlags::empty());
+        // Without root only a user's own attributes can be set; like the owner, that is expected.
+        if set != Err(Errno::PERM) || is_root() {
+            let what = format!("extended attribute {}", String::from_utf8_lossy(key));
+            note(&mut lost, &what, set);
+        }
+    }
+    note(&mut lost, "times", rustix::fs::futimens(&fd, &times(attr)));
+    lost
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Sets the owner; whether it is the right one now. Without root it can't be, and that is no loss to report.
+fn chown(
+    lost: &mut Vec<Lost>,
+    attr: &Attr,
+    set: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
+) -> bool {
+    let done = set(Some(Uid::from_raw(attr.uid.rid())), Some(Gid::from_raw(attr.gid.rid())));
+    if done != Err(Errno::PERM) || is_root() {
+        note(lost, "owner", done);
+    }
+    done.is_ok()
+}
+
+/// Permissions; without the set-id bits when the owner is another.
+fn mode(attr: &Attr, owned: bool) -> Mode {
+    Mode::from_raw_mode(attr.mode & if owned { 0o7777 } else { 0o777 })
+}
+
+fn times(attr: &Attr) -> Timestamps {
+    let spec = |t: Time| Timespec { tv_sec: t.secs, tv_nsec: t.nanos.into() };
+    Timestamps { last_access: spec(attr.atime), last_modification: spec(attr.mtime) }
+}
+
+fn note(lost: &mut Vec<Lost>, what: &str, result: Result<(), Errno>) {
+    if let Err(why) = result {
+        lost.push(Lost { what: what.to_owned(), why });
+    }
+}

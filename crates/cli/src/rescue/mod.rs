@@ -1,0 +1,90 @@
+//! `poolhouse ls` and `poolhouse cp`: getting data out of a pool with no mount and no daemon.
+//!
+//! # Theory
+//! Whoever rescues wants everything that can be had, and to know what could not. So these commands read the
+//! devices themselves, lock nothing that they need not, take any pool that can be read at all (last used by
+//! another host, devices missing, an older transaction group), and go on past what is unreadable: each
+//! failure is a line that names path and offset, and the exit code says that there was one.
+//!
+//! What is copied is hostile: names and links are whatever the pool says. The destination is therefore only ever
+//! entered through open folders, never by path, and no link in it is followed ([`dest`]).
+//!
+//! # Absent
+//! OpenZFS has no such commands: the grammar is our own, and close to `ls` and `cp`.
+
+mod args;
+mod cp;
+mod dest;
+mod find;
+mod ls;
+mod progress;
+mod target;
+
+use crate::cx::Out;
+use args::{Args, Usage};
+
+/// Where a rescue writes.
+pub struct Io {
+    /// Standard output.
+    pub out: Out,
+    /// Standard error.
+    pub err: Out,
+    /// Whether standard error is a terminal: only then a progress line is drawn.
+    pub terminal: bool,
+}
+
+/// Runs `poolhouse ls` with what follows the word; the exit code.
+pub fn ls(io: &mut Io, words: &[String]) -> i32 {
+    with_args(io, args::Command::Ls, words, ls::run)
+}
+
+/// Runs `poolhouse cp` with what follows the word; the exit code.
+pub fn cp(io: &mut Io, words: &[String]) -> i32 {
+    with_args(io, args::Command::Cp, words, cp::run)
+}
+
+fn with_args(
+    io: &mut Io,
+    command: args::Command,
+    words: &[String],
+    run: fn(&mut Io, &Args) -> Result<bool, target::Error>,
+) -> i32 {
+    match Args::parse(command, words) {
+        Ok(args) => match run(io, &args) {
+            Ok(whole) => i32::from(!whole),
+            Err(e) => {
+                writeln!(io.err, "poolhouse {}: {}", command.name(), Chain(&e));
+                1
+            }
+        },
+        Err(Usage::Help) => {
+            io.out.put(command.usage());
+            0
+        }
+        Err(Usage::Bad(why)) => {
+            write!(io.err, "poolhouse {}: {why}\n{}", command.name(), command.usage());
+            2
+        }
+    }
+}
+
+/// An error with its causes, on one line.
+struct Chain<'a>(&'a (dyn std::error::Error + 'a));
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut next = self.0.source();
+        while let Some(e) = next {
+            let text = e.to_string();
+            // Transparent errors say what their source says.
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+            }
+            said = text;
+            next = e.source();
+        }
+        Ok(())
+    }
+}

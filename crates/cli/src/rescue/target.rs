@@ -1,0 +1,160 @@
+//! What a rescue reads: a pool, a dataset, a path.
+
+use super::Io;
+use super::args::Args;
+use poolhouse::spa::import::Rewind;
+use poolhouse::spa::scan::DEFAULT_SEARCH_PATHS;
+use poolhouse::spa::{Candidate, Host, Scan};
+use poolhouse::{OpenOptions, Pool};
+use std::path::PathBuf;
+
+/// Why a rescue could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The library refused.
+    #[error(transparent)]
+    Pool(#[from] poolhouse::Error),
+    /// The states of a pool can't be listed.
+    #[error(transparent)]
+    States(#[from] poolhouse::spa::SpaError),
+    /// The operand has no path where one is needed, or the other way round.
+    #[error("{operand}: {why}")]
+    Operand {
+        /// The operand.
+        operand: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A key file can't be read.
+    #[error("cannot read key file {}", path.display())]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The destination can't be used.
+    #[error("{}", path.display())]
+    Destination {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// `POOL/DATASET@SNAPSHOT:/PATH`, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The dataset or snapshot.
+    pub dataset: String,
+    /// What follows the colon, if there is one.
+    pub path: Option<String>,
+}
+
+impl Target {
+    /// Takes an operand apart: at the first `:/`, or at a colon at its end, since a dataset's name may have colons.
+    pub fn parse(operand: &str) -> Target {
+        let at = operand.find(":/").or_else(|| operand.ends_with(':').then(|| operand.len() - 1));
+        match at {
+            Some(at) => {
+                Target { dataset: operand[..at].to_owned(), path: Some(operand[at + 1..].to_owned()) }
+            }
+            None => Target { dataset: operand.to_owned(), path: None },
+        }
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        self.dataset.split(['/', '@', '#']).next().unwrap_or_default()
+    }
+}
+
+/// Looks for pools where the arguments say, or where OpenZFS would.
+pub fn scan(args: &Args) -> Scan {
+    if args.devices.is_empty() {
+        poolhouse::spa::scan(&DEFAULT_SEARCH_PATHS)
+    } else {
+        poolhouse::spa::scan(&args.devices)
+    }
+}
+
+/// The candidate for a pool's name or guid.
+pub fn candidate<'s>(scan: &'s Scan, name: &str) -> Result<&'s Candidate, Error> {
+    let guid = name.parse().ok();
+    let found = scan.pools.iter().find(|c| c.name == name || guid == Some(c.guid.0));
+    Ok(found.ok_or_else(|| poolhouse::Error::NoSuchPool { name: name.to_owned() })?)
+}
+
+/// How a rescue opens pools: nothing will be written, so it doesn't matter who used the pool last.
+pub fn options(args: &Args) -> OpenOptions {
+    OpenOptions {
+        peek: args.peek,
+        force: true,
+        missing_log: args.missing_log,
+        checkpoint: args.checkpoint,
+        rewind: if args.extreme { Rewind::Extreme } else { Rewind::No },
+        max_txg: args.txg.map(Into::into),
+        ..OpenOptions::default()
+    }
+}
+
+/// Opens the pool of a target, with the keys that were given.
+pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<Pool, Error> {
+    let candidate = candidate(scan, target.pool())?;
+    let pool = Pool::import(candidate, &options(args), &Host::of_system())?;
+    if args.txg.is_some() {
+        let ub = pool.spa().uberblock();
+        writeln!(io.err, "poolhouse: {} at transaction group {}", pool.name(), ub.txg);
+    }
+    for (root, path) in &args.keys {
+        let raw = std::fs::read(path).map_err(|source| Error::KeyFile { path: path.clone(), source })?;
+        let root = match root {
+            Some(root) => root.clone(),
+            None => encryption_root(&pool, target)?,
+        };
+        load_key(&pool, &root, &raw)?;
+    }
+    Ok(pool)
+}
+
+/// Loads a key from a file's bytes: as they are, or, if that is no key, without the line's end.
+fn load_key(pool: &Pool, root: &str, raw: &[u8]) -> Result<(), Error> {
+    let trimmed = raw.strip_suffix(b"\n").unwrap_or(raw);
+    // A raw key may end in any byte, a line end too; it has a fixed length.
+    let material = if raw.len() == RAW_KEY_LEN { raw } else { trimmed };
+    Ok(pool.load_key(root, material)?)
+}
+
+/// Bytes of a raw key (`WRAPPING_KEY_LEN`).
+const RAW_KEY_LEN: usize = 32;
+
+fn encryption_root(pool: &Pool, target: &Target) -> Result<String, Error> {
+    let head = target.dataset.split('@').next().unwrap_or_default();
+    let dir = pool.dsl().dir(head).map_err(poolhouse::Error::from)?;
+    let root = dir.encryption_root().map_err(poolhouse::Error::from)?;
+    let why = "is not encrypted, yet a key was given";
+    Ok(root.ok_or_else(|| Error::Operand { operand: target.dataset.clone(), why })?.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Operands are taken apart where a person would.
+
+    use super::Target;
+
+    /// The path begins at the first `:/`; colons in dataset names stay with them.
+    #[test]
+    fn operands() {
+        let parse = |s: &str| {
+            let t = Target::parse(s);
+            (t.dataset.clone(), t.path.clone(), t.pool().to_owned())
+        };
+        let got = parse("tank/home@a:b:/x:/y");
+        assert_eq!(got, ("tank/home@a:b".into(), Some("/x:/y".into()), "tank".into()));
+        assert_eq!(parse("tank/v:"), ("tank/v".into(), Some(String::new()), "tank".into()));
+        assert_eq!(parse("tank@s"), ("tank@s".into(), None, "tank".into()));
+    }
+}
