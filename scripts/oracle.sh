@@ -59,13 +59,13 @@ done
 
 echo "Fresh pools of ztest:"
 shapes=(
-  "-v 1 -m 0 -r 1 -a 9 -C off"
-  "-v 2 -m 2 -r 1 -a 12 -C off"
-  "-v 1 -m 0 -K raidz -r 4 -R 1 -a 9 -C on"
-  "-v 2 -m 1 -K raidz -r 5 -R 2 -a 12 -C random"
-  "-v 1 -m 0 -K raidz -r 6 -R 3 -a 9 -C off"
-  "-v 1 -m 0 -K eraidz -r 5 -R 1 -a 12 -C off"
-  "-v 1 -m 0 -K draid -r 8 -R 2 -D 4 -S 1 -a 12 -C off"
+  "-v 1 -m 0 -K raidz -r 1 -a 9 -C special=off"
+  "-v 2 -m 2 -K raidz -r 1 -a 12 -C special=off"
+  "-v 1 -m 0 -K raidz -r 4 -R 1 -a 9 -C special=on"
+  "-v 2 -m 1 -K raidz -r 5 -R 2 -a 12 -C special=random"
+  "-v 1 -m 0 -K raidz -r 6 -R 3 -a 9 -C special=off"
+  "-v 1 -m 0 -K eraidz -r 5 -R 1 -a 12 -C special=off"
+  "-v 1 -m 0 -K draid -r 8 -R 2 -D 4 -S 1 -a 12 -C special=off"
 )
 [ $# -eq 0 ] || shapes=("${shapes[@]:0:$1}")
 for shape in "${shapes[@]}"; do
