@@ -211,10 +211,12 @@ impl Graft {
         let start = label_offset(self.size, 2).expect("a device has four labels") - ROOM;
         let mut next = start;
         let mut root = None;
+        for (index, contents) in &mut changed {
+            contents.resize(self.nodes[*index].contents.len(), 0);
+        }
         // Parents have lower numbers than their children, so that each block is complete when its turn comes.
         while let Some((index, mut contents)) = changed.pop_last() {
             let node = &self.nodes[index];
-            contents.resize(node.contents.len(), 0);
             contents.resize(contents.len().next_multiple_of(512), 0);
             let len = contents.len() as u64;
             if next + len > start + ROOM {

@@ -1,4 +1,4 @@
-//! The entry points that fuzzing drives: each decoder of bytes from outside, and the opening of a whole pool.
+//! The entry points that fuzzing drives: each decoder of bytes from outside.
 //!
 //! # Theory
 //! A pool image is hostile input: whatever its bytes, decoding them returns a value or an error, with bounded work and

@@ -1,0 +1,10 @@
+//! Whole pools under faults that the library must survive.
+//!
+//! # Theory
+//! What the rooms promise one by one is tried here on the whole: a real pool is given a fault, and opened and walked through the library
+//! as the doors would. Read-only, the faults are wrong blocks under right checksums ([`open`]).
+//!
+//! # Absent
+//! Crashes: they come with the write path. Anything that ships.
+
+pub mod open;

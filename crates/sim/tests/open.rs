@@ -1,0 +1,52 @@
+//! Whole pools with wrong blocks under right checksums: opened and walked to the end, a little on each run of the tests.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sim::open::Rounds;
+
+/// How many rounds each pool gets; `FUZZ_ROUNDS` in the environment gives it more.
+fn rounds() -> u64 {
+    std::env::var("FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40)
+}
+
+fn survives(name: &str) {
+    let mut pool = Rounds::on(name);
+    let (mut opened, mut broken) = (0, Vec::new());
+    for seed in 0..rounds() {
+        match catch_unwind(AssertUnwindSafe(|| pool.seeded(seed))) {
+            Ok(could) => opened += u64::from(could),
+            Err(_) => {
+                broken.push(seed);
+                pool = Rounds::on(name);
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{name} panicked with the seeds {broken:?}");
+    assert!(opened > rounds() / 3, "only {opened} of {} could be opened: the walk hardly ran", rounds());
+}
+
+/// The oldest format, with its own znodes and ACLs.
+#[test]
+fn version_1() {
+    survives("v1");
+}
+
+/// The newest format: system attributes, fat directories with long names.
+#[test]
+fn long_names() {
+    survives("longname");
+}
+
+/// Dedup tables with a log.
+#[test]
+fn dedup_tables() {
+    survives("dedup-fast");
+}
+
+/// Clones of blocks, unreplayed logs, volumes, gang blocks: what other pools have in their books.
+#[test]
+fn other_books() {
+    for name in ["block-clone", "zil-freeze", "zvols", "gang"] {
+        survives(name);
+    }
+}
