@@ -1,12 +1,15 @@
 //! Comparing what the library shows of a pool with the manifests of what OpenZFS showed. Each difference is a line
 //! that names dataset, path and field.
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
 use poolhouse::zvol::Volume;
 use sha2::{Digest, Sha256};
 use testkit::{Entry, EntryKind, Manifest};
+pub use words::words;
 
 fn kind(k: EntryKind) -> FileType {
     match k {
@@ -50,17 +53,6 @@ fn of_node(node: &Node, from: u64, len: u64) -> String {
 /// The hash of a volume's content.
 pub fn of_volume(volume: &Volume) -> String {
     sha256(0, volume.size(), |at, buf| volume.read_at(buf, at).map(|()| buf.len()).map_err(|e| words(&e)))
-}
-
-/// An error with its causes.
-pub fn words(error: &dyn std::error::Error) -> String {
-    let mut out = error.to_string();
-    let mut cause = error.source();
-    while let Some(c) = cause {
-        out = format!("{out}: {c}");
-        cause = c.source();
-    }
-    out
 }
 
 /// What differs between a file and its manifest line: the fields, with both values.

@@ -1,0 +1,121 @@
+//! Pools that are not fixtures: those in the folder that `ORACLE` names are opened and read to the end. `scripts/oracle.sh` fills it
+//! with the old and odd pools that OpenZFS's test suite ships, and with fresh ones of ztest; without it there is nothing to do.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "the helpers of a test are test code, too")]
+
+#[path = "common/words.rs"]
+mod words;
+
+use std::path::Path;
+
+use poolhouse::dmu::Objset;
+use poolhouse::dsl::keys::KeyFormat;
+use poolhouse::ondisk::objset::ObjsetKind;
+use poolhouse::ondisk::{BlkId, ObjNum};
+use poolhouse::zpl::{DirCookie, FileSystem, FileType};
+use poolhouse::{Dataset, OpenOptions, Pool};
+use words::words;
+
+/// Reads every file below the root; returns how many there are.
+fn read_files(fs: &FileSystem) -> Result<u64, String> {
+    let mut files = 0;
+    let mut pending = vec![fs.root()];
+    let mut buf = vec![0; 1 << 20];
+    while let Some(dir) = pending.pop() {
+        for entry in fs.read_dir(dir, DirCookie(2)).map_err(|e| words(&e))? {
+            let entry = entry.map_err(|e| words(&e))?;
+            let node = fs.node(entry.object).map_err(|e| words(&e))?;
+            node.xattrs().map_err(|e| words(&e))?;
+            match node.attr().kind {
+                FileType::Directory => pending.push(entry.object),
+                FileType::Regular => {
+                    let mut at = 0;
+                    while at < node.attr().size {
+                        at += node.read(at, &mut buf).map_err(|e| words(&e))?.max(1) as u64;
+                    }
+                    files += 1;
+                }
+                _ => files += 1,
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Reads every block of every object: what ztest writes is no file system.
+fn read_objects(os: &Objset) -> Result<u64, String> {
+    let mut objects = 0;
+    for dnode in os.objects(ObjNum(1)) {
+        let dnode = dnode.map_err(|e| words(&e))?;
+        let mut next = dnode.next_data_block(BlkId(0)).map_err(|e| words(&e))?;
+        while let Some(blkid) = next {
+            dnode.block(blkid).map_err(|e| words(&e))?;
+            next = dnode.next_data_block(BlkId(blkid.0 + 1)).map_err(|e| words(&e))?;
+        }
+        objects += 1;
+    }
+    Ok(objects)
+}
+
+fn read(dataset: &Dataset) -> Result<u64, String> {
+    let os = dataset.objset().map_err(|e| words(&e))?;
+    match os.kind() {
+        // ztest's root is a file system that nothing was ever put into, not even a root directory.
+        ObjsetKind::Zfs if os.objects(ObjNum(1)).next().is_some() => {
+            read_files(&dataset.filesystem().map_err(|e| words(&e))?)
+        }
+        _ => read_objects(&os),
+    }
+}
+
+/// The keys that the test suite and ztest use.
+fn load_keys(pool: &Pool) {
+    for name in pool.dataset_names(false).unwrap_or_default() {
+        let dir = pool.dsl().dir(&name).unwrap();
+        if dir.encryption_root().unwrap().is_some_and(|root| root.object() == dir.object()) {
+            let key: &[u8] = match dir.key_format().unwrap() {
+                Some(KeyFormat::Raw) => b"abcdefghijklmnopqrstuvwxyz012345",
+                _ => b"password",
+            };
+            pool.load_key(&name, key).unwrap_or_else(|e| panic!("{name}: {}", words(&e)));
+        }
+    }
+}
+
+/// Each pool of the folder opens, and all its files and volumes can be read.
+#[test]
+fn pools_of_the_oracle() {
+    let Some(dir) = std::env::var_os("ORACLE") else { return };
+    let dir = testkit::workspace_root().join(dir);
+    let scan = poolhouse::spa::scan(&[Path::new(&dir)]);
+    let mut wrong = Vec::new();
+    for candidate in &scan.pools {
+        let options = OpenOptions {
+            pool: Some(candidate.guid.to_string()),
+            force: true,
+            peek: true,
+            ..OpenOptions::default()
+        };
+        let pool = match Pool::open(&[&dir], &options) {
+            Ok(pool) => pool,
+            // A version that never was.
+            Err(error) if candidate.name == "v999-pool" => {
+                assert!(words(&error).contains("version 999 is not supported"), "{}", words(&error));
+                continue;
+            }
+            Err(error) => {
+                wrong.push(format!("{}: {}", candidate.name, words(&error)));
+                continue;
+            }
+        };
+        load_keys(&pool);
+        for name in pool.dataset_names(true).unwrap() {
+            match pool.dataset(&name).map_err(|e| words(&e)).and_then(|d| read(&d)) {
+                Ok(count) => println!("{name}: {count} files or objects"),
+                Err(error) => wrong.push(format!("{name}: {error}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} pools:\n{}", wrong.len(), scan.pools.len(), wrong.join("\n"));
+    assert!(!scan.pools.is_empty(), "no pool in {}", dir.display());
+}
