@@ -55,7 +55,8 @@ impl Column {
         Self { what: Ok(desc), width: desc.width(), received_width: 0, of_all }
     }
 
-    fn other(name: &str, of_all: bool) -> Self {
+    /// A column of a property that is not native.
+    pub fn other(name: &str, of_all: bool) -> Self {
         Self { width: name.len(), what: Err(name.to_owned()), received_width: 0, of_all }
     }
 
@@ -171,18 +172,9 @@ pub fn expand_datasets<'a>(columns: Vec<Column>, datasets: impl Iterator<Item = 
     columns
 }
 
-/// Fills in all properties of vdevs, user properties last.
-pub fn expand_vdevs<'a>(columns: Vec<Column>, props: impl Iterator<Item = &'a str>) -> Vec<Column> {
-    if !columns.is_empty() {
-        return columns;
-    }
-    let mut columns = all(Table::Vdev);
-    for name in props.filter(|n| props::is_user(n)) {
-        if !columns.iter().any(|c| c.name() == name) {
-            columns.push(Column::other(name, true));
-        }
-    }
-    columns
+/// Fills in all native properties of vdevs.
+pub fn expand_vdevs(columns: Vec<Column>) -> Vec<Column> {
+    if columns.is_empty() { all(Table::Vdev) } else { columns }
 }
 
 /// The names to ask the engine for; nothing stands for all.

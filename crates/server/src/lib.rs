@@ -18,3 +18,4 @@ pub mod place;
 pub mod plan;
 pub mod pools;
 pub mod start;
+pub mod view;

@@ -10,6 +10,7 @@ use crate::getopt::{Found, Getopt, Opt};
 use crate::getprint::GetTable;
 use crate::json::{self, Object};
 use crate::proplist::{self, Column, Table};
+use crate::props;
 use crate::vdev_name::{NameFlags, vdev_name};
 
 #[derive(Default)]
@@ -181,9 +182,9 @@ fn of_vdevs(
     columns: Vec<Column>,
     get: &mut Get,
 ) -> Outcome {
-    let names = targets.iter().flat_map(|t| &t.vdev.props).map(|p| p.name.as_str());
-    let all = proplist::expand_vdevs(Vec::new(), names);
-    let mut columns = if columns.is_empty() { all } else { with_name(columns, &all) };
+    let all = columns.is_empty();
+    let natives = proplist::expand_vdevs(Vec::new());
+    let mut columns = if all { natives } else { with_name(columns, &natives) };
     for c in &mut columns {
         for t in targets {
             match t.vdev.props.iter().find(|p| p.name == c.name()) {
@@ -196,16 +197,12 @@ fn of_vdevs(
     get.table.measure(&columns);
     let mut list = Object::new();
     for t in targets {
-        let mut values = Object::new();
-        for c in &columns[1..] {
-            let Some(p) = t.vdev.props.iter().find(|p| p.name == c.name()) else { continue };
-            let text = p.value(get.exact);
-            if !get.json {
-                get.table.line(cx, &t.name, c.name(), text, &p.source, None);
-            } else if get.table.wants(&p.source) {
-                values.object(c.name(), proplist::json_value(text, &p.source, None, get.as_int));
-            }
+        if all {
+            // Each vdev's user properties join the list when its turn comes, and the vdevs after it show them too.
+            let own = t.vdev.props.iter().filter(|p| props::is_user(&p.name));
+            columns.extend(own.map(|p| Column::other(&p.name, true)));
         }
+        let values = one_vdev(cx, t, &columns[1..], get);
         if !values.is_empty() {
             let mut o = Object::new();
             let role = t.parent.map_or(Role::Root, Role::Below);
@@ -229,4 +226,23 @@ fn of_vdevs(
         writeln!(cx.out, "{}", root.line());
     }
     Ok(0)
+}
+
+/// The properties of one vdev: printed, or as an object. A user property that it lacks is a dash.
+fn one_vdev(cx: &mut Cx, t: &Target<'_>, columns: &[Column], get: &mut Get) -> Object {
+    let mut values = Object::new();
+    for c in columns {
+        let (text, source) = match t.vdev.props.iter().find(|p| p.name == c.name()) {
+            Some(p) => (p.value(get.exact), &p.source),
+            None if c.name() == "name" && !c.of_all => (t.name.as_str(), &Source::None),
+            None if props::is_user(c.name()) => ("-", &Source::Default),
+            None => continue,
+        };
+        if !get.json {
+            get.table.line(cx, &t.name, c.name(), text, source, None);
+        } else if get.table.wants(source) {
+            values.object(c.name(), proplist::json_value(text, source, None, get.as_int));
+        }
+    }
+    values
 }

@@ -71,6 +71,14 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let service = cx.service()?;
     for pool in &found {
         writeln!(cx.out, "History for '{}':", pool.name);
+        if pool.version < 4 {
+            let name = &pool.name;
+            writeln!(
+                cx.err,
+                "cannot get history for pool '{name}', pool must be upgraded: unsupported version or feature"
+            );
+            return Ok(1);
+        }
         match service.history(&pool.name) {
             Ok(records) => {
                 for r in &records {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod live;
 pub mod paper;
 
 use std::cell::RefCell;

@@ -1,0 +1,165 @@
+//! A service over a pool that is open in this process: the daemon's answers without the daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use dsl::Dsl;
+use server::api::*;
+use server::view;
+use spa::import::{Options, SystemClock};
+use spa::{Host, Spa};
+
+/// An imported pool.
+pub struct Live {
+    pub spa: Spa,
+    pub dsl: Dsl,
+    pub facts: view::PoolFacts,
+    /// What is said to be mounted.
+    pub mounted: BTreeSet<String>,
+    /// Where the devices are said to be: by what we call them, the path that OpenZFS had.
+    pub paths: BTreeMap<String, String>,
+}
+
+/// Puts the paths of the transcripts in place of ours, in the tree and in the properties that hold paths.
+fn rename(v: &mut Vdev, paths: &BTreeMap<String, String>) {
+    if let Some(path) = &mut v.path
+        && let Some(there) = paths.get(path)
+    {
+        path.clone_from(there);
+    }
+    for p in v.props.iter_mut().filter(|p| p.name == "path" || p.name == "children") {
+        let words = p.text.split(',').map(|w| paths.get(w).map_or(w, String::as_str));
+        p.text = words.collect::<Vec<_>>().join(",");
+    }
+    v.children.iter_mut().for_each(|c| rename(c, paths));
+}
+
+impl Live {
+    /// Opens the pool on these images, without a lock, as it is.
+    pub fn open(images: &[PathBuf]) -> Result<Self, Box<spa::Failure>> {
+        let scan = spa::scan(images);
+        let options =
+            Options { readonly: true, lock: false, skip_mmp: true, force: true, ..Options::default() };
+        let spa = spa::import(&scan.pools[0], &options, &Host::of_system(), &SystemClock)?;
+        let space = spa.space().expect("the pool's books can be read");
+        let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot: None };
+        let dsl = Dsl::open(spa.mos().clone(), options).expect("the datasets can be read");
+        spa.cache().zio().set_keys(dsl.keys().clone());
+        let facts = view::PoolFacts { readonly: true, ..view::PoolFacts::default() };
+        Ok(Self { spa, dsl, facts, mounted: BTreeSet::new(), paths: BTreeMap::new() })
+    }
+
+    /// A fixture's pool as it was when its transcripts were made: devices in their places, everything mounted that says so,
+    /// every key loaded.
+    pub fn of(f: &testkit::Fixture) -> Self {
+        let mut live = Self::open(f.images()).unwrap_or_else(|e| panic!("{}: {e:?}", f.name()));
+        let mut loops = 0;
+        for image in f.images() {
+            let (path, name) =
+                (image.display().to_string(), image.file_name().unwrap_or_default().display().to_string());
+            let disk = format!("{path}#1");
+            if live.device_names().contains(&disk) {
+                live.paths.insert(disk, format!("/dev/loop{loops}p1"));
+                loops += 1;
+            } else {
+                live.paths.insert(path, format!("/fx/pools/{}/{name}", f.name()));
+            }
+        }
+        let text = f.output("zfs-get.txt").unwrap_or_default();
+        for line in text.lines().filter(|l| l.ends_with("\tmounted\tyes\t-")) {
+            live.mounted.insert(line.split('\t').next().unwrap_or_default().to_owned());
+        }
+        for line in text.lines().filter(|l| l.contains("\tencryptionroot\t")) {
+            let words: Vec<&str> = line.split('\t').collect();
+            let loaded = text.contains(&format!("\n{}\tkeystatus\tavailable\t", words[0]));
+            let dir =
+                (loaded && words[0] == words[2]).then(|| live.dsl.dir(words[0]).expect("an encryption root"));
+            let file = |name: &str| std::fs::read(f.dir().join(name)).unwrap_or_default();
+            let hex = String::from_utf8(file("hex.key")).unwrap_or_default();
+            for key in [b"correct horse".to_vec(), file("raw.key"), hex.trim_end().as_bytes().to_vec()] {
+                // One of them fits.
+                let _ = dir.as_ref().map(|d| live.dsl.keys().load(d, &key, false));
+            }
+        }
+        live
+    }
+
+    /// What the devices are called here.
+    fn device_names(&self) -> BTreeSet<String> {
+        fn walk(v: &Vdev, into: &mut BTreeSet<String>) {
+            into.extend(v.path.clone());
+            v.children.iter().for_each(|c| walk(c, into));
+        }
+        let pool = view::pool(&self.spa, &self.dsl, &self.facts, &PoolQuery::default()).expect("the pool");
+        let mut all = BTreeSet::new();
+        for v in std::iter::once(&pool.root).chain(&pool.spares).chain(&pool.l2cache) {
+            walk(v, &mut all);
+        }
+        all
+    }
+}
+
+/// What a search of these paths would let be imported.
+pub fn candidates<P: AsRef<Path>>(paths: &[P], host: &Host) -> Vec<Candidate> {
+    let options = Options { readonly: true, skip_mmp: true, ..Options::default() };
+    let scan = spa::scan(paths);
+    let one = |c: &spa::Candidate| {
+        let report = spa::examine(c, &options, host, &SystemClock);
+        view::candidate(c, &report, u64::from(host.hostid))
+    };
+    scan.pools.iter().map(one).collect()
+}
+
+impl Service for Live {
+    fn pool_names(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![self.spa.name().to_owned()])
+    }
+    fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
+        if name != self.spa.name() {
+            return Err(Error::new(name, Reason::NoSuchPool));
+        }
+        let mut pool = view::pool(&self.spa, &self.dsl, &self.facts, query)?;
+        let all = std::iter::once(&mut pool.root).chain(&mut pool.spares).chain(&mut pool.l2cache);
+        all.for_each(|v| rename(v, &self.paths));
+        Ok(pool)
+    }
+    fn history(&self, name: &str) -> Result<Vec<HistoryRecord>, Error> {
+        view::history(name, self.spa.mos())
+    }
+    fn datasets(&self, query: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
+        view::datasets(&self.dsl, query, false, &|name| self.mounted.contains(name))
+    }
+    fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
+        view::space(&self.dsl, dataset, classes)
+    }
+    fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
+        view::holds(&self.dsl, snapshot)
+    }
+    fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
+        Ok(Vec::new())
+    }
+    fn import(&self, r: &ImportRequest) -> Result<ImportOutcome, Error> {
+        Err(Error::new(r.guid.to_string(), Reason::NoSuchImport))
+    }
+    fn export(&self, r: &ExportRequest) -> Result<(), Error> {
+        Err(Error::new(&r.name, Reason::Busy))
+    }
+    fn mounts(&self) -> Result<Vec<Mount>, Error> {
+        Ok(Vec::new())
+    }
+    fn mount(&self, _: &MountRequest) -> Result<MountReport, Error> {
+        Ok(MountReport::default())
+    }
+    fn unmount(&self, _: &UnmountRequest) -> Result<MountReport, Error> {
+        Ok(MountReport::default())
+    }
+    fn load_key(&self, r: &LoadKeyRequest) -> Result<(), Error> {
+        let dir = self.dsl.dir(&r.dataset).map_err(|_| Error::new(&r.dataset, Reason::NoSuchDataset))?;
+        let (KeyMaterial::Passphrase(key) | KeyMaterial::Hex(key) | KeyMaterial::Raw(key)) = &r.key;
+        self.dsl.keys().load(&dir, key, r.noop).map_err(|e| view::key_error(&r.dataset, &e))
+    }
+    fn unload_key(&self, dataset: &str) -> Result<(), Error> {
+        let dir = self.dsl.dir(dataset).map_err(|_| Error::new(dataset, Reason::NoSuchDataset))?;
+        self.dsl.keys().unload(&dir).map_err(|e| view::key_error(dataset, &e))
+    }
+}

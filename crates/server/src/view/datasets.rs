@@ -1,0 +1,274 @@
+//! Datasets with their properties.
+
+use dsl::{Bookmark, Dir, Dsl, Kind, ListOptions, Listed, Prop as Native, Property, Value};
+use parking_lot::Mutex;
+
+use super::dataset as trouble;
+use crate::api::{Dataset, DatasetKind, DatasetQuery, Error, Hold, Prop, PropSelect, Reason, Source};
+
+/// Whether a file system is mounted, by name.
+pub type Mounted<'a> = &'a (dyn Fn(&str) -> bool + Sync);
+
+/// Threads that list a pool.
+const THREADS: usize = 4;
+
+/// The datasets of one pool that a question is about. `listsnapshots` is the pool's property.
+///
+/// # Errors
+/// [`Reason::NoSuchDataset`] if the root isn't there; the first failure to read.
+pub fn datasets(
+    dsl: &Dsl,
+    query: &DatasetQuery,
+    listsnapshots: bool,
+    mounted: Mounted<'_>,
+) -> Result<Vec<Dataset>, Error> {
+    let root = query.root.as_deref().unwrap_or(dsl.pool_name());
+    let asked = Asked::new(dsl, query, listsnapshots, mounted);
+    if let Some((head, mark)) = root.split_once('#') {
+        let owner = dsl.dataset(head).map_err(|e| trouble(root, &e))?;
+        let mark = owner.bookmark(mark).map_err(|e| trouble(root, &e))?;
+        let mark = mark.ok_or_else(|| Error::new(root, Reason::NoSuchDataset))?;
+        let found = asked.bookmark(&owner, &mark).map_err(|e| trouble(root, &e))?;
+        return Ok(found.into_iter().collect());
+    }
+    let start = dsl.dataset(root).map_err(|e| trouble(root, &e))?;
+    if start.is_snapshot() || query.depth == Some(0) {
+        let found = asked.dataset(&start).map_err(|e| trouble(root, &e))?;
+        return Ok(found.into_iter().collect());
+    }
+    asked.below(start.dir().clone(), root)
+}
+
+/// A question, with what it takes to answer it.
+struct Asked<'a> {
+    dsl: &'a Dsl,
+    query: &'a DatasetQuery,
+    snapshots: bool,
+    bookmarks: bool,
+    mounted: Mounted<'a>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(dsl: &'a Dsl, query: &'a DatasetQuery, listsnapshots: bool, mounted: Mounted<'a>) -> Self {
+        let snapshots =
+            if query.listsnapshots { listsnapshots } else { query.kinds.contains(&DatasetKind::Snapshot) };
+        let bookmarks = query.kinds.contains(&DatasetKind::Bookmark);
+        Self { dsl, query, snapshots, bookmarks, mounted }
+    }
+
+    /// Everything below a directory, in one pass over it with several threads.
+    fn below(&self, start: Dir, root: &str) -> Result<Vec<Dataset>, Error> {
+        let limit = self.query.depth.map(|d| d as usize);
+        let base = root.matches('/').count();
+        let out = Mutex::new((Vec::new(), None));
+        let fail = |name: &str, e: &dsl::Error| {
+            out.lock().1.get_or_insert(trouble(name, e));
+        };
+        let options = ListOptions {
+            snapshots: self.snapshots,
+            depth: limit,
+            threads: THREADS,
+            ..ListOptions::default()
+        };
+        let each = |listed: Listed| match listed {
+            Listed::Failed { name, error } => fail(&name, &error),
+            Listed::Dataset(d) => {
+                // A snapshot or bookmark is one level below its dataset.
+                let level = d.dir().name().matches('/').count() - base;
+                let fits = |level: usize| limit.is_none_or(|l| level <= l);
+                if fits(level + usize::from(d.is_snapshot())) {
+                    match self.dataset(&d) {
+                        Ok(found) => out.lock().0.extend(found),
+                        Err(e) => fail(&d.name(), &e),
+                    }
+                }
+                if self.bookmarks && !d.is_snapshot() && fits(level + 1) {
+                    let marks = d.bookmarks().and_then(|marks| {
+                        let found =
+                            marks.iter().map(|m| self.bookmark(&d, m)).collect::<dsl::Result<Vec<_>>>()?;
+                        Ok(found.into_iter().flatten().collect::<Vec<_>>())
+                    });
+                    match marks {
+                        Ok(found) => out.lock().0.extend(found),
+                        Err(e) => fail(&d.name(), &e),
+                    }
+                }
+            }
+        };
+        self.dsl.list(Some(start), &options, &each).map_err(|e| trouble(root, &e))?;
+        match out.into_inner() {
+            (found, None) => Ok(found),
+            (_, Some(e)) => Err(e),
+        }
+    }
+
+    /// Whether datasets of this kind are wanted.
+    fn wants(&self, kind: DatasetKind) -> bool {
+        self.query.kinds.contains(&kind) || (kind == DatasetKind::Snapshot && self.snapshots)
+    }
+
+    fn dataset(&self, d: &dsl::Dataset) -> dsl::Result<Option<Dataset>> {
+        let (Some(kind), Some(head)) = (d.kind()?, d.head_kind()?) else { return Ok(None) };
+        let (kind, head) = (kind_of(kind), kind_of(head));
+        if !self.wants(kind) {
+            return Ok(None);
+        }
+        let name = d.name();
+        let mut props = Vec::new();
+        match &self.query.props {
+            PropSelect::None => {}
+            PropSelect::All => {
+                for p in d.properties()? {
+                    props.push(self.prop(d, &name, &p)?);
+                }
+            }
+            PropSelect::Named(names) => {
+                for wanted in names {
+                    if let Some(p) = self.named(d, &name, wanted)? {
+                        props.push(p);
+                    }
+                }
+            }
+        }
+        Ok(Some(Dataset { name, kind, head, createtxg: d.phys().creation_txg.0, props }))
+    }
+
+    /// A property of any family, by name.
+    fn named(&self, d: &dsl::Dataset, name: &str, wanted: &str) -> dsl::Result<Option<Prop>> {
+        if let Some(native) = Native::by_name(wanted) {
+            return match d.property(native)? {
+                Some(p) => Ok(Some(self.prop(d, name, &p)?)),
+                None => Ok(None),
+            };
+        }
+        if let Some(since) = wanted.strip_prefix("written") {
+            let written = match since.split_at_checked(1) {
+                Some(("@", snap)) => match self.snapshot_of(d, snap)? {
+                    Some(snapshot) => d.written_since_snapshot(&snapshot)?,
+                    None => None,
+                },
+                Some(("#", mark)) => match self.bookmark_of(d, mark)? {
+                    Some(mark) => d.written_since(&mark.phys)?.map(|s| s.used),
+                    None => None,
+                },
+                _ => None,
+            };
+            return Ok(written.map(|n| Prop::number(wanted, dsl::prop::text::nicebytes(n), n, Source::Local)));
+        }
+        if let Some(p) = super::space::userquota(d, wanted) {
+            return Ok(Some(p));
+        }
+        match d.user_property(wanted)? {
+            Some(p) => Ok(Some(self.prop(d, name, &p)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The snapshot that `written@` means: of this dataset, or of the one that is named in full.
+    fn snapshot_of(&self, d: &dsl::Dataset, snap: &str) -> dsl::Result<Option<dsl::Dataset>> {
+        match snap.split_once('@') {
+            Some(_) => self.dsl.dataset(snap).map(Some),
+            None => match d.dir().head()? {
+                Some(head) => head.snapshot(snap),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn bookmark_of(&self, d: &dsl::Dataset, mark: &str) -> dsl::Result<Option<Bookmark>> {
+        match mark.split_once('#') {
+            Some((owner, mark)) => self.dsl.dataset(owner)?.bookmark(mark),
+            None => d.bookmark(mark),
+        }
+    }
+
+    fn prop(&self, d: &dsl::Dataset, name: &str, p: &Property) -> dsl::Result<Prop> {
+        let mut out = convert(p);
+        if p.prop == Some(Native::Mounted) {
+            let mounted = (self.mounted)(name);
+            (out.text, out.number) = ((if mounted { "yes" } else { "no" }).into(), Some(u64::from(mounted)));
+            out.exact = None;
+        }
+        if self.query.received
+            && let Some(value) = d.received(&p.name)?
+        {
+            let shown = Property { value, ..p.clone() };
+            out.received = Some((shown.text(&dsl::prop::text::NICE), shown.text(&dsl::prop::text::LITERAL)));
+        }
+        Ok(out)
+    }
+
+    fn bookmark(&self, owner: &dsl::Dataset, mark: &Bookmark) -> dsl::Result<Option<Dataset>> {
+        let Some(head) = owner.head_kind()? else { return Ok(None) };
+        if !self.wants(DatasetKind::Bookmark) {
+            return Ok(None);
+        }
+        let name = owner.name();
+        let all = match &self.query.props {
+            PropSelect::None => Vec::new(),
+            PropSelect::All => mark.properties(self.dsl, &name)?,
+            PropSelect::Named(names) => {
+                let mut found = Vec::new();
+                for native in names.iter().filter_map(|n| Native::by_name(n)) {
+                    found.extend(mark.property(self.dsl, &name, native)?);
+                }
+                found
+            }
+        };
+        Ok(Some(Dataset {
+            name: format!("{name}#{}", mark.name),
+            kind: DatasetKind::Bookmark,
+            head: kind_of(head),
+            createtxg: mark.phys.creation_txg,
+            props: all.iter().map(convert).collect(),
+        }))
+    }
+}
+
+fn kind_of(kind: Kind) -> DatasetKind {
+    match kind {
+        Kind::Filesystem => DatasetKind::Filesystem,
+        Kind::Volume => DatasetKind::Volume,
+        Kind::Snapshot => DatasetKind::Snapshot,
+        Kind::Bookmark => DatasetKind::Bookmark,
+    }
+}
+
+/// A property with both of its texts. Dates keep their number: the reader knows its time zone.
+fn convert(p: &Property) -> Prop {
+    let number = match &p.value {
+        Value::Number(n) => Some(*n),
+        Value::Text(_) => None,
+    };
+    let exact = p.text(&dsl::prop::text::LITERAL);
+    let date = matches!(p.prop, Some(Native::Creation | Native::SnapshotsChanged));
+    let text = if date { exact.clone() } else { p.text(&dsl::prop::text::NICE) };
+    let exact = (exact != text).then_some(exact);
+    Prop { name: p.name.clone(), text, exact, number, source: source(&p.source), received: None }
+}
+
+fn source(s: &dsl::Source) -> Source {
+    match s {
+        dsl::Source::None => Source::None,
+        dsl::Source::Default => Source::Default,
+        dsl::Source::Local => Source::Local,
+        dsl::Source::Inherited(from) => Source::Inherited(from.clone()),
+        dsl::Source::Received => Source::Received,
+        dsl::Source::Temporary => Source::Temporary,
+    }
+}
+
+/// The holds of a snapshot, in the order of OpenZFS.
+///
+/// # Errors
+/// [`Reason::NoSuchDataset`]; a failure to read.
+pub fn holds(dsl: &Dsl, snapshot: &str) -> Result<Vec<Hold>, Error> {
+    let read = || dsl.dataset(snapshot)?.holds();
+    let holds = read().map_err(|e| trouble(snapshot, &e))?;
+    Ok(holds.into_iter().map(|h| Hold { snapshot: snapshot.to_owned(), tag: h.tag, time: h.time }).collect())
+}
+
+/// Why a key was refused.
+pub fn key_error(dataset: &str, error: &dsl::keys::KeyError) -> Error {
+    Error::new(dataset, crate::faults::of_key(error))
+}

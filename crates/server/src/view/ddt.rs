@@ -1,0 +1,54 @@
+//! The deduplication tables, in sum.
+
+use ondisk::{BlkId, Level};
+use pool::ddt::{Ddt, DdtStat};
+use spa::Spa;
+
+use crate::api::{DdtSummary, DdtTotals};
+
+/// What the tables of a pool hold.
+///
+/// # Errors
+/// As reading fails.
+pub fn summary(spa: &Spa, ddts: &[Ddt]) -> pool::Result<DdtSummary> {
+    let mut out = DdtSummary::default();
+    let mut all = pool::ddt::DdtHistogram::default();
+    for ddt in ddts {
+        all.add(&ddt.histogram());
+        for class in &ddt.classes {
+            out.count = out.count.saturating_add(class.entries);
+            out.dspace = out.dspace.saturating_add(class.dspace);
+            // In memory: every block of the object, whole (`doi_fill_count * doi_data_block_size`).
+            let dn = spa.mos().objset().dnode(class.object)?;
+            let top = dn.nlevels().saturating_sub(1);
+            let mut fill = 0u64;
+            for i in 0..3 {
+                match dn.bp(Level(top), BlkId(i)) {
+                    Ok(bp) => fill = fill.saturating_add(bp.stored().map_or(0, |s| s.fill)),
+                    Err(_) => break,
+                }
+            }
+            out.mspace = out.mspace.saturating_add(fill.saturating_mul(dn.block_size()));
+        }
+        for log in &ddt.logs {
+            out.count = out.count.saturating_add(log.entries.len() as u64);
+        }
+    }
+    out.total = totals(&all.total());
+    let buckets = all.0.iter().zip(0u32..).filter(|(s, _)| s.blocks != 0);
+    out.histogram = buckets.map(|(s, power)| (power, totals(s))).collect();
+    Ok(out)
+}
+
+fn totals(s: &DdtStat) -> DdtTotals {
+    DdtTotals {
+        blocks: s.blocks,
+        lsize: s.lsize,
+        psize: s.psize,
+        dsize: s.dsize,
+        ref_blocks: s.ref_blocks,
+        ref_lsize: s.ref_lsize,
+        ref_psize: s.ref_psize,
+        ref_dsize: s.ref_dsize,
+    }
+}

@@ -1,0 +1,45 @@
+//! The engine's pools and datasets in the shapes of the control API.
+//!
+//! # Theory
+//! Each function here reads what one answer needs from an imported pool, and changes nothing. What OpenZFS's kernel module
+//! and library work out on the way to the command (states, sums, sources, the most pressing of what is wrong) is worked
+//! out here, once; what the commands do with it is theirs.
+//!
+//! # Absent
+//! Mounts, sockets, and who may ask. Whether a file system is mounted is asked of the caller.
+
+mod candidate;
+mod datasets;
+mod ddt;
+mod history;
+mod pool;
+mod props;
+mod space;
+mod states;
+mod status;
+mod vdev_props;
+mod vdevs;
+
+pub use candidate::candidate;
+pub use datasets::{datasets, holds, key_error};
+pub use history::history;
+pub use pool::pool;
+pub use props::PoolFacts;
+pub use space::space;
+pub use status::status;
+
+use crate::api::{Error, LoadInfo, Reason};
+use crate::faults::{chain, of_dsl};
+
+/// A failure of the engine as the API tells it: a pool's bytes that are wrong are not mixed with devices that can't be read.
+fn engine(about: &str, error: &(dyn std::error::Error + 'static)) -> Error {
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    let corrupt = causes.into_iter().any(|e| e.is::<ondisk::Corrupt>());
+    let (what, info) = (chain(error), Box::<LoadInfo>::default());
+    Error::new(about, if corrupt { Reason::Corrupt { what, info } } else { Reason::Io { what, info } })
+}
+
+/// A failure to find or read a dataset.
+fn dataset(name: &str, error: &dsl::Error) -> Error {
+    Error::new(name, of_dsl(error))
+}

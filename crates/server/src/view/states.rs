@@ -1,0 +1,107 @@
+//! States of the engine in the API's words.
+
+use ondisk::config::{AllocBias, PoolState};
+use ondisk::scan;
+use vdev::{VdevAux, VdevState};
+
+use crate::api;
+
+/// A vdev's state.
+pub fn state(s: VdevState) -> api::VdevState {
+    use api::VdevState as A;
+    match s {
+        VdevState::Unknown => A::Unknown,
+        VdevState::Closed => A::Closed,
+        VdevState::Offline => A::Offline,
+        VdevState::Removed => A::Removed,
+        VdevState::CantOpen => A::CantOpen,
+        VdevState::Faulted => A::Faulted,
+        VdevState::Degraded => A::Degraded,
+        VdevState::Healthy => A::Healthy,
+    }
+}
+
+/// What it is about.
+pub fn aux(a: VdevAux) -> api::VdevAux {
+    use api::VdevAux as A;
+    match a {
+        VdevAux::None => A::None,
+        VdevAux::OpenFailed => A::OpenFailed,
+        VdevAux::CorruptData => A::CorruptData,
+        VdevAux::NoReplicas => A::NoReplicas,
+        VdevAux::BadGuidSum => A::BadGuidSum,
+        VdevAux::TooSmall => A::TooSmall,
+        VdevAux::BadLabel => A::BadLabel,
+        VdevAux::VersionNewer => A::VersionNewer,
+        VdevAux::VersionOlder => A::VersionOlder,
+        VdevAux::UnsupFeat => A::UnsupFeat,
+        VdevAux::Spared => A::Spared,
+        VdevAux::ErrExceeded => A::ErrExceeded,
+        VdevAux::IoFailure => A::IoFailure,
+        VdevAux::BadLog => A::BadLog,
+        VdevAux::External => A::External,
+        VdevAux::SplitPool => A::SplitPool,
+        VdevAux::BadAshift => A::BadAshift,
+        VdevAux::ExternalPersist => A::ExternalPersist,
+        VdevAux::Active => A::Active,
+        VdevAux::ChildrenOffline => A::ChildrenOffline,
+        VdevAux::AshiftTooBig => A::AshiftTooBig,
+    }
+}
+
+/// A pool's state by its labels.
+pub fn pool_state(s: PoolState) -> api::PoolState {
+    use api::PoolState as A;
+    match s {
+        PoolState::Active => A::Active,
+        PoolState::Exported => A::Exported,
+        PoolState::Destroyed => A::Destroyed,
+        PoolState::Spare => A::Spare,
+        PoolState::L2cache => A::L2cache,
+        PoolState::Uninitialized => A::Uninitialized,
+        PoolState::Unavail => A::Unavail,
+        PoolState::PotentiallyActive => A::PotentiallyActive,
+    }
+}
+
+/// What a scan does.
+pub fn scan_func(f: scan::ScanFunc) -> api::ScanFunc {
+    use api::ScanFunc as A;
+    match f {
+        scan::ScanFunc::None => A::None,
+        scan::ScanFunc::Scrub => A::Scrub,
+        scan::ScanFunc::Resilver => A::Resilver,
+        scan::ScanFunc::ErrorScrub => A::ErrorScrub,
+    }
+}
+
+/// Where a scan stands.
+pub fn scan_state(s: scan::ScanState) -> api::ScanState {
+    use api::ScanState as A;
+    match s {
+        scan::ScanState::None => A::None,
+        scan::ScanState::Scanning => A::Scanning,
+        scan::ScanState::Finished => A::Finished,
+        scan::ScanState::Canceled => A::Canceled,
+        scan::ScanState::ErrorScrubbing => A::ErrorScrubbing,
+    }
+}
+
+/// Where a removal or expansion stands; unknown numbers are none.
+pub fn work_state(n: u64) -> api::ScanState {
+    match n {
+        1 => api::ScanState::Scanning,
+        2 => api::ScanState::Finished,
+        3 => api::ScanState::Canceled,
+        _ => api::ScanState::None,
+    }
+}
+
+/// What a top-level vdev is reserved for, in the words of configurations.
+pub fn bias(b: AllocBias) -> &'static str {
+    match b {
+        AllocBias::Log => "log",
+        AllocBias::Special => "special",
+        AllocBias::Dedup => "dedup",
+    }
+}

@@ -1,0 +1,174 @@
+//! Properties of vdevs.
+
+use dsl::prop::text::nicenum;
+use ondisk::{ObjNum, VdevConfig};
+use pool::{ZapValue, string_of};
+use spa::Spa;
+
+use super::vdevs::LABELS;
+use crate::api::{Pool, Prop, Source, Vdev};
+
+/// Fills in the properties of every vdev of the tree, in the order of `vdev_prop_t`, the user's last.
+///
+/// # Errors
+/// As reading fails.
+pub fn fill(spa: &Spa, pool: &mut Pool) -> pool::Result<()> {
+    let Some(config) = &spa.config().vdev_tree else { return Ok(()) };
+    let name = pool.name.clone();
+    one(spa, &mut pool.root, config, None, &name)
+}
+
+fn one(spa: &Spa, v: &mut Vdev, config: &VdevConfig, parent: Option<&str>, pool: &str) -> pool::Result<()> {
+    v.props = list(spa, v, config, parent, pool)?;
+    let own = kernel_name(v, pool);
+    for (child, config) in v.children.iter_mut().zip(&config.children) {
+        one(spa, child, config, Some(&own), pool)?;
+    }
+    Ok(())
+}
+
+/// How the kernel module calls a vdev (`vdev_name`): by path, or by kind and number without the parity.
+fn kernel_name(v: &Vdev, pool: &str) -> String {
+    match (&v.path, v.kind.as_str()) {
+        (_, "root") => pool.to_owned(),
+        (Some(path), _) => path.clone(),
+        (None, kind) => format!("{kind}-{}", v.id),
+    }
+}
+
+fn list(
+    spa: &Spa,
+    v: &Vdev,
+    config: &VdevConfig,
+    parent: Option<&str>,
+    pool: &str,
+) -> pool::Result<Vec<Prop>> {
+    // A vdev without a ZAP has no properties, not even those that would not lie there.
+    let zap = config.root_zap.or(config.top_zap).or(config.leaf_zap);
+    if zap.is_none() {
+        return Ok(Vec::new());
+    }
+    let s = &v.stat;
+    let leaf = v.children.is_empty() && parent.is_some();
+    let top = parent == Some(pool);
+    let count = |name: &str, n: u64| Prop::number(name, nicenum(n), n, Source::None);
+    let plain = |name: &str, n: u64| Prop::number(name, n.to_string(), n, Source::None);
+    let text = |name: &str, value: Option<&str>| match value {
+        Some(value) => Prop::new(name, value, Source::None),
+        None => Prop::new(name, "-", Source::Default),
+    };
+    let on_off = |name: &str, on: bool, source| Prop::new(name, if on { "on" } else { "off" }, source);
+    let asize = if leaf { s.pspace.saturating_sub(LABELS) } else { config.asize.unwrap_or(0) };
+    let capacity = u128::from(s.alloc) * 100 / u128::from(s.dspace.max(1));
+    let capacity = u64::try_from(capacity).unwrap_or(u64::MAX);
+    let names: Vec<String> = v.children.iter().map(|c| kernel_name(c, pool)).collect();
+    let mut state = Prop::new("state", state_word(s.state as u64), Source::None);
+    (state.exact, state.number) = (Some((s.state as u64).to_string()), Some(s.state as u64));
+    let mut out = vec![
+        Prop::number("capacity", format!("{capacity}%"), capacity, Source::None),
+        state,
+        plain("guid", v.guid),
+        count("asize", asize),
+        count("psize", if leaf { s.pspace } else { 0 }),
+        plain("ashift", if parent.is_some() { s.configured_ashift } else { 0 }),
+        count("size", s.dspace),
+        count("free", s.dspace.saturating_sub(s.alloc)),
+        count("allocated", s.alloc),
+        stored_text(spa, zap, "comment")?,
+        Prop::new("expandsize", "-", Source::None),
+        Prop::number("fragmentation", "0%", 0, Source::None),
+        Prop::number("bootsize", "0", 0, Source::Default),
+        plain("parity", if v.kind == "raidz" || v.kind == "draid" { v.nparity } else { 0 }),
+        text("path", v.path.as_deref()),
+        text("devid", v.devid.as_deref()),
+        text("physpath", v.phys_path.as_deref()),
+        text("encpath", v.enc_path.as_deref()),
+        text("fru", v.fru.as_deref()),
+        text("parent", parent),
+        text("children", (!names.is_empty()).then(|| names.join(",")).as_deref()),
+        plain("numchildren", names.len() as u64),
+        count("read_errors", s.read_errors),
+        count("write_errors", s.write_errors),
+        count("checksum_errors", s.checksum_errors),
+        count("initialize_errors", s.initialize_errors),
+    ];
+    // A percentage that is not known is shown exact in the same way.
+    out[11].exact = None;
+    let kinds = ["null", "read", "write", "free", "claim", "trim"];
+    out.extend(kinds.iter().zip(s.ops).map(|(k, n)| count(&format!("{k}_ops"), n)));
+    out.extend(kinds.iter().zip(s.bytes).map(|(k, n)| count(&format!("{k}_bytes"), n)));
+    out.push(on_off("removing", s.removing, Source::None));
+    out.push(match (parent, top) {
+        (Some(_), false) => Prop::new("allocating", "-", Source::None),
+        _ => stored_flag(spa, zap, "allocating")?,
+    });
+    out.push(stored_flag(spa, zap, "failfast")?);
+    for name in ["checksum_n", "checksum_t", "io_n", "io_t"] {
+        out.push(stored_limit(spa, zap, name)?);
+    }
+    if v.kind == "raidz" {
+        out.push(on_off("raidz_expanding", config.raidz_expanding, Source::None));
+    }
+    for name in ["slow_io_n", "slow_io_t"] {
+        out.push(stored_limit(spa, zap, name)?);
+    }
+    out.push(if leaf {
+        on_off("trim_support", !s.trim_notsup, Source::None)
+    } else {
+        Prop::new("trim_support", "-", Source::None)
+    });
+    out.push(count("trim_errors", s.trim.errors));
+    out.push(count("slow_ios", s.slow_ios));
+    if let Some(zap) = zap {
+        for e in spa.mos().entries(zap)? {
+            let e = e?;
+            let name = e.name_lossy();
+            if let Some(value) = string_of(&e.value).filter(|_| name.contains(':')) {
+                out.push(Prop::new(name, value, Source::Local));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// A state as a vdev's property tells it, without what it is about.
+fn state_word(n: u64) -> &'static str {
+    match n {
+        1 | 2 => "OFFLINE",
+        3 => "REMOVED",
+        4 => "UNAVAIL",
+        5 => "FAULTED",
+        6 => "DEGRADED",
+        7 => "ONLINE",
+        _ => "UNKNOWN",
+    }
+}
+
+fn stored(spa: &Spa, zap: Option<ObjNum>, name: &str) -> pool::Result<Option<ZapValue>> {
+    match zap {
+        Some(zap) => spa.mos().value(zap, name),
+        None => Ok(None),
+    }
+}
+
+fn stored_text(spa: &Spa, zap: Option<ObjNum>, name: &str) -> pool::Result<Prop> {
+    Ok(match stored(spa, zap, name)?.as_ref().and_then(string_of) {
+        Some(text) => Prop::new(name, text, Source::Local),
+        None => Prop::new(name, "-", Source::Default),
+    })
+}
+
+/// A flag that is on unless it was switched off.
+fn stored_flag(spa: &Spa, zap: Option<ObjNum>, name: &str) -> pool::Result<Prop> {
+    Ok(match stored(spa, zap, name)?.as_ref().and_then(ZapValue::first) {
+        Some(0) => Prop::new(name, "off", Source::Local),
+        _ => Prop::new(name, "on", Source::Default),
+    })
+}
+
+fn stored_limit(spa: &Spa, zap: Option<ObjNum>, name: &str) -> pool::Result<Prop> {
+    Ok(match stored(spa, zap, name)?.as_ref().and_then(ZapValue::first) {
+        None | Some(u64::MAX) => Prop::new(name, "-", Source::Default),
+        Some(n) => Prop::number(name, n.to_string(), n, Source::Local),
+    })
+}

@@ -1,0 +1,227 @@
+//! The vdev tree with its statistics.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+use ondisk::{ObjNum, VdevConfig, VdevKind};
+use pool::metaslab::{Class, TopVdev, VdevSpace};
+use spa::import::AuxVdev;
+use spa::{Place, Spa};
+use vdev::VdevInfo;
+
+use super::states;
+use crate::api::{LeafWork, RebuildStat, RebuildState, Vdev, VdevStat, WorkState};
+
+/// A device is used in units of a label.
+const LABEL: u64 = 256 << 10;
+/// Labels and boot area at both ends of a device.
+pub const LABELS: u64 = 4 * LABEL + (7 << 19);
+
+/// Everything that the vdevs of a pool are shown with.
+pub struct Tree<'a> {
+    spa: &'a Spa,
+    states: HashMap<u64, &'a VdevInfo>,
+    sizes: HashMap<u64, u64>,
+    /// Whether initialisation and TRIM go on: where nothing is written, neither is known (`vdev_trim_restart`).
+    works: bool,
+    /// The top-level vdevs that have space, and how full they are.
+    pub tops: HashMap<u64, (TopVdev, VdevSpace, u64)>,
+}
+
+impl<'a> Tree<'a> {
+    /// Reads the space maps' headers of a pool; `info` is its tree at this moment, `readonly` whether nothing is written.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn of(spa: &'a Spa, info: &'a VdevInfo, readonly: bool) -> pool::Result<Self> {
+        let mut tops = HashMap::new();
+        for top in spa.top_vdevs()? {
+            let space = spa.mos().vdev_space(&top)?;
+            let pinned = spa.mos().checkpoint_space(&top)?;
+            tops.insert(u64::from(top.id.0), (top, space, pinned));
+        }
+        let mut states = HashMap::new();
+        index(info, &mut states);
+        let sizes = spa.tree().devices().map(|(guid, d)| (guid.0, d.size() / LABEL * LABEL)).collect();
+        Ok(Self { spa, states, sizes, works: !readonly, tops })
+    }
+
+    /// The root, with everything below it.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn root(&self) -> pool::Result<Vdev> {
+        let Some(config) = &self.spa.config().vdev_tree else { return Ok(Vdev::default()) };
+        let mut root = self.vdev(config, 0, 0)?;
+        for (top, space, pinned) in self.tops.values().filter(|t| t.0.class != Class::Log) {
+            let s = &mut root.stat;
+            s.space = s.space.saturating_add(space.space);
+            s.alloc = s.alloc.saturating_add(space.alloc);
+            s.dspace = s.dspace.saturating_add(top.deflate(space.space));
+            s.checkpoint_space = s.checkpoint_space.saturating_add(*pinned);
+        }
+        Ok(root)
+    }
+
+    fn vdev(&self, config: &VdevConfig, depth: usize, ashift: u64) -> pool::Result<Vdev> {
+        let mut v = from_config(config);
+        if let Some(info) = self.states.get(&config.guid.0) {
+            v.path = info.path.as_ref().map(|p| String::from_utf8_lossy(p).into_owned()).or(v.path);
+            counters(&mut v.stat, info);
+        }
+        // What is below a top-level vdev has its sector size.
+        let ashift = config.ashift.map_or(ashift, |a| u64::from(a.0));
+        v.stat.configured_ashift = if depth == 0 { 0 } else { ashift };
+        for c in &config.children {
+            v.children.push(self.vdev(c, depth + 1, ashift)?);
+        }
+        v.stat.pspace = match config.kind {
+            VdevKind::DraidSpare => self.spare_size(config),
+            _ => self.sizes.get(&config.guid.0).copied().unwrap_or(0),
+        };
+        if depth == 1
+            && let Some((top, space, pinned)) = self.tops.get(&config.id)
+        {
+            self.top(&mut v, top, space, *pinned)?;
+        }
+        if let (Some(zap), true) = (config.leaf_zap, self.works && config.children.is_empty()) {
+            v.stat.initialize = self.work(zap, "com.delphix:vdev_initialize")?;
+            v.stat.trim = self.work(zap, "org.zfsonlinux:vdev_trim")?;
+        }
+        v.stat.noalloc = config.non_allocating;
+        v.stat.removing = config.removing;
+        Ok(v)
+    }
+
+    fn top(&self, v: &mut Vdev, top: &TopVdev, space: &VdevSpace, pinned: u64) -> pool::Result<()> {
+        let s = &mut v.stat;
+        (s.space, s.alloc, s.fragmentation) = (space.space, space.alloc, space.fragmentation);
+        (s.dspace, s.checkpoint_space) = (top.deflate(space.space), pinned);
+        match top.class {
+            Class::Log => v.is_log = true,
+            Class::Special => v.alloc_bias = Some("special".into()),
+            Class::Dedup => v.alloc_bias = Some("dedup".into()),
+            Class::Normal => {}
+        }
+        if let Some(zap) = top.top_zap {
+            v.rebuild = self.spa.mos().rebuild(zap)?.map(|r| RebuildStat {
+                state: match r.state {
+                    1 => RebuildState::Active,
+                    2 => RebuildState::Canceled,
+                    3 => RebuildState::Complete,
+                    _ => RebuildState::None,
+                },
+                start_time: r.start_time,
+                end_time: r.end_time,
+                scan_time_ms: r.scan_time_ms,
+                bytes_scanned: r.bytes_scanned,
+                bytes_issued: r.bytes_issued,
+                bytes_rebuilt: r.bytes_rebuilt,
+                bytes_est: r.bytes_est,
+                errors: r.errors,
+                ..RebuildStat::default()
+            });
+        }
+        Ok(())
+    }
+
+    /// A distributed spare is as large as the smallest device that it is spread over.
+    fn spare_size(&self, config: &VdevConfig) -> u64 {
+        let Some((top, _)) = config.draid_spare else { return 0 };
+        let root = self.spa.config().vdev_tree.as_ref();
+        let draid = root.and_then(|r| r.children.iter().find(|c| c.guid == top));
+        let sizes = draid.iter().flat_map(|d| &d.children).filter_map(|c| self.sizes.get(&c.guid.0));
+        sizes.copied().min().unwrap_or(0)
+    }
+
+    /// How far a leaf's initialisation or TRIM came, by its own ZAP.
+    fn work(&self, zap: ObjNum, what: &str) -> pool::Result<LeafWork> {
+        let read = |tail: &str| self.spa.mos().u64(zap, &format!("{what}_{tail}"));
+        let state = match read("state")? {
+            Some(1) => WorkState::Active,
+            Some(2) => WorkState::Canceled,
+            Some(3) => WorkState::Suspended,
+            Some(4) => WorkState::Complete,
+            _ => WorkState::None,
+        };
+        Ok(LeafWork { state, action_time: read("action_time")?.unwrap_or(0), ..LeafWork::default() })
+    }
+
+    /// A hot spare or cache device.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn auxiliary(&self, a: &AuxVdev, cache: bool) -> pool::Result<Vdev> {
+        let mut v = from_config(&a.config);
+        (v.stat.state, v.stat.aux) = (states::state(a.state), states::aux(a.aux));
+        // A spare that stands in for a device shows in the tree.
+        if let Some(info) = self.states.get(&a.config.guid.0).filter(|_| !cache) {
+            (v.stat.state, v.stat.aux) = (states::state(info.state), crate::api::VdevAux::Spared);
+        }
+        v.is_spare = !cache;
+        v.stat.trim_notsup = a.config.kind == VdevKind::DraidSpare;
+        v.stat.pspace = match (a.config.kind, &a.place) {
+            (VdevKind::DraidSpare, _) => self.spare_size(&a.config),
+            (_, Some(place)) => size_of(place) / LABEL * LABEL,
+            (_, None) => 0,
+        };
+        if cache {
+            // The header's sector is not for data.
+            let header = 1u64 << a.config.ashift.map_or(9, |s| s.0.min(16));
+            v.stat.space = v.stat.pspace.saturating_sub(LABELS).saturating_sub(header);
+            v.stat.fragmentation = Some(0);
+        }
+        if let Some(zap) = a.config.leaf_zap.filter(|_| self.works) {
+            v.stat.trim = self.work(zap, "org.zfsonlinux:vdev_trim")?;
+        }
+        Ok(v)
+    }
+}
+
+/// Bytes of a device; 0 if it can't be told.
+fn size_of(place: &Place) -> u64 {
+    match &place.partition {
+        Some(p) => p.size,
+        None => File::open(&place.path).and_then(|mut f| f.seek(SeekFrom::End(0))).unwrap_or(0),
+    }
+}
+
+fn index<'a>(v: &'a VdevInfo, into: &mut HashMap<u64, &'a VdevInfo>) {
+    into.insert(v.guid.0, v);
+    v.children.iter().for_each(|c| index(c, into));
+}
+
+/// State and counters of a vdev.
+pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
+    (s.state, s.aux) = (states::state(info.state), states::aux(info.aux));
+    (s.read_errors, s.write_errors) = (info.stats.read_errors, info.stats.write_errors);
+    s.checksum_errors = info.stats.checksum_errors;
+    (s.ops[1], s.ops[2]) = (info.stats.read_ops, info.stats.write_ops);
+    (s.bytes[1], s.bytes[2]) = (info.stats.read_bytes, info.stats.write_bytes);
+    s.configured_ashift = u64::from(info.ashift);
+}
+
+/// A vdev as its configuration alone tells it.
+pub fn from_config(c: &VdevConfig) -> Vdev {
+    let text = |t: &Option<Vec<u8>>| t.as_ref().map(|p| String::from_utf8_lossy(p).into_owned());
+    let draid = c.draid.as_ref();
+    Vdev {
+        kind: c.kind.name().into(),
+        id: c.id,
+        guid: c.guid.0,
+        path: text(&c.path),
+        phys_path: text(&c.phys_path),
+        devid: text(&c.devid),
+        whole_disk: c.whole_disk.unwrap_or(false),
+        not_present: c.not_present,
+        is_log: c.is_log,
+        is_hole: c.is_hole || c.kind == VdevKind::Hole,
+        is_spare: c.is_spare,
+        alloc_bias: c.alloc_bias.filter(|_| !c.is_log).map(|b| states::bias(b).to_owned()),
+        nparity: c.nparity.unwrap_or(0),
+        draid_ndata: draid.map_or(0, |d| d.ndata),
+        draid_nspares: draid.map_or(0, |d| d.nspares),
+        ..Vdev::default()
+    }
+}
