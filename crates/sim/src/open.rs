@@ -16,7 +16,7 @@ use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
 use poolhouse::{Dataset, OpenOptions, Pool};
 
 /// Files and directories that are looked at in one walk.
-const MAX_NODES: usize = 800;
+const MAX_NODES: usize = 400;
 /// Datasets that are looked at in one walk.
 const MAX_DATASETS: usize = 200;
 /// Bytes of a file's contents that are read, at its start, in its data and at its end.
@@ -87,7 +87,10 @@ fn of_files(fs: &FileSystem, left: &mut usize) {
         *left -= 1;
         let Ok(node) = fs.node(object) else { continue };
         of_node(&node);
-        let _ = fs.object_path(object);
+        // The way back searches whole directories; a few are enough.
+        if left.is_multiple_of(32) {
+            let _ = fs.object_path(object);
+        }
         if node.attr().kind != FileType::Directory {
             continue;
         }
