@@ -28,8 +28,8 @@ fuzz_one() { # TARGET SECONDS BINARY
   mkdir -p "fuzz/corpus/$1" "fuzz/artifacts/$1"
   local log
   log=$(mktemp)
-  if "$3" "fuzz/corpus/$1" -artifact_prefix="fuzz/artifacts/$1/" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 \
-    -max_len=131072 -print_final_stats=1 -verbosity=1 >"$log" 2>&1; then
+  if "$3" "fuzz/corpus/$1" -artifact_prefix="fuzz/artifacts/$1/" -max_total_time="$2" -timeout=60 -rss_limit_mb=2048 \
+    -max_len=131072 -len_control=0 -print_final_stats=1 -verbosity=1 >"$log" 2>&1; then
     echo "$1: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions in $2 s, nothing found"
     rm -f "$log"
   else

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use fuzzing::mutate::Rng;
+
 fn main() -> std::io::Result<()> {
     let to = PathBuf::from(std::env::args_os().nth(1).ok_or(std::io::ErrorKind::InvalidInput)?);
     for (name, _) in fuzzing::DECODERS {
@@ -11,6 +13,14 @@ fn main() -> std::io::Result<()> {
         for (i, seed) in fuzzing::seeds::of(name).iter().enumerate() {
             fs::write(dir.join(format!("seed-{i:03}")), seed)?;
         }
+    }
+    // Scripts of changes to a whole pool, of one to ten steps; what they say is for the fuzzer to find out.
+    let dir = to.join("open_pool");
+    fs::create_dir_all(&dir)?;
+    let mut rng = Rng::new(0);
+    for steps in 1..=10 {
+        let script: Vec<u8> = (0..1 + 10 * steps).map(|_| rng.next_u64() as u8).collect();
+        fs::write(dir.join(format!("seed-{steps:03}")), script)?;
     }
     Ok(())
 }
