@@ -20,6 +20,7 @@ pub mod nice;
 pub mod proplist;
 pub mod props;
 pub mod rescue;
+pub mod terminal;
 pub mod vdev_name;
 pub mod version;
 pub mod words;

@@ -1,56 +1,90 @@
 //! The `poolhouse` command, and the same binary under the names `zpool`, `zfs` and `zdb`.
 
-use cli::cx::Out;
-use cli::rescue;
-use std::io::IsTerminal;
+use cli::clock::Clock;
+use cli::cx::{Cx, Out};
+use cli::terminal::Stdin;
+use cli::{rescue, zfs, zpool};
+use std::ffi::OsString;
+use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 const USAGE: &str = "\
 usage: poolhouse COMMAND [ARGUMENT ...]
 
-    ls        list pools, datasets and files, straight from the devices
-    cp        copy files out of a pool, straight from the devices
+    zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
+    ls                list pools, datasets and files, straight from the devices
+    cp                copy files out of a pool, straight from the devices
+    serve             hold imported pools and their mounts; commands start it when they need it
 
 poolhouse COMMAND --help says more.
 ";
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().map(|w| w.to_string_lossy().into_owned());
+    let mut words = std::env::args_os();
     let called = words.next().unwrap_or_default();
-    let mut words: Vec<String> = words.collect();
     let called = Path::new(&called).file_name().map(|n| n.to_string_lossy().into_owned());
+    let mut words: Vec<OsString> = words.collect();
     // Under its own name the first word is the command.
     let command = match called.as_deref() {
         Some(name @ ("zpool" | "zfs" | "zdb")) => name.to_owned(),
         _ if words.is_empty() => String::new(),
-        _ => words.remove(0),
+        _ => words.remove(0).to_string_lossy().into_owned(),
     };
-    ExitCode::from(run(&command, &words) as u8)
+    if command == "serve" {
+        return ExitCode::from(server::daemon::main(words, server::house::shared()));
+    }
+    let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    // Codes are 0, 1 and 2.
+    ExitCode::from(run(&command, &words).clamp(0, 255) as u8)
+}
+
+fn out() -> Out {
+    Out::new(Box::new(BufWriter::new(std::io::stdout())))
+}
+
+fn err() -> Out {
+    Out::new(Box::new(std::io::stderr()))
 }
 
 fn run(command: &str, words: &[String]) -> i32 {
-    let mut io = rescue::Io {
-        out: Out::new(Box::new(std::io::stdout())),
-        err: Out::new(Box::new(std::io::stderr())),
-        terminal: std::io::stderr().is_terminal(),
-    };
-    match command {
-        "ls" => rescue::ls(&mut io, words),
-        "cp" => rescue::cp(&mut io, words),
+    let (mut out, mut err) = (out(), err());
+    let code = match command {
+        "zpool" | "zfs" => return openzfs(command, words, out, err),
+        "ls" | "cp" => {
+            let terminal = std::io::stderr().is_terminal();
+            let mut io = rescue::Io { out, err, terminal };
+            let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
+            return if io.out.flush() { code } else { 1 };
+        }
         "help" | "--help" | "-h" => {
-            io.out.put(USAGE);
+            out.put(USAGE);
+            0
+        }
+        "version" | "--version" | "-V" => {
+            writeln!(out, "poolhouse {}", env!("CARGO_PKG_VERSION"));
             0
         }
         "" => {
-            io.err.put("missing command\n");
-            io.err.put(USAGE);
+            err.put("missing command\n");
+            err.put(USAGE);
             2
         }
         other => {
-            writeln!(io.err, "unrecognized command '{other}'");
-            io.err.put(USAGE);
+            writeln!(err, "unrecognized command '{other}'");
+            err.put(USAGE);
             2
         }
-    }
+    };
+    if out.flush() { code } else { 1 }
+}
+
+/// Runs `zpool` or `zfs` against whoever holds this user's pools.
+fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
+    let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn server::api::Service>));
+    let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
+    cx.color = std::env::var_os("ZFS_COLOR").is_some() && std::io::stdout().is_terminal();
+    let code = if command == "zpool" { zpool::run(&mut cx, words) } else { zfs::run(&mut cx, words) };
+    if cx.out.flush() { code } else { code.max(1) }
 }

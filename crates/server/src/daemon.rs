@@ -18,9 +18,11 @@ use crate::api::Service;
 use crate::http;
 use crate::place::{Place, PlaceError};
 use crate::start::READY;
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -88,8 +90,11 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     let place = &options.place;
     place.prepare()?;
     if options.background {
-        // Not the leader of its group, since a command spawned it.
-        rustix::process::setsid().map_err(|e| cannot("leave the terminal")(e.into()))?;
+        match rustix::process::setsid() {
+            // The leader of a group has been given a session, or a shell's job control, of its own already.
+            Ok(_) | Err(rustix::io::Errno::PERM) => {}
+            Err(errno) => return Err(cannot("leave the terminal")(errno.into())),
+        }
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         log_to_file(place)?;
     }
@@ -116,6 +121,41 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     // A request that still runs on a pool that hangs is not waited for.
     runtime.shutdown_background();
     result
+}
+
+/// `poolhouse serve [--run-dir DIR]`: runs a daemon and gives the exit code. `--background`, which a command passes when
+/// it starts one, makes it leave the terminal and end when nothing is imported.
+pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
+    let mut options = Options { place: Place::of_user(), background: false };
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let value = if arg == "--run-dir" { args.next() } else { None };
+        match (arg.to_str(), value) {
+            (Some("--background"), _) => options.background = true,
+            (Some("--run-dir"), Some(dir)) => {
+                // Root's own folder stays the one where everybody may knock.
+                if Path::new(&dir) != options.place.dir() {
+                    options.place = Place::at(Path::new(&dir));
+                }
+            }
+            _ => {
+                say("usage: poolhouse serve [--run-dir DIR]");
+                return 2;
+            }
+        }
+    }
+    match run(&options, house) {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&format!("cannot serve: {}", crate::faults::chain(&error)));
+            1
+        }
+    }
+}
+
+fn say(line: &str) {
+    // Standard error may be closed; the exit code says it too.
+    writeln!(std::io::stderr(), "{line}").unwrap_or_default();
 }
 
 fn begin(place: &Place) -> Result<Held, DaemonError> {

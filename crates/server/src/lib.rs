@@ -3,14 +3,16 @@
 //! # Theory
 //! A process imports pools, mounts their file systems and answers the commands on a Unix socket. [`api`] has the
 //! questions and answers; [`client`] asks them, and [`start`] runs a daemon when one is needed; [`daemon`] is its life,
-//! in a folder that [`place`] finds; [`http`] carries requests, [`peer`] says who may make them; [`forest`] mounts in
-//! parallel.
+//! in a folder that [`place`] finds; `http` carries requests, [`peer`] says who may make them. [`house`] answers: it
+//! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
+//! says what a pool looks like.
 
 pub mod api;
 pub mod client;
 pub mod daemon;
 mod faults;
 pub mod forest;
+pub mod house;
 mod http;
 pub mod mounts;
 pub mod peer;

@@ -20,8 +20,10 @@ use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
 use crate::plan::{Plan, Where};
+use crate::view::PoolFacts;
 use dsl::Name;
 use fuse::Detach;
+use ondisk::Guid;
 use parking_lot::RwLock;
 use poolhouse::Pool;
 use std::collections::BTreeMap;
@@ -35,6 +37,8 @@ pub struct Imported {
     pub pool: Pool,
     /// What is mounted of it.
     pub mounts: Mounts,
+    /// What only its holder knows of it.
+    pub facts: PoolFacts,
 }
 
 impl Imported {
@@ -44,9 +48,18 @@ impl Imported {
 }
 
 enum State {
-    Coming,
+    Coming(Guid),
     Here(Arc<Imported>),
-    Going,
+    Going(Guid),
+}
+
+impl State {
+    fn guid(&self) -> Guid {
+        match self {
+            Self::Coming(guid) | Self::Going(guid) => *guid,
+            Self::Here(imported) => imported.pool.spa().guid(),
+        }
+    }
 }
 
 /// All imported pools.
@@ -69,7 +82,7 @@ impl Pools {
         let table = self.table.read();
         let here = table.values().filter_map(|state| match state {
             State::Here(pool) => Some(Arc::clone(pool)),
-            State::Coming | State::Going => None,
+            State::Coming(_) | State::Going(_) => None,
         });
         here.collect()
     }
@@ -83,8 +96,8 @@ impl Pools {
     pub fn pool(&self, name: &str) -> Result<Arc<Imported>, Error> {
         match self.table.read().get(name) {
             Some(State::Here(pool)) => Ok(Arc::clone(pool)),
-            Some(State::Coming) | None => Err(Error::new(name, Reason::NoSuchPool)),
-            Some(State::Going) => Err(Error::new(name, Reason::Busy)),
+            Some(State::Coming(_)) | None => Err(Error::new(name, Reason::NoSuchPool)),
+            Some(State::Going(_)) => Err(Error::new(name, Reason::Busy)),
         }
     }
 
@@ -97,18 +110,27 @@ impl Pools {
         })
     }
 
-    /// Takes in what `open` opens, under `name`.
-    pub fn import<T>(&self, name: &str, open: impl FnOnce() -> Result<(Pool, T), Error>) -> Result<T, Error> {
+    /// Takes in the pool `guid` that `open` opens, under `name`.
+    pub fn import<T>(
+        &self,
+        name: &str,
+        guid: Guid,
+        open: impl FnOnce() -> Result<(Pool, PoolFacts, T), Error>,
+    ) -> Result<T, Error> {
         {
             let mut table = self.table.write();
             if table.contains_key(name) {
                 return Err(Error::new(name, Reason::PoolExists));
             }
-            table.insert(name.to_owned(), State::Coming);
+            // Under another name it is still the same pool on the same devices.
+            if table.values().any(|state| state.guid() == guid) {
+                return Err(Error::new(name, Reason::DevicesInUse));
+            }
+            table.insert(name.to_owned(), State::Coming(guid));
         }
-        let opened = open().and_then(|(pool, told)| {
+        let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
-            Ok((Arc::new(Imported { pool, mounts }), told))
+            Ok((Arc::new(Imported { pool, mounts, facts }), told))
         });
         let mut table = self.table.write();
         match opened {
@@ -128,9 +150,10 @@ impl Pools {
     pub fn export(&self, request: &ExportRequest) -> Result<(), Error> {
         let name = request.name.as_str();
         let imported = self.pool(name)?;
+        let guid = imported.pool.spa().guid();
         match self.table.write().get_mut(name) {
-            Some(state @ State::Here(_)) => *state = State::Going,
-            Some(State::Coming | State::Going) | None => return Err(Error::new(name, Reason::Busy)),
+            Some(state @ State::Here(_)) => *state = State::Going(guid),
+            Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
         let how = if request.force || request.hardforce { Detach::Force } else { Detach::Normal };
         let failures = unmount_all(&imported.mounted(), how);

@@ -11,6 +11,7 @@ use server::daemon::{self, House};
 use server::place::Place;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -153,11 +154,13 @@ mod tree {
 /// A folder for a daemon, which is told to end when the test is over.
 struct Stand {
     dir: tempfile::TempDir,
+    /// Whether the daemon holds pools rather than numbers.
+    real: bool,
 }
 
 impl Stand {
     fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), real: false }
     }
 
     fn place(&self) -> Place {
@@ -166,7 +169,14 @@ impl Stand {
 
     fn client(&self) -> Client<Socket> {
         let program = std::env::current_exe().unwrap();
-        Socket::at(self.place(), program, Box::new(Numbers::default())).client()
+        let absent: Box<dyn Service> =
+            if self.real { Box::new(server::house::House::new()) } else { Box::new(Numbers::default()) };
+        if self.real {
+            // How the daemon that is started learns of it.
+            self.place().prepare().unwrap();
+            std::fs::write(self.place().dir().join("real"), "").unwrap();
+        }
+        Socket::at(self.place(), program, absent).client()
     }
 
     fn import(&self, guid: u64) -> Result<ImportOutcome, Error> {
@@ -245,6 +255,85 @@ fn a_slow_request_blocks_no_other() {
         stand.import(98).unwrap();
         slow.join().unwrap();
     });
+}
+
+/// Real pools through the daemon: found, refused where they must be, imported below a folder, mounted, read, listed with
+/// what is mounted, locked against another import, unmounted by the export, after which the daemon goes; and one that
+/// is terminated with a pool in use lets go of it all the same.
+fn real_pools_come_and_go() {
+    let mut stand = Stand::new();
+    stand.real = true;
+    let fixture = testkit::load("mirror2").copy();
+    let altroot = stand.dir.path().join("root");
+    let scan = ScanRequest { paths: fixture.images().to_vec(), ..ScanRequest::default() };
+    let found = stand.client().scan(&scan).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].pool.name, "xmirror2");
+    let guid = found[0].pool.guid;
+    let request = |props: &[(&str, &str)]| ImportRequest {
+        guid,
+        scan: scan.clone(),
+        props: props.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        force: true,
+        ..ImportRequest::default()
+    };
+    let import =
+        |props: &[(&str, &str)]| stand.client().import(&request(props)).map_err(|error| error.reason);
+    assert_eq!(import(&[]), Err(Reason::ReadonlyOnly));
+    assert_eq!(import(&[("comment", "x")]), Err(Reason::BadProperty { property: "comment".into() }));
+    let nobody = ImportRequest { guid: guid ^ 1, ..request(&[]) };
+    assert_eq!(stand.client().import(&nobody).unwrap_err().reason, Reason::NoSuchImport);
+    let asked = [("readonly", "on"), ("altroot", altroot.to_str().unwrap())];
+    assert_eq!(import(&asked).unwrap().name, "xmirror2");
+    assert_eq!(import(&asked), Err(Reason::PoolExists));
+    let renamed = ImportRequest { new_name: Some("twin".into()), ..request(&asked) };
+    assert_eq!(stand.client().import(&renamed).unwrap_err().reason, Reason::DevicesInUse);
+    assert!(stand.client().scan(&scan).unwrap().is_empty(), "it is imported");
+    assert_eq!(stand.client().pool_names().unwrap(), ["xmirror2"]);
+    let pool = stand.client().pool("xmirror2", &PoolQuery { props: true, ..PoolQuery::default() }).unwrap();
+    assert_eq!((pool.guid, pool.state), (guid, PoolState::Active));
+
+    let props = PropSelect::Named(vec!["mounted".into(), "mountpoint".into()]);
+    let query = DatasetQuery { kinds: vec![DatasetKind::Filesystem], props, ..DatasetQuery::default() };
+    let mounted = |stand: &Stand| -> Vec<bool> {
+        let datasets = stand.client().datasets(&query).unwrap();
+        assert!(datasets.len() > 1);
+        datasets.iter().map(|dataset| dataset.number("mounted") == Some(1)).collect()
+    };
+    assert!(mounted(&stand).iter().all(|is| !is));
+    if std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok() {
+        let report = stand.client().mount(&MountRequest::default()).unwrap();
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert!(mounted(&stand).iter().all(|is| *is));
+        let mounts = stand.client().mounts().unwrap();
+        assert_eq!(mounts.len() as u64, report.mounted);
+        let mount = mounts.iter().find(|mount| mount.dataset == "xmirror2").unwrap();
+        assert!(Path::new(&mount.mountpoint).starts_with(&altroot));
+        let below: Vec<_> = mounts.iter().map(|mount| Path::new(&mount.mountpoint)).collect();
+        let manifests = testkit::load("mirror2").manifests();
+        let manifest = manifests.iter().find(|m| m.dataset == "xmirror2" && m.variant.is_none()).unwrap();
+        for entry in manifest.entries().iter().filter(|entry| entry.sha256.is_some()) {
+            let path = Path::new(&mount.mountpoint).join(std::ffi::OsStr::from_bytes(&entry.path));
+            if below.iter().filter(|mount| path.starts_with(mount)).count() == 1 {
+                assert_eq!(std::fs::read(&path).unwrap().len() as u64, entry.size);
+            }
+        }
+    } else {
+        println!("no mount in this test: /dev/fuse can't be opened here");
+    }
+    let export = ExportRequest { name: "xmirror2".into(), ..ExportRequest::default() };
+    stand.client().export(&export).unwrap();
+    stand.wait_for_the_end();
+    let left = || fuse::system::table().unwrap().iter().filter(|m| m.target.starts_with(&altroot)).count();
+    assert_eq!(left(), 0);
+
+    assert_eq!(import(&asked).unwrap().name, "xmirror2");
+    stand.client().mount(&MountRequest::default()).unwrap();
+    let user = stand.client().mounts().unwrap().first().map(|m| std::fs::File::open(&m.mountpoint).unwrap());
+    rustix::process::kill_process(stand.daemon_pid(), rustix::process::Signal::TERM).unwrap();
+    stand.wait_for_the_end();
+    assert_eq!(left(), 0);
+    drop(user);
 }
 
 /// After a kill, the next command finds the old socket dead, starts a daemon, and the dead mount is gone.
@@ -337,7 +426,10 @@ fn main() {
         Some("serve") => {
             assert_eq!(args[2..4], ["--background", "--run-dir"]);
             let options = daemon::Options { place: Place::at(Path::new(&args[4])), background: true };
-            daemon::run(&options, Arc::new(Numbers::default())).unwrap();
+            let real = options.place.dir().join("real").exists();
+            let house: Arc<dyn House> =
+                if real { server::house::shared() } else { Arc::new(Numbers::default()) };
+            daemon::run(&options, house).unwrap();
         }
         Some("ask") => {
             let stream = UnixStream::connect(&args[2]).unwrap();
@@ -345,7 +437,8 @@ fn main() {
             print!("{}", raw(stream, &request));
         }
         filter => {
-            let tests: [(&str, fn()); 7] = [
+            let tests: [(&str, fn()); 8] = [
+                ("real_pools_come_and_go", real_pools_come_and_go),
                 (
                     "lives_from_the_first_import_to_the_last_export",
                     lives_from_the_first_import_to_the_last_export,

@@ -7,6 +7,7 @@ use server::api::{
     ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
 };
 use server::pools::Pools;
+use server::view::PoolFacts;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +31,12 @@ impl Stand {
         let (pools, pool) = (Pools::default(), fixture.pool().to_owned());
         let altroot = Some(dir.path().to_str().unwrap().to_owned());
         let options = OpenOptions { altroot, peek: true, ..OpenOptions::default() };
-        pools.import(&pool, || Ok((Pool::open(fixture.images(), &options).unwrap(), ()))).unwrap();
+        pools
+            .import(&pool, poolhouse::ondisk::Guid(7), || {
+                let pool = Pool::open(fixture.images(), &options).unwrap();
+                Ok((pool, PoolFacts::default(), ()))
+            })
+            .unwrap();
         Some(Self { pools, pool, dir })
     }
 
