@@ -10,53 +10,87 @@ use crate::read::{Fetch, has_mac};
 use crate::{Bookmark, Error, Result, Zio};
 use codec::checksum::embedded::{self, Verifier};
 use device::AlignedBuf;
-use ondisk::blkptr::Stored;
+use ondisk::blkptr::{DVAS_PER_BP, Stored};
 use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
-use ondisk::{Blkptr, Corrupt, Dva};
+use ondisk::{Blkptr, Corrupt, Dva, SPA_MINBLOCKSHIFT};
 
 /// Deepest gang tree: three pieces a level reach 16 MiB from 512 bytes in ten.
 const MAX_DEPTH: u32 = 12;
 
+/// What of one gang block has been read, and how much more may be.
+struct Walk<'a> {
+    bookmark: &'a Bookmark,
+    headers_left: u64,
+}
+
+impl Walk<'_> {
+    fn corrupt(&self, why: &'static str) -> Error {
+        Error::Corrupt { bookmark: *self.bookmark, source: Corrupt::Shape { what: "gang block", why } }
+    }
+}
+
 impl Zio {
     /// The stored bytes of the gang block at `dva`.
-    pub(crate) fn read_gang(
+    pub(crate) fn read_gang(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
+        // A header for each sector, and one for each level, are more than a whole tree has. All copies of it may be
+        // needed; but pieces whose copies lead to one another would multiply with each level.
+        let headers_left = DVAS_PER_BP as u64 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
+        let mut walk = Walk { bookmark: bm, headers_left };
+        let mut whole = AlignedBuf::zeroed(s.psize.0 as usize);
+        self.fill(bp, s, dva, &mut walk, 0, &mut whole)?;
+        Ok(whole)
+    }
+
+    /// Reads the gang block at `dva` into `out`, which has its size.
+    fn fill(
         &self,
         bp: &Blkptr,
         s: &Stored,
         dva: &Dva,
-        bm: &Bookmark,
+        walk: &mut Walk<'_>,
         depth: u32,
-    ) -> Result<AlignedBuf> {
-        let corrupt =
-            |why| Error::Corrupt { bookmark: *bm, source: Corrupt::Shape { what: "gang block", why } };
+        out: &mut [u8],
+    ) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(corrupt("its tree is too deep"));
+            return Err(walk.corrupt("its tree is too deep"));
         }
+        let left = walk.headers_left.checked_sub(1);
+        walk.headers_left =
+            left.ok_or_else(|| walk.corrupt("its tree has more headers than it has sectors"))?;
+        let first = s.copies().next().unwrap_or(dva);
         let verifier =
-            Verifier::GangHeader { vdev: dva.vdev.0.into(), offset: dva.offset.0, birth: s.phys_birth.0 };
-        let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: bm };
+            Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
+        let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: walk.bookmark };
         let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;
-        let children =
-            decode_gang_header(&header).map_err(|source| Error::Corrupt { bookmark: *bm, source })?;
-        let size = s.psize.0 as usize;
-        let mut whole = AlignedBuf::zeroed(size);
-        let mut at = 0;
+        let children = decode_gang_header(&header)
+            .map_err(|source| Error::Corrupt { bookmark: *walk.bookmark, source })?;
+        let mut pieces = Vec::with_capacity(children.len());
         for child in &children {
-            let piece = self.read_piece(child, bm, depth)?;
-            let end = at + piece.len();
-            let out =
-                whole.get_mut(at..end).ok_or_else(|| corrupt("its pieces are longer than the block"))?;
-            out.copy_from_slice(&piece);
-            at = end;
+            pieces.push((
+                child,
+                child.stored().ok_or_else(|| walk.corrupt("a piece is not a block on devices"))?,
+            ));
         }
-        if at == size { Ok(whole) } else { Err(corrupt("its pieces are shorter than the block")) }
-    }
-
-    fn read_piece(&self, bp: &Blkptr, bm: &Bookmark, depth: u32) -> Result<AlignedBuf> {
-        let why = "a piece is not a block on devices";
-        let s = bp
-            .stored()
-            .ok_or(Error::Corrupt { bookmark: *bm, source: Corrupt::Shape { what: "gang block", why } })?;
-        self.fetch_stored(bp, s, bm, depth + 1)
+        // Before anything is read: the pieces of a sound block are as long as it is.
+        let sum = pieces.iter().fold(0u64, |n, (_, s)| n.saturating_add(s.psize.0));
+        if sum != out.len() as u64 {
+            return Err(walk.corrupt("its pieces are not as long as the block"));
+        }
+        let mut rest = out;
+        for (child, stored) in pieces {
+            let (piece, after) = rest.split_at_mut(stored.psize.0 as usize);
+            self.any_copy(child, stored, walk.bookmark, |dva| {
+                if dva.gang {
+                    return self.fill(child, stored, dva, walk, depth + 1, piece);
+                }
+                piece.copy_from_slice(&self.fetch_copy(child, stored, dva, walk.bookmark)?);
+                Ok(())
+            })?;
+            rest = after;
+        }
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

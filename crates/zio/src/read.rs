@@ -74,7 +74,7 @@ impl Zio {
             Body::Stored(s) => {
                 // Asked before the read: a locked dataset should not cost one.
                 let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
-                let mut raw = self.fetch_stored(bp, s, bookmark, 0)?;
+                let mut raw = self.fetch_stored(bp, s, bookmark)?;
                 if let Some(keys) = keys {
                     // A log block's pointer was written before its block was: the MAC is in the block.
                     let mac = match bp.kind {
@@ -98,7 +98,7 @@ impl Zio {
     pub fn read_undecrypted(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) if bp.is_encrypted() => {
-                let raw = self.fetch_stored(bp, s, bookmark, 0)?;
+                let raw = self.fetch_stored(bp, s, bookmark)?;
                 self.decode(bp, s, raw, bookmark)
             }
             _ => self.read(bp, bookmark),
@@ -111,34 +111,41 @@ impl Zio {
     /// As [`Zio::read`].
     pub fn read_raw(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
         match &bp.body {
-            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark, 0)?.freeze()),
+            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark)?.freeze()),
             Body::Embedded(e) => Ok(Block::copy_of(e.payload())),
             Body::Hole | Body::Redacted => self.read(bp, bookmark),
         }
     }
 
     /// The verified stored bytes of the first copy that has them.
-    pub(crate) fn fetch_stored(
+    pub(crate) fn fetch_stored(&self, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> Result<AlignedBuf> {
+        self.any_copy(bp, s, bm, |dva| {
+            if dva.gang { self.read_gang(bp, s, dva, bm) } else { self.fetch_copy(bp, s, dva, bm) }
+        })
+    }
+
+    /// The verified bytes of one copy that is no gang block.
+    pub(crate) fn fetch_copy(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
+        let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm };
+        self.fetch(&fetch, |buf| self.verify(bp, s, buf))
+    }
+
+    /// What `read` makes of the first copy that it succeeds with.
+    pub(crate) fn any_copy<T>(
         &self,
         bp: &Blkptr,
         s: &Stored,
         bm: &Bookmark,
-        depth: u32,
-    ) -> Result<AlignedBuf> {
+        mut read: impl FnMut(&Dva) -> Result<T>,
+    ) -> Result<T> {
         if s.psize.0 > bp.lsize.0 {
             let source = Corrupt::Range { what: "block pointer", field: "psize", value: s.psize.0 };
             return Err(Error::Corrupt { bookmark: *bm, source });
         }
         let mut failure = None;
         for dva in s.copies() {
-            let got = if dva.gang {
-                self.read_gang(bp, s, dva, bm, depth)
-            } else {
-                let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm };
-                self.fetch(&fetch, |buf| self.verify(bp, s, buf))
-            };
-            match got {
-                Ok(buf) => return Ok(buf),
+            match read(dva) {
+                Ok(got) => return Ok(got),
                 // The first copy's failure is the one worth telling, unless a later one was at least readable.
                 Err(e) if failure.is_none() || matches!(e, Error::Checksum { .. }) => failure = Some(e),
                 Err(_) => {}
