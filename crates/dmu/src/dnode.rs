@@ -4,6 +4,7 @@
 //! Level 0 blocks are data; a block of level n holds `1 << epbs` pointers to level n-1. The dnode's one to
 //! three pointers point at its top level. A hole anywhere stands for all that would be below it.
 
+use crate::met::Met;
 use crate::objset::Home;
 use crate::{Error, Result};
 use device::Block;
@@ -178,7 +179,9 @@ impl Dnode {
     fn entry(&self, parent: &Block, level: Level, blkid: BlkId) -> Result<Blkptr> {
         let i = (blkid.0 & ((1 << self.0.phys.epbs()) - 1)) as usize;
         let raw = &parent[i << BLKPTR_SHIFT..(i << BLKPTR_SHIFT) + BLKPTR_SIZE];
-        self.check_place(Blkptr::decode(raw).map_err(|e| self.corrupt(e))?, level, blkid)
+        // With the place, so that a reader that goes on after damage knows how much it lost.
+        let bad = |source| zio::Error::Corrupt { bookmark: self.bookmark(level, blkid), source };
+        self.check_place(Blkptr::decode(raw).map_err(bad)?, level, blkid)
     }
 
     /// Refuses a pointer that says it belongs to another level.
@@ -255,23 +258,26 @@ impl Dnode {
     /// # Errors
     /// As reading indirect blocks fails.
     pub fn next_data_block(&self, from: BlkId) -> Result<Option<BlkId>> {
-        self.next_block(from, Extent::Data)
+        self.next_data_block_in(from, &mut Met::default())
     }
 
-    fn next_block(&self, from: BlkId, want: Extent) -> Result<Option<BlkId>> {
+    /// As [`Dnode::next_data_block`], for a walk that has met some of the tree before.
+    pub(crate) fn next_data_block_in(&self, from: BlkId, met: &mut Met) -> Result<Option<BlkId>> {
+        self.next_block(from, Extent::Data, met)
+    }
+
+    fn next_block(&self, from: BlkId, want: Extent, met: &mut Met) -> Result<Option<BlkId>> {
         let phys = &self.0.phys;
         let top = Level(phys.nlevels - 1);
-        let mut steps = self.0.home.cache.zio().walk_limit();
         for (i, bp) in phys.blkptrs.iter().enumerate() {
-            let first = (i as u64).checked_shl(phys.span_shift(top)).unwrap_or(u64::MAX);
-            let last =
-                (i as u64 + 1).checked_shl(phys.span_shift(top)).map_or(u64::MAX, |n| n.wrapping_sub(1));
-            if from.0 > last || (i > 0 && phys.span_shift(top) >= 64) {
+            let Some(first) = first_below(i as u64, phys.span_shift(top)) else { break };
+            let last = first_below(i as u64 + 1, phys.span_shift(top)).map_or(u64::MAX, |n| n - 1);
+            if from.0 > last {
                 continue;
             }
             let bp = self.check_place(*bp, top, BlkId(i as u64))?;
             if let Some(found) =
-                self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want, &mut steps)?
+                self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want, met)?
             {
                 return Ok(Some(found).filter(|f| *f <= self.max_blkid() || want == Extent::Hole));
             }
@@ -279,10 +285,8 @@ impl Dnode {
         Ok(None)
     }
 
-    /// Searches below the pointer to block `blkid` of `level`; recursion is as deep as the dnode has levels.
-    ///
-    /// `steps` bounds the indirect blocks that are read: a hostile tree whose branches are all the same block is
-    /// as wide as it says, and would take forever.
+    /// Searches below the pointer to block `blkid` of `level`; recursion is as deep as the dnode has levels, and no
+    /// indirect block is read for two places.
     fn search(
         &self,
         bp: &Blkptr,
@@ -290,7 +294,7 @@ impl Dnode {
         blkid: BlkId,
         from: BlkId,
         want: Extent,
-        steps: &mut u64,
+        met: &mut Met,
     ) -> Result<Option<BlkId>> {
         if bp.is_hole() {
             return Ok((want == Extent::Hole).then_some(from));
@@ -301,23 +305,26 @@ impl Dnode {
         let epbs = self.0.phys.epbs();
         let below = Level(level.0 - 1);
         let shift = self.0.phys.span_shift(below);
-        *steps = steps.checked_sub(1).ok_or_else(|| {
-            self.corrupt(Corrupt::Shape {
-                what: "block tree",
-                why: "it has more blocks than the pool has sectors",
-            })
-        })?;
+        met.note(bp, level, blkid).map_err(|e| self.corrupt(e))?;
         let block = self.read_indirect(bp, level, blkid)?;
-        let base = blkid.0.checked_shl(epbs).unwrap_or(u64::MAX);
+        // Beyond the last number that a block can have, there is nothing.
+        let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
         let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
         for child in start..base.saturating_add(1 << epbs) {
+            let Some(first) = first_below(child, shift) else { break };
             let child_bp = self.entry(&block, below, BlkId(child))?;
-            let child_from = BlkId(from.0.max(child.checked_shl(shift).unwrap_or(u64::MAX)));
-            if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want, steps)? {
+            let child_from = BlkId(from.0.max(first));
+            if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want, met)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// The first `count` blocks of an object that is written from front to back, such as a log: none is a hole, and
+    /// none is there twice, however long the object says that it is.
+    pub fn log_blocks(&self, count: u64) -> LogBlocks {
+        LogBlocks { dn: self.clone(), next: 0, count, met: Met::default(), l1: None }
     }
 
     /// The first byte from `offset` on that lies in `want` (`dnode_next_offset`).
@@ -333,10 +340,53 @@ impl Dnode {
         if offset >= end {
             return Ok((want == Extent::Hole).then_some(offset));
         }
-        Ok(match (self.next_block(from, want)?, want) {
+        Ok(match (self.next_block(from, want, &mut Met::default())?, want) {
             (Some(b), _) => Some(offset.max(b.0.saturating_mul(size))),
             (None, Extent::Hole) => Some(end),
             (None, Extent::Data) => None,
         })
+    }
+}
+
+/// The first block of a level that lies below block `n` of a level whose blocks span `1 << shift` of its blocks; `None`
+/// if no number is so high.
+fn first_below(n: u64, shift: u32) -> Option<u64> {
+    if n == 0 { Some(0) } else { 1u64.checked_shl(shift).and_then(|span| n.checked_mul(span)) }
+}
+
+/// See [`Dnode::log_blocks`]. After an error comes nothing more.
+#[derive(Debug)]
+pub struct LogBlocks {
+    dn: Dnode,
+    next: u64,
+    count: u64,
+    met: Met,
+    l1: Option<BlkId>,
+}
+
+impl LogBlocks {
+    fn read(&mut self, blkid: BlkId) -> Result<Block> {
+        let dn = &self.dn;
+        let l1 = BlkId(blkid.0 >> dn.phys().epbs());
+        if dn.nlevels() > 1 && self.l1 != Some(l1) {
+            self.met.note(&dn.bp(Level(1), l1)?, Level(1), l1).map_err(|e| dn.corrupt(e))?;
+            self.l1 = Some(l1);
+        }
+        self.met.note(&dn.bp(Level(0), blkid)?, Level(0), blkid).map_err(|e| dn.corrupt(e))?;
+        let hole = Corrupt::Shape { what: "log", why: "a hole is within its length" };
+        dn.block(blkid)?.ok_or_else(|| dn.corrupt(hole))
+    }
+}
+
+impl Iterator for LogBlocks {
+    type Item = Result<Block>;
+
+    fn next(&mut self) -> Option<Result<Block>> {
+        if self.next >= self.count {
+            return None;
+        }
+        let block = self.read(BlkId(self.next));
+        self.next = if block.is_ok() { self.next + 1 } else { u64::MAX };
+        Some(block)
     }
 }

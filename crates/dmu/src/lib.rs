@@ -16,13 +16,17 @@
 
 mod dnode;
 mod error;
+mod met;
 mod objset;
 pub mod sa;
 pub mod zap;
 
-pub use dnode::{Dnode, Extent, SPILL_BLKID};
+pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use error::Error;
 pub use objset::{Objects, Objset};
+
+/// No object has this number or a higher one (`DN_MAX_OBJECT`).
+pub const DN_MAX_OBJECT: u64 = 1 << 48;
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

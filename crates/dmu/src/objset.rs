@@ -1,8 +1,12 @@
 //! Object sets: from object numbers to dnodes.
 
-use crate::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode, Error, Result};
+use crate::met::Met;
+use crate::{
+    DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Result,
+};
 use arc::Cache;
 use device::Block;
+use ondisk::blkptr::Body;
 use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::objset::{ObjsetKind, ObjsetPhys};
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
@@ -122,7 +126,7 @@ impl Objset {
         if let Some(phys) = special {
             return Ok(Dnode::new(self.0.home.clone(), object, phys.clone().ok_or_else(missing)?));
         }
-        if object.0 == 0 {
+        if object.0 == 0 || object.0 >= DN_MAX_OBJECT {
             return Err(missing());
         }
         let per = self.dnodes_per_block();
@@ -146,7 +150,7 @@ impl Objset {
 
     /// The allocated objects from `first` on, in order.
     pub fn objects(&self, first: ObjNum) -> Objects {
-        Objects { os: self.clone(), next: first.0.max(1) }
+        Objects { os: self.clone(), next: first.0.max(1), met: Met::default() }
     }
 }
 
@@ -161,16 +165,38 @@ fn allocated_slots(raw: &[u8]) -> ondisk::Result<usize> {
 pub struct Objects {
     os: Objset,
     next: u64,
+    met: Met,
 }
 
 impl Objects {
+    /// Refuses a block of dnodes that was met at another place, or lies in its pointer, where none can be.
+    fn check_new(&mut self, blkid: BlkId) -> Result<()> {
+        let bp = self.os.meta_dnode().bp(Level(0), blkid)?;
+        let why = "a block of dnodes lies in its pointer";
+        let embedded =
+            matches!(bp.body, Body::Embedded(_)).then_some(Corrupt::Shape { what: "object set", why });
+        let met = embedded.map_or_else(|| self.met.note(&bp, Level(0), blkid), Err);
+        met.map_err(|e| self.os.corrupt(ObjNum(0), e))
+    }
+
     fn step(&mut self) -> Result<Option<Dnode>> {
         let per = self.os.dnodes_per_block();
         loop {
+            if self.next >= DN_MAX_OBJECT {
+                return Ok(None);
+            }
             let from = BlkId(self.next / per);
             let meta = self.os.meta_dnode();
-            let Some(blkid) = meta.next_data_block(from)? else { return Ok(None) };
+            let Some(blkid) = meta.next_data_block_in(from, &mut self.met)? else { return Ok(None) };
+            if blkid.0 >= DN_MAX_OBJECT / per {
+                self.next = DN_MAX_OBJECT;
+                let value = blkid.0;
+                return Err(self
+                    .os
+                    .corrupt(ObjNum(0), Corrupt::Range { what: "object set", field: "block", value }));
+            }
             let base = blkid.0 * per;
+            self.check_new(blkid).inspect_err(|_| self.next = base + per)?;
             let read = self.os.dnode_block(blkid).inspect_err(|_| self.next = base + per)?;
             let Some((block, locked)) = read else {
                 self.next = base + per;
