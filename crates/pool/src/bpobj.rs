@@ -3,7 +3,7 @@
 use crate::{Error, Mos, Result};
 use ondisk::bpobj::{BPOBJ_ENTRY_SIZE, BpobjPhys, DeadlistPhys};
 use ondisk::bytes::le64;
-use ondisk::{BlkId, Blkptr, Corrupt, DmuType, ObjNum};
+use ondisk::{Blkptr, Corrupt, DmuType, ObjNum};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that a list stands for.
@@ -65,10 +65,8 @@ impl Mos {
                 return Err(bad(Corrupt::Shape { what: "bpobj", why: "its blocks hold no pointer" }));
             }
             let mut at = 0;
-            while at < phys.num_blkptrs {
-                let block = dn
-                    .block(BlkId(at / per))?
-                    .ok_or_else(|| bad(Corrupt::Shape { what: "bpobj", why: "a hole within its length" }))?;
+            for block in dn.log_blocks(phys.num_blkptrs.div_ceil(per)) {
+                let block = block?;
                 let n = per.min(phys.num_blkptrs - at) as usize;
                 for raw in block.chunks_exact(BPOBJ_ENTRY_SIZE as usize).take(n) {
                     // Livelists mark frees with the low bit of the fill count (`BP_GET_FREE`).

@@ -60,7 +60,13 @@ impl Mos {
     pub fn features(&self) -> Result<Features> {
         let read = |name| -> Result<BTreeMap<String, u64>> {
             let Some(obj) = self.dir(name)? else { return Ok(BTreeMap::new()) };
-            self.entries(obj)?.map(|e| e.map(|e| (e.name_lossy(), e.value.first().unwrap_or(0)))).collect()
+            // A feature whose count can't be read must not pass for one that is not in use.
+            let shape = Corrupt::Shape { what: "feature", why: "its count is not one word" };
+            let count = |e: crate::mos::Entry| match e.value.as_u64() {
+                Some(count) => Ok((e.name_lossy(), count)),
+                None => Err(Error::Corrupt { object: obj, source: shape.clone() }),
+            };
+            self.entries(obj)?.map(|e| e.and_then(count)).collect()
         };
         Ok(Features {
             for_read: read(mos::FEATURES_FOR_READ)?,

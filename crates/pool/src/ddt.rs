@@ -7,7 +7,7 @@ use ondisk::ddt::{
     DdtKey, DdtLogHeader, DdtPacking, DdtPhys, log_entries,
 };
 use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
-use ondisk::{BlkId, ByteOrder, ChecksumKind, Corrupt, Dva, ObjNum, bytes};
+use ondisk::{ByteOrder, ChecksumKind, Corrupt, Dva, ObjNum, bytes};
 use std::collections::BTreeMap;
 
 const WHAT: &str = "DDT";
@@ -280,10 +280,9 @@ impl Mos {
                 return Err(bad(Corrupt::Range { what: "DDT log", field: "length", value: header.length }));
             }
             let mut entries = BTreeMap::new();
-            for blkid in 0..header.length.div_ceil(dn.block_size()) {
+            for block in dn.log_blocks(header.length.div_ceil(dn.block_size())) {
                 // Its blocks are swapped, if need be, as words: what they are.
-                let Some(block) = dn.block(BlkId(blkid))? else { continue };
-                for e in log_entries(ddt.is_flat(), &block).map_err(&bad)? {
+                for e in log_entries(ddt.is_flat(), &block?).map_err(&bad)? {
                     if header.checkpoint.is_none_or(|c| e.key > c) {
                         entries.insert(e.key, (e.class, e.phys));
                     }

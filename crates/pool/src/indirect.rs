@@ -6,6 +6,8 @@ use ondisk::{Corrupt, ObjNum};
 
 /// Most entries that are read; each stands for at least a block, and takes 24 bytes of memory.
 const MAX_ENTRIES: u64 = 1 << 28;
+/// Bytes of an array that are read at a time.
+const PIECE: usize = 128 << 10;
 
 /// Where the blocks of a removed vdev went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,10 +28,9 @@ impl Mos {
         let bad = Error::corrupt(object);
         let dn = self.objset().dnode(object)?;
         let phys = MappingPhys::decode(dn.bonus()).map_err(&bad)?;
-        let raw = self.array(object, phys.num_entries, MappingEntry::SIZE)?;
-        let mut entries = Vec::with_capacity(phys.num_entries as usize);
+        let mut entries = Vec::new();
         let mut end = 0;
-        for r in raw.chunks_exact(MappingEntry::SIZE) {
+        self.array(object, phys.num_entries, MappingEntry::SIZE, |r| {
             let e = MappingEntry::decode(r).map_err(&bad)?;
             if e.src.0 < end {
                 return Err(bad(Corrupt::Shape {
@@ -39,7 +40,8 @@ impl Mos {
             }
             end = e.src.0 + e.size;
             entries.push(e);
-        }
+            Ok(())
+        })?;
         Ok(Mapping { phys, entries })
     }
 
@@ -50,8 +52,16 @@ impl Mos {
     pub fn indirect_births(&self, object: ObjNum) -> Result<Vec<BirthEntry>> {
         let bad = Error::corrupt(object);
         let count = births_count(self.objset().dnode(object)?.bonus()).map_err(&bad)?;
-        let raw = self.array(object, count, BirthEntry::SIZE)?;
-        raw.chunks_exact(BirthEntry::SIZE).map(|r| BirthEntry::decode(r).map_err(&bad)).collect()
+        let mut births: Vec<BirthEntry> = Vec::new();
+        self.array(object, count, BirthEntry::SIZE, |r| {
+            let birth = BirthEntry::decode(r).map_err(&bad)?;
+            if births.last().is_some_and(|last| birth.offset <= last.offset) {
+                return Err(bad(Corrupt::Shape { what: "indirect births", why: "they are not sorted" }));
+            }
+            births.push(birth);
+            Ok(())
+        })?;
+        Ok(births)
     }
 
     /// Bytes of each mapping entry that were obsolete when the mapping was last condensed; empty if not kept.
@@ -62,20 +72,37 @@ impl Mos {
         if phys.counts_object == 0 {
             return Ok(Vec::new());
         }
-        let raw = self.array(ObjNum(phys.counts_object), phys.num_entries, 4)?;
-        Ok(raw.as_chunks::<4>().0.iter().map(|c| u32::from_le_bytes(*c)).collect())
+        let mut counts = Vec::new();
+        self.array(ObjNum(phys.counts_object), phys.num_entries, 4, |r| {
+            counts.extend(r.first_chunk().map(|c| u32::from_le_bytes(*c)));
+            Ok(())
+        })?;
+        Ok(counts)
     }
 
-    /// The first `count` elements of `size` bytes of an object.
-    fn array(&self, object: ObjNum, count: u64, size: usize) -> Result<Vec<u8>> {
+    /// Hands out the first `count` elements of `size` bytes of an object, piece by piece: what the object says of its
+    /// length must not become memory before its contents bear it out.
+    fn array(
+        &self,
+        object: ObjNum,
+        count: u64,
+        size: usize,
+        mut each: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let dn = self.objset().dnode(object)?;
         let bytes = count.checked_mul(size as u64).filter(|n| count <= MAX_ENTRIES && *n <= dn.max_size());
         let Some(bytes) = bytes else {
             let source = Corrupt::Range { what: "array", field: "entries", value: count };
             return Err(Error::Corrupt { object, source });
         };
-        let mut buf = vec![0; bytes as usize];
-        dn.read_at(0, &mut buf)?;
-        Ok(buf)
+        let mut buf = vec![0; PIECE / size * size];
+        let mut at = 0;
+        while at < bytes {
+            let n = (bytes - at).min(buf.len() as u64) as usize;
+            dn.read_at(at, &mut buf[..n])?;
+            buf[..n].chunks_exact(size).try_for_each(&mut each)?;
+            at += n as u64;
+        }
+        Ok(())
     }
 }

@@ -61,6 +61,10 @@ pub fn deflate_ratio(asize: u64) -> u64 {
 /// Most metaslabs a vdev may have; OpenZFS makes 131072 at most.
 const MAX_METASLABS: u64 = 1 << 22;
 
+/// Most entries of all log space maps: OpenZFS flushes when those of its memory take a gigabyte
+/// (`zfs_unflushed_max_mem_amt`), at 72 bytes each; a log keeps some that others have undone.
+const MAX_LOG_ENTRIES: u64 = 1 << 26;
+
 impl TopVdev {
     /// A top-level vdev of the MOS's config; `None` if it has no metaslabs (a hole, or a removed device). `asize` is what a
     /// block of 128 KiB takes on it.
@@ -88,6 +92,11 @@ impl TopVdev {
             Some("dedup") => Class::Dedup,
             _ => Class::Normal,
         };
+        let count = size >> shift;
+        if count > MAX_METASLABS {
+            let source = Corrupt::Range { what: "vdev", field: "metaslabs", value: count };
+            return Err(Error::Corrupt { object: ms_array, source });
+        }
         Ok(Some(Self {
             id: VdevId(config.id as u32),
             ashift,
@@ -207,6 +216,7 @@ impl LogChanges {
     /// As reading fails; [`Error::Corrupt`] for an entry that leaves its vdev or crosses metaslabs.
     pub fn read(mos: &Mos, vdevs: &[TopVdev]) -> Result<Self> {
         let mut out = Self::default();
+        let mut left = MAX_LOG_ENTRIES;
         for (txg, object) in mos.log_spacemaps()? {
             let bad = Error::corrupt(object);
             let map = SpaceMap::open(mos, object, 0, u64::MAX >> 1, 9)?;
@@ -225,6 +235,9 @@ impl LogChanges {
                     }));
                 }
                 let change = Change { txg, kind: r.kind, start: r.start, end: r.end };
+                left = left.checked_sub(1).ok_or_else(|| {
+                    bad(Corrupt::Shape { what: "log space map", why: "the logs have absurdly many entries" })
+                })?;
                 out.0.entry((vdev, ms)).or_default().push(change);
                 Ok(())
             })?;

@@ -4,7 +4,7 @@ use crate::{Error, Mos, Result};
 use dmu::Dnode;
 use ondisk::bytes::le64;
 use ondisk::spacemap::{MapType, SpaceMapEntry, SpaceMapPhys, decode_entry};
-use ondisk::{BlkId, Corrupt, ObjNum};
+use ondisk::{Corrupt, ObjNum};
 
 const WHAT: &str = "space map";
 
@@ -95,11 +95,8 @@ impl SpaceMap {
         let block_size = self.dnode.block_size();
         let (mut txg, mut pass) = (0, 0);
         let mut at = 0;
-        while at < self.phys.length {
-            let block = self
-                .dnode
-                .block(BlkId(at / block_size))?
-                .ok_or_else(|| bad(Corrupt::Shape { what: WHAT, why: "a hole within its length" }))?;
+        for block in self.dnode.log_blocks(self.phys.length.div_ceil(block_size)) {
+            let block = block?;
             let n = (self.phys.length - at).min(block_size) as usize;
             let words = &block[..n];
             let mut i = 0;

@@ -14,6 +14,7 @@ mod assemble;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Device, Mode};
@@ -93,7 +94,7 @@ pub struct Candidate {
     /// Its devices, best first where a guid occurs twice.
     pub members: Vec<Member>,
     /// Devices of hot spares and cache, of whatever pool: their labels don't say whose they are.
-    pub auxiliary: Vec<Member>,
+    pub auxiliary: Arc<[Member]>,
 }
 
 /// What a search found.
@@ -102,7 +103,7 @@ pub struct Scan {
     /// The pools, by guid.
     pub pools: Vec<Candidate>,
     /// Devices with the label of a hot spare or of a cache device.
-    pub auxiliary: Vec<Member>,
+    pub auxiliary: Arc<[Member]>,
     /// Files and devices that were asked.
     pub asked: usize,
 }
@@ -113,8 +114,11 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
     let files = files(paths);
     let mut members = probe_all(&files);
     members.sort_by_key(|m| m.order);
-    let (auxiliary, members): (Vec<_>, Vec<_>) =
-        members.into_iter().partition(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
+    let (auxiliary, members) = members
+        .into_iter()
+        .partition::<Vec<_>, _>(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
+    // Shared, as any number of files can be made to look like pools and spares.
+    let auxiliary: Arc<[Member]> = auxiliary.into();
     let mut pools: BTreeMap<Guid, Vec<Member>> = BTreeMap::new();
     for m in members {
         if let Some(guid) = m.config.pool_guid {

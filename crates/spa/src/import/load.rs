@@ -7,7 +7,7 @@ use dmu::Objset;
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::spacemap::MapType;
 use ondisk::uberblock::{ScratchState, UBERBLOCK_SIZE};
-use ondisk::{Blkptr, Guid, ObjNum, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind, mos};
+use ondisk::{Blkptr, Corrupt, Guid, ObjNum, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind, mos};
 use pool::Mos;
 use pool::config::Features;
 use pool::spacemap::{MapStep, SpaceMap};
@@ -21,6 +21,8 @@ use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
 /// Top-level vdevs that hold the newest uberblocks (`SPA_SYNC_MIN_VDEVS`): so many must not come to light late.
 const MAX_RELOADS: usize = 2;
+/// Most ranges of groups that one device may have missed.
+const MAX_DTL_RANGES: usize = 1 << 22;
 /// `com.datto:encryption` and `com.datto:bookmark_v2`: the first without the second is a known defect.
 const ENCRYPTION: &str = "com.datto:encryption";
 const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
@@ -404,12 +406,19 @@ fn load_dtls(tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaError> 
 /// The groups that a dirty time log names. It is written anew from memory each time, so that it only adds; a freed range would
 /// still be named, which costs a look at another copy and no more.
 fn read_dtl(mos: &Mos, object: ObjNum) -> pool::Result<Vec<(u64, u64)>> {
-    let mut ranges = Vec::new();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let absurd = Corrupt::Shape { what: "dirty time log", why: "it has absurdly many ranges" };
     SpaceMap::open(mos, object, 0, u64::MAX, 0)?.walk(|step| {
         if let MapStep::Range(r) = step
             && r.kind == MapType::Alloc
         {
-            ranges.push((r.start, r.end));
+            if ranges.len() >= MAX_DTL_RANGES {
+                return Err(pool::Error::Corrupt { object, source: absurd.clone() });
+            }
+            match ranges.last_mut() {
+                Some(last) if last.1 == r.start => last.1 = r.end,
+                _ => ranges.push((r.start, r.end)),
+            }
         }
         Ok(())
     })?;
