@@ -19,6 +19,8 @@ use crate::{Result, VdevError};
 
 /// Most combinations of copies that are tried (`zfs_reconstruct_indirect_combinations_max`).
 const COMBINATIONS_MAX: u64 = 4096;
+/// Most bytes of them: so many of the largest blocks would keep a reader busy for a minute over one.
+const COMBINED_BYTES_MAX: u64 = 8 << 30;
 
 /// The candidates of a block in parts.
 pub(crate) struct Split<'t> {
@@ -76,10 +78,11 @@ impl<'t> Split<'t> {
                 }
                 Stage::Every(_, 0) => {
                     let count = self.read_all(failure);
+                    let most = COMBINATIONS_MAX.min(COMBINED_BYTES_MAX / self.size.max(1) as u64);
                     self.stage = match count {
                         None => Stage::Done,
-                        Some(n) if n <= COMBINATIONS_MAX => Stage::Every(0, n),
-                        Some(_) => Stage::Random(COMBINATIONS_MAX),
+                        Some(n) if n <= most => Stage::Every(0, n),
+                        Some(_) => Stage::Random(most),
                     };
                 }
                 Stage::Every(number, count) if number < count => {

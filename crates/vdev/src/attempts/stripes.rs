@@ -21,6 +21,9 @@ use crate::tree::{Layout, NodeId, Tree};
 /// would keep a reader busy for minutes over one block.
 const MAX_COMBINATIONS: u64 = 100_000;
 const MAX_COMBINED_BYTES: u64 = 8 << 30;
+/// Most columns that are gone through for sets of suspects, those included that leave nothing to try: more than all sets of
+/// three of 255 children have. A raidz that was expanded often has so many suspects that looking at each set takes years.
+const MAX_LOOKED: u64 = 1 << 30;
 /// Columns of one child are read together when no more than this lies between them: one long read is cheaper
 /// than two, and an expanded raidz has a block in many single sectors (`zfs_vdev_read_gap_limit`).
 const GAP: u64 = 32 << 10;
@@ -65,6 +68,8 @@ pub(crate) struct Stripes<'t> {
     /// Most suspects in a set.
     spare_parity: usize,
     tried: u64,
+    /// Columns gone through for sets of suspects.
+    looked: u64,
     rejected: bool,
 }
 
@@ -90,6 +95,7 @@ impl<'t> Stripes<'t> {
             suspects: Vec::new(),
             spare_parity: 0,
             tried: 0,
+            looked: 0,
             rejected: false,
         }
     }
@@ -119,7 +125,9 @@ impl<'t> Stripes<'t> {
                 Stage::Suspects(set) => {
                     let spent = self.tried * self.size as u64;
                     let more = advance(set, self.suspects.len(), self.spare_parity);
-                    if !more || self.tried >= MAX_COMBINATIONS || spent > MAX_COMBINED_BYTES {
+                    self.looked += self.map.cols.len() as u64;
+                    let enough = self.tried >= MAX_COMBINATIONS || self.looked > MAX_LOOKED;
+                    if !more || enough || spent > MAX_COMBINED_BYTES {
                         self.stage = Stage::Done;
                         continue;
                     }
