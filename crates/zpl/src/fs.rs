@@ -19,6 +19,8 @@ const ZPL_VERSION: u64 = 5;
 const ZPL_VERSION_SA: u64 = 5;
 /// How many directories are kept open.
 const OPEN_DIRS: usize = 32;
+/// Directories of larger blocks, which OpenZFS doesn't make unless it is told to, are not kept: each pins its first.
+const OPEN_DIR_BLOCK: u64 = 128 << 10;
 
 /// How a file system treats the case of names (`casesensitivity`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +210,9 @@ impl FileSystem {
             return Ok(zap);
         }
         let zap = Zap::open(dn)?;
+        if dn.block_size() > OPEN_DIR_BLOCK {
+            return Ok(zap);
+        }
         let mut dirs = self.0.dirs.lock();
         // Another thread may have opened it meanwhile.
         dirs.retain(|(o, _)| *o != object);
