@@ -8,6 +8,9 @@
 use crate::words::words;
 use crate::{Corrupt, Result};
 
+/// Largest ring that OpenZFS makes (`spa_history_create_obj`); a reader may hold all of it.
+const PHYS_MAX: u64 = 1 << 30;
+
 /// Bounds of the ring, in the object's bonus (`spa_history_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HistoryPhys {
@@ -36,7 +39,7 @@ impl HistoryPhys {
         if h.eof < h.bof {
             return shape("it ends before it begins");
         }
-        if h.phys_max_off <= h.pool_create_len || h.phys_max_off > 1 << 32 {
+        if h.phys_max_off <= h.pool_create_len || h.phys_max_off > PHYS_MAX {
             return shape("its ring has no room or absurdly much");
         }
         if h.eof - h.bof > h.phys_max_off {
