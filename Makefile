@@ -22,10 +22,10 @@ oracle:
 	@scripts/needs.sh rust cc bzip2
 	@scripts/oracle.sh $(ORACLE_ARGS)
 
-# Prints JSON; docs/performance.md says what the figures mean.
+# Prints JSON; docs/performance.md says what the figures mean, and what BENCH_POOLS is.
 bench:
-	@scripts/needs.sh rust cc mount zstd
-	cargo run --release -q -p poolhouse-bench
+	@scripts/needs.sh rust cc mount tar zstd
+	@scripts/bench.sh $(BENCH_ARGS)
 
 # Fuzzes every target, FUZZ_SECONDS in all: make fuzz FUZZ_SECONDS=3600
 FUZZ_SECONDS ?= 60

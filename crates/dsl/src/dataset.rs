@@ -337,9 +337,12 @@ impl Dataset {
     /// As reading fails.
     pub fn master_node(&self, name: &str) -> Result<Option<u64>> {
         match self.objset()? {
-            Some(os) if os.kind() == ObjsetKind::Zfs => {
-                Ok(Zap::open(&os.dnode(MASTER_NODE_OBJ)?)?.lookup_u64(name.as_bytes())?)
-            }
+            Some(os) if os.kind() == ObjsetKind::Zfs => match os.dnode(MASTER_NODE_OBJ) {
+                Ok(master) => Ok(Zap::open(&master)?.lookup_u64(name.as_bytes())?),
+                // The root of a pool that was made without the ZPL (libzpool alone) is an empty object set.
+                Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
+                Err(e) => Err(e.into()),
+            },
             _ => Ok(None),
         }
     }

@@ -1,0 +1,286 @@
+//! What is done to a pool.
+
+use crate::measure::{Took, here};
+use anyhow::{Context, Result, ensure};
+use fuse::dataset::Shown;
+use fuse::tree::Statfs;
+use fuse::{Detach, Mount, Workers};
+use poolhouse::dmu::{Dnode, Objset};
+use poolhouse::ondisk::{DmuType, ObjNum};
+use poolhouse::spa::census::{Census, Shared, Verify};
+use poolhouse::spa::traverse::{pool_roots, traverse};
+use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
+use poolhouse::{OpenOptions, Pool};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The cache of reads that are to be cold.
+const SMALL_CACHE: u64 = 16 << 20;
+/// Bytes asked for at a time.
+const CHUNK: usize = 1 << 20;
+/// What is smaller says nothing about throughput.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// A workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Opens the pool, visits every block and verifies it: what `zdb -bcc` does.
+    Traverse,
+    /// Reads the largest object from start to end, with next to no cache; opening the pool isn't counted.
+    Read,
+    /// Opens the pool and lists every dataset with all its properties.
+    Datasets,
+    /// Opens the pool and looks at every file of every file system: `ls -lR` through the library.
+    Files,
+    /// Reads the largest file through a FUSE mount; mounting isn't counted.
+    MountRead,
+    /// `ls -lR` of the file system with the most files, through a FUSE mount; mounting isn't counted.
+    MountFiles,
+}
+
+impl Work {
+    /// Every workload.
+    pub const ALL: [Work; 6] =
+        [Work::Traverse, Work::Read, Work::Datasets, Work::Files, Work::MountRead, Work::MountFiles];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Traverse => "traverse",
+            Work::Read => "read",
+            Work::Datasets => "datasets",
+            Work::Files => "files",
+            Work::MountRead => "mount-read",
+            Work::MountFiles => "mount-files",
+        }
+    }
+
+    /// The workload of that name.
+    pub fn by_name(name: &str) -> Option<Work> {
+        Work::ALL.into_iter().find(|w| w.name() == name)
+    }
+
+    /// Does it to the pool in folder `dir`. The answer has `wall_s`, `cpu_s`, and what was done.
+    ///
+    /// # Errors
+    /// As the work fails, or when the pool has nothing for it to work on.
+    pub fn run(self, dir: &Path, threads: usize) -> Result<Value> {
+        let (mut done, took) = match self {
+            Work::Traverse => here(|| verify(dir, threads)),
+            Work::Read => read(dir),
+            Work::Datasets => here(|| datasets(dir)),
+            Work::Files => here(|| files(dir)),
+            Work::MountRead => mount_read(dir, threads),
+            Work::MountFiles => mount_files(dir, threads),
+        }?;
+        done["wall_s"] = json!(took.wall_s);
+        done["cpu_s"] = json!(took.cpu_s);
+        Ok(done)
+    }
+}
+
+fn open(dir: &Path, cache_bytes: Option<u64>) -> Result<Pool> {
+    let options = OpenOptions { peek: true, force: true, cache_bytes, ..OpenOptions::default() };
+    Pool::open(&[dir], &options).with_context(|| format!("open the pool in {}", dir.display()))
+}
+
+fn verify(dir: &Path, threads: usize) -> Result<Value> {
+    let pool = open(dir, None)?;
+    let spa = pool.spa();
+    let zio = spa.cache().zio();
+    let census = Census::new(zio, Verify::All, Shared::default());
+    traverse(zio, pool_roots(spa.mos().objset())?, threads, &census);
+    let counts = census.finish();
+    ensure!(counts.failures == 0, "{} blocks could not be read", counts.failures);
+    let total = counts.total();
+    Ok(json!({ "blocks": total.count, "bytes": total.lsize, "bytes_stored": total.psize }))
+}
+
+/// The file systems and volumes that have contents.
+fn heads(pool: &Pool) -> Result<Vec<(String, Objset)>> {
+    let mut out = Vec::new();
+    for dataset in pool.dsl().list_sorted(None, &poolhouse::dsl::ListOptions::default())? {
+        if let Some(os) = dataset.objset()? {
+            out.push((dataset.name(), os));
+        }
+    }
+    Ok(out)
+}
+
+fn read(dir: &Path) -> Result<(Value, Took)> {
+    let pool = open(dir, Some(SMALL_CACHE))?;
+    let mut largest: Option<Dnode> = None;
+    for (_, os) in heads(&pool)? {
+        for dnode in os.objects(ObjNum(1)) {
+            let dnode = dnode?;
+            if largest.as_ref().is_none_or(|l| l.used_bytes() < dnode.used_bytes()) {
+                largest = Some(dnode);
+            }
+        }
+    }
+    let object = largest.filter(|d| d.max_size() >= LEAST_BYTES).context("no object is worth reading")?;
+    let (_, took) = here(|| {
+        let mut buf = vec![0; CHUNK];
+        for offset in (0..object.max_size()).step_by(CHUNK) {
+            let n = (object.max_size() - offset).min(CHUNK as u64) as usize;
+            object.read_at(offset, &mut buf[..n])?;
+        }
+        Ok(())
+    })?;
+    Ok((json!({ "bytes": object.max_size(), "record": object.block_size() }), took))
+}
+
+fn datasets(dir: &Path) -> Result<Value> {
+    let pool = open(dir, None)?;
+    let (mut datasets, mut properties) = (0u64, 0);
+    for dataset in pool.dsl().list_sorted(None, &poolhouse::dsl::ListOptions::default())? {
+        datasets += 1;
+        properties += dataset.properties()?.len();
+    }
+    Ok(json!({ "datasets": datasets, "properties": properties }))
+}
+
+fn files(dir: &Path) -> Result<Value> {
+    let pool = open(dir, None)?;
+    let (mut files, mut bytes) = (0u64, 0u64);
+    for (_, os) in file_systems(&pool)? {
+        let fs = FileSystem::open(&os)?;
+        each_node(&fs, &mut |node| {
+            files += 1;
+            bytes += node.attr().size;
+        })?;
+    }
+    ensure!(files > 0, "no file system has files");
+    Ok(json!({ "files": files, "bytes": bytes }))
+}
+
+fn file_systems(pool: &Pool) -> Result<Vec<(String, Objset)>> {
+    let mut all = heads(pool)?;
+    all.retain(|(_, os)| os.phys().kind == poolhouse::ondisk::objset::ObjsetKind::Zfs);
+    Ok(all)
+}
+
+/// Every node of a file system by its path, the root first.
+fn each_node(fs: &FileSystem, see: &mut dyn FnMut(&Node)) -> Result<()> {
+    let mut folders = vec![fs.root()];
+    while let Some(folder) = folders.pop() {
+        let node = fs.node(folder)?;
+        for entry in node.read_dir(DirCookie::START)? {
+            let entry = entry?;
+            if entry.name == b"." || entry.name == b".." {
+                continue;
+            }
+            if entry.kind == FileType::Directory {
+                folders.push(entry.object);
+            } else {
+                see(&fs.node(entry.object)?);
+            }
+        }
+        see(&node);
+    }
+    Ok(())
+}
+
+/// Mounts a file system, gives its root to `work`, and unmounts.
+fn mounted<T>(os: &Objset, threads: usize, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let sizes = Statfs { unit: 512, transfer: 131_072, name_max: 1023, ..Statfs::default() };
+    let shown = Shown { name: "bench".to_owned(), posix_acl: false, xattrs: true, sizes };
+    let tree = Arc::new(fuse::dataset::Dataset::new(FileSystem::open(os)?, shown));
+    let workers = Arc::new(Workers::start("bench", threads)?);
+    let target = tempfile::tempdir()?;
+    let options = fuse::Options { source: "bench".to_owned(), read_only: true, ..fuse::Options::default() };
+    let mount = Mount::new(&workers, tree, target.path(), &options)?;
+    let out = work(target.path());
+    mount.unmount(Detach::Lazy)?;
+    out
+}
+
+fn mount_read(dir: &Path, threads: usize) -> Result<(Value, Took)> {
+    let pool = open(dir, Some(SMALL_CACHE * 8))?;
+    let mut largest: Option<(u64, Objset, ObjNum)> = None;
+    for (_, os) in file_systems(&pool)? {
+        for dnode in os.objects(ObjNum(1)) {
+            let dnode = dnode?;
+            let larger = largest.as_ref().is_none_or(|(size, ..)| *size < dnode.max_size());
+            if larger && dnode.kind() == DmuType::PLAIN_FILE_CONTENTS {
+                largest = Some((dnode.max_size(), os.clone(), dnode.object()));
+            }
+        }
+    }
+    let (_, os, object) =
+        largest.filter(|(size, ..)| *size >= LEAST_BYTES).context("no file is worth reading")?;
+    let fs = FileSystem::open(&os)?;
+    let name = path_of(&fs, object)?.context("the largest file has no name")?;
+    mounted(&os, threads, |root| {
+        let mut file = File::open(root.join(name))?;
+        let mut buf = vec![0; CHUNK];
+        let (bytes, took) = here(|| {
+            let mut bytes = 0u64;
+            loop {
+                match file.read(&mut buf)? {
+                    0 => return Ok(bytes),
+                    n => bytes += n as u64,
+                }
+            }
+        })?;
+        Ok((json!({ "bytes": bytes }), took))
+    })
+}
+
+/// The path of an object below the root, found by looking everywhere.
+fn path_of(fs: &FileSystem, object: ObjNum) -> Result<Option<std::path::PathBuf>> {
+    use std::os::unix::ffi::OsStringExt;
+    let mut folders = vec![(fs.root(), std::path::PathBuf::new())];
+    while let Some((folder, path)) = folders.pop() {
+        for entry in fs.read_dir(folder, DirCookie::START)? {
+            let entry = entry?;
+            if entry.name == b"." || entry.name == b".." {
+                continue;
+            }
+            let path = path.join(std::ffi::OsString::from_vec(entry.name));
+            if entry.object == object {
+                return Ok(Some(path));
+            }
+            if entry.kind == FileType::Directory {
+                folders.push((entry.object, path));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn mount_files(dir: &Path, threads: usize) -> Result<(Value, Took)> {
+    let pool = open(dir, Some(SMALL_CACHE * 8))?;
+    let mut fullest: Option<(usize, Objset)> = None;
+    for (_, os) in file_systems(&pool)? {
+        let objects = os.objects(ObjNum(1)).filter(Result::is_ok).count();
+        if fullest.as_ref().is_none_or(|(n, _)| *n < objects) {
+            fullest = Some((objects, os));
+        }
+    }
+    let (_, os) = fullest.context("there is no file system")?;
+    // Opened anew, so that counting has warmed nothing.
+    let id = os.id();
+    drop(pool);
+    let pool = open(dir, None)?;
+    let os = file_systems(&pool)?.into_iter().find(|(_, os)| os.id() == id).context("it is gone")?.1;
+    mounted(&os, threads, |root| {
+        let (files, took) = here(|| {
+            let (mut files, mut folders) = (0u64, vec![root.to_owned()]);
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(&folder)? {
+                    let path = entry?.path();
+                    files += 1;
+                    if fs::symlink_metadata(&path)?.is_dir() {
+                        folders.push(path);
+                    }
+                }
+            }
+            Ok(files)
+        })?;
+        Ok((json!({ "files": files }), took))
+    })
+}

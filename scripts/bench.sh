@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Usage: scripts/bench.sh [poolhouse-bench arguments]
+# Runs the benchmarks over the pools in BENCH_POOLS, one folder of devices each; without it over two bundled pools, which are
+# too small for the figures to mean much. Compares with OpenZFS's tools where `make oracle` has unpacked them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pools=${BENCH_POOLS:-}
+if [ -z "$pools" ]; then
+  pools=$PWD/target/bench
+  for name in single-lz4 raidz3-7; do
+    [ -d "$pools/$name" ] && continue
+    rm -rf "$pools/$name.part"
+    mkdir -p "$pools/$name.part"
+    tar --zstd -xSf "fixtures/$name/images.tar.zst" -C "$pools/$name.part"
+    mv "$pools/$name.part" "$pools/$name"
+  done
+fi
+tools=$PWD/target/oracle/root
+if [ -z "${BENCH_TOOLS:-}" ] && [ -x "$tools/sbin/zdb" ]; then export BENCH_TOOLS=$tools; fi
+cargo build -q --release -p poolhouse-bench
+folders=()
+for folder in "$pools"/*/; do folders+=("${folder%/}"); done
+exec "${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse-bench" "$@" "${folders[@]}"
