@@ -157,9 +157,16 @@ fn files(dir: &Path) -> Result<Value> {
     Ok(json!({ "files": files, "bytes": bytes }))
 }
 
+/// The file systems; one that was never formatted is none.
 fn file_systems(pool: &Pool) -> Result<Vec<(String, Objset)>> {
-    let mut all = heads(pool)?;
-    all.retain(|(_, os)| os.phys().kind == poolhouse::ondisk::objset::ObjsetKind::Zfs);
+    let mut all = Vec::new();
+    for (name, os) in heads(pool)? {
+        match FileSystem::open(&os) {
+            Ok(_) => all.push((name, os)),
+            Err(poolhouse::zpl::Error::NotFileSystem) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
     Ok(all)
 }
 
