@@ -1,7 +1,12 @@
 //! `lz4`: a big-endian length and an LZ4 block.
+//!
+//! # Theory
+//! Packing is lz4_flex's. Unpacking is our own: pool metadata are mostly long runs of zeros, which LZ4 stores as a match with
+//! itself, and a decoder that copies such a match byte by byte spends most of its time there. Here an overlapping match
+//! doubles with each copy, so a run costs what a `memcpy` of it costs.
 
 use super::{Unpacked, prefixed};
-use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use ondisk::Corrupt;
 use std::cell::RefCell;
 
@@ -9,6 +14,10 @@ use std::cell::RefCell;
 const PREFIX: usize = 4;
 /// Largest scratch buffer that a thread keeps between blocks.
 const KEEP: usize = 2 << 20;
+/// Shortest match; the token counts from here.
+const MIN_MATCH: usize = 4;
+/// Bytes that are copied at once where there is room: longer than most literals and matches.
+const WIDE: usize = 32;
 
 thread_local! {
     // The packer wants room for the worst case, which is more than the caller's limit.
@@ -16,12 +25,87 @@ thread_local! {
 }
 
 pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
+    let stream = prefixed("lz4", src, PREFIX)?;
     let bad = |why| Corrupt::Shape { what: "lz4", why };
-    match decompress_into(prefixed("lz4", src, PREFIX)?, dst) {
-        Ok(n) if n == dst.len() => Ok(()),
-        Ok(_) => Err(bad("the stream ends before the block is full")),
-        Err(_) => Err(bad("the stream is not valid")),
+    match unpack_block(stream, dst) {
+        Some(n) if n == dst.len() => Ok(()),
+        Some(_) => Err(bad("the stream ends before the block is full")),
+        None => Err(bad("the stream is not valid")),
     }
+}
+
+/// Unpacks an LZ4 block to the front of `dst`, and gives the bytes that it holds; `None` if it is not valid or holds more.
+fn unpack_block(src: &[u8], dst: &mut [u8]) -> Option<usize> {
+    let (mut from, mut to) = (0usize, 0usize);
+    loop {
+        let token = *src.get(from)?;
+        from += 1;
+        let literals = length(token >> 4, src, &mut from)?;
+        copy_literals(src, from, dst, to, literals)?;
+        from += literals;
+        to += literals;
+        // The last sequence has no match.
+        if from == src.len() {
+            return Some(to);
+        }
+        let offset = usize::from(u16::from_le_bytes(*src.get(from..)?.first_chunk()?));
+        from += 2;
+        let len = length(token & 15, src, &mut from)? + MIN_MATCH;
+        copy_match(dst, to, offset, len)?;
+        to += len;
+    }
+}
+
+/// A length that a token begins with: 15 goes on in bytes, the last of which is not 255.
+#[inline(always)]
+fn length(start: u8, src: &[u8], from: &mut usize) -> Option<usize> {
+    let mut len = usize::from(start);
+    if start == 15 {
+        loop {
+            let more = *src.get(*from)?;
+            *from += 1;
+            // No more than 255 for each byte of the source: it can't overflow.
+            len += usize::from(more);
+            if more != 255 {
+                break;
+            }
+        }
+    }
+    Some(len)
+}
+
+#[inline(always)]
+fn copy_literals(src: &[u8], from: usize, dst: &mut [u8], to: usize, len: usize) -> Option<()> {
+    if len <= WIDE
+        && let Some(wide) = src[from..].first_chunk::<WIDE>()
+        && let Some(out) = dst.get_mut(to..)?.first_chunk_mut::<WIDE>()
+    {
+        // More than needed: what follows is written over.
+        *out = *wide;
+        return Some(());
+    }
+    dst.get_mut(to..)?.get_mut(..len)?.copy_from_slice(src.get(from..)?.get(..len)?);
+    Some(())
+}
+
+/// Repeats `len` bytes from `offset` before `to`; they may reach into themselves.
+#[inline(always)]
+fn copy_match(dst: &mut [u8], to: usize, offset: usize, len: usize) -> Option<()> {
+    let start = to.checked_sub(offset).filter(|_| offset > 0)?;
+    if len <= WIDE && offset >= WIDE && dst.len() - to >= WIDE {
+        dst.copy_within(start..start + WIDE, to);
+        return Some(());
+    }
+    let out = dst.get_mut(start..)?.get_mut(..offset + len)?;
+    let mut have = offset;
+    while have < out.len() {
+        // What is there already is a whole number of repetitions, so it may be repeated as a whole.
+        let n = have.min(out.len() - have);
+        let (done, rest) = out.split_at_mut(have);
+        rest[..n].copy_from_slice(&done[..n]);
+        have += n;
+    }
+    Some(())
 }
 
 pub(super) fn pack(src: &[u8], dst: &mut [u8]) -> Option<usize> {
@@ -44,3 +128,6 @@ pub(super) fn pack(src: &[u8], dst: &mut [u8]) -> Option<usize> {
         packed
     })
 }
+
+#[cfg(test)]
+mod tests;
