@@ -16,7 +16,7 @@ use ondisk::objset::ObjsetPhys;
 use ondisk::sa::SaRegistry;
 use ondisk::scan::{ErrBookmark, RebuildPhys, ScanPhys};
 use ondisk::spacemap::SpaceMapPhys;
-use ondisk::zap::{FatHeader, Leaf, MicroZap};
+use ondisk::zap::{FatHeader, Leaf, MicroZap, PtrTable};
 use ondisk::zil::{Records, ZilChain, ZilHeader};
 use ondisk::znode::Znode;
 use ondisk::{
@@ -174,7 +174,9 @@ pub fn zap_fat(data: &[u8]) {
     for hash in [0, 1, u64::MAX, word(data, 32)] {
         let index = head.index(hash);
         let _ = head.embedded(data, index).and_then(|blk| head.check_leaf(blk));
-        let _ = head.external(hash, index);
+        if let PtrTable::External { start, .. } = head.table {
+            let _ = head.external(start, index);
+        }
     }
 }
 
