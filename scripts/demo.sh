@@ -35,7 +35,7 @@ show() {
 show zpool import -d "$room/dev"
 show zpool import -d "$room/dev" -o readonly=on -R "$mnt" "$pool"
 show zpool status "$pool"
-show zfs list -d 1 -o name,used,refer,compression,mountpoint "$pool"
+show zfs list -o name,used,refer,compressratio,compression "$pool" "$pool"/{comp-lz4,comp-zstd,rs-1M,snaps,clone}
 root=$(zfs get -H -o value mountpoint "$pool")
 show ls "$root/snaps" "$root/snaps/.zfs/snapshot"
 
@@ -48,7 +48,7 @@ The pool is mounted; every byte that you read was checked against its checksum. 
   diff -r $root/snaps/.zfs/snapshot/one $root/snaps
   zfs get all $pool/snaps
   zdb -b -e -p $room/dev $pool
-  $bin ls $pool/snaps@one:/ $room/dev/d0.img
+  $bin ls -l --peek -d $room/dev $pool/snaps@one:/
 
 EOF
 if [ -n "${DEMO_NOWAIT:-}" ]; then exit 0; fi
