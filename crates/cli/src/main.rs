@@ -84,7 +84,13 @@ fn run(command: &str, words: &[String]) -> i32 {
 fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn server::api::Service>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
-    cx.color = std::env::var_os("ZFS_COLOR").is_some() && std::io::stdout().is_terminal();
+    cx.color = colors(&cx);
     let code = if command == "zpool" { zpool::run(&mut cx, words) } else { zfs::run(&mut cx, words) };
     if cx.out.flush() { code } else { code.max(1) }
+}
+
+/// Whether to colour: asked for, and the terminal can (`use_color`).
+fn colors(cx: &Cx) -> bool {
+    let able = (cx.env)("TERM").is_some_and(|term| term != "dumb" && term != "unknown");
+    cx.env_is_set("ZFS_COLOR") && !cx.env_is_set("NO_COLOR") && std::io::stdout().is_terminal() && able
 }

@@ -2,7 +2,7 @@
 
 use crate::cx::Secrets;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 /// Standard input.
@@ -30,14 +30,26 @@ impl Drop for Quiet {
     }
 }
 
-/// A line of standard input without its end, byte by byte: what follows it is the next reader's.
+/// Longest line that is read, bytes.
+const LINE_MAX: usize = 4096;
+
+/// A line of standard input without its end.
 fn line() -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
+    read(LINE_MAX, Some(b'\n'))
+}
+
+/// Reads to `end`, which is dropped, but no more than this, byte by byte: what follows is the next reader's.
+fn read(at_most: usize, end: Option<u8>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     let mut byte = [0];
-    while rustix::io::read(io::stdin().as_fd(), &mut byte)? == 1 && byte != *b"\n" {
-        line.push(byte[0]);
+    while bytes.len() < at_most {
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin().as_fd(), &mut byte))?;
+        if read == 0 || end == Some(byte[0]) {
+            break;
+        }
+        bytes.push(byte[0]);
     }
-    Ok(line)
+    Ok(bytes)
 }
 
 impl Secrets for Stdin {
@@ -60,8 +72,6 @@ impl Secrets for Stdin {
     }
 
     fn bytes(&mut self, at_most: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        io::stdin().lock().take(at_most as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        read(at_most, None)
     }
 }

@@ -69,7 +69,8 @@ fn nothing_there() {
     let r = ran("zpool status");
     assert_eq!((r.code, r.out.as_str(), r.err.as_str()), (0, "", "no pools available\n"));
     let r = ran("zpool list");
-    assert_eq!((r.code, r.out.as_str(), r.err.as_str()), (0, "", ""));
+    assert_eq!((r.code, r.out.as_str(), r.err.as_str()), (0, "no pools available\n", ""));
+    assert_eq!(ran("zpool list -H").out, "");
     let r = ran("zfs list");
     assert_eq!((r.code, r.out.as_str(), r.err.as_str()), (0, "", "no datasets available\n"));
     let r = ran("zpool import");

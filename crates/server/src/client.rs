@@ -17,6 +17,8 @@ use std::os::unix::net::UnixStream;
 const ANSWER_MAX: u64 = 1 << 30;
 /// Methods after which a daemon must be there.
 const STARTS: [&str; 1] = ["import"];
+/// Methods about this user's own pools and devices, which another's daemon is not asked.
+const OWN: [&str; 2] = ["import", "scan"];
 
 /// The daemon's socket as a [`Transport`].
 pub struct Socket {
@@ -42,13 +44,13 @@ impl Socket {
     }
 
     /// Connects to a daemon that runs.
-    fn connect(&self, changes: bool) -> Result<Option<UnixStream>, TransportError> {
+    fn connect(&self, own: bool) -> Result<Option<UnixStream>, TransportError> {
         if let Some(stream) = connect_to(&self.place)? {
             return Ok(Some(stream));
         }
         // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
         let system = Place::of_system();
-        if changes
+        if own
             || self.program.is_some()
             || self.place == system
             || std::env::var_os(crate::place::ENV_DIR).is_some()
@@ -60,7 +62,7 @@ impl Socket {
 
     fn exchange(&self, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
         let starts = STARTS.contains(&method);
-        let stream = match self.connect(starts)? {
+        let stream = match self.connect(OWN.contains(&method))? {
             Some(stream) => stream,
             None if starts => {
                 start(&self.place, self.program.as_deref()).map_err(std::io::Error::other)?;

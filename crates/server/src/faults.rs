@@ -146,6 +146,7 @@ fn load_info(failure: &spa::Failure) -> LoadInfo {
             info.mmp_host = Host { name: hostname.clone(), id: *hostid };
         }
         SpaError::NoHostid => info.mmp = MmpState::NoHostid,
+        SpaError::MissingLogs { logs } => info.missing_devices = crate::view::missing(logs),
         _ => {}
     }
     info.rewind = failure.rewind.map(|state| RewindInfo {

@@ -280,7 +280,7 @@ fn real_pools_come_and_go() {
     let import =
         |props: &[(&str, &str)]| stand.client().import(&request(props)).map_err(|error| error.reason);
     assert_eq!(import(&[]), Err(Reason::ReadonlyOnly));
-    assert_eq!(import(&[("comment", "x")]), Err(Reason::BadProperty { property: "comment".into() }));
+    assert_eq!(import(&[("readonly", "x")]), Err(Reason::BadProperty { property: "readonly".into() }));
     let nobody = ImportRequest { guid: guid ^ 1, ..request(&[]) };
     assert_eq!(stand.client().import(&nobody).unwrap_err().reason, Reason::NoSuchImport);
     let asked = [("readonly", "on"), ("altroot", altroot.to_str().unwrap())];

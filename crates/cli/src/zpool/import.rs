@@ -1,6 +1,6 @@
 //! `zpool import`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use server::api::{
     Candidate, Error, ImportRequest, MmpState, MountRequest, PoolQuery, PoolState, Reason, Rewind,
@@ -46,6 +46,16 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     };
     let found = match service.scan(&import.request.scan) {
         Ok(found) => found,
+        Err(e) if import.request.scan.cachefile.is_some() => {
+            let what = match e.reason {
+                Reason::InvalidConfig => {
+                    cx.err.put("invalid or corrupt cache file contents\n");
+                    return Ok(1);
+                }
+                _ => "failed to open cache file",
+            };
+            return Err(cx.fail(what, &e));
+        }
         Err(e) => return Err(cx.fail("cannot discover pools", &e)),
     };
     let target = import.target.clone().unwrap_or_default();
@@ -92,8 +102,8 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
         match found {
             Found::Is(Opt::Short(c), arg) => match c {
                 'a' => im.all = true,
-                'c' => r.scan.cachefile = Some(PathBuf::from(arg)),
-                'd' => r.scan.paths.push(PathBuf::from(arg)),
+                'c' => r.scan.cachefile = Some(real_path(&arg)),
+                'd' => r.scan.paths.push(real_path(&arg)),
                 'D' => (im.destroyed, r.destroyed) = (true, true),
                 'f' => r.force = true,
                 'F' => r.rewind.rewind = true,
@@ -135,9 +145,24 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
     if im.request.scan.paths.is_empty()
         && let Some(path) = (cx.env)("ZPOOL_IMPORT_PATH")
     {
-        im.request.scan.paths = path.split(':').filter(|p| !p.is_empty()).map(PathBuf::from).collect();
+        im.request.scan.paths = path.split(':').filter(|p| !p.is_empty()).map(real_path).collect();
     }
     Ok(im)
+}
+
+/// A path that means the same in the daemon's folder. The last name of a file's stays, even if it is a link: it may be
+/// the better name.
+fn real_path(arg: &str) -> PathBuf {
+    let path = Path::new(arg);
+    let whole = || path.canonicalize().or_else(|_| std::path::absolute(path));
+    let real = match (path.is_dir(), path.parent(), path.file_name()) {
+        (false, Some(dir), Some(name)) => {
+            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            dir.canonicalize().map(|dir| dir.join(name)).or_else(|_| whole())
+        }
+        _ => whole(),
+    };
+    real.unwrap_or_else(|_| path.to_owned())
 }
 
 /// Which options go together.
@@ -234,6 +259,10 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
         writeln!(cx.err, "cannot import '{new}': {fault}");
         return Ok(true);
     }
+    if let Some(fault) = prop_fault(&im.request.props) {
+        writeln!(cx.err, "cannot import pool '{name}': {fault}");
+        return Ok(true);
+    }
     let request = ImportRequest { guid: c.pool.guid, ..im.request.clone() };
     let service = cx.service()?;
     let outcome = match service.import(&request) {
@@ -273,6 +302,15 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
         }
     }
     Ok(failed)
+}
+
+/// What is wrong with the properties that hold for an import.
+fn prop_fault(props: &[(String, String)]) -> Option<String> {
+    props.iter().find_map(|(name, value)| match name.as_str() {
+        "altroot" if !value.starts_with('/') => Some(format!("bad alternate root '{value}'")),
+        "readonly" if value != "on" && value != "off" => Some(format!("'{name}' must be one of 'on | off'")),
+        _ => None,
+    })
 }
 
 /// Why a pool that another host may be using is not imported without force.

@@ -65,7 +65,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     loop {
         let (found, failed) = pools(cx, &names, PoolQuery { props: true, ..PoolQuery::default() })?;
         if found.is_empty() {
-            return Ok(i32::from(failed));
+            if !names.is_empty() || l.scripted || l.json {
+                return Ok(i32::from(failed));
+            }
+            cx.out.put("no pools available\n");
+            return Ok(0);
         }
         let columns = expand(columns.clone(), &found, l.exact);
         l.width = found.iter().fold(0, |w, p| name_width(p, w, &l));

@@ -1,7 +1,7 @@
 //! A service over a pool that is open in this process: the daemon's answers without the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dsl::Dsl;
 use server::api::*;
@@ -97,17 +97,6 @@ impl Live {
         }
         all
     }
-}
-
-/// What a search of these paths would let be imported.
-pub fn candidates<P: AsRef<Path>>(paths: &[P], host: &Host) -> Vec<Candidate> {
-    let options = Options { readonly: true, skip_mmp: true, ..Options::default() };
-    let scan = spa::scan(paths);
-    let one = |c: &spa::Candidate| {
-        let report = spa::examine(c, &options, host, &SystemClock);
-        view::candidate(c, &report, u64::from(host.hostid))
-    };
-    scan.pools.iter().map(one).collect()
 }
 
 impl Service for Live {

@@ -19,6 +19,9 @@ pub fn candidate(found: &spa::Candidate, report: &Report, hostid: u64) -> Candid
     if report.tree.is_none() {
         (root.stat.state, root.stat.aux) = (api::VdevState::CantOpen, api::VdevAux::CorruptData);
     }
+    for member in found.members.iter().rev() {
+        place(&mut root, member);
+    }
     let auxiliary = |list: &[spa::import::AuxVdev]| -> Vec<Vdev> {
         let one = |a: &spa::import::AuxVdev| {
             let mut v = vdevs::from_config(&a.config);
@@ -75,6 +78,19 @@ fn load_info(found: &spa::Candidate, report: &Report) -> LoadInfo {
         _ => {}
     }
     info
+}
+
+/// Puts where a device was found in the place of where it once was.
+fn place(v: &mut Vdev, member: &spa::Member) {
+    if v.guid == member.guid().0 && v.children.is_empty() {
+        v.path = Some(member.place.to_string());
+    }
+    v.children.iter_mut().for_each(|child| place(child, member));
+}
+
+/// Top-level vdevs that stand in the way of an import.
+pub(crate) fn missing(vdevs: &[VdevInfo]) -> Vec<Vdev> {
+    vdevs.iter().map(|info| merge(info, None)).collect()
 }
 
 /// A tree as it was found, with what only the configuration tells.

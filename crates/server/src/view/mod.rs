@@ -21,6 +21,7 @@ mod vdev_props;
 mod vdevs;
 
 pub use candidate::candidate;
+pub(crate) use candidate::missing;
 pub use datasets::{datasets, holds, key_error};
 pub use history::history;
 pub use pool::pool;

@@ -1,0 +1,157 @@
+//! From devices to an imported pool.
+
+use crate::api::{Candidate, Error, ImportOutcome, ImportRequest, Reason, RewindInfo, ScanRequest};
+use crate::faults::{of_library, of_spa};
+use crate::pools::Pools;
+use crate::view::{self, PoolFacts};
+use dsl::Name;
+use ondisk::config::PoolState;
+use ondisk::{Nvlist, Txg, VdevConfig};
+use poolhouse::{OpenOptions, Pool};
+use spa::import::{Options, Rewind, SystemClock, list_txgs};
+use spa::scan::DEFAULT_SEARCH_PATHS;
+use spa::{Host, Spa};
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of a cache file that are read.
+const CACHEFILE_MAX: u64 = 64 << 20;
+
+/// The pools that a search finds, as far as they are asked for.
+pub(super) fn find(request: &ScanRequest) -> Result<Vec<spa::Candidate>, Error> {
+    let mut pools = match &request.cachefile {
+        Some(file) => in_cachefile(file)?,
+        None if request.paths.is_empty() => spa::scan(&DEFAULT_SEARCH_PATHS).pools,
+        None => spa::scan(&request.paths).pools,
+    };
+    pools.retain(|pool| {
+        request.name.as_ref().is_none_or(|name| *name == pool.name)
+            && request.guid.is_none_or(|guid| guid == pool.guid.0)
+    });
+    Ok(pools)
+}
+
+/// The pools of a cache file. It says where their devices are; what is on these is believed rather than the file.
+fn in_cachefile(file: &Path) -> Result<Vec<spa::Candidate>, Error> {
+    let about = file.display().to_string();
+    let failed = |error: std::io::Error| {
+        Error::new(&about, Reason::System { errno: error.raw_os_error().unwrap_or_default() })
+    };
+    let mut bytes = Vec::new();
+    let open = std::fs::File::open(file).map_err(failed)?;
+    open.take(CACHEFILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    let bad = || Error::new(&about, Reason::InvalidConfig);
+    let list = Nvlist::decode(&bytes).map_err(|_| bad())?;
+    let (mut paths, mut guids) = (BTreeSet::new(), BTreeSet::new());
+    for (name, _) in list.iter() {
+        let pool = list.list(name).ok_or_else(bad)?;
+        let tree = pool.list("vdev_tree").ok_or_else(bad)?;
+        leaves(&VdevConfig::from_nvlist(tree).map_err(|_| bad())?, &mut paths);
+        guids.extend(pool.u64("pool_guid"));
+    }
+    let paths: Vec<PathBuf> = paths.into_iter().collect();
+    let mut pools = spa::scan(&paths).pools;
+    pools.retain(|pool| guids.contains(&pool.guid.0));
+    Ok(pools)
+}
+
+fn leaves(vdev: &VdevConfig, into: &mut BTreeSet<PathBuf>) {
+    into.extend(vdev.path.as_deref().map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path))));
+    vdev.children.iter().for_each(|child| leaves(child, into));
+}
+
+/// What an attempt to load each of them shows.
+pub(super) fn examine(found: &[spa::Candidate], host: &Host) -> Vec<Candidate> {
+    let options = OpenOptions::default().import();
+    let one = |candidate: &spa::Candidate| {
+        let report = spa::examine(candidate, &options, host, &SystemClock);
+        view::candidate(candidate, &report, u64::from(host.hostid))
+    };
+    found.iter().map(one).collect()
+}
+
+/// Imports a pool, or says what that would come to.
+pub(super) fn import(pools: &Pools, host: &Host, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+    let none = || Error::new(request.guid.to_string(), Reason::NoSuchImport);
+    let scan = ScanRequest { guid: Some(request.guid), name: None, ..request.scan.clone() };
+    let found = find(&scan)?;
+    let candidate = found.first().ok_or_else(none)?;
+    if candidate.state == PoolState::Destroyed && !request.destroyed {
+        return Err(none());
+    }
+    let name = request.new_name.as_deref().unwrap_or(&candidate.name);
+    if !Name::parse(name).is_ok_and(|parsed| parsed.pool() == name) {
+        return Err(Error::new(name, Reason::InvalidName));
+    }
+    let facts = facts(request, name)?;
+    let options = options(request, &facts);
+    let open = || {
+        let spa = spa::import(candidate, &options, host, &SystemClock)
+            .map_err(|failure| Error::new(name, of_spa(&failure)))?;
+        let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa));
+        Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
+    };
+    if request.rewind.dry_run {
+        return open().map(|(_, outcome)| outcome);
+    }
+    pools.import(name, candidate.guid, || {
+        let (spa, outcome) = open()?;
+        let altroot = facts.altroot.clone();
+        let pool = Pool::with_spa(spa, altroot).map_err(|error| Error::new(name, of_library(&error)))?;
+        Ok((pool, facts, outcome))
+    })
+}
+
+/// What is set for this import only. The rest of the properties would be written to the pool; a read-only import passes
+/// them over, as OpenZFS does.
+fn facts(request: &ImportRequest, name: &str) -> Result<PoolFacts, Error> {
+    let bad = |property: &str| Error::new(name, Reason::BadProperty { property: property.to_owned() });
+    let mut facts = PoolFacts { load_guid: RandomState::new().hash_one(name), ..PoolFacts::default() };
+    for (property, value) in &request.props {
+        match (property.as_str(), value.as_str()) {
+            ("readonly", "on") => facts.readonly = true,
+            ("readonly", "off") => facts.readonly = false,
+            ("readonly", _) => return Err(bad(property)),
+            ("altroot", path) if path.starts_with('/') => {
+                // Mountpoints are joined to it, so it ends without a slash.
+                facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|path| !path.is_empty());
+            }
+            ("altroot", _) => return Err(bad(property)),
+            ("cachefile", value) => {
+                facts.cachefile = Some(value.to_owned()).filter(|value| !value.is_empty())
+            }
+            _ => {}
+        }
+    }
+    Ok(facts)
+}
+
+fn options(request: &ImportRequest, facts: &PoolFacts) -> Options {
+    let going_back = &request.rewind;
+    Options {
+        readonly: facts.readonly || going_back.dry_run,
+        lock: !going_back.dry_run,
+        force: request.force,
+        missing_log: request.missing_log,
+        checkpoint: going_back.to_checkpoint,
+        rewind: match (going_back.extreme, going_back.rewind) {
+            (true, _) => Rewind::Extreme,
+            (false, true) => Rewind::Recover,
+            (false, false) => Rewind::No,
+        },
+        max_txg: going_back.txg.map(Txg),
+        name: request.new_name.clone(),
+        ..OpenOptions::default().import()
+    }
+}
+
+/// The state that was opened, and how much younger the pool's newest is.
+fn went_back(spa: &Spa) -> RewindInfo {
+    let load_time = spa.uberblock().timestamp;
+    let newest = list_txgs(spa.candidate()).ok().and_then(|states| Some(states.first()?.uberblock.timestamp));
+    let lost = newest.and_then(|newest| i64::try_from(newest.saturating_sub(load_time)).ok());
+    RewindInfo { load_time, seconds_lost: lost, data_errors: None }
+}
