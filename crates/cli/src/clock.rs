@@ -61,7 +61,8 @@ impl Clock {
     }
 
     fn format(&self, t: u64, f: impl Fn(&Zoned) -> String) -> String {
-        match i64::try_from(t).ok().and_then(|t| Timestamp::from_second(t).ok()) {
+        // A time before 1970 is stored as a negative number, and C prints it so.
+        match Timestamp::from_second(t as i64).ok() {
             Some(stamp) => f(&stamp.to_zoned(self.zone.clone())),
             None => t.to_string(),
         }
@@ -97,6 +98,7 @@ mod tests {
         assert_eq!(c.hold(1_775_010_125), "Wed Apr  1 02:22 2026");
         assert_eq!(c.changed(1_775_010_125), "Wed Apr  1  2:22:05 2026");
         assert_eq!(c.history(1_795_288_133), "2026-11-21.19:08:53");
-        assert_eq!(c.ctime(u64::MAX), u64::MAX.to_string());
+        assert_eq!(c.ctime(u64::MAX), "Wed Dec 31 23:59:59 1969");
+        assert_eq!(c.ctime(i64::MAX as u64), i64::MAX.to_string());
     }
 }

@@ -28,6 +28,11 @@ impl Out {
         self.failed |= self.sink.write_all(text.as_bytes()).is_err();
     }
 
+    /// Writes bytes as they are: names on disk need not be text.
+    pub fn put_bytes(&mut self, bytes: &[u8]) {
+        self.failed |= self.sink.write_all(bytes).is_err();
+    }
+
     /// Hands on what is buffered; whether everything was written so far.
     pub fn flush(&mut self) -> bool {
         self.failed |= self.sink.flush().is_err();

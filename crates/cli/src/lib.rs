@@ -24,5 +24,6 @@ pub mod terminal;
 pub mod vdev_name;
 pub mod version;
 pub mod words;
+pub mod zdb;
 pub mod zfs;
 pub mod zpool;

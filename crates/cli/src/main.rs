@@ -52,6 +52,7 @@ fn run(command: &str, words: &[String]) -> i32 {
     let (mut out, mut err) = (out(), err());
     let code = match command {
         "zpool" | "zfs" => return openzfs(command, words, out, err),
+        "zdb" => return cli::zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
             let mut io = rescue::Io { out, err, terminal };

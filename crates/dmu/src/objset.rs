@@ -116,6 +116,18 @@ impl Objset {
     /// # Errors
     /// [`Error::NoSuchObject`] for a free slot, or one inside a larger dnode; otherwise as a read fails.
     pub fn dnode(&self, object: ObjNum) -> Result<Dnode> {
+        self.hold(object, false)
+    }
+
+    /// As [`Objset::dnode`], also for objects whose bonus can't be decrypted, for want of the key: theirs is ciphertext.
+    ///
+    /// # Errors
+    /// As [`Objset::dnode`].
+    pub fn dnode_undecrypted(&self, object: ObjNum) -> Result<Dnode> {
+        self.hold(object, true)
+    }
+
+    fn hold(&self, object: ObjNum, undecrypted: bool) -> Result<Dnode> {
         let missing = || Error::NoSuchObject { objset: self.0.home.id, object };
         let special = match object {
             DMU_USERUSED_OBJECT => Some(&self.0.phys.userused),
@@ -142,7 +154,7 @@ impl Objset {
         let phys = DnodePhys::decode(&block[target * DNODE_MIN_SIZE..])
             .map_err(|e| self.corrupt(object, e))?
             .ok_or_else(missing)?;
-        if let Some(locked) = locked.filter(|_| phys.bonus_kind.is_encrypted()) {
+        if let Some(locked) = locked.filter(|_| phys.bonus_kind.is_encrypted() && !undecrypted) {
             return Err(locked);
         }
         Ok(Dnode::new(self.0.home.clone(), object, phys))
@@ -150,7 +162,12 @@ impl Objset {
 
     /// The allocated objects from `first` on, in order.
     pub fn objects(&self, first: ObjNum) -> Objects {
-        Objects { os: self.clone(), next: first.0.max(1), met: Met::default() }
+        Objects { os: self.clone(), next: first.0.max(1), met: Met::default(), undecrypted: false }
+    }
+
+    /// As [`Objset::objects`], with those whose bonus can't be decrypted, for want of the key: theirs is ciphertext.
+    pub fn objects_undecrypted(&self, first: ObjNum) -> Objects {
+        Objects { undecrypted: true, ..self.objects(first) }
     }
 }
 
@@ -166,6 +183,7 @@ pub struct Objects {
     os: Objset,
     next: u64,
     met: Met,
+    undecrypted: bool,
 }
 
 impl Objects {
@@ -214,7 +232,8 @@ impl Objects {
                     self.next = object.0 + taken as u64;
                     let phys = DnodePhys::decode(&block[at..]).map_err(|e| self.os.corrupt(object, e))?;
                     if let Some(phys) = phys {
-                        if let Some(locked) = locked.filter(|_| phys.bonus_kind.is_encrypted()) {
+                        let hidden = phys.bonus_kind.is_encrypted() && !self.undecrypted;
+                        if let Some(locked) = locked.filter(|_| hidden) {
                             return Err(locked);
                         }
                         return Ok(Some(Dnode::new(self.os.0.home.clone(), object, phys)));

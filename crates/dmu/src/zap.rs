@@ -13,10 +13,12 @@
 //! What a value means: the callers know. Changing a ZAP comes with the write path.
 
 mod cursor;
+mod stats;
 mod textprep;
 mod value;
 
 pub use cursor::{Cookie, Cursor, Entry};
+pub use stats::FatStats;
 pub use textprep::{Normalization, normalize};
 pub use value::{Key, Value};
 

@@ -12,12 +12,13 @@
 //! # See
 //! OpenZFS `zdb_count_block` in `cmd/zdb/zdb.c`.
 
+use crate::claims::Claims;
 use crate::traverse::Visitor;
-use ondisk::blkptr::{Body, Stored};
+use ondisk::blkptr::{Body, DVAS_PER_BP, Stored};
 use ondisk::dnode::DnodePhys;
-use ondisk::{Blkptr, DmuType, Dva, Txg};
+use ondisk::{Blkptr, DmuType, Dva, Offset, VdevId};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use zio::{Bookmark, Zio};
 
 /// Largest levels that are told apart; a block tree has no more.
@@ -67,6 +68,8 @@ pub struct Sums {
     pub gangs: u64,
     /// Blocks two of whose copies share a vdev.
     pub ditto_samevdev: u64,
+    /// Blocks two of whose copies share a metaslab.
+    pub ditto_same_ms: u64,
 }
 
 impl Sums {
@@ -78,6 +81,7 @@ impl Sums {
         self.psize += o.psize;
         self.gangs += o.gangs;
         self.ditto_samevdev += o.ditto_samevdev;
+        self.ditto_same_ms += o.ditto_same_ms;
     }
 }
 
@@ -96,6 +100,17 @@ impl SizeHistogram {
         self.count[bin] += 1;
         self.bytes[bin] += size;
     }
+}
+
+/// A block that could not be read.
+#[derive(Debug, Clone)]
+pub struct Unread {
+    /// Its place.
+    pub bookmark: Bookmark,
+    /// Its pointer, if that could be read.
+    pub bp: Option<Blkptr>,
+    /// Why not.
+    pub error: dmu::Error,
 }
 
 /// What a census found.
@@ -118,7 +133,7 @@ pub struct Counts {
     /// References to cloned blocks beyond each one's first, and what they would have taken.
     pub cloned: (u64, u64),
     /// Blocks that could not be read.
-    pub failed: Vec<(Bookmark, String)>,
+    pub failed: Vec<Unread>,
     /// Blocks that could not be read, those beyond the list's limit too.
     pub failures: u64,
     /// Bytes read to verify.
@@ -141,17 +156,22 @@ impl Counts {
     }
 }
 
-/// Blocks that are referenced more than once.
+/// What a census must know of blocks beforehand.
 #[derive(Debug, Clone, Default)]
-pub struct Shared {
-    /// First copies of blocks that the block reference table knows, with their extra references (`brt`).
-    pub cloned: HashMap<Dva, u64>,
+pub struct Known {
+    /// Places of first copies of blocks that the block reference table knows, with their extra references (`brt`).
+    pub cloned: HashMap<(VdevId, Offset), u64>,
+    /// First copies of blocks in flat dedup tables that may have got more copies since they were first written.
+    pub extended: HashMap<Dva, [Option<Dva>; DVAS_PER_BP]>,
+    /// log2 of the sizes of metaslabs.
+    pub ms_shift: HashMap<VdevId, u8>,
 }
 
 struct State {
     counts: Counts,
-    seen_dedup: HashMap<(Dva, Txg), ()>,
-    cloned_left: HashMap<Dva, Option<u64>>,
+    seen_dedup: HashSet<Dva>,
+    /// Cloned blocks that were met, with the references that are still to come.
+    cloned_left: HashMap<(VdevId, Offset), u64>,
 }
 
 /// Most failures that are listed; more are only counted.
@@ -161,92 +181,135 @@ const MAX_FAILURES: usize = 10_000;
 pub struct Census<'a> {
     zio: &'a Zio,
     verify: Verify,
-    shared: Shared,
+    known: Known,
+    claims: Option<&'a Claims>,
     state: Mutex<State>,
 }
 
 impl<'a> Census<'a> {
     /// A census that has seen nothing yet.
-    pub fn new(zio: &'a Zio, verify: Verify, shared: Shared) -> Census<'a> {
+    pub fn new(zio: &'a Zio, verify: Verify, known: Known) -> Census<'a> {
         let state =
-            State { counts: Counts::default(), seen_dedup: HashMap::new(), cloned_left: HashMap::new() };
-        Census { zio, verify, shared, state: Mutex::new(state) }
+            State { counts: Counts::default(), seen_dedup: HashSet::new(), cloned_left: HashMap::new() };
+        Census { zio, verify, known, claims: None, state: Mutex::new(state) }
     }
 
-    /// What was counted.
+    /// A census that also claims the space of every block that it meets, once.
+    pub fn claiming(self, claims: &'a Claims) -> Census<'a> {
+        Census { claims: Some(claims), ..self }
+    }
+
+    /// What was counted. Blocks that could not be read are in the order of their places.
     pub fn finish(self) -> Counts {
-        self.state.into_inner().counts
+        let mut counts = self.state.into_inner().counts;
+        counts.failed.sort_by_key(|f| f.bookmark);
+        counts
     }
 
     /// Counts one block under a type of its own.
     pub fn count(&self, bp: &Blkptr, what: CountedAs) {
-        let sums = sums_of(bp);
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        if let Body::Stored(s) = &bp.body {
-            self.count_reference(state, s);
-        }
-        let counts = &mut state.counts;
-        counts.sums.entry((bp.level.0, what)).or_default().add(&sums);
-        match &bp.body {
-            Body::Embedded(_) => *counts.embedded.entry(sums.psize).or_default() += 1,
-            Body::Redacted => counts.redacted += 1,
-            Body::Stored(_) => {
-                counts.psize.add(sums.psize);
-                counts.lsize.add(sums.lsize);
-                counts.asize.add(sums.asize);
+        let bp = &self.all_copies(bp);
+        let sums = self.sums_of(bp);
+        let first = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let first = match &bp.body {
+                Body::Stored(s) => self.count_reference(state, s),
+                Body::Embedded(_) | Body::Redacted | Body::Hole => false,
+            };
+            let counts = &mut state.counts;
+            counts.sums.entry((bp.level.0, what)).or_default().add(&sums);
+            match &bp.body {
+                Body::Embedded(e) => *counts.embedded.entry(e.payload().len() as u64).or_default() += 1,
+                Body::Redacted => counts.redacted += 1,
+                Body::Stored(_) => {
+                    counts.psize.add(sums.psize);
+                    counts.lsize.add(sums.lsize);
+                    counts.asize.add(sums.asize);
+                }
+                Body::Hole => {}
             }
-            Body::Hole => {}
+            first
+        };
+        if let Some(claims) = self.claims.filter(|_| first) {
+            claims.claim(self.zio, bp);
         }
     }
 
-    /// Tells a first reference to a shared block from the later ones.
-    fn count_reference(&self, state: &mut State, s: &Stored) {
-        let Some(first) = s.dvas[0] else { return };
-        let asize = s.copies().map(|d| d.asize.0).sum::<u64>();
+    /// The pointer with the copies that the dedup table has meanwhile.
+    fn all_copies(&self, bp: &Blkptr) -> Blkptr {
+        let mut bp = *bp;
+        if let Body::Stored(s) = &mut bp.body
+            && s.dedup
+            && let Some(dvas) = s.dvas[0].and_then(|first| self.known.extended.get(&first))
+        {
+            // The third place of an encrypted block is not one.
+            let n = if s.crypt { 2 } else { DVAS_PER_BP };
+            s.dvas[..n].copy_from_slice(&dvas[..n]);
+        }
+        bp
+    }
+
+    /// Tells a first reference to a block from the later ones to a shared one.
+    fn count_reference(&self, state: &mut State, s: &Stored) -> bool {
+        let Some(first) = s.dvas[0] else { return false };
+        let asize = s.copies().fold(0u64, |n, d| n.saturating_add(d.asize.0));
         if s.dedup {
-            if state.seen_dedup.insert((first, s.phys_birth), ()).is_some() {
+            let new = state.seen_dedup.insert(first);
+            if !new {
                 state.counts.dedup.0 += 1;
                 state.counts.dedup.1 += asize;
             }
-            return;
+            return new;
         }
-        let Some(extra) = self.shared.cloned.get(&first) else { return };
-        match state.cloned_left.entry(first).or_insert(None) {
-            left @ None => *left = Some(*extra),
-            Some(0) => {}
+        let place = (first.vdev, first.offset);
+        let Some(extra) = self.known.cloned.get(&place) else { return true };
+        match state.cloned_left.get_mut(&place) {
+            None => {
+                state.cloned_left.insert(place, *extra);
+                true
+            }
+            // More references than the table has: the block is met as if it were another.
+            Some(0) => true,
             Some(left) => {
                 *left -= 1;
                 state.counts.cloned.0 += 1;
                 state.counts.cloned.1 += asize;
+                false
             }
         }
     }
 
-    fn note(&self, bookmark: &Bookmark, error: &dyn std::error::Error) {
+    fn sums_of(&self, bp: &Blkptr) -> Sums {
+        let mut sums = Sums { count: 1, lsize: bp.lsize.0, ..Sums::default() };
+        match &bp.body {
+            Body::Stored(s) => {
+                sums.psize = s.psize.0;
+                sums.asize = s.copies().fold(0, |n, d| n.saturating_add(d.asize.0));
+                sums.gangs = s.copies().filter(|d| d.gang).count() as u64;
+                let copies: Vec<&Dva> = s.copies().collect();
+                let any = |same: &dyn Fn(&Dva, &Dva) -> bool| {
+                    copies.iter().enumerate().any(|(i, a)| copies[..i].iter().any(|b| same(a, b)))
+                };
+                sums.ditto_samevdev = u64::from(any(&|a, b| a.vdev == b.vdev));
+                sums.ditto_same_ms = u64::from(any(&|a, b| {
+                    let shift = self.known.ms_shift.get(&a.vdev);
+                    a.vdev == b.vdev && shift.is_some_and(|s| a.offset.0 >> s == b.offset.0 >> s)
+                }));
+            }
+            // What is in the pointer itself takes no space.
+            Body::Embedded(_) | Body::Hole | Body::Redacted => {}
+        }
+        sums
+    }
+
+    fn note(&self, bookmark: &Bookmark, bp: Option<&Blkptr>, error: dmu::Error) {
         let mut state = self.state.lock();
         state.counts.failures += 1;
         if state.counts.failed.len() < MAX_FAILURES {
-            state.counts.failed.push((*bookmark, error.to_string()));
+            state.counts.failed.push(Unread { bookmark: *bookmark, bp: bp.copied(), error });
         }
     }
-}
-
-fn sums_of(bp: &Blkptr) -> Sums {
-    let mut sums = Sums { count: 1, lsize: bp.lsize.0, ..Sums::default() };
-    match &bp.body {
-        Body::Stored(s) => {
-            sums.psize = s.psize.0;
-            sums.asize = s.copies().map(|d| d.asize.0).sum();
-            sums.gangs = s.copies().filter(|d| d.gang).count() as u64;
-            let vdevs: Vec<_> = s.copies().map(|d| d.vdev).collect();
-            let shared = vdevs.iter().enumerate().any(|(i, v)| vdevs[..i].contains(v));
-            sums.ditto_samevdev = u64::from(shared);
-        }
-        Body::Embedded(e) => sums.psize = e.payload().len() as u64,
-        Body::Hole | Body::Redacted => {}
-    }
-    sums
 }
 
 impl Visitor for Census<'_> {
@@ -264,11 +327,11 @@ impl Visitor for Census<'_> {
         }
         match self.zio.read_raw(bp, bookmark) {
             Ok(block) => self.state.lock().counts.bytes_verified += block.len() as u64,
-            Err(e) => self.note(bookmark, &e),
+            Err(e) => self.note(bookmark, Some(bp), dmu::Error::Read(e)),
         }
     }
 
     fn failed(&self, bookmark: &Bookmark, error: &dmu::Error) {
-        self.note(bookmark, error);
+        self.note(bookmark, None, error.clone());
     }
 }

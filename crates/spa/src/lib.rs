@@ -13,6 +13,7 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`, `lib/libzfs/libzfs_status.c`.
 
 pub mod census;
+pub mod claims;
 pub mod error;
 pub mod host;
 pub mod import;

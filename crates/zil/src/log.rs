@@ -50,6 +50,8 @@ pub struct LogRecord {
     pub body: Option<RecordBody>,
     /// The block that an indirect write names, key or not.
     pub blkptr: Option<Blkptr>,
+    /// The blocks that a clone names, key or not.
+    pub clones: Vec<Blkptr>,
 }
 
 /// A block of the chain.
@@ -161,7 +163,12 @@ impl Blocks<'_> {
             }
             let raw = &rest[..header.reclen];
             let body = if locked { None } else { Some(Record::decode(raw, foreign)?.body) };
-            records.push(LogRecord { header, body, blkptr: header.blkptr(raw)? });
+            records.push(LogRecord {
+                header,
+                body,
+                blkptr: header.blkptr(raw)?,
+                clones: header.clones(raw)?,
+            });
             rest = &rest[header.reclen..];
         }
         Ok(Some((chain.next, records, false)))

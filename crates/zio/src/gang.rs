@@ -30,6 +30,20 @@ impl Walk<'_> {
 }
 
 impl Zio {
+    /// The pointers to the pieces of the gang block `bp`, from the copy of its header at `dva`.
+    ///
+    /// # Errors
+    /// As a read fails.
+    pub fn gang_pieces(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<Vec<Blkptr>> {
+        // All copies of the header are bound to the place of the first.
+        let first = s.copies().next().unwrap_or(dva);
+        let verifier =
+            Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
+        let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: bm };
+        let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;
+        decode_gang_header(&header).map_err(|source| Error::Corrupt { bookmark: *bm, source })
+    }
+
     /// The stored bytes of the gang block at `dva`.
     pub(crate) fn read_gang(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
         // A header for each sector, and one for each level, are more than a whole tree has. All copies of it may be
@@ -57,13 +71,7 @@ impl Zio {
         let left = walk.headers_left.checked_sub(1);
         walk.headers_left =
             left.ok_or_else(|| walk.corrupt("its tree has more headers than it has sectors"))?;
-        let first = s.copies().next().unwrap_or(dva);
-        let verifier =
-            Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
-        let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: walk.bookmark };
-        let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;
-        let children = decode_gang_header(&header)
-            .map_err(|source| Error::Corrupt { bookmark: *walk.bookmark, source })?;
+        let children = self.gang_pieces(bp, s, dva, walk.bookmark)?;
         let mut pieces = Vec::with_capacity(children.len());
         for child in &children {
             pieces.push((

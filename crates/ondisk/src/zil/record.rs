@@ -1,11 +1,14 @@
 //! Records of the intent log (`lr_*_t`).
 
+use crate::blkptr::BLKPTR_SIZE;
 use crate::bytes::{le64, swap64};
 use crate::{Blkptr, ByteOrder, Corrupt, Result};
 
 const WHAT: &str = "intent log record";
 /// Bytes of a write record without data (`sizeof (lr_write_t)`); one of exactly this length names a block.
 pub const LR_WRITE_SIZE: usize = 192;
+/// Bytes of a clone record before its block pointers (`sizeof (lr_clone_range_t)`).
+const LR_CLONE_RANGE_SIZE: usize = 72;
 /// The request ignored case (`TX_CI`).
 const TX_CI: u64 = 1 << 63;
 
@@ -369,6 +372,24 @@ impl RecordHeader {
             return Ok(None);
         }
         Blkptr::decode(&buf[64..LR_WRITE_SIZE]).map(Some)
+    }
+
+    /// The blocks that a clone names, from the record at the head of `buf`: never encrypted.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for a bad pointer, or more of them than the record holds.
+    pub fn clones(&self, buf: &[u8]) -> Result<Vec<Blkptr>> {
+        if self.kind != TxKind::CloneRange {
+            return Ok(Vec::new());
+        }
+        let (head, rest) = buf[..self.reclen]
+            .split_at_checked(LR_CLONE_RANGE_SIZE)
+            .ok_or(Corrupt::Truncated { what: WHAT, need: LR_CLONE_RANGE_SIZE, have: self.reclen })?;
+        let count = le64(head, LR_CLONE_RANGE_SIZE - 8);
+        if count > (rest.len() / BLKPTR_SIZE) as u64 {
+            return Err(Corrupt::Range { what: WHAT, field: "blocks", value: count });
+        }
+        rest.chunks_exact(BLKPTR_SIZE).take(count as usize).map(Blkptr::decode).collect()
     }
 }
 

@@ -1,0 +1,104 @@
+//! `zdb -h`: what was done to the pool.
+
+use super::target::Opened;
+use super::text::{lossy, nvlist};
+use super::{Ctx, Run};
+use ondisk::{Nvlist, Value};
+
+/// What old pools call an event by its number (`zfs_history_event_names`).
+const EVENTS: [&str; 41] = [
+    "invalid event",
+    "pool create",
+    "vdev add",
+    "pool remove",
+    "pool destroy",
+    "pool export",
+    "pool import",
+    "vdev attach",
+    "vdev replace",
+    "vdev detach",
+    "vdev online",
+    "vdev offline",
+    "vdev upgrade",
+    "pool clear",
+    "pool scrub",
+    "pool property set",
+    "create",
+    "clone",
+    "destroy",
+    "destroy_begin_sync",
+    "inherit",
+    "property set",
+    "quota set",
+    "permission update",
+    "permission remove",
+    "permission who remove",
+    "promote",
+    "receive",
+    "rename",
+    "reservation set",
+    "replay_inc_sync",
+    "replay_full_sync",
+    "rollback",
+    "snapshot",
+    "filesystem version upgrade",
+    "refquota set",
+    "refreservation set",
+    "pool scrub done",
+    "user hold",
+    "user release",
+    "pool split",
+];
+
+/// Shows the history (`dump_history`).
+pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
+    let Some(history) = pool.spa.mos().history()? else {
+        writeln!(cx.err, "Unable to read history: error 2");
+        return Ok(());
+    };
+    cx.out.put("\nHistory:\n");
+    for event in history {
+        let event = event?;
+        let known = one(cx, &event);
+        if cx.opts.count('h') > 1 {
+            if !known {
+                cx.out.put("unrecognized record:\n");
+            }
+            nvlist(cx.out, &event, 2);
+        }
+    }
+    Ok(())
+}
+
+fn one(cx: &mut Ctx<'_>, e: &Nvlist) -> bool {
+    let time = e.u64("history time").map_or_else(String::new, |t| cx.clock.history(t));
+    let text = |name: &str| e.string(name).map(|s| lossy(s).into_owned());
+    let txg = e.u64("history txg").unwrap_or(0);
+    let what = text("history internal str").unwrap_or_default();
+    if let Some(command) = text("history command") {
+        writeln!(cx.out, "{time} {command}");
+    } else if let Some(n) = e.u64("history internal event") {
+        let Some(name) = EVENTS.get(n as usize) else { return false };
+        writeln!(cx.out, " {time} [internal {name} txg:{txg}] {what}");
+    } else if let Some(name) = text("internal_name") {
+        write!(cx.out, "{time} [txg:{txg}] {name}");
+        if let Some(ds) = text("dsname") {
+            write!(cx.out, " {ds} ({})", e.u64("dsid").unwrap_or(0));
+        }
+        writeln!(cx.out, " {what}");
+    } else if let Some(ioctl) = text("ioctl") {
+        writeln!(cx.out, "{time} ioctl {ioctl}");
+        for (key, title) in [("in_nvl", "input"), ("out_nvl", "output")] {
+            if let Some(list) = e.list(key) {
+                writeln!(cx.out, "    {title}:");
+                nvlist(cx.out, list, 8);
+            }
+        }
+        if let Some(Value::Int64(errno)) = e.get("errno") {
+            writeln!(cx.out, "    errno: {errno}");
+        }
+    } else {
+        return false;
+    }
+    true
+}

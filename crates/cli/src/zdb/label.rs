@@ -1,0 +1,230 @@
+//! `zdb -l`: the labels and uberblocks of one device.
+//!
+//! # Theory
+//! The four labels are copies; what several hold alike is shown once, with the numbers of those that hold it. Nothing is
+//! believed: a label with a wrong checksum is shown as far as it can be decoded, an uberblock by its magic number alone,
+//! since this is the command that people look at damaged devices with.
+
+use super::uberblock;
+use super::{Ctx, Run};
+use device::{Device, DeviceError, FileDevice, Mode, Region};
+use ondisk::label::{
+    LABEL_SIZE, LABELS, MMP_BLOCKS_PER_LABEL, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, label_offset,
+    uberblock_count, uberblock_offset, uberblock_shift,
+};
+use ondisk::uberblock::{MMP_MAGIC, UBERBLOCK_MAGIC, UBERBLOCK_SIZE};
+use ondisk::{Ashift, Nvlist, Uberblock, bytes};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::zdb::text;
+
+/// log2 of the sector size that is assumed where no label tells (`SPA_MINBLOCKSHIFT`).
+const SPA_MINBLOCKSHIFT: u64 = 9;
+
+/// What one label holds.
+struct Label {
+    raw: Vec<u8>,
+    config: Option<Nvlist>,
+    cksum_valid: bool,
+    ashift: Ashift,
+    header_printed: bool,
+}
+
+impl Label {
+    /// The bytes that make up the config.
+    fn config_bytes(&self) -> Option<&[u8]> {
+        let len = self.config.as_ref()?.encode_xdr().len();
+        self.raw.get(PHYS_OFFSET as usize..)?.get(..len)
+    }
+
+    /// The bytes of an uberblock, if there is one in this slot.
+    fn uberblock(&self, slot: usize) -> Option<&[u8]> {
+        let shift = uberblock_shift(self.ashift);
+        if slot >= uberblock_count(shift) {
+            return None;
+        }
+        let raw = self.raw.get(uberblock_offset(shift, slot) as usize..)?.get(..UBERBLOCK_SIZE)?;
+        let magic = bytes::le64(raw, 0);
+        (magic == UBERBLOCK_MAGIC || magic.swap_bytes() == UBERBLOCK_MAGIC).then_some(raw)
+    }
+}
+
+/// Shows the labels of the device at `path`; 0 if all are well, 1 if some are damaged, 2 if none can be read.
+pub fn run(cx: &mut Ctx<'_>, path: &str) -> Run<i32> {
+    let path = match resolve(path) {
+        Some(p) => p,
+        None => {
+            writeln!(cx.out, "failed to find device {path}, try specifying absolute path instead");
+            return Ok(1);
+        }
+    };
+    let device = match FileDevice::open(Path::new(&path), Mode::Peek) {
+        Ok(d) => d,
+        Err(e) => {
+            writeln!(cx.out, "cannot open '{path}': {}", reason(&e));
+            return Ok(1);
+        }
+    };
+    let device = inside(device);
+    let quiet = cx.opts.has('q');
+    let mut damaged = false;
+    let mut labels: Vec<Option<Label>> = Vec::new();
+    for l in 0..LABELS {
+        let label = read(&*device, l);
+        if label.is_none() && !quiet {
+            writeln!(cx.out, "failed to read label {l}");
+        }
+        damaged |= label.as_ref().is_none_or(|x| x.config.is_none());
+        labels.push(label);
+    }
+    let ashift = labels.iter().flatten().rev().map(|l| l.ashift).next().unwrap_or(Ashift(9));
+    for l in 0..LABELS {
+        if labels[l].is_none() {
+            continue;
+        }
+        config(cx, &mut labels, l);
+        if cx.opts.has('u') {
+            uberblocks(cx, &mut labels, l, ashift);
+        }
+    }
+    let found = labels.iter().flatten().any(|l| l.config.is_some());
+    Ok(if found { i32::from(damaged) } else { 2 })
+}
+
+/// A path as given, or below the folders where devices are.
+fn resolve(path: &str) -> Option<String> {
+    if path.starts_with('/') || Path::new(path).exists() {
+        return Some(path.to_owned());
+    }
+    let folders = spa::scan::DEFAULT_SEARCH_PATHS;
+    let found = folders.iter().map(|f| format!("{f}/{path}")).find(|p| Path::new(p).exists())?;
+    // A whole disk that ZFS partitioned has its pool in the first partition.
+    let first = ["-part1", "p1", "1"].iter().map(|end| format!("{found}{end}"));
+    Some(first.into_iter().find(|p| Path::new(p).exists()).unwrap_or(found))
+}
+
+/// The device, or of a disk or image with a partition table and no label of its own the first partition that has one.
+fn inside(device: FileDevice) -> Arc<dyn Device> {
+    let whole: Arc<dyn Device> = Arc::new(device);
+    let labelled = |d: &dyn Device| spa::Labels::read(d).valid() > 0;
+    if labelled(&*whole) {
+        return whole;
+    }
+    for p in spa::place::partitions(&*whole) {
+        if let Ok(part) = Region::new(whole.clone(), p.offset, p.size, &format!("partition {}", p.number))
+            && labelled(&part)
+        {
+            return Arc::new(part);
+        }
+    }
+    whole
+}
+
+/// A system error in C's words.
+fn reason(e: &DeviceError) -> String {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(e);
+    while let Some(e) = source {
+        if let Some(io) = e.downcast_ref::<std::io::Error>() {
+            let text = io.to_string();
+            return text.split(" (os error").next().unwrap_or(&text).to_owned();
+        }
+        source = e.source();
+    }
+    e.to_string()
+}
+
+fn read(device: &dyn Device, l: usize) -> Option<Label> {
+    let offset = label_offset(device.size(), l)?;
+    let mut raw = vec![0; LABEL_SIZE as usize];
+    device.read_at(&mut raw, offset).ok()?;
+    let phys = &raw[PHYS_OFFSET as usize..(PHYS_OFFSET + PHYS_SIZE) as usize];
+    let (config, cksum_valid) = match vdev::label::Labels::new(device).config_unverified(l) {
+        Ok((config, good)) => (Some(config), good),
+        Err(_) => (ondisk::label::decode_phys(phys).ok(), false),
+    };
+    let tree = config.as_ref().and_then(|c| c.list("vdev_tree"));
+    let ashift = tree.and_then(|t| t.u64("ashift")).filter(|a| *a < 32).unwrap_or(SPA_MINBLOCKSHIFT);
+    Some(Label { raw, config, cksum_valid, ashift: Ashift(ashift as u8), header_printed: false })
+}
+
+fn header(cx: &mut Ctx<'_>, label: &mut Label, l: usize) {
+    if cx.opts.has('q') || label.header_printed {
+        return;
+    }
+    let rule = "-".repeat(36);
+    let bad = if label.cksum_valid { "" } else { "(Bad label cksum)" };
+    writeln!(cx.out, "{rule}\nLABEL {l} {bad}\n{rule}");
+    label.header_printed = true;
+}
+
+/// The labels that hold the same.
+fn alike<'a>(
+    labels: &'a [Option<Label>],
+    l: usize,
+    part: impl Fn(&'a Label) -> Option<&'a [u8]>,
+) -> Vec<usize> {
+    let of = |i: usize| labels[i].as_ref().and_then(&part);
+    let own = of(l);
+    (0..labels.len()).filter(|i| own.is_some() && of(*i) == own).collect()
+}
+
+fn numbers(cx: &mut Ctx<'_>, prefix: &str, same: &[usize]) {
+    cx.out.put(prefix);
+    for n in same {
+        write!(cx.out, "{n} ");
+    }
+    cx.out.put("\n");
+}
+
+fn config(cx: &mut Ctx<'_>, labels: &mut [Option<Label>], l: usize) {
+    let same = alike(labels, l, Label::config_bytes);
+    let Some(label) = &mut labels[l] else { return };
+    let Some(config) = label.config.clone() else {
+        if !cx.opts.has('q') {
+            writeln!(cx.out, "failed to unpack label {l}");
+        }
+        return;
+    };
+    if cx.opts.has('q') || (cx.opts.count('l') < 3 && same.first() != Some(&l)) {
+        return;
+    }
+    header(cx, label, l);
+    text::nvlist(cx.out, &config, 4);
+    numbers(cx, "    labels = ", &same);
+}
+
+fn uberblocks(cx: &mut Ctx<'_>, labels: &mut [Option<Label>], l: usize, ashift: Ashift) {
+    let level = cx.opts.count('u');
+    let count = uberblock_count(uberblock_shift(ashift));
+    for slot in 0..count {
+        let same = alike(labels, l, |x| x.uberblock(slot));
+        let Some(label) = &mut labels[l] else { return };
+        let found = label.uberblock(slot).map(Uberblock::decode);
+        let Some(Ok(ub)) = found else {
+            if level >= 2 {
+                header(cx, label, l);
+                writeln!(cx.out, "    Uberblock[{slot}] invalid");
+            }
+            continue;
+        };
+        if level < 3 && same.first() != Some(&l) {
+            continue;
+        }
+        let heartbeat = ub.mmp.is_some_and(|m| m.delay_ns != 0);
+        if level < 4 && heartbeat && slot >= count - MMP_BLOCKS_PER_LABEL {
+            continue;
+        }
+        let mmp_magic = if ub.mmp.is_some() { MMP_MAGIC } else { raw_mmp_magic(label, slot) };
+        header(cx, label, l);
+        uberblock::dump(cx, &ub, mmp_magic, &format!("    Uberblock[{slot}]\n"), "");
+        numbers(cx, "        labels = ", &same);
+    }
+}
+
+/// What stands where a multihost write has its magic number.
+fn raw_mmp_magic(label: &Label, slot: usize) -> u64 {
+    label.uberblock(slot).map_or(0, |raw| bytes::le64(raw, 176))
+}
+
+const _: () = assert!(RING_OFFSET < LABEL_SIZE);

@@ -1,0 +1,222 @@
+//! Which objects of the MOS something refers to, so that those that nothing does are found.
+
+use super::target::Opened;
+use super::text::type_name;
+use super::{Ctx, Run};
+use dsl::{Dataset, Dir};
+use ondisk::mos::{self, DIRECTORY_OBJECT};
+use ondisk::{ObjNum, VdevConfig};
+use pool::Mos;
+use std::collections::BTreeSet;
+
+/// Objects of the MOS that are referred to (`mos_refd_objs`).
+#[derive(Debug, Default)]
+pub struct MosRefs(BTreeSet<u64>);
+
+impl MosRefs {
+    /// Notes a reference; 0 is none.
+    pub fn add(&mut self, object: u64) {
+        if object != 0 {
+            self.0.insert(object);
+        }
+    }
+
+    /// A list with its sub-lists. The shared empty list is many datasets'.
+    pub fn bpobj(&mut self, books: &Mos, object: ObjNum) -> Run {
+        let mut queue = vec![object];
+        while let Some(object) = queue.pop() {
+            if object.0 == 0 || !self.0.insert(object.0) {
+                continue;
+            }
+            let phys = books.bpobj(object)?;
+            self.add(phys.subobjs);
+            queue.extend(books.bpobj_subobjs(object, &phys)?);
+        }
+        Ok(())
+    }
+
+    /// A deadlist with its lists.
+    fn deadlist(&mut self, books: &Mos, object: u64) -> Run {
+        if object == 0 {
+            return Ok(());
+        }
+        let list = books.deadlist(ObjNum(object))?;
+        let lists = list.lists(books)?;
+        if lists.is_empty() && books.objset().dnode(ObjNum(object))?.kind() == ondisk::DmuType::BPOBJ {
+            return self.bpobj(books, ObjNum(object));
+        }
+        self.add(object);
+        lists.values().try_for_each(|l| self.bpobj(books, *l))
+    }
+
+    /// What a dataset refers to, its deadlists aside (`count_ds_mos_objects`).
+    pub fn dataset(&mut self, ds: &Dataset) -> Run {
+        let p = ds.phys();
+        for object in [ds.object().0, p.next_clones_obj, p.props_obj, p.userrefs_obj, p.snapnames_zapobj] {
+            self.add(object);
+        }
+        self.add(ds.field_u64(mos::DS_BOOKMARK_NAMES)?.unwrap_or(0));
+        for b in ds.bookmarks()? {
+            self.add(b.phys.redaction_obj);
+        }
+        if ds.is_snapshot() { Ok(()) } else { self.dir(ds.dir()) }
+    }
+
+    fn dir(&mut self, dir: &Dir) -> Run {
+        let p = dir.phys();
+        for object in [dir.object().0, p.child_dir_zapobj, p.deleg_zapobj, p.props_zapobj, p.clones] {
+            self.add(object);
+        }
+        self.add(dir.crypto_object()?.map_or(0, |o| o.0));
+        Ok(())
+    }
+
+    fn vdev(&mut self, books: &Mos, vdev: &VdevConfig) -> Run {
+        let objects = [
+            vdev.dtl,
+            vdev.metaslab_array,
+            vdev.indirect_births,
+            vdev.indirect_object,
+            vdev.leaf_zap,
+            vdev.top_zap,
+            vdev.root_zap,
+        ];
+        objects.into_iter().flatten().for_each(|o| self.add(o.0));
+        if let Some(mapping) = vdev.indirect_object.filter(|o| o.0 != 0) {
+            self.add(books.indirect_mapping(mapping)?.phys.counts_object);
+        }
+        if let Some(zap) = vdev.top_zap.filter(|o| o.0 != 0) {
+            for name in [
+                mos::VDEV_TOP_MS_UNFLUSHED_PHYS_TXGS,
+                mos::VDEV_TOP_POOL_CHECKPOINT_SM,
+                mos::VDEV_TOP_INDIRECT_OBSOLETE_SM,
+            ] {
+                self.add(books.u64(zap, name)?.unwrap_or(0));
+            }
+        }
+        vdev.children.iter().try_for_each(|c| self.vdev(books, c))
+    }
+
+    fn whole_pool(&mut self, pool: &Opened) -> Run {
+        let books = pool.spa.mos();
+        self.add(DIRECTORY_OBJECT);
+        for name in [
+            mos::PROPS,
+            mos::CONFIG,
+            mos::DDT_STATS,
+            mos::FEATURE_DESCRIPTIONS,
+            mos::FEATURE_ENABLED_TXG,
+            mos::FEATURES_FOR_READ,
+            mos::FEATURES_FOR_WRITE,
+            mos::HISTORY,
+            mos::ERRLOG_LAST,
+            mos::ERRLOG_SCRUB,
+            mos::VDEV_ZAP_MAP,
+            mos::BPTREE_OBJ,
+            mos::TMP_USERREFS,
+            mos::EMPTY_BPOBJ,
+            mos::L2CACHE,
+            mos::SPARES,
+            mos::LOG_SPACEMAP_ZAP,
+            mos::DELETED_CLONES,
+        ] {
+            self.add(books.dir(name)?.map_or(0, |o| o.0));
+        }
+        if pool.spa.features().is_enabled("com.delphix:head_errlog") {
+            for log in [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB] {
+                let Some(object) = books.dir(log)? else { continue };
+                for e in books.entries(object)? {
+                    self.add(e?.value.first().unwrap_or(0));
+                }
+            }
+        }
+        for name in [mos::SYNC_BPOBJ, mos::FREE_BPOBJ, mos::OBSOLETE_BPOBJ] {
+            if let Some(object) = books.dir(name)? {
+                self.bpobj(books, object)?;
+            }
+        }
+        self.add(books.scan()?.map_or(0, |s| s.queue_obj));
+        books.log_spacemaps()?.values().for_each(|o| self.add(o.0));
+        if let Some(c) = books.condensing()? {
+            self.add(c.next_mapping_object);
+            self.add(c.prev_obsolete_sm_object);
+            if c.next_mapping_object != 0 {
+                self.add(books.indirect_mapping(ObjNum(c.next_mapping_object))?.phys.counts_object);
+            }
+        }
+        if let Some(zap) = books.dir(mos::DELETED_CLONES)? {
+            for e in books.entries(zap)? {
+                self.deadlist(books, e?.value.first().unwrap_or(0))?;
+            }
+        }
+        self.hidden(pool)?;
+        if let Some(tree) = &pool.spa.config().vdev_tree {
+            self.vdev(books, tree)?;
+            for top in &tree.children {
+                self.metaslabs(pool, top)?;
+            }
+        }
+        self.tables(pool)
+    }
+
+    /// The pool's own directories, `$MOS`, `$FREE`, `$LEAK`, and the origin of all datasets.
+    fn hidden(&mut self, pool: &Opened) -> Run {
+        let books = pool.spa.mos();
+        let root = pool.dsl.root()?;
+        for name in ["$MOS", "$FREE", "$LEAK", "$ORIGIN"] {
+            let Some(dir) = root.child(name)? else { continue };
+            self.dir(&dir)?;
+            let Some(head) = dir.head()? else { continue };
+            self.dataset(&head)?;
+            self.deadlist(books, head.phys().deadlist_obj)?;
+            for snap in head.snapshots()? {
+                self.dataset(&snap)?;
+                self.deadlist(books, snap.phys().deadlist_obj)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn metaslabs(&mut self, pool: &Opened, top: &VdevConfig) -> Run {
+        let tops = pool.spa.top_vdevs()?;
+        if let Some(vd) = tops.iter().find(|t| u64::from(t.id.0) == top.id) {
+            pool.spa.mos().metaslab_objects(vd)?.into_iter().for_each(|o| self.add(o));
+        }
+        Ok(())
+    }
+
+    /// Dedup and block-reference tables.
+    fn tables(&mut self, pool: &Opened) -> Run {
+        let books = pool.spa.mos();
+        for ddt in pool.spa.ddts(&pool.spa.top_vdevs()?)? {
+            ddt.classes.iter().for_each(|c| self.add(c.object.0));
+            ddt.logs.iter().for_each(|l| self.add(l.object.0));
+            if ddt.version != 0 {
+                self.add(ddt.dir.0);
+            }
+        }
+        for b in books.brt(pool.spa.tree().top_count())? {
+            self.add(b.object.0);
+            self.add(b.phys.mos_entries);
+        }
+        Ok(())
+    }
+}
+
+/// Compares what is referred to with what is there (`dump_mos_leaks`); 2 if they differ.
+pub fn check(cx: &mut Ctx<'_>, pool: &Opened, mut refs: MosRefs) -> Run<i32> {
+    refs.whole_pool(pool)?;
+    let mut code = 0;
+    for dn in pool.spa.mos().objset().objects(ObjNum(1)) {
+        let dn = dn?;
+        if !refs.0.remove(&dn.object().0) {
+            writeln!(cx.out, "MOS object {} ({}) leaked", dn.object().0, type_name(dn.kind()));
+            code = 2;
+        }
+    }
+    for object in refs.0 {
+        writeln!(cx.out, "MOS object {object} referenced but not allocated");
+        code = 2;
+    }
+    Ok(code)
+}

@@ -1,0 +1,225 @@
+//! `zdb -d`: an object set, its line, and its objects.
+
+use super::mosrefs::MosRefs;
+use super::object::{self, Header};
+use super::ranges::Range;
+use super::target::Opened;
+use super::znode::Files;
+use super::{Ctx, Run, bplists, intent_log, text};
+use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode, Objset};
+use dsl::{Dataset, Prop, Value};
+use ondisk::blkptr::Body;
+use ondisk::objset::ObjsetKind;
+use ondisk::{Blkptr, ObjNum};
+
+/// Transaction group that the MOS counts as made in (`TXG_INITIAL`).
+const TXG_INITIAL: u64 = 4;
+
+/// An object set that is shown.
+pub struct View<'a> {
+    /// The pool.
+    pub pool: &'a Opened,
+    /// The object set.
+    pub os: Objset,
+    /// Its dataset; none for the MOS.
+    pub ds: Option<&'a Dataset>,
+    /// Whether its secrets can't be read.
+    pub locked: bool,
+    /// The name of its compression, as objects inherit it.
+    pub compression: String,
+    /// What is needed to show files; none where there are none.
+    pub files: Option<Files>,
+    /// Objects of which no path is known.
+    pub leaked: u64,
+}
+
+/// What a pointer says of how many objects or blocks are below it (`BP_GET_FILL`).
+pub fn fill(bp: &Blkptr) -> u64 {
+    match &bp.body {
+        Body::Stored(s) => s.fill,
+        Body::Embedded(_) | Body::Redacted => 1,
+        Body::Hole => 0,
+    }
+}
+
+/// Shows the MOS.
+pub fn mos(cx: &mut Ctx<'_>, pool: &Opened, objects: &[Range], refs: Option<&mut MosRefs>) -> Run {
+    let os = pool.spa.mos().objset().clone();
+    let used = match pool.dsl.root()?.child("$MOS")? {
+        Some(dir) => dir.phys().used_bytes,
+        None => 0,
+    };
+    let compression = "on".to_owned();
+    let mut view = View { pool, os, ds: None, locked: false, compression, files: None, leaked: 0 };
+    line(cx, "mos", "META", &view, TXG_INITIAL, used);
+    body(cx, &mut view, objects, refs)
+}
+
+/// Shows a dataset.
+pub fn dataset(
+    cx: &mut Ctx<'_>,
+    pool: &Opened,
+    ds: &Dataset,
+    objects: &[Range],
+    refs: Option<&mut MosRefs>,
+) -> Run {
+    let Some(os) = ds.objset()? else {
+        // It was never written: a name, and lists of what it owns.
+        let used = cx.num(ds.phys().referenced_bytes);
+        let (name, id, txg) = (ds.name(), ds.object().0, ds.phys().creation_txg.0);
+        writeln!(cx.out, "Dataset {name} [NONE], ID {id}, cr_txg {txg}, {used}, 0 objects");
+        if objects.is_empty() {
+            bplists::of_dataset(cx, pool, ds, refs)?;
+        }
+        return Ok(());
+    };
+    let encrypted = ds.dir().crypto_object()?.is_some();
+    let locked = encrypted && pool.dsl.keys().key(ds.object().0).is_none();
+    let kind = match os.kind() {
+        ObjsetKind::None => "NONE",
+        ObjsetKind::Meta => "META",
+        ObjsetKind::Zfs => "ZPL",
+        ObjsetKind::Zvol => "ZVOL",
+        ObjsetKind::Other => "OTHER",
+    };
+    let files = if os.kind() == ObjsetKind::Zfs && cx.opts.count('d') >= 4 {
+        cx.part(|_| Ok(Some(Files::load(&os)?)))?
+    } else {
+        None
+    };
+    let compression = compression(pool, ds)?;
+    let mut view = View { pool, os, ds: Some(ds), locked, compression, files, leaked: 0 };
+    let phys = ds.phys();
+    line(cx, &ds.name(), kind, &view, phys.creation_txg.0, phys.referenced_bytes);
+    body(cx, &mut view, objects, refs)
+}
+
+/// What a dataset's blocks are compressed with, in zdb's words. Snapshots write none.
+fn compression(pool: &Opened, ds: &Dataset) -> Run<String> {
+    if ds.is_snapshot() {
+        return Ok("inherit".into());
+    }
+    let value = ds.property(Prop::Compression)?.map(|p| p.value);
+    let Some(Value::Number(n)) = value else { return Ok("inherit".into()) };
+    let name = Prop::Compression.desc().index_name(n).unwrap_or("inherit");
+    Ok(match name {
+        "on" if pool.spa.features().is_active("org.illumos:lz4_compress") => "lz4",
+        "on" => "lzjb",
+        "off" => "uncompressed",
+        // OpenZFS knows the default level by another number than the property does.
+        "zstd" => "zstd-unknown",
+        other => other,
+    }
+    .into())
+}
+
+fn line(cx: &mut Ctx<'_>, name: &str, kind: &str, view: &View<'_>, txg: u64, used: u64) {
+    let root = view.os.root_bp();
+    let bp = if cx.opts.count('d') >= 4 { format!(", rootbp {}", text::blkptr(root)) } else { String::new() };
+    let inconsistent = if view.ds.is_some_and(Dataset::is_inconsistent) { " (inconsistent)" } else { "" };
+    let (id, used, objects) = (view.os.id(), cx.num(used), fill(root));
+    writeln!(
+        cx.out,
+        "Dataset {name} [{kind}], ID {id}, cr_txg {txg}, {used}, {objects} objects{bp}{inconsistent}"
+    );
+}
+
+fn body(cx: &mut Ctx<'_>, view: &mut View<'_>, objects: &[Range], refs: Option<&mut MosRefs>) -> Run {
+    let mut header = Header::default();
+    if !objects.is_empty() {
+        for range in objects {
+            chosen(cx, view, range, &mut header)?;
+        }
+        cx.out.put("\n");
+        return Ok(());
+    }
+    let verbosity = cx.opts.count('d');
+    if cx.opts.has('i') || verbosity >= 2 {
+        cx.part(|cx| intent_log::show(cx, view))?;
+    }
+    if let Some(ds) = view.ds {
+        cx.part(|cx| bplists::of_dataset(cx, view.pool, ds, refs))?;
+        if verbosity >= 4 {
+            cx.part(|cx| bplists::bookmarks(cx, ds))?;
+        }
+    }
+    if verbosity < 2 || view.os.root_bp().is_hole() {
+        return Ok(());
+    }
+    all(cx, view, &mut header)
+}
+
+/// The objects of a range.
+fn chosen(cx: &mut Ctx<'_>, view: &mut View<'_>, range: &Range, header: &mut Header) -> Run {
+    if range.is_single() {
+        let dn = match hold(view, range.start) {
+            Ok(dn) => dn,
+            Err(e) => {
+                header.show(cx);
+                let errno = errno(view, range.start, &e);
+                if !matches!(e, dmu::Error::NoSuchObject { .. }) {
+                    cx.report(&anyhow::Error::new(e));
+                }
+                return Err(cx.fatal(format!("dmu_object_info() failed, errno {errno}")));
+            }
+        };
+        return object::show(cx, view, &dn, header, Some(range));
+    }
+    if range.start.0 == 0 {
+        let meta = view.os.meta_dnode().clone();
+        object::show(cx, view, &meta, header, Some(range))?;
+    }
+    let objects = view.os.objects_undecrypted(range.start);
+    for dn in objects.take_while(|d| d.as_ref().map_or(true, |d| d.object() <= range.end)) {
+        cx.part(|cx| object::show(cx, view, &dn?, header, Some(range)))?;
+    }
+    Ok(())
+}
+
+fn hold(view: &View<'_>, object: ObjNum) -> dmu::Result<Dnode> {
+    if object.0 == 0 { Ok(view.os.meta_dnode().clone()) } else { view.os.dnode_undecrypted(object) }
+}
+
+/// The number of the error that OpenZFS meets: `EEXIST` inside a larger dnode, `ENOENT` where there is no object.
+fn errno(view: &View<'_>, object: ObjNum, e: &dmu::Error) -> u32 {
+    if !matches!(e, dmu::Error::NoSuchObject { .. }) {
+        return 5;
+    }
+    let earliest = ObjNum(object.0.saturating_sub(31).max(1));
+    let inside =
+        view.os.objects_undecrypted(earliest).flatten().take_while(|d| d.object() < object).any(|d| {
+            let slots = d.phys().num_slots() as u64;
+            d.object().0 + slots > object.0
+        });
+    if inside { 17 } else { 2 }
+}
+
+/// Every object, and how the dnodes lie.
+fn all(cx: &mut Ctx<'_>, view: &mut View<'_>, header: &mut Header) -> Run {
+    let meta = view.os.meta_dnode().clone();
+    cx.part(|cx| object::show(cx, view, &meta, header, None))?;
+    for object in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT] {
+        if let Ok(dn) = view.os.dnode(object) {
+            cx.part(|cx| object::show(cx, view, &dn, header, None))?;
+        }
+    }
+    let (mut used, mut last) = (0u64, 0u64);
+    for dn in view.os.objects_undecrypted(ObjNum(1)) {
+        cx.part(|cx| {
+            let dn = dn?;
+            let slots = dn.phys().num_slots() as u64;
+            used += slots;
+            last = dn.object().0 + slots - 1;
+            object::show(cx, view, &dn, header, None)
+        })?;
+    }
+    let empty = (last.saturating_sub(used)) as f64 * 100.0 / last as f64;
+    cx.out.put("\n    Dnode slots:\n");
+    writeln!(cx.out, "\tTotal used:    {used:10}");
+    writeln!(cx.out, "\tMax used:      {last:10}");
+    writeln!(cx.out, "\tPercent empty: {empty:10.6}\n");
+    if view.leaked > 0 {
+        writeln!(cx.out, "{} potentially leaked objects detected", view.leaked);
+    }
+    Ok(())
+}

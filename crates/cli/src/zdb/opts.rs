@@ -1,0 +1,198 @@
+//! The command line of `zdb`.
+
+use crate::getopt::{Found, Getopt, Long, Opt};
+use ondisk::Txg;
+
+const SHORT: &str = "AbBcCdDeEFGhiI:kK:lLmMNo:Op:PqrRsSt:TuU:vVx:XYyZ";
+
+macro_rules! long {
+    ($($name:literal $c:literal $arg:literal;)*) => {
+        &[$(Long { name: $name, val: Opt::Short($c), arg: $arg },)*]
+    };
+}
+
+const LONG: &[Long] = long! {
+    "ignore-assertions" 'A' false;
+    "block-stats" 'b' false;
+    "backup" 'B' false;
+    "checksum" 'c' false;
+    "config" 'C' false;
+    "datasets" 'd' false;
+    "dedup-stats" 'D' false;
+    "exported" 'e' false;
+    "embedded-block-pointer" 'E' false;
+    "automatic-rewind" 'F' false;
+    "dump-debug-msg" 'G' false;
+    "history" 'h' false;
+    "intent-logs" 'i' false;
+    "inflight" 'I' true;
+    "checkpointed-state" 'k' false;
+    "key" 'K' true;
+    "label" 'l' false;
+    "disable-leak-tracking" 'L' false;
+    "metaslabs" 'm' false;
+    "metaslab-groups" 'M' false;
+    "numeric" 'N' false;
+    "option" 'o' true;
+    "object-lookups" 'O' false;
+    "path" 'p' true;
+    "parseable" 'P' false;
+    "skip-label" 'q' false;
+    "copy-object" 'r' false;
+    "read-block" 'R' false;
+    "io-stats" 's' false;
+    "simulate-dedup" 'S' false;
+    "txg" 't' true;
+    "brt-stats" 'T' false;
+    "uberblock" 'u' false;
+    "cachefile" 'U' true;
+    "verbose" 'v' false;
+    "verbatim" 'V' false;
+    "dump-blocks" 'x' true;
+    "extreme-rewind" 'X' false;
+    "all-reconstruction" 'Y' false;
+    "livelist" 'y' false;
+    "zstd-headers" 'Z' false;
+};
+
+/// Options that choose what is shown; without any, everything is.
+const CHOOSE: &str = "bBcCdDEGhilmMNOrRsSTuyZ";
+/// What is not part of everything.
+const NOT_IN_ALL: &str = "ABeEFkKlLNOPrRSXy";
+/// First transaction group that a pool can be read at (`TXG_INITIAL`).
+const TXG_INITIAL: u64 = 4;
+
+/// Options that this release knows but doesn't carry out.
+const ABSENT: &[(char, &str)] = &[
+    ('B', "backup streams"),
+    ('E', "decoding embedded block pointers"),
+    ('O', "object lookups by path"),
+    ('r', "copying objects"),
+    ('R', "reading blocks by address"),
+    ('S', "simulating dedup"),
+    ('x', "dumping the blocks that are read"),
+    ('y', "validating livelists"),
+    ('Z', "headers of ZSTD blocks"),
+];
+
+/// What the command line asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opts {
+    counts: Vec<(char, u32)>,
+    /// Folders and devices to search (`-p`).
+    pub paths: Vec<String>,
+    /// Newest transaction group to open (`-t`).
+    pub txg: Option<Txg>,
+    /// The cache file (`-U`).
+    pub cachefile: Option<String>,
+    /// Key of encrypted datasets (`-K`).
+    pub key: Option<String>,
+    /// What is left of the line.
+    pub operands: Vec<String>,
+}
+
+/// Why a command line is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// It is wrong: a message, if any, and the usage.
+    Usage(String),
+    /// It asks for something that this release doesn't do.
+    Absent(String),
+}
+
+impl Opts {
+    /// Reads a command line, without the command's name.
+    pub fn parse(args: &[String]) -> Result<Self, Refused> {
+        let mut o = Self::default();
+        let mut chosen = false;
+        let mut verbose = 0;
+        let mut getopt = Getopt::new(args, SHORT, LONG);
+        for found in getopt.by_ref() {
+            let (c, arg) = match found {
+                Found::Is(Opt::Short(c), arg) => (c, arg),
+                Found::Is(Opt::Named(_), _) => return Err(Refused::Usage(String::new())),
+                Found::Invalid(c) => return Err(Refused::Usage(unknown("invalid option", c))),
+                Found::Missing(c) => return Err(Refused::Usage(unknown("option requires an argument", c))),
+            };
+            chosen |= CHOOSE.contains(c);
+            match c {
+                'v' => verbose += 1,
+                // Tuning, and how much is believed unverified: nothing here depends on it.
+                'I' | 'o' | 'Y' | 'V' => {}
+                'p' => o.paths.push(arg),
+                't' => {
+                    let txg = number(&arg).filter(|n| *n >= TXG_INITIAL);
+                    let bad = || Refused::Usage(format!("incorrect txg specified: {arg}\n"));
+                    o.txg = Some(Txg(txg.ok_or_else(bad)?));
+                }
+                'U' if !arg.starts_with('/') => {
+                    let why = "cachefile must be an absolute path (i.e. start with a slash)\n";
+                    return Err(Refused::Usage(why.into()));
+                }
+                'U' => o.cachefile = Some(arg),
+                c => {
+                    if c == 'K' {
+                        o.key = Some(arg);
+                    }
+                    o.add(c, 1);
+                }
+            }
+        }
+        o.operands = getopt.operands();
+        o.finish(chosen, verbose)
+    }
+
+    fn finish(mut self, chosen: bool, mut verbose: u32) -> Result<Self, Refused> {
+        if self.count('e') == 0 && !self.paths.is_empty() {
+            return Err(Refused::Usage("-p option requires use of -e\n".into()));
+        }
+        if let Some((c, what)) = ABSENT.iter().find(|(c, _)| self.count(*c) > 0) {
+            return Err(Refused::Absent(format!("-{c} is not supported: {what}")));
+        }
+        if !chosen {
+            verbose = verbose.max(1);
+            for c in CHOOSE.chars().filter(|c| !NOT_IN_ALL.contains(*c)) {
+                self.add(c, 1);
+            }
+        }
+        for (_, n) in &mut self.counts {
+            *n += verbose;
+        }
+        Ok(self)
+    }
+
+    fn add(&mut self, c: char, n: u32) {
+        match self.counts.iter_mut().find(|(o, _)| *o == c) {
+            Some((_, count)) => *count += n,
+            None => self.counts.push((c, n)),
+        }
+    }
+
+    /// How often an option was given, with what `-v` adds.
+    pub fn count(&self, c: char) -> u32 {
+        self.counts.iter().find(|(o, _)| *o == c).map_or(0, |(_, n)| *n)
+    }
+
+    /// Whether an option was given.
+    pub fn has(&self, c: char) -> bool {
+        self.count(c) > 0
+    }
+}
+
+fn unknown(what: &str, c: char) -> String {
+    if c == '\0' { String::new() } else { format!("zdb: {what} -- '{c}'\n") }
+}
+
+/// A number as C reads it: decimal, hexadecimal after `0x`, octal after `0`.
+pub fn number(s: &str) -> Option<u64> {
+    if let Some(hex) = s.strip_prefix("0x").or_else(|| s.strip_prefix("0X")) {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    match s.strip_prefix('0') {
+        Some(octal) if !octal.is_empty() => u64::from_str_radix(octal, 8).ok(),
+        _ => s.parse().ok(),
+    }
+}
+
+/// The usage text.
+pub const USAGE: &str = include_str!("usage.txt");

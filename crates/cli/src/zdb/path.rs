@@ -1,0 +1,81 @@
+//! The path of a file, by its number: up from parent to parent.
+
+use super::znode::Files;
+use super::{Run, Stop};
+use dmu::Objset;
+use dmu::zap::{Key, Zap};
+use ondisk::ObjNum;
+use ondisk::sa::Attr;
+use ondisk::znode::Pflags;
+use std::collections::BTreeSet;
+
+/// The part of a directory entry that is the object (`ZFS_DIRENT_OBJ`).
+const OBJ_MASK: u64 = (1 << 48) - 1;
+const S_IFMT: u64 = 0o170_000;
+const S_IFDIR: u64 = 0o040_000;
+
+/// What is known of a file's path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Its path in its file system.
+    Path(Vec<u8>),
+    /// It waits to be removed.
+    Unlinked,
+    /// Nothing leads to it.
+    Lost,
+}
+
+/// Looks for the path of an object (`zfs_obj_to_path`).
+pub fn of(os: &Objset, files: &Files, object: ObjNum) -> Found {
+    match is_unlinked(os, files, object) {
+        Ok(true) => return Found::Unlinked,
+        Ok(false) => {}
+        Err(_) => return Found::Lost,
+    }
+    match upwards(os, files, object) {
+        Ok(Some(path)) => Found::Path(path),
+        Ok(None) | Err(_) => Found::Lost,
+    }
+}
+
+fn is_unlinked(os: &Objset, files: &Files, object: ObjNum) -> Run<bool> {
+    let Some(queue) = files.unlinked else { return Ok(false) };
+    let queue = Zap::open(&os.dnode(queue)?)?;
+    Ok(queue.lookup(format!("{:x}", object.0).as_bytes())?.is_some())
+}
+
+fn upwards(os: &Objset, files: &Files, mut object: ObjNum) -> Run<Option<Vec<u8>>> {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    let mut seen = BTreeSet::new();
+    loop {
+        if !seen.insert(object) {
+            return Ok(None);
+        }
+        let file = files.attrs(&os.dnode(object)?)?;
+        let word = |attr| file.u64(attr)?.ok_or(Stop::Exit(0));
+        let (parent, flags, mode) = (ObjNum(word(Attr::Parent)?), word(Attr::Flags)?, word(Attr::Mode)?);
+        let xattr_dir = flags & Pflags::XATTR != 0 && mode & S_IFMT == S_IFDIR;
+        let parent_mode = files.attrs(&os.dnode(parent)?)?.u64(Attr::Mode)?.unwrap_or(0);
+        // When a link goes, the object may stay and its parent be anything.
+        if !xattr_dir && parent_mode & S_IFMT != S_IFDIR {
+            return Ok(None);
+        }
+        if parent == object {
+            break;
+        }
+        if xattr_dir {
+            parts.push(b"<xattrdir>".to_vec());
+        } else {
+            let found = Zap::open(&os.dnode(parent)?)?.search_value(object.0, OBJ_MASK)?;
+            let Some(Key::Name(name)) = found else { return Ok(None) };
+            parts.push(name);
+        }
+        object = parent;
+    }
+    let mut path = Vec::new();
+    for part in parts.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(part);
+    }
+    Ok(Some(if path.is_empty() { b"/".to_vec() } else { path }))
+}

@@ -1,0 +1,203 @@
+//! Which pool, dataset or objects are meant, and opening them.
+
+use super::ranges::{self, Range};
+use super::{Ctx, Run, Stop, config, objset, whole};
+use dsl::{Dataset, Dsl};
+use ondisk::{Nvlist, ObjNum};
+use pool::space::PoolSpace;
+use spa::import::{Options, Rewind, SystemClock};
+use spa::{Candidate, Host, Spa, SpaError};
+use std::path::PathBuf;
+
+/// Bytes of the block cache; blocks are rarely read twice here.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// An open pool.
+pub struct Opened {
+    /// The pool.
+    pub spa: Spa,
+    /// Its datasets.
+    pub dsl: Dsl,
+}
+
+/// Shows what is asked of `target`: a pool, a dataset, or a dataset by number.
+pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
+    let target = target.strip_suffix('/').filter(|t| t.contains('/')).unwrap_or(target);
+    let end = target.find(['/', '@', '#']).unwrap_or(target.len());
+    let (pool_name, rest) = target.split_at(end);
+    let opened = open(cx, pool_name, target)?;
+    let operands: Vec<String> = cx.opts.operands[1..].to_vec();
+    let (mut objects, mut metaslabs) = (Vec::new(), Vec::new());
+    if cx.opts.has('d') {
+        for arg in &operands {
+            let parsed = ranges::parse(arg);
+            objects.push(parsed.map_err(|why| cx.fatal(format!("Bad object or range: '{arg}': {why}\n")))?);
+        }
+    } else if cx.opts.has('m') {
+        for arg in &operands {
+            let bad = format!("bad number {arg}: Invalid argument");
+            metaslabs.push(super::opts::number(arg).ok_or_else(|| cx.fatal(bad))?);
+        }
+    }
+    if rest.is_empty() {
+        if !objects.is_empty() && !cx.opts.has('m') {
+            objset::mos(cx, &opened, &objects, None)?;
+            return Ok(0);
+        }
+        return whole::run(cx, &opened, &metaslabs);
+    }
+    let Some(ds) = dataset(cx, &opened, target, rest)? else {
+        // Number 0 is the pool itself.
+        return whole::run(cx, &opened, &metaslabs);
+    };
+    dump(cx, &opened, &ds, &objects)
+}
+
+fn dump(cx: &mut Ctx<'_>, opened: &Opened, ds: &Dataset, objects: &[Range]) -> Run<i32> {
+    load_key(cx, opened, ds)?;
+    objset::dataset(cx, opened, ds, objects, None)?;
+    Ok(0)
+}
+
+/// The dataset that is meant; a number after the pool's name is an object set's, unless a dataset has that name.
+fn dataset(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str) -> Run<Option<Dataset>> {
+    let (_, tail) = target.split_at(target.len() - rest.len());
+    let name = format!("{}{tail}", opened.spa.name());
+    let number = rest.strip_prefix('/').and_then(|n| {
+        let digits = n.strip_prefix("0x").unwrap_or(n);
+        let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        if all { super::opts::number(n) } else { None }
+    });
+    if !cx.opts.has('N') {
+        match opened.dsl.dataset(&name) {
+            Ok(ds) => return Ok(Some(ds)),
+            Err(dsl::Error::NoSuchDataset { .. }) if number.is_some() => {}
+            Err(dsl::Error::NoSuchDataset { .. }) => {
+                return Err(cx.fatal(format!("can't open '{target}': No such file or directory")));
+            }
+            Err(e) => {
+                cx.report(&anyhow::Error::new(e));
+                return Err(cx.fatal(format!("can't open '{target}': Invalid argument")));
+            }
+        }
+    }
+    match number {
+        Some(0) => Ok(None),
+        Some(n) => match opened.dsl.by_object(ObjNum(n)) {
+            Ok(ds) => Ok(Some(ds)),
+            Err(e) => {
+                cx.report(&anyhow::Error::new(e));
+                Err(cx.fatal(format!("can't open '{target}': No such file or directory")))
+            }
+        },
+        None => {
+            writeln!(cx.out, "Supply a numeric objset ID with -N");
+            Err(Stop::Exit(1))
+        }
+    }
+}
+
+/// Loads the key that `-K` gives, if the dataset is encrypted.
+pub fn load_key(cx: &mut Ctx<'_>, opened: &Opened, ds: &Dataset) -> Run {
+    let Some(key) = cx.opts.key.clone() else { return Ok(()) };
+    let Some(root) = ds.dir().encryption_root()? else { return Ok(()) };
+    if let Err(e) = opened.dsl.keys().load(&root, key.as_bytes(), false)
+        && !matches!(e, dsl::keys::KeyError::Loaded { .. })
+    {
+        return Err(cx.fatal(format!("couldn't load encryption key for {}: {e}", ds.name())));
+    }
+    Ok(())
+}
+
+fn open(cx: &mut Ctx<'_>, name: &str, target: &str) -> Run<Opened> {
+    let paths = search_paths(cx, name);
+    let scan = spa::scan(&paths);
+    let guid: Option<u64> = name.parse().ok();
+    let mut named = scan.pools.iter().filter(|c| c.name == name);
+    let candidate = match (named.next(), named.next()) {
+        (Some(one), None) => one,
+        (Some(_), Some(_)) => {
+            writeln!(cx.err, "found pools with the same name; use the numeric identifier instead");
+            return Err(cx.fatal(format!("can't open '{target}': Invalid argument")));
+        }
+        (None, _) => match scan.pools.iter().find(|c| guid == Some(c.guid.0)) {
+            Some(c) => c,
+            None => return Err(cx.fatal(format!("can't open '{target}': No such file or directory"))),
+        },
+    };
+    let spa = import(cx, candidate, target)?;
+    // How much room there is doesn't matter here, and must not stand in the way.
+    let options =
+        dsl::Options { pool_name: spa.name().to_owned(), space: PoolSpace::default(), altroot: None };
+    let dsl = Dsl::open(spa.mos().clone(), options)?;
+    spa.cache().zio().set_keys(dsl.keys().clone());
+    Ok(Opened { spa, dsl })
+}
+
+/// Where the pool's devices are looked for: where `-p` says, where the cache file says, or where devices usually are.
+fn search_paths(cx: &Ctx<'_>, name: &str) -> Vec<PathBuf> {
+    if !cx.opts.paths.is_empty() {
+        return cx.opts.paths.iter().map(PathBuf::from).collect();
+    }
+    let cached = if cx.opts.has('e') { None } else { cached_paths(&config::cachefile_path(cx), name) };
+    cached.unwrap_or_else(|| spa::scan::DEFAULT_SEARCH_PATHS.iter().map(PathBuf::from).collect())
+}
+
+/// The paths of a pool's devices in the cache file.
+fn cached_paths(file: &str, name: &str) -> Option<Vec<PathBuf>> {
+    let pools = Nvlist::decode(&std::fs::read(file).ok()?).ok()?;
+    let config = ondisk::PoolConfig::from_nvlist(pools.list(name)?).ok()?;
+    let tree = config.vdev_tree?;
+    let leaves = tree.leaves().filter_map(|l| l.path.as_deref());
+    Some(leaves.map(|p| PathBuf::from(super::text::lossy(p).into_owned())).collect())
+}
+
+fn import(cx: &mut Ctx<'_>, candidate: &Candidate, target: &str) -> Run<Spa> {
+    let rewind = match (cx.opts.has('X'), cx.opts.has('F')) {
+        (true, _) => Rewind::Extreme,
+        (false, true) => Rewind::Recover,
+        (false, false) => Rewind::No,
+    };
+    let options = Options {
+        lock: false,
+        force: true,
+        missing_log: true,
+        skip_mmp: true,
+        checkpoint: cx.opts.has('k'),
+        rewind,
+        max_txg: cx.opts.txg,
+        cache_bytes: CACHE_BYTES,
+        ..Options::default()
+    };
+    let failure = match spa::import(candidate, &options, &Host::of_system(), &SystemClock) {
+        Ok(spa) => return Ok(spa),
+        Err(e) => e,
+    };
+    let errno = errno(&failure.error);
+    cx.report(&anyhow::Error::new(failure.error));
+    Err(cx.fatal(format!("can't open '{target}': {errno}")))
+}
+
+/// What C calls the error number that OpenZFS returns.
+fn errno(e: &SpaError) -> &'static str {
+    match e {
+        SpaError::InUse(_) => "Device or resource busy",
+        SpaError::Config(_) => "Invalid argument",
+        SpaError::CantOpen { .. }
+        | SpaError::NoUberblock
+        | SpaError::NoLabel
+        | SpaError::MissingLogs { .. }
+        | SpaError::BadGuidSum { .. } => "No such device or address",
+        SpaError::Active { .. } | SpaError::NoHostid | SpaError::ForceRequired { .. } => "Remote I/O error",
+        SpaError::Interrupted => "Interrupted system call",
+        SpaError::Version { .. } | SpaError::UnsupportedFeatures { .. } | SpaError::ReadOnly => {
+            "Operation not supported"
+        }
+        SpaError::Mos { .. }
+        | SpaError::Corrupt { .. }
+        | SpaError::TrustedConfig(_)
+        | SpaError::Mapping { .. }
+        | SpaError::Damaged { .. } => "Input/output error",
+        SpaError::NoCheckpoint => "No such file or directory",
+    }
+}

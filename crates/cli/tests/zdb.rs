@@ -1,0 +1,358 @@
+//! `zdb` against the transcripts of the real one, to the byte.
+//!
+//! What may differ is in [`EXCEPTIONS`], each with its reason, and in [`clean`]: what the transcripts hold of the machine that
+//! they were made on.
+
+mod common;
+
+use cli::clock::Clock;
+use cli::cx::Out;
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+use testkit::Fixture;
+
+/// A sink that the test keeps a hand on.
+#[derive(Clone, Default)]
+struct Sink(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn zdb<S: AsRef<str>>(args: &[S]) -> Ran {
+    let (out, err) = (Sink::default(), Sink::default());
+    let args: Vec<String> = args.iter().map(|a| a.as_ref().to_owned()).collect();
+    let mut sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err.clone())));
+    let code = cli::zdb::run(&args, &mut sinks.0, &mut sinks.1, &Clock::fixed(|| 1_795_300_000));
+    let text = |s: &Sink| String::from_utf8_lossy(&s.0.borrow()).into_owned();
+    Ran { code, out: text(&out), err: text(&err) }
+}
+
+fn folder(f: &Fixture) -> String {
+    f.images()[0].parent().expect("images are in a folder").display().to_string()
+}
+
+fn on(f: &Fixture, options: &str, operands: &[&str]) -> Ran {
+    let mut args: Vec<String> = vec!["-e".into()];
+    // A damaged pool's images lie in two folders.
+    for image in f.images() {
+        args.extend(["-p".into(), image.display().to_string()]);
+    }
+    args.push(options.into());
+    args.extend(operands.iter().map(|s| (*s).to_owned()));
+    zdb(&args)
+}
+
+/// Lines in which a transcript may differ: fixture, transcript, how the line begins, why.
+const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
+    ("dedup-fast", "zdb-DDD", "", "made before the pool was exported: the image is eight groups younger"),
+    ("", "zdb-zil", "\t\t\tsrc ", "OpenZFS takes a whiteout's fields for the names of the rename"),
+    ("", "zdb-mos-dddd", "\t\t\tsrc ", "the same"),
+    (
+        "whole-disk-gpt",
+        "zdb-mos-dddd",
+        "\t        /tmp/vm/",
+        "a path on the machine that made the transcript",
+    ),
+    ("send-src", "zdb-mos-dddd", "\t\tTota", "the transcript ends in the middle of this line"),
+];
+
+/// Takes from a transcript what is the machine's: progress, which overwrites its line, and the merged error output.
+fn clean(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    let cuts = ["loading concrete vdev", "loading indirect vdev", "verifying vdev", "zdb: dmu_object_info()"];
+    'next: while !rest.is_empty() {
+        for start in cuts {
+            let body = rest.strip_prefix('\r').unwrap_or(rest);
+            if body.starts_with(start) {
+                // Progress ends in dots; a message in its line's end.
+                let end = if start.starts_with("zdb") {
+                    body.find('\n').map(|i| i + 1)
+                } else {
+                    body.find(" ...").map(|i| i + 4)
+                };
+                rest = &body[end.unwrap_or(body.len())..];
+                // In the middle of a line of standard output the line ends, too, are the error output's.
+                if !out.is_empty() && !out.ends_with('\n') && !rest.starts_with('\r') {
+                    rest = rest.trim_start_matches('\n');
+                }
+                continue 'next;
+            }
+        }
+        if let Some(body) = rest.strip_prefix('\r') {
+            // `12.3M completed (   4MB/s) estimated time remaining: 0hr 00min 02sec        `
+            let end = body.find("sec        ").map_or(body.len(), |i| i + 11);
+            rest = &body[end..];
+            continue;
+        }
+        let mut chars = rest.chars();
+        out.extend(chars.next());
+        rest = chars.as_str();
+    }
+    // Error output ended lines of its own; the exit status was noted by the script.
+    let lines = out.lines().filter(|l| !l.starts_with("zdb -bbcc exit status"));
+    let mut clean = String::new();
+    let mut blank = true;
+    for l in lines {
+        if !(l.is_empty() && blank) {
+            clean.push_str(l);
+            clean.push('\n');
+        }
+        blank = l.is_empty();
+    }
+    clean.trim_end().to_owned()
+}
+
+/// Compares line by line, with the exceptions; says where the first difference is.
+fn compare(f: &Fixture, name: &str, got: &str, want: &str) -> Result<(), String> {
+    let allowed: Vec<&str> = EXCEPTIONS
+        .iter()
+        .filter(|(fx, n, ..)| (fx.is_empty() || *fx == f.name()) && *n == name)
+        .map(|(_, _, line, _)| *line)
+        .collect();
+    if allowed.contains(&"") {
+        return Ok(());
+    }
+    let got = clean(&got.replace(&format!("{}/", folder(f)), ""));
+    let want = clean(want);
+    let (mut g, mut w) = (got.lines(), want.lines());
+    let cut = f.name() == "send-src" && name == "zdb-mos-dddd";
+    for n in 1.. {
+        match (g.next(), w.next()) {
+            (Some(_), None) if cut => break,
+            (None, None) => break,
+            (g, w) if g == w => {}
+            (Some(_), Some(w)) if allowed.iter().any(|a| w.starts_with(a)) => {}
+            (g, w) => {
+                return Err(format!("{} {name}, line {n}:\n  got  {g:?}\n  want {w:?}", f.name()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every transcript of this name in every fixture that there is, against what `run` makes of it.
+fn all(prefix: &str, run: impl Fn(&Fixture, &str, &str) -> Ran) {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for name in testkit::names() {
+        let f = testkit::load(&name);
+        if f.base().is_some() {
+            continue;
+        }
+        for transcript in f.outputs() {
+            let stem = transcript.split('.').next().expect("a name has a beginning").to_owned();
+            if !stem.starts_with(prefix) {
+                continue;
+            }
+            let want = f.output(&transcript).expect("it is listed");
+            let ran = run(&f, &stem, &want);
+            count += 1;
+            if let Err(e) = compare(&f, &stem, &ran.out, &want) {
+                wrong.push(e);
+            }
+        }
+    }
+    assert!(count > 0, "no transcript {prefix}");
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Goal: labels and their uberblocks are shown as the real zdb does, grouped by what is alike, in partitions too.
+#[test]
+fn labels() {
+    all("zdb-label-", |f, stem, _| {
+        let image = stem.strip_prefix("zdb-label-").expect("asked for");
+        let ran = zdb(&["-luuu", &format!("{}/{image}.img", folder(f))]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", f.name());
+        ran
+    });
+}
+
+/// Goal: the uberblock, the checkpoint's too.
+#[test]
+fn uberblocks() {
+    all("zdb-uberblock", |f, _, _| healthy(on(f, "-u", &[f.pool()])));
+}
+
+/// Goal: the pool's config.
+#[test]
+fn configs() {
+    all("zdb-config", |f, _, _| healthy(on(f, "-C", &[f.pool()])));
+}
+
+/// Goal: all datasets in OpenZFS's order, no object of the MOS leaked, and every reference count of a feature right.
+#[test]
+fn datasets() {
+    all("zdb-datasets", |f, _, _| healthy(on(f, "-d", &[f.pool()])));
+}
+
+/// Goal: metaslabs with their histograms, mappings of removed devices, logs of space maps.
+#[test]
+fn metaslabs() {
+    all("zdb-metaslabs", |f, _, _| healthy(on(f, "-mm", &[f.pool()])));
+}
+
+/// Goal: every block is counted and verified, and nothing leaks: gang blocks, dedup, clones, removed devices, checkpoints.
+#[test]
+fn blocks() {
+    all("zdb-blocks", |f, _, want| {
+        let ran = on(f, "-bbcc", &[f.pool()]);
+        let code = want.lines().find_map(|l| l.strip_prefix("zdb -bbcc exit status "));
+        assert_eq!(Some(ran.code.to_string().as_str()), code, "{}: {}", f.name(), ran.err);
+        ran
+    });
+}
+
+/// Goal: dedup tables and their histograms.
+#[test]
+fn dedup_tables() {
+    all("zdb-DDD", |f, _, _| healthy(on(f, "-DDD", &[f.pool()])));
+}
+
+/// Goal: the block reference table.
+#[test]
+fn block_references() {
+    all("zdb-TTT", |f, _, _| healthy(on(f, "-TTT", &[f.pool()])));
+}
+
+/// Goal: each record of unreplayed logs, of encrypted datasets as far as it is in the clear.
+#[test]
+fn intent_logs() {
+    all("zdb-zil", |f, _, want| {
+        let names = want.lines().filter_map(|l| l.strip_prefix("Dataset ")?.split(' ').next());
+        let mut out = String::new();
+        for name in names {
+            out += &healthy(on(f, "-iiii", &[name])).out;
+        }
+        Ran { code: 0, out, err: String::new() }
+    });
+}
+
+/// Goal: objects with attributes, ZAPs, block trees and segments; where a number is none, the command ends with that error.
+#[test]
+fn objects() {
+    all("zdb-objects-", |f, stem, want| {
+        let dataset = stem.strip_prefix("zdb-objects-").expect("asked for").replace("__", "/");
+        let numbers: Vec<String> = (1..=18).chain([34, 128, 256]).map(|n: u64| n.to_string()).collect();
+        let mut operands = vec![dataset.as_str()];
+        operands.extend(numbers.iter().map(String::as_str));
+        let ran = on(f, "-dddddd", &operands);
+        let message = want.find("zdb: dmu_object_info()").map(|i| want[i..].lines().next().expect("a line"));
+        match message {
+            Some(m) => assert_eq!((ran.code, ran.err.trim_end()), (1, m), "{stem}"),
+            None => assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{stem}"),
+        }
+        ran
+    });
+}
+
+/// Goal: every object of every dataset, and all of the MOS: half a million lines for one pool.
+#[test]
+fn everything() {
+    all("zdb-mos-dddd", |f, _, _| healthy(on(f, "-dddd", &[f.pool()])));
+}
+
+fn healthy(ran: Ran) -> Ran {
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    ran
+}
+
+/// Goal: a damaged pool that redundancy repairs has no error; one that it can't repair has them listed, and the exit code 3.
+#[test]
+fn damage() {
+    let f = testkit::load("mirror2-damaged");
+    let ran = on(&f, "-bcc", &[f.pool()]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert!(ran.out.contains("No leaks (block sum matches space maps exactly)"));
+    let Some(f) = testkit::find("raidz1-3-broken") else { return };
+    let ran = on(&f, "-bcc", &[f.pool()]);
+    assert_eq!(ran.code, 3, "{}", ran.out);
+    assert!(ran.out.contains("zdb_blkptr_cb: Got error 52 reading <"), "{}", ran.out);
+    assert!(ran.out.contains("\nError counts:\n\n\terrno  count\n\t   52  "), "{}", ran.out);
+}
+
+/// Goal: a pool opens with a device missing, and one that lacks too many says so as zdb does.
+#[test]
+fn missing_devices() {
+    let f = testkit::load("mirror2");
+    let first = f.images()[0].display().to_string();
+    let ran = zdb(&["-e", "-p", &first, "-bcc", f.pool()]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let f = testkit::load("raidz3-7");
+    let first = f.images()[0].display().to_string();
+    let ran = zdb(&["-e", "-p", &first, "-u", f.pool()]);
+    assert_eq!(ran.code, 1);
+    let last = "zdb: can't open 'xraidz3-7': No such device or address";
+    assert_eq!(ran.err.lines().last(), Some(last), "{}", ran.err);
+}
+
+/// Goal: what is wrong on the command line, or not there, is said in zdb's words with its exit codes.
+#[test]
+fn refusals() {
+    let usage = |ran: &Ran| {
+        ran.code == 1 && ran.out.is_empty() && ran.err.contains("Usage:\tzdb [-AbcdDFGhikLMPsvXy]")
+    };
+    assert!(usage(&zdb(&["-d"])));
+    assert!(usage(&zdb(&["-j", "pool"])));
+    let ran = zdb(&["-C", "-U", "/nowhere/zpool.cache"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (1, "cannot open '/nowhere/zpool.cache': No such file or directory\n")
+    );
+    let ran = zdb(&["-p", "/nowhere", "pool"]);
+    assert!(usage(&ran) && ran.err.starts_with("-p option requires use of -e\n"));
+    let ran = zdb(&["-t", "3", "pool"]);
+    assert!(usage(&ran) && ran.err.starts_with("incorrect txg specified: 3\n"));
+    let ran = zdb(&["-R", "pool", "0:0:200"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "zdb: -R is not supported: reading blocks by address\n"));
+    let ran = zdb(&["-e", "-p", "/nowhere", "-d", "pool"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "zdb: can't open 'pool': No such file or directory\n"));
+    let ran = zdb(&["-l", "/nowhere/d0.img"]);
+    let want = "cannot open '/nowhere/d0.img': No such file or directory\n";
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, want, ""));
+    let f = testkit::load("mirror2");
+    let ran = on(&f, "-d", &["xmirror2/none"]);
+    let want = "zdb: can't open 'xmirror2/none': No such file or directory\n";
+    assert_eq!((ran.code, ran.err.as_str()), (1, want));
+    let ran = on(&f, "-d", &["xmirror2", "5:1"]);
+    let want = "zdb: Bad object or range: '5:1': Start object ID may not exceed end object ID\n\n";
+    assert_eq!((ran.code, ran.err.as_str()), (1, want));
+}
+
+/// Goal: with a key, an encrypted dataset's files are shown; without it they are said to be encrypted.
+#[test]
+fn keys() {
+    let f = testkit::load("encrypted");
+    let ran = healthy(on(&f, "-dddd", &["encrypted/pass/child", "2"]));
+    assert!(ran.out.contains("\t\t(bonus encrypted)\n\t\t(object encrypted)\n"), "{}", ran.out);
+    let mut args = vec!["-K".to_owned(), "correct horse".to_owned(), "-e".into(), "-p".into(), folder(&f)];
+    args.extend(["-dddd", "encrypted/pass/child", "2"].map(str::to_owned));
+    let ran = healthy(zdb(&args));
+    assert!(ran.out.contains("\tmode\t40755\n") && ran.out.contains("(type: Regular File)"), "{}", ran.out);
+}
+
+/// Goal: a dataset can be named by its number, and ranges of objects by their types.
+#[test]
+fn numbers() {
+    let f = testkit::load("mirror2");
+    let by_name = healthy(on(&f, "-d", &["xmirror2/sub"]));
+    let id = by_name.out.split(", ID ").nth(1).and_then(|t| t.split(',').next()).expect("it has a number");
+    assert_eq!(healthy(on(&f, "-d", &[&format!("xmirror2/{id}")])).out, by_name.out);
+    let ran = healthy(on(&f, "-d", &["xmirror2/sub", "0:-1:d"]));
+    let rows: Vec<&str> = ran.out.lines().filter(|l| l.contains("100.00") || l.contains("0.00")).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|l| l.ends_with("ZFS directory")), "{rows:?}");
+}

@@ -1,0 +1,328 @@
+//! Whether what is allocated is what blocks take: the search for leaks.
+//!
+//! # Theory
+//! The space maps, with their logs, say what is allocated; the block pointers say what is used. Both should be the same: so
+//! everything that is allocated is loaded, every block takes its segments out, once for each block however often it is
+//! referred to, and what is left leaked. A block whose segments are not there, or not any more, uses space that is free
+//! or another block's.
+//!
+//! A gang block takes its header and what its pieces take. Space on removed devices is that to which it was mapped. What
+//! only a checkpoint refers to has been freed since and is left out.
+//!
+//! # Locks
+//! One mutex for each vdev, held to take a segment out.
+//!
+//! # Absent
+//! While a device is being removed, part of its space is copied and both are allocated: [`Claims::load`] says that it can't tell.
+//!
+//! # See
+//! OpenZFS `zdb_leak_init`, `zdb_leak_fini` in `cmd/zdb/zdb.c`, `metaslab_claim`.
+
+use crate::Spa;
+use ondisk::blkptr::Stored;
+use ondisk::indirect::MappingEntry;
+use ondisk::spacemap::MapType;
+use ondisk::{BlkId, Blkptr, Dva, Level, ObjNum, Psize, SPA_MINBLOCKSHIFT, VdevId, VdevKind, mos};
+use parking_lot::Mutex;
+use pool::metaslab::{Class, LogChanges, TopVdev};
+use pool::range::RangeSet;
+use pool::spacemap::{MapStep, SpaceMap};
+use std::collections::HashMap;
+use zio::{Bookmark, Zio};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of a gang header (`SPA_GANGBLOCKSIZE`).
+const GANG_HEADER: Psize = Psize(512);
+/// Deepest gang tree, and longest chain of removed devices.
+const MAX_DEPTH: u32 = 12;
+/// Most wrong claims that are kept; more are only counted.
+const MAX_WRONG: usize = 10_000;
+/// Metaslabs beyond which a vdev lends one to the intent log (`zfs_embedded_slog_min_ms`).
+const EMBEDDED_SLOG_MIN_MS: u64 = 64;
+
+/// Space that a block could not claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wrong {
+    /// The copy of the block, or of a piece of it.
+    pub dva: Dva,
+    /// Whether its segments could not even be found out: its gang header or mapping can't be read.
+    pub unreadable: bool,
+}
+
+/// Space that is allocated and that nothing refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leak {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Space of a class of vdevs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClassSpace {
+    /// Whether there is a vdev of the class that takes blocks.
+    pub present: bool,
+    /// Bytes allocated, by the space maps without their logs.
+    pub alloc: u64,
+    /// Bytes in metaslabs.
+    pub space: u64,
+}
+
+/// Sums over the space maps' headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Classes {
+    /// Data.
+    pub normal: ClassSpace,
+    /// Separate intent logs.
+    pub log: ClassSpace,
+    /// Metadata and small blocks.
+    pub special: ClassSpace,
+    /// Dedup tables.
+    pub dedup: ClassSpace,
+    /// The metaslab that each large normal vdev lends to the intent log.
+    pub embedded_log: ClassSpace,
+    /// Bytes that logged changes allocate, net.
+    pub unflushed: i64,
+}
+
+impl Classes {
+    /// Reads the sums.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn read(spa: &Spa) -> pool::Result<Classes> {
+        let mut out = Classes::default();
+        for top in spa.top_vdevs()? {
+            out.add(spa, &top)?;
+        }
+        Ok(out)
+    }
+
+    fn add(&mut self, spa: &Spa, top: &TopVdev) -> pool::Result<()> {
+        let mut allocs = Vec::new();
+        for (m, object) in spa.mos().metaslab_objects(top)?.into_iter().enumerate() {
+            let (start, size) = top.metaslab(m as u64);
+            let alloc = match object {
+                0 => 0,
+                o => SpaceMap::open(spa.mos(), ObjNum(o), start, size, top.ashift.0)?.phys().alloc.max(0)
+                    as u64,
+            };
+            allocs.push((alloc, size));
+        }
+        let class = match top.class {
+            Class::Normal => &mut self.normal,
+            Class::Log => &mut self.log,
+            Class::Special => &mut self.special,
+            Class::Dedup => &mut self.dedup,
+        };
+        class.present |= !top.non_allocating;
+        if top.class == Class::Normal {
+            self.embedded_log.present |= !top.non_allocating;
+            if allocs.len() as u64 > EMBEDDED_SLOG_MIN_MS {
+                // The emptiest, of equals the first.
+                let least = (0..allocs.len()).min_by_key(|i| allocs[*i].0).expect("there are many");
+                let (alloc, size) = allocs.remove(least);
+                self.embedded_log.alloc += alloc;
+                self.embedded_log.space += size;
+            }
+        }
+        let class = match top.class {
+            Class::Normal => &mut self.normal,
+            Class::Log => &mut self.log,
+            Class::Special => &mut self.special,
+            Class::Dedup => &mut self.dedup,
+        };
+        for (alloc, size) in allocs {
+            class.alloc = class.alloc.saturating_add(alloc);
+            class.space = class.space.saturating_add(size);
+        }
+        Ok(())
+    }
+
+    /// Bytes allocated in all classes, with what the logs say.
+    pub fn total(&self) -> u64 {
+        let classes = [&self.normal, &self.log, &self.special, &self.dedup, &self.embedded_log];
+        let sum = classes.iter().fold(0u64, |n, c| n.saturating_add(c.alloc));
+        sum.saturating_add_signed(self.unflushed)
+    }
+}
+
+/// What is allocated and not claimed yet.
+pub struct Claims {
+    vdevs: HashMap<VdevId, Mutex<RangeSet>>,
+    mappings: HashMap<VdevId, Vec<MappingEntry>>,
+    /// Bytes that only the checkpoint refers to.
+    pub checkpoint: u64,
+    /// Bytes that logged changes allocate, net.
+    pub unflushed: i64,
+    /// Segments of the checkpoint that are not allocated.
+    pub checkpoint_wrong: u64,
+    wrong: Mutex<(u64, Vec<Wrong>)>,
+}
+
+impl Claims {
+    /// Loads all that is allocated; `None` while a device is being removed.
+    ///
+    /// # Errors
+    /// As reading space maps and mappings fails, and when they contradict themselves.
+    pub fn load(spa: &Spa) -> pool::Result<Option<Claims>> {
+        /// `DSS_SCANNING`.
+        const SCANNING: u64 = 1;
+        let books = spa.mos();
+        if books.removing()?.is_some_and(|r| r.state == SCANNING) {
+            return Ok(None);
+        }
+        let tops = spa.top_vdevs()?;
+        let logs = LogChanges::read(books, &tops)?;
+        let mut claims = Claims {
+            vdevs: HashMap::new(),
+            mappings: HashMap::new(),
+            checkpoint: 0,
+            unflushed: 0,
+            checkpoint_wrong: 0,
+            wrong: Mutex::new((0, Vec::new())),
+        };
+        for top in &tops {
+            let mut allocated = RangeSet::new();
+            books.metaslabs(top, &logs, |ms| {
+                claims.unflushed += ms.unflushed;
+                for (start, end) in ms.allocated.iter() {
+                    let fresh = allocated.add(start, end);
+                    debug_assert!(fresh, "metaslabs are disjoint");
+                }
+                Ok(())
+            })?;
+            claims.leave_out_checkpoint(spa, top, &mut allocated)?;
+            claims.vdevs.insert(top.id, Mutex::new(allocated));
+        }
+        let tree = spa.config().vdev_tree.as_ref();
+        for vdev in tree.map_or(&[][..], |t| &t.children) {
+            let removed = vdev.kind == VdevKind::Indirect;
+            if let Some(object) = vdev.indirect_object.filter(|o| removed && o.0 != 0) {
+                let mapping = books.indirect_mapping(object)?;
+                claims.mappings.insert(VdevId(vdev.id as u32), mapping.entries);
+            }
+        }
+        Ok(Some(claims))
+    }
+
+    fn leave_out_checkpoint(
+        &mut self,
+        spa: &Spa,
+        top: &TopVdev,
+        allocated: &mut RangeSet,
+    ) -> pool::Result<()> {
+        let books = spa.mos();
+        let Some(zap) = top.top_zap else { return Ok(()) };
+        let Some(object) = books.u64(zap, mos::VDEV_TOP_POOL_CHECKPOINT_SM)? else { return Ok(()) };
+        SpaceMap::open(books, ObjNum(object), 0, top.asize, top.ashift.0)?.walk(|step| {
+            if let MapStep::Range(r) = step {
+                if r.kind == MapType::Free && allocated.remove(r.start, r.end) {
+                    self.checkpoint += r.end - r.start;
+                } else {
+                    self.checkpoint_wrong += 1;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Claims the space of a block, all copies.
+    pub fn claim(&self, zio: &Zio, bp: &Blkptr) {
+        let Some(s) = bp.stored() else { return };
+        // A header for each sector, and one for each level, are more than a whole gang tree has.
+        let mut headers_left = (s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH);
+        self.claim_piece(zio, bp, 0, &mut headers_left);
+    }
+
+    fn claim_piece(&self, zio: &Zio, bp: &Blkptr, depth: u32, headers_left: &mut u64) {
+        let Some(s) = bp.stored() else { return };
+        let mut gang = None;
+        for dva in s.copies() {
+            let size = if dva.gang {
+                gang = gang.or(Some(dva));
+                match zio.tree().psize_to_asize(dva.vdev, GANG_HEADER, s.phys_birth) {
+                    Ok(asize) => asize.0,
+                    Err(_) => {
+                        self.note(dva, true);
+                        continue;
+                    }
+                }
+            } else {
+                dva.asize.0
+            };
+            if !self.take(dva.vdev, dva.offset.0, size, 0) {
+                self.note(dva, false);
+            }
+        }
+        let Some(first) = gang else { return };
+        let left = headers_left.checked_sub(1).filter(|_| depth <= MAX_DEPTH);
+        *headers_left = left.unwrap_or(0);
+        match left.and_then(|_| pieces(zio, bp, s)) {
+            Some(pieces) => pieces.iter().for_each(|p| self.claim_piece(zio, p, depth + 1, headers_left)),
+            None => self.note(first, true),
+        }
+    }
+
+    /// Takes a segment out; false if it is not there.
+    fn take(&self, vdev: VdevId, offset: u64, size: u64, depth: u32) -> bool {
+        let Some(end) = offset.checked_add(size) else { return false };
+        if let Some(mapping) = self.mappings.get(&vdev) {
+            return depth < MAX_DEPTH && self.take_mapped(mapping, offset, end, depth);
+        }
+        self.vdevs.get(&vdev).is_some_and(|set| set.lock().remove(offset, end))
+    }
+
+    /// Takes out what a segment of a removed vdev was mapped to.
+    fn take_mapped(&self, mapping: &[MappingEntry], offset: u64, end: u64, depth: u32) -> bool {
+        let mut at = offset;
+        let first = mapping.partition_point(|e| e.src.0 + e.size <= offset);
+        for e in &mapping[first..] {
+            if at >= end {
+                break;
+            }
+            if e.src.0 > at {
+                return false;
+            }
+            let within = at - e.src.0;
+            let size = (e.size - within).min(end - at);
+            if !self.take(e.vdev, e.dst.0 + within, size, depth + 1) {
+                return false;
+            }
+            at += size;
+        }
+        at >= end
+    }
+
+    fn note(&self, dva: &Dva, unreadable: bool) {
+        let mut wrong = self.wrong.lock();
+        wrong.0 += 1;
+        if wrong.1.len() < MAX_WRONG {
+            wrong.1.push(Wrong { dva: *dva, unreadable });
+        }
+    }
+
+    /// What is left: what leaked, and how many claims were wrong, with the first of them.
+    pub fn finish(self) -> (Vec<Leak>, u64, Vec<Wrong>) {
+        let mut vdevs: Vec<_> = self.vdevs.into_iter().collect();
+        vdevs.sort_by_key(|(id, _)| *id);
+        let mut leaks = Vec::new();
+        for (vdev, set) in vdevs {
+            let set = set.into_inner();
+            leaks.extend(set.iter().map(|(start, end)| Leak { vdev, offset: start, size: end - start }));
+        }
+        let (count, wrong) = self.wrong.into_inner();
+        (leaks, count, wrong)
+    }
+}
+
+/// The pieces of a gang block, from the first header that can be read.
+fn pieces(zio: &Zio, bp: &Blkptr, s: &Stored) -> Option<Vec<Blkptr>> {
+    let nobody = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+    s.copies().filter(|d| d.gang).find_map(|d| zio.gang_pieces(bp, s, d, &nobody).ok())
+}
