@@ -7,7 +7,7 @@ use fuse::tree::Statfs;
 use fuse::{Detach, Mount, Workers};
 use poolhouse::dmu::{Dnode, Objset};
 use poolhouse::ondisk::{DmuType, ObjNum};
-use poolhouse::spa::census::{Census, Shared, Verify};
+use poolhouse::spa::census::{Census, Known, Verify};
 use poolhouse::spa::traverse::{pool_roots, traverse};
 use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
 use poolhouse::{OpenOptions, Pool};
@@ -91,7 +91,7 @@ fn verify(dir: &Path, threads: usize) -> Result<Value> {
     let pool = open(dir, None)?;
     let spa = pool.spa();
     let zio = spa.cache().zio();
-    let census = Census::new(zio, Verify::All, Shared::default());
+    let census = Census::new(zio, Verify::All, Known::default());
     traverse(zio, pool_roots(spa.mos().objset())?, threads, &census);
     let counts = census.finish();
     ensure!(counts.failures == 0, "{} blocks could not be read", counts.failures);
