@@ -74,8 +74,14 @@ pub enum Error {
 }
 
 /// Words of another program, quoted in a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Words(pub Vec<u8>);
+
+impl std::fmt::Debug for Words {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.trim())
+    }
+}
 
 impl Words {
     fn trim(&self) -> std::borrow::Cow<'_, str> {

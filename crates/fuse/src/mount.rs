@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::system::{self, Detach, Options};
 use crate::tree::Tree;
 use crate::workers::{Done, Workers};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use std::sync::Arc;
 /// [`Mount::unmount`].
 pub struct Mount {
     target: PathBuf,
+    /// `st_dev`, by which it is told from what else is mounted there.
+    device: (u32, u32),
     id: u64,
     done: Arc<Done>,
     workers: Arc<Workers>,
@@ -36,17 +39,19 @@ impl Mount {
                 return Err(error);
             }
         };
-        let mount = Self { target: target.to_owned(), id, done, workers: Arc::clone(workers) };
         // The first question waits for the handshake, after which the readahead may be set.
         match system::probe(target) {
-            Ok(stat) => system::raise_readahead(stat.stx_dev_major, stat.stx_dev_minor, MAX_READ),
+            Ok(stat) => {
+                let device = (stat.stx_dev_major, stat.stx_dev_minor);
+                system::raise_readahead(device.0, device.1, MAX_READ);
+                Ok(Self { target: target.to_owned(), device, id, done, workers: Arc::clone(workers) })
+            }
             Err(source) => {
                 undo(target);
                 workers.abandon(id);
-                return Err(Error::Silent { target: target.to_owned(), source });
+                Err(Error::Silent { target: target.to_owned(), source })
             }
         }
-        Ok(mount)
     }
 
     /// Where it is mounted.
@@ -67,6 +72,12 @@ impl Mount {
         if self.is_over() {
             return Ok(());
         }
+        if !self.is_on_top()? {
+            // Somebody unmounted it, and the workers are about to hear of that.
+            self.workers.abandon(self.id);
+            self.done.wait();
+            return Ok(());
+        }
         match (system::detach(&self.target, how), how) {
             // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
             // directory keeps the mount in place.
@@ -77,6 +88,19 @@ impl Mount {
         self.workers.abandon(self.id);
         self.done.wait();
         Ok(())
+    }
+
+    /// Whether unmounting its mountpoint unmounts this. `false` if it isn't mounted any more; `EBUSY` if something else
+    /// is mounted over it.
+    fn is_on_top(&self) -> Result<bool, Error> {
+        if system::device_at(&self.target).is_ok_and(|device| device == self.device) {
+            return Ok(true);
+        }
+        let device = format!("{}:{}", self.device.0, self.device.1);
+        if system::table()?.iter().any(|mount| mount.device == device && mount.target == self.target) {
+            return Err(Error::Unmount { target: self.target.clone(), source: Errno::BUSY });
+        }
+        Ok(false)
     }
 }
 

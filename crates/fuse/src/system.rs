@@ -248,6 +248,13 @@ pub fn probe(target: &Path) -> Result<rustix::fs::Statx, Errno> {
     rustix::fs::statx(CWD, target, flags, StatxFlags::BASIC_STATS)
 }
 
+/// The device number of what is mounted at (or holds) a path, without asking whoever serves it.
+pub fn device_at(path: &Path) -> Result<(u32, u32), Errno> {
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
 /// Our mounts (of this user) that nobody serves any more, the last made first.
 ///
 /// A mount that is served by another daemon answers this question; one whose daemon hangs makes it wait, so ask off
