@@ -3,52 +3,8 @@
 use super::target::Opened;
 use super::text::{lossy, nvlist};
 use super::{Ctx, Run};
+use crate::zpool::history::LEGACY;
 use ondisk::{Nvlist, Value};
-
-/// What old pools call an event by its number (`zfs_history_event_names`).
-const EVENTS: [&str; 41] = [
-    "invalid event",
-    "pool create",
-    "vdev add",
-    "pool remove",
-    "pool destroy",
-    "pool export",
-    "pool import",
-    "vdev attach",
-    "vdev replace",
-    "vdev detach",
-    "vdev online",
-    "vdev offline",
-    "vdev upgrade",
-    "pool clear",
-    "pool scrub",
-    "pool property set",
-    "create",
-    "clone",
-    "destroy",
-    "destroy_begin_sync",
-    "inherit",
-    "property set",
-    "quota set",
-    "permission update",
-    "permission remove",
-    "permission who remove",
-    "promote",
-    "receive",
-    "rename",
-    "reservation set",
-    "replay_inc_sync",
-    "replay_full_sync",
-    "rollback",
-    "snapshot",
-    "filesystem version upgrade",
-    "refquota set",
-    "refreservation set",
-    "pool scrub done",
-    "user hold",
-    "user release",
-    "pool split",
-];
 
 /// Shows the history (`dump_history`).
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
@@ -78,7 +34,7 @@ fn one(cx: &mut Ctx<'_>, e: &Nvlist) -> bool {
     if let Some(command) = text("history command") {
         writeln!(cx.out, "{time} {command}");
     } else if let Some(n) = e.u64("history internal event") {
-        let Some(name) = EVENTS.get(n as usize) else { return false };
+        let Some(name) = LEGACY.get(n as usize) else { return false };
         writeln!(cx.out, " {time} [internal {name} txg:{txg}] {what}");
     } else if let Some(name) = text("internal_name") {
         write!(cx.out, "{time} [txg:{txg}] {name}");

@@ -7,7 +7,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
 
 /// The internal events of pools older than version 28, by number (`zfs_history_event_names`).
-const LEGACY: [&str; 41] = [
+pub(crate) const LEGACY: [&str; 41] = [
     "invalid event",
     "pool create",
     "vdev add",

@@ -3,7 +3,7 @@
 mod config;
 mod export;
 mod get;
-mod history;
+pub(crate) mod history;
 mod import;
 mod info;
 mod list;
