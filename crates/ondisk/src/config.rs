@@ -11,8 +11,11 @@
 
 use crate::{Ashift, Corrupt, Guid, Nvlist, ObjNum, Result, Txg, Value};
 
+mod encode;
 #[cfg(test)]
 mod tests;
+
+pub use encode::Place;
 
 const WHAT: &str = "pool config";
 /// Most children that a vdev is believed to have, and most top-level vdevs a pool.
