@@ -24,6 +24,7 @@ mod spa;
 pub mod space;
 pub mod status;
 pub mod traverse;
+pub mod txg;
 
 pub use error::{Failure, RewindInfo, SpaError, UnsupportedFeature};
 pub use host::Host;

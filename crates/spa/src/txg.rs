@@ -1,0 +1,415 @@
+//! Transaction groups: what is written together appears together.
+//!
+//! # Theory
+//! Every change belongs to a transaction group, a *txg*, and reaches the disk with all others of its group or not at all. Up to
+//! three groups are alive: one is *open* and takes new holders, one is *quiescing* (closed, its last holders still at work) or
+//! quiesced and waiting, one is *syncing*. So writers never wait for the disk, unless they outrun it.
+//!
+//! This module is the clockwork alone: who may join which group, when a group closes, who waits for whom. What syncing a group
+//! means is [`Engine`]'s affair, and so it can be tested without a pool.
+//!
+//! # Life
+//! `open` is closed by the quiescer when somebody waits for it ([`Txgs::wait_synced`]), when it holds much dirty data, or
+//! when it is old (`zfs_txg_timeout`) and holds any. The quiescer waits for its holders, then hands it to the syncer, when that
+//! is done with the one before. A group that nobody changed is not synced because of its age.
+//!
+//! # Throttle
+//! A holder says how many bytes it is about to dirty. Above `zfs_delay_min_dirty_percent` of `zfs_dirty_data_max` each new holder is
+//! delayed, the longer the fuller, so that writers slow down to what the disk takes instead of stopping dead; at the limit they
+//! wait. A group closes early at `zfs_dirty_data_sync_percent`. Bytes count until their group has synced.
+//!
+//! # Failure
+//! When syncing fails, the pool stops: the group's changes are in memory only and no later group may reach the disk before
+//! them. Waiters get [`Stopped`]; nothing on disk has changed, since the uberblock was not written.
+//!
+//! # Locks
+//! One mutex, held for a few instructions; the engine is called without it.
+//!
+//! # See
+//! OpenZFS `module/zfs/txg.c`, `dsl_pool.c` (`dsl_pool_need_dirty_delay`), `dmu_tx.c` (`dmu_tx_delay`).
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ondisk::Txg;
+use parking_lot::{Condvar, Mutex};
+
+#[cfg(test)]
+mod tests;
+
+/// Groups that can be told apart at a time: three alive, and the one that has just synced (`TXG_SIZE`).
+pub const TXG_SIZE: usize = 4;
+/// Groups that pass before a freed block may be allocated again (`TXG_DEFER_SIZE`).
+pub const TXG_DEFER_SIZE: u64 = 2;
+
+/// What a group does when it syncs (`spa_sync`).
+pub trait Engine: Send + Sync + 'static {
+    /// Writes everything that belongs to `txg`. On return it is durable. The only caller is the sync thread, and groups come in order.
+    ///
+    /// # Errors
+    /// Says why the pool must stop; it is never called again.
+    fn sync(&self, txg: Txg) -> Result<(), Arc<dyn std::error::Error + Send + Sync>>;
+}
+
+/// The pool takes no more writes, since a group could not be synced.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the pool has stopped writing")]
+pub struct Stopped {
+    /// Why; nothing if it was closed.
+    #[source]
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Limits, by OpenZFS's names.
+#[derive(Debug, Clone)]
+pub struct Tunables {
+    /// Age at which a group with changes is closed (`zfs_txg_timeout`).
+    pub timeout: Duration,
+    /// Most bytes dirty at a time (`zfs_dirty_data_max`).
+    pub dirty_max: u64,
+    /// Percent of `dirty_max` at which a group is closed (`zfs_dirty_data_sync_percent`).
+    pub sync_percent: u64,
+    /// Percent of `dirty_max` from which new holders are delayed (`zfs_delay_min_dirty_percent`).
+    pub delay_min_percent: u64,
+    /// Nanoseconds of delay at the middle of the curve (`zfs_delay_scale`).
+    pub delay_scale_ns: u64,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Tunables {
+            timeout: Duration::from_secs(5),
+            dirty_max: 512 << 20,
+            sync_percent: 20,
+            delay_min_percent: 60,
+            delay_scale_ns: 500_000,
+        }
+    }
+}
+
+impl Tunables {
+    /// How long a holder is delayed when `dirty` bytes are dirty: a hyperbola that is 0 at the threshold, and large near the
+    /// limit, at most 100 ms.
+    fn delay(&self, dirty: u64) -> Option<Duration> {
+        let min = self.dirty_max / 100 * self.delay_min_percent;
+        if dirty <= min {
+            return None;
+        }
+        let room = self.dirty_max.saturating_sub(dirty).max(1);
+        let ns = u128::from(self.delay_scale_ns) * u128::from(dirty - min) / u128::from(room);
+        Some(Duration::from_nanos(ns.min(100_000_000) as u64))
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    holders: u64,
+    dirty: u64,
+    /// Somebody holds or held it for a change.
+    changed: bool,
+    opened: Option<Instant>,
+}
+
+struct State {
+    open: Txg,
+    /// Closed, but not handed to the syncer yet.
+    quiescing: Option<Txg>,
+    quiesced: Option<Txg>,
+    syncing: Option<Txg>,
+    synced: Txg,
+    /// Groups up to this one must be synced even if they are empty and young.
+    wanted: Txg,
+    slots: [Slot; TXG_SIZE],
+    dirty: u64,
+    closing: bool,
+    stopped: Option<Stopped>,
+}
+
+impl State {
+    fn slot(&mut self, txg: Txg) -> &mut Slot {
+        &mut self.slots[txg.0 as usize % TXG_SIZE]
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Something changed that the two threads wait for.
+    work: Condvar,
+    /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
+    done: Condvar,
+    tunables: Tunables,
+}
+
+/// The groups of one pool, with their two threads. Dropping it syncs what is open and stops them.
+pub struct Txgs {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Txgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let s = self.shared.state.lock();
+        write!(f, "Txgs(open {}, synced {})", s.open.0, s.synced.0)
+    }
+}
+
+/// Keeps a group from being synced until it is dropped (`txg_handle_t`).
+pub struct Hold {
+    shared: Arc<Shared>,
+    txg: Txg,
+}
+
+impl Hold {
+    /// The group.
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut s = self.shared.state.lock();
+        let slot = s.slot(self.txg);
+        slot.holders -= 1;
+        if slot.holders == 0 {
+            self.shared.work.notify_all();
+        }
+    }
+}
+
+impl Txgs {
+    /// Starts the clockwork: `last` is the last synced group, the next one opens at once. `pool` names the threads.
+    pub fn start(pool: &str, last: Txg, tunables: Tunables, engine: Arc<dyn Engine>) -> Txgs {
+        let state = State {
+            open: Txg(last.0 + 1),
+            quiescing: None,
+            quiesced: None,
+            syncing: None,
+            synced: last,
+            wanted: last,
+            slots: Default::default(),
+            dirty: 0,
+            closing: false,
+            stopped: None,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            tunables,
+        });
+        let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
+            builder.spawn(body).expect("a process that imports a pool can start a thread")
+        };
+        let (a, b) = (shared.clone(), shared.clone());
+        let threads = vec![
+            thread("txg_quiesce", Box::new(move || a.quiesce_loop())),
+            thread("txg_sync", Box::new(move || b.sync_loop(&*engine))),
+        ];
+        Txgs { shared, threads }
+    }
+
+    /// Joins the open group for a change that dirties about `bytes`; waits while too much is dirty (`dmu_tx_assign`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn hold(&self, bytes: u64) -> Result<Hold, Stopped> {
+        let shared = &self.shared;
+        let mut s = shared.state.lock();
+        let mut delayed = false;
+        loop {
+            if let Some(stopped) = &s.stopped {
+                return Err(stopped.clone());
+            }
+            // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
+            if s.dirty > 0 && s.dirty.saturating_add(bytes) > shared.tunables.dirty_max {
+                s.wanted = s.wanted.max(s.open);
+                shared.work.notify_all();
+                shared.done.wait(&mut s);
+                continue;
+            }
+            let pause = shared.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
+            let Some(pause) = pause else { break };
+            delayed = true;
+            shared.done.wait_for(&mut s, pause);
+        }
+        let txg = s.open;
+        s.dirty += bytes;
+        let slot = s.slot(txg);
+        slot.holders += 1;
+        slot.dirty += bytes;
+        if !slot.changed {
+            slot.changed = true;
+            slot.opened = Some(Instant::now());
+            shared.work.notify_all();
+        }
+        let full = s.dirty >= shared.tunables.dirty_max / 100 * shared.tunables.sync_percent;
+        if full && s.quiescing.is_none() && s.quiesced.is_none() {
+            shared.work.notify_all();
+        }
+        drop(s);
+        Ok(Hold { shared: shared.clone(), txg })
+    }
+
+    /// Waits until `txg` is on disk (`txg_wait_synced`); what is not open yet is opened for it.
+    ///
+    /// # Errors
+    /// [`Stopped`]; then it never will be.
+    pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
+        let mut s = self.shared.state.lock();
+        s.wanted = s.wanted.max(txg);
+        self.shared.work.notify_all();
+        while s.synced < txg {
+            if let Some(stopped) = &s.stopped {
+                return Err(stopped.clone());
+            }
+            self.shared.done.wait(&mut s);
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was changed before the call is on disk (`zpool sync`, `txg_wait_synced(dp, 0)`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn sync_all(&self) -> Result<(), Stopped> {
+        let open = self.open();
+        self.wait_synced(open)
+    }
+
+    /// The open group.
+    pub fn open(&self) -> Txg {
+        self.shared.state.lock().open
+    }
+
+    /// The last group on disk (`spa_last_synced_txg`).
+    pub fn synced(&self) -> Txg {
+        self.shared.state.lock().synced
+    }
+
+    /// Why nothing is written any more, if so.
+    pub fn stopped(&self) -> Option<Stopped> {
+        self.shared.state.lock().stopped.clone()
+    }
+
+    /// Bytes that are dirty (`dp_dirty_total`).
+    pub fn dirty(&self) -> u64 {
+        self.shared.state.lock().dirty
+    }
+}
+
+impl Drop for Txgs {
+    fn drop(&mut self) {
+        {
+            let mut s = self.shared.state.lock();
+            s.closing = true;
+            if s.slots.iter().any(|slot| slot.changed) {
+                s.wanted = s.wanted.max(s.open);
+            }
+            self.shared.work.notify_all();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() && !std::thread::panicking() {
+                panic!("a thread of the transaction groups has panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the open group should close now; if only its age is missing, how long.
+    fn due(&self, s: &mut State) -> Result<(), Option<Duration>> {
+        if s.stopped.is_some() {
+            return Err(None);
+        }
+        let full = self.tunables.dirty_max / 100 * self.tunables.sync_percent;
+        let timeout = self.tunables.timeout;
+        let (wanted, open) = (s.wanted, s.open);
+        let slot = s.slot(open);
+        if wanted >= open || slot.dirty >= full && full > 0 {
+            return Ok(());
+        }
+        match slot.opened {
+            None => Err(None),
+            Some(since) => match timeout.checked_sub(since.elapsed()) {
+                None => Ok(()),
+                Some(left) if left.is_zero() => Ok(()),
+                Some(left) => Err(Some(left)),
+            },
+        }
+    }
+
+    fn quiesce_loop(&self) {
+        let mut s = self.state.lock();
+        loop {
+            // The next group's slot is free once the one before the syncing group is gone.
+            let room = s.quiescing.is_none() && s.quiesced.is_none();
+            match if room { self.due(&mut s) } else { Err(None) } {
+                Ok(()) => {}
+                Err(_) if s.closing && room && (s.stopped.is_some() || s.wanted < s.open) => return,
+                Err(Some(left)) => {
+                    self.work.wait_for(&mut s, left);
+                    continue;
+                }
+                Err(None) => {
+                    self.work.wait(&mut s);
+                    continue;
+                }
+            }
+            let txg = s.open;
+            s.open = Txg(txg.0 + 1);
+            s.quiescing = Some(txg);
+            while s.slot(txg).holders > 0 {
+                self.work.wait(&mut s);
+            }
+            s.quiescing = None;
+            s.quiesced = Some(txg);
+            self.work.notify_all();
+        }
+    }
+
+    fn sync_loop(&self, engine: &dyn Engine) {
+        let mut s = self.state.lock();
+        loop {
+            let Some(txg) = s.quiesced.filter(|_| s.stopped.is_none()) else {
+                let idle = s.quiescing.is_none() && s.wanted < s.open;
+                if s.closing && (s.stopped.is_some() || idle) {
+                    self.work.notify_all();
+                    return;
+                }
+                self.work.wait(&mut s);
+                continue;
+            };
+            s.quiesced = None;
+            s.syncing = Some(txg);
+            self.work.notify_all();
+            drop(s);
+            // A panic of the engine is a broken invariant: nobody may wait for it to end.
+            let guard = StopOnPanic(self);
+            let result = engine.sync(txg);
+            std::mem::forget(guard);
+            s = self.state.lock();
+            s.syncing = None;
+            match result {
+                Ok(()) => s.synced = txg,
+                Err(source) => s.stopped = Some(Stopped { source: Some(source) }),
+            }
+            let slot = std::mem::take(s.slot(txg));
+            s.dirty -= slot.dirty;
+            self.work.notify_all();
+            self.done.notify_all();
+        }
+    }
+}
+
+struct StopOnPanic<'a>(&'a Shared);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().stopped = Some(Stopped { source: None });
+        self.0.done.notify_all();
+        self.0.work.notify_all();
+    }
+}

@@ -1,0 +1,125 @@
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Default)]
+struct Log {
+    synced: Mutex<Vec<u64>>,
+    fail_at: AtomicU64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no device is left")]
+struct NoDevice;
+
+impl Engine for Log {
+    fn sync(&self, txg: Txg) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        if self.fail_at.load(Ordering::Relaxed) == txg.0 {
+            return Err(Arc::new(NoDevice));
+        }
+        self.synced.lock().push(txg.0);
+        Ok(())
+    }
+}
+
+fn never() -> Tunables {
+    Tunables { timeout: Duration::from_secs(1 << 30), ..Tunables::default() }
+}
+
+/// Groups sync in order, once each, and a waiter returns only after its own.
+#[test]
+fn groups_sync_in_order() {
+    let log = Arc::new(Log::default());
+    let txgs = Txgs::start("t", Txg(10), never(), log.clone());
+    for _ in 0..5 {
+        let txg = txgs.hold(100).unwrap().txg();
+        txgs.wait_synced(txg).unwrap();
+        assert!(log.synced.lock().contains(&txg.0));
+    }
+    assert_eq!(txgs.dirty(), 0);
+    drop(txgs);
+    let synced = log.synced.lock();
+    assert!(synced.windows(2).all(|w| w[1] == w[0] + 1), "{synced:?}");
+    assert_eq!(synced.first(), Some(&11));
+}
+
+/// A group is not synced while somebody holds it, and the next one is open meanwhile.
+#[test]
+fn a_holder_keeps_its_group_from_syncing() {
+    let log = Arc::new(Log::default());
+    let txgs = Arc::new(Txgs::start("t", Txg(0), never(), log.clone()));
+    let hold = txgs.hold(1).unwrap();
+    let waiter = std::thread::spawn({
+        let txgs = txgs.clone();
+        move || txgs.wait_synced(Txg(1))
+    });
+    while txgs.open() == Txg(1) {
+        std::thread::yield_now();
+    }
+    assert_eq!(txgs.hold(1).unwrap().txg(), Txg(2));
+    assert!(log.synced.lock().is_empty());
+    drop(hold);
+    waiter.join().unwrap().unwrap();
+    assert_eq!(*log.synced.lock(), [1]);
+}
+
+/// What was changed before the groups are dropped is synced; an unchanged group is not.
+#[test]
+fn dropping_syncs_what_is_open() {
+    let log = Arc::new(Log::default());
+    let txgs = Txgs::start("t", Txg(4), never(), log.clone());
+    drop(txgs.hold(7).unwrap());
+    drop(txgs);
+    assert_eq!(*log.synced.lock(), [5]);
+    let log = Arc::new(Log::default());
+    drop(Txgs::start("t", Txg(4), never(), log.clone()));
+    assert!(log.synced.lock().is_empty());
+}
+
+/// After a failed sync nobody waits for ever, and nothing later is synced.
+#[test]
+fn a_failure_stops_the_pool() {
+    let log = Arc::new(Log::default());
+    log.fail_at.store(2, Ordering::Relaxed);
+    let txgs = Txgs::start("t", Txg(0), never(), log.clone());
+    let txg = txgs.hold(1).unwrap().txg();
+    txgs.wait_synced(txg).unwrap();
+    let txg = txgs.hold(1).unwrap().txg();
+    assert!(txgs.wait_synced(txg).unwrap_err().source.is_some());
+    assert!(txgs.hold(1).is_err());
+    drop(txgs);
+    assert_eq!(*log.synced.lock(), [1]);
+}
+
+/// Writers beyond the limit of dirty data wait for a group to sync, and then go on.
+#[test]
+fn dirty_data_is_bounded() {
+    let log = Arc::new(Log::default());
+    let tunables = Tunables { dirty_max: 1000, delay_min_percent: 100, ..never() };
+    let txgs = Arc::new(Txgs::start("t", Txg(0), tunables, log.clone()));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let txgs = txgs.clone();
+            std::thread::spawn(move || {
+                for _ in 0..200 {
+                    let _hold = txgs.hold(300).unwrap();
+                    assert!(txgs.dirty() <= 1000);
+                }
+            })
+        })
+        .collect();
+    for t in threads {
+        t.join().unwrap();
+    }
+    txgs.sync_all().unwrap();
+    assert_eq!(txgs.dirty(), 0);
+}
+
+/// The delay starts at its threshold, grows with the dirty data, and has a limit.
+#[test]
+fn the_delay_grows() {
+    let t = Tunables { dirty_max: 1000, ..Tunables::default() };
+    assert_eq!(t.delay(600), None);
+    assert!(t.delay(700).unwrap() < t.delay(900).unwrap());
+    assert_eq!(t.delay(800).unwrap(), Duration::from_nanos(t.delay_scale_ns));
+    assert_eq!(t.delay(2000).unwrap(), Duration::from_millis(100));
+}
