@@ -93,6 +93,11 @@ impl Block {
         Arc::unwrap_or_clone(self.0)
     }
 
+    /// The bytes to change in place: copied first if somebody else holds them too.
+    pub fn make_mut(&mut self) -> &mut AlignedBuf {
+        Arc::make_mut(&mut self.0)
+    }
+
     /// Whether both are the same memory.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

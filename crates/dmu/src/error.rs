@@ -40,4 +40,46 @@ pub enum Error {
         /// Number of the block.
         blkid: BlkId,
     },
+    /// The object set was opened to be read only.
+    #[error("object set {objset} is not open for changes")]
+    Fixed {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+    },
+    /// The number belongs to an object already, or lies inside one (`EEXIST`).
+    #[error("object set {objset}: object {object} exists")]
+    ObjectExists {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+    },
+    /// All object numbers are taken (`ENOSPC`).
+    #[error("object set {objset}: no object number is left")]
+    NoObjects {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+    },
+    /// The size of its blocks cannot change: it has more than one (`ENOTSUP`).
+    #[error("object set {objset}, object {object}: blocks cannot become {size} bytes large")]
+    BlockSize {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+        /// The size asked for.
+        size: u64,
+    },
+    /// The bonus does not fit into the dnode.
+    #[error("object set {objset}, object {object}: a bonus of {len} bytes does not fit, {room} do")]
+    BonusLength {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+        /// Its length.
+        len: usize,
+        /// The most that fits.
+        room: usize,
+    },
 }

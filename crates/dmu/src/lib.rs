@@ -14,16 +14,23 @@
 //! # Absent
 //! This room knows no dataset names, no keys and no file system.
 
+mod change;
 mod dnode;
 mod error;
+#[allow(dead_code, reason = "syncing comes with the write pipeline")]
+mod live;
 mod met;
 mod objset;
 pub mod sa;
+mod tree;
+mod tx;
 pub mod zap;
 
+pub use change::NewObject;
 pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use error::Error;
 pub use objset::{Objects, Objset};
+pub use tx::Tx;
 
 /// No object has this number or a higher one (`DN_MAX_OBJECT`).
 pub const DN_MAX_OBJECT: u64 = 1 << 48;

@@ -1,27 +1,45 @@
 //! Object sets: from object numbers to dnodes.
 
+use crate::live::Live;
+use crate::live::header::Header;
 use crate::met::Met;
+use crate::tree::Tree;
 use crate::{
-    DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Result,
+    DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Extent,
+    NewObject, Result, Tx,
 };
 use arc::Cache;
 use device::Block;
 use ondisk::blkptr::Body;
-use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
-use ondisk::objset::{ObjsetKind, ObjsetPhys};
-use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
+use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
+use ondisk::objset::{ObjsetFlags, ObjsetKind, ObjsetPhys};
+use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::sync::Arc;
 use zio::Bookmark;
 
 /// An open object set; clones share it (`objset_t`).
+///
+/// One that was opened with [`Objset::open`] never changes; one of [`Objset::open_live`] or [`Objset::create_live`] does, and
+/// whoever reads it sees what was changed, synced or not.
 #[derive(Clone)]
 pub struct Objset(Arc<Inner>);
 
 struct Inner {
     home: Home,
-    root: Blkptr,
-    phys: ObjsetPhys,
-    meta: Dnode,
+    state: State,
+}
+
+enum State {
+    Fixed { root: Blkptr, phys: Arc<ObjsetPhys>, meta: Arc<Tree> },
+    Live(Arc<Live>),
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let State::Live(live) = &self.state {
+            live.abandon();
+        }
+    }
 }
 
 /// What every dnode needs of its object set.
@@ -37,7 +55,7 @@ impl std::fmt::Debug for Objset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Objset")
             .field("id", &self.0.home.id)
-            .field("kind", &self.0.phys.kind)
+            .field("kind", &self.kind())
             .finish_non_exhaustive()
     }
 }
@@ -48,16 +66,50 @@ impl Objset {
     /// # Errors
     /// [`Error::Read`] when the root block cannot be read, [`Error::Corrupt`] when it is no object set.
     pub fn open(cache: Arc<Cache>, id: u64, root: &Blkptr) -> Result<Objset> {
-        let corrupt = |source| Error::Corrupt { objset: id, object: ObjNum(0), source };
-        if root.is_hole() {
-            return Err(corrupt(Corrupt::Shape { what: "object set", why: "its root is a hole" }));
-        }
-        let bookmark = Bookmark { objset: id, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-        let block = cache.read(root, &bookmark)?;
-        let phys = ObjsetPhys::decode(&block).map_err(corrupt)?;
         let home = Home { cache, id };
-        let meta = Dnode::new(home.clone(), ObjNum(0), phys.meta_dnode.clone());
-        Ok(Objset(Arc::new(Inner { home, root: *root, phys, meta })))
+        let phys = read_root(&home, root)?;
+        let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
+        let state = State::Fixed { root: *root, phys: Arc::new(phys), meta };
+        Ok(Objset(Arc::new(Inner { home, state })))
+    }
+
+    /// Opens the object set at `root` to change it. There must be one such of a dataset at a time.
+    ///
+    /// # Errors
+    /// As [`Objset::open`].
+    pub fn open_live(cache: Arc<Cache>, id: u64, root: &Blkptr) -> Result<Objset> {
+        let home = Home { cache, id };
+        let phys = read_root(&home, root)?;
+        let live = Live::new(home.clone(), *root, phys);
+        Ok(Objset(Arc::new(Inner { home, state: State::Live(live) })))
+    }
+
+    /// A new object set, which holds nothing yet (`dmu_objset_create_impl`). `flags` says which accounting it keeps from
+    /// its start: a file system has [`ObjsetFlags::USERACCOUNTING_COMPLETE`], and those of the pool's features.
+    pub fn create_live(cache: Arc<Cache>, id: u64, kind: ObjsetKind, flags: ObjsetFlags, tx: &Tx) -> Objset {
+        let home = Home { cache, id };
+        let spec = NewObject { block_size: DNODE_BLOCK_SIZE as u32, ..NewObject::new(DmuType::DNODE) };
+        let mut meta_dnode = Header::new(&spec).over(None);
+        if kind != ObjsetKind::Meta {
+            // As many levels as all object numbers need, so that the meta dnode never grows under its readers.
+            while reach(&meta_dnode) < DN_MAX_OBJECT {
+                meta_dnode.nlevels += 1;
+            }
+        }
+        let phys = ObjsetPhys {
+            meta_dnode,
+            zil_header: [0; 192],
+            kind,
+            flags,
+            portable_mac: [0; 32],
+            local_mac: [0; 32],
+            userused: None,
+            groupused: None,
+            projectused: None,
+        };
+        let live = Live::new(home.clone(), Blkptr::HOLE, phys);
+        live.change_root(tx, |_| {});
+        Objset(Arc::new(Inner { home, state: State::Live(live) }))
     }
 
     /// The dataset's object number; 0 for the MOS (`dmu_objset_id`).
@@ -67,17 +119,24 @@ impl Objset {
 
     /// What it holds (`os_type`).
     pub fn kind(&self) -> ObjsetKind {
-        self.0.phys.kind
+        self.phys().kind
     }
 
-    /// The object set as stored.
-    pub fn phys(&self) -> &ObjsetPhys {
-        &self.0.phys
+    /// The object set as stored; of a live one as synced last, but for the intent log's header and the flags, which are
+    /// as set last.
+    pub fn phys(&self) -> Arc<ObjsetPhys> {
+        match &self.0.state {
+            State::Fixed { phys, .. } => phys.clone(),
+            State::Live(live) => live.phys(),
+        }
     }
 
-    /// The pointer that it was opened from (`os_rootbp`).
-    pub fn root_bp(&self) -> &Blkptr {
-        &self.0.root
+    /// The pointer that it was opened from, or that it was synced to last (`os_rootbp`).
+    pub fn root_bp(&self) -> Blkptr {
+        match &self.0.state {
+            State::Fixed { root, .. } => *root,
+            State::Live(live) => live.root().bp,
+        }
     }
 
     /// The cache that its blocks are read through.
@@ -85,28 +144,27 @@ impl Objset {
         &self.0.home.cache
     }
 
-    /// The object whose data are the dnodes (`DMU_META_DNODE`).
-    pub fn meta_dnode(&self) -> &Dnode {
-        &self.0.meta
+    fn meta(&self) -> Arc<Tree> {
+        match &self.0.state {
+            State::Fixed { meta, .. } => meta.clone(),
+            State::Live(live) => live.root().meta,
+        }
     }
 
-    fn corrupt(&self, object: ObjNum, source: Corrupt) -> Error {
-        Error::Corrupt { objset: self.0.home.id, object, source }
+    /// The object whose data are the dnodes (`DMU_META_DNODE`); of a live object set as synced last.
+    pub fn meta_dnode(&self) -> Dnode {
+        Dnode::fixed(self.meta())
     }
 
-    /// Dnodes in one block of the meta dnode.
-    fn dnodes_per_block(&self) -> u64 {
-        u64::from(self.0.phys.meta_dnode.datablksz) >> DNODE_SHIFT
+    /// True if it can change.
+    pub fn is_live(&self) -> bool {
+        matches!(self.0.state, State::Live(_))
     }
 
-    /// A block of dnodes. Of a locked dataset's all but the encrypted bonuses is in the clear: such a block comes
-    /// with the reason why those can't be had.
-    fn dnode_block(&self, blkid: BlkId) -> Result<Option<(Block, Option<Error>)>> {
-        match self.meta_dnode().block(blkid) {
-            Err(locked @ Error::Read(zio::Error::Key { .. })) => {
-                Ok(self.meta_dnode().block_undecrypted(blkid)?.map(|b| (b, Some(locked))))
-            }
-            r => Ok(r?.map(|b| (b, None))),
+    pub(crate) fn live(&self) -> Result<&Arc<Live>> {
+        match &self.0.state {
+            State::Fixed { .. } => Err(Error::Fixed { objset: self.0.home.id }),
+            State::Live(live) => Ok(live),
         }
     }
 
@@ -129,35 +187,21 @@ impl Objset {
 
     fn hold(&self, object: ObjNum, undecrypted: bool) -> Result<Dnode> {
         let missing = || Error::NoSuchObject { objset: self.0.home.id, object };
-        let special = match object {
-            DMU_USERUSED_OBJECT => Some(&self.0.phys.userused),
-            DMU_GROUPUSED_OBJECT => Some(&self.0.phys.groupused),
-            DMU_PROJECTUSED_OBJECT => Some(&self.0.phys.projectused),
-            _ => None,
+        let (phys, meta) = match &self.0.state {
+            State::Live(live) => {
+                return Dnode::live(live.hold(object, undecrypted)?).ok_or_else(missing);
+            }
+            State::Fixed { phys, meta, .. } => (phys, meta),
         };
-        if let Some(phys) = special {
-            return Ok(Dnode::new(self.0.home.clone(), object, phys.clone().ok_or_else(missing)?));
-        }
-        if object.0 == 0 || object.0 >= DN_MAX_OBJECT {
-            return Err(missing());
-        }
-        let per = self.dnodes_per_block();
-        let (block, locked) = self.dnode_block(BlkId(object.0 / per))?.ok_or_else(missing)?;
-        let target = (object.0 % per) as usize;
-        let mut slot = 0;
-        while slot < target {
-            slot += allocated_slots(&block[slot * DNODE_MIN_SIZE..]).map_err(|e| self.corrupt(object, e))?;
-        }
-        if slot != target {
-            return Err(missing());
-        }
-        let phys = DnodePhys::decode(&block[target * DNODE_MIN_SIZE..])
-            .map_err(|e| self.corrupt(object, e))?
-            .ok_or_else(missing)?;
-        if let Some(locked) = locked.filter(|_| phys.bonus_kind.is_encrypted() && !undecrypted) {
-            return Err(locked);
-        }
-        Ok(Dnode::new(self.0.home.clone(), object, phys))
+        let phys = match object {
+            DMU_USERUSED_OBJECT => phys.userused.clone(),
+            DMU_GROUPUSED_OBJECT => phys.groupused.clone(),
+            DMU_PROJECTUSED_OBJECT => phys.projectused.clone(),
+            ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
+            _ => read_dnode(meta, object, undecrypted)?,
+        };
+        let tree = Tree::new(self.0.home.clone(), object, phys.ok_or_else(missing)?);
+        Ok(Dnode::fixed(Arc::new(tree)))
     }
 
     /// The allocated objects from `first` on, in order.
@@ -169,6 +213,80 @@ impl Objset {
     pub fn objects_undecrypted(&self, first: ObjNum) -> Objects {
         Objects { undecrypted: true, ..self.objects(first) }
     }
+}
+
+/// Objects that a meta dnode of this geometry can hold.
+fn reach(meta: &DnodePhys) -> u64 {
+    let shift = u32::from(meta.nlevels - 1) * meta.epbs();
+    let per = u64::from(meta.datablksz) >> DNODE_SHIFT;
+    (meta.blkptrs.len() as u64 * per).checked_shl(shift).unwrap_or(u64::MAX)
+}
+
+fn read_root(home: &Home, root: &Blkptr) -> Result<ObjsetPhys> {
+    let corrupt = |source| Error::Corrupt { objset: home.id, object: ObjNum(0), source };
+    if root.is_hole() {
+        return Err(corrupt(Corrupt::Shape { what: "object set", why: "its root is a hole" }));
+    }
+    let bookmark = Bookmark { objset: home.id, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+    let block = home.cache.read(root, &bookmark)?;
+    ObjsetPhys::decode(&block).map_err(corrupt)
+}
+
+/// Dnodes in one block of the meta dnode.
+fn dnodes_per_block(meta: &Tree) -> u64 {
+    u64::from(meta.phys.datablksz) >> DNODE_SHIFT
+}
+
+/// A block of dnodes. Of a locked dataset's all but the encrypted bonuses is in the clear: such a block comes
+/// with the reason why those can't be had.
+fn dnode_block(meta: &Tree, blkid: BlkId) -> Result<Option<(Block, Option<Error>)>> {
+    match meta.block(blkid) {
+        Err(locked @ Error::Read(zio::Error::Key { .. })) => {
+            Ok(meta.block_undecrypted(blkid)?.map(|b| (b, Some(locked))))
+        }
+        r => Ok(r?.map(|b| (b, None))),
+    }
+}
+
+/// The dnode of an object from the meta dnode's blocks; `None` if there is none.
+///
+/// # Errors
+/// As reading fails; the want of a key if its bonus is encrypted and `undecrypted` isn't allowed.
+pub(crate) fn read_dnode(meta: &Tree, object: ObjNum, undecrypted: bool) -> Result<Option<DnodePhys>> {
+    let corrupt = |source| Error::Corrupt { objset: meta.home.id, object, source };
+    let per = dnodes_per_block(meta);
+    let Some((block, locked)) = dnode_block(meta, BlkId(object.0 / per))? else { return Ok(None) };
+    let target = (object.0 % per) as usize;
+    let mut slot = 0;
+    while slot < target {
+        slot += allocated_slots(&block[slot * DNODE_MIN_SIZE..]).map_err(corrupt)?;
+    }
+    if slot != target {
+        return Ok(None);
+    }
+    let phys = DnodePhys::decode(&block[target * DNODE_MIN_SIZE..]).map_err(corrupt)?;
+    let hidden = phys.as_ref().is_some_and(|p| p.bonus_kind.is_encrypted()) && !undecrypted;
+    match locked.filter(|_| hidden) {
+        Some(locked) => Err(locked),
+        None => Ok(phys),
+    }
+}
+
+/// The objects in a block of dnodes, and how many slots each takes.
+pub(crate) fn slots_of_block(meta: &Tree, blkid: BlkId) -> Result<Vec<(ObjNum, u8)>> {
+    let corrupt = |source| Error::Corrupt { objset: meta.home.id, object: ObjNum(0), source };
+    let per = dnodes_per_block(meta);
+    let Some((block, _)) = dnode_block(meta, blkid)? else { return Ok(Vec::new()) };
+    let (mut slot, mut all) = (0, Vec::new());
+    while slot < per {
+        let at = slot as usize * DNODE_MIN_SIZE;
+        let taken = allocated_slots(&block[at..]).map_err(corrupt)?;
+        if block[at] != 0 {
+            all.push((ObjNum(blkid.0 * per + slot), taken as u8));
+        }
+        slot += taken as u64;
+    }
+    Ok(all)
 }
 
 /// Slots taken at the head of `raw`, counting a free one as one.
@@ -188,34 +306,33 @@ pub struct Objects {
 
 impl Objects {
     /// Refuses a block of dnodes that was met at another place, or lies in its pointer, where none can be.
-    fn check_new(&mut self, blkid: BlkId) -> Result<()> {
-        let bp = self.os.meta_dnode().bp(Level(0), blkid)?;
+    fn check_new(&mut self, meta: &Tree, blkid: BlkId) -> Result<()> {
+        let bp = meta.bp(Level(0), blkid)?;
         let why = "a block of dnodes lies in its pointer";
         let embedded =
             matches!(bp.body, Body::Embedded(_)).then_some(Corrupt::Shape { what: "object set", why });
         let met = embedded.map_or_else(|| self.met.note(&bp, Level(0), blkid), Err);
-        met.map_err(|e| self.os.corrupt(ObjNum(0), e))
+        met.map_err(|e| meta.corrupt(e))
     }
 
-    fn step(&mut self) -> Result<Option<Dnode>> {
-        let per = self.os.dnodes_per_block();
+    /// The next object that the blocks of dnodes have, and the place behind it.
+    fn step(&mut self) -> Result<Option<(Dnode, u64)>> {
+        let meta = self.os.meta();
+        let per = dnodes_per_block(&meta);
         loop {
             if self.next >= DN_MAX_OBJECT {
                 return Ok(None);
             }
             let from = BlkId(self.next / per);
-            let meta = self.os.meta_dnode();
-            let Some(blkid) = meta.next_data_block_in(from, &mut self.met)? else { return Ok(None) };
+            let Some(blkid) = meta.next_block(from, Extent::Data, &mut self.met)? else { return Ok(None) };
             if blkid.0 >= DN_MAX_OBJECT / per {
                 self.next = DN_MAX_OBJECT;
                 let value = blkid.0;
-                return Err(self
-                    .os
-                    .corrupt(ObjNum(0), Corrupt::Range { what: "object set", field: "block", value }));
+                return Err(meta.corrupt(Corrupt::Range { what: "object set", field: "block", value }));
             }
             let base = blkid.0 * per;
-            self.check_new(blkid).inspect_err(|_| self.next = base + per)?;
-            let read = self.os.dnode_block(blkid).inspect_err(|_| self.next = base + per)?;
+            self.check_new(&meta, blkid).inspect_err(|_| self.next = base + per)?;
+            let read = dnode_block(&meta, blkid).inspect_err(|_| self.next = base + per)?;
             let Some((block, locked)) = read else {
                 self.next = base + per;
                 continue;
@@ -224,24 +341,58 @@ impl Objects {
             while slot < per {
                 let at = slot as usize * DNODE_MIN_SIZE;
                 let object = ObjNum(base + slot);
-                let taken = allocated_slots(&block[at..]).map_err(|e| {
+                let corrupt = |source| Error::Corrupt { objset: self.os.id(), object, source };
+                let taken = allocated_slots(&block[at..]).map_err(corrupt).inspect_err(|_| {
                     self.next = base + per;
-                    self.os.corrupt(object, e)
                 })?;
                 if block[at] != 0 && object.0 >= self.next {
                     self.next = object.0 + taken as u64;
-                    let phys = DnodePhys::decode(&block[at..]).map_err(|e| self.os.corrupt(object, e))?;
+                    let phys = DnodePhys::decode(&block[at..]).map_err(corrupt)?;
                     if let Some(phys) = phys {
                         let hidden = phys.bonus_kind.is_encrypted() && !self.undecrypted;
                         if let Some(locked) = locked.filter(|_| hidden) {
                             return Err(locked);
                         }
-                        return Ok(Some(Dnode::new(self.os.0.home.clone(), object, phys)));
+                        let tree = Tree::new(self.os.0.home.clone(), object, phys);
+                        return Ok(Some((Dnode::fixed(Arc::new(tree)), self.next)));
                     }
                 }
                 slot += taken as u64;
             }
             self.next = base + per;
+        }
+    }
+
+    /// The next object of a live object set: of the synced ones and those allocated since, the first that is not
+    /// freed.
+    fn step_live(&mut self, live: &Arc<Live>) -> Result<Option<Dnode>> {
+        loop {
+            let start = self.next;
+            // What was met before may have been freed and used anew.
+            self.met = Met::default();
+            let synced = self.step()?;
+            let end = synced.as_ref().map_or(ObjNum(DN_MAX_OBJECT), |(d, _)| d.object());
+            let new = {
+                let slots = live.slots.lock();
+                slots
+                    .changed_from(ObjNum(start))
+                    .take_while(|(o, _)| *o <= end)
+                    .find(|(o, there)| *there && *o < end)
+                    .map(|(o, _)| o)
+            };
+            let object = match (new, synced) {
+                (Some(object), _) => object,
+                (None, Some((synced, _))) => synced.object(),
+                (None, None) => {
+                    self.next = DN_MAX_OBJECT;
+                    return Ok(None);
+                }
+            };
+            self.next = object.0 + 1;
+            if let Some(dn) = Dnode::live(live.hold(object, self.undecrypted)?) {
+                self.next = object.0 + dn.phys().num_slots() as u64;
+                return Ok(Some(dn));
+            }
         }
     }
 }
@@ -251,7 +402,14 @@ impl Iterator for Objects {
 
     fn next(&mut self) -> Option<Self::Item> {
         let before = self.next;
-        let r = self.step().transpose();
+        let r = match &self.os.0.state {
+            State::Fixed { .. } => self.step().map(|d| d.map(|(d, _)| d)),
+            State::Live(live) => {
+                let live = live.clone();
+                self.step_live(&live)
+            }
+        };
+        let r = r.transpose();
         if matches!(r, Some(Err(_))) && self.next == before {
             // The way to the block failed: nothing beyond can be found by going on from here.
             self.next = u64::MAX;

@@ -123,7 +123,7 @@ fn foreign(kind: DmuType, b: &[u8]) -> Vec<u8> {
 
 /// Swaps every block of every object of `os` and counts them by kind of swap.
 fn check(os: &Objset, seen: &mut BTreeMap<String, usize>) {
-    let all = std::iter::once(os.meta_dnode().clone()).chain(os.objects(ObjNum(1)).map(|d| d.unwrap()));
+    let all = std::iter::once(os.meta_dnode()).chain(os.objects(ObjNum(1)).map(|d| d.unwrap()));
     for dn in all {
         if !dn.kind().is_metadata() {
             continue;

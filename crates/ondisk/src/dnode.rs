@@ -20,6 +20,9 @@ pub const DNODE_BLOCK_SIZE: usize = 16384;
 /// Most levels of a block tree (`DN_MAX_LEVELS`; 64-bit offsets need no more).
 pub const DN_MAX_LEVELS: u8 = 16;
 
+/// Most pointers in a dnode (`DN_MAX_NBLKPTR`).
+pub const DN_MAX_NBLKPTR: usize = 3;
+
 const WHAT: &str = "dnode";
 const MIN_INDBLKSHIFT: u8 = 10;
 const MAX_INDBLKSHIFT: u8 = 24;
@@ -146,6 +149,61 @@ impl DnodePhys {
                 None
             },
         }))
+    }
+
+    /// The bytes of this dnode, all of its slots.
+    ///
+    /// # Panics
+    /// When its parts do not fit into its slots, or its block size is no multiple of 512: its maker checks that.
+    pub fn encode(&self) -> Vec<u8> {
+        let size = self.num_slots() * DNODE_MIN_SIZE;
+        let has_spill = self.spill.is_some();
+        let bonus_at = DNODE_CORE_SIZE + self.blkptrs.len() * BLKPTR_SIZE;
+        let limit = if has_spill { size - BLKPTR_SIZE } else { size };
+        assert!((1..=DN_MAX_NBLKPTR).contains(&self.blkptrs.len()), "a dnode has one to three pointers");
+        assert!(bonus_at + self.bonus.len() <= limit, "the bonus fits into the dnode");
+        let sectors = self.datablksz >> SPA_MINBLOCKSHIFT;
+        assert!(sectors << SPA_MINBLOCKSHIFT == self.datablksz && sectors != 0, "blocks are whole sectors");
+        let mut raw = vec![0; size];
+        let spill_flag = if has_spill { DnodeFlags::SPILL } else { 0 };
+        let flags = self.flags.0 & !DnodeFlags::SPILL | DnodeFlags::USED_BYTES | spill_flag;
+        raw[..8].copy_from_slice(&[
+            self.kind.to_disk(),
+            self.indblkshift,
+            self.nlevels,
+            self.blkptrs.len() as u8,
+            self.bonus_kind.to_disk(),
+            self.checksum,
+            self.compress,
+            flags,
+        ]);
+        raw[8..10].copy_from_slice(&(sectors as u16).to_le_bytes());
+        raw[10..12].copy_from_slice(&(self.bonus.len() as u16).to_le_bytes());
+        raw[12] = self.extra_slots;
+        raw[16..24].copy_from_slice(&self.maxblkid.0.to_le_bytes());
+        raw[24..32].copy_from_slice(&self.used_bytes.to_le_bytes());
+        for (slot, bp) in raw[DNODE_CORE_SIZE..bonus_at].chunks_exact_mut(BLKPTR_SIZE).zip(&self.blkptrs) {
+            slot.copy_from_slice(&bp.encode());
+        }
+        raw[bonus_at..bonus_at + self.bonus.len()].copy_from_slice(&self.bonus);
+        if let Some(spill) = &self.spill {
+            raw[size - BLKPTR_SIZE..].copy_from_slice(&spill.encode());
+        }
+        raw
+    }
+
+    /// Bytes that pointers and bonus share in a dnode of `slots` slots (`DN_SLOTS_TO_BONUSLEN` and one pointer).
+    pub fn tail_len(slots: usize) -> usize {
+        slots * DNODE_MIN_SIZE - DNODE_CORE_SIZE
+    }
+
+    /// Pointers that a new dnode of `slots` slots has beside a bonus of `bonus` bytes. System attributes grow, so that
+    /// theirs has one.
+    pub fn pointers_beside(slots: usize, bonus_kind: DmuType, bonus: usize) -> usize {
+        if bonus_kind == DmuType::SA {
+            return 1;
+        }
+        (Self::tail_len(slots).saturating_sub(bonus) / BLKPTR_SIZE).clamp(1, DN_MAX_NBLKPTR)
     }
 
     /// log2 of the pointers in one of its indirect blocks (`dn_indblkshift - SPA_BLKPTRSHIFT`).

@@ -47,7 +47,7 @@ impl ObjsetFlags {
 }
 
 /// A checked object set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjsetPhys {
     /// The dnode whose data are the object set's dnodes (`os_meta_dnode`).
     pub meta_dnode: DnodePhys,
@@ -109,5 +109,34 @@ impl ObjsetPhys {
             groupused: dnode_at(1536)?,
             projectused: dnode_at(2048)?,
         })
+    }
+
+    /// The bytes of this object set, with room for project accounting.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut raw = vec![0; OBJSET_PHYS_SIZE_V3];
+        let dnodes = [
+            (0, Some(&self.meta_dnode)),
+            (1024, self.userused.as_ref()),
+            (1536, self.groupused.as_ref()),
+            (2048, self.projectused.as_ref()),
+        ];
+        for (at, dnode) in dnodes {
+            if let Some(d) = dnode {
+                raw[at..at + 512].copy_from_slice(&d.encode());
+            }
+        }
+        raw[ZIL_HEADER].copy_from_slice(&self.zil_header);
+        let kind: u64 = match self.kind {
+            ObjsetKind::None => 0,
+            ObjsetKind::Meta => 1,
+            ObjsetKind::Zfs => 2,
+            ObjsetKind::Zvol => 3,
+            ObjsetKind::Other => 4,
+        };
+        raw[704..712].copy_from_slice(&kind.to_le_bytes());
+        raw[712..720].copy_from_slice(&self.flags.0.to_le_bytes());
+        raw[PORTABLE_MAC].copy_from_slice(&self.portable_mac);
+        raw[LOCAL_MAC].copy_from_slice(&self.local_mac);
+        raw
     }
 }

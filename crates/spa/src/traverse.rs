@@ -60,7 +60,7 @@ pub struct Root {
 /// # Errors
 /// The first failure to read the MOS's dnodes.
 pub fn pool_roots(mos: &Objset) -> dmu::Result<Vec<Root>> {
-    let mut roots = vec![Root { objset: 0, bp: *mos.root_bp(), min_txg: Txg(0) }];
+    let mut roots = vec![Root { objset: 0, bp: mos.root_bp(), min_txg: Txg(0) }];
     for dnode in mos.objects(ObjNum(1)) {
         let dnode = dnode?;
         if dnode.bonus_kind() != DmuType::DSL_DATASET {

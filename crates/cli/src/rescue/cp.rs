@@ -391,7 +391,7 @@ fn past_damage(dnode: &Dnode, e: &dmu::Error, at: u64) -> u64 {
     let (level, blkid) = match e {
         dmu::Error::Read(e) => (e.bookmark().level, e.bookmark().blkid),
         dmu::Error::Misplaced { level, blkid, .. } => (*level, *blkid),
-        dmu::Error::NoSuchObject { .. } | dmu::Error::Corrupt { .. } => (Level(0), BlkId(0)),
+        _ => (Level(0), BlkId(0)),
     };
     let block = dnode.block_size();
     let next_block = (at / block + 1).saturating_mul(block);

@@ -115,9 +115,10 @@ fn compression(pool: &Opened, ds: &Dataset) -> Run<String> {
 
 fn line(cx: &mut Ctx<'_>, name: &str, kind: &str, view: &View<'_>, txg: u64, used: u64) {
     let root = view.os.root_bp();
-    let bp = if cx.opts.count('d') >= 4 { format!(", rootbp {}", text::blkptr(root)) } else { String::new() };
+    let bp =
+        if cx.opts.count('d') >= 4 { format!(", rootbp {}", text::blkptr(&root)) } else { String::new() };
     let inconsistent = if view.ds.is_some_and(Dataset::is_inconsistent) { " (inconsistent)" } else { "" };
-    let (id, used, objects) = (view.os.id(), cx.num(used), fill(root));
+    let (id, used, objects) = (view.os.id(), cx.num(used), fill(&root));
     writeln!(
         cx.out,
         "Dataset {name} [{kind}], ID {id}, cr_txg {txg}, {used}, {objects} objects{bp}{inconsistent}"
@@ -166,7 +167,7 @@ fn chosen(cx: &mut Ctx<'_>, view: &mut View<'_>, range: &Range, header: &mut Hea
         return object::show(cx, view, &dn, header, Some(range));
     }
     if range.start.0 == 0 {
-        let meta = view.os.meta_dnode().clone();
+        let meta = view.os.meta_dnode();
         object::show(cx, view, &meta, header, Some(range))?;
     }
     let objects = view.os.objects_undecrypted(range.start);
@@ -177,7 +178,7 @@ fn chosen(cx: &mut Ctx<'_>, view: &mut View<'_>, range: &Range, header: &mut Hea
 }
 
 fn hold(view: &View<'_>, object: ObjNum) -> dmu::Result<Dnode> {
-    if object.0 == 0 { Ok(view.os.meta_dnode().clone()) } else { view.os.dnode_undecrypted(object) }
+    if object.0 == 0 { Ok(view.os.meta_dnode()) } else { view.os.dnode_undecrypted(object) }
 }
 
 /// The number of the error that OpenZFS meets: `EEXIST` inside a larger dnode, `ENOENT` where there is no object.
@@ -196,7 +197,7 @@ fn errno(view: &View<'_>, object: ObjNum, e: &dmu::Error) -> u32 {
 
 /// Every object, and how the dnodes lie.
 fn all(cx: &mut Ctx<'_>, view: &mut View<'_>, header: &mut Header) -> Run {
-    let meta = view.os.meta_dnode().clone();
+    let meta = view.os.meta_dnode();
     cx.part(|cx| object::show(cx, view, &meta, header, None))?;
     for object in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT] {
         if let Ok(dn) = view.os.dnode(object) {

@@ -35,3 +35,28 @@ fn refusals() {
         assert!(DnodePhys::decode(&b).is_err(), "byte {at} = {v} was accepted");
     }
 }
+
+/// What is encoded decodes to the same dnode, with one slot and several, with and without a spill block.
+#[test]
+fn encodes_what_it_decodes() {
+    for slots in [1, 2, 32] {
+        let mut want = DnodePhys::decode(&raw(slots)).unwrap().unwrap();
+        want.flags.0 |= DnodeFlags::USED_BYTES;
+        assert_eq!(DnodePhys::decode(&want.encode()).unwrap().as_ref(), Some(&want));
+        assert_eq!(want.encode().len(), slots * DNODE_MIN_SIZE);
+        want.spill = None;
+        want.flags.0 &= !DnodeFlags::SPILL;
+        want.blkptrs = vec![Blkptr::HOLE];
+        want.bonus = vec![7; DnodePhys::tail_len(slots) - BLKPTR_SIZE];
+        assert_eq!(DnodePhys::decode(&want.encode()).unwrap(), Some(want));
+    }
+}
+
+/// A new dnode has as many pointers as its bonus leaves room for, but one beside system attributes.
+#[test]
+fn pointers_beside_a_bonus() {
+    let n = |bonus| DnodePhys::pointers_beside(1, DmuType::SPACE_MAP_HEADER, bonus);
+    assert_eq!([n(0), n(64), n(65), n(192), n(193), n(320)], [3, 3, 2, 2, 1, 1]);
+    assert_eq!(DnodePhys::pointers_beside(2, DmuType::DSL_DIR, 256), 3);
+    assert_eq!(DnodePhys::pointers_beside(8, DmuType::SA, 0), 1);
+}

@@ -1,0 +1,332 @@
+//! Changing objects.
+
+use crate::live::header::Header;
+use crate::live::node::LiveDnode;
+use crate::{DN_MAX_OBJECT, Dnode, Error, Objset, Result, Tx};
+use device::Block;
+use ondisk::dnode::DNODE_BLOCK_SIZE;
+use ondisk::objset::{ObjsetFlags, ObjsetPhys};
+use ondisk::{BlkId, ChecksumKind, CompressKind, DmuType, ObjNum, SPA_MAXBLOCKSIZE, Txg};
+use std::sync::Arc;
+
+/// What a new object is like (`dmu_object_alloc_dnsize`).
+#[derive(Debug, Clone)]
+pub struct NewObject {
+    /// Its type.
+    pub kind: DmuType,
+    /// Bytes of a data block, rounded up to sectors; 0 for one sector.
+    pub block_size: u32,
+    /// log2 of the bytes of an indirect block; 0 for the default, 17.
+    pub indblkshift: u8,
+    /// Type of its bonus.
+    pub bonus_kind: DmuType,
+    /// Its bonus.
+    pub bonus: Vec<u8>,
+    /// Slots of its dnode, 1 to 32; more than one needs the feature `large_dnode`.
+    pub slots: u8,
+}
+
+impl NewObject {
+    /// An object of this type with all defaults and without a bonus.
+    pub fn new(kind: DmuType) -> NewObject {
+        NewObject {
+            kind,
+            block_size: 0,
+            indblkshift: 0,
+            bonus_kind: DmuType::NONE,
+            bonus: Vec::new(),
+            slots: 1,
+        }
+    }
+
+    /// The same with a bonus.
+    #[must_use]
+    pub fn with_bonus(self, bonus_kind: DmuType, bonus: Vec<u8>) -> NewObject {
+        NewObject { bonus_kind, bonus, ..self }
+    }
+}
+
+impl Objset {
+    /// A new object under a free number (`dmu_object_alloc`).
+    ///
+    /// # Errors
+    /// As finding a number fails; [`Error::BonusLength`].
+    pub fn create_object(&self, tx: &Tx, spec: &NewObject) -> Result<Dnode> {
+        let live = self.live()?;
+        let header = self.header(ObjNum(0), spec)?;
+        let object = live.slots.lock().take(live, spec.slots.max(1), tx.txg())?;
+        let dn = live.hold(object, true)?;
+        Ok(self.born(tx, dn, header))
+    }
+
+    /// A new object under this number, which must be free (`dmu_object_claim`).
+    ///
+    /// # Errors
+    /// [`Error::ObjectExists`] if it isn't, [`Error::NoSuchObject`] if there can be no such number; as reading fails.
+    pub fn claim_object(&self, tx: &Tx, object: ObjNum, spec: &NewObject) -> Result<Dnode> {
+        let live = self.live()?;
+        let header = self.header(object, spec)?;
+        let special = object.0 >= u64::MAX - 2;
+        if !special {
+            let outside = object.0 == 0 || object.0 >= DN_MAX_OBJECT;
+            if outside || !live.slots.lock().claim(live, object, spec.slots.max(1), tx.txg())? {
+                let objset = self.id();
+                let missing = Error::NoSuchObject { objset, object };
+                return Err(if outside { missing } else { Error::ObjectExists { objset, object } });
+            }
+        }
+        let dn = live.hold(object, true)?;
+        if special && dn.head().is_some() {
+            return Err(Error::ObjectExists { objset: self.id(), object });
+        }
+        Ok(self.born(tx, dn, header))
+    }
+
+    fn header(&self, object: ObjNum, spec: &NewObject) -> Result<Header> {
+        assert!(u64::from(spec.block_size) <= SPA_MAXBLOCKSIZE, "a block is at most 16 MiB large");
+        let most = DNODE_BLOCK_SIZE / ondisk::dnode::DNODE_MIN_SIZE;
+        assert!(usize::from(spec.slots) <= most, "a dnode has at most 32 slots");
+        let header = Header::new(spec);
+        let (room, len) = (header.bonus_room(), spec.bonus.len());
+        if len > room {
+            return Err(Error::BonusLength { objset: self.id(), object, len, room });
+        }
+        Ok(header)
+    }
+
+    fn born(&self, tx: &Tx, dn: Arc<LiveDnode>, header: Header) -> Dnode {
+        dn.forget_user();
+        dn.change_any(tx, |d| {
+            d.clear();
+            d.header = Some(header);
+        });
+        Dnode::live(dn).expect("it has a header now")
+    }
+
+    /// Frees an object and all that it holds (`dmu_object_free`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if it is free; as reading its dnode fails.
+    pub fn free_object(&self, tx: &Tx, object: ObjNum) -> Result<()> {
+        let live = self.live()?;
+        let dn = live.hold(object, true)?;
+        dn.change(tx, |d| d.clear())?;
+        dn.forget_user();
+        live.slots.lock().note(object, None, tx.txg());
+        Ok(())
+    }
+
+    /// True if `txg` changed something that is not synced.
+    pub fn is_dirty(&self, txg: Txg) -> bool {
+        self.live().is_ok_and(|l| l.is_dirty(txg))
+    }
+
+    /// Sets the header of the intent log, as `ondisk::zil` encodes it (`os_zil_header`).
+    ///
+    /// # Errors
+    /// [`Error::Fixed`].
+    pub fn set_zil_header(&self, tx: &Tx, header: [u8; 192]) -> Result<()> {
+        self.change_root(tx, |phys| phys.zil_header = header)
+    }
+
+    /// Sets the flags (`os_flags`).
+    ///
+    /// # Errors
+    /// [`Error::Fixed`].
+    pub fn set_flags(&self, tx: &Tx, flags: ObjsetFlags) -> Result<()> {
+        self.change_root(tx, |phys| phys.flags = flags)
+    }
+
+    fn change_root(&self, tx: &Tx, f: impl FnOnce(&mut ObjsetPhys)) -> Result<()> {
+        self.live()?.change_root(tx, f);
+        Ok(())
+    }
+}
+
+impl Dnode {
+    /// Writes `data` from byte `offset` on (`dmu_write`). Blocks that it covers are not read.
+    ///
+    /// # Errors
+    /// As reading a block that it covers in part fails; [`Error::NoSuchObject`] if the object was freed.
+    pub fn write_at(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
+        let live = self.to_change()?;
+        let size = live.block_size();
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let within = (at % size) as usize;
+            let n = (size as usize - within).min(data.len() - done);
+            let piece = &data[done..done + n];
+            let blkid = BlkId(at / size);
+            if n as u64 == size {
+                self.write_block(tx, blkid, Block::copy_of(piece))?;
+            } else {
+                live.modify_block(tx, blkid, |b| b[within..within + n].copy_from_slice(piece))?;
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Makes `block` the block `blkid`, without a copy (`dmu_assign_arcbuf_by_dnode`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if the object was freed.
+    ///
+    /// # Panics
+    /// If it hasn't the size of the object's blocks.
+    pub fn write_block(&self, tx: &Tx, blkid: BlkId, block: Block) -> Result<()> {
+        tx.count(block.len() as u64);
+        self.to_change()?.change(tx, |d| {
+            let h = d.header.as_mut().expect("a changed object is not free");
+            assert_eq!(block.len(), h.datablksz as usize, "a block has the size of the object's blocks");
+            h.reach(blkid);
+            d.blocks.insert(blkid, block);
+        })
+    }
+
+    /// Changes bytes of block `blkid` in place (`dmu_buf_will_dirty`); a hole becomes zeros first.
+    ///
+    /// # Errors
+    /// As reading the block fails; [`Error::NoSuchObject`] if the object was freed.
+    pub fn modify_block<R>(&self, tx: &Tx, blkid: BlkId, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        self.to_change()?.modify_block(tx, blkid, f)
+    }
+
+    /// Frees the bytes from `offset` on; `len` may be `u64::MAX`: to the end. Blocks in part in the range are zeroed there
+    /// (`dmu_free_range`).
+    ///
+    /// # Errors
+    /// As reading a block in part in the range fails; [`Error::NoSuchObject`] if the object was freed.
+    pub fn free_range(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
+        let live = self.to_change()?;
+        let (size, last) = (live.block_size(), live.max_blkid());
+        let end = offset.saturating_add(len);
+        let size_end = last.0.saturating_add(1).saturating_mul(size);
+        if offset >= size_end || len == 0 {
+            return Ok(());
+        }
+        let zero = |from: u64, to: u64| -> Result<()> {
+            let blkid = BlkId(from / size);
+            if to <= from || live.block(blkid)?.is_none() {
+                return Ok(());
+            }
+            let at = (from % size) as usize;
+            live.modify_block(tx, blkid, |b| b[at..at + (to - from) as usize].fill(0))
+        };
+        let to_end = end >= size_end;
+        let first = offset.div_ceil(size);
+        let behind = if to_end { u64::MAX } else { end / size };
+        let head_end = first.saturating_mul(size).min(end).min(size_end);
+        zero(offset, head_end)?;
+        if !to_end && end / size >= first {
+            zero(end / size * size, end)?;
+        }
+        if first > last.0 || first >= behind {
+            return Ok(());
+        }
+        live.change(tx, |d| {
+            let until = if to_end { u64::MAX } else { behind - 1 };
+            d.free(BlkId(first), BlkId(until));
+            if let Some(h) = d.header.as_mut().filter(|h| until >= h.maxblkid.0) {
+                h.maxblkid = BlkId(first.saturating_sub(1));
+            }
+        })
+    }
+
+    /// Sets the bonus and its type (`dmu_set_bonus`, `dmu_set_bonustype`).
+    ///
+    /// # Errors
+    /// [`Error::BonusLength`] if it doesn't fit; [`Error::NoSuchObject`] if the object was freed.
+    pub fn set_bonus(&self, tx: &Tx, kind: DmuType, bonus: &[u8]) -> Result<()> {
+        self.to_change()?.change_header(tx, |h| {
+            let (room, len) = (h.bonus_room(), bonus.len());
+            if len > room {
+                let (objset, object) = (self.objset_id(), self.object());
+                return Err(Error::BonusLength { objset, object, len, room });
+            }
+            h.bonus_kind = kind;
+            h.bonus.clear();
+            h.bonus.extend_from_slice(bonus);
+            Ok(())
+        })?
+    }
+
+    /// Sets the spill block, which must be whole sectors, or removes it (`dmu_spill_hold_by_dnode`, `dmu_rm_spill`).
+    ///
+    /// # Errors
+    /// [`Error::BonusLength`] if the bonus leaves no room for its pointer; [`Error::NoSuchObject`] if the object was freed.
+    pub fn set_spill(&self, tx: &Tx, spill: Option<&[u8]>) -> Result<()> {
+        let (objset, object) = (self.objset_id(), self.object());
+        self.to_change()?.change(tx, |d| {
+            let h = d.header.as_mut().expect("a changed object is not free");
+            let had = std::mem::replace(&mut h.has_spill, spill.is_some());
+            let (room, len) = (h.bonus_room(), h.bonus.len());
+            if len > room {
+                h.has_spill = had;
+                return Err(Error::BonusLength { objset, object, len, room });
+            }
+            if let Some(s) = spill {
+                assert!(!s.is_empty() && s.len().is_multiple_of(512), "a spill block is whole sectors");
+                tx.count(s.len() as u64);
+            }
+            d.spill = Some(spill.map(Block::copy_of));
+            Ok(())
+        })?
+    }
+
+    /// Sets the size of data blocks of an object that has no more than one; what it has of that is kept
+    /// (`dmu_object_set_blocksize`).
+    ///
+    /// # Errors
+    /// [`Error::BlockSize`] if it has more than one; as reading it fails.
+    pub fn set_block_size(&self, tx: &Tx, size: u32) -> Result<()> {
+        let live = self.to_change()?;
+        let (objset, object) = (self.objset_id(), self.object());
+        let size = size.max(1).next_multiple_of(512);
+        if live.max_blkid() != BlkId(0) || u64::from(size) > SPA_MAXBLOCKSIZE {
+            return Err(Error::BlockSize { objset, object, size: size.into() });
+        }
+        if live.block_size() == u64::from(size) {
+            return Ok(());
+        }
+        let block = live.block(BlkId(0))?.map(|old| {
+            let mut buf = device::AlignedBuf::zeroed(size as usize);
+            let n = old.len().min(buf.len());
+            buf[..n].copy_from_slice(&old[..n]);
+            buf.freeze()
+        });
+        live.change(tx, |d| {
+            let h = d.header.as_mut().expect("a changed object is not free");
+            h.datablksz = size;
+            if let Some(block) = block {
+                tx.count(block.len() as u64);
+                d.blocks.insert(BlkId(0), block);
+            }
+        })
+    }
+
+    /// Sets the checksum of blocks written from now on; [`ChecksumKind::Inherit`] for the dataset's (`dmu_object_set_checksum`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if the object was freed.
+    pub fn set_checksum(&self, tx: &Tx, checksum: ChecksumKind) -> Result<()> {
+        self.to_change()?.change_header(tx, |h| h.checksum = checksum as u8)
+    }
+
+    /// Sets the compressor of blocks written from now on; [`CompressKind::Inherit`] for the dataset's (`dmu_object_set_compress`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if the object was freed.
+    pub fn set_compress(&self, tx: &Tx, compress: CompressKind) -> Result<()> {
+        self.to_change()?.change_header(tx, |h| h.compress = compress as u8)
+    }
+
+    /// Sets the type (`dmu_object_set_type`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if the object was freed.
+    pub fn set_kind(&self, tx: &Tx, kind: DmuType) -> Result<()> {
+        self.to_change()?.change_header(tx, |h| h.kind = kind)
+    }
+}

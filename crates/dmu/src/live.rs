@@ -1,0 +1,169 @@
+//! Object sets that change.
+//!
+//! # Theory
+//! A live object set is what was synced last, which never changes, under the changes of up to three transaction groups.
+//! Readers ask the newest changes first, then older ones, then the synced tree. Changes hold data blocks only:
+//! what becomes of indirect blocks and dnodes is worked out when their group is synced, so that a thousand writes to
+//! one block, or to blocks beside it, cost one.
+//!
+//! # Life
+//! A group's changes to an object are a record. It is open while its group is, closed when a newer group changes the same object, and
+//! taken out when its group is synced ([`crate::Objset::sync`]); until that is done readers still find it. Then the
+//! synced tree is exchanged for the new one.
+//!
+//! # Locks
+//! An object's state, then the set of dirty objects of a group. The table of objects, then the synced root. None of
+//! them is held across a read.
+//!
+//! # Crash
+//! Nothing here is durable before its group is.
+
+pub(crate) mod dirty;
+pub(crate) mod header;
+pub(crate) mod node;
+pub(crate) mod slots;
+
+use crate::objset::{Home, read_dnode};
+use crate::tree::Tree;
+use crate::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Result, Tx};
+use node::LiveDnode;
+use ondisk::objset::ObjsetPhys;
+use ondisk::{Blkptr, ObjNum, Txg};
+use parking_lot::{Mutex, RwLock};
+use slots::Slots;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+/// Groups that may have changes at one time, and one (`TXG_SIZE`).
+const TXG_SIZE: usize = 4;
+
+/// An object set that changes.
+pub(crate) struct Live {
+    pub(crate) home: Home,
+    root: RwLock<Root>,
+    table: Mutex<HashMap<ObjNum, Weak<LiveDnode>>>,
+    dirty: [Mutex<DirtySet>; TXG_SIZE],
+    pub(crate) slots: Mutex<Slots>,
+}
+
+/// What was synced last.
+#[derive(Clone)]
+pub(crate) struct Root {
+    pub(crate) bp: Blkptr,
+    pub(crate) phys: Arc<ObjsetPhys>,
+    /// The object whose data are the dnodes.
+    pub(crate) meta: Arc<Tree>,
+    generation: u64,
+}
+
+/// What a group changes.
+#[derive(Default)]
+pub(crate) struct DirtySet {
+    pub(crate) dnodes: BTreeMap<ObjNum, Arc<LiveDnode>>,
+    /// The root changes even if no object does.
+    pub(crate) root: bool,
+}
+
+impl Live {
+    pub(crate) fn new(home: Home, bp: Blkptr, phys: ObjsetPhys) -> Arc<Live> {
+        let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
+        let root = Root { bp, phys: Arc::new(phys), meta, generation: 0 };
+        Arc::new(Live {
+            home,
+            root: RwLock::new(root),
+            table: Mutex::default(),
+            dirty: Default::default(),
+            slots: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn root(&self) -> Root {
+        self.root.read().clone()
+    }
+
+    pub(crate) fn phys(&self) -> Arc<ObjsetPhys> {
+        self.root.read().phys.clone()
+    }
+
+    fn dirty_set(&self, txg: Txg) -> &Mutex<DirtySet> {
+        &self.dirty[(txg.0 % TXG_SIZE as u64) as usize]
+    }
+
+    pub(crate) fn note_dirty(&self, txg: Txg, dn: &Arc<LiveDnode>) {
+        self.dirty_set(txg).lock().dnodes.insert(dn.object, dn.clone());
+    }
+
+    pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
+        let set = self.dirty_set(txg).lock();
+        set.root || !set.dnodes.is_empty()
+    }
+
+    /// Takes the set of objects that `txg` changed.
+    pub(crate) fn take_dirty(&self, txg: Txg) -> DirtySet {
+        std::mem::take(&mut self.dirty_set(txg).lock())
+    }
+
+    /// Forgets all changes: nobody is left who could sync them.
+    pub(crate) fn abandon(&self) {
+        for set in &self.dirty {
+            set.lock().dnodes.clear();
+        }
+    }
+
+    /// Changes what the root block says besides its dnodes.
+    pub(crate) fn change_root(&self, tx: &Tx, f: impl FnOnce(&mut ObjsetPhys)) {
+        f(Arc::make_mut(&mut self.root.write().phys));
+        self.dirty_set(tx.txg()).lock().root = true;
+    }
+
+    /// Puts in place what was synced; `accept` says what of the root block.
+    pub(crate) fn install(&self, bp: Blkptr, accept: impl FnOnce(&mut ObjsetPhys)) {
+        let mut root = self.root.write();
+        let phys = Arc::make_mut(&mut root.phys);
+        accept(phys);
+        let meta = Tree::new(self.home.clone(), ObjNum(0), phys.meta_dnode.clone());
+        root.meta = Arc::new(meta);
+        root.bp = bp;
+        root.generation += 1;
+    }
+
+    /// The object, if it is known here.
+    fn known(table: &HashMap<ObjNum, Weak<LiveDnode>>, object: ObjNum) -> Option<Arc<LiveDnode>> {
+        table.get(&object).and_then(Weak::upgrade)
+    }
+
+    /// The object, free or not.
+    ///
+    /// # Errors
+    /// As reading its dnode fails.
+    pub(crate) fn hold(self: &Arc<Live>, object: ObjNum, undecrypted: bool) -> Result<Arc<LiveDnode>> {
+        loop {
+            if let Some(dn) = Self::known(&self.table.lock(), object) {
+                return Ok(dn);
+            }
+            let root = self.root();
+            let phys = match object {
+                DMU_USERUSED_OBJECT => root.phys.userused.clone(),
+                DMU_GROUPUSED_OBJECT => root.phys.groupused.clone(),
+                DMU_PROJECTUSED_OBJECT => root.phys.projectused.clone(),
+                ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
+                _ => read_dnode(&root.meta, object, undecrypted)?,
+            };
+            let mut table = self.table.lock();
+            if let Some(dn) = Self::known(&table, object) {
+                return Ok(dn);
+            }
+            if self.root.read().generation != root.generation {
+                // A group was synced meanwhile; this dnode may be of the past.
+                continue;
+            }
+            let tree = phys.map(|p| Arc::new(Tree::new(self.home.clone(), object, p)));
+            let dn = LiveDnode::new(self.clone(), object, tree);
+            if table.len() == table.capacity() {
+                table.retain(|_, dn| dn.strong_count() > 0);
+            }
+            table.insert(object, Arc::downgrade(&dn));
+            return Ok(dn);
+        }
+    }
+}

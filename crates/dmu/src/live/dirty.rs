@@ -1,0 +1,112 @@
+//! What one transaction group changes in one object.
+
+use crate::live::header::Header;
+use device::Block;
+use ondisk::{BlkId, Txg};
+use std::collections::BTreeMap;
+
+/// A set of block numbers, as ranges that neither overlap nor touch: first to last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// Adds `first..=last`: O(log n) and the ranges that it swallows.
+    pub(crate) fn insert(&mut self, mut first: u64, mut last: u64) {
+        let before = self.0.range(..first).next_back().map(|(f, l)| (*f, *l));
+        if let Some((f, l)) = before.filter(|(_, l)| l.saturating_add(1) >= first) {
+            first = f;
+            last = last.max(l);
+        }
+        while let Some((f, l)) = self.0.range(first..=last.saturating_add(1)).next().map(|(f, l)| (*f, *l)) {
+            self.0.remove(&f);
+            last = last.max(l);
+        }
+        self.0.insert(first, last);
+    }
+
+    /// True if `n` is in the set.
+    pub(crate) fn has(&self, n: u64) -> bool {
+        self.end_of(n).is_some()
+    }
+
+    /// The last number of the range that `n` is in.
+    pub(crate) fn end_of(&self, n: u64) -> Option<u64> {
+        self.0.range(..=n).next_back().map(|(_, l)| *l).filter(|l| *l >= n)
+    }
+
+    /// The first number of the first range that begins behind `n`.
+    pub(crate) fn start_after(&self, n: u64) -> Option<u64> {
+        self.0.range(n.checked_add(1)?..).next().map(|(f, _)| *f)
+    }
+
+    /// First and last of each range, in order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
+        self.0.iter().map(|(f, l)| (*f, *l))
+    }
+
+    /// True if the set is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The changes of one transaction group to one object.
+#[derive(Debug)]
+pub(crate) struct Dirty {
+    pub(crate) txg: Txg,
+    /// Everything that the object was before this group is freed first.
+    pub(crate) wipe: bool,
+    /// The header after this group; `None` if the object is then free.
+    pub(crate) header: Option<Header>,
+    /// Freed blocks; freed before any block here is written.
+    pub(crate) freed: Ranges,
+    /// Written data blocks, ordered so that a range of them is found and dropped without looking at the others.
+    pub(crate) blocks: BTreeMap<BlkId, Block>,
+    /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
+    pub(crate) spill: Option<Option<Block>>,
+}
+
+/// Where a block is, as far as one group's changes tell.
+pub(crate) enum Whereabouts {
+    /// Here.
+    Here(Block),
+    /// Nowhere: it reads as zeros.
+    Hole,
+    /// Not changed by this group.
+    Before,
+}
+
+impl Dirty {
+    pub(crate) fn new(txg: Txg, header: Option<Header>) -> Dirty {
+        Dirty { txg, wipe: false, header, freed: Ranges::default(), blocks: BTreeMap::new(), spill: None }
+    }
+
+    pub(crate) fn block(&self, blkid: BlkId) -> Whereabouts {
+        match self.blocks.get(&blkid) {
+            Some(b) => Whereabouts::Here(b.clone()),
+            None if self.wipe || self.freed.has(blkid.0) => Whereabouts::Hole,
+            None => Whereabouts::Before,
+        }
+    }
+
+    /// Drops the written blocks of `first..=last` and frees what was there before.
+    pub(crate) fn free(&mut self, first: BlkId, last: BlkId) {
+        let gone: Vec<BlkId> = self.blocks.range(first..=last).map(|(b, _)| *b).collect();
+        for b in gone {
+            self.blocks.remove(&b);
+        }
+        self.freed.insert(first.0, last.0);
+    }
+
+    /// Frees everything: the object, or what it was before it is made anew.
+    pub(crate) fn clear(&mut self) {
+        self.wipe = true;
+        self.header = None;
+        self.freed = Ranges::default();
+        self.blocks.clear();
+        self.spill = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

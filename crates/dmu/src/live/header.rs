@@ -1,0 +1,110 @@
+//! What a dnode says of its object besides its pointers, as a transaction group leaves it.
+
+use crate::NewObject;
+use ondisk::blkptr::BLKPTR_SHIFT;
+use ondisk::dnode::{DN_MAX_LEVELS, DnodeFlags, DnodePhys};
+use ondisk::{BlkId, Blkptr, DmuType};
+
+/// Smallest and largest indirect blocks of new objects (`DN_MIN_INDBLKSHIFT`, `DN_MAX_INDBLKSHIFT`).
+const INDBLKSHIFT: std::ops::RangeInclusive<u8> = 12..=17;
+
+/// The changeable part of a dnode.
+#[derive(Debug, Clone)]
+pub(crate) struct Header {
+    pub(crate) kind: DmuType,
+    pub(crate) bonus_kind: DmuType,
+    pub(crate) bonus: Vec<u8>,
+    pub(crate) checksum: u8,
+    pub(crate) compress: u8,
+    pub(crate) flags: DnodeFlags,
+    pub(crate) datablksz: u32,
+    pub(crate) indblkshift: u8,
+    pub(crate) nlevels: u8,
+    pub(crate) nblkptr: usize,
+    pub(crate) extra_slots: u8,
+    pub(crate) maxblkid: BlkId,
+    pub(crate) has_spill: bool,
+}
+
+impl Header {
+    pub(crate) fn of(phys: &DnodePhys) -> Header {
+        Header {
+            kind: phys.kind,
+            bonus_kind: phys.bonus_kind,
+            bonus: phys.bonus.clone(),
+            checksum: phys.checksum,
+            compress: phys.compress,
+            flags: phys.flags,
+            datablksz: phys.datablksz,
+            indblkshift: phys.indblkshift,
+            nlevels: phys.nlevels,
+            nblkptr: phys.blkptrs.len(),
+            extra_slots: phys.extra_slots,
+            maxblkid: phys.maxblkid,
+            has_spill: phys.spill.is_some(),
+        }
+    }
+
+    /// That of a new object (`dnode_allocate`).
+    pub(crate) fn new(spec: &NewObject) -> Header {
+        let slots = usize::from(spec.slots.max(1));
+        let ibs = if spec.indblkshift == 0 { *INDBLKSHIFT.end() } else { spec.indblkshift };
+        let datablksz = if spec.block_size == 0 { 512 } else { spec.block_size.next_multiple_of(512) };
+        Header {
+            kind: spec.kind,
+            bonus_kind: spec.bonus_kind,
+            bonus: spec.bonus.clone(),
+            checksum: 0,
+            compress: 0,
+            flags: DnodeFlags(DnodeFlags::USED_BYTES),
+            datablksz,
+            indblkshift: ibs.clamp(*INDBLKSHIFT.start(), *INDBLKSHIFT.end()),
+            nlevels: 1,
+            nblkptr: DnodePhys::pointers_beside(slots, spec.bonus_kind, spec.bonus.len()),
+            extra_slots: (slots - 1) as u8,
+            maxblkid: BlkId(0),
+            has_spill: false,
+        }
+    }
+
+    /// Bytes that the bonus may have (`DN_BONUS_SIZE`, less the spill pointer where there is one).
+    pub(crate) fn bonus_room(&self) -> usize {
+        let pointers = self.nblkptr + usize::from(self.has_spill);
+        DnodePhys::tail_len(usize::from(self.extra_slots) + 1) - (pointers << BLKPTR_SHIFT)
+    }
+
+    /// Makes room for block `blkid`: the tree gets as many levels as it needs (`dnode_new_blkid`).
+    pub(crate) fn reach(&mut self, blkid: BlkId) {
+        if blkid <= self.maxblkid {
+            return;
+        }
+        self.maxblkid = blkid;
+        let epbs = u32::from(self.indblkshift) - BLKPTR_SHIFT;
+        while blkid.0.checked_shr(u32::from(self.nlevels - 1) * epbs).unwrap_or(0) >= self.nblkptr as u64 {
+            self.nlevels += 1;
+        }
+        assert!(self.nlevels <= DN_MAX_LEVELS, "64-bit block numbers need no more levels");
+    }
+
+    /// The dnode with this header over the pointers of `old`.
+    pub(crate) fn over(&self, old: Option<&DnodePhys>) -> DnodePhys {
+        let mut flags = DnodeFlags(self.flags.0 & !DnodeFlags::SPILL);
+        flags.0 |= if self.has_spill { DnodeFlags::SPILL } else { 0 };
+        DnodePhys {
+            kind: self.kind,
+            indblkshift: self.indblkshift,
+            nlevels: self.nlevels,
+            bonus_kind: self.bonus_kind,
+            checksum: self.checksum,
+            compress: self.compress,
+            flags,
+            datablksz: self.datablksz,
+            extra_slots: self.extra_slots,
+            maxblkid: self.maxblkid,
+            used_bytes: old.map_or(0, |o| o.used_bytes),
+            blkptrs: old.map_or_else(|| vec![Blkptr::HOLE; self.nblkptr], |o| o.blkptrs.clone()),
+            bonus: self.bonus.clone(),
+            spill: self.has_spill.then(|| old.and_then(|o| o.spill).unwrap_or(Blkptr::HOLE)),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One object of a live object set: what is on disk, and over it what each transaction group changes.
+
+use crate::live::Live;
+use crate::live::dirty::{Dirty, Whereabouts};
+use crate::live::header::Header;
+use crate::tree::Tree;
+use crate::{Error, Result, Tx};
+use device::{AlignedBuf, Block};
+use ondisk::{BlkId, ObjNum, Txg};
+use parking_lot::{Mutex, RwLock};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+type User = Arc<dyn Any + Send + Sync>;
+
+/// An object that somebody holds or that has changes; there is one of these however many handles there are.
+pub(crate) struct LiveDnode {
+    pub(crate) os: Arc<Live>,
+    pub(crate) object: ObjNum,
+    state: RwLock<State>,
+    /// What a ZAP's users share (`db_user`).
+    user: Mutex<Option<User>>,
+}
+
+struct State {
+    /// What was synced last; `None` if the object was free.
+    tree: Option<Arc<Tree>>,
+    /// The changes that are being synced.
+    syncing: Option<Arc<Dirty>>,
+    /// The changes to be synced, oldest first: one per group, at most three groups.
+    dirty: VecDeque<Dirty>,
+    /// Counts changes of contents.
+    seq: u64,
+}
+
+impl State {
+    /// All changes, the newest first.
+    fn changes(&self) -> impl Iterator<Item = &Dirty> {
+        self.dirty.iter().rev().chain(self.syncing.as_deref())
+    }
+
+    fn header(&self) -> Option<Header> {
+        match self.changes().next() {
+            Some(d) => d.header.clone(),
+            None => self.tree.as_ref().map(|t| Header::of(&t.phys)),
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.changes().next().map_or(self.tree.is_none(), |d| d.header.is_none())
+    }
+
+    /// The block, if a change has it or made it a hole; else the tree to look in.
+    fn find(&self, blkid: BlkId) -> std::result::Result<Option<Block>, Option<Arc<Tree>>> {
+        for d in self.changes() {
+            match d.block(blkid) {
+                Whereabouts::Here(b) => return Ok(Some(b)),
+                Whereabouts::Hole => return Ok(None),
+                Whereabouts::Before => {}
+            }
+        }
+        Err(self.tree.clone())
+    }
+}
+
+impl LiveDnode {
+    pub(crate) fn new(os: Arc<Live>, object: ObjNum, tree: Option<Arc<Tree>>) -> Arc<LiveDnode> {
+        let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0 };
+        Arc::new(LiveDnode { os, object, state: RwLock::new(state), user: Mutex::new(None) })
+    }
+
+    fn missing(&self) -> Error {
+        Error::NoSuchObject { objset: self.os.home.id, object: self.object }
+    }
+
+    /// The dnode as it is now, over the pointers that were synced last; `None` if the object is free.
+    pub(crate) fn head(&self) -> Option<Arc<Tree>> {
+        let s = self.state.read();
+        if s.changes().next().is_none() {
+            return s.tree.clone();
+        }
+        let wiped = s.changes().any(|d| d.wipe);
+        let old = s.tree.as_ref().filter(|_| !wiped).map(|t| &t.phys);
+        let phys = s.header()?.over(old);
+        Some(Arc::new(Tree::new(self.os.home.clone(), self.object, phys)))
+    }
+
+    /// What was synced last.
+    pub(crate) fn synced(&self) -> Option<Arc<Tree>> {
+        self.state.read().tree.clone()
+    }
+
+    /// Bytes of a data block.
+    pub(crate) fn block_size(&self) -> u64 {
+        let s = self.state.read();
+        let now = match s.changes().next() {
+            Some(d) => d.header.as_ref().map(|h| h.datablksz),
+            None => s.tree.as_ref().map(|t| t.phys.datablksz),
+        };
+        now.map_or(512, u64::from)
+    }
+
+    /// The largest block number.
+    pub(crate) fn max_blkid(&self) -> BlkId {
+        let s = self.state.read();
+        let now = match s.changes().next() {
+            Some(d) => d.header.as_ref().map(|h| h.maxblkid),
+            None => s.tree.as_ref().map(|t| t.phys.maxblkid),
+        };
+        now.unwrap_or(BlkId(0))
+    }
+
+    /// Data block `blkid` as it is now; `None` for a hole.
+    pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
+        let found = self.state.read().find(blkid);
+        match found {
+            Ok(block) => Ok(block),
+            Err(None) => Ok(None),
+            Err(Some(tree)) => tree.block(blkid),
+        }
+    }
+
+    /// The spill block as it is now.
+    pub(crate) fn spill(&self) -> Result<Option<Block>> {
+        let tree = {
+            let s = self.state.read();
+            for d in s.changes() {
+                match &d.spill {
+                    Some(spill) => return Ok(spill.clone()),
+                    None if d.wipe => return Ok(None),
+                    None => {}
+                }
+            }
+            s.tree.clone()
+        };
+        tree.map_or(Ok(None), |t| t.spill())
+    }
+
+    /// Where the changes say that blocks from `from` on are or are not, one range after another: the last block of the
+    /// range that `from` is in, and what is there. `None` where only the tree knows.
+    pub(crate) fn extent(&self, from: BlkId) -> (BlkId, Option<bool>) {
+        let s = self.state.read();
+        let mut end = u64::MAX;
+        for d in s.changes() {
+            if d.blocks.contains_key(&from) {
+                return (from, Some(true));
+            }
+            if let Some((next, _)) = d.blocks.range(from..).next() {
+                end = end.min(next.0 - 1);
+            }
+            if d.wipe {
+                return (BlkId(end), Some(false));
+            }
+            if let Some(last) = d.freed.end_of(from.0) {
+                return (BlkId(end.min(last)), Some(false));
+            }
+            if let Some(first) = d.freed.start_after(from.0) {
+                end = end.min(first - 1);
+            }
+        }
+        (BlkId(end), if s.tree.is_some() { None } else { Some(false) })
+    }
+
+    /// Changes the object in the group of `tx`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if it is free.
+    pub(crate) fn change<R>(self: &Arc<Self>, tx: &Tx, f: impl FnOnce(&mut Dirty) -> R) -> Result<R> {
+        let mut s = self.state.write();
+        if s.is_free() {
+            return Err(self.missing());
+        }
+        Ok(f(self.record(&mut s, tx)))
+    }
+
+    /// Changes the header in the group of `tx`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if the object is free.
+    pub(crate) fn change_header<R>(self: &Arc<Self>, tx: &Tx, f: impl FnOnce(&mut Header) -> R) -> Result<R> {
+        self.change(tx, |d| d.header.as_mut().map(f))?.ok_or_else(|| self.missing())
+    }
+
+    /// Changes the object, even if it is free.
+    pub(crate) fn change_any<R>(self: &Arc<Self>, tx: &Tx, f: impl FnOnce(&mut Dirty) -> R) -> R {
+        f(self.record(&mut self.state.write(), tx))
+    }
+
+    /// The record of the group of `tx`, opened if there is none.
+    fn record<'a>(self: &Arc<Self>, s: &'a mut State, tx: &Tx) -> &'a mut Dirty {
+        let newest = s.changes().next().map(|d| d.txg);
+        assert!(
+            newest.is_none_or(|t| t <= tx.txg()),
+            "object {} changes in group {} after group {newest:?}",
+            self.object,
+            tx.txg()
+        );
+        if s.dirty.back().is_none_or(|d| d.txg != tx.txg()) {
+            let header = s.header();
+            s.dirty.push_back(Dirty::new(tx.txg(), header));
+            self.os.note_dirty(tx.txg(), self);
+        }
+        s.seq += 1;
+        s.dirty.back_mut().expect("one was just pushed")
+    }
+
+    /// Changes the bytes of block `blkid` in place; a hole becomes zeros first. A block that nobody else holds, and that
+    /// this group has changed before, is not copied.
+    ///
+    /// # Errors
+    /// As reading it fails; [`Error::NoSuchObject`] if the object is free.
+    pub(crate) fn modify_block<R>(
+        self: &Arc<Self>,
+        tx: &Tx,
+        blkid: BlkId,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        loop {
+            let (seq, found) = {
+                let mut s = self.state.write();
+                if let Some(d) = s.dirty.back_mut().filter(|d| d.txg == tx.txg())
+                    && let Some(block) = d.blocks.get_mut(&blkid)
+                {
+                    let r = f(block.make_mut());
+                    s.seq += 1;
+                    return Ok(r);
+                }
+                (s.seq, s.find(blkid))
+            };
+            // Read without the lock; if anything changed meanwhile, look again.
+            let base = match found {
+                Ok(b) => b,
+                Err(None) => None,
+                Err(Some(tree)) => tree.block(blkid)?,
+            };
+            let mut s = self.state.write();
+            if s.seq != seq {
+                continue;
+            }
+            if s.is_free() {
+                return Err(self.missing());
+            }
+            let d = self.record(&mut s, tx);
+            let h = d.header.as_mut().expect("the object is not free");
+            let mut buf = match base {
+                Some(b) => b.thaw(),
+                None => AlignedBuf::zeroed(h.datablksz as usize),
+            };
+            tx.count(buf.len() as u64);
+            h.reach(blkid);
+            let r = f(&mut buf);
+            d.blocks.insert(blkid, buf.freeze());
+            return Ok(r);
+        }
+    }
+
+    /// What the users of this object share, made if there is nothing yet.
+    pub(crate) fn user<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        let shared = |u: &Option<User>| u.clone().and_then(|u| u.downcast::<T>().ok());
+        if let Some(u) = shared(&self.user.lock()) {
+            return Ok(u);
+        }
+        let made = Arc::new(make()?);
+        let mut user = self.user.lock();
+        // Another's may have changed since it was made, ours can't have.
+        Ok(shared(&user).unwrap_or_else(|| {
+            *user = Some(made.clone());
+            made
+        }))
+    }
+
+    /// Forgets what the users share: the object is now another.
+    pub(crate) fn forget_user(&self) {
+        *self.user.lock() = None;
+    }
+
+    /// True if nothing is to be synced.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.state.read().changes().next().is_none()
+    }
+
+    /// Takes the changes of `txg` to be synced; what changes from now on is another record.
+    pub(crate) fn start_sync(&self, txg: Txg) -> Option<Arc<Dirty>> {
+        let mut s = self.state.write();
+        let d = s.dirty.pop_front_if(|d| d.txg == txg)?;
+        let d = Arc::new(d);
+        s.syncing = Some(d.clone());
+        Some(d)
+    }
+
+    /// Puts in place what was synced.
+    pub(crate) fn end_sync(&self, tree: Option<Arc<Tree>>) {
+        let mut s = self.state.write();
+        s.tree = tree;
+        s.syncing = None;
+    }
+}

@@ -1,0 +1,182 @@
+//! Finding free object numbers.
+//!
+//! # Theory
+//! New objects come one after another from a place where there is room, so that they share blocks of dnodes. The place is
+//! found by the fill counts in the meta dnode's pointers of level 1, without reading blocks of dnodes; where numbers
+//! have been freed, it is looked for again when a span of a level-1 pointer is used up. What was allocated and
+//! freed since the last sync lies over what the blocks say.
+
+use crate::live::Live;
+use crate::objset::slots_of_block;
+use crate::{DN_MAX_OBJECT, Error, Result};
+use ondisk::blkptr::Body;
+use ondisk::dnode::DNODE_SHIFT;
+use ondisk::{BlkId, Level, ObjNum, Txg};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An object that was allocated or freed and not synced yet.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    /// Slots that it takes; `None` if it is free.
+    slots: Option<u8>,
+    txg: Txg,
+}
+
+/// Where the next object goes.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    next: u64,
+    started: bool,
+    /// Something was freed since the place was looked for.
+    freed: bool,
+    changes: BTreeMap<ObjNum, Change>,
+    /// Which slots of one block are taken.
+    block: Option<(u64, Vec<bool>)>,
+}
+
+impl Slots {
+    /// Notes that an object now takes `slots` slots, or is free.
+    pub(crate) fn note(&mut self, object: ObjNum, slots: Option<u8>, txg: Txg) {
+        self.freed |= slots.is_none();
+        self.block = None;
+        self.changes.insert(object, Change { slots, txg });
+    }
+
+    /// Forgets what became of these objects up to `txg`: the blocks of dnodes say it now.
+    pub(crate) fn synced(&mut self, objects: impl Iterator<Item = ObjNum>, txg: Txg) {
+        for object in objects {
+            if self.changes.get(&object).is_some_and(|c| c.txg <= txg) {
+                self.changes.remove(&object);
+            }
+        }
+        self.block = None;
+    }
+
+    /// The objects that were allocated and not synced, from `first` on, and those freed.
+    pub(crate) fn changed_from(&self, first: ObjNum) -> impl Iterator<Item = (ObjNum, bool)> + '_ {
+        self.changes.range(first..).map(|(o, c)| (*o, c.slots.is_some()))
+    }
+
+    /// Which slots of a block are taken.
+    fn taken(&mut self, os: &Live, blkid: u64, per: u64) -> Result<&mut Vec<bool>> {
+        if self.block.as_ref().is_none_or(|(b, _)| *b != blkid) {
+            let mut taken = vec![false; per as usize];
+            let meta = os.root().meta;
+            let base = blkid * per;
+            let mark = |taken: &mut Vec<bool>, object: u64, slots: u8, to: bool| {
+                let at = (object - base) as usize;
+                let end = (at + usize::from(slots)).min(taken.len());
+                taken[at..end].fill(to);
+            };
+            if blkid <= meta.phys.maxblkid.0 {
+                for (object, slots) in slots_of_block(&meta, BlkId(blkid))? {
+                    if !self.changes.contains_key(&object) {
+                        mark(&mut taken, object.0, slots, true);
+                    }
+                }
+            }
+            for (object, c) in self.changes.range(ObjNum(base)..ObjNum(base + per)) {
+                if let Some(slots) = c.slots {
+                    mark(&mut taken, object.0, slots, true);
+                }
+            }
+            if blkid == 0 {
+                taken[0] = true;
+            }
+            self.block = Some((blkid, taken));
+        }
+        Ok(&mut self.block.as_mut().expect("it was just made").1)
+    }
+
+    /// A number for an object of `slots` slots, which is then taken.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::NoObjects`] if there is no number left.
+    pub(crate) fn take(&mut self, os: &Arc<Live>, slots: u8, txg: Txg) -> Result<ObjNum> {
+        let meta = os.root().meta;
+        let per = u64::from(meta.phys.datablksz) >> DNODE_SHIFT;
+        if !self.started {
+            self.started = true;
+            self.next = self.roomy_span(os, per)?;
+        }
+        loop {
+            let blkid = self.next / per;
+            if self.next >= DN_MAX_OBJECT - per {
+                return Err(Error::NoObjects { objset: os.home.id });
+            }
+            let span = per << meta.phys.epbs();
+            if self.next.is_multiple_of(span) && self.freed && self.next != 0 {
+                self.freed = false;
+                self.next = self.roomy_span(os, per)?;
+                continue;
+            }
+            let from = (self.next % per) as usize;
+            // A block that the pointers say is full need not be read.
+            let full = from == 0 && !self.freed && {
+                let known = blkid <= meta.phys.maxblkid.0;
+                known && fill(&meta.bp(Level(0), BlkId(blkid))?) >= per
+            };
+            let want = usize::from(slots);
+            let found = if full {
+                None
+            } else {
+                let taken = self.taken(os, blkid, per)?;
+                let found = (from..taken.len().saturating_sub(want - 1))
+                    .find(|&at| taken[at..at + want].iter().all(|t| !t));
+                if let Some(at) = found {
+                    taken[at..at + want].fill(true);
+                }
+                found
+            };
+            if let Some(at) = found {
+                let object = ObjNum(blkid * per + at as u64);
+                self.next = object.0 + u64::from(slots);
+                self.changes.insert(object, Change { slots: Some(slots), txg });
+                return Ok(object);
+            }
+            self.next = (blkid + 1) * per;
+        }
+    }
+
+    /// Takes the slots of an object whose number is given; false if one of them is taken, or they cross a block.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub(crate) fn claim(&mut self, os: &Live, object: ObjNum, slots: u8, txg: Txg) -> Result<bool> {
+        let per = u64::from(os.root().meta.phys.datablksz) >> DNODE_SHIFT;
+        let taken = self.taken(os, object.0 / per, per)?;
+        let at = (object.0 % per) as usize;
+        let Some(wanted) = taken.get_mut(at..at + usize::from(slots)) else { return Ok(false) };
+        if wanted.iter().any(|t| *t) {
+            return Ok(false);
+        }
+        wanted.fill(true);
+        self.changes.insert(object, Change { slots: Some(slots), txg });
+        Ok(true)
+    }
+
+    /// The first object of the first span of a level-1 pointer that is at most three quarters full.
+    fn roomy_span(&self, os: &Live, per: u64) -> Result<u64> {
+        let meta = os.root().meta;
+        let epbs = meta.phys.epbs();
+        let span = per << epbs;
+        let last = meta.phys.maxblkid.0 >> epbs;
+        for i in 0..=last {
+            let used = if meta.phys.nlevels == 1 { 0 } else { fill(&meta.bp(Level(1), BlkId(i))?) };
+            if used <= span / 4 * 3 {
+                return Ok(i * span);
+            }
+        }
+        Ok((last + 1) * span)
+    }
+}
+
+/// Objects below a pointer of the meta dnode.
+fn fill(bp: &ondisk::Blkptr) -> u64 {
+    match &bp.body {
+        Body::Stored(s) => s.fill,
+        Body::Embedded(_) => 1,
+        Body::Hole | Body::Redacted => 0,
+    }
+}

@@ -1,0 +1,212 @@
+//! The block tree of one object, as a dnode's pointers hold it: nothing here changes.
+
+use crate::dnode::{Extent, SPILL_BLKID};
+use crate::met::Met;
+use crate::objset::Home;
+use crate::{Error, Result};
+use device::Block;
+use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
+use ondisk::dnode::DnodePhys;
+use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
+use parking_lot::Mutex;
+use zio::Bookmark;
+
+/// A dnode and the blocks below it.
+pub(crate) struct Tree {
+    pub(crate) home: Home,
+    pub(crate) object: ObjNum,
+    pub(crate) phys: DnodePhys,
+    /// The last indirect block of level 1 that was used: neighbours come after one another.
+    last_l1: Mutex<Option<(BlkId, Block)>>,
+}
+
+impl Tree {
+    pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> Tree {
+        Tree { home, object, phys, last_l1: Mutex::new(None) }
+    }
+
+    pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
+        Error::Corrupt { objset: self.home.id, object: self.object, source }
+    }
+
+    fn block_size(&self) -> u64 {
+        self.phys.datablksz.into()
+    }
+
+    pub(crate) fn bookmark(&self, level: Level, blkid: BlkId) -> Bookmark {
+        Bookmark { objset: self.home.id, object: self.object, level, blkid }
+    }
+
+    fn misplaced(&self, level: Level, blkid: BlkId) -> Error {
+        Error::Misplaced { objset: self.home.id, object: self.object, level, blkid }
+    }
+
+    /// The pointer to block `blkid` of `level`; a hole if it or anything above it is one.
+    ///
+    /// # Errors
+    /// [`Error::Read`] if an indirect block cannot be read, [`Error::Misplaced`] or [`Error::Corrupt`] if it is bad.
+    pub(crate) fn bp(&self, level: Level, blkid: BlkId) -> Result<Blkptr> {
+        let phys = &self.phys;
+        let top = phys.nlevels - 1;
+        if level.0 > top {
+            return Ok(Blkptr::HOLE);
+        }
+        let shift = u32::from(top - level.0) * phys.epbs();
+        let root = blkid.0.checked_shr(shift).unwrap_or(0);
+        let Some(bp) = usize::try_from(root).ok().and_then(|i| phys.blkptrs.get(i)) else {
+            return Ok(Blkptr::HOLE);
+        };
+        let mut bp = self.check_place(*bp, Level(top), BlkId(root))?;
+        let mut at = top;
+        if level.0 == 0 && top >= 1 {
+            let l1 = BlkId(blkid.0 >> phys.epbs());
+            if let Some(block) = self.cached_l1(l1) {
+                return self.entry(&block, Level(0), blkid);
+            }
+        }
+        while at > level.0 {
+            if bp.is_hole() {
+                return Ok(Blkptr::HOLE);
+            }
+            let this = BlkId(blkid.0.checked_shr(u32::from(at - level.0) * phys.epbs()).unwrap_or(0));
+            let block = self.read_indirect(&bp, Level(at), this)?;
+            at -= 1;
+            let below = BlkId(blkid.0.checked_shr(u32::from(at - level.0) * phys.epbs()).unwrap_or(0));
+            bp = self.entry(&block, Level(at), below)?;
+            if at == 0 {
+                *self.last_l1.lock() = Some((this, block));
+            }
+        }
+        Ok(bp)
+    }
+
+    fn cached_l1(&self, blkid: BlkId) -> Option<Block> {
+        self.last_l1.lock().as_ref().filter(|(id, _)| *id == blkid).map(|(_, b)| b.clone())
+    }
+
+    /// Reads an indirect block and checks that it has the size that the dnode says.
+    pub(crate) fn read_indirect(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
+        let block = self.home.cache.read(bp, &self.bookmark(level, blkid))?;
+        if block.len() != 1 << self.phys.indblkshift {
+            return Err(self.misplaced(level, blkid));
+        }
+        Ok(block)
+    }
+
+    /// The pointer to block `blkid` of `level`, from the indirect block above it.
+    fn entry(&self, parent: &Block, level: Level, blkid: BlkId) -> Result<Blkptr> {
+        let i = (blkid.0 & ((1 << self.phys.epbs()) - 1)) as usize;
+        let raw = &parent[i << BLKPTR_SHIFT..(i << BLKPTR_SHIFT) + BLKPTR_SIZE];
+        // With the place, so that a reader that goes on after damage knows how much it lost.
+        let bad = |source| zio::Error::Corrupt { bookmark: self.bookmark(level, blkid), source };
+        self.check_place(Blkptr::decode(raw).map_err(bad)?, level, blkid)
+    }
+
+    /// Refuses a pointer that says it belongs to another level.
+    fn check_place(&self, bp: Blkptr, level: Level, blkid: BlkId) -> Result<Blkptr> {
+        if bp.is_hole() || bp.level == level { Ok(bp) } else { Err(self.misplaced(level, blkid)) }
+    }
+
+    /// Data block `blkid`; `None` for a hole.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Misplaced`] when the block has another size than the object's blocks.
+    pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
+        let bp = self.bp(Level(0), blkid)?;
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let block = self.home.cache.read(&bp, &self.bookmark(Level(0), blkid))?;
+        if block.len() as u64 != self.block_size() {
+            return Err(self.misplaced(Level(0), blkid));
+        }
+        Ok(Some(block))
+    }
+
+    /// As [`Dnode::block`], but what is encrypted is left so.
+    pub(crate) fn block_undecrypted(&self, blkid: BlkId) -> Result<Option<Block>> {
+        let bp = self.bp(Level(0), blkid)?;
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let block = self.home.cache.zio().read_undecrypted(&bp, &self.bookmark(Level(0), blkid))?;
+        if block.len() as u64 != self.block_size() {
+            return Err(self.misplaced(Level(0), blkid));
+        }
+        Ok(Some(block))
+    }
+
+    /// The spill block, if it has one.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub(crate) fn spill(&self) -> Result<Option<Block>> {
+        match &self.phys.spill {
+            Some(bp) if !bp.is_hole() => {
+                Ok(Some(self.home.cache.read(bp, &self.bookmark(Level(0), SPILL_BLKID))?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn next_block(&self, from: BlkId, want: Extent, met: &mut Met) -> Result<Option<BlkId>> {
+        let phys = &self.phys;
+        let top = Level(phys.nlevels - 1);
+        for (i, bp) in phys.blkptrs.iter().enumerate() {
+            let Some(first) = first_below(i as u64, phys.span_shift(top)) else { break };
+            let last = first_below(i as u64 + 1, phys.span_shift(top)).map_or(u64::MAX, |n| n - 1);
+            if from.0 > last {
+                continue;
+            }
+            let bp = self.check_place(*bp, top, BlkId(i as u64))?;
+            if let Some(found) =
+                self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want, met)?
+            {
+                return Ok(Some(found).filter(|f| *f <= self.phys.maxblkid || want == Extent::Hole));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches below the pointer to block `blkid` of `level`; recursion is as deep as the dnode has levels, and no
+    /// indirect block is read for two places.
+    fn search(
+        &self,
+        bp: &Blkptr,
+        level: Level,
+        blkid: BlkId,
+        from: BlkId,
+        want: Extent,
+        met: &mut Met,
+    ) -> Result<Option<BlkId>> {
+        if bp.is_hole() {
+            return Ok((want == Extent::Hole).then_some(from));
+        }
+        if level.0 == 0 {
+            return Ok((want == Extent::Data).then_some(from));
+        }
+        let epbs = self.phys.epbs();
+        let below = Level(level.0 - 1);
+        let shift = self.phys.span_shift(below);
+        met.note(bp, level, blkid).map_err(|e| self.corrupt(e))?;
+        let block = self.read_indirect(bp, level, blkid)?;
+        // Beyond the last number that a block can have, there is nothing.
+        let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
+        let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
+        for child in start..base.saturating_add(1 << epbs) {
+            let Some(first) = first_below(child, shift) else { break };
+            let child_bp = self.entry(&block, below, BlkId(child))?;
+            let child_from = BlkId(from.0.max(first));
+            if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want, met)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The first block of a level that lies below block `n` of a level whose blocks span `1 << shift` of its blocks; `None`
+/// if no number is so high.
+pub(crate) fn first_below(n: u64, shift: u32) -> Option<u64> {
+    if n == 0 { Some(0) } else { 1u64.checked_shl(shift).and_then(|span| n.checked_mul(span)) }
+}
