@@ -13,6 +13,7 @@
 //! # Absent
 //! No dataset, no key, no device: deflation ratios and keys are handed in.
 
+pub mod alloc;
 pub mod bpobj;
 pub mod brt;
 pub mod config;

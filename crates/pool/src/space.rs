@@ -11,13 +11,13 @@ use crate::{Mos, Result, brt};
 use ondisk::mos;
 
 /// Vdevs with more metaslabs than this lend one to the intent log (`zfs_embedded_slog_min_ms`).
-const EMBEDDED_SLOG_MIN_MS: u64 = 64;
+pub(crate) const EMBEDDED_SLOG_MIN_MS: u64 = 64;
 /// The slop is one part in `2^5` (`spa_slop_shift`).
-const SLOP_SHIFT: u32 = 5;
+pub(crate) const SLOP_SHIFT: u32 = 5;
 /// Least slop (`spa_min_slop`).
-const MIN_SLOP: u64 = 128 << 20;
+pub(crate) const MIN_SLOP: u64 = 128 << 20;
 /// Most slop (`spa_max_slop`).
-const MAX_SLOP: u64 = 128 << 30;
+pub(crate) const MAX_SLOP: u64 = 128 << 30;
 
 /// The room of a pool, in deflated bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

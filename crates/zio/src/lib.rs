@@ -17,11 +17,13 @@ mod error;
 mod gang;
 mod keys;
 mod read;
+mod space;
 
 pub use bookmark::Bookmark;
 pub use error::Error;
 pub use keys::{KeyError, KeySource};
 pub use read::Zio;
+pub use space::{ClassHint, NoSpace, Space, Want};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,141 @@
+//! The allocator: which bytes of which vdev a new block gets, and when freed ones may be used again.
+//!
+//! # Theory
+//! Each top-level vdev's metaslabs form a *group* of one class; the groups of a class take turns (a rotor), each for about
+//! a megabyte a data disk, more for a vdev that is emptier than the others. In a group the metaslab with the largest free ranges is used until
+//! it is used up to a quarter of their size; in a metaslab blocks lie one after another (first fit), or, when little is left, in the
+//! smallest range that fits. Copies of a block go to vdevs that follow one another, or on one vdev to different
+//! metaslabs. A class that is full falls back to the normal one.
+//!
+//! What a group of transactions allocates and frees is gathered by metaslab, and appended to its space map when that group syncs
+//! ([`Allocator::sync`]). What was freed is used again only when two more groups have synced ([`Allocator::sync_done`]), so that the
+//! last uberblocks stay good; only when the pool is nearly full is it used at once.
+//!
+//! Of a metaslab only its sums are known, until something is allocated from it: then its map is read, from the object set
+//! as it was when the last group had synced, never from the one that is being changed.
+//!
+//! # Life
+//! [`Allocator::new`] with [`Allocator::create`] for each vdev of a new pool, or [`Allocator::open`]; then for each group of
+//! transactions `allocate` and `free` at any time, [`Allocator::sync`] once or more, [`Allocator::sync_done`] once.
+//!
+//! # Locks
+//! One mutex over all. It is held while a metaslab's map is read: whoever wants space has to wait for it anyway, and
+//! the reads go through an immutable object set, so they wait for nobody who might wait for space. It is not held while maps are written.
+//!
+//! # Crash
+//! Everything here is memory; the maps that a group writes are reached by its uberblock only.
+//!
+//! # Absent
+//! No log space maps are written: those of an imported pool are folded into the metaslabs' own and destroyed. Pools with a
+//! checkpoint are refused. No trim.
+//!
+//! # See
+//! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.
+
+#[allow(dead_code, reason = "writing space maps comes next")]
+mod free_space;
+mod group;
+#[allow(dead_code, reason = "writing space maps comes next")]
+mod live;
+#[allow(dead_code, reason = "writing space maps comes next")]
+mod state;
+mod totals;
+
+pub use group::ClassKind;
+pub use totals::{ClassTotals, Totals};
+
+use crate::Mos;
+use crate::metaslab::TopVdev;
+use ondisk::gang::GANG_HEADER_SIZE;
+use ondisk::{Dva, Psize, Txg, VdevId};
+use parking_lot::Mutex;
+use state::State;
+use std::sync::Arc;
+use vdev::Tree;
+use zio::{NoSpace, Space, Want};
+
+/// Allocates and frees space of a pool (`spa_normal_class` and the others, with their metaslabs).
+pub struct Allocator {
+    tree: Arc<Tree>,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Allocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Allocator").finish_non_exhaustive()
+    }
+}
+
+impl Allocator {
+    /// An allocator without vdevs.
+    pub fn new(tree: Arc<Tree>) -> Allocator {
+        Allocator { tree, state: Mutex::new(State::new()) }
+    }
+
+    /// Adds a vdev, all of whose space is free. `data_disks` is how many disks it has, less parity.
+    ///
+    /// # Panics
+    /// When the vdev is there already.
+    pub fn add_vdev(&self, top: &TopVdev, data_disks: u64) {
+        let mut state = self.state.lock();
+        state.add_vdev(top, data_disks);
+        state.lend_log_metaslab(top.id, data_disks);
+    }
+
+    /// Stops or allows allocation from a vdev (`metaslab_group_passivate`): while it is removed, or has failed.
+    pub fn set_allocating(&self, vdev: VdevId, allocating: bool) {
+        self.state.lock().set_allocating(vdev, allocating);
+    }
+
+    /// Takes a range that an intent log's block has from before the import (`metaslab_claim`): false if it is not free.
+    #[must_use]
+    pub fn claim(&self, dva: &Dva, txg: Txg) -> bool {
+        let size = self.size_of(dva);
+        self.state.lock().claim(dva.vdev, dva.offset.0, size, txg)
+    }
+
+    /// The group `txg` has synced; `view` is the MOS as it left it, immutable. What was freed two groups before may be used again
+    /// (`metaslab_sync_done`).
+    pub fn sync_done(&self, txg: Txg, view: Mos) {
+        self.state.lock().sync_done(txg, view);
+    }
+
+    /// Room by class.
+    pub fn totals(&self) -> Totals {
+        self.state.lock().totals()
+    }
+
+    /// Frees that were refused because the range was not allocated; such space is left allocated. Only damaged pools have any.
+    pub fn bad_frees(&self) -> u64 {
+        self.state.lock().bad_frees
+    }
+
+    /// Bytes that a copy takes: a gang block's DVA says what its members take; itself it is a header
+    /// (`metaslab_free_dva`).
+    fn size_of(&self, dva: &Dva) -> u64 {
+        if !dva.gang {
+            return dva.asize.0;
+        }
+        let header = Psize(GANG_HEADER_SIZE as u64);
+        self.tree.psize_to_asize(dva.vdev, header, Txg(0)).map_or(dva.asize.0, |a| a.0)
+    }
+}
+
+impl Space for Allocator {
+    fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
+        self.state.lock().allocate(&self.tree, want)
+    }
+
+    fn free(&self, dva: &Dva, txg: Txg) {
+        let size = self.size_of(dva);
+        self.state.lock().free(dva.vdev, dva.offset.0, size, txg);
+    }
+
+    fn unallocate(&self, dva: &Dva, txg: Txg) {
+        let size = self.size_of(dva);
+        self.state.lock().unallocate(dva.vdev, dva.offset.0, size, txg);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,383 @@
+//! All that the allocator knows, behind its lock.
+
+use super::group::{Class, ClassKind, Group, GroupId};
+use super::live::{LiveMetaslab, TXG_SIZE, Weight, slot};
+use crate::Mos;
+use crate::metaslab::{Class as VdevClass, LogChanges, TopVdev};
+use crate::range::RangeSet;
+use crate::space::EMBEDDED_SLOG_MIN_MS;
+use ondisk::spacemap::SPACE_MAP_HISTOGRAM_SIZE;
+use ondisk::{Asize, DmuType, Dva, Offset, Txg, VdevId};
+use std::collections::{BTreeMap, BTreeSet};
+use vdev::Tree;
+use zio::{ClassHint, NoSpace, Want};
+
+/// Part of the special class that only metadata may fill, in percent (`zfs_special_class_metadata_reserve_pct`).
+const SPECIAL_RESERVE_PERCENT: u64 = 25;
+
+/// A metaslab's place.
+pub(super) type Place = (VdevId, u32);
+
+/// What a sync pass puts on the space map of a metaslab.
+#[derive(Debug)]
+pub(super) struct Changes {
+    pub(super) place: Place,
+    /// Changes that were in logs only, of an imported pool: allocations and frees.
+    pub(super) unflushed: (RangeSet, RangeSet),
+    pub(super) allocs: RangeSet,
+    pub(super) frees: RangeSet,
+    /// Free ranges by size when all that is on the map, in units of the map.
+    pub(super) histogram: [u64; SPACE_MAP_HISTOGRAM_SIZE],
+}
+
+/// A top-level vdev with its metaslabs.
+#[derive(Debug)]
+pub(super) struct LiveVdev {
+    pub(super) top: TopVdev,
+    pub(super) metaslabs: Vec<LiveMetaslab>,
+    pub(super) group: GroupId,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) vdevs: BTreeMap<VdevId, LiveVdev>,
+    pub(super) groups: Vec<Group>,
+    pub(super) classes: BTreeMap<ClassKind, Class>,
+    /// The MOS as of the last group that synced: what maps are read from.
+    pub(super) view: Option<Mos>,
+    /// Metaslabs that a group changes.
+    pub(super) dirty: [BTreeSet<Place>; TXG_SIZE],
+    /// Metaslabs that have synced in the group that syncs, or have deferred frees.
+    pub(super) pending: BTreeSet<Place>,
+    /// Frees of what was not allocated.
+    pub(super) bad_frees: u64,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            vdevs: BTreeMap::new(),
+            groups: Vec::new(),
+            classes: ClassKind::ALL.into_iter().map(|c| (c, Class::default())).collect(),
+            view: None,
+            dirty: Default::default(),
+            pending: BTreeSet::new(),
+            bad_frees: 0,
+        }
+    }
+
+    fn class(&mut self, kind: ClassKind) -> &mut Class {
+        self.classes.get_mut(&kind).expect("every class is there")
+    }
+
+    fn add_group(&mut self, vdev: VdevId, class: ClassKind, data_disks: u64, passive: bool) -> GroupId {
+        let id = GroupId(self.groups.len());
+        self.groups.push(Group::new(vdev, class, data_disks, passive));
+        if !passive {
+            self.class(class).groups.push(id);
+        }
+        id
+    }
+
+    /// Adds a vdev, all of whose space is free as far as is known.
+    pub(super) fn add_vdev(&mut self, top: &TopVdev, data_disks: u64) {
+        let class = match top.class {
+            VdevClass::Normal => ClassKind::Normal,
+            VdevClass::Log => ClassKind::Log,
+            VdevClass::Special => ClassKind::Special,
+            VdevClass::Dedup => ClassKind::Dedup,
+        };
+        let group = self.add_group(top.id, class, data_disks, top.non_allocating);
+        let metaslabs = (0..top.ms_count()).map(|id| {
+            let (start, size) = top.metaslab(id);
+            LiveMetaslab::new(start, size, top.ashift.0, group)
+        });
+        let mut vdev = LiveVdev { top: *top, metaslabs: metaslabs.collect(), group };
+        for (id, ms) in vdev.metaslabs.iter_mut().enumerate() {
+            self.groups[group.0].add(id as u32, ms);
+        }
+        let new = self.vdevs.insert(top.id, vdev);
+        assert!(new.is_none(), "vdev {} is added once", top.id);
+    }
+
+    /// Lends the emptiest metaslab of a large normal vdev to intent logs; done once a vdev's sums are known
+    /// (`vdev_metaslab_init`).
+    pub(super) fn lend_log_metaslab(&mut self, id: VdevId, data_disks: u64) {
+        let vdev = &self.vdevs[&id];
+        if vdev.top.class != VdevClass::Normal || vdev.top.ms_count() <= EMBEDDED_SLOG_MIN_MS {
+            return;
+        }
+        let Some(ms) = (0..vdev.metaslabs.len()).min_by_key(|i| vdev.metaslabs[*i].allocated) else { return };
+        let passive = self.groups[vdev.group.0].passive;
+        let log = self.add_group(id, ClassKind::EmbeddedLog, data_disks, passive);
+        let vdev = self.vdevs.get_mut(&id).expect("it was there");
+        let lent = &mut vdev.metaslabs[ms];
+        self.groups[lent.group.0].remove(ms as u32, lent);
+        lent.group = log;
+        self.groups[log.0].add(ms as u32, lent);
+    }
+
+    pub(super) fn set_allocating(&mut self, vdev: VdevId, allocating: bool) {
+        for (i, group) in self.groups.iter_mut().enumerate().filter(|(_, g)| g.vdev == vdev) {
+            if group.passive != allocating {
+                continue;
+            }
+            group.passive = !allocating;
+            let class = self.classes.get_mut(&group.class).expect("every class is there");
+            match allocating {
+                true => class.groups.push(GroupId(i)),
+                false => class.groups.retain(|g| *g != GroupId(i)),
+            }
+            class.groups.sort_unstable();
+            class.turn(0);
+        }
+    }
+
+    pub(super) fn metaslab(&mut self, (vdev, ms): Place) -> &mut LiveMetaslab {
+        let vdev = self.vdevs.get_mut(&vdev).expect("places are of vdevs that are there");
+        &mut vdev.metaslabs[ms as usize]
+    }
+
+    /// The metaslab that holds all of a range; `None` if there is none.
+    fn find(&self, vdev: VdevId, start: u64, size: u64) -> Option<Place> {
+        let v = self.vdevs.get(&vdev)?;
+        let id = start.checked_shr(v.top.ms_shift.into())?;
+        let ms = v.metaslabs.get(usize::try_from(id).ok()?)?;
+        let unit = (1u64 << v.top.ashift.0) - 1;
+        let inside = start >= ms.start && start.checked_add(size)? <= ms.end();
+        (inside && size > 0 && (start | size) & unit == 0).then_some((vdev, id as u32))
+    }
+
+    // The classes that a block may go to, the best first (`spa_preferred_class`, `zio_alloc_zil`).
+    fn preferences(&self, want: &Want) -> [Option<ClassKind>; 3] {
+        let has = |c: ClassKind| !self.classes[&c].groups.is_empty();
+        let small = match want.class {
+            ClassHint::Log => {
+                return [Some(ClassKind::Log), Some(ClassKind::EmbeddedLog), Some(ClassKind::Normal)];
+            }
+            ClassHint::Dedup => {
+                let first = if has(ClassKind::Dedup) { ClassKind::Dedup } else { ClassKind::Special };
+                return [Some(first), Some(ClassKind::Normal), None];
+            }
+            ClassHint::Normal { special_small_blocks } => special_small_blocks,
+        };
+        let metadata = want.level.0 > 0 || want.kind.is_metadata();
+        let is_small = want.kind == DmuType::PLAIN_FILE_CONTENTS && want.psize.0 <= small;
+        let special = metadata || is_small && self.special_has_room();
+        [special.then_some(ClassKind::Special), Some(ClassKind::Normal), None]
+    }
+
+    fn special_has_room(&self) -> bool {
+        let (alloc, space) = self.class_space(ClassKind::Special);
+        u128::from(alloc) * 100 < u128::from(space) * u128::from(100 - SPECIAL_RESERVE_PERCENT)
+    }
+
+    pub(super) fn allocate(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
+        for class in self.preferences(want).into_iter().flatten() {
+            let mut got: [Option<Dva>; 3] = [None; 3];
+            let copies = usize::from(want.copies.clamp(1, 3));
+            let all = (0..copies).all(|copy| {
+                got[copy] = self.allocate_copy(tree, class, want, &got[..copy]);
+                got[copy].is_some()
+            });
+            if all {
+                return Ok(got);
+            }
+            for dva in got.iter().flatten() {
+                self.unallocate(dva.vdev, dva.offset.0, dva.asize.0, want.txg);
+            }
+        }
+        Err(NoSpace)
+    }
+
+    /// Takes space for one copy (`metaslab_alloc_dva`); `others` are the copies before it.
+    fn allocate_copy(
+        &mut self,
+        tree: &Tree,
+        kind: ClassKind,
+        want: &Want,
+        others: &[Option<Dva>],
+    ) -> Option<Dva> {
+        let class = &self.classes[&kind];
+        let n = class.groups.len();
+        if n == 0 {
+            return None;
+        }
+        let last = others.last().copied().flatten();
+        let after = last.and_then(|d| class.groups.iter().position(|g| self.groups[g.0].vdev == d.vdev));
+        let first = after.map_or(class.rotor, |at| at + 1) % n;
+        let log = want.class == ClassHint::Log;
+        let least = self.vdevs.values().map(|v| 1u64 << v.top.ashift.0).min().unwrap_or(0);
+        let tries_hard = want.gang_header || log || want.psize.0 <= least;
+        for try_hard in [false, true].into_iter().take(1 + usize::from(tries_hard)) {
+            for i in 0..n {
+                let at = (first + i) % n;
+                let group = self.classes[&kind].groups[at];
+                let vdev = self.groups[group.0].vdev;
+                let asize = tree.psize_to_asize(vdev, want.psize, want.txg).ok();
+                let found = asize.and_then(|a| self.allocate_in(group, a.0, want.txg, others, try_hard));
+                if let (Some(start), Some(asize)) = (found, asize) {
+                    self.take_turn(kind, at, asize.0, log);
+                    return Some(Dva { vdev, offset: Offset(start), asize: Asize(asize.0), gang: false });
+                }
+                self.class(kind).turn(at + 1);
+            }
+        }
+        None
+    }
+
+    /// Notes an allocation of group number `at` of a class, and whose turn is next.
+    fn take_turn(&mut self, kind: ClassKind, at: usize, asize: u64, log: bool) {
+        let id = self.classes[&kind].groups[at];
+        if self.classes[&kind].aliquot == 0 {
+            let (alloc, space) = self.class_space(kind);
+            let (mine, whole) = (self.groups[id.0].alloc, self.groups[id.0].space);
+            let groups = self.classes[&kind].groups.len() as u128;
+            let share = u128::from(whole.saturating_sub(mine)) * groups * 100;
+            let percent = share / (u128::from(space.saturating_sub(alloc)) + 1);
+            self.groups[id.0].set_bias(percent.min(10_000) as i64);
+        }
+        let aliquot = self.groups[id.0].aliquot();
+        let class = self.class(kind);
+        class.aliquot = class.aliquot.saturating_add(asize);
+        if log || class.aliquot >= aliquot {
+            class.turn(at + 1);
+        }
+    }
+
+    /// Takes space of one group (`metaslab_group_alloc_normal`).
+    fn allocate_in(
+        &mut self,
+        group: GroupId,
+        asize: u64,
+        txg: Txg,
+        others: &[Option<Dva>],
+        try_hard: bool,
+    ) -> Option<u64> {
+        let vdev = self.groups[group.0].vdev;
+        let shift = self.vdevs[&vdev].top.ms_shift;
+        let taken = |id: u32| {
+            let at = |d: &Dva| d.vdev == vdev && d.offset.0 >> shift == u64::from(id);
+            others.iter().flatten().any(at)
+        };
+        let copy = others.iter().flatten().filter(|d| d.vdev == vdev).count().min(2);
+        loop {
+            let metaslabs = &mut self.vdevs.get_mut(&vdev)?.metaslabs;
+            let g = &mut self.groups[group.0];
+            if let Some(id) = g.active(copy).filter(|id| !metaslabs[*id as usize].may_hold(asize)) {
+                g.passivate(id, &mut metaslabs[id as usize]);
+            }
+            let serves = |id: u32| metaslabs[id as usize].may_hold(asize) && (try_hard || !taken(id));
+            let id = g.choose(copy, try_hard, serves)?;
+            if metaslabs[id as usize].free.is_none() && !self.load((vdev, id)) {
+                continue;
+            }
+            let ms = &mut self.vdevs.get_mut(&vdev)?.metaslabs[id as usize];
+            let g = &mut self.groups[group.0];
+            g.activate(copy, id, ms);
+            let size = ms.size;
+            let free = ms.free.as_mut().expect("it has been loaded");
+            match free.allocate(asize, size) {
+                Some(start) => {
+                    let fresh = ms.allocating[slot(txg)].add(start, start + asize);
+                    assert!(fresh, "what was free was not being allocated");
+                    g.passivate_spent(id, ms);
+                    self.dirty[slot(txg)].insert((vdev, id));
+                    return Some(start);
+                }
+                // Now that it is loaded, it says itself that it can't hold so much.
+                None => g.passivate(id, ms),
+            }
+        }
+    }
+
+    /// Loads a metaslab; false, with the metaslab out of use, if its map is bad.
+    fn load(&mut self, place: Place) -> bool {
+        let allocated = self.read_map(place);
+        let ms = self.metaslab(place);
+        let good = allocated.is_some_and(|a| ms.load(a));
+        ms.broken |= !good;
+        let group = ms.group;
+        let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
+        self.groups[group.0].reweigh(place.1, ms);
+        good
+    }
+
+    /// What is allocated of a metaslab by the last synced state of its map.
+    fn read_map(&self, (vdev, id): Place) -> Option<RangeSet> {
+        let v = &self.vdevs[&vdev];
+        let Some(object) = v.metaslabs[id as usize].object else { return Some(RangeSet::new()) };
+        let view = self.view.as_ref()?;
+        let none = LogChanges::default();
+        view.load_metaslab(&v.top, id.into(), object.0, None, &none).ok().map(|ms| ms.allocated)
+    }
+
+    pub(super) fn free(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) {
+        let place = self.find(vdev, start, size);
+        let Some(place) = place.filter(|p| !self.metaslab(*p).refuses_free(start, start + size)) else {
+            self.bad_frees += 1;
+            return;
+        };
+        let fresh = self.metaslab(place).freeing[slot(txg)].add(start, start + size);
+        assert!(fresh, "a range that is being freed was refused");
+        self.dirty[slot(txg)].insert(place);
+    }
+
+    pub(super) fn unallocate(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) {
+        let place = self.find(vdev, start, size).expect("only what was allocated is given back");
+        let ms = self.metaslab(place);
+        let held = ms.allocating[slot(txg)].remove(start, start + size);
+        assert!(held, "only what was allocated in this group is given back");
+        ms.free.as_mut().expect("it was loaded to allocate from").add(start, start + size);
+    }
+
+    pub(super) fn claim(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) -> bool {
+        let Some(place) = self.find(vdev, start, size) else { return false };
+        if self.metaslab(place).free.is_none() && !self.load(place) {
+            return false;
+        }
+        let ms = self.metaslab(place);
+        if !ms.free.as_mut().is_some_and(|f| f.remove(start, start + size)) {
+            return false;
+        }
+        let fresh = ms.allocating[slot(txg)].add(start, start + size);
+        assert!(fresh, "what was free was not being allocated");
+        self.dirty[slot(txg)].insert(place);
+        true
+    }
+
+    /// Hands out what the group `txg` has changed since it was asked last, to be put on the space maps, and counts it as there.
+    pub(super) fn take(&mut self, txg: Txg) -> Vec<Changes> {
+        let mut out = Vec::new();
+        for place in std::mem::take(&mut self.dirty[slot(txg)]) {
+            out.push(Changes { place, ..self.metaslab(place).take(txg) });
+            self.pending.insert(place);
+        }
+        out
+    }
+
+    /// Moves on what the group `txg`, which has synced, allocated and freed.
+    pub(super) fn sync_done(&mut self, txg: Txg, view: Mos) {
+        self.view = Some(view);
+        self.finish(txg);
+    }
+
+    pub(super) fn finish(&mut self, txg: Txg) {
+        assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
+        let defer = self.may_defer();
+        for place in std::mem::take(&mut self.pending) {
+            let ms = self.metaslab(place);
+            ms.done(txg, defer && !ms.broken);
+            let (group, waits) = (ms.group, ms.waits());
+            let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
+            self.groups[group.0].count(ms);
+            // One in use keeps its weight until it is left.
+            if ms.activated.is_none() || ms.reckon_weight() == Weight::NONE {
+                self.groups[group.0].reweigh(place.1, ms);
+            }
+            if waits {
+                self.pending.insert(place);
+            }
+        }
+    }
+}

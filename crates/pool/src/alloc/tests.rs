@@ -1,0 +1,234 @@
+//! The allocator in memory, without maps, against what its promises are.
+
+use super::*;
+use crate::metaslab::Class;
+use ondisk::num::{Ashift, Guid, Level};
+use ondisk::{DmuType, ObjNum, VdevConfig, VdevKind};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use vdev::VdevAux;
+use zio::ClassHint;
+
+const MS_SHIFT: u8 = 24;
+
+fn leaf(id: u64) -> VdevConfig {
+    VdevConfig { id, ashift: Some(Ashift(9)), ..VdevConfig::new(VdevKind::File, Guid(100 + id)) }
+}
+
+/// Plain vdevs of so many metaslabs of 16 MiB, with these classes.
+fn allocator(vdevs: &[(Class, u64)]) -> Allocator {
+    let children = (0..vdevs.len() as u64).map(leaf).collect();
+    let root = VdevConfig { children, ..VdevConfig::new(VdevKind::Root, Guid(1)) };
+    let tree = Tree::open(&root, &mut |_| Err(VdevAux::OpenFailed)).unwrap();
+    let out = Allocator::new(Arc::new(tree));
+    for (id, (class, count)) in vdevs.iter().enumerate() {
+        let top = TopVdev {
+            id: VdevId(id as u32),
+            ashift: Ashift(9),
+            asize: count << MS_SHIFT,
+            ms_array: ObjNum(0),
+            ms_shift: MS_SHIFT,
+            quantum: 1,
+            class: *class,
+            top_zap: None,
+            deflate_ratio: 512,
+            non_allocating: false,
+        };
+        out.add_vdev(&top, 1);
+    }
+    out
+}
+
+fn want(psize: u64, copies: u8, txg: u64) -> Want {
+    Want {
+        psize: Psize(psize),
+        copies,
+        txg: Txg(txg),
+        kind: DmuType::PLAIN_FILE_CONTENTS,
+        level: Level(0),
+        class: ClassHint::default(),
+        gang_header: false,
+    }
+}
+
+impl Allocator {
+    /// A group's sync without space maps.
+    fn sync_in_memory(&self, txg: u64) {
+        let mut state = self.state.lock();
+        let _ = state.take(Txg(txg));
+        state.finish(Txg(txg));
+    }
+}
+
+fn places(dvas: &[Option<Dva>; 3]) -> Vec<Dva> {
+    dvas.iter().flatten().copied().collect()
+}
+
+/// Goal: over any run of allocations, frees and groups, no byte is given out while somebody has it or while the last two groups
+/// could need it, nothing is lost, and the sums are those of a model.
+#[test]
+fn nothing_is_given_out_twice_or_lost() {
+    let op = prop_oneof![
+        4 => (1u64..300, 1u8..=3).prop_map(|(n, copies)| (0, n, copies)),
+        2 => any::<u64>().prop_map(|n| (1, n, 0)),
+        1 => Just((2, 0, 0)),
+        1 => any::<u64>().prop_map(|n| (3, n, 0)),
+    ];
+    proptest!(ProptestConfig::with_cases(40), |(ops in prop::collection::vec(op, 1..300))| {
+        let alloc = allocator(&[(Class::Normal, 3), (Class::Normal, 2)]);
+        let mut held: Vec<(u64, Vec<Dva>)> = Vec::new();
+        // Busy bytes by vdev and start: end, and the group that freed them, if any has.
+        let mut busy: BTreeMap<(u32, u64), (u64, Option<u64>)> = BTreeMap::new();
+        let mut txg = 4;
+        for (what, n, copies) in ops {
+            match what {
+                0 => if let Ok(got) = alloc.allocate(&want(n * 512, copies, txg)) {
+                    let got = places(&got);
+                    prop_assert_eq!(got.len(), copies.into());
+                    for d in &got {
+                        let (start, end) = (d.offset.0, d.offset.0 + d.asize.0);
+                        prop_assert_eq!(d.asize.0, n * 512);
+                        let before = busy.range(..(d.vdev.0, end)).next_back();
+                        let clash = before.is_some_and(|((v, _), (e, _))| *v == d.vdev.0 && *e > start);
+                        prop_assert!(!clash, "{:?} is given out while busy", d);
+                        busy.insert((d.vdev.0, start), (end, None));
+                    }
+                    held.push((txg, got));
+                },
+                1 if !held.is_empty() => {
+                    let (_, dvas) = held.swap_remove(n as usize % held.len());
+                    for d in dvas {
+                        alloc.free(&d, Txg(txg));
+                        busy.get_mut(&(d.vdev.0, d.offset.0)).unwrap().1 = Some(txg);
+                    }
+                }
+                3 => if let Some(i) = held.iter().position(|(t, _)| *t == txg) {
+                    for d in held.swap_remove(i).1 {
+                        alloc.unallocate(&d, Txg(txg));
+                        busy.remove(&(d.vdev.0, d.offset.0));
+                    }
+                }
+                _ => {
+                    alloc.sync_in_memory(txg);
+                    busy.retain(|_, (_, freed)| freed.is_none_or(|f| f + 2 > txg));
+                    txg += 1;
+                    let sum: u64 = busy.iter().map(|((_, s), (e, _))| e - s).sum();
+                    prop_assert_eq!(alloc.totals().alloc(), sum);
+                }
+            }
+        }
+        for t in txg..txg + 3 {
+            for (_, dvas) in held.drain(..) {
+                dvas.iter().for_each(|d| alloc.free(d, Txg(t)));
+            }
+            alloc.sync_in_memory(t);
+        }
+        prop_assert_eq!(alloc.totals().alloc(), 0);
+        prop_assert_eq!(alloc.bad_frees(), 0);
+        // Everything can be had again, in one piece a metaslab.
+        let all: Vec<_> = (0..5).map(|_| alloc.allocate(&want(16 << 20, 1, txg + 3))).collect();
+        prop_assert!(all.iter().all(Result::is_ok), "{:?}", all);
+    });
+}
+
+/// Goal: the copies of a block go to different vdevs while there are such, and else to different metaslabs.
+#[test]
+fn copies_lie_apart() {
+    let three = allocator(&[(Class::Normal, 2), (Class::Normal, 2), (Class::Normal, 2)]);
+    for _ in 0..100 {
+        let got = places(&three.allocate(&want(4096, 3, 4)).unwrap());
+        let mut vdevs: Vec<_> = got.iter().map(|d| d.vdev).collect();
+        vdevs.sort();
+        vdevs.dedup();
+        assert_eq!(vdevs.len(), 3, "{got:?}");
+    }
+    let one = allocator(&[(Class::Normal, 4)]);
+    for _ in 0..100 {
+        let got = places(&one.allocate(&want(4096, 3, 4)).unwrap());
+        let mut metaslabs: Vec<_> = got.iter().map(|d| d.offset.0 >> MS_SHIFT).collect();
+        metaslabs.sort();
+        metaslabs.dedup();
+        assert_eq!(metaslabs.len(), 3, "{got:?}");
+    }
+}
+
+/// Goal: vdevs take turns by the megabyte, and the emptier one gets more.
+#[test]
+fn vdevs_take_turns() {
+    let alloc = allocator(&[(Class::Normal, 8), (Class::Normal, 32)]);
+    let mut got = [0u64; 2];
+    for _ in 0..320 {
+        let dva = places(&alloc.allocate(&want(128 << 10, 1, 4)).unwrap())[0];
+        got[dva.vdev.0 as usize] += dva.asize.0;
+    }
+    assert!(got[0] >= 4 << 20 && got[1] > 2 * got[0], "{got:?}");
+}
+
+/// Goal: metadata goes to the special class, dedup tables to the dedup class, log blocks to the log, data to the normal class,
+/// and what has no room there falls back to normal; log devices take nothing else.
+#[test]
+fn classes_are_kept_and_fall_back() {
+    let alloc = allocator(&[(Class::Normal, 4), (Class::Special, 1), (Class::Dedup, 1), (Class::Log, 1)]);
+    let vdev = |w: Want| places(&alloc.allocate(&w).unwrap())[0].vdev.0;
+    let metadata = Want { kind: DmuType::OBJECT_DIRECTORY, ..want(4096, 1, 4) };
+    let indirect = Want { level: Level(1), ..want(4096, 1, 4) };
+    let small = Want { class: ClassHint::Normal { special_small_blocks: 4096 }, ..want(4096, 1, 4) };
+    let large = Want { psize: Psize(8192), ..small };
+    let dedup = Want { class: ClassHint::Dedup, ..metadata };
+    let log = Want { class: ClassHint::Log, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
+    assert_eq!([want(4096, 1, 4), metadata, indirect, small].map(vdev), [0, 1, 1, 1]);
+    assert_eq!([large, dedup, log].map(vdev), [0, 2, 3]);
+    assert_eq!(vdev(Want { psize: Psize(16 << 20), ..metadata }), 0, "the special vdev has no such room");
+    assert_eq!(vdev(Want { psize: Psize(16 << 20), ..log }), 0, "the log has no such room");
+    let totals = alloc.totals();
+    assert_eq!(totals.size(), 6 << MS_SHIFT, "log devices are not counted");
+    alloc.set_allocating(VdevId(1), false);
+    assert_eq!(vdev(metadata), 0);
+    alloc.set_allocating(VdevId(1), true);
+    assert_eq!(vdev(metadata), 1);
+}
+
+/// Goal: a large normal vdev lends one metaslab to log blocks, which data never gets.
+#[test]
+fn a_metaslab_is_lent_to_logs() {
+    let alloc = allocator(&[(Class::Normal, 65)]);
+    let log = Want { class: ClassHint::Log, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
+    let lent = places(&alloc.allocate(&log).unwrap())[0].offset.0 >> MS_SHIFT;
+    let data: Vec<_> = std::iter::from_fn(|| alloc.allocate(&want(16 << 20, 1, 4)).ok()).collect();
+    assert_eq!(data.len(), 64);
+    assert!(data.iter().flatten().flatten().all(|d| d.offset.0 >> MS_SHIFT != lent));
+    assert_eq!(alloc.totals().of(ClassKind::EmbeddedLog).space, 1 << MS_SHIFT);
+}
+
+/// Goal: frees of what is not allocated, outside a vdev, or across metaslabs, as a damaged pool may ask for, change nothing
+/// and are counted.
+#[test]
+fn bad_frees_are_refused() {
+    let alloc = allocator(&[(Class::Normal, 4)]);
+    let dva = places(&alloc.allocate(&want(4096, 1, 4)).unwrap())[0];
+    alloc.sync_in_memory(4);
+    alloc.free(&dva, Txg(5));
+    alloc.free(&dva, Txg(5));
+    alloc.sync_in_memory(5);
+    alloc.free(&dva, Txg(6));
+    let at = |offset, size| Dva { offset: ondisk::Offset(offset), asize: ondisk::Asize(size), ..dva };
+    alloc.free(&at(8192, 512), Txg(6));
+    alloc.free(&at((1 << MS_SHIFT) - 512, 1024), Txg(6));
+    alloc.free(&at(u64::MAX - 511, 1024), Txg(6));
+    alloc.free(&at(1, 512), Txg(6));
+    alloc.free(&Dva { vdev: VdevId(7), ..dva }, Txg(6));
+    assert_eq!(alloc.bad_frees(), 7);
+    (6..9).for_each(|t| alloc.sync_in_memory(t));
+    assert_eq!(alloc.totals().alloc(), 0);
+}
+
+/// Goal: blocks that an intent log holds are claimed once, and nobody else gets them.
+#[test]
+fn claims_take_the_space() {
+    let alloc = allocator(&[(Class::Normal, 2)]);
+    let dva = Dva { vdev: VdevId(0), offset: ondisk::Offset(8192), asize: ondisk::Asize(4096), gang: false };
+    assert!(alloc.claim(&dva, Txg(4)) && !alloc.claim(&dva, Txg(4)));
+    let all: Vec<_> = std::iter::from_fn(|| alloc.allocate(&want(4096, 1, 4)).ok()).collect();
+    assert_eq!(all.len() as u64, (2 << MS_SHIFT) / 4096 - 1);
+    assert!(all.iter().flatten().flatten().all(|d| (d.vdev, d.offset) != (dva.vdev, dva.offset)));
+}
