@@ -130,6 +130,10 @@ impl RaidzReflow {
         let sectors = v & ((1 << 55) - 1);
         Ok(Self { scratch, offset: sectors << crate::SPA_MINBLOCKSHIFT })
     }
+
+    fn to_disk(self) -> u64 {
+        (self.scratch as u64) << 55 | self.offset >> crate::SPA_MINBLOCKSHIFT
+    }
 }
 
 impl Uberblock {
@@ -163,6 +167,27 @@ impl Uberblock {
             checkpoint_txg: Txg(word(200)?),
             raidz_reflow: RaidzReflow::from_disk(word(208)?)?,
         })
+    }
+
+    /// Its bytes, little-endian (`uberblock_t`).
+    pub fn encode(&self) -> [u8; UBERBLOCK_SIZE] {
+        let mut out = [0; UBERBLOCK_SIZE];
+        let mut put = |at: usize, v: u64| out[at..at + 8].copy_from_slice(&v.to_le_bytes());
+        put(0, UBERBLOCK_MAGIC);
+        put(8, self.version);
+        put(16, self.txg.0);
+        put(24, self.guid_sum);
+        put(32, self.timestamp);
+        put(168, self.software_version);
+        if let Some(mmp) = self.mmp {
+            put(176, MMP_MAGIC);
+            put(184, mmp.delay_ns);
+            put(192, mmp.config);
+        }
+        put(200, self.checkpoint_txg.0);
+        put(208, self.raidz_reflow.to_disk());
+        out[40..40 + BLKPTR_SIZE].copy_from_slice(&self.rootbp);
+        out
     }
 
     /// The multihost sequence number, 0 if there is none.

@@ -1,4 +1,4 @@
-//! Reading the labels of a device.
+//! The labels of a device.
 //!
 //! # Theory
 //! A device holds four labels, two in front and two behind, so that losing either end, or a crash in the middle of
@@ -14,6 +14,10 @@
 //!
 //! # See
 //! OpenZFS `vdev_label.c` (`vdev_label_read_config`, `vdev_uberblock_load`).
+
+mod write;
+
+pub use write::{LabelWriteError, LabelWriter};
 
 use codec::checksum::embedded::Verifier;
 use device::{AlignedBuf, Device, DeviceError};

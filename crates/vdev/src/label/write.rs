@@ -1,0 +1,123 @@
+//! Writing the labels of a device.
+//!
+//! # Crash
+//! Each part of a label has its own checksum, so a torn write makes that part unreadable and no other. Which labels are written when, with
+//! flushes between, is decided above: the even ones, then uberblocks, then the odd ones.
+
+use codec::checksum::embedded::{Verifier, seal};
+use device::{AlignedBuf, Device, DeviceError};
+use ondisk::label::{
+    BOOT_ENV_OFFSET, ECK_SIZE, LABELS, PAD_SIZE, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, RING_SIZE,
+    label_offset, uberblock_offset,
+};
+use ondisk::{Nvlist, Uberblock};
+
+/// Why a part of a label could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelWriteError {
+    /// The device has no room for labels.
+    #[error("label {label}: the device has only {size} bytes")]
+    TooSmall {
+        /// Number of the label.
+        label: usize,
+        /// Bytes in the device.
+        size: u64,
+    },
+    /// The config is larger than a label (`EFAULT` of `nvlist_pack`, shown as `ENAMETOOLONG`).
+    #[error("the config has {size} bytes, and a label holds {}", PHYS_SIZE as usize - ECK_SIZE)]
+    TooLarge {
+        /// Bytes of the packed config.
+        size: usize,
+    },
+    /// The device did not take it.
+    #[error("label {label}: write")]
+    Io {
+        /// Number of the label.
+        label: usize,
+        /// The cause.
+        #[source]
+        source: DeviceError,
+    },
+}
+
+type Result<T> = std::result::Result<T, LabelWriteError>;
+
+/// Writes labels of a device.
+pub struct LabelWriter<'d> {
+    device: &'d dyn Device,
+}
+
+impl<'d> LabelWriter<'d> {
+    /// Writes to `device`.
+    pub fn new(device: &'d dyn Device) -> Self {
+        Self { device }
+    }
+
+    /// Writes the config of label 0 to 3 (`vdev_label_sync`).
+    ///
+    /// # Errors
+    /// Every [`LabelWriteError`].
+    pub fn config(&self, label: usize, config: &Nvlist) -> Result<()> {
+        let packed = config.encode_xdr();
+        let mut part = AlignedBuf::zeroed(PHYS_SIZE as usize);
+        let room = part.len() - ECK_SIZE;
+        let space =
+            part[..room].get_mut(..packed.len()).ok_or(LabelWriteError::TooLarge { size: packed.len() })?;
+        space.copy_from_slice(&packed);
+        self.sealed(label, PHYS_OFFSET, part)
+    }
+
+    /// Writes an uberblock into slot `slot` of the ring of label 0 to 3; `shift` is log2 of a slot's size
+    /// ([`ondisk::label::uberblock_shift`]) (`vdev_uberblock_sync`).
+    ///
+    /// # Errors
+    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    pub fn uberblock(&self, label: usize, shift: u8, slot: usize, uberblock: &Uberblock) -> Result<()> {
+        let mut part = AlignedBuf::zeroed(1 << shift);
+        let bytes = uberblock.encode();
+        part[..bytes.len()].copy_from_slice(&bytes);
+        self.sealed(label, uberblock_offset(shift, slot), part)
+    }
+
+    /// Empties the ring and the boot environment of all labels of a new device, whatever was there before
+    /// (`vdev_label_init`).
+    ///
+    /// # Errors
+    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    pub fn clear_rings(&self) -> Result<()> {
+        let ring = AlignedBuf::zeroed(RING_SIZE as usize);
+        for label in 0..LABELS {
+            self.sealed(label, BOOT_ENV_OFFSET, AlignedBuf::zeroed(PAD_SIZE as usize))?;
+            self.put(label, RING_OFFSET, &ring)?;
+        }
+        Ok(())
+    }
+
+    /// Wipes label 0 to 3 (`zpool labelclear`).
+    ///
+    /// # Errors
+    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    pub fn wipe(&self, label: usize) -> Result<()> {
+        self.put(label, 0, &AlignedBuf::zeroed(ondisk::label::LABEL_SIZE as usize))
+    }
+
+    fn sealed(&self, label: usize, at: u64, mut part: AlignedBuf) -> Result<()> {
+        let offset = self.start(label)? + at;
+        seal(&Verifier::Label { offset }, &mut part, None)
+            .expect("a part of a label has room for its checksum");
+        self.put(label, at, &part)
+    }
+
+    fn put(&self, label: usize, at: u64, bytes: &[u8]) -> Result<()> {
+        let offset = self.start(label)? + at;
+        self.device.write_at(bytes, offset).map_err(|source| LabelWriteError::Io { label, source })
+    }
+
+    fn start(&self, label: usize) -> Result<u64> {
+        let size = self.device.size();
+        label_offset(size, label).ok_or(LabelWriteError::TooSmall { label, size })
+    }
+}
+
+#[cfg(test)]
+mod tests;
