@@ -2,11 +2,11 @@
 
 use crate::shard::{Found, Key, Shard};
 use device::Block;
-use ondisk::Blkptr;
+use ondisk::{Blkptr, DmuType, Txg};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zio::{Bookmark, Zio};
+use zio::{Bookmark, WriteReq, Zio};
 
 /// Number of shards; more than any machine has threads that read at once.
 const SHARDS: usize = 64;
@@ -107,6 +107,28 @@ impl Cache {
                 drop(landing);
                 result
             }
+        }
+    }
+
+    /// Writes blocks through the pipeline ([`Zio::write_batch`]); what was written is cached, since much of it is soon read.
+    ///
+    /// # Errors
+    /// As [`Zio::write_batch`].
+    pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> zio::Result<Vec<Blkptr>> {
+        let blocks: Vec<Block> = reqs.iter().map(|r| r.data.clone()).collect();
+        let pointers = self.zio.write_batch(txg, reqs)?;
+        for (bp, block) in pointers.iter().zip(blocks) {
+            self.insert(bp, &block);
+        }
+        Ok(pointers)
+    }
+
+    /// Caches the contents of a block that its caller knows.
+    pub fn insert(&self, bp: &Blkptr, block: &Block) {
+        // The object set of an encrypted dataset gets its MACs on its way down.
+        let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
+        if let Some(key) = Key::of(bp).filter(|_| !sealed) {
+            self.shards[key.shard(SHARDS)].lock().insert(&key, block);
         }
     }
 

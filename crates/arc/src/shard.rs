@@ -104,7 +104,21 @@ impl Shard {
     /// Ends a flight: its block takes its place, or nothing does.
     pub(crate) fn land(&mut self, key: &Key, block: Option<&Block>) {
         let Some(Slot::Flying { forget, .. }) = self.table.remove(key) else { return };
-        let Some(block) = block.filter(|b| !forget && weight(b) <= self.max) else { return };
+        let Some(block) = block.filter(|_| !forget) else { return };
+        self.hold(key, block);
+    }
+
+    /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
+    pub(crate) fn insert(&mut self, key: &Key, block: &Block) {
+        if !self.table.contains_key(key) {
+            self.hold(key, block);
+        }
+    }
+
+    fn hold(&mut self, key: &Key, block: &Block) {
+        if weight(block) > self.max {
+            return;
+        }
         self.clock += 1;
         let held = Slot::Held { block: block.clone(), used: self.clock, again: false };
         self.table.insert(*key, held);

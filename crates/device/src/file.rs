@@ -1,13 +1,16 @@
 //! Image files and block devices of the operating system, by `pread` and `pwrite`.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
 use crate::{Device, DeviceError, Op, Result, check_range};
+
+/// Most buffers that the system takes at once (`IOV_MAX`).
+const IOV_MAX: usize = 1024;
 
 /// How a device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +116,29 @@ impl Device for FileDevice {
         self.check_write(Op::Write)?;
         check_range(self, Op::Write, offset, buf.len() as u64)?;
         self.file.write_all_at(buf, offset).map_err(|e| self.io(Op::Write, offset, buf.len(), e))
+    }
+
+    fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> Result<()> {
+        self.check_write(Op::Write)?;
+        let total: u64 = bufs.iter().map(|b| b.len() as u64).sum();
+        check_range(self, Op::Write, offset, total)?;
+        let mut slices: Vec<IoSlice<'_>> = bufs.iter().map(|b| IoSlice::new(b)).collect();
+        let mut rest = slices.as_mut_slice();
+        let mut at = offset;
+        while at < offset + total {
+            // The system takes so many buffers at once, and may write less than all of them.
+            let some = &rest[..rest.len().min(IOV_MAX)];
+            match rustix::io::pwritev(&self.file, some, at) {
+                Ok(0) => return Err(self.io(Op::Write, at, total as usize, io::ErrorKind::WriteZero.into())),
+                Ok(n) => {
+                    IoSlice::advance_slices(&mut rest, n);
+                    at += n as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(self.io(Op::Write, at, total as usize, e.into())),
+            }
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {

@@ -55,6 +55,19 @@ pub trait Device: Send + Sync {
     /// have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
 
+    /// Writes several buffers, one behind the other, from `offset` on.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            self.write_at(buf, at)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Makes every write that has returned durable.
     ///
     /// # Errors

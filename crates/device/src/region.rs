@@ -47,6 +47,11 @@ impl Device for Region {
         self.inner.write_at(buf, self.start + offset).map_err(|e| self.named(e))
     }
 
+    fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> Result<()> {
+        check_range(self, Op::Write, offset, bufs.iter().map(|b| b.len() as u64).sum())?;
+        self.inner.write_vectored_at(bufs, self.start + offset).map_err(|e| self.named(e))
+    }
+
     fn flush(&self) -> Result<()> {
         self.inner.flush()
     }

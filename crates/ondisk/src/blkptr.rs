@@ -106,6 +106,14 @@ pub struct Embedded {
 }
 
 impl Embedded {
+    /// `payload`, packed by `compress`; `None` if it is empty or doesn't fit.
+    pub fn new(compress: CompressKind, payload: &[u8]) -> Option<Self> {
+        let psize = u8::try_from(payload.len()).ok().filter(|n| *n > 0)?;
+        let mut bytes = [0; EMBEDDED_PAYLOAD];
+        bytes.get_mut(..payload.len())?.copy_from_slice(payload);
+        Some(Self { payload: bytes, psize, compress })
+    }
+
     /// The bytes as stored.
     pub fn payload(&self) -> &[u8] {
         &self.payload[..usize::from(self.psize)]

@@ -138,7 +138,14 @@ impl Iterator for Attempts<'_> {
 }
 
 /// Refuses ranges that pass the end of the vdev.
-fn check_range(tree: &Tree, top: NodeId, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<()> {
+pub(crate) fn check_range(
+    tree: &Tree,
+    top: NodeId,
+    vdev: VdevId,
+    offset: u64,
+    psize: Psize,
+    birth: Txg,
+) -> Result<()> {
     let asize = tree.node(top).spec.asize.unwrap_or(0);
     let size = tree.psize_to_asize(vdev, psize, birth)?.0;
     // A configuration that doesn't say how large the vdev is leaves the check to its devices.

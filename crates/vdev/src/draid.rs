@@ -96,6 +96,11 @@ impl Draid {
         self.group_width() * ROW_HEIGHT
     }
 
+    /// Smallest allocation: one sector of each data column (`vdev_draid_min_alloc`).
+    pub(crate) fn min_alloc(&self) -> u64 {
+        self.ndata << self.ashift
+    }
+
     /// How many distributed spares it has.
     pub(crate) fn nspares(&self) -> u64 {
         self.nspares

@@ -19,6 +19,18 @@ impl TxgRanges {
         Self(out)
     }
 
+    /// Adds a group.
+    pub fn add(&mut self, txg: u64) {
+        // Nearly always the newest: the last range grows.
+        match self.0.last_mut() {
+            Some(last) if txg == last.1 => last.1 = txg.saturating_add(1),
+            _ => {
+                let all = std::mem::take(&mut self.0);
+                *self = Self::new(all.into_iter().chain([(txg, txg.saturating_add(1))]));
+            }
+        }
+    }
+
     /// Whether the group is in the set.
     pub fn contains(&self, txg: u64) -> bool {
         let next = self.0.partition_point(|(start, _)| *start <= txg);

@@ -51,6 +51,12 @@ pub enum VdevError {
         /// The size.
         size: u64,
     },
+    /// A raidz that is being expanded is not written: its blocks are moving.
+    #[error("vdev {vdev} is being expanded")]
+    Expanding {
+        /// The vdev.
+        vdev: VdevId,
+    },
     /// A removed vdev has no mapping loaded, or none for this range.
     #[error("vdev {vdev}: removed, and nothing says where {offset:#x}+{size:#x} went")]
     Unmapped {

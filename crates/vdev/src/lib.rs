@@ -30,6 +30,9 @@
 //! Block pointers, checksums, compression, allocation and the intent log are not known here; nor how a
 //! device is found (`spa`), nor when a repair is written (`zio`).
 //!
+//! # Writing
+//! See [`Tree::lay_out`]: a block becomes pieces of leaves, and pieces that touch are written together.
+//!
 //! # See
 //! OpenZFS `vdev.c`, `vdev_mirror.c`, `vdev_raidz.c`, `vdev_draid.c`, `vdev_indirect.c`.
 
@@ -47,6 +50,7 @@ mod read;
 mod state;
 mod stats;
 mod tree;
+mod write;
 
 pub use attempts::{Attempts, Failure};
 pub use dtl::TxgRanges;
@@ -56,6 +60,7 @@ pub use raidz::Reflow;
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
 pub use tree::{Opener, Tree, VdevInfo};
+pub use write::{FlushError, Laid, Refused, Run, WriteError, Written, join};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, VdevError>;

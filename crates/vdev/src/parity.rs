@@ -56,6 +56,53 @@ fn coefficient(p: usize, i: usize, n: usize) -> u8 {
     EXP[p * (n - 1 - i) % 255]
 }
 
+/// Bytes that [`encode`] keeps in registers for each parity column.
+const STEP: usize = 32;
+
+/// Computes the parity columns of a row, one to three, each as long as the longest data column. A shorter data column counts as
+/// followed by zeros.
+///
+/// # Panics
+/// When there are more than three, or they differ in length, or are not whole steps of 32 bytes: sectors are.
+pub(crate) fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
+    match parity {
+        [p] => encode_columns(data, [p]),
+        [p, q] => encode_columns(data, [p, q]),
+        [p, q, r] => encode_columns(data, [p, q, r]),
+        _ => panic!("a row has one to three parity columns"),
+    }
+}
+
+fn encode_columns<const N: usize>(data: &[&[u8]], mut parity: [&mut [u8]; N]) {
+    let height = parity[0].len();
+    assert!(parity.iter().all(|p| p.len() == height), "parity columns are of one length");
+    assert!(data.iter().all(|d| d.len() <= height && d.len().is_multiple_of(STEP)), "data are whole sectors");
+    let mut at = 0;
+    while at < height {
+        let mut sums = [[0u8; STEP]; N];
+        for col in data {
+            let bytes = col.get(at..).and_then(|rest| rest.first_chunk::<STEP>());
+            for (n, sum) in sums.iter_mut().enumerate() {
+                for _ in 0..n {
+                    times2_all(sum);
+                }
+                if let Some(bytes) = bytes {
+                    sum.iter_mut().zip(bytes).for_each(|(x, d)| *x ^= d);
+                }
+            }
+        }
+        for (out, sum) in parity.iter_mut().zip(&sums) {
+            out[at..at + STEP].copy_from_slice(sum);
+        }
+        at += STEP;
+    }
+}
+
+#[inline(always)]
+fn times2_all(bytes: &mut [u8; STEP]) {
+    bytes.iter_mut().for_each(|x| *x = times2(*x));
+}
+
 /// Computes parity column `p` (0 is P) of the data columns into `out`, which is as long as the longest.
 fn generate_one(p: usize, data: &[&[u8]], out: &mut [u8]) {
     out.fill(0);

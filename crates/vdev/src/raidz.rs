@@ -101,6 +101,11 @@ impl Raidz {
         }
     }
 
+    /// Whether a child is being added.
+    pub(crate) fn is_expanding(&self) -> bool {
+        self.expanding
+    }
+
     /// The width that blocks born in `birth` were written with (`vdev_raidz_get_logical_width`).
     fn logical_width(&self, birth: Txg) -> u64 {
         let later = self.widths.partition_point(|(txg, _)| *txg <= birth.0);

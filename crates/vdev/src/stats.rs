@@ -22,6 +22,8 @@ pub struct VdevStats {
     pub checksum_errors: Counter,
     /// How long device reads took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_READ]`).
     pub read_ns: Histogram,
+    /// How long device writes took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_WRITE]`).
+    pub write_ns: Histogram,
 }
 
 /// The counters of a vdev at one moment.
@@ -43,6 +45,8 @@ pub struct StatsSnapshot {
     pub checksum_errors: u64,
     /// See [`VdevStats::read_ns`].
     pub read_ns: HistogramSnapshot,
+    /// See [`VdevStats::write_ns`].
+    pub write_ns: HistogramSnapshot,
 }
 
 impl VdevStats {
@@ -57,6 +61,7 @@ impl VdevStats {
             write_errors: self.write_errors.get(),
             checksum_errors: self.checksum_errors.get(),
             read_ns: self.read_ns.snapshot(),
+            write_ns: self.write_ns.snapshot(),
         }
     }
 

@@ -16,6 +16,7 @@ use parking_lot::RwLock;
 
 use crate::draid::Draid;
 use crate::indirect::Indirect;
+use crate::kind;
 use crate::raidz::Raidz;
 use crate::{
     Attempts, Reflow, Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats,
@@ -100,12 +101,21 @@ impl Node {
     pub(crate) fn missed(&self, txg: Txg) -> bool {
         self.stale.load(Relaxed) && self.dtl.read().contains(txg.0)
     }
+
+    /// Remembers that it missed this group (`vdev_dtl_dirty`).
+    pub(crate) fn miss(&self, txg: Txg) {
+        if self.missed(txg) {
+            return;
+        }
+        self.dtl.write().add(txg.0);
+        self.stale.store(true, Relaxed);
+    }
 }
 
 /// The vdevs of a pool.
 pub struct Tree {
     nodes: Vec<Node>,
-    by_guid: HashMap<Guid, NodeId>,
+    pub(crate) by_guid: HashMap<Guid, NodeId>,
 }
 
 impl std::fmt::Debug for Tree {
@@ -193,6 +203,33 @@ impl Tree {
         Ok(())
     }
 
+    /// What a device has missed.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`].
+    pub fn dtl(&self, guid: Guid) -> Result<TxgRanges> {
+        Ok(self.guid(guid)?.dtl.read().clone())
+    }
+
+    /// Whether new blocks may live on a top-level vdev: it is neither a hole nor removed (`vdev_is_concrete`).
+    pub fn holds_blocks(&self, vdev: VdevId) -> bool {
+        self.top(vdev).is_ok_and(|id| kind::is_concrete(self.node(id).kind))
+    }
+
+    /// The smallest allocation of any top-level vdev that holds data, and the greatest common divisor of them all, in bytes
+    /// (`spa_min_alloc`, `spa_gcd_alloc`): what compressed sizes are rounded to. Both are 512 while there is none.
+    pub fn alloc_unit(&self) -> (u64, u64) {
+        let tops = self.node(Self::ROOT).children.iter().map(|id| self.node(*id));
+        let units = tops.filter(|n| kind::is_concrete(n.kind) && !n.spec.is_log).map(|n| {
+            let sector = 1u64 << n.ashift().0;
+            if let Layout::Draid(draid) = &n.layout { draid.min_alloc() } else { sector }
+        });
+        units
+            .map(|unit| (unit, unit))
+            .reduce(|(min, all), (unit, _)| (min.min(unit), gcd(all, unit)))
+            .unwrap_or((ondisk::SPA_MINBLOCKSIZE, ondisk::SPA_MINBLOCKSIZE))
+    }
+
     /// Where the blocks of a removed vdev went; replaces what was known.
     ///
     /// # Errors
@@ -230,6 +267,11 @@ impl Tree {
             _ => None,
         })
     }
+}
+
+/// The greatest common divisor (Euclid).
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// First byte of a leaf's device that holds `offset` of the leaf.

@@ -1,9 +1,9 @@
 //! Why a block could not be had.
 
 use crate::{Bookmark, KeyError};
-use ondisk::{Corrupt, Dva};
+use ondisk::{Corrupt, Dva, Psize};
 
-/// Failure to read a block; says which block, for whom, and what was wrong with it.
+/// Failure to read or write a block; says which block, for whom, and what was wrong with it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The pointer names a place that the pool does not have.
@@ -68,6 +68,34 @@ pub enum Error {
         #[source]
         source: KeyError,
     },
+    /// A block can't be put into the form that it should be stored in.
+    #[error("block {bookmark}: cannot be encoded")]
+    Encode {
+        /// The block.
+        bookmark: Bookmark,
+        /// What is wrong.
+        #[source]
+        source: codec::Error,
+    },
+    /// The pool has no room for it, in one piece or several (`ENOSPC`).
+    #[error("block {bookmark}: no room for {psize} bytes")]
+    NoSpace {
+        /// The block.
+        bookmark: Bookmark,
+        /// Its stored size.
+        psize: Psize,
+    },
+    /// Too many devices failed to take it.
+    #[error("block {bookmark}: could not be written to vdev {}, offset {:#x}", dva.vdev, dva.offset.0)]
+    Write {
+        /// The block.
+        bookmark: Bookmark,
+        /// The place.
+        dva: Dva,
+        /// What failed.
+        #[source]
+        source: vdev::WriteError,
+    },
     /// The data were left out of the stream that this dataset was received from.
     #[error("block {bookmark}: redacted")]
     Redacted {
@@ -77,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The block that could not be read.
+    /// The block that it happened to.
     pub fn bookmark(&self) -> &Bookmark {
         match self {
             Error::Place { bookmark, .. }
@@ -86,6 +114,9 @@ impl Error {
             | Error::Decode { bookmark, .. }
             | Error::Corrupt { bookmark, .. }
             | Error::Key { bookmark, .. }
+            | Error::Encode { bookmark, .. }
+            | Error::NoSpace { bookmark, .. }
+            | Error::Write { bookmark, .. }
             | Error::Redacted { bookmark } => bookmark,
         }
     }

@@ -14,6 +14,12 @@ pub enum KeyError {
     },
 }
 
+/// Random bytes that nobody can guess: salts and initialisation vectors.
+pub trait Entropy: Send + Sync {
+    /// Fills `buf`.
+    fn fill(&self, buf: &mut [u8]);
+}
+
 /// Gives the keys of datasets; the `dsl` room implements it.
 pub trait KeySource: Send + Sync {
     /// The keys of the dataset with this object number.

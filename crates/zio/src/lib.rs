@@ -16,14 +16,19 @@ mod bookmark;
 mod error;
 mod gang;
 mod keys;
+mod policy;
 mod read;
 mod space;
+mod workers;
+mod write;
 
 pub use bookmark::Bookmark;
 pub use error::Error;
-pub use keys::{KeyError, KeySource};
+pub use keys::{Entropy, KeyError, KeySource};
+pub use policy::{WritePolicy, WriteReq};
 pub use read::Zio;
 pub use space::{ClassHint, NoSpace, Space, Want};
+pub use workers::Workers;
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

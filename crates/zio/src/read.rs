@@ -1,6 +1,6 @@
 //! Reading a block.
 
-use crate::{Bookmark, Error, KeyError, KeySource, Result};
+use crate::{Bookmark, Entropy, Error, KeyError, KeySource, Result, Space, Workers};
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
@@ -22,6 +22,18 @@ pub struct Zio {
     tree: Arc<Tree>,
     checksummer: RwLock<Arc<Checksummer>>,
     keys: RwLock<Option<Arc<dyn KeySource>>>,
+    space: RwLock<Option<Arc<dyn Space>>>,
+    workers: RwLock<Arc<Workers>>,
+    entropy: RwLock<Arc<dyn Entropy>>,
+}
+
+/// No source of randomness.
+struct Unset;
+
+impl Entropy for Unset {
+    fn fill(&self, _: &mut [u8]) {
+        panic!("a pool with encrypted datasets is written with a source of randomness");
+    }
 }
 
 /// One place to fetch.
@@ -35,7 +47,49 @@ pub(crate) struct Fetch<'a> {
 impl Zio {
     /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
     pub fn new(tree: Arc<Tree>) -> Zio {
-        Zio { tree, checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))), keys: RwLock::new(None) }
+        Zio {
+            tree,
+            checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))),
+            keys: RwLock::new(None),
+            space: RwLock::new(None),
+            workers: RwLock::new(Arc::new(Workers::new("zio", 1))),
+            entropy: RwLock::new(Arc::new(Unset)),
+        }
+    }
+
+    /// Sets where salts and initialisation vectors come from; without it nothing can be encrypted.
+    pub fn set_entropy(&self, entropy: Arc<dyn Entropy>) {
+        *self.entropy.write() = entropy;
+    }
+
+    /// Sets who gives out space; without it nothing can be written.
+    pub fn set_space(&self, space: Arc<dyn Space>) {
+        *self.space.write() = Some(space);
+    }
+
+    /// Sets the threads that batches of writes are spread over; until then the caller's does all.
+    pub fn set_workers(&self, workers: Arc<Workers>) {
+        *self.workers.write() = workers;
+    }
+
+    pub(crate) fn space(&self) -> Arc<dyn Space> {
+        self.space.read().clone().expect("a pool that is written has an allocator")
+    }
+
+    pub(crate) fn workers(&self) -> Arc<Workers> {
+        self.workers.read().clone()
+    }
+
+    pub(crate) fn entropy(&self) -> Arc<dyn Entropy> {
+        self.entropy.read().clone()
+    }
+
+    pub(crate) fn checksummer(&self) -> Arc<Checksummer> {
+        self.checksummer.read().clone()
+    }
+
+    pub(crate) fn key_source(&self) -> Option<Arc<dyn KeySource>> {
+        self.keys.read().clone()
     }
 
     /// More blocks than the devices have sectors cannot be distinct: a walk of metadata that has taken this many

@@ -34,11 +34,14 @@ pub struct ZstdLevel(u8);
 impl Default for ZstdLevel {
     /// Level 3, which `compression=zstd` means.
     fn default() -> Self {
-        Self(3)
+        Self::DEFAULT
     }
 }
 
 impl ZstdLevel {
+    /// Level 3, which `compression=zstd` means (`ZIO_ZSTD_LEVEL_DEFAULT`).
+    pub const DEFAULT: Self = Self(3);
+
     /// The level with this on-disk number: 1 to 19, or one of the fast ones (103 to 123); `None` for others.
     pub fn from_disk(v: u8) -> Option<Self> {
         let fast = v.checked_sub(FAST_1).is_some_and(|i| usize::from(i) < FAST.len());

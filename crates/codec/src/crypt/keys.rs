@@ -11,7 +11,7 @@ use ondisk::blkptr::CryptParams;
 use ondisk::crypto_key::{HMAC_KEY_LEN, MASTER_KEY_MAX_LEN};
 use ondisk::objset::{LOCAL_MAC, PORTABLE_MAC};
 use ondisk::{ByteOrder, Corrupt, DmuType, Guid};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sha1::Sha1;
 use sha2::Sha512;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ const KEY_LEN: usize = MASTER_KEY_MAX_LEN;
 /// The most PBKDF2 iterations that are tried: a minute or so. OpenZFS's default is 350 000, and a hostile pool could ask for
 /// years.
 const ITERATIONS_MAX: u64 = 100_000_000;
+/// Blocks that share one salt: an IV of 96 random bits must not come twice under one key
+/// (`ZFS_CURRENT_MAX_SALT_USES`).
+pub const SALT_USES: u64 = 400_000_000;
 /// Block keys kept ready. A dataset gets a new salt every 400 million blocks and every time its key is loaded; only
 /// deduplicated blocks have a salt each.
 const READY_MAX: usize = 16;
@@ -151,6 +154,8 @@ pub struct DataKeys {
     hmac: Hmac<Sha512>,
     /// Ciphers of recent salts, oldest first.
     ready: RwLock<Vec<Ready>>,
+    /// The salt of blocks that are written now, and how many may still have it.
+    salt: Mutex<([u8; SALT_LEN], u64)>,
 }
 
 impl std::fmt::Debug for DataKeys {
@@ -184,6 +189,7 @@ impl DataKeys {
             hmac_key: Zeroizing::new(*hmac_key),
             hmac: Hmac::new_from_slice(hmac_key).expect("HMAC takes keys of any length"),
             ready: RwLock::new(Vec::new()),
+            salt: Mutex::new(([0; SALT_LEN], 0)),
         };
         keys.master[..master.len()].copy_from_slice(master);
         keys
@@ -302,6 +308,19 @@ impl DataKeys {
             return Err(Error::Mac { what: "object set's accounting" });
         }
         Ok(())
+    }
+
+    /// The salt for a block that is written: one made by `fresh` when these keys were opened, and another each
+    /// [`SALT_USES`] blocks (`zio_crypt_key_get_salt`).
+    pub fn salt(&self, fresh: impl FnOnce(&mut [u8; SALT_LEN])) -> [u8; SALT_LEN] {
+        let mut current = self.salt.lock();
+        let (salt, left) = &mut *current;
+        if *left == 0 {
+            fresh(salt);
+            *left = SALT_USES;
+        }
+        *left -= 1;
+        *salt
     }
 
     /// Salt and IV of a block that is to be deduplicated: functions of its contents, so that equal blocks encrypt

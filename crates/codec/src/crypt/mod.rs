@@ -39,7 +39,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use keys::{DataKeys, WrappedKeys, WrappingKey};
+pub use keys::{DataKeys, SALT_USES, WrappedKeys, WrappingKey};
 pub use mac::{ObjsetMacs, indirect_mac, verify_indirect};
 pub use split::{Split, dnode_block, zil_block, zil_mac};
 

@@ -14,10 +14,8 @@ impl Tree {
     pub fn set_state(&self, guid: Guid, state: VdevState, aux: VdevAux) -> Result<()> {
         let node = self.guid(guid)?;
         node.put_state(state, aux);
-        let mut up = node.parent;
-        while let Some(id) = up {
-            self.assess(id);
-            up = self.node(id).parent;
+        if let Some(id) = self.by_guid.get(&guid) {
+            self.assess_above(*id);
         }
         Ok(())
     }
@@ -29,7 +27,7 @@ impl Tree {
     }
 
     /// Gives a vdev the state that follows from its children's (`vdev_propagate_state`).
-    pub(super) fn assess(&self, id: NodeId) {
+    pub(crate) fn assess(&self, id: NodeId) {
         let node = self.node(id);
         let (mut faulted, mut degraded, mut corrupt) = (0, 0, false);
         let mut concrete = 0;

@@ -1,0 +1,311 @@
+//! Writing: from a block to the ranges of devices that hold it.
+//!
+//! # Theory
+//! A write has three steps, so that a batch of blocks can be spread over threads and its neighbours joined.
+//! [`Tree::lay_out`] turns one block into pieces: its parity is computed, short sectors are filled with zeros, each column finds
+//! the devices that hold it. [`join`] sorts the pieces of many blocks by device and offset and makes runs of those
+//! that touch. [`Tree::issue`] writes a run with one system call. [`Tree::conclude`] says of each block whether
+//! enough of it arrived.
+//!
+//! # Life
+//! A piece that could not be written, or whose device is not there, is a hole in the redundancy: the device is charged with the
+//! error, and the group is added to its DTL, so that reads ask it last and a resilver knows. A block is lost
+//! only when more columns are gone than there is parity, or the last copy.
+//!
+//! # Crash
+//! Nothing here is durable until the devices were flushed.
+//!
+//! # See
+//! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_stat_update`.
+
+mod flush;
+mod run;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::{AlignedBuf, Block, DeviceError};
+use ondisk::{Psize, Txg, VdevId};
+
+use crate::columns::Map;
+use crate::parity;
+use crate::tree::{Layout, NodeId, Tree};
+use crate::{Result, VdevError};
+
+/// Most vdevs looked at for the copies of one column.
+const MAX_VISITS: u32 = 1024;
+
+pub use flush::FlushError;
+pub use run::{Run, join};
+
+/// Why a write did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// Nothing can be written there.
+    #[error(transparent)]
+    Place(#[from] VdevError),
+    /// More of the block failed than the vdev's redundancy makes up for.
+    #[error(
+        "vdev {vdev}: {failed} parts of a block at {offset:#x} were not written, and {tolerated} may fail"
+    )]
+    Lost {
+        /// The top-level vdev.
+        vdev: VdevId,
+        /// Where the block should be.
+        offset: u64,
+        /// Columns or copies that failed or are not there.
+        failed: usize,
+        /// How many may be.
+        tolerated: usize,
+        /// The last failure of a device, if one was asked.
+        #[source]
+        source: Option<Arc<DeviceError>>,
+    },
+}
+
+/// What became of a block that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Pieces that did not arrive, though enough did.
+    pub missed: usize,
+}
+
+/// A range of a leaf and the bytes for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    /// Whose device is written.
+    pub(crate) leaf: NodeId,
+    /// Who is behind if it fails: the leaf, or the distributed spare that stands on it.
+    pub(crate) account: NodeId,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Block,
+    pub(crate) range: Range<usize>,
+    /// Number of the column that it is a copy of.
+    pub(crate) column: usize,
+}
+
+/// A block as it will lie on its devices.
+#[derive(Debug)]
+pub struct Laid {
+    vdev: VdevId,
+    offset: u64,
+    txg: Txg,
+    /// Columns that may fail in each row.
+    tolerated: usize,
+    /// Columns in each row.
+    width: usize,
+    pub(crate) pieces: Vec<Piece>,
+    /// Leaves that should hold a part of a column and can't be asked.
+    absent: Vec<(NodeId, usize)>,
+}
+
+/// A piece that a device refused.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// Number of its block among those that were joined.
+    pub block: usize,
+    column: usize,
+    account: NodeId,
+    source: Arc<DeviceError>,
+}
+
+/// What is to be put somewhere: a range of a column's bytes.
+struct Part<'a> {
+    column: usize,
+    bytes: &'a Block,
+    range: Range<usize>,
+}
+
+impl Tree {
+    /// Writes a block and waits for it: parity, padding and all copies. `txg` is the group that it is born in.
+    ///
+    /// # Errors
+    /// [`WriteError::Place`] where no block can be, [`WriteError::Lost`] beyond redundancy.
+    pub fn write(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        data: &[u8],
+        txg: Txg,
+    ) -> std::result::Result<Written, WriteError> {
+        let laid = [self.lay_out(vdev, offset, &Block::copy_of(data), txg)?];
+        let refused: Vec<Refused> = join(&laid).iter().flat_map(|run| self.issue(run)).collect();
+        self.conclude(&laid[0], &refused)
+    }
+
+    /// How a block would lie at `offset` of a top-level vdev. Costs the computation of its parity; nothing is written.
+    ///
+    /// # Errors
+    /// Those of [`VdevError`] that name a vdev: no block can be there.
+    pub fn lay_out(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg) -> Result<Laid> {
+        let top = self.top(vdev)?;
+        let node = self.node(top);
+        if data.is_empty() || data.len() as u64 > ondisk::SPA_MAXBLOCKSIZE {
+            return Err(VdevError::Size { vdev, size: data.len() as u64 });
+        }
+        crate::attempts::check_range(self, top, vdev, offset, Psize(data.len() as u64), txg)?;
+        let sector = 1 << node.ashift().0;
+        let misaligned = VdevError::Misaligned { vdev, offset };
+        if !offset.is_multiple_of(sector as u64) {
+            return Err(misaligned);
+        }
+        let data = whole_sectors(data, sector);
+        let mut laid =
+            Laid { vdev, offset, txg, tolerated: 0, width: 1, pieces: Vec::new(), absent: Vec::new() };
+        match &node.layout {
+            Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {
+                let part = Part { column: 0, bytes: &data, range: 0..data.len() };
+                self.place(&mut laid, top, None, offset, &part, &mut { MAX_VISITS });
+            }
+            Layout::Raidz(raidz) if raidz.is_expanding() => return Err(VdevError::Expanding { vdev }),
+            Layout::Raidz(raidz) => {
+                let map = raidz.map(offset, data.len() as u64, txg);
+                self.place_columns(&mut laid, top, &map, &data, None);
+            }
+            Layout::Draid(draid) if draid.aligned(offset) => {
+                let map = draid.map(offset, data.len() as u64);
+                self.place_columns(&mut laid, top, &map, &data, Some(sector));
+            }
+            Layout::Draid(_) => return Err(misaligned),
+            Layout::Indirect(_) | Layout::Absent | Layout::Root => return Err(VdevError::Absent { vdev }),
+        }
+        Ok(laid)
+    }
+
+    /// Makes pieces of the columns of a map. With `fill`, the bytes of a sector, columns shorter than the parity get zeros behind
+    /// them: dRAID writes whole stripes.
+    fn place_columns(&self, laid: &mut Laid, top: NodeId, map: &Map, data: &Block, fill: Option<usize>) {
+        let children = &self.node(top).children;
+        (laid.tolerated, laid.width) = (map.nparity, map.width);
+        let zeros = fill.map(Block::zeroed);
+        let mut put = |child: usize, offset, part: Part<'_>| {
+            self.place(laid, children[child], None, offset, &part, &mut { MAX_VISITS });
+        };
+        for (n, row) in map.rows().enumerate() {
+            let first = n * map.width;
+            let (parity_cols, data_cols) = row.split_at(map.nparity);
+            let columns: Vec<&[u8]> = data_cols.iter().map(|c| &data[c.at..c.at + c.size]).collect();
+            let height = columns.iter().map(|c| c.len()).max().unwrap_or(0);
+            let mut parity: Vec<AlignedBuf> =
+                parity_cols.iter().map(|_| AlignedBuf::zeroed(height)).collect();
+            parity::encode(&columns, &mut parity.iter_mut().map(|p| &mut **p).collect::<Vec<_>>());
+            for ((i, col), bytes) in parity_cols.iter().enumerate().zip(parity) {
+                let bytes = bytes.freeze();
+                put(col.child, col.offset, Part { column: first + i, bytes: &bytes, range: 0..height });
+            }
+            for (i, col) in data_cols.iter().enumerate() {
+                let column = first + map.nparity + i;
+                if col.size > 0 {
+                    let range = col.at..col.at + col.size;
+                    put(col.child, col.offset, Part { column, bytes: data, range });
+                }
+                // Columns of one row differ by one sector at most.
+                if let Some(bytes) = zeros.as_ref().filter(|_| col.size < height) {
+                    let range = 0..height - col.size;
+                    put(col.child, col.offset + col.size as u64, Part { column, bytes, range });
+                }
+            }
+        }
+    }
+
+    /// Finds the devices below a vdev that hold what it holds at `offset`. `account` is the distributed spare that
+    /// led here, if one did.
+    // As deep as the tree, but for distributed spares: in a configuration made to harm, one may lead to itself.
+    fn place(
+        &self,
+        laid: &mut Laid,
+        id: NodeId,
+        account: Option<NodeId>,
+        offset: u64,
+        part: &Part<'_>,
+        budget: &mut u32,
+    ) {
+        if *budget == 0 {
+            return;
+        }
+        *budget -= 1;
+        let node = self.node(id);
+        match &node.layout {
+            Layout::Leaf(Some(_)) if node.readable() => laid.pieces.push(Piece {
+                leaf: id,
+                account: account.unwrap_or(id),
+                offset,
+                bytes: part.bytes.clone(),
+                range: part.range.clone(),
+                column: part.column,
+            }),
+            Layout::Mirrored => {
+                for child in &node.children {
+                    self.place(laid, *child, account, offset, part, budget);
+                }
+            }
+            Layout::DraidSpare { draid, spare } if node.readable() => {
+                let top = self.node(*draid);
+                if let Layout::Draid(geometry) = &top.layout {
+                    let child = top.children[geometry.spare_child(*spare, offset)];
+                    self.place(laid, child, Some(account.unwrap_or(id)), offset, part, budget);
+                }
+            }
+            Layout::Leaf(_)
+            | Layout::DraidSpare { .. }
+            | Layout::Raidz(_)
+            | Layout::Draid(_)
+            | Layout::Indirect(_)
+            | Layout::Absent
+            | Layout::Root => laid.absent.push((account.unwrap_or(id), part.column)),
+        }
+    }
+
+    /// Says what became of a block, given every piece of it that was refused, and remembers who is behind.
+    ///
+    /// # Errors
+    /// [`WriteError::Lost`] beyond redundancy.
+    pub fn conclude<'r>(
+        &self,
+        laid: &Laid,
+        refused: impl IntoIterator<Item = &'r Refused>,
+    ) -> std::result::Result<Written, WriteError> {
+        let refused: Vec<&Refused> = refused.into_iter().collect();
+        let mut missed: Vec<(usize, NodeId)> = laid.absent.iter().map(|(node, col)| (*col, *node)).collect();
+        missed.extend(refused.iter().map(|r| (r.column, r.account)));
+        if missed.is_empty() {
+            return Ok(Written::default());
+        }
+        missed.sort_unstable();
+        missed.dedup();
+        for (_, node) in &missed {
+            self.node(*node).miss(laid.txg);
+        }
+        let mut bad: Vec<usize> = missed.iter().map(|(col, _)| *col).collect();
+        bad.dedup();
+        let whole = |col: usize| {
+            let mut copies = laid.pieces.iter().filter(|p| p.column == col);
+            copies.any(|p| missed.binary_search(&(col, p.account)).is_err())
+        };
+        bad.retain(|col| !whole(*col));
+        let worst = bad.chunk_by(|a, b| a / laid.width == b / laid.width).map(<[usize]>::len).max();
+        let failed = worst.unwrap_or(0);
+        if failed <= laid.tolerated {
+            return Ok(Written { missed: missed.len() });
+        }
+        let source = refused.last().map(|r| Arc::clone(&r.source));
+        Err(WriteError::Lost {
+            vdev: laid.vdev,
+            offset: laid.offset,
+            failed,
+            tolerated: laid.tolerated,
+            source,
+        })
+    }
+}
+
+/// The bytes with zeros up to a whole number of sectors: a pool may mix vdevs of different ones.
+fn whole_sectors(data: &Block, sector: usize) -> Block {
+    let whole = data.len().next_multiple_of(sector);
+    if whole == data.len() {
+        return data.clone();
+    }
+    let mut padded = AlignedBuf::zeroed(whole);
+    padded[..data.len()].copy_from_slice(data);
+    padded.freeze()
+}

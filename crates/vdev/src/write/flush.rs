@@ -1,0 +1,65 @@
+//! Making writes durable.
+
+use std::sync::Arc;
+
+use device::DeviceError;
+use ondisk::{Guid, Txg};
+
+use crate::tree::{Layout, NodeId, Tree};
+use crate::{VdevAux, VdevState};
+
+/// A device could not make its writes durable, and the pool can't do without it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("vdev {guid}: flush")]
+pub struct FlushError {
+    /// The leaf.
+    pub guid: Guid,
+    /// The cause.
+    #[source]
+    pub source: Arc<DeviceError>,
+}
+
+impl Tree {
+    /// Makes every write that has returned durable on all devices (`zio_flush`). A device that can't is faulted, since nobody
+    /// knows what it holds, and is behind from `txg` on.
+    ///
+    /// # Errors
+    /// [`FlushError`] when the pool can't do without a device that failed.
+    pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
+        let leaves: Vec<Guid> = self.devices().map(|(guid, _)| guid).collect();
+        leaves.into_iter().try_for_each(|leaf| self.flush_leaf(leaf, txg))
+    }
+
+    /// As [`Tree::flush`], for one device: several may be flushed at once. One that is not readable is left alone.
+    ///
+    /// # Errors
+    /// As [`Tree::flush`].
+    pub fn flush_leaf(&self, guid: Guid, txg: Txg) -> Result<(), FlushError> {
+        let Some(id) = self.by_guid.get(&guid).copied() else { return Ok(()) };
+        let node = self.node(id);
+        let Layout::Leaf(Some(device)) = &node.layout else { return Ok(()) };
+        if !node.readable() {
+            return Ok(());
+        }
+        let Err(source) = device.flush() else { return Ok(()) };
+        node.stats.write_errors.inc();
+        node.miss(txg);
+        node.put_state(VdevState::Faulted, VdevAux::IoFailure);
+        self.assess_above(id);
+        if self.state().0 >= VdevState::Degraded {
+            return Ok(());
+        }
+        Err(FlushError { guid, source: Arc::new(source) })
+    }
+}
+
+impl Tree {
+    /// Lets the parents of a vdev follow its state.
+    pub(crate) fn assess_above(&self, id: NodeId) {
+        let mut up = self.node(id).parent;
+        while let Some(id) = up {
+            self.assess(id);
+            up = self.node(id).parent;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Runs: pieces of many blocks that touch on a device, written at once.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use device::{Block, DeviceError};
+
+use super::{Laid, Piece, Refused};
+use crate::tree::{Layout, NodeId, Tree, device_offset};
+
+/// Most bytes in a run (`zfs_vdev_aggregation_limit`).
+const RUN_MAX: usize = 1 << 20;
+/// Most pieces in a run: the system takes no more buffers at once.
+const PIECES_MAX: usize = 1000;
+
+/// Pieces that follow one another on one device.
+#[derive(Debug)]
+pub struct Run {
+    leaf: NodeId,
+    offset: u64,
+    /// Each with the number of its block.
+    pieces: Vec<(usize, Part)>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Part {
+    bytes: Block,
+    range: Range<usize>,
+    column: usize,
+    account: NodeId,
+}
+
+impl Run {
+    fn new(leaf: NodeId, offset: u64) -> Self {
+        Self { leaf, offset, pieces: Vec::new(), bytes: 0 }
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.bytes as u64
+    }
+
+    fn takes(&self, piece: &Piece) -> bool {
+        self.leaf == piece.leaf
+            && self.end() == piece.offset
+            && self.bytes + piece.range.len() <= RUN_MAX
+            && self.pieces.len() < PIECES_MAX
+    }
+}
+
+/// The runs that write these blocks, those of one device together and in the order of its offsets. Blocks are known by their place
+/// in `laid` from here on.
+pub fn join(laid: &[Laid]) -> Vec<Run> {
+    let mut all: Vec<(usize, &Piece)> =
+        laid.iter().enumerate().flat_map(|(n, l)| l.pieces.iter().map(move |p| (n, p))).collect();
+    // Stable: should two blocks name one place, the later one stays.
+    all.sort_by_key(|(_, p)| (p.leaf, p.offset));
+    let mut runs: Vec<Run> = Vec::new();
+    for (block, piece) in all {
+        if runs.last().is_none_or(|run| !run.takes(piece)) {
+            runs.push(Run::new(piece.leaf, piece.offset));
+        }
+        let run = runs.last_mut().expect("one was just pushed");
+        run.bytes += piece.range.len();
+        let Piece { bytes, range, column, account, .. } = piece.clone();
+        run.pieces.push((block, Part { bytes, range, column, account }));
+    }
+    runs
+}
+
+impl Tree {
+    /// Writes a run, counting the operation and its failure. When it fails as a whole its pieces are tried one by one, so
+    /// that one bad sector costs one block its copy. Yields those that were refused.
+    pub fn issue(&self, run: &Run) -> Vec<Refused> {
+        let bufs: Vec<&[u8]> = run.pieces.iter().map(|(_, p)| &p.bytes[p.range.clone()]).collect();
+        let whole = self.write_leaf(run.leaf, run.offset, &bufs);
+        let mut refused = Vec::new();
+        let Err(source) = whole else { return refused };
+        let refuse = |(block, part): &(usize, Part), source| Refused {
+            block: *block,
+            column: part.column,
+            account: part.account,
+            source,
+        };
+        if let [only] = run.pieces.as_slice() {
+            refused.push(refuse(only, source));
+            return refused;
+        }
+        let mut offset = run.offset;
+        for (piece, bytes) in run.pieces.iter().zip(&bufs) {
+            if let Err(source) = self.write_leaf(run.leaf, offset, &[*bytes]) {
+                refused.push(refuse(piece, source));
+            }
+            offset += bytes.len() as u64;
+        }
+        refused
+    }
+
+    fn write_leaf(&self, leaf: NodeId, offset: u64, bufs: &[&[u8]]) -> Result<(), Arc<DeviceError>> {
+        let node = self.node(leaf);
+        let Layout::Leaf(Some(device)) = &node.layout else {
+            unreachable!("a piece was made for a leaf that has a device, and it stays so");
+        };
+        let at = device_offset(offset);
+        node.in_flight.fetch_add(1, Relaxed);
+        let start = Instant::now();
+        let done = device.write_vectored_at(bufs, at);
+        node.stats.write_ns.record(start.elapsed().as_nanos() as u64);
+        node.in_flight.fetch_sub(1, Relaxed);
+        let len: usize = bufs.iter().map(|b| b.len()).sum();
+        node.last_end.store(at.saturating_add(len as u64), Relaxed);
+        node.stats.write_ops.inc();
+        match done {
+            Ok(()) => node.stats.write_bytes.add(len as u64),
+            Err(_) => node.stats.write_errors.inc(),
+        }
+        done.map_err(Arc::new)
+    }
+}

@@ -1,0 +1,73 @@
+//! What a write is asked to do.
+
+use crate::{Bookmark, ClassHint};
+use codec::compress::ZstdLevel;
+use device::Block;
+use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, Level};
+
+/// How a block is to be stored (`zio_prop_t`). Properties are resolved: neither compressor nor checksum is `On`
+/// or `Inherit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WritePolicy {
+    /// Compressor; `Off` also keeps zeros as they are, `Empty` only looks for zeros (`zp_compress`).
+    pub compress: CompressKind,
+    /// Level of zstd (`zp_complevel`).
+    pub zstd: ZstdLevel,
+    /// Checksum function (`zp_checksum`).
+    pub checksum: ChecksumKind,
+    /// Copies, 1 to 3; blocks of encrypted kinds get at most 2 (`zp_copies`).
+    pub copies: u8,
+    /// Look in the dedup table first (`zp_dedup`).
+    pub dedup: bool,
+    /// Compare the bytes of a block found there (`zp_dedup_verify`).
+    pub verify: bool,
+    /// Keep the old block if it has the same checksum (`zp_nopwrite`).
+    pub nopwrite: bool,
+    /// The object set is encrypted: level-0 blocks of encrypted kinds are, others get MACs (`zp_encrypt`).
+    pub encrypt: bool,
+    /// Small blocks may live in their pointer (the feature `embedded_data` is enabled).
+    pub embed: bool,
+    /// Holes keep their birth (the feature `hole_birth` is active).
+    pub hole_birth: bool,
+    /// Which class of vdevs, beyond what the kind says.
+    pub class: ClassHint,
+}
+
+impl WritePolicy {
+    /// LZ4 and Fletcher-4, one copy, and nothing else: what tests begin with.
+    pub const PLAIN: WritePolicy = WritePolicy {
+        compress: CompressKind::Lz4,
+        zstd: ZstdLevel::DEFAULT,
+        checksum: ChecksumKind::Fletcher4,
+        copies: 1,
+        dedup: false,
+        verify: false,
+        nopwrite: false,
+        encrypt: false,
+        embed: false,
+        hole_birth: true,
+        class: ClassHint::Normal { special_small_blocks: 0 },
+    };
+}
+
+/// A block to be written.
+#[derive(Debug, Clone)]
+pub struct WriteReq {
+    /// Its bytes, in the native byte order; their number is its logical size.
+    pub data: Block,
+    /// Type of its object; of a spill block, the type of the bonus.
+    pub kind: DmuType,
+    /// Its level.
+    pub level: Level,
+    /// Its place, for messages and to find the keys.
+    pub bookmark: Bookmark,
+    /// Blocks below it that are not holes, or dnodes (`blk_fill`): 1 for data.
+    pub fill: u64,
+    /// How to store it.
+    pub policy: WritePolicy,
+    /// What was there before, when anything was.
+    pub old: Option<Blkptr>,
+    /// The old block may be overwritten if it was born in this group and the new one fits: what lets a sync
+    /// converge (`pass >= zfs_sync_pass_rewrite`).
+    pub in_place: bool,
+}

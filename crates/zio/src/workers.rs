@@ -1,0 +1,186 @@
+//! A fixed pool of threads that a batch is spread over.
+//!
+//! # Theory
+//! Work comes as a list, and its results in the same order. Whoever has the list works on it too, so that a pool of one
+//! has no thread of its own: then everything happens in order, on the caller's thread, and a run of the engine is a function of
+//! its inputs.
+//!
+//! # Locks
+//! The queue's lock is held to take a helper's invitation; each item and each result has a lock of its own, held to move
+//! it.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+type Help = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Queue {
+    invitations: VecDeque<Help>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Hall {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+/// Threads that help with lists of work.
+pub struct Workers {
+    hall: Arc<Hall>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// One list under way.
+struct Task<T, R, F> {
+    items: Vec<Mutex<Option<T>>>,
+    results: Vec<Mutex<Option<R>>>,
+    next: AtomicUsize,
+    done: Mutex<usize>,
+    all_done: Condvar,
+    work: F,
+}
+
+impl<T, R, F: Fn(T) -> R> Task<T, R, F> {
+    /// Works until no item is left.
+    fn help(&self) {
+        loop {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = self.items.get(n) else { return };
+            let item = slot.lock().take().expect("each number is given out once");
+            // Counted however the work ends, so that nobody waits for a thread that is gone.
+            let _count = Count { done: &self.done, all_done: &self.all_done };
+            *self.results[n].lock() = Some((self.work)(item));
+        }
+    }
+}
+
+struct Count<'a> {
+    done: &'a Mutex<usize>,
+    all_done: &'a Condvar,
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        *self.done.lock() += 1;
+        self.all_done.notify_all();
+    }
+}
+
+impl Workers {
+    /// A pool in which `count` threads work on a list, the caller's included: 1 is none beside it.
+    pub fn new(name: &str, count: usize) -> Workers {
+        let hall = Arc::new(Hall::default());
+        let threads = (1..count)
+            .map(|n| {
+                let hall = Arc::clone(&hall);
+                let thread = std::thread::Builder::new().name(format!("{name}-{n}"));
+                thread.spawn(move || serve(&hall)).expect("the system has room for a few threads")
+            })
+            .collect();
+        Workers { hall, threads }
+    }
+
+    /// Threads that work on a list.
+    pub fn count(&self) -> usize {
+        self.threads.len() + 1
+    }
+
+    /// What `work` makes of each item, in the order of the items.
+    ///
+    /// # Panics
+    /// When `work` does, on whichever thread.
+    pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+        F: Fn(T) -> R + Send + Sync + 'static,
+    {
+        if self.threads.is_empty() || items.len() < 2 {
+            return items.into_iter().map(work).collect();
+        }
+        let count = items.len();
+        let task = Arc::new(Task {
+            items: items.into_iter().map(|i| Mutex::new(Some(i))).collect(),
+            results: (0..count).map(|_| Mutex::new(None)).collect(),
+            next: AtomicUsize::new(0),
+            done: Mutex::new(0),
+            all_done: Condvar::new(),
+            work,
+        });
+        {
+            let mut queue = self.hall.queue.lock();
+            for _ in 0..self.threads.len().min(count - 1) {
+                let task = Arc::clone(&task);
+                queue.invitations.push_back(Box::new(move || task.help()));
+            }
+        }
+        self.hall.wake.notify_all();
+        task.help();
+        let mut done = task.done.lock();
+        while *done < count {
+            task.all_done.wait(&mut done);
+        }
+        drop(done);
+        task.results.iter().map(|slot| slot.lock().take().expect("no work panics")).collect()
+    }
+}
+
+fn serve(hall: &Hall) {
+    loop {
+        let mut queue = hall.queue.lock();
+        let help = loop {
+            match queue.invitations.pop_front() {
+                Some(help) => break help,
+                None if queue.closed => return,
+                None => hall.wake.wait(&mut queue),
+            }
+        };
+        drop(queue);
+        help();
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.hall.queue.lock().closed = true;
+        self.hall.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Workers({})", self.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: results come in the order of the items, however many threads there are, and lists may be worked on at once.
+    #[test]
+    fn order_is_kept() {
+        for count in 1..4 {
+            let workers = Arc::new(Workers::new("test", count));
+            let lists: Vec<_> = (0..4u64)
+                .map(|n| {
+                    let workers = Arc::clone(&workers);
+                    std::thread::spawn(move || workers.map((0..200u64).collect(), move |i| i * 10 + n))
+                })
+                .collect();
+            for (n, list) in lists.into_iter().enumerate() {
+                let want: Vec<u64> = (0..200).map(|i| i * 10 + n as u64).collect();
+                assert_eq!(list.join().unwrap(), want);
+            }
+        }
+    }
+}

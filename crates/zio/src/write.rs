@@ -1,0 +1,141 @@
+//! Writing blocks, in batches.
+//!
+//! # Theory
+//! A batch goes through four stages. *Prepare*, spread over the workers: look for zeros, compress, encrypt, checksum; what is a hole or fits
+//! into its pointer is done here. *Place*, on the caller's thread in the order of the requests, so that the same batch always gets the
+//! same places: keep the old block, find one in the dedup table, overwrite one of this group, or allocate; a block
+//! that has no room in one piece becomes a gang. *Lay out*, on the workers: parity. *Issue*, on the workers: neighbours are joined
+//! into runs, one system call each.
+//!
+//! # Crash
+//! Nothing of a batch is durable until [`Zio::flush`] has returned, and nothing refers to it before its caller says so.
+//!
+//! # See
+//! OpenZFS `zio.c`: `zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`, `zio_ddt_write`,
+//! `zio_dva_allocate`, `zio_write_gang_block`.
+
+mod prepare;
+
+use crate::{Error, Result, WriteReq, Zio};
+use device::Block;
+use ondisk::blkptr::Body;
+use ondisk::{Blkptr, Dva, Txg};
+use prepare::{Env, Prepared, Sealed};
+use std::sync::Arc;
+use vdev::{Laid, Tree};
+
+/// A block of bytes on its way to one place.
+struct Bound {
+    /// Number of its request.
+    req: usize,
+    dva: Dva,
+    bytes: Block,
+}
+
+/// What a batch has taken and will write.
+#[derive(Default)]
+struct Batch {
+    allocated: Vec<Dva>,
+    bound: Vec<Bound>,
+}
+
+impl Zio {
+    /// Writes blocks of a group, and gives their pointers in the order of the requests, once the devices have taken them. A pointer that
+    /// equals the old one was kept; one with the old one's places was written over it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Write`] when too many devices fail, [`Error::Key`], [`Error::Encode`]. What the batch had allocated is
+    /// given back then.
+    ///
+    /// # Panics
+    /// When nobody has set the allocator ([`Zio::set_space`]).
+    pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Blkptr>> {
+        let env = Arc::new(Env::of(self, txg));
+        let bookmarks: Vec<_> = reqs.iter().map(|r| r.bookmark).collect();
+        let prepared = self.workers().map(reqs, move |req| env.prepare(req));
+        let mut batch = Batch::default();
+        let pointers: Result<Vec<Blkptr>> = (prepared.into_iter().enumerate())
+            .map(|(n, prepared)| match prepared? {
+                Prepared::Done(bp) => Ok(bp),
+                Prepared::Store(sealed) => self.place(&mut batch, txg, n, *sealed),
+            })
+            .collect();
+        let bound = std::mem::take(&mut batch.bound);
+        let written = pointers.and_then(|pointers| match self.put(txg, bound) {
+            Ok(()) => Ok(pointers),
+            Err((n, dva, source)) => Err(Error::Write { bookmark: bookmarks[n], dva, source }),
+        });
+        if written.is_err() {
+            let space = self.space();
+            batch.allocated.iter().for_each(|dva| space.unallocate(dva, txg));
+        }
+        written
+    }
+
+    /// Finds a place for a block, and gives its pointer.
+    fn place(&self, batch: &mut Batch, txg: Txg, req: usize, sealed: Sealed) -> Result<Blkptr> {
+        let Sealed { bytes, mut pointer, want, bookmark, over, .. } = sealed;
+        let dvas = match over {
+            Some(dvas) => dvas,
+            None => {
+                let no_space = |_| Error::NoSpace { bookmark, psize: want.psize };
+                let dvas = self.space().allocate(&want).map_err(no_space)?;
+                batch.allocated.extend(dvas.iter().flatten());
+                dvas
+            }
+        };
+        for dva in dvas.iter().flatten() {
+            batch.bound.push(Bound { req, dva: *dva, bytes: bytes.clone() });
+        }
+        if let Body::Stored(s) = &mut pointer.body {
+            s.dvas = dvas;
+        }
+        debug_assert_eq!(pointer.birth, txg);
+        Ok(pointer)
+    }
+
+    /// Hands bytes to their devices and waits for them.
+    fn put(&self, txg: Txg, bound: Vec<Bound>) -> std::result::Result<(), (usize, Dva, vdev::WriteError)> {
+        let workers = self.workers();
+        let whose: Vec<(usize, Dva)> = bound.iter().map(|b| (b.req, b.dva)).collect();
+        let tree = Arc::clone(self.tree());
+        let lay = move |b: Bound| tree.lay_out(b.dva.vdev, b.dva.offset.0, &b.bytes, txg);
+        let mut laid: Vec<Laid> = Vec::with_capacity(whose.len());
+        for (result, (req, dva)) in workers.map(bound, lay).into_iter().zip(&whose) {
+            laid.push(result.map_err(|e| (*req, *dva, e.into()))?);
+        }
+        let tree: Arc<Tree> = Arc::clone(self.tree());
+        let refused = workers.map(vdev::join(&laid), move |run| tree.issue(&run)).concat();
+        for (n, (laid, (req, dva))) in laid.iter().zip(&whose).enumerate() {
+            let mine = refused.iter().filter(|r| r.block == n);
+            self.tree().conclude(laid, mine).map_err(|e| (*req, *dva, e))?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was written durable. A device that fails at it is faulted; see [`vdev::Tree::flush`].
+    ///
+    /// # Errors
+    /// [`vdev::FlushError`] when the pool can't do without it.
+    pub fn flush(&self, txg: Txg) -> std::result::Result<(), vdev::FlushError> {
+        let leaves: Vec<_> = self.tree().devices().map(|(guid, _)| guid).collect();
+        let tree = Arc::clone(self.tree());
+        self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
+    }
+
+    /// Frees a block in `txg`: all its copies, and of a gang block all pieces. Holes and embedded blocks take no space.
+    ///
+    /// # Errors
+    /// When a gang block's header can't be read; nothing of it is freed then.
+    pub fn free(&self, txg: Txg, bp: &Blkptr) -> Result<()> {
+        let Some(s) = bp.stored() else { return Ok(()) };
+        let space = self.space();
+        for dva in s.copies() {
+            space.free(dva, txg);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

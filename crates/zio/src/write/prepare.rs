@@ -1,0 +1,294 @@
+//! The first stage of a write: everything that needs no place.
+
+use crate::{Bookmark, Entropy, Error, KeyError, KeySource, Result, Want, WriteReq, Zio};
+use codec::checksum::Checksummer;
+use codec::compress;
+use codec::crypt::{IV_LEN, KeyVersion, MAC_LEN};
+use device::{AlignedBuf, Block};
+use ondisk::blkptr::{Body, CryptParams, Embedded, Stored};
+use ondisk::objset::{LOCAL_MAC, PORTABLE_MAC};
+use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Lsize, Psize, Txg};
+use std::sync::Arc;
+use vdev::Tree;
+
+/// What preparing needs of the pool, the same for a whole batch.
+pub(super) struct Env {
+    txg: Txg,
+    checksummer: Arc<Checksummer>,
+    keys: Option<Arc<dyn KeySource>>,
+    entropy: Arc<dyn Entropy>,
+    tree: Arc<Tree>,
+    /// Smallest allocation, and the divisor of all.
+    unit: (usize, usize),
+}
+
+/// What became of a request.
+pub(super) enum Prepared {
+    /// It takes no space: a hole, data in the pointer, or the old block.
+    Done(Blkptr),
+    /// It wants a place.
+    Store(Box<Sealed>),
+}
+
+/// A block that lacks nothing but a place.
+pub(super) struct Sealed {
+    /// As stored, padding included.
+    pub(super) bytes: Block,
+    /// Without places.
+    pub(super) pointer: Blkptr,
+    pub(super) want: Want,
+    pub(super) bookmark: Bookmark,
+    /// The places of the old block, which this one takes.
+    pub(super) over: Option<[Option<Dva>; 3]>,
+}
+
+/// A block after compression.
+enum Packed {
+    Zeros,
+    Embedded(Embedded),
+    Bytes(CompressKind, AlignedBuf),
+    Plain,
+}
+
+impl Env {
+    pub(super) fn of(zio: &Zio, txg: Txg) -> Env {
+        let (min, gcd) = zio.tree().alloc_unit();
+        Env {
+            txg,
+            checksummer: zio.checksummer(),
+            keys: zio.key_source(),
+            entropy: zio.entropy(),
+            tree: Arc::clone(zio.tree()),
+            unit: (min as usize, gcd as usize),
+        }
+    }
+
+    /// Compresses, encrypts and checksums a block.
+    pub(super) fn prepare(&self, req: WriteReq) -> Result<Prepared> {
+        let old_size = self.rewritable(&req);
+        let (kind, bytes) = match self.pack(&req, old_size) {
+            Packed::Zeros => return Ok(Prepared::Done(self.hole(&req))),
+            Packed::Embedded(e) => return Ok(Prepared::Done(self.pointer(&req, Body::Embedded(e)))),
+            Packed::Bytes(kind, buf) => (kind, buf.freeze()),
+            Packed::Plain => (CompressKind::Off, req.data.clone()),
+        };
+        self.seal(req, kind, bytes, old_size)
+    }
+
+    fn pointer(&self, req: &WriteReq, body: Body) -> Blkptr {
+        Blkptr {
+            kind: req.kind,
+            level: req.level,
+            lsize: Lsize(req.data.len() as u64),
+            birth: self.txg,
+            order: ByteOrder::Little,
+            body,
+        }
+    }
+
+    /// A hole remembers its birth where something was before.
+    fn hole(&self, req: &WriteReq) -> Blkptr {
+        let was = req.old.is_some_and(|bp| bp.birth.0 != 0);
+        if was && req.policy.hole_birth { self.pointer(req, Body::Hole) } else { Blkptr::HOLE }
+    }
+
+    /// Stored size of the old block, if it may be overwritten.
+    fn rewritable(&self, req: &WriteReq) -> Option<usize> {
+        let old = req.old.as_ref().filter(|bp| req.in_place && bp.birth == self.txg)?;
+        let s = old.stored()?;
+        let encrypts = req.policy.encrypt && req.kind.is_encrypted() && req.level.0 == 0;
+        let fits = !old.is_gang()
+            && !s.dedup
+            && !req.policy.dedup
+            && !encrypts
+            && s.phys_birth == self.txg
+            && s.copies().count() >= usize::from(req.policy.copies);
+        fits.then_some(s.psize.0 as usize)
+    }
+
+    /// Bytes that a packed block takes (`zio_roundup_alloc_size`).
+    fn round(&self, packed: usize) -> usize {
+        let (min, gcd) = self.unit;
+        if packed > min { packed.next_multiple_of(gcd) } else { min }
+    }
+
+    fn pack(&self, req: &WriteReq, old_size: Option<usize>) -> Packed {
+        let (policy, lsize) = (&req.policy, req.data.len());
+        // Nothing of these two may be packed where there are keys: parts of them are read without.
+        let bare = policy.encrypt && req.level.0 == 0 && has_fill(req.kind);
+        let kind = match policy.compress {
+            CompressKind::Off => return Packed::Plain,
+            kind if bare && kind != CompressKind::Empty => CompressKind::Empty,
+            kind => kind,
+        };
+        if compress::is_zero(&req.data) {
+            return Packed::Zeros;
+        }
+        let (min, gcd) = self.unit;
+        if kind == CompressKind::Empty {
+            return Packed::Plain;
+        }
+        let max = compress::max_size(kind, gcd, min, lsize);
+        let mut buf = AlignedBuf::zeroed(self.round(max));
+        let Some(len) = compress::compress(kind, policy.zstd, &req.data, &mut buf[..max]) else {
+            return Packed::Plain;
+        };
+        let plain = !policy.dedup && !policy.encrypt && policy.embed;
+        if plain
+            && len < lsize
+            && req.level.0 == 0
+            && !has_fill(req.kind)
+            && let Some(embedded) = Embedded::new(kind, &buf[..len])
+        {
+            return Packed::Embedded(embedded);
+        }
+        let mut size = self.round(len);
+        if let Some(old) = old_size.filter(|old| *old > size) {
+            // A little room is left in the old place: better than another place.
+            size = old;
+        }
+        if size >= lsize {
+            return Packed::Plain;
+        }
+        if size > buf.len() {
+            let mut longer = AlignedBuf::zeroed(size);
+            longer[..len].copy_from_slice(&buf[..len]);
+            buf = longer;
+        }
+        buf.truncate(size);
+        buf[len..].fill(0);
+        Packed::Bytes(kind, buf)
+    }
+
+    /// Encrypts or authenticates, and checksums.
+    fn seal(
+        &self,
+        req: WriteReq,
+        compress: CompressKind,
+        bytes: Block,
+        old_size: Option<usize>,
+    ) -> Result<Prepared> {
+        let bookmark = req.bookmark;
+        let encode = |source| Error::Encode { bookmark, source };
+        let policy = &req.policy;
+        let psize = Psize(bytes.len() as u64);
+        let Guarded { bytes, mac, crypt_params } = match policy.encrypt {
+            true => self.guard(&req, bytes)?,
+            false => Guarded { bytes, mac: None, crypt_params: NO_PARAMS },
+        };
+        let sum = self.checksummer.compute(policy.checksum, ByteOrder::Little, &bytes).map_err(encode)?;
+        let sum = match mac {
+            Some(mac) => sum.under_mac(policy.checksum).with_mac(ByteOrder::Little, &mac),
+            None => sum,
+        };
+        let stored = Stored {
+            dvas: [None; 3],
+            psize,
+            compress,
+            checksum: policy.checksum,
+            sum: sum.0,
+            phys_birth: self.txg,
+            fill: req.fill,
+            dedup: policy.dedup,
+            crypt: policy.encrypt,
+            crypt_params,
+        };
+        let pointer = self.pointer(&req, Body::Stored(stored));
+        if let Some(old) = self.unchanged(&req, &stored) {
+            return Ok(Prepared::Done(old));
+        }
+        // Salt and IV take the place of the third.
+        let most = if pointer.is_encrypted() { 2 } else { 3 };
+        let want = Want {
+            psize,
+            copies: policy.copies.clamp(1, most),
+            txg: self.txg,
+            kind: req.kind,
+            level: req.level,
+            class: policy.class,
+            gang_header: false,
+        };
+        let over = match (old_size, &req.old) {
+            (Some(size), Some(old)) if size == bytes.len() => old.stored().map(|s| s.dvas),
+            _ => None,
+        };
+        Ok(Prepared::Store(Box::new(Sealed { bytes, pointer, want, bookmark, over })))
+    }
+
+    /// Encrypts or authenticates a block of an encrypted object set, as its kind wants (`zio_encrypt`).
+    fn guard(&self, req: &WriteReq, bytes: Block) -> Result<Guarded> {
+        let bookmark = req.bookmark;
+        let encode = |source| Error::Encode { bookmark, source };
+        if req.level.0 > 0 {
+            // Over what the pointers below say, not over how this block is packed; it takes no key.
+            let mac = codec::crypt::indirect_mac(KeyVersion::V1, ByteOrder::Little, &req.data);
+            return Ok(Guarded { bytes, mac: Some(mac.map_err(encode)?), crypt_params: NO_PARAMS });
+        }
+        let keys = match &self.keys {
+            Some(source) => source.keys(bookmark.objset),
+            None => Err(KeyError::NotLoaded { objset: bookmark.objset }),
+        };
+        let keys = keys.map_err(|source| Error::Key { bookmark, source })?;
+        if req.kind == DmuType::OBJSET {
+            let mut buf = bytes.thaw();
+            let macs = keys.objset_macs(ByteOrder::Little, &buf).map_err(encode)?;
+            buf[PORTABLE_MAC].copy_from_slice(&macs.portable);
+            buf[LOCAL_MAC].copy_from_slice(&macs.local);
+            return Ok(Guarded { bytes: buf.freeze(), mac: None, crypt_params: NO_PARAMS });
+        }
+        if !req.kind.is_encrypted() {
+            let mac = Some(keys.mac(&bytes));
+            return Ok(Guarded { bytes, mac, crypt_params: NO_PARAMS });
+        }
+        let crypt_params = match req.policy.dedup {
+            true => keys.dedup_params(&bytes),
+            false => {
+                let mut iv = [0; IV_LEN];
+                self.entropy.fill(&mut iv);
+                CryptParams { salt: keys.salt(|salt| self.entropy.fill(salt)), iv }
+            }
+        };
+        let mut buf = bytes.thaw();
+        let mac = keys.encrypt(req.kind, &crypt_params, &mut buf).map_err(encode)?;
+        Ok(Guarded { bytes: buf.freeze(), mac: Some(mac), crypt_params })
+    }
+
+    /// The old block, if it is the same but for its place and birth (`zio_nop_write`).
+    fn unchanged(&self, req: &WriteReq, new: &Stored) -> Option<Blkptr> {
+        let (policy, old) = (&req.policy, req.old.as_ref()?);
+        let s = old.stored()?;
+        let may = policy.nopwrite && req.level.0 == 0 && !policy.dedup && !policy.encrypt && !s.crypt;
+        let same = s.checksum == new.checksum
+            && resists_collisions(s.checksum)
+            && s.sum == new.sum
+            && s.compress == new.compress
+            && s.psize == new.psize
+            && s.dedup == new.dedup
+            && old.lsize.0 == req.data.len() as u64
+            && old.kind == req.kind
+            && old.order == ByteOrder::Little
+            && s.copies().count() == usize::from(policy.copies);
+        // A block of a removed vdev takes the chance to move.
+        let concrete = || s.copies().all(|dva| self.tree.holds_blocks(dva.vdev));
+        (may && same && concrete()).then_some(*old)
+    }
+}
+
+/// A block after encryption.
+struct Guarded {
+    bytes: Block,
+    mac: Option<[u8; MAC_LEN]>,
+    crypt_params: CryptParams,
+}
+
+const NO_PARAMS: CryptParams = CryptParams { salt: [0; 8], iv: [0; 12] };
+
+/// Whether equal checksums mean equal blocks (`ZCHECKSUM_FLAG_NOPWRITE`).
+fn resists_collisions(kind: ChecksumKind) -> bool {
+    kind == ChecksumKind::Edonr || codec::checksum::is_strong(kind)
+}
+
+/// Whether pointers of this kind count dnodes, not blocks (`DMU_OT_HAS_FILL`).
+fn has_fill(kind: DmuType) -> bool {
+    kind == DmuType::DNODE || kind == DmuType::OBJSET
+}

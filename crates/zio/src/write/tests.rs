@@ -1,0 +1,221 @@
+//! What is written is read back the same, in the shape that OpenZFS would have given it.
+
+use crate::{Bookmark, NoSpace, Space, Want, Workers, WritePolicy, WriteReq, Zio};
+use device::{Block, Device, MemDevice};
+use ondisk::blkptr::Body;
+use ondisk::label::SPA_MINDEVSIZE;
+use ondisk::{
+    Ashift, BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Dva, Guid, Level, Lsize, ObjNum, Offset, Txg,
+    VdevConfig, VdevId, VdevKind,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vdev::Tree;
+
+/// Gives out space from the front, a top-level vdev for each copy, and remembers what comes back.
+pub(crate) struct Front {
+    tree: Arc<Tree>,
+    next: Mutex<Vec<u64>>,
+    pub(crate) freed: Mutex<Vec<Dva>>,
+    pub(crate) returned: Mutex<Vec<Dva>>,
+    /// Larger blocks find no room.
+    pub(crate) largest: u64,
+}
+
+impl Space for Front {
+    fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
+        if want.psize.0 > self.largest {
+            return Err(NoSpace);
+        }
+        let mut dvas = [None; 3];
+        let mut next = self.next.lock();
+        let tops = next.len();
+        for (n, dva) in dvas.iter_mut().enumerate().take(usize::from(want.copies)) {
+            let vdev = VdevId((n % tops) as u32);
+            let asize = self.tree.psize_to_asize(vdev, want.psize, want.txg).map_err(|_| NoSpace)?;
+            let at = &mut next[n % tops];
+            *dva = Some(Dva { vdev, offset: Offset(*at), asize, gang: false });
+            *at += asize.0;
+        }
+        Ok(dvas)
+    }
+
+    fn free(&self, dva: &Dva, _: Txg) {
+        self.freed.lock().push(*dva);
+    }
+
+    fn unallocate(&self, dva: &Dva, _: Txg) {
+        self.returned.lock().push(*dva);
+    }
+}
+
+/// A pool of `tops` disks in memory.
+pub(crate) fn pool(tops: u64, ashift: u8, largest: u64) -> (Zio, Arc<Front>) {
+    let leaf = |id| VdevConfig {
+        id,
+        path: Some(format!("/d{id}").into_bytes()),
+        ashift: Some(Ashift(ashift)),
+        ..VdevConfig::new(VdevKind::File, Guid(100 + id))
+    };
+    let root =
+        VdevConfig { children: (0..tops).map(leaf).collect(), ..VdevConfig::new(VdevKind::Root, Guid(1)) };
+    let open = &mut |_: &VdevConfig| Ok(Arc::new(MemDevice::new("d", SPA_MINDEVSIZE)) as Arc<dyn Device>);
+    let tree = Arc::new(Tree::open(&root, open).unwrap());
+    let zio = Zio::new(Arc::clone(&tree));
+    let space = Arc::new(Front {
+        tree,
+        next: Mutex::new(vec![0; tops as usize]),
+        freed: Mutex::default(),
+        returned: Mutex::default(),
+        largest,
+    });
+    zio.set_space(space.clone());
+    (zio, space)
+}
+
+pub(crate) const BOOKMARK: Bookmark =
+    Bookmark { objset: 5, object: ObjNum(7), level: Level(0), blkid: BlkId(0) };
+
+pub(crate) fn req(data: Block, policy: WritePolicy) -> WriteReq {
+    WriteReq {
+        data,
+        kind: DmuType::PLAIN_FILE_CONTENTS,
+        level: Level(0),
+        bookmark: BOOKMARK,
+        fill: 1,
+        policy,
+        old: None,
+        in_place: false,
+    }
+}
+
+pub(crate) fn text(len: usize) -> Block {
+    let words = b"the quick brown fox jumps over the lazy dog and ";
+    let bytes: Vec<u8> =
+        words.iter().cycle().zip(0u64..).map(|(b, i)| b ^ (i / 997) as u8).take(len).collect();
+    Block::copy_of(&bytes)
+}
+
+pub(crate) fn noise(len: usize) -> Block {
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let bytes: Vec<u8> = (0..len)
+        .map(|_| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 33) as u8
+        })
+        .collect();
+    Block::copy_of(&bytes)
+}
+
+const COMPRESSORS: [CompressKind; 8] = [
+    CompressKind::Off,
+    CompressKind::Lzjb,
+    CompressKind::Empty,
+    CompressKind::Gzip1,
+    CompressKind::Gzip9,
+    CompressKind::Zle,
+    CompressKind::Lz4,
+    CompressKind::Zstd,
+];
+
+const CHECKSUMS: [ChecksumKind; 9] = [
+    ChecksumKind::Off,
+    ChecksumKind::Noparity,
+    ChecksumKind::Fletcher2,
+    ChecksumKind::Fletcher4,
+    ChecksumKind::Sha256,
+    ChecksumKind::Sha512,
+    ChecksumKind::Skein,
+    ChecksumKind::Edonr,
+    ChecksumKind::Blake3,
+];
+
+/// Goal: whatever compressor, checksum, size and number of threads, a block reads as it was written, and its pointer survives
+/// encoding.
+#[test]
+fn round_trips() {
+    for threads in [1, 3] {
+        let (zio, _) = pool(3, 12, u64::MAX);
+        zio.set_workers(Arc::new(Workers::new("test", threads)));
+        let mut reqs = Vec::new();
+        for compress in COMPRESSORS {
+            for checksum in CHECKSUMS {
+                for data in [text(512), text(4096), text(131_072), noise(16_384), Block::zeroed(8192)] {
+                    let policy = WritePolicy { compress, checksum, copies: 2, ..WritePolicy::PLAIN };
+                    reqs.push(req(data, policy));
+                }
+            }
+        }
+        let pointers = zio.write_batch(Txg(5), reqs.clone()).unwrap();
+        for (bp, req) in pointers.iter().zip(&reqs) {
+            assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), *bp);
+            if req.data.iter().all(|b| *b == 0) && req.policy.compress != CompressKind::Off {
+                assert_eq!(*bp, Blkptr::HOLE);
+                continue;
+            }
+            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), req.data);
+            let s = bp.stored().unwrap();
+            assert_eq!((s.copies().count(), s.checksum), (2, req.policy.checksum));
+            assert!(
+                s.psize.0 <= bp.lsize.0 && (s.compress == CompressKind::Off) == (s.psize.0 == bp.lsize.0)
+            );
+        }
+    }
+}
+
+/// Goal: a block that fits is overwritten where it is; one that doesn't moves; zeros that follow something are a hole with a birth.
+#[test]
+fn in_place() {
+    let (zio, space) = pool(1, 12, u64::MAX);
+    let first = zio.write_batch(Txg(9), vec![req(text(65_536), WritePolicy::PLAIN)]).unwrap()[0];
+    let again = |data: Block, txg: u64| {
+        let mut req = req(data, WritePolicy::PLAIN);
+        (req.old, req.in_place) = (Some(first), true);
+        zio.write_batch(Txg(txg), vec![req.clone()]).map(|bps| (bps[0], req.data)).unwrap()
+    };
+    let dvas = |bp: &Blkptr| bp.stored().unwrap().dvas;
+    let (smaller, data) = again(Block::copy_of(&[&text(4096)[..], &[0; 61_440]].concat()), 9);
+    assert_eq!(
+        (dvas(&smaller), smaller.stored().unwrap().psize),
+        (dvas(&first), first.stored().unwrap().psize)
+    );
+    assert_eq!(zio.read(&smaller, &BOOKMARK).unwrap(), data);
+    assert_ne!(dvas(&again(noise(65_536), 9).0), dvas(&first), "it does not fit");
+    assert_ne!(dvas(&again(text(65_536), 10).0), dvas(&first), "it belongs to another group");
+    let (hole, _) = again(Block::zeroed(65_536), 10);
+    assert_eq!((hole.body, hole.birth, hole.lsize), (Body::Hole, Txg(10), Lsize(65_536)));
+    zio.free(Txg(11), &first).unwrap();
+    assert_eq!(*space.freed.lock(), [dvas(&first)[0].unwrap()]);
+}
+
+/// Goal: of small data only the pointer is written, as the feature allows.
+#[test]
+fn embedded() {
+    let (zio, _) = pool(1, 12, u64::MAX);
+    let data = Block::copy_of(&[&b"poolhouse"[..], &[0; 4087]].concat());
+    let write = |embed, copies| {
+        let policy = WritePolicy { embed, copies, ..WritePolicy::PLAIN };
+        zio.write_batch(Txg(4), vec![req(data.clone(), policy)]).unwrap()[0]
+    };
+    let bp = write(true, 1);
+    assert!(matches!(bp.body, Body::Embedded(_)));
+    assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), bp);
+    assert_eq!(zio.read(&bp, &BOOKMARK).unwrap(), data);
+    assert!(write(false, 1).stored().is_some());
+}
+
+/// Goal: an equal block under a strong checksum keeps the old pointer, and nothing is written or allocated.
+#[test]
+fn nop_write() {
+    let (zio, _) = pool(1, 9, u64::MAX);
+    for (checksum, kept) in
+        [(ChecksumKind::Sha256, true), (ChecksumKind::Edonr, true), (ChecksumKind::Fletcher4, false)]
+    {
+        let policy = WritePolicy { checksum, nopwrite: true, ..WritePolicy::PLAIN };
+        let old = zio.write_batch(Txg(4), vec![req(text(8192), policy)]).unwrap()[0];
+        let again = WriteReq { old: Some(old), ..req(text(8192), policy) };
+        assert_eq!(zio.write_batch(Txg(5), vec![again.clone()]).unwrap()[0] == old, kept);
+        let two = WriteReq { policy: WritePolicy { copies: 2, ..policy }, ..again };
+        assert_ne!(zio.write_batch(Txg(6), vec![two]).unwrap()[0], old);
+    }
+}
