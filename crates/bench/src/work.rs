@@ -10,7 +10,7 @@ use poolhouse::ondisk::{DmuType, ObjNum};
 use poolhouse::spa::census::{Census, Known, Verify};
 use poolhouse::spa::traverse::{pool_roots, traverse};
 use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
-use poolhouse::{OpenOptions, Pool};
+use poolhouse::{Claim, OpenOptions, Pool};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read;
@@ -83,7 +83,7 @@ impl Work {
 }
 
 fn open(dir: &Path, cache_bytes: Option<u64>) -> Result<Pool> {
-    let options = OpenOptions { peek: true, force: true, cache_bytes, ..OpenOptions::default() };
+    let options = OpenOptions { claim: Claim::Nothing, force: true, cache_bytes, ..OpenOptions::default() };
     Pool::open(&[dir], &options).with_context(|| format!("open the pool in {}", dir.display()))
 }
 

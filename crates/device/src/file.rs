@@ -5,22 +5,32 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use crate::{Device, DeviceError, Op, Result, check_range};
 
 /// Most buffers that the system takes at once (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
 
-/// How a device is opened.
+/// How a device is opened, and what is claimed of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// To look at: no lock is taken, the owner may be writing (what `zdb` and a search for pools do).
+    /// To look at: nothing is claimed, the owner may be writing (what `zdb` and a search for pools do).
     Peek,
-    /// To read, while nobody writes: an image is locked shared.
-    Read,
-    /// To own: an image is locked exclusively, a block device is opened with `O_EXCL`.
+    /// To read beside other readers, while it has no owner: an image is locked shared. A block device can't be shared against
+    /// owners: that it has none is only known for the moment of opening.
+    Share,
+    /// To own, and only read: an image is locked exclusively, a block device is opened with `O_EXCL`.
+    Own,
+    /// To own, and write.
     Write,
+}
+
+impl Mode {
+    /// Whether nobody else may have it meanwhile.
+    fn owns(self) -> bool {
+        matches!(self, Mode::Own | Mode::Write)
+    }
 }
 
 /// An image file or a block device.
@@ -49,23 +59,29 @@ impl FileDevice {
             }
             _ => DeviceError::Open { device: name.clone(), source },
         };
-        // The type is asked first: opening a FIFO would wait for its writer.
         let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        // The type is asked first, since opening alone sets some character devices going.
         let block = kind.is_block_device();
         if !block && !kind.is_file() {
             return Err(DeviceError::NotADevice { device: name });
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(mode == Mode::Write);
-        if block && mode == Mode::Write {
-            options.custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed());
+        if block && mode == Mode::Share {
+            // Let go of at once: a reader keeps no other reader out.
+            open_as(path, Mode::Own, true).map_err(fail)?;
         }
-        let file = options.open(path).map_err(fail)?;
+        let file = open_as(path, mode, block).map_err(fail)?;
+        // By now something else may be there under this name, and what matters is what was opened.
+        let kind = file.metadata().map_err(fail)?.file_type();
+        if kind.is_block_device() != block || !(block || kind.is_file()) {
+            return Err(DeviceError::NotADevice { device: name });
+        }
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(e.into()))?;
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|e| fail(e.into()))?;
         if !block {
             let lock = match mode {
                 Mode::Peek => None,
-                Mode::Read => Some(FlockOperation::NonBlockingLockShared),
-                Mode::Write => Some(FlockOperation::NonBlockingLockExclusive),
+                Mode::Share => Some(FlockOperation::NonBlockingLockShared),
+                Mode::Own | Mode::Write => Some(FlockOperation::NonBlockingLockExclusive),
             };
             if let Some(lock) = lock {
                 rustix::fs::flock(&file, lock).map_err(|e| fail(e.into()))?;
@@ -89,6 +105,17 @@ impl FileDevice {
     fn check_write(&self, op: Op) -> Result<()> {
         if self.writable { Ok(()) } else { Err(DeviceError::ReadOnly { op, device: self.name.clone() }) }
     }
+}
+
+/// Opens without waiting, since a FIFO would wait for its writer, and without letting a terminal become ours.
+fn open_as(path: &Path, mode: Mode, block: bool) -> io::Result<File> {
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    if block && mode.owns() {
+        flags |= OFlags::EXCL;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(mode == Mode::Write).custom_flags(flags.bits().cast_signed());
+    options.open(path)
 }
 
 /// Logical and physical sector of a block device, as sysfs tells them; a partition asks its disk.

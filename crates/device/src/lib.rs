@@ -11,9 +11,10 @@
 //! doors without another copy.
 //!
 //! # Locks
-//! An image file is locked with `flock` while it is open, exclusively for writing and shared for reading; a
-//! block device that is written is opened with `O_EXCL`, which the kernel refuses while anyone has it mounted
-//! or imported. The simulated devices hold their own mutex only while they copy.
+//! An owner has an image file locked with `flock`, exclusively, and a block device open with `O_EXCL`, which the kernel
+//! refuses while anyone has it mounted or imported; both end when the device is dropped. Readers that want no owner beside them
+//! lock an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
+//! own mutex only while they copy.
 //!
 //! # Absent
 //! Redundancy, labels, checksums, retries and caching are not known here.

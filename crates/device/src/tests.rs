@@ -37,23 +37,37 @@ fn backends_agree() {
     }
 }
 
-/// One writer or many readers: an image that is held can't be taken, and one that is read can't be written.
+/// Goal: an image has one owner, whether that writes or not, or many readers; looking is always possible.
 #[test]
 fn images_are_locked() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&[7; 1024]).unwrap();
-    let reader = FileDevice::open(file.path(), Mode::Read).unwrap();
-    FileDevice::open(file.path(), Mode::Read).unwrap();
-    assert!(matches!(FileDevice::open(file.path(), Mode::Write), Err(DeviceError::Busy { .. })));
+    let busy = |mode| matches!(FileDevice::open(file.path(), mode), Err(DeviceError::Busy { .. }));
+    let reader = FileDevice::open(file.path(), Mode::Share).unwrap();
+    assert!(busy(Mode::Own) && busy(Mode::Write) && !busy(Mode::Share));
     assert!(matches!(reader.write_at(&[0], 0), Err(DeviceError::ReadOnly { .. })));
     drop(reader);
-    let writer = FileDevice::open(file.path(), Mode::Write).unwrap();
-    assert!(matches!(FileDevice::open(file.path(), Mode::Read), Err(DeviceError::Busy { .. })));
-    FileDevice::open(file.path(), Mode::Peek).unwrap();
-    assert_eq!(writer.size(), 1024);
+    for mode in [Mode::Own, Mode::Write] {
+        let owner = FileDevice::open(file.path(), mode).unwrap();
+        assert!(busy(Mode::Own) && busy(Mode::Write) && busy(Mode::Share) && !busy(Mode::Peek));
+        assert_eq!(owner.write_at(&[0], 0).is_ok(), mode == Mode::Write);
+        assert_eq!(owner.size(), 1024);
+    }
+}
+
+/// Goal: what is neither a file nor a block device is refused, even a FIFO that has no writer.
+#[test]
+fn other_kinds_of_files() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(FileDevice::open(dir.path(), Mode::Read), Err(DeviceError::NotADevice { .. })));
-    assert!(matches!(FileDevice::open(&dir.path().join("none"), Mode::Read), Err(DeviceError::Open { .. })));
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    for path in [dir.path(), &fifo, std::path::Path::new("/dev/null")] {
+        for mode in [Mode::Peek, Mode::Own] {
+            let opened = FileDevice::open(path, mode);
+            assert!(matches!(opened, Err(DeviceError::NotADevice { .. })), "{}", path.display());
+        }
+    }
+    assert!(matches!(FileDevice::open(&dir.path().join("none"), Mode::Own), Err(DeviceError::Open { .. })));
 }
 
 /// Buffers are aligned for direct I/O at every length, and freezing copies nothing.

@@ -14,6 +14,7 @@
 
 pub mod decoders;
 pub mod graft;
+pub mod labels;
 pub mod mutate;
 pub mod seeds;
 

@@ -7,8 +7,9 @@
 //! use poolhouse::{OpenOptions, Pool};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let images = testkit::fixture("mirror2");
-//! let pool = Pool::open(&images, &OpenOptions::default())?;
+//! # let copy = testkit::fixture_copy("mirror2");
+//! # let images = copy.images();
+//! let pool = Pool::open(images, &OpenOptions::default())?;
 //! let file = pool.dataset("xmirror2@s1")?.open("/gone/a")?;
 //! let mut start = [0; 16];
 //! let n = file.read_at(&mut start, 0)?;
@@ -22,8 +23,9 @@
 //! ```
 //! # use poolhouse::{OpenOptions, Pool};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let images = testkit::fixture("encrypted");
-//! let pool = Pool::open(&images, &OpenOptions::default())?;
+//! # let copy = testkit::fixture_copy("encrypted");
+//! # let images = copy.images();
+//! let pool = Pool::open(images, &OpenOptions::default())?;
 //! pool.load_key("encrypted/pass", b"correct horse")?;
 //! assert!(pool.dataset("encrypted/pass")?.read_dir("/")?.count() > 0);
 //! # Ok(())
@@ -43,6 +45,7 @@ mod error;
 mod file;
 mod pool;
 
+pub use ::spa::import::Claim;
 pub use dataset::Dataset;
 pub use error::Error;
 pub use file::{File, ReadDir};

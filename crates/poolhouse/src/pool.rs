@@ -3,7 +3,7 @@
 use crate::{Dataset, Error, Result};
 use dsl::Dsl;
 use ondisk::Txg;
-use spa::import::{Options, Rewind, SystemClock};
+use spa::import::{Claim, Options, Rewind, SystemClock};
 use spa::{Candidate, Host, Scan, Spa};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use std::sync::Arc;
 pub struct OpenOptions {
     /// Name or guid of the pool, needed when the devices hold several.
     pub pool: Option<String>,
-    /// Look without locking: for a pool that somebody else may have open; what is read may then change underneath.
-    pub peek: bool,
+    /// What is claimed of its devices. An owner keeps everybody else out; who claims nothing looks at a pool that somebody else
+    /// may have open, even on another host, and what is read may change underneath.
+    pub claim: Claim,
     /// Open although another host used it last.
     pub force: bool,
     /// Open without missing log devices.
@@ -128,10 +129,10 @@ impl OpenOptions {
     pub fn import(&self) -> Options {
         Options {
             readonly: true,
-            lock: !self.peek,
+            claim: self.claim,
             force: self.force,
             missing_log: self.missing_log,
-            skip_mmp: self.peek,
+            skip_mmp: self.claim == Claim::Nothing,
             checkpoint: self.checkpoint,
             rewind: self.rewind,
             max_txg: self.max_txg,

@@ -11,7 +11,7 @@ use common::{compare, of_volume, words};
 use poolhouse::dsl::Prop;
 use poolhouse::dsl::keys::KeyFormat;
 use poolhouse::dsl::prop::text::LITERAL;
-use poolhouse::{Dataset, OpenOptions, Pool};
+use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 use testkit::{Fixture, Manifest};
 
 /// What was compared, and what was found to differ.
@@ -109,7 +109,7 @@ fn check_volumes(pool: &Pool, fixture: &Fixture, verdict: &mut Verdict) {
 }
 
 fn read_all(fixture: &Fixture) -> Verdict {
-    let pool = open(fixture, OpenOptions { force: true, ..OpenOptions::default() });
+    let pool = open(fixture, OpenOptions { claim: Claim::Share, force: true, ..OpenOptions::default() });
     let mut verdict = Verdict::default();
     check_files(&pool, &fixture.manifests(), None, &mut verdict);
     check_volumes(&pool, fixture, &mut verdict);
@@ -185,7 +185,10 @@ fixtures! {
 #[test]
 fn at_the_checkpoint() {
     let fixture = testkit::load("checkpoint");
-    let pool = open(&fixture, OpenOptions { force: true, checkpoint: true, ..OpenOptions::default() });
+    let pool = open(
+        &fixture,
+        OpenOptions { claim: Claim::Share, force: true, checkpoint: true, ..OpenOptions::default() },
+    );
     let all: Vec<_> =
         fixture.manifests().into_iter().filter(|m| m.variant.as_deref() == Some("at-checkpoint")).collect();
     let mut verdict = Verdict::default();

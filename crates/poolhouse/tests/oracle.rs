@@ -13,7 +13,7 @@ use poolhouse::dsl::keys::KeyFormat;
 use poolhouse::ondisk::objset::ObjsetKind;
 use poolhouse::ondisk::{BlkId, ObjNum};
 use poolhouse::zpl::{DirCookie, FileSystem, FileType};
-use poolhouse::{Dataset, OpenOptions, Pool};
+use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 use words::words;
 
 /// Reads every file below the root; returns how many there are.
@@ -93,7 +93,7 @@ fn pools_of_the_oracle() {
         let options = OpenOptions {
             pool: Some(candidate.guid.to_string()),
             force: true,
-            peek: true,
+            claim: Claim::Nothing,
             ..OpenOptions::default()
         };
         let pool = match Pool::open(&[&dir], &options) {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
-use poolhouse::{OpenOptions, Pool};
+use poolhouse::{Claim, OpenOptions, Pool};
 use server::api::{
     ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
 };
@@ -30,7 +30,7 @@ impl Stand {
         let fixture = testkit::load(fixture);
         let (pools, pool) = (Pools::default(), fixture.pool().to_owned());
         let altroot = Some(dir.path().to_str().unwrap().to_owned());
-        let options = OpenOptions { altroot, peek: true, ..OpenOptions::default() };
+        let options = OpenOptions { altroot, claim: Claim::Nothing, ..OpenOptions::default() };
         pools
             .import(&pool, poolhouse::ondisk::Guid(7), || {
                 let pool = Pool::open(fixture.images(), &options).unwrap();

@@ -13,7 +13,7 @@ use fuzzing::graft::Graft;
 use fuzzing::mutate::{Rng, mutate};
 use ondisk::DmuType;
 use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node};
-use poolhouse::{Dataset, OpenOptions, Pool};
+use poolhouse::{Claim, Dataset, OpenOptions, Pool};
 
 /// Files and directories that are looked at in one walk.
 const MAX_NODES: usize = 400;
@@ -25,7 +25,7 @@ const PART: usize = 16 << 10;
 /// Opens the pool in an image and walks it; true if it could be opened.
 pub fn image(path: &Path) -> bool {
     let options = OpenOptions {
-        peek: true,
+        claim: Claim::Nothing,
         force: true,
         missing_log: true,
         cache_bytes: Some(16 << 20),

@@ -8,7 +8,12 @@
 //! Then come the mappings of removed devices, before anything may be read that lies on one, the features, the salt, what each
 //! device has missed, and the spares and cache devices.
 //!
-//! Locks on devices last as long as the pool does. A failed import leaves nothing behind.
+//! # Locks
+//! An import claims each device once, at the first step that opens it, and every later step, of a rewind too, is handed the
+//! same open device: a second claim would be refused, as the first is not let go between them. A search before the import only
+//! reads labels and claims nothing; what it found is read again under the claim. Claims last as long as the pool does,
+//! and a failed import leaves none behind. Hot spares and cache devices are looked at without a claim: a pool
+//! that is only read uses neither, and pools may share spares.
 //!
 //! # Absent
 //! Pools are imported read-only: log blocks are not claimed, nothing is written to labels. OpenZFS reads the metadata of the
@@ -53,13 +58,25 @@ pub enum Rewind {
     Extreme,
 }
 
+/// What is claimed of a pool's devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Claim {
+    /// They are ours alone: one pool, one owner.
+    #[default]
+    Own,
+    /// Nobody may own them meanwhile, as far as that can be had; other readers may read.
+    Share,
+    /// Nothing: to look at a pool that somebody may own, as `zdb` does.
+    Nothing,
+}
+
 /// How a pool is imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Import for reading only (`readonly=on`). Nothing else is possible yet, and asking for it says why.
     pub readonly: bool,
-    /// Whether the devices are locked for this import (false is for looking at a pool that somebody may own, as `zdb` does).
-    pub lock: bool,
+    /// What is claimed of the devices.
+    pub claim: Claim,
     /// Import although another host used the pool last (`-f`, `ZFS_IMPORT_ANY_HOST`).
     pub force: bool,
     /// Import without missing log devices (`-m`, `ZFS_IMPORT_MISSING_LOG`).
@@ -84,7 +101,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             readonly: true,
-            lock: true,
+            claim: Claim::Own,
             force: false,
             missing_log: false,
             skip_mmp: false,
@@ -100,7 +117,11 @@ impl Default for Options {
 
 impl Options {
     fn mode(&self) -> Mode {
-        if self.lock { Mode::Read } else { Mode::Peek }
+        match self.claim {
+            Claim::Own => Mode::Own,
+            Claim::Share => Mode::Share,
+            Claim::Nothing => Mode::Peek,
+        }
     }
 }
 

@@ -71,12 +71,13 @@ impl Member {
         self.config.vdev_tree.as_ref()?.find(self.guid())?.path.as_deref()
     }
 
-    /// What makes one member a better device of its guid than another: newer first, then being where the label says, then
-    /// having more labels, then coming earlier.
-    fn rank(&self) -> (Txg, bool, usize, std::cmp::Reverse<usize>) {
+    /// What makes one member a better device of its guid than another: newer first, then being a device of its own rather than
+    /// a part that we cut out of one (claiming a disk excludes its partitions), then being where the label says, then having
+    /// more labels, then coming earlier.
+    fn rank(&self) -> (Txg, bool, bool, usize, std::cmp::Reverse<usize>) {
         use std::os::unix::ffi::OsStrExt;
         let at_home = self.recorded_path() == Some(self.place.path.as_os_str().as_bytes());
-        (self.config.txg, at_home, self.labels, std::cmp::Reverse(self.order))
+        (self.config.txg, self.place.partition.is_none(), at_home, self.labels, std::cmp::Reverse(self.order))
     }
 }
 

@@ -213,7 +213,7 @@ fn labels() {
     for (name, _) in LAYOUTS {
         let Some(fixture) = testkit::find(name) else { continue };
         for path in fixture.images() {
-            let device = FileDevice::open(path, Mode::Read).unwrap();
+            let device = FileDevice::open(path, Mode::Peek).unwrap();
             let labels = Labels::new(&device);
             let configs: Vec<_> = (0..LABELS).map(|l| labels.config(l).unwrap()).collect();
             assert!(configs.windows(2).all(|w| w[0] == w[1]));
@@ -228,7 +228,7 @@ fn labels() {
         }
     }
     if let Some(fixture) = testkit::find("mirror2-damaged") {
-        let device = FileDevice::open(&fixture.images()[1], Mode::Read).unwrap();
+        let device = FileDevice::open(&fixture.images()[1], Mode::Peek).unwrap();
         let labels = Labels::new(&device);
         let good: Vec<bool> = (0..LABELS).map(|l| labels.config(l).is_ok()).collect();
         assert_eq!(good, [false, true, true, false]);

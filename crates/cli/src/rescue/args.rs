@@ -29,7 +29,8 @@ options:
     --checkpoint     the pool as it was at its checkpoint
     -m               open without missing log devices
     -X, --extreme    go back as far as needed for a state that can be opened
-    --peek           lock nothing: for a pool that is in use
+    --peek           read a pool that is in use: nothing is claimed, and what is
+                     read may change meanwhile
 ";
 
 const CP_USAGE: &str = "\

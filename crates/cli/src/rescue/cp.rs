@@ -36,7 +36,8 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         let pool = target::open(io, args, &scan, &target)?;
         let dataset = pool.dataset(&target.dataset)?;
         let (top, child) = place(dest, into_folder, &path, &target.dataset)?;
-        let total = dataset.dsl().phys().referenced_bytes;
+        // What is copied is counted as files see it.
+        let total = dataset.dsl().phys().uncompressed_bytes;
         let shown = io.terminal && !args.quiet;
         let whole_tree = path.trim_matches('/').is_empty();
         let progress = Progress::new(shown, whole_tree.then_some(total));
@@ -129,7 +130,12 @@ impl<'a> Copy<'a> {
 
     /// Copies one path with all below it.
     fn tree(&mut self, fs: &FileSystem, path: &str, child: Option<&[u8]>) -> Result<(), Error> {
-        let node = fs.resolve_link(path.as_bytes()).map_err(poolhouse::Error::from)?;
+        let node = fs.resolve_link(path.as_bytes()).map_err(|source| Error::Path {
+            dataset: self.dataset.to_owned(),
+            path: path.to_owned(),
+            source,
+        })?;
+        let shown = path;
         let path = path.trim_end_matches('/').as_bytes().to_vec();
         if node.attr().kind != FileType::Directory {
             let name = child.unwrap_or(b"file").to_vec();
@@ -140,7 +146,7 @@ impl<'a> Copy<'a> {
             return Ok(());
         }
         if !self.args.recursive {
-            let operand = format!("{}:{}", self.dataset, String::from_utf8_lossy(&path));
+            let operand = format!("{}:{shown}", self.dataset);
             return Err(Error::Operand { operand, why: "is a folder: use -r" });
         }
         let folder = match child {

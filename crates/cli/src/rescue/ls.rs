@@ -35,7 +35,14 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
             (None, None) => list_datasets(io, args, &pool, &target)?,
             (None, Some(path)) => {
                 let fs = pool.dataset(&target.dataset)?.filesystem()?;
-                let mut listing = Listing { io, args, fs: &fs, whole: true, headings: args.recursive };
+                let mut listing = Listing {
+                    io,
+                    args,
+                    fs: &fs,
+                    dataset: &target.dataset,
+                    whole: true,
+                    headings: args.recursive,
+                };
                 listing.path(path)?;
                 listing.whole
             }
@@ -61,7 +68,8 @@ fn list_datasets(io: &mut Io, args: &Args, pool: &Pool, target: &Target) -> Resu
         let mut listing_of = target.clone();
         listing_of.path = Some("/".to_owned());
         let fs = pool.dataset(&target.dataset)?.filesystem()?;
-        let mut listing = Listing { io, args, fs: &fs, whole: true, headings: args.recursive };
+        let mut listing =
+            Listing { io, args, fs: &fs, dataset: &target.dataset, whole: true, headings: args.recursive };
         listing.path("/")?;
         return Ok(listing.whole);
     }
@@ -80,6 +88,7 @@ struct Listing<'a> {
     io: &'a mut Io,
     args: &'a Args,
     fs: &'a FileSystem,
+    dataset: &'a str,
     whole: bool,
     headings: bool,
 }
@@ -87,7 +96,11 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn path(&mut self, path: &str) -> Result<(), Error> {
         let path = if path.is_empty() { "/" } else { path };
-        let node = self.fs.resolve(path.as_bytes()).map_err(poolhouse::Error::from)?;
+        let node = self.fs.resolve(path.as_bytes()).map_err(|source| Error::Path {
+            dataset: self.dataset.to_owned(),
+            path: path.to_owned(),
+            source,
+        })?;
         if node.attr().kind != FileType::Directory {
             let name = path.rsplit('/').find(|p| !p.is_empty()).unwrap_or(path);
             self.entry(name.as_bytes(), &node);

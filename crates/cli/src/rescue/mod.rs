@@ -54,6 +54,9 @@ fn with_args(
             Ok(whole) => i32::from(!whole),
             Err(e) => {
                 writeln!(io.err, "poolhouse {}: {}", command.name(), Chain(&e));
+                if e.is_in_use() {
+                    writeln!(io.err, "poolhouse {}: --peek reads it all the same", command.name());
+                }
                 1
             }
         },

@@ -4,8 +4,8 @@ use super::Io;
 use super::args::Args;
 use poolhouse::spa::import::Rewind;
 use poolhouse::spa::scan::DEFAULT_SEARCH_PATHS;
-use poolhouse::spa::{Candidate, Host, Scan};
-use poolhouse::{OpenOptions, Pool};
+use poolhouse::spa::{Candidate, Host, Scan, SpaError};
+use poolhouse::{Claim, OpenOptions, Pool};
 use std::path::PathBuf;
 
 /// Why a rescue could not begin.
@@ -25,6 +25,17 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The path leads to nothing.
+    #[error("{dataset}:{path}")]
+    Path {
+        /// The dataset.
+        dataset: String,
+        /// The path in it.
+        path: String,
+        /// Why.
+        #[source]
+        source: poolhouse::zpl::Error,
+    },
     /// A key file can't be read.
     #[error("cannot read key file {}", path.display())]
     KeyFile {
@@ -43,6 +54,14 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl Error {
+    /// Whether the pool has an owner, so that it could only be peeked at.
+    pub fn is_in_use(&self) -> bool {
+        let Error::Pool(poolhouse::Error::Import(failure)) = self else { return false };
+        matches!(failure.error, SpaError::InUse(_))
+    }
 }
 
 /// `POOL/DATASET@SNAPSHOT:/PATH`, taken apart.
@@ -91,7 +110,7 @@ pub fn candidate<'s>(scan: &'s Scan, name: &str) -> Result<&'s Candidate, Error>
 /// How a rescue opens pools: nothing will be written, so it doesn't matter who used the pool last.
 pub fn options(args: &Args) -> OpenOptions {
     OpenOptions {
-        peek: args.peek,
+        claim: if args.peek { Claim::Nothing } else { Claim::Share },
         force: true,
         missing_log: args.missing_log,
         checkpoint: args.checkpoint,

@@ -5,7 +5,7 @@ use super::{Ctx, Run, Stop, config, objset, whole};
 use dsl::{Dataset, Dsl};
 use ondisk::{Nvlist, ObjNum};
 use pool::space::PoolSpace;
-use spa::import::{Options, Rewind, SystemClock};
+use spa::import::{Claim, Options, Rewind, SystemClock};
 use spa::{Candidate, Host, Spa, SpaError};
 use std::path::PathBuf;
 
@@ -159,7 +159,7 @@ fn import(cx: &mut Ctx<'_>, candidate: &Candidate, target: &str) -> Run<Spa> {
         (false, false) => Rewind::No,
     };
     let options = Options {
-        lock: false,
+        claim: Claim::Nothing,
         force: true,
         missing_log: true,
         skip_mmp: true,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dsl::Dsl;
 use server::api::*;
 use server::view;
-use spa::import::{Options, SystemClock};
+use spa::import::{Claim, Options, SystemClock};
 use spa::{Host, Spa};
 
 /// An imported pool.
@@ -38,8 +38,13 @@ impl Live {
     /// Opens the pool on these images, without a lock, as it is.
     pub fn open(images: &[PathBuf]) -> Result<Self, Box<spa::Failure>> {
         let scan = spa::scan(images);
-        let options =
-            Options { readonly: true, lock: false, skip_mmp: true, force: true, ..Options::default() };
+        let options = Options {
+            readonly: true,
+            claim: Claim::Nothing,
+            skip_mmp: true,
+            force: true,
+            ..Options::default()
+        };
         let spa = spa::import(&scan.pools[0], &options, &Host::of_system(), &SystemClock)?;
         let space = spa.space().expect("the pool's books can be read");
         let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot: None };

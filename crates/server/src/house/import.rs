@@ -8,7 +8,7 @@ use dsl::Name;
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
-use spa::import::{Options, Rewind, SystemClock, list_txgs};
+use spa::import::{Claim, Options, Rewind, SystemClock, list_txgs};
 use spa::scan::DEFAULT_SEARCH_PATHS;
 use spa::{Host, Spa};
 use std::collections::BTreeSet;
@@ -133,7 +133,7 @@ fn options(request: &ImportRequest, facts: &PoolFacts) -> Options {
     let going_back = &request.rewind;
     Options {
         readonly: facts.readonly || going_back.dry_run,
-        lock: !going_back.dry_run,
+        claim: if going_back.dry_run { Claim::Nothing } else { Claim::Own },
         force: request.force,
         missing_log: request.missing_log,
         checkpoint: going_back.to_checkpoint,

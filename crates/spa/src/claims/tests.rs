@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::census::{Census, Known, Verify};
-use crate::import::{Options, SystemClock, import};
+use crate::import::{Claim, Options, SystemClock, import};
 use crate::traverse::{Root, pool_roots, traverse};
 use crate::{Host, scan};
 
 fn open(name: &str) -> Spa {
     let found = scan(&testkit::fixture(name));
-    let options = Options { lock: false, ..Options::default() };
+    let options = Options { claim: Claim::Nothing, ..Options::default() };
     import(&found.pools[0], &options, &Host::of_system(), &SystemClock).expect("it imports")
 }
 

@@ -86,15 +86,25 @@ pub(super) fn in_mos(what: &'static str) -> impl Fn(pool::Error) -> SpaError {
 }
 
 impl Loader<'_> {
+    /// The devices that attempts are made with: one set for all attempts of an import.
+    pub(super) fn devices(&self) -> Devices {
+        Devices::new(&self.candidate.members, self.options.mode())
+    }
+
     /// Loads the newest state that is not newer than `max` (`spa_load_impl`).
-    pub(super) fn load(&self, max: Txg, extreme: bool, progress: &mut Progress) -> Result<Spa, SpaError> {
-        let devices = Devices::new(&self.candidate.members, self.options.mode());
-        let mut opened = self.open_trusted(&devices, max, extreme, progress)?;
+    pub(super) fn load(
+        &self,
+        devices: &Devices,
+        max: Txg,
+        extreme: bool,
+        progress: &mut Progress,
+    ) -> Result<Spa, SpaError> {
+        let mut opened = self.open_trusted(devices, max, extreme, progress)?;
         if self.options.checkpoint {
             let checkpoint = checkpoint(&opened.mos)?.ok_or(SpaError::NoCheckpoint)?;
             progress.uberblock = Some(checkpoint.clone());
             let mos = self.open_mos(&opened.tree, &checkpoint)?;
-            opened = self.trusted(&devices, mos, checkpoint, extreme, progress)?;
+            opened = self.trusted(devices, mos, checkpoint, extreme, progress)?;
         }
         self.finish(opened)
     }

@@ -8,7 +8,7 @@ use vdev::{VdevAux, VdevInfo, VdevState};
 use super::features::{self, SPA_VERSION_FEATURES};
 use super::load::{Loader, Progress, Purpose};
 use super::mmp::Seen;
-use super::{AuxVdev, Clock, Options};
+use super::{AuxVdev, Claim, Clock, Options};
 use crate::error::UnsupportedFeature;
 use crate::{Candidate, Errata, Host, PoolStatus, SpaError};
 
@@ -40,11 +40,11 @@ pub struct Report {
 /// Loads a candidate on trial, without locks, and reports what came of it (`spa_tryimport`). `options` gives the limits of time
 /// and activity; what concerns ownership and missing logs is not asked here.
 pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dyn Clock) -> Report {
-    let options = Options { lock: false, missing_log: true, ..options.clone() };
+    let options = Options { claim: Claim::Nothing, missing_log: true, ..options.clone() };
     let loader = Loader { candidate, options: &options, host, clock, purpose: Purpose::Examine };
     let mut progress = Progress::default();
     let max = options.max_txg.unwrap_or(ondisk::Txg(u64::MAX));
-    let loaded = loader.load(max, options.max_txg.is_some(), &mut progress);
+    let loaded = loader.load(&loader.devices(), max, options.max_txg.is_some(), &mut progress);
     let ub = progress.uberblock.as_ref();
     let mut report = Report {
         tree: None,

@@ -29,8 +29,8 @@ const MAX_STEPS: usize = 1024;
 pub(super) fn best(loader: &Loader<'_>) -> Result<Spa, Box<Failure>> {
     let options: &Options = loader.options;
     let max = options.max_txg.unwrap_or(Txg(u64::MAX));
-    let mut progress = Progress::default();
-    let loaded = loader.load(max, options.max_txg.is_some(), &mut progress);
+    let (devices, mut progress) = (loader.devices(), Progress::default());
+    let loaded = loader.load(&devices, max, options.max_txg.is_some(), &mut progress);
     let error = match loaded {
         // Whoever wants the best state that there is doesn't want one with holes.
         Ok(spa) if options.rewind != Rewind::No => match whole(&spa, false) {
@@ -55,7 +55,9 @@ pub(super) fn best(loader: &Loader<'_>) -> Result<Spa, Box<Failure>> {
         let mut step = Progress::default();
         // A label is often newer than the state that is gone back to, as export rewrites it last: it serves all the same.
         // OpenZFS only takes it in an extreme rewind, and so fails where one group back would do.
-        let found = loader.load(limit, true, &mut step).and_then(|spa| Ok((whole(&spa, limit < safe)?, spa)));
+        let found = loader
+            .load(&devices, limit, true, &mut step)
+            .and_then(|spa| Ok((whole(&spa, limit < safe)?, spa)));
         let Some((txg, timestamp)) = step.uberblock.map(|u| (u.txg, u.timestamp)) else { break };
         match found {
             Ok((_, mut spa)) if options.rewind != Rewind::No => {

@@ -2,8 +2,8 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use codec::checksum::embedded::{Verifier, seal};
 use device::{Device, FileDevice};
+use fuzzing::labels::relabel;
 use ondisk::config::AllocBias;
 use ondisk::label::{LABELS, PHYS_OFFSET, PHYS_SIZE, label_offset};
 use ondisk::{Nvlist, ObjNum, PoolConfig, VdevKind};
@@ -51,8 +51,13 @@ fn try_import<P: AsRef<Path>>(images: &[P], options: &Options) -> Result<Spa, Bo
     import(&candidate(images), options, &their_host(), &NoWait)
 }
 
+/// Tests run beside each other on the same images.
+fn sharing() -> Options {
+    Options { claim: Claim::Share, ..Options::default() }
+}
+
 fn load<P: AsRef<Path>>(images: &[P]) -> Spa {
-    try_import(images, &Options::default()).unwrap()
+    try_import(images, &sharing()).unwrap()
 }
 
 /// The value of a field of the first uberblock in a transcript of `zdb -u`.
@@ -96,7 +101,7 @@ fn imports_every_fixture() {
 #[test]
 fn ownership() {
     let exported = candidate(&testkit::fixture("single-lz4"));
-    let options = Options::default();
+    let options = sharing();
     assert!(import(&exported, &options, &our_host(), &NoWait).is_ok());
     let active = candidate(&testkit::fixture("zil-freeze"));
     let failure = import(&active, &options, &our_host(), &NoWait).unwrap_err();
@@ -139,10 +144,10 @@ fn paths_follow_the_devices() {
 fn missing_log() {
     let mut images = testkit::fixture("stripe-classes");
     images.remove(4);
-    let failure = try_import(&images, &Options::default()).unwrap_err();
+    let failure = try_import(&images, &sharing()).unwrap_err();
     let SpaError::MissingLogs { logs } = &failure.error else { panic!("{failure:?}") };
     assert_eq!(logs.len(), 1);
-    let spa = try_import(&images, &Options { missing_log: true, ..Options::default() }).unwrap();
+    let spa = try_import(&images, &Options { missing_log: true, ..sharing() }).unwrap();
     assert!(spa.log_dropped());
 }
 
@@ -150,9 +155,8 @@ fn missing_log() {
 #[test]
 fn missing_devices() {
     let images = testkit::fixture("raidz3-7");
-    let report = |images: &[std::path::PathBuf]| {
-        examine(&candidate(images), &Options::default(), &their_host(), &NoWait)
-    };
+    let report =
+        |images: &[std::path::PathBuf]| examine(&candidate(images), &sharing(), &their_host(), &NoWait);
     let some = report(&images[..4]);
     assert_eq!(some.status, PoolStatus::MissingDevR);
     assert_eq!(some.tree.unwrap().state, VdevState::Degraded);
@@ -167,9 +171,8 @@ fn missing_devices() {
 /// Goal: what is the matter with old pools and with defects of none.
 #[test]
 fn conditions() {
-    let status = |name: &str| {
-        examine(&candidate(&testkit::fixture(name)), &Options::default(), &our_host(), &NoWait).status
-    };
+    let status =
+        |name: &str| examine(&candidate(&testkit::fixture(name)), &sharing(), &our_host(), &NoWait).status;
     assert_eq!(status("v1"), PoolStatus::VersionOlder);
     assert_eq!(status("v28"), PoolStatus::VersionOlder);
     assert_eq!(status("longname"), PoolStatus::Ok);
@@ -178,7 +181,7 @@ fn conditions() {
 /// Goal: the state of a checkpoint is opened when asked for, and there is an error where there is none.
 #[test]
 fn checkpoint() {
-    let rewind = Options { checkpoint: true, ..Options::default() };
+    let rewind = Options { checkpoint: true, ..sharing() };
     let images = testkit::fixture("checkpoint");
     let now = load(&images);
     assert_eq!(now.checkpoint().unwrap().txg, Txg(28));
@@ -199,37 +202,25 @@ fn lists_states() {
     assert!(states.len() > 1);
 }
 
-/// Goal: while somebody has a device for writing the pool can't be imported; looking at it is still possible.
+/// Goal: one pool, one owner: while somebody has one of its devices the pool can't be imported, and its owner keeps out owners
+/// and readers alike; looking at it is always possible.
 #[test]
 fn devices_in_use() {
     let copy = testkit::fixture_copy("mirror2");
-    let owner = FileDevice::open(&copy.images()[1], Mode::Write).unwrap();
-    let failure = try_import(copy.images(), &Options::default()).unwrap_err();
-    assert!(matches!(failure.error, SpaError::InUse(_)), "{failure:?}");
-    assert!(try_import(copy.images(), &Options { lock: false, ..Options::default() }).is_ok());
+    let with = |claim| try_import(copy.images(), &Options { claim, ..Options::default() });
+    let refused = |claim| matches!(with(claim).map_err(|failure| failure.error), Err(SpaError::InUse(_)));
+    let other = FileDevice::open(&copy.images()[1], Mode::Write).unwrap();
+    assert!(refused(Claim::Own) && refused(Claim::Share));
+    assert!(with(Claim::Nothing).is_ok());
+    drop(other);
+    let owner = with(Claim::Own).unwrap();
+    assert!(refused(Claim::Own) && refused(Claim::Share));
+    assert!(with(Claim::Nothing).is_ok());
     drop(owner);
-    let spa = load(copy.images());
-    assert!(FileDevice::open(&copy.images()[0], Mode::Write).is_err(), "an imported pool keeps its lock");
-    drop(spa);
-    assert!(FileDevice::open(&copy.images()[0], Mode::Write).is_ok());
-}
-
-/// Rewrites the config in each label of an image, with a right checksum.
-fn relabel(image: &Path, change: impl Fn(&mut Nvlist)) {
-    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
-    let size = file.metadata().unwrap().len();
-    for l in 0..LABELS {
-        let offset = label_offset(size, l).unwrap() + PHYS_OFFSET;
-        let mut part = vec![0; PHYS_SIZE as usize];
-        file.read_exact_at(&mut part, offset).unwrap();
-        let mut nv = Nvlist::decode(&part).unwrap();
-        change(&mut nv);
-        let packed = nv.encode_xdr();
-        part.fill(0);
-        part[..packed.len()].copy_from_slice(&packed);
-        seal(&Verifier::Label { offset }, &mut part, None).unwrap();
-        file.write_all_at(&part, offset).unwrap();
-    }
+    let reader = with(Claim::Share).unwrap();
+    assert!(refused(Claim::Own) && !refused(Claim::Share));
+    drop(reader);
+    assert!(with(Claim::Own).is_ok());
 }
 
 /// Goal: a label with an unknown feature is refused by that feature's name, before the MOS is touched.
@@ -241,12 +232,12 @@ fn unknown_feature_in_the_label() {
         features.set("org.example:time_travel", ondisk::Value::Boolean);
         nv.set("features_for_read", ondisk::Value::List(features));
     });
-    let failure = try_import(copy.images(), &Options::default()).unwrap_err();
+    let failure = try_import(copy.images(), &sharing()).unwrap_err();
     let SpaError::UnsupportedFeatures { features, can_readonly } = &failure.error else {
         panic!("{failure:?}")
     };
     assert_eq!((features[0].guid.as_str(), *can_readonly), ("org.example:time_travel", false));
-    let report = examine(&candidate(copy.images()), &Options::default(), &our_host(), &NoWait);
+    let report = examine(&candidate(copy.images()), &sharing(), &our_host(), &NoWait);
     assert_eq!(report.status, PoolStatus::UnsupFeatRead);
 }
 
@@ -265,7 +256,7 @@ fn recorded_path() {
         tree.set("children", ondisk::Value::ListArray(children));
         nv.set("vdev_tree", ondisk::Value::List(tree));
     });
-    let report = examine(&candidate(&images[..1]), &Options::default(), &their_host(), &NoWait);
+    let report = examine(&candidate(&images[..1]), &sharing(), &their_host(), &NoWait);
     assert_eq!(report.tree.unwrap().state, VdevState::Healthy);
 }
 
@@ -273,7 +264,7 @@ fn recorded_path() {
 #[test]
 fn config_of_the_report_is_the_trusted_one() {
     let images = testkit::fixture("mirror2");
-    let report = examine(&candidate(&images[1..]), &Options::default(), &their_host(), &NoWait);
+    let report = examine(&candidate(&images[1..]), &sharing(), &their_host(), &NoWait);
     let config: PoolConfig = report.config.unwrap();
     assert!(config.nvlist.has("com.delphix:has_per_vdev_zaps"), "only the MOS says so");
 }
@@ -281,7 +272,7 @@ fn config_of_the_report_is_the_trusted_one() {
 /// Goal: who asks for more than reading is told why not.
 #[test]
 fn read_only() {
-    let options = Options { readonly: false, ..Options::default() };
+    let options = Options { readonly: false, ..sharing() };
     let failure = try_import(&testkit::fixture("longname"), &options).unwrap_err();
     assert!(matches!(failure.error, SpaError::ReadOnly));
 }

@@ -1,5 +1,7 @@
 //! Damaged and hostile pools.
 
+use codec::checksum::embedded::{Verifier, seal};
+
 use super::*;
 
 /// Overwrites the three copies of the block that a pool's newest uberblock points to, on a pool of one disk.
@@ -18,16 +20,19 @@ fn break_newest_mos(image: &Path) -> Txg {
 fn rewind_past_a_broken_mos() {
     let copy = testkit::fixture_copy("checkpoint");
     let newest = break_newest_mos(&copy.images()[0]);
-    let failure = try_import(copy.images(), &Options::default()).unwrap_err();
+    let failure = try_import(copy.images(), &sharing()).unwrap_err();
     assert!(matches!(failure.error, SpaError::Mos { .. }), "{failure:?}");
     assert_eq!(failure.used.unwrap().0, newest);
     let older = failure.rewind.expect("an older state");
     assert!(older.txg < newest);
-    let spa = try_import(copy.images(), &Options { rewind: Rewind::Recover, ..Options::default() }).unwrap();
+    // All attempts of the rewind are made under one claim, so that an owner is not in its own way.
+    let owner = Options { claim: Claim::Own, rewind: Rewind::Recover, ..Options::default() };
+    let spa = try_import(copy.images(), &owner).unwrap();
     assert_eq!((spa.uberblock().txg, spa.log_dropped()), (older.txg, true));
-    let spa = try_import(copy.images(), &Options { max_txg: Some(older.txg), ..Options::default() }).unwrap();
+    drop(spa);
+    let spa = try_import(copy.images(), &Options { max_txg: Some(older.txg), ..sharing() }).unwrap();
     assert_eq!(spa.uberblock().txg, older.txg);
-    let status = examine(&candidate(copy.images()), &Options::default(), &our_host(), &NoWait).status;
+    let status = examine(&candidate(copy.images()), &sharing(), &our_host(), &NoWait).status;
     assert_eq!(status, PoolStatus::CorruptPool);
 }
 
@@ -39,7 +44,7 @@ fn foreign_labels() {
     let found = scan(copy.images());
     assert_eq!(found.pools.len(), 2);
     let ours = found.pools.iter().find(|p| p.guid.0 != 77).unwrap();
-    let spa = import(ours, &Options::default(), &their_host(), &NoWait).unwrap();
+    let spa = import(ours, &sharing(), &their_host(), &NoWait).unwrap();
     assert_eq!(spa.tree().state().0, VdevState::Degraded);
 }
 
@@ -74,7 +79,7 @@ fn hostile_labels_never_panic() {
         // The damaged label alone, and with sound ones beside it.
         for images in [&copy.images()[..1], copy.images()] {
             for pool in scan(images).pools {
-                let options = Options { skip_mmp: true, force: true, ..Options::default() };
+                let options = Options { skip_mmp: true, force: true, ..sharing() };
                 drop(import(&pool, &options, &our_host(), &NoWait));
             }
         }
@@ -104,6 +109,6 @@ fn rewind_past_damaged_metadata() {
         file.write_all_at(&[0xa5; 512], dva.offset.0 + ondisk::label::LABEL_START_SIZE).unwrap();
     }
     assert_eq!(load(&[image]).uberblock().txg, newest, "a plain import doesn't look");
-    let spa = try_import(&[image], &Options { rewind: Rewind::Recover, ..Options::default() }).unwrap();
+    let spa = try_import(&[image], &Options { rewind: Rewind::Recover, ..sharing() }).unwrap();
     assert!(spa.uberblock().txg < newest);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ondisk::label::{RING_OFFSET, RING_SIZE};
+use fuzzing::labels::protect;
 
 use super::*;
 
@@ -34,25 +34,6 @@ impl<F: Fn(u64) + Sync> Clock for Hand<F> {
     }
 }
 
-/// Sets the multihost fields of every uberblock of an image with small sectors, as an owner with `multihost=on` would.
-fn protect(image: &Path, delay_ns: u64, config: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
-    let size = file.metadata().unwrap().len();
-    for l in 0..LABELS {
-        for slot in 0..RING_SIZE / 1024 {
-            let offset = label_offset(size, l).unwrap() + RING_OFFSET + slot * 1024;
-            let mut bytes = vec![0; 1024];
-            file.read_exact_at(&mut bytes, offset).unwrap();
-            if ondisk::Uberblock::decode(&bytes).is_ok() {
-                bytes[184..192].copy_from_slice(&delay_ns.to_le_bytes());
-                bytes[192..200].copy_from_slice(&config.to_le_bytes());
-                seal(&Verifier::Label { offset }, &mut bytes, None).unwrap();
-                file.write_all_at(&bytes, offset).unwrap();
-            }
-        }
-    }
-}
-
 /// Interval 1 s, gives up after 5: to be watched for 10 s.
 const ON: u64 = 5 << 48 | 1 << 32 | 1000 << 8 | 7;
 
@@ -63,7 +44,7 @@ fn quiet_pool() {
     let copy = testkit::fixture_copy("zil-freeze");
     protect(&copy.images()[0], 1, ON);
     let pool = candidate(copy.images());
-    let options = Options { force: true, ..Options::default() };
+    let options = Options { force: true, ..sharing() };
     let clock = Hand::new(|_| {});
     let report = examine(&pool, &options, &our_host(), &clock);
     assert_eq!((clock.secs.load(Relaxed), report.status), (10, PoolStatus::HostidMismatch));
@@ -86,7 +67,7 @@ fn busy_pool() {
             protect(&image, 1, ON + (1 << 32));
         }
     });
-    let report = examine(&pool, &Options::default(), &our_host(), &clock);
+    let report = examine(&pool, &sharing(), &our_host(), &clock);
     assert_eq!(report.status, PoolStatus::HostidActive);
     let Some(SpaError::Active { hostname, hostid }) = report.error else { panic!("{:?}", report.error) };
     assert_eq!((hostname.as_deref(), hostid), (Some("zfsvm"), Some(1_102_198_131)));
@@ -99,7 +80,7 @@ fn no_hostid() {
     let copy = testkit::fixture_copy("zil-freeze");
     protect(&copy.images()[0], 1, ON);
     let nobody = Host { hostid: 0, hostname: String::new() };
-    let options = Options { force: true, ..Options::default() };
+    let options = Options { force: true, ..sharing() };
     let failure = import(&candidate(copy.images()), &options, &nobody, &NoWait).unwrap_err();
     assert!(matches!(failure.error, SpaError::NoHostid), "{failure:?}");
 }
