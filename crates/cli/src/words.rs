@@ -26,6 +26,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         ),
         Reason::Active(info) => active(info),
         Reason::MissingDevices(_) => "one or more devices is currently unavailable".into(),
+        Reason::NoCheckpoint => "checkpoint does not exist".into(),
         Reason::InvalidConfig => "invalid vdev configuration".into(),
         Reason::ReadonlyOnly => {
             "this release imports pools read-only\nThe pool can be imported using '-o readonly=on'.".into()
@@ -90,8 +91,8 @@ fn active(info: &LoadInfo) -> String {
 }
 
 /// What can still be done for a pool that can't be opened (`zpool_explain_recover`).
-pub fn recover(verb: &str, name: &str, info: &LoadInfo, clock: &Clock) -> String {
-    let Some(r) = &info.rewind else {
+pub fn recover(verb: &str, name: &str, rewind: Option<&RewindInfo>, clock: &Clock) -> String {
+    let Some(r) = rewind else {
         return "Destroy and re-create the pool from\n\ta backup source.\n".into();
     };
     let mut s = String::from("Recovery is possible, but will result in some data loss.\n");

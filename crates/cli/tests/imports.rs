@@ -4,13 +4,23 @@
 
 mod common;
 
-use std::os::unix::fs::symlink;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use common::{Ran, run};
+use fuzzing::labels::{protect, relabel};
+use ondisk::config::PoolState;
+use ondisk::{Nvlist, Value};
 use server::api::Service;
 use server::house::House;
+use spa::Host;
+use spa::import::Clock;
 use testkit::Fixture;
 
 /// A folder with links to some of a fixture's devices.
@@ -158,4 +168,185 @@ fn force_and_rewind() {
     let ran = import(&service, dir.path(), &format!("-N -fF -o readonly=on {}", f.pool()));
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with(&format!("Pool {} returned to its state as of ", f.pool())), "{}", ran.out);
+}
+
+/// Goal: one pool, one owner: what is imported here can't be imported elsewhere, and can be once it is exported.
+#[test]
+fn one_owner() {
+    let copy = testkit::load("mirror2").copy();
+    let (here, there) = (house(), house());
+    let import_in = |service: &Rc<dyn Service>| import(service, copy.dir(), "-N -o readonly=on xmirror2");
+    assert_eq!(import_in(&here).code, 0);
+    let refused = "cannot import 'xmirror2': one or more devices are already in use\n\n";
+    let ran = import_in(&there);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, "", refused));
+    let found = import(&there, copy.dir(), "");
+    assert!(found.out.contains(" state: ONLINE\n"), "it can still be looked at: {found:?}");
+    assert_eq!(run("zpool export xmirror2", here).code, 0);
+    assert_eq!(import_in(&there).code, 0);
+}
+
+/// An image as a block device, until this is dropped.
+struct Loop(String);
+
+impl Loop {
+    /// `None` where none can be made.
+    fn over(image: &Path) -> Option<Loop> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+        let name = String::from_utf8(made.stdout).ok()?.trim().to_owned();
+        (made.status.success() && !name.is_empty()).then_some(Loop(name))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure but to leave it.
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// Goal: block devices are owned for reading too: whoever holds one keeps the pool from being imported, and we keep it from others.
+#[test]
+fn one_owner_of_block_devices() {
+    let copy = testkit::load("mirror2").copy();
+    let loops: Option<Vec<Loop>> = copy.images().iter().map(|image| Loop::over(image)).collect();
+    let Some(loops) = loops else {
+        println!("not tested: no loop devices here");
+        return;
+    };
+    let (here, there) = (house(), house());
+    let devices: Vec<String> = loops.iter().map(|l| format!("-d {}", l.0)).collect();
+    let line = format!("zpool import {} -N -o readonly=on xmirror2", devices.join(" "));
+    let hold = || {
+        // As a mount or the kernel's own import would.
+        let excl = rustix::fs::OFlags::EXCL.bits().cast_signed();
+        std::fs::File::options().read(true).custom_flags(excl).open(&loops[1].0)
+    };
+    let refused = "cannot import 'xmirror2': one or more devices are already in use\n\n";
+    let other = hold().unwrap();
+    assert_eq!(run(&line, here.clone()).err, refused);
+    drop(other);
+    assert_eq!(run(&line, here.clone()), Ran { code: 0, out: String::new(), err: String::new() });
+    assert_eq!(hold().unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(run(&line, there).err, refused);
+    assert_eq!(run("zpool export xmirror2", here).code, 0);
+    assert!(hold().is_ok());
+}
+
+/// Time that passes by sleeping only.
+#[derive(Default)]
+struct Hand(Arc<AtomicU64>);
+
+impl Clock for Hand {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.0.load(Relaxed))
+    }
+    fn sleep(&self, time: Duration) -> bool {
+        self.0.fetch_add(time.as_secs(), Relaxed);
+        true
+    }
+    fn random(&self, _: u32) -> u32 {
+        0
+    }
+}
+
+/// Goal: a pool that another host may be writing to is watched once, by the search; the import does not wait again.
+#[test]
+fn watched_once() {
+    let Some(f) = testkit::find("zil-freeze") else { return };
+    let copy = f.copy();
+    // An interval of a second, of which five may fail: to be watched for ten.
+    protect(&copy.images()[0], 1, 5 << 48 | 1 << 32 | 1000 << 8 | 7);
+    let clock = Hand::default();
+    let secs = clock.0.clone();
+    let host = Host { hostid: 7, hostname: "elsewhere".into() };
+    let service: Rc<dyn Service> = Rc::new(House::on(host, Box::new(clock)));
+    let ran = import(&service, copy.dir(), &format!("-f -N -o readonly=on {}", f.pool()));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(secs.load(Relaxed), 10);
+}
+
+/// Goal: destroyed pools are shown and imported with -D only, as such.
+#[test]
+fn destroyed_pools() {
+    let copy = testkit::load("mirror2").copy();
+    let destroyed = PoolState::Destroyed as u64;
+    for image in copy.images() {
+        relabel(image, |nv| nv.set("state", ondisk::Value::Uint64(destroyed)));
+    }
+    let service = house();
+    let ran = import(&service, copy.dir(), "");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "no pools available to import\n"));
+    let ran = import(&service, copy.dir(), "-D");
+    assert!(ran.out.starts_with("  pool: xmirror2\n"), "{}", ran.out);
+    assert!(ran.out.contains("\n state: ONLINE (DESTROYED)\n"), "{}", ran.out);
+    let named = "-f -N -o readonly=on xmirror2";
+    let ran = import(&service, copy.dir(), named);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "cannot import 'xmirror2': no such pool available\n"));
+    let ran = import(&service, copy.dir(), &format!("-D {named}"));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(run("zpool list -H -o name,health", service).out, "xmirror2\tONLINE\n");
+}
+
+/// Writes a cache file that names these devices of a pool (`spa_write_cachefile`).
+fn cachefile(pool: &str, guid: u64, devices: &[String]) -> tempfile::NamedTempFile {
+    let list = |entries: Vec<(&str, Value)>| {
+        let mut nv = Nvlist::new();
+        entries.into_iter().for_each(|(name, value)| nv.set(name, value));
+        nv
+    };
+    let leaf = |(id, path): (usize, &String)| {
+        let path = Value::String(path.clone().into_bytes());
+        let kind = Value::String(b"file".to_vec());
+        list(vec![
+            ("type", kind),
+            ("id", Value::Uint64(id as u64)),
+            ("guid", Value::Uint64(1)),
+            ("path", path),
+        ])
+    };
+    let children = devices.iter().enumerate().map(leaf).collect();
+    let root = list(vec![
+        ("type", Value::String(b"root".to_vec())),
+        ("id", Value::Uint64(0)),
+        ("guid", Value::Uint64(guid)),
+        ("children", Value::ListArray(children)),
+    ]);
+    let config = list(vec![("pool_guid", Value::Uint64(guid)), ("vdev_tree", Value::List(root))]);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&list(vec![(pool, Value::List(config))]).encode_xdr()).unwrap();
+    file
+}
+
+/// Goal: a cache file says where to look; where its devices have other names now, their folders are searched; what is no
+/// cache file is refused in OpenZFS's words.
+#[test]
+fn from_a_cache_file() {
+    let copy = testkit::load("mirror2").copy();
+    let guid = spa::scan(copy.images()).pools[0].guid.0;
+    let paths: Vec<String> = copy.images().iter().map(|i| i.display().to_string()).collect();
+    let service = house();
+    let right = cachefile("xmirror2", guid, &paths);
+    let ran = run(
+        &format!("zpool import -c {} -N -o readonly=on xmirror2", right.path().display()),
+        service.clone(),
+    );
+    assert_eq!(ran, Ran { code: 0, out: String::new(), err: String::new() });
+    assert_eq!(run("zpool export xmirror2", service.clone()).code, 0);
+    let moved: Vec<String> = paths.iter().map(|p| format!("{p}.moved")).collect();
+    let moved = cachefile("xmirror2", guid, &moved);
+    let ran = run(
+        &format!("zpool import -c {} -N -o readonly=on xmirror2", moved.path().display()),
+        service.clone(),
+    );
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (0, "cachefile import failed, retrying\n", "cannot import 'xmirror2': no such pool available\n")
+    );
+    std::fs::write(right.path(), "no list").unwrap();
+    let ran = run(&format!("zpool import -c {}", right.path().display()), service.clone());
+    let refused = "invalid or corrupt cache file contents: invalid or missing cache file\n";
+    assert_eq!((ran.code, ran.err.as_str()), (1, refused));
+    let ran = run("zpool import -c /nowhere", service);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "failed to open cache file: No such file or directory\n"));
 }

@@ -112,23 +112,26 @@ pub(crate) fn of_spa(failure: &spa::Failure) -> Reason {
     let info = Box::new(load_info(failure));
     match error {
         SpaError::InUse(_) => Reason::DevicesInUse,
-        SpaError::Config(_) | SpaError::BadGuidSum { .. } => Reason::InvalidConfig,
+        SpaError::Config(_) => Reason::InvalidConfig,
         SpaError::Active { .. } | SpaError::NoHostid => Reason::Active(info),
         SpaError::ForceRequired { hostname, hostid, timestamp } => {
             Reason::UsedElsewhere { hostname: hostname.clone(), hostid: *hostid, timestamp: *timestamp }
         }
         SpaError::Version { .. } | SpaError::UnsupportedFeatures { .. } => Reason::Unsupported(info),
         SpaError::ReadOnly => Reason::ReadonlyOnly,
-        SpaError::MissingLogs { .. } | SpaError::CantOpen { .. } => Reason::MissingDevices(info),
-        SpaError::NoUberblock
+        // What OpenZFS calls `ENXIO`.
+        SpaError::MissingLogs { .. }
+        | SpaError::CantOpen { .. }
+        | SpaError::NoUberblock
         | SpaError::NoLabel
-        | SpaError::Mos { .. }
+        | SpaError::BadGuidSum { .. } => Reason::MissingDevices(info),
+        SpaError::Mos { .. }
         | SpaError::Corrupt { .. }
         | SpaError::TrustedConfig(_)
         | SpaError::Mapping { .. }
         | SpaError::Damaged { .. } => Reason::Io { what: chain(error), info },
         SpaError::Interrupted => Reason::System { errno: Errno::INTR.raw_os_error() },
-        SpaError::NoCheckpoint => Reason::Corrupt { what: chain(error), info },
+        SpaError::NoCheckpoint => Reason::NoCheckpoint,
     }
 }
 

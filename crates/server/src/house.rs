@@ -17,17 +17,19 @@ use crate::pools::{Imported, Pools};
 use crate::view;
 use ondisk::Guid;
 use spa::Host;
+use spa::import::{Clock, SystemClock};
 use std::sync::Arc;
 
 /// Pools, and this machine as they see it.
 pub struct House {
     pools: Pools,
     host: Host,
+    clock: Box<dyn Clock + Send>,
 }
 
 impl Default for House {
     fn default() -> Self {
-        Self { pools: Pools::default(), host: Host::of_system() }
+        Self::on(Host::of_system(), Box::new(SystemClock))
     }
 }
 
@@ -35,6 +37,11 @@ impl House {
     /// Nothing imported.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Nothing imported, on this host and by this clock.
+    pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
+        Self { pools: Pools::default(), host, clock }
     }
 
     fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
@@ -84,11 +91,11 @@ impl Service for House {
         let here: Vec<Guid> = self.pools.all().iter().map(|pool| pool.pool.spa().guid()).collect();
         let mut found = import::find(request)?;
         found.retain(|candidate| !here.contains(&candidate.guid));
-        Ok(import::examine(&found, &self.host))
+        Ok(import::examine(&found, &self.host, &*self.clock))
     }
 
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
-        import::import(&self.pools, &self.host, request)
+        import::import(&self.pools, &self.host, &*self.clock, request)
     }
 
     fn export(&self, request: &ExportRequest) -> Result<(), Error> {

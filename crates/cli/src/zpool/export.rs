@@ -1,10 +1,10 @@
 //! `zpool export`.
 
-use server::api::ExportRequest;
+use server::api::{ExportRequest, Reason};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
-use crate::names;
+use crate::{names, words};
 
 /// `zpool export [-af] <pool> ...`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
@@ -44,13 +44,12 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     for name in names {
         let request = ExportRequest { name: name.clone(), force, hardforce };
         if let Err(e) = service.export(&request) {
-            let what = match e.reason {
-                server::api::Reason::Busy if e.about != name => format!("cannot unmount '{}'", e.about),
-                _ => format!("cannot export '{name}'"),
-            };
-            let why = match e.reason {
-                server::api::Reason::Busy => "pool is busy".to_owned(),
-                ref reason => crate::words::reason(reason, &cx.clock),
+            let (what, why) = match e.reason {
+                Reason::Busy if e.about != name => {
+                    (format!("cannot unmount '{}'", e.about), words::reason(&e.reason, &cx.clock))
+                }
+                Reason::Busy => (format!("cannot export '{name}'"), "pool is busy".to_owned()),
+                ref reason => (format!("cannot export '{name}'"), words::reason(reason, &cx.clock)),
             };
             writeln!(cx.err, "{what}: {why}");
             failed = true;

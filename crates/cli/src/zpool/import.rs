@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use server::api::{
     Candidate, Error, ImportRequest, MmpState, MountRequest, PoolQuery, PoolState, Reason, Rewind,
+    StatusReason,
 };
 
 use super::{config, show_import};
@@ -22,6 +23,8 @@ struct Import {
     load_keys: bool,
     only: bool,
     scan: bool,
+    /// `-X`; `-T` alone has its effect too.
+    extreme: bool,
     mount_options: Vec<String>,
     request: ImportRequest,
     /// The first word and the second.
@@ -44,48 +47,65 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }),
         _ => false,
     };
-    let found = match service.scan(&import.request.scan) {
-        Ok(found) => found,
-        Err(e) if import.request.scan.cachefile.is_some() => {
-            let what = match e.reason {
-                Reason::InvalidConfig => {
-                    cx.err.put("invalid or corrupt cache file contents\n");
-                    return Ok(1);
-                }
-                _ => "failed to open cache file",
-            };
-            return Err(cx.fail(what, &e));
-        }
-        Err(e) => return Err(cx.fail("cannot discover pools", &e)),
-    };
+    let found = search(cx, &import)?;
     let target = import.target.clone().unwrap_or_default();
     if exists && import.new_name.as_ref().is_none_or(|n| *n == target) {
         writeln!(cx.err, "cannot import '{target}': a pool with that name already exists");
         cx.err.put("use the form 'zpool import <pool | id> <newpool>' to give it a new name\n");
         return Ok(1);
     }
-    let found: Vec<Candidate> =
-        found.into_iter().filter(|c| (c.pool.state == PoolState::Destroyed) == import.destroyed).collect();
-    let failed = match &import.target {
-        Some(target) => one(cx, &import, target, guid, &found)?,
-        None if import.all => {
-            let mut failed = false;
-            for c in &found {
-                failed |= do_import(cx, &import, c)?;
+    let mut failed = pools(cx, &import, guid, &found)?;
+    if failed && import.request.scan.cachefile.is_some() {
+        cx.out.put("cachefile import failed, retrying\n");
+        import.request.scan.beside = true;
+        let found = search(cx, &import)?;
+        failed = pools(cx, &import, guid, &found)?;
+    }
+    Ok(i32::from(failed))
+}
+
+/// The pools that are asked for, whether destroyed or not.
+fn search(cx: &mut Cx, im: &Import) -> Result<Vec<Candidate>, Stop> {
+    let service = cx.service()?;
+    let mut found = match service.scan(&im.request.scan) {
+        Ok(found) => found,
+        Err(e) if im.request.scan.cachefile.is_some() => {
+            if e.reason == Reason::InvalidConfig {
+                cx.err.put("invalid or corrupt cache file contents: invalid or missing cache file\n");
+                return Err(Stop::Fail(1));
             }
-            none_found(cx, &found);
-            failed
+            return Err(cx.fail("failed to open cache file", &e));
+        }
+        Err(e) => return Err(cx.fail("cannot discover pools", &e)),
+    };
+    found.retain(|c| (c.pool.state == PoolState::Destroyed) == im.destroyed);
+    Ok(found)
+}
+
+/// Imports or lists what was found; whether something failed. What a cache file leads to only counts, and is only shown, if
+/// nothing is the matter with it: else the folders beside its devices are searched next.
+fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, found: &[Candidate]) -> Result<bool, Stop> {
+    let mut failed = false;
+    match &im.target {
+        Some(target) => return one(cx, im, target, guid, found),
+        None if im.all => {
+            for c in found {
+                failed |= do_import(cx, im, c)?;
+            }
         }
         None => {
+            let first_try = im.request.scan.cachefile.is_some() && !im.request.scan.beside;
             for (i, c) in found.iter().enumerate() {
                 cx.out.put(if i > 0 { "\n" } else { "" });
-                show_import::show(cx, c);
+                failed = first_try && c.pool.status != StatusReason::Ok;
+                if !failed {
+                    show_import::show(cx, c);
+                }
             }
-            none_found(cx, &found);
-            false
         }
-    };
-    Ok(i32::from(failed))
+    }
+    none_found(cx, found);
+    Ok(failed)
 }
 
 fn none_found(cx: &mut Cx, found: &[Candidate]) {
@@ -125,10 +145,10 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
                     default_prop(&mut r.props, "cachefile", "none");
                 }
                 'T' => match parse_txg(&arg) {
-                    Some(txg) => (r.rewind.txg, r.rewind.extreme) = (Some(txg), true),
+                    Some(txg) => r.rewind.txg = Some(txg),
                     None => return Err(Stop::usage("invalid txg value\n")),
                 },
-                'X' => r.rewind.extreme = true,
+                'X' => im.extreme = true,
                 // -C, -E and -V: accepted and undocumented, without effect on a read-only import.
                 _ => {}
             },
@@ -139,6 +159,9 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
     }
     let operands = g.operands();
     check(&im, &operands)?;
+    // A group that is asked for may be as old as it likes, unless how far to go back is said otherwise.
+    let rewind = &mut im.request.rewind;
+    rewind.extreme = im.extreme || (rewind.txg.is_some() && !rewind.rewind);
     let mut operands = operands.into_iter();
     (im.target, im.new_name) = (operands.next(), operands.next());
     im.request.new_name = im.new_name.clone();
@@ -168,7 +191,7 @@ fn real_path(arg: &str) -> PathBuf {
 /// Which options go together.
 fn check(im: &Import, operands: &[String]) -> Result<(), Stop> {
     let scan = &im.request.scan;
-    let Rewind { rewind, dry_run, extreme, txg, .. } = im.request.rewind;
+    let Rewind { rewind, dry_run, .. } = im.request.rewind;
     let message = if scan.cachefile.is_some() && !scan.paths.is_empty() {
         "-c is incompatible with -d\n"
     } else if scan.cachefile.is_some() && im.scan {
@@ -177,7 +200,7 @@ fn check(im: &Import, operands: &[String]) -> Result<(), Stop> {
         "-l is incompatible with -N\n"
     } else if im.load_keys && !im.all && operands.is_empty() {
         "-l is only meaningful during an import\n"
-    } else if (dry_run || (extreme && txg.is_none())) && !rewind {
+    } else if (dry_run || im.extreme) && !rewind {
         "-n or -X only meaningful with -F\n"
     } else if operands.len() > if im.all { 0 } else { 2 } {
         "too many arguments\n"
@@ -263,7 +286,7 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
         writeln!(cx.err, "cannot import pool '{name}': {fault}");
         return Ok(true);
     }
-    let request = ImportRequest { guid: c.pool.guid, ..im.request.clone() };
+    let request = ImportRequest { guid: c.pool.guid, seen: c.seen, ..im.request.clone() };
     let service = cx.service()?;
     let outcome = match service.import(&request) {
         Ok(outcome) => outcome,
@@ -376,9 +399,10 @@ fn explain(cx: &mut Cx, im: &Import, c: &Candidate, e: &Error) {
             cx.out.flush();
             cx.complain(&what, e);
         }
-        Reason::Corrupt { info, .. } | Reason::Io { info, .. } | Reason::MissingDevices(info) => {
+        Reason::Corrupt { .. } | Reason::Io { .. } | Reason::NoCheckpoint => {
             cx.complain(&what, e);
-            let text = words::recover("import", name, info, &cx.clock);
+            let rewind = info_of(e).and_then(|info| info.rewind.as_ref());
+            let text = words::recover("import", name, rewind, &cx.clock);
             write!(cx.out, "\t{text}");
         }
         _ => cx.complain(&what, e),

@@ -48,9 +48,10 @@ pub fn message_id(reason: S) -> Option<&'static str> {
 /// The status and action texts of an imported pool, each with its newline; empty if nothing is wrong.
 pub fn texts(cx: &Cx, pool: &Pool) -> (String, String) {
     match pool.status {
-        S::CorruptLabelNotReplicated | S::CorruptPool => {
-            (fixed(pool.status).0.to_owned(), words::recover("clear", &pool.name, &pool.load_info, &cx.clock))
-        }
+        S::CorruptLabelNotReplicated | S::CorruptPool => (
+            fixed(pool.status).0.to_owned(),
+            words::recover("clear", &pool.name, pool.load_info.rewind.as_ref(), &cx.clock),
+        ),
         S::UnsupFeatRead | S::UnsupFeatWrite => {
             let (status, action) = fixed(pool.status);
             (format!("{status}{}", words::unsupported_features(&pool.load_info)), action.to_owned())

@@ -36,7 +36,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "c:jdDegiLpPstT:vx", LONG);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('c'), _) => {
+            Found::Is(Opt::Short('c'), _) | Found::Missing('c') => {
                 cx.err.put("zpool status: scripts (-c) are not in this release of Poolhouse\n");
                 return Ok(1);
             }

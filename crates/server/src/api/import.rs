@@ -14,6 +14,8 @@ pub struct ScanRequest {
     pub paths: Vec<PathBuf>,
     /// A cache file to read configurations from instead (`-c`).
     pub cachefile: Option<PathBuf>,
+    /// Look at everything in the folders of the cache file's devices, since these may have other names now.
+    pub beside: bool,
     /// Only the pool of this name.
     pub name: Option<String>,
     /// Only the pool of this guid.
@@ -37,6 +39,20 @@ pub struct Candidate {
     /// Whether the pool must be forced (`-f`): it was not exported, and by another host.
     #[serde(default)]
     pub force_required: bool,
+    /// What the pool showed of another host's activity, for the import: what was watched need not be watched again.
+    #[serde(default)]
+    pub seen: Option<Activity>,
+}
+
+/// What a pool's uberblock shows of its writer's activity (`mmp_txg`, `mmp_seq` and the time of the load information).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// The transaction group.
+    pub txg: u64,
+    /// Its time, in seconds since the epoch.
+    pub timestamp: u64,
+    /// How many writes there were since for activity's sake.
+    pub seq: u16,
 }
 
 /// A host's identity.
@@ -134,6 +150,8 @@ pub struct ImportRequest {
     pub destroyed: bool,
     /// How far to go back.
     pub rewind: Rewind,
+    /// What the search saw of the pool's activity ([`Candidate::seen`]).
+    pub seen: Option<Activity>,
 }
 
 /// What an import did.

@@ -33,7 +33,8 @@ mod tests;
 pub use dataset::{Dataset, DatasetKind, DatasetQuery, Hold, PropSelect, SpaceClass, SpaceEntry};
 pub use error::{Error, Reason};
 pub use import::{
-    Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo, ScanRequest,
+    Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
+    ScanRequest,
 };
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryRecord, LeafWork,

@@ -6,12 +6,13 @@ use crate::pools::Pools;
 use crate::view::{self, PoolFacts};
 use dsl::Name;
 use ondisk::config::PoolState;
-use ondisk::{Nvlist, Txg, VdevConfig};
+use ondisk::{Guid, Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
-use spa::import::{Claim, Options, Rewind, SystemClock, list_txgs};
+use spa::import::{Claim, Clock, Options, Rewind, Seen, list_txgs};
 use spa::scan::DEFAULT_SEARCH_PATHS;
 use spa::{Host, Spa};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +24,7 @@ const CACHEFILE_MAX: u64 = 64 << 20;
 /// The pools that a search finds, as far as they are asked for.
 pub(super) fn find(request: &ScanRequest) -> Result<Vec<spa::Candidate>, Error> {
     let mut pools = match &request.cachefile {
-        Some(file) => in_cachefile(file)?,
+        Some(file) => in_cachefile(file, request.beside)?,
         None if request.paths.is_empty() => spa::scan(&DEFAULT_SEARCH_PATHS).pools,
         None => spa::scan(&request.paths).pools,
     };
@@ -34,8 +35,9 @@ pub(super) fn find(request: &ScanRequest) -> Result<Vec<spa::Candidate>, Error> 
     Ok(pools)
 }
 
-/// The pools of a cache file. It says where their devices are; what is on these is believed rather than the file.
-fn in_cachefile(file: &Path) -> Result<Vec<spa::Candidate>, Error> {
+/// The pools of a cache file. It says where their devices are, or at least in which folders (`beside`); what is on these is
+/// believed rather than the file.
+fn in_cachefile(file: &Path, beside: bool) -> Result<Vec<spa::Candidate>, Error> {
     let about = file.display().to_string();
     let failed = |error: std::io::Error| {
         Error::new(&about, Reason::System { errno: error.raw_os_error().unwrap_or_default() })
@@ -43,38 +45,57 @@ fn in_cachefile(file: &Path) -> Result<Vec<spa::Candidate>, Error> {
     let mut bytes = Vec::new();
     let open = std::fs::File::open(file).map_err(failed)?;
     open.take(CACHEFILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
-    let bad = || Error::new(&about, Reason::InvalidConfig);
-    let list = Nvlist::decode(&bytes).map_err(|_| bad())?;
-    let (mut paths, mut guids) = (BTreeSet::new(), BTreeSet::new());
-    for (name, _) in list.iter() {
-        let pool = list.list(name).ok_or_else(bad)?;
-        let tree = pool.list("vdev_tree").ok_or_else(bad)?;
-        leaves(&VdevConfig::from_nvlist(tree).map_err(|_| bad())?, &mut paths);
-        guids.extend(pool.u64("pool_guid"));
-    }
-    let paths: Vec<PathBuf> = paths.into_iter().collect();
-    let mut pools = spa::scan(&paths).pools;
-    pools.retain(|pool| guids.contains(&pool.guid.0));
+    let cached = Cached::decode(&bytes).ok_or_else(|| Error::new(&about, Reason::InvalidConfig))?;
+    let paths: BTreeSet<&Path> = cached
+        .paths
+        .iter()
+        .filter_map(|path| if beside { path.parent() } else { Some(path.as_path()) })
+        .collect();
+    let mut pools = spa::scan(&paths.into_iter().collect::<Vec<_>>()).pools;
+    pools.retain(|pool| cached.guids.contains(&pool.guid));
     Ok(pools)
 }
 
-fn leaves(vdev: &VdevConfig, into: &mut BTreeSet<PathBuf>) {
-    into.extend(vdev.path.as_deref().map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path))));
-    vdev.children.iter().for_each(|child| leaves(child, into));
+/// What a cache file tells of pools.
+#[derive(Debug, Default)]
+struct Cached {
+    guids: BTreeSet<Guid>,
+    paths: BTreeSet<PathBuf>,
+}
+
+impl Cached {
+    /// From the file's contents: a list of pools' configs by name (`spa_write_cachefile`); `None` if it is no such list.
+    fn decode(bytes: &[u8]) -> Option<Cached> {
+        let list = Nvlist::decode(bytes).ok()?;
+        let mut cached = Cached::default();
+        for (name, _) in list.iter() {
+            let pool = list.list(name)?;
+            let tree = VdevConfig::from_nvlist(pool.list("vdev_tree")?).ok()?;
+            let paths = tree.leaves().filter_map(|leaf| leaf.path.as_deref());
+            cached.paths.extend(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))));
+            cached.guids.insert(Guid(pool.u64("pool_guid")?));
+        }
+        Some(cached)
+    }
 }
 
 /// What an attempt to load each of them shows.
-pub(super) fn examine(found: &[spa::Candidate], host: &Host) -> Vec<Candidate> {
+pub(super) fn examine(found: &[spa::Candidate], host: &Host, clock: &dyn Clock) -> Vec<Candidate> {
     let options = OpenOptions::default().import();
     let one = |candidate: &spa::Candidate| {
-        let report = spa::examine(candidate, &options, host, &SystemClock);
+        let report = spa::examine(candidate, &options, host, clock);
         view::candidate(candidate, &report, u64::from(host.hostid))
     };
     found.iter().map(one).collect()
 }
 
 /// Imports a pool, or says what that would come to.
-pub(super) fn import(pools: &Pools, host: &Host, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+pub(super) fn import(
+    pools: &Pools,
+    host: &Host,
+    clock: &dyn Clock,
+    request: &ImportRequest,
+) -> Result<ImportOutcome, Error> {
     let none = || Error::new(request.guid.to_string(), Reason::NoSuchImport);
     let scan = ScanRequest { guid: Some(request.guid), name: None, ..request.scan.clone() };
     let found = find(&scan)?;
@@ -89,7 +110,7 @@ pub(super) fn import(pools: &Pools, host: &Host, request: &ImportRequest) -> Res
     let facts = facts(request, name)?;
     let options = options(request, &facts);
     let open = || {
-        let spa = spa::import(candidate, &options, host, &SystemClock)
+        let spa = spa::import(candidate, &options, host, clock)
             .map_err(|failure| Error::new(name, of_spa(&failure)))?;
         let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa));
         Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
@@ -144,6 +165,7 @@ fn options(request: &ImportRequest, facts: &PoolFacts) -> Options {
         },
         max_txg: going_back.txg.map(Txg),
         name: request.new_name.clone(),
+        seen: request.seen.map(|s| Seen { txg: Txg(s.txg), timestamp: s.timestamp, seq: s.seq }),
         ..OpenOptions::default().import()
     }
 }
@@ -155,3 +177,6 @@ fn went_back(spa: &Spa) -> RewindInfo {
     let lost = newest.and_then(|newest| i64::try_from(newest.saturating_sub(load_time)).ok());
     RewindInfo { load_time, seconds_lost: lost, data_errors: None }
 }
+
+#[cfg(test)]
+mod tests;

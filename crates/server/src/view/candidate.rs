@@ -5,7 +5,7 @@ use spa::{PoolStatus, Report, SpaError};
 use vdev::VdevInfo;
 
 use super::{states, vdevs};
-use crate::api::{self, Candidate, Host, LoadInfo, MmpState, Pool, StatusReason as S, Vdev};
+use crate::api::{self, Activity, Candidate, Host, LoadInfo, MmpState, Pool, StatusReason as S, Vdev};
 
 /// What a search and a trial load found of a pool. `hostid` is this host's.
 pub fn candidate(found: &spa::Candidate, report: &Report, hostid: u64) -> Candidate {
@@ -53,6 +53,7 @@ pub fn candidate(found: &spa::Candidate, report: &Report, hostid: u64) -> Candid
         comment: config.comment.clone(),
         host: Host { name: found.config.hostname.clone(), id: found.config.hostid },
         timestamp: (report.timestamp != 0).then_some(report.timestamp),
+        seen: report.seen.map(|s| Activity { txg: s.txg.0, timestamp: s.timestamp, seq: s.seq }),
     }
 }
 

@@ -69,9 +69,12 @@ impl Clock for SystemClock {
 /// What an uberblock shows of its writer's activity; the same twice means that nothing happened between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    txg: Txg,
-    timestamp: u64,
-    seq: u16,
+    /// The group.
+    pub txg: Txg,
+    /// When it was synced, seconds of the epoch.
+    pub timestamp: u64,
+    /// How many writes for activity's sake there were since; 0 if it isn't counted.
+    pub seq: u16,
 }
 
 impl Seen {
