@@ -225,10 +225,16 @@ fn one_owner_of_block_devices() {
     let refused = "cannot import 'xmirror2': one or more devices are already in use\n\n";
     let other = hold().unwrap();
     assert_eq!(run(&line, here.clone()).err, refused);
+    let by_images = |service: &Rc<dyn Service>| import(service, copy.dir(), "-N -o readonly=on xmirror2");
+    assert_eq!(by_images(&here).err, refused, "the image is the same disk");
     drop(other);
+    assert_eq!(by_images(&here).code, 0);
+    assert_eq!(hold().unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(run("zpool export xmirror2", here.clone()).code, 0);
     assert_eq!(run(&line, here.clone()), Ran { code: 0, out: String::new(), err: String::new() });
     assert_eq!(hold().unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
-    assert_eq!(run(&line, there).err, refused);
+    assert_eq!(run(&line, there.clone()).err, refused);
+    assert_eq!(by_images(&there).err, refused);
     assert_eq!(run("zpool export xmirror2", here).code, 0);
     assert!(hold().is_ok());
 }

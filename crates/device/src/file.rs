@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
@@ -43,6 +43,9 @@ pub struct FileDevice {
     physical: u32,
     block: bool,
     writable: bool,
+    /// Loop devices over the image, which are claimed with it.
+    #[expect(dead_code, reason = "held, never used")]
+    loops: Vec<File>,
 }
 
 impl FileDevice {
@@ -87,6 +90,13 @@ impl FileDevice {
                 rustix::fs::flock(&file, lock).map_err(|e| fail(e.into()))?;
             }
         }
+        let mut loops = Vec::new();
+        if !block && mode != Mode::Peek {
+            loops = claim_loops(&file).map_err(fail)?;
+            if !mode.owns() {
+                loops.clear();
+            }
+        }
         let (size, logical, physical) = if block {
             // A block device has no length of its own as a file; its end is where seeking ends.
             let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
@@ -95,7 +105,7 @@ impl FileDevice {
         } else {
             (file.metadata().map_err(fail)?.len(), 512, 512)
         };
-        Ok(Self { file, name, size, logical, physical, block, writable: mode == Mode::Write })
+        Ok(Self { file, name, size, logical, physical, block, writable: mode == Mode::Write, loops })
     }
 
     fn io(&self, op: Op, offset: u64, len: usize, source: io::Error) -> DeviceError {
@@ -116,6 +126,27 @@ fn open_as(path: &Path, mode: Mode, block: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(mode == Mode::Write).custom_flags(flags.bits().cast_signed());
     options.open(path)
+}
+
+/// Opens the loop devices that the system has over an image, so that they have one owner together. Fails when one has an owner
+/// already; one that this user may not open at all is passed over.
+fn claim_loops(image: &File) -> io::Result<Vec<File>> {
+    let image = image.metadata()?;
+    let Ok(disks) = std::fs::read_dir("/sys/block") else { return Ok(Vec::new()) };
+    let mut claimed = Vec::new();
+    for disk in disks.flatten() {
+        let Ok(backing) = std::fs::read_to_string(disk.path().join("loop/backing_file")) else { continue };
+        let Ok(backing) = std::fs::metadata(backing.trim_end_matches('\n')) else { continue };
+        if (backing.dev(), backing.ino()) != (image.dev(), image.ino()) {
+            continue;
+        }
+        match open_as(&Path::new("/dev").join(disk.file_name()), Mode::Own, true) {
+            Ok(device) => claimed.push(device),
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => return Err(e),
+            Err(_) => {}
+        }
+    }
+    Ok(claimed)
 }
 
 /// Logical and physical sector of a block device, as sysfs tells them; a partition asks its disk.

@@ -12,7 +12,8 @@
 //!
 //! # Locks
 //! An owner has an image file locked with `flock`, exclusively, and a block device open with `O_EXCL`, which the kernel
-//! refuses while anyone has it mounted or imported; both end when the device is dropped. Readers that want no owner beside them
+//! refuses while anyone has it mounted or imported; both end when the device is dropped. Loop devices over an image are claimed
+//! with it, as its bytes have one owner however they are reached. Readers that want no owner beside them
 //! lock an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
 //! own mutex only while they copy.
 //!

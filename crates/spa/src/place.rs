@@ -88,6 +88,15 @@ impl Openings {
         })
     }
 
+    /// Lets go of what is at a place, unless another part of it is in use.
+    pub(crate) fn release(&self, place: &Place) {
+        let Some(identity) = place.path.metadata().ok().and_then(|meta| Identity::of(&meta)) else { return };
+        let mut open = self.open.lock();
+        if open.get(&identity).is_some_and(|device| Arc::strong_count(device) == 1) {
+            open.remove(&identity);
+        }
+    }
+
     fn whole(&self, path: &Path) -> device::Result<Arc<FileDevice>> {
         let name = || path.display().to_string();
         let meta = path.metadata().map_err(|source| DeviceError::Open { device: name(), source })?;

@@ -92,7 +92,12 @@ impl Devices {
             match self.openings.open(&m.place) {
                 Ok(device) => match check(&*device, leaf, top_level, trust) {
                     Ok(()) => return Ok(device),
-                    Err(aux) => why = aux,
+                    Err(aux) => {
+                        // It is not ours to keep, and a disk that we held would exclude its own partitions.
+                        why = aux;
+                        drop(device);
+                        self.openings.release(&m.place);
+                    }
                 },
                 Err(e @ DeviceError::Busy { .. }) => *self.busy.lock() = Some(e),
                 Err(_) => {}
