@@ -216,6 +216,12 @@ impl Tree {
         self.top(vdev).is_ok_and(|id| kind::is_concrete(self.node(id).kind))
     }
 
+    /// Whether a top-level vdev lays blocks out in columns.
+    pub fn is_striped(&self, vdev: VdevId) -> bool {
+        let columns = |id| matches!(self.node(id).layout, Layout::Raidz(_) | Layout::Draid(_));
+        self.top(vdev).is_ok_and(columns)
+    }
+
     /// The smallest allocation of any top-level vdev that holds data, and the greatest common divisor of them all, in bytes
     /// (`spa_min_alloc`, `spa_gcd_alloc`): what compressed sizes are rounded to. Both are 512 while there is none.
     pub fn alloc_unit(&self) -> (u64, u64) {

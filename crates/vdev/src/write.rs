@@ -309,3 +309,6 @@ fn whole_sectors(data: &Block, sector: usize) -> Block {
     padded[..data.len()].copy_from_slice(data);
     padded.freeze()
 }
+
+#[cfg(test)]
+mod tests;

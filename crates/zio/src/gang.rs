@@ -15,7 +15,7 @@ use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
 use ondisk::{Blkptr, Corrupt, Dva, SPA_MINBLOCKSHIFT};
 
 /// Deepest gang tree: three pieces a level reach 16 MiB from 512 bytes in ten.
-const MAX_DEPTH: u32 = 12;
+pub(crate) const MAX_DEPTH: u32 = 12;
 
 /// What of one gang block has been read, and how much more may be.
 struct Walk<'a> {

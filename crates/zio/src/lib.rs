@@ -13,6 +13,7 @@
 //! through `vdev::Tree`, and bookmarks are only for messages and for finding a key.
 
 mod bookmark;
+mod dedup;
 mod error;
 mod gang;
 mod keys;
@@ -23,6 +24,7 @@ mod workers;
 mod write;
 
 pub use bookmark::Bookmark;
+pub use dedup::{Clones, Dedup, Found};
 pub use error::Error;
 pub use keys::{Entropy, KeyError, KeySource};
 pub use policy::{WritePolicy, WriteReq};

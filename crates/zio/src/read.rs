@@ -1,6 +1,6 @@
 //! Reading a block.
 
-use crate::{Bookmark, Entropy, Error, KeyError, KeySource, Result, Space, Workers};
+use crate::{Bookmark, Clones, Dedup, Entropy, Error, KeyError, KeySource, Result, Space, Workers};
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
@@ -25,6 +25,8 @@ pub struct Zio {
     space: RwLock<Option<Arc<dyn Space>>>,
     workers: RwLock<Arc<Workers>>,
     entropy: RwLock<Arc<dyn Entropy>>,
+    dedup: RwLock<Option<Arc<dyn Dedup>>>,
+    clones: RwLock<Option<Arc<dyn Clones>>>,
 }
 
 /// No source of randomness.
@@ -54,7 +56,27 @@ impl Zio {
             space: RwLock::new(None),
             workers: RwLock::new(Arc::new(Workers::new("zio", 1))),
             entropy: RwLock::new(Arc::new(Unset)),
+            dedup: RwLock::new(None),
+            clones: RwLock::new(None),
         }
+    }
+
+    /// Sets the dedup table; without one nothing is deduplicated.
+    pub fn set_dedup(&self, table: Arc<dyn Dedup>) {
+        *self.dedup.write() = Some(table);
+    }
+
+    /// Sets the table of cloned blocks.
+    pub fn set_clones(&self, table: Arc<dyn Clones>) {
+        *self.clones.write() = Some(table);
+    }
+
+    pub(crate) fn dedup(&self) -> Option<Arc<dyn Dedup>> {
+        self.dedup.read().clone()
+    }
+
+    pub(crate) fn clones(&self) -> Option<Arc<dyn Clones>> {
+        self.clones.read().clone()
     }
 
     /// Sets where salts and initialisation vectors come from; without it nothing can be encrypted.

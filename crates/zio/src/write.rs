@@ -14,30 +14,18 @@
 //! OpenZFS `zio.c`: `zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`, `zio_ddt_write`,
 //! `zio_dva_allocate`, `zio_write_gang_block`.
 
+mod free;
+mod gang;
+mod log;
+mod place;
 mod prepare;
 
 use crate::{Error, Result, WriteReq, Zio};
-use device::Block;
-use ondisk::blkptr::Body;
 use ondisk::{Blkptr, Dva, Txg};
-use prepare::{Env, Prepared, Sealed};
+use place::{Batch, Bound};
+use prepare::{Env, Prepared};
 use std::sync::Arc;
 use vdev::{Laid, Tree};
-
-/// A block of bytes on its way to one place.
-struct Bound {
-    /// Number of its request.
-    req: usize,
-    dva: Dva,
-    bytes: Block,
-}
-
-/// What a batch has taken and will write.
-#[derive(Default)]
-struct Batch {
-    allocated: Vec<Dva>,
-    bound: Vec<Bound>,
-}
 
 impl Zio {
     /// Writes blocks of a group, and gives their pointers in the order of the requests, once the devices have taken them. A pointer that
@@ -57,7 +45,7 @@ impl Zio {
         let pointers: Result<Vec<Blkptr>> = (prepared.into_iter().enumerate())
             .map(|(n, prepared)| match prepared? {
                 Prepared::Done(bp) => Ok(bp),
-                Prepared::Store(sealed) => self.place(&mut batch, txg, n, *sealed),
+                Prepared::Store(sealed) => self.place(&mut batch, n, *sealed),
             })
             .collect();
         let bound = std::mem::take(&mut batch.bound);
@@ -66,32 +54,9 @@ impl Zio {
             Err((n, dva, source)) => Err(Error::Write { bookmark: bookmarks[n], dva, source }),
         });
         if written.is_err() {
-            let space = self.space();
-            batch.allocated.iter().for_each(|dva| space.unallocate(dva, txg));
+            self.undo(txg, &batch);
         }
         written
-    }
-
-    /// Finds a place for a block, and gives its pointer.
-    fn place(&self, batch: &mut Batch, txg: Txg, req: usize, sealed: Sealed) -> Result<Blkptr> {
-        let Sealed { bytes, mut pointer, want, bookmark, over, .. } = sealed;
-        let dvas = match over {
-            Some(dvas) => dvas,
-            None => {
-                let no_space = |_| Error::NoSpace { bookmark, psize: want.psize };
-                let dvas = self.space().allocate(&want).map_err(no_space)?;
-                batch.allocated.extend(dvas.iter().flatten());
-                dvas
-            }
-        };
-        for dva in dvas.iter().flatten() {
-            batch.bound.push(Bound { req, dva: *dva, bytes: bytes.clone() });
-        }
-        if let Body::Stored(s) = &mut pointer.body {
-            s.dvas = dvas;
-        }
-        debug_assert_eq!(pointer.birth, txg);
-        Ok(pointer)
     }
 
     /// Hands bytes to their devices and waits for them.
@@ -121,19 +86,6 @@ impl Zio {
         let leaves: Vec<_> = self.tree().devices().map(|(guid, _)| guid).collect();
         let tree = Arc::clone(self.tree());
         self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
-    }
-
-    /// Frees a block in `txg`: all its copies, and of a gang block all pieces. Holes and embedded blocks take no space.
-    ///
-    /// # Errors
-    /// When a gang block's header can't be read; nothing of it is freed then.
-    pub fn free(&self, txg: Txg, bp: &Blkptr) -> Result<()> {
-        let Some(s) = bp.stored() else { return Ok(()) };
-        let space = self.space();
-        for dva in s.copies() {
-            space.free(dva, txg);
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use codec::crypt::{IV_LEN, KeyVersion, MAC_LEN};
 use device::{AlignedBuf, Block};
 use ondisk::blkptr::{Body, CryptParams, Embedded, Stored};
 use ondisk::objset::{LOCAL_MAC, PORTABLE_MAC};
-use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Lsize, Psize, Txg};
+use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Lsize, Psize, Txg};
 use std::sync::Arc;
 use vdev::Tree;
 
@@ -38,8 +38,11 @@ pub(super) struct Sealed {
     pub(super) pointer: Blkptr,
     pub(super) want: Want,
     pub(super) bookmark: Bookmark,
-    /// The places of the old block, which this one takes.
-    pub(super) over: Option<[Option<Dva>; 3]>,
+    /// The old block, whose places this one takes.
+    pub(super) old: Option<Blkptr>,
+    /// As the object sees it, and whether to compare it with what the dedup table has.
+    pub(super) data: Block,
+    pub(super) verify: bool,
 }
 
 /// A block after compression.
@@ -97,8 +100,7 @@ impl Env {
         let old = req.old.as_ref().filter(|bp| req.in_place && bp.birth == self.txg)?;
         let s = old.stored()?;
         let encrypts = req.policy.encrypt && req.kind.is_encrypted() && req.level.0 == 0;
-        let fits = !old.is_gang()
-            && !s.dedup
+        let fits = !s.dedup
             && !req.policy.dedup
             && !encrypts
             && s.phys_birth == self.txg
@@ -208,11 +210,9 @@ impl Env {
             class: policy.class,
             gang_header: false,
         };
-        let over = match (old_size, &req.old) {
-            (Some(size), Some(old)) if size == bytes.len() => old.stored().map(|s| s.dvas),
-            _ => None,
-        };
-        Ok(Prepared::Store(Box::new(Sealed { bytes, pointer, want, bookmark, over })))
+        let old = req.old.filter(|_| old_size == Some(bytes.len()));
+        let verify = policy.verify;
+        Ok(Prepared::Store(Box::new(Sealed { bytes, pointer, want, bookmark, old, data: req.data, verify })))
     }
 
     /// Encrypts or authenticates a block of an encrypted object set, as its kind wants (`zio_encrypt`).

@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use vdev::Tree;
 
+mod protected;
+mod shared;
+
 /// Gives out space from the front, a top-level vdev for each copy, and remembers what comes back.
 pub(crate) struct Front {
     tree: Arc<Tree>,
@@ -20,6 +23,15 @@ pub(crate) struct Front {
     pub(crate) returned: Mutex<Vec<Dva>>,
     /// Larger blocks find no room.
     pub(crate) largest: u64,
+    /// Bytes that may still be given out.
+    pub(crate) left: Mutex<u64>,
+}
+
+impl Front {
+    /// Bytes given out.
+    pub(crate) fn taken(&self) -> u64 {
+        self.next.lock().iter().sum()
+    }
 }
 
 impl Space for Front {
@@ -29,6 +41,8 @@ impl Space for Front {
         }
         let mut dvas = [None; 3];
         let mut next = self.next.lock();
+        let mut left = self.left.lock();
+        *left = left.checked_sub(want.psize.0 * u64::from(want.copies)).ok_or(NoSpace)?;
         let tops = next.len();
         for (n, dva) in dvas.iter_mut().enumerate().take(usize::from(want.copies)) {
             let vdev = VdevId((n % tops) as u32);
@@ -68,6 +82,7 @@ pub(crate) fn pool(tops: u64, ashift: u8, largest: u64) -> (Zio, Arc<Front>) {
         freed: Mutex::default(),
         returned: Mutex::default(),
         largest,
+        left: Mutex::new(u64::MAX),
     });
     zio.set_space(space.clone());
     (zio, space)
@@ -218,4 +233,68 @@ fn nop_write() {
         let two = WriteReq { policy: WritePolicy { copies: 2, ..policy }, ..again };
         assert_ne!(zio.write_batch(Txg(6), vec![two]).unwrap()[0], old);
     }
+}
+
+/// Goal: a block that finds no room in one piece is written in pieces, gangs of gangs if need be, is read back, overwritten where it
+/// is, and gives back exactly what was allocated.
+#[test]
+fn gangs() {
+    for (largest, copies, encrypt) in
+        [(16_384, 1, false), (4096, 2, false), (1024, 3, false), (4096, 1, true)]
+    {
+        let (zio, space) = pool(3, 9, largest);
+        zio.set_keys(Arc::new(protected::Keys::new()));
+        zio.set_entropy(Arc::new(protected::Counter::default()));
+        let policy = WritePolicy { copies, encrypt, checksum: ChecksumKind::Sha256, ..WritePolicy::PLAIN };
+        let small = req(text(300 * 512), WritePolicy { compress: CompressKind::Off, ..policy });
+        let pointers = zio.write_batch(Txg(6), vec![req(noise(131_072), policy), small.clone()]).unwrap();
+        let [bp, old] = pointers[..] else { panic!("two were written") };
+        for (bp, data) in [(&bp, noise(131_072)), (&old, small.data.clone())] {
+            assert_eq!(Blkptr::decode(&bp.encode()).unwrap(), *bp);
+            assert!(bp.is_gang());
+            assert_eq!(bp.stored().unwrap().copies().count(), usize::from(copies.max(2)), "of its header");
+            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), data);
+        }
+        let counted: u64 =
+            pointers.iter().flat_map(|bp| bp.stored().unwrap().copies()).map(|d| d.asize.0).sum();
+        let taken = space.taken();
+        assert_eq!(counted, taken);
+
+        let mut again = WriteReq { old: Some(old), in_place: true, ..small };
+        again.data = noise(300 * 512);
+        let new = zio.write_batch(Txg(6), vec![again.clone()]).unwrap()[0];
+        if !encrypt {
+            assert_eq!((new.stored().unwrap().dvas, space.taken()), (old.stored().unwrap().dvas, taken));
+        }
+        assert_eq!(zio.read(&new, &BOOKMARK).unwrap(), again.data);
+        for bp in [&bp, &new] {
+            zio.free(Txg(7), bp).unwrap();
+        }
+        let mut freed: Vec<Dva> = space.freed.lock().clone();
+        assert!(freed.iter().all(|d| !d.gang));
+        freed.sort_unstable();
+        assert!(freed.windows(2).all(|w| w[0] != w[1]));
+        let sum: u64 = freed.iter().map(|d| d.asize.0).sum();
+        assert!(sum == taken || encrypt);
+    }
+}
+
+/// Goal: a batch that finds no room at all, or whose device fails, gives back everything that it had taken.
+#[test]
+fn failures_leave_nothing_behind() {
+    let (zio, space) = pool(2, 9, 1024);
+    *space.left.lock() = 20_000;
+    let reqs = vec![req(noise(8192), WritePolicy::PLAIN), req(noise(65_536), WritePolicy::PLAIN)];
+    let error = zio.write_batch(Txg(4), reqs).unwrap_err();
+    assert!(matches!(error, crate::Error::NoSpace { .. }), "{error}");
+    let returned: u64 = space.returned.lock().iter().map(|d| d.asize.0).sum();
+    assert_eq!(returned, space.taken());
+
+    let (zio, space) = pool(1, 9, u64::MAX);
+    let (guid, _) = zio.tree().devices().next().unwrap();
+    zio.tree().set_state(guid, vdev::VdevState::Faulted, vdev::VdevAux::External).unwrap();
+    let error = zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap_err();
+    assert!(matches!(error, crate::Error::Write { .. }), "{error}");
+    assert_eq!(space.returned.lock().len(), 1);
+    assert!(zio.tree().dtl(guid).unwrap().contains(4));
 }

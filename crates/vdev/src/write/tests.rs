@@ -1,0 +1,119 @@
+//! What a write leaves behind when devices fail.
+
+use device::{Block, Device, Fault, Op};
+use ondisk::label::LABEL_START_SIZE;
+use ondisk::{Guid, Psize, Txg, VdevId};
+
+use super::{WriteError, join};
+use crate::tests::{open, root, top};
+use crate::{Tree, TxgRanges, VdevAux, VdevConfig, VdevKind, VdevState};
+
+const TOP: VdevId = VdevId(0);
+
+fn raidz(children: u64, nparity: u64) -> VdevConfig {
+    VdevConfig { nparity: Some(nparity), ..top(VdevKind::Raidz, children) }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 512) as u8).collect()
+}
+
+fn missed(tree: &Tree) -> Vec<u64> {
+    let behind = |guid: &Guid| tree.dtl(*guid).unwrap().contains(9);
+    tree.devices().map(|(guid, _)| guid).filter(behind).map(|g| g.0 - 100).collect()
+}
+
+fn reads(tree: &Tree, len: usize) -> bool {
+    let mut attempts = tree.attempts(TOP, 8192, Psize(len as u64), Txg(9)).unwrap();
+    let good = attempts.find(|c| c[..] == bytes(len));
+    attempts.settle(good.as_deref());
+    good.is_some()
+}
+
+/// Goal: as many failing children as the vdev has redundancy cost the block nothing but that they are behind and charged; one more, and the
+/// error says where.
+#[test]
+fn redundancy_is_the_limit() {
+    let shapes: [(u64, usize, usize); 4] = [(3, 2, 4096), (4, 1, 16_384), (6, 2, 40_960), (7, 3, 512 * 57)];
+    for (children, tolerated, len) in shapes {
+        for failing in 0..=tolerated + 1 {
+            let spec =
+                if children == 3 { top(VdevKind::Mirror, 3) } else { raidz(children, tolerated as u64) };
+            let (tree, devices) = open(&root(vec![spec]), children);
+            for d in &devices[..failing] {
+                d.inject(Fault::Error { op: Op::Write, range: 0..u64::MAX });
+            }
+            let done = tree.write(TOP, 8192, &bytes(len), Txg(9));
+            assert_eq!(missed(&tree), (0..failing as u64).collect::<Vec<_>>());
+            let errors = |g| tree.stats(Guid(100 + g)).unwrap().write_errors.get();
+            assert!((0..children).all(|n| (errors(n) > 0) == ((n as usize) < failing)));
+            if failing <= tolerated {
+                assert_eq!(done.unwrap().missed, failing);
+                assert!(reads(&tree, len));
+            } else {
+                assert!(matches!(done, Err(WriteError::Lost { vdev: TOP, source: Some(_), .. })));
+            }
+        }
+    }
+}
+
+/// Goal: a child that is not there counts as failed and is behind, but is not charged; one that comes back is asked last.
+#[test]
+fn absent_children_are_behind() {
+    let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
+    tree.set_state(Guid(100), VdevState::Offline, VdevAux::None).unwrap();
+    assert_eq!(tree.write(TOP, 8192, &bytes(4096), Txg(9)).unwrap().missed, 1);
+    assert_eq!((missed(&tree), tree.stats(Guid(100)).unwrap().write_errors.get()), (vec![0], 0));
+    assert_eq!(tree.dtl(Guid(100)).unwrap(), TxgRanges::new([(9, 10)]));
+    tree.set_state(Guid(100), VdevState::Healthy, VdevAux::None).unwrap();
+    assert_eq!(tree.attempts(TOP, 8192, Psize(4096), Txg(9)).unwrap().next().unwrap()[..], bytes(4096));
+}
+
+/// Goal: neighbours are written at once, and one bad sector costs only the block that it is in.
+#[test]
+fn runs_join_and_part() {
+    let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
+    let bad = LABEL_START_SIZE + 8192 + 5 * 4096;
+    devices[1].inject(Fault::Error { op: Op::Write, range: bad..bad + 512 });
+    let block = Block::copy_of(&bytes(4096));
+    let laid: Vec<_> =
+        (0..8u64).rev().map(|n| tree.lay_out(TOP, 8192 + n * 4096, &block, Txg(9)).unwrap()).collect();
+    let runs = join(&laid);
+    assert_eq!(runs.len(), 2);
+    let refused: Vec<_> = runs.iter().flat_map(|r| tree.issue(r)).collect();
+    let failed: Vec<_> = refused.iter().map(|r| r.block).collect();
+    assert_eq!(failed, [2]);
+    for (n, laid) in laid.iter().enumerate() {
+        let mine = refused.iter().filter(|r| r.block == n);
+        assert_eq!(tree.conclude(laid, mine).unwrap().missed, usize::from(n == 2));
+    }
+    let mut back = vec![0; 4096];
+    devices[0].read_at(&mut back, bad).unwrap();
+    assert_eq!(back, bytes(4096));
+}
+
+/// Goal: a device that can't flush is faulted and behind; the flush fails only when the pool can't do without it.
+#[test]
+fn failed_flushes_fault() {
+    let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
+    devices[0].inject(Fault::Error { op: Op::Flush, range: 0..1 });
+    tree.flush(Txg(9)).unwrap();
+    assert_eq!((tree.state().0, missed(&tree)), (VdevState::Degraded, vec![0]));
+    devices[1].inject(Fault::Error { op: Op::Flush, range: 0..1 });
+    assert_eq!(tree.flush(Txg(9)).unwrap_err().guid, Guid(101));
+}
+
+/// Goal: sizes that are no whole sectors are filled up with zeros, and places where no block can be are refused.
+#[test]
+fn odd_sizes_and_places() {
+    let mut spec = top(VdevKind::Mirror, 1);
+    spec.ashift = Some(ondisk::Ashift(12));
+    let (tree, devices) = open(&root(vec![spec]), 1);
+    devices[0].write_at(&[0xff; 8192], LABEL_START_SIZE + 8192).unwrap();
+    tree.write(TOP, 8192, &bytes(1024), Txg(9)).unwrap();
+    let mut back = vec![1; 8192];
+    devices[0].read_at(&mut back, LABEL_START_SIZE + 8192).unwrap();
+    assert!(back[..1024] == bytes(1024) && back[1024..4096].iter().all(|b| *b == 0) && back[4096] == 0xff);
+    assert!(matches!(tree.write(TOP, 512, &bytes(512), Txg(9)), Err(WriteError::Place(_))));
+    assert!(matches!(tree.write(VdevId(3), 0, &bytes(512), Txg(9)), Err(WriteError::Place(_))));
+}

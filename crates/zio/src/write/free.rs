@@ -1,0 +1,72 @@
+//! Freeing blocks.
+
+use crate::gang::MAX_DEPTH;
+use crate::{Bookmark, Error, Result, Zio};
+use ondisk::gang::GANG_HEADER_SIZE;
+use ondisk::{BlkId, Blkptr, Corrupt, Dva, Level, ObjNum, Psize, Txg};
+
+/// Blocks are freed by their pointers alone; nobody knows any more whose they were.
+const NOBODY: Bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+
+impl Zio {
+    /// Frees a block in `txg` (`zio_free_sync`): all its copies, and of a gang block all pieces. One that the dedup table or the table of clones
+    /// knows loses a reference instead. Holes and embedded blocks take no space.
+    ///
+    /// # Errors
+    /// When a gang block's header can't be read; nothing of it is freed then.
+    pub fn free(&self, txg: Txg, bp: &Blkptr) -> Result<()> {
+        let Some(s) = bp.stored() else { return Ok(()) };
+        if s.dedup && self.dedup().is_some_and(|table| !table.release(txg, bp)) {
+            return Ok(());
+        }
+        if self.clones().is_some_and(|table| table.release(txg, bp)) {
+            return Ok(());
+        }
+        let space = self.space();
+        self.places(bp)?.iter().for_each(|dva| space.free(dva, txg));
+        Ok(())
+    }
+
+    /// Every place that a block takes, as it was allocated: of a gang block its headers and all its pieces.
+    ///
+    /// # Errors
+    /// When a gang block's header can't be read.
+    pub fn places(&self, bp: &Blkptr) -> Result<Vec<Dva>> {
+        let mut out = Vec::new();
+        self.gather(bp, 0, &mut out)?;
+        Ok(out)
+    }
+
+    fn gather(&self, bp: &Blkptr, depth: u32, out: &mut Vec<Dva>) -> Result<()> {
+        let Some(s) = bp.stored() else { return Ok(()) };
+        let corrupt =
+            |why| Error::Corrupt { bookmark: NOBODY, source: Corrupt::Shape { what: "gang block", why } };
+        if depth > MAX_DEPTH {
+            return Err(corrupt("its tree is too deep"));
+        }
+        for dva in s.copies() {
+            let mut place = *dva;
+            if dva.gang {
+                let header = Psize(GANG_HEADER_SIZE as u64);
+                let asize = self.tree().psize_to_asize(dva.vdev, header, s.phys_birth);
+                place.asize = asize.map_err(|source| Error::Place { bookmark: NOBODY, dva: *dva, source })?;
+                place.gang = false;
+            }
+            out.push(place);
+        }
+        if bp.is_gang() {
+            let pieces = self.any_copy(bp, s, &NOBODY, |dva| self.gang_pieces(bp, s, dva, &NOBODY))?;
+            let mut rest = s.psize.0;
+            for piece in &pieces {
+                let size = piece.stored().map_or(0, |p| p.psize.0);
+                // Pieces that are no smaller than their block would never end.
+                if size == 0 || size > rest || size >= s.psize.0 {
+                    return Err(corrupt("its pieces are not as long as the block"));
+                }
+                rest -= size;
+                self.gather(piece, depth + 1, out)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Blocks of intent logs: allocated ahead, since each is pointed at before it is written.
+
+use super::place::Batch;
+use crate::{Bookmark, ClassHint, Error, KeyError, Result, Want, Zio};
+use codec::checksum::Checksum;
+use codec::checksum::embedded::{self, Verifier};
+use codec::crypt::{DataKeys, IV_LEN};
+use device::AlignedBuf;
+use ondisk::blkptr::{Body, CryptParams, Stored};
+use ondisk::{
+    Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Level, Lsize, ObjNum, Psize, Txg,
+};
+use std::sync::Arc;
+
+/// Unit in which the used part of a log block is checksummed and written (`ZIL_MIN_BLKSZ`).
+const ZIL_MIN_BLKSZ: usize = 4096;
+/// Where a log block says how much of it is used (`zc_nused`).
+const NUSED: usize = 136;
+
+impl Zio {
+    /// Takes space for a log block of `size` bytes of an object set (`zio_alloc_zil`). Its checksum words, which bind it to its chain, are the
+    /// caller's to set before anything points at it. In an encrypted object set, salt and IV are chosen here.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: log blocks never gang. [`Error::Key`].
+    pub fn allocate_log(&self, txg: Txg, size: Psize, objset: u64, encrypted: bool) -> Result<Blkptr> {
+        let bookmark = log_bookmark(objset);
+        let mut crypt_params = CryptParams { salt: [0; 8], iv: [0; 12] };
+        if encrypted {
+            let entropy = self.entropy();
+            let mut iv = [0; IV_LEN];
+            entropy.fill(&mut iv);
+            crypt_params = CryptParams { salt: self.log_keys(objset)?.salt(|salt| entropy.fill(salt)), iv };
+        }
+        let want = Want {
+            psize: size,
+            copies: 1,
+            txg,
+            kind: DmuType::INTENT_LOG,
+            level: Level(0),
+            class: ClassHint::Log,
+            gang_header: false,
+        };
+        let dvas = self.space().allocate(&want).map_err(|_| Error::NoSpace { bookmark, psize: size })?;
+        let stored = Stored {
+            dvas,
+            psize: size,
+            compress: CompressKind::Off,
+            checksum: ChecksumKind::Zilog2,
+            sum: [0; 4],
+            phys_birth: txg,
+            fill: 0,
+            dedup: false,
+            crypt: encrypted,
+            crypt_params,
+        };
+        Ok(Blkptr {
+            kind: DmuType::INTENT_LOG,
+            level: Level(0),
+            lsize: Lsize(size.0),
+            birth: txg,
+            order: ByteOrder::Little,
+            body: Body::Stored(stored),
+        })
+    }
+
+    /// Writes a log block to the place of its pointer: encrypts its records and seals it. `block` begins with the chain's header, whose fill
+    /// count and next pointer are set, and is as long as the pointer says; what is behind the fill count is not written, but for
+    /// what rounds it up.
+    ///
+    /// # Errors
+    /// [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense.
+    ///
+    /// # Panics
+    /// When `bp` does not point at a log block of this length.
+    pub fn write_log(&self, bp: &Blkptr, objset: u64, mut block: AlignedBuf) -> Result<()> {
+        let bookmark = log_bookmark(objset);
+        let encode = |source| Error::Encode { bookmark, source };
+        let s = bp.stored().expect("a log block has a place");
+        assert!(s.checksum == ChecksumKind::Zilog2 && block.len() as u64 == s.psize.0, "a whole log block");
+        let used =
+            ByteOrder::Little.u64("log block", &block, NUSED).ok().and_then(|n| usize::try_from(n).ok());
+        let used = used.filter(|n| *n <= block.len()).ok_or(Error::Corrupt {
+            bookmark,
+            source: Corrupt::Shape { what: "log block", why: "its fill count doesn't fit" },
+        })?;
+        block[used..].fill(0);
+        let mac = match bp.is_encrypted() {
+            true => Some(
+                self.log_keys(objset)?
+                    .encrypt(DmuType::INTENT_LOG, &s.crypt_params, &mut block)
+                    .map_err(encode)?,
+            ),
+            false => None,
+        };
+        embedded::seal(&Verifier::Zilog2(Checksum(s.sum)), &mut block, mac.as_ref()).map_err(encode)?;
+        // The columns of a raidz depend on the size of the block, so there it is written whole (`zio_shrink`).
+        if s.copies().all(|dva| !self.tree().is_striped(dva.vdev)) {
+            block.truncate(used.next_multiple_of(ZIL_MIN_BLKSZ));
+        }
+        let bytes = block.freeze();
+        let mut batch = Batch::default();
+        batch.bind(0, &s.dvas, &bytes);
+        self.put(s.phys_birth, batch.bound).map_err(|(_, dva, source)| Error::Write { bookmark, dva, source })
+    }
+
+    fn log_keys(&self, objset: u64) -> Result<Arc<DataKeys>> {
+        let bookmark = log_bookmark(objset);
+        let keys = match self.key_source() {
+            Some(source) => source.keys(objset),
+            None => Err(KeyError::NotLoaded { objset }),
+        };
+        keys.map_err(|source| Error::Key { bookmark, source })
+    }
+}
+
+/// Log blocks have no place in an object.
+fn log_bookmark(objset: u64) -> Bookmark {
+    Bookmark { objset, object: ObjNum(0), level: Level(0), blkid: 0.into() }
+}

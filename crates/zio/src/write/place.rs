@@ -1,0 +1,183 @@
+//! The second stage of a write: finding places, in the order of the requests.
+
+use super::prepare::Sealed;
+use crate::dedup::Found;
+use crate::{Bookmark, Result, Want, Zio};
+use device::Block;
+use ondisk::blkptr::{Body, Stored};
+use ondisk::{Blkptr, ChecksumKind, CompressKind, Dva, Lsize, Psize, Txg};
+use std::collections::HashMap;
+
+/// Bytes on their way to one place.
+pub(super) struct Bound {
+    /// Number of their request.
+    pub(super) req: usize,
+    pub(super) dva: Dva,
+    pub(super) bytes: Block,
+}
+
+/// What makes two blocks the same to the dedup table (`ddt_key_t`).
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    checksum: ChecksumKind,
+    sum: [u64; 4],
+    lsize: Lsize,
+    psize: Psize,
+    compress: CompressKind,
+    crypt: bool,
+}
+
+/// What a batch has taken and will write.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Given out to it, and not entered in the dedup table.
+    pub(super) allocated: Vec<Dva>,
+    pub(super) bound: Vec<Bound>,
+    /// Pointers that it entered in the dedup table, with the places that are new.
+    entered: Vec<(Blkptr, Vec<Dva>)>,
+    /// Contents of blocks that are in the table and not on the devices yet.
+    unwritten: HashMap<Key, Block>,
+}
+
+/// A block in need of space.
+pub(super) struct Need<'a> {
+    pub(super) req: usize,
+    pub(super) want: Want,
+    pub(super) bookmark: Bookmark,
+    pub(super) bytes: &'a Block,
+    pub(super) checksum: ChecksumKind,
+    /// Half of the checksum of its gang header is a MAC's place.
+    pub(super) mac: bool,
+}
+
+impl Zio {
+    /// Finds a place for a block, and gives its pointer.
+    pub(super) fn place(&self, batch: &mut Batch, req: usize, sealed: Sealed) -> Result<Blkptr> {
+        let Sealed { bytes, mut pointer, want, bookmark, old, data, verify } = sealed;
+        let s = *pointer.stored().expect("a sealed block is one that is stored");
+        let mac = crate::read::has_mac(&pointer, &s);
+        let need = Need { req, want, bookmark, bytes: &bytes, checksum: s.checksum, mac };
+        if let Some(old) = old {
+            let dvas = self.overwrite(batch, &need, &old)?;
+            put(&mut pointer, |s| s.dvas = dvas);
+            return Ok(pointer);
+        }
+        if s.dedup {
+            return self.share(batch, &need, pointer, &data, verify);
+        }
+        let dvas = self.allocate(batch, &need)?;
+        put(&mut pointer, |s| s.dvas = dvas);
+        Ok(pointer)
+    }
+
+    /// Takes the places of a block of this group.
+    fn overwrite(&self, batch: &mut Batch, need: &Need<'_>, old: &Blkptr) -> Result<[Option<Dva>; 3]> {
+        let s = old.stored().expect("only a stored block has places");
+        if old.is_gang() {
+            self.rewrite_gang(batch, need, old)?;
+        } else {
+            batch.bind(need.req, &s.dvas, need.bytes);
+        }
+        Ok(s.dvas)
+    }
+
+    /// Allocates, in one piece or several, and binds the bytes to what was given.
+    pub(super) fn allocate(&self, batch: &mut Batch, need: &Need<'_>) -> Result<[Option<Dva>; 3]> {
+        match self.space().allocate(&need.want) {
+            Ok(dvas) => {
+                batch.allocated.extend(dvas.iter().flatten());
+                batch.bind(need.req, &dvas, need.bytes);
+                Ok(dvas)
+            }
+            Err(_) => self.write_gang(batch, need, 0),
+        }
+    }
+
+    /// Writes a block only if the dedup table doesn't have it (`zio_ddt_write`).
+    fn share(
+        &self,
+        batch: &mut Batch,
+        need: &Need<'_>,
+        mut pointer: Blkptr,
+        data: &Block,
+        verify: bool,
+    ) -> Result<Blkptr> {
+        let txg = need.want.txg;
+        let s = *pointer.stored().expect("a sealed block is one that is stored");
+        let key = key(&pointer, &s);
+        let table = self.dedup();
+        let found = table.as_ref().map_or(Found::Full, |t| t.find(txg, &pointer, need.want.copies));
+        let (have, phys_birth) = match found {
+            Found::Have { dvas, phys_birth } => (dvas, phys_birth),
+            Found::New | Found::Full => ([None; 3], txg),
+        };
+        let count = have.iter().flatten().count();
+        let collides = || {
+            let mut theirs = pointer;
+            put(&mut theirs, |s| (s.dvas, s.phys_birth) = (have, phys_birth));
+            match batch.unwritten.get(&key) {
+                Some(other) => other != data,
+                // What can't be read is nothing to share.
+                None => self.read(&theirs, &need.bookmark).map_or(true, |other| other != *data),
+            }
+        };
+        let Some(table) = table.filter(|_| found != Found::Full && !(verify && count > 0 && collides()))
+        else {
+            let dvas = self.allocate(batch, need)?;
+            put(&mut pointer, |s| (s.dvas, s.dedup) = (dvas, false));
+            return Ok(pointer);
+        };
+        let missing = usize::from(need.want.copies).saturating_sub(count);
+        let mut dvas = have;
+        let mut new = Vec::new();
+        if missing > 0 {
+            let before = batch.allocated.len();
+            let need = Need { want: Want { copies: missing as u8, ..need.want }, ..*need };
+            let more = self.allocate(batch, &need)?;
+            // From here on they are the table's to give back.
+            new = batch.allocated.split_off(before);
+            let mut rest = more.into_iter().flatten();
+            for free in dvas.iter_mut().filter(|d| d.is_none()) {
+                *free = rest.next();
+            }
+        }
+        put(&mut pointer, |s| (s.dvas, s.phys_birth) = (dvas, phys_birth));
+        table.enter(txg, &pointer);
+        batch.entered.push((pointer, new));
+        batch.unwritten.entry(key).or_insert_with(|| data.clone());
+        Ok(pointer)
+    }
+
+    /// Gives everything back that a failed batch has taken.
+    pub(super) fn undo(&self, txg: Txg, batch: &Batch) {
+        let space = self.space();
+        batch.allocated.iter().for_each(|dva| space.unallocate(dva, txg));
+        if let Some(table) = self.dedup() {
+            batch.entered.iter().rev().for_each(|(bp, new)| table.revoke(txg, bp, new));
+        }
+    }
+}
+
+impl Batch {
+    /// Sends bytes to each of these places.
+    pub(super) fn bind(&mut self, req: usize, dvas: &[Option<Dva>; 3], bytes: &Block) {
+        self.bound.extend(dvas.iter().flatten().map(|dva| Bound { req, dva: *dva, bytes: bytes.clone() }));
+    }
+}
+
+fn key(bp: &Blkptr, s: &Stored) -> Key {
+    Key {
+        checksum: s.checksum,
+        sum: s.sum,
+        lsize: bp.lsize,
+        psize: s.psize,
+        compress: s.compress,
+        crypt: s.crypt,
+    }
+}
+
+fn put(bp: &mut Blkptr, change: impl FnOnce(&mut Stored)) {
+    if let Body::Stored(s) = &mut bp.body {
+        change(s);
+    }
+}
