@@ -1,6 +1,7 @@
 //! The conversation that reads a block: candidates down, the verdict up.
 
 mod copies;
+mod sides;
 mod split;
 mod stripes;
 
@@ -11,6 +12,7 @@ use crate::tree::{Layout, MAX_ASIZE, NodeId, Tree};
 use crate::{Result, VdevError};
 
 use copies::Copies;
+use sides::Sides;
 use split::Split;
 use stripes::Stripes;
 
@@ -30,6 +32,7 @@ enum Way<'t> {
     Copies(Copies<'t>),
     Stripes(Box<Stripes<'t>>),
     Split(Box<Split<'t>>),
+    Sides(Sides<'t>),
 }
 
 /// Why the candidates that there were are not more.
@@ -70,6 +73,12 @@ impl<'t> Attempts<'t> {
         let aligned = offset.is_multiple_of(sector as u64);
         let misaligned = VdevError::Misaligned { vdev, offset };
         let way = match &node.layout {
+            Layout::Mirrored if tree.raidz_sides(node).next().is_some() => {
+                if !aligned {
+                    return Err(misaligned);
+                }
+                Way::Sides(Sides::new(tree, top, offset, psize, birth))
+            }
             Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {
                 Way::Copies(Copies::new(tree, top, offset, psize, birth))
             }
@@ -107,6 +116,7 @@ impl<'t> Attempts<'t> {
             Way::Copies(copies) => copies.settle(good),
             Way::Stripes(stripes) => stripes.settle(good),
             Way::Split(split) => split.settle(good),
+            Way::Sides(sides) => sides.settle(good),
         }
     }
 
@@ -131,6 +141,7 @@ impl Iterator for Attempts<'_> {
             Way::Copies(copies) => copies.next(&mut self.failure),
             Way::Stripes(stripes) => stripes.next(&mut self.failure),
             Way::Split(split) => split.next(&mut self.failure),
+            Way::Sides(sides) => sides.next(&mut self.failure),
         }?;
         buf.truncate(self.psize);
         Some(buf)

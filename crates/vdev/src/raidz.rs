@@ -23,8 +23,8 @@
 
 use parking_lot::RwLock;
 
-use ondisk::Txg;
 use ondisk::label::BOOT_SIZE;
+use ondisk::{Ashift, Txg};
 
 use crate::columns::{Col, Map};
 use crate::parity::MAX_PARITY;
@@ -57,8 +57,8 @@ pub(crate) struct Raidz {
 }
 
 impl Raidz {
-    /// Checks a configuration.
-    pub(crate) fn new(spec: &VdevConfig) -> Result<Self> {
+    /// Checks a configuration; the sectors are those of its top-level vdev, which may be another.
+    pub(crate) fn new(spec: &VdevConfig, ashift: Ashift) -> Result<Self> {
         let config = |field, value| VdevError::Config { guid: spec.guid, field, value };
         let children = spec.children.len();
         if children > MAX_CHILDREN {
@@ -87,7 +87,7 @@ impl Raidz {
             nparity,
             width,
             original,
-            ashift: spec.ashift.unwrap_or_default().0,
+            ashift: ashift.0,
             widths,
             expanding: spec.raidz_expanding,
             reflow: RwLock::new(Reflow { offset, in_scratch: false }),

@@ -181,14 +181,32 @@ impl Tree {
         if psize.0 == 0 || psize.0 > ondisk::SPA_MAXBLOCKSIZE {
             return Err(VdevError::Size { vdev, size: psize.0 });
         }
+        let plain = || psize.0.next_multiple_of(1 << node.ashift().0);
         match &node.layout {
             Layout::Raidz(raidz) => Ok(Asize(raidz.asize(psize.0, txg))),
             Layout::Draid(draid) => Ok(Asize(draid.asize(psize.0))),
-            Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } | Layout::Indirect(_) => {
-                Ok(Asize(psize.0.next_multiple_of(1 << node.ashift().0)))
+            Layout::Mirrored => {
+                let sides = self.raidz_sides(node).map(|(_, raidz)| raidz.asize(psize.0, txg));
+                Ok(Asize(sides.fold(plain(), u64::max)))
             }
+            Layout::Leaf(_) | Layout::DraidSpare { .. } | Layout::Indirect(_) => Ok(Asize(plain())),
             Layout::Absent | Layout::Root => Err(VdevError::Absent { vdev }),
         }
+    }
+
+    /// The sides of a mirror that are raidz themselves: none, but in the pools of ztest.
+    pub(crate) fn raidz_sides<'a>(&'a self, mirror: &'a Node) -> impl Iterator<Item = (NodeId, &'a Raidz)> {
+        mirror.children.iter().filter_map(|id| match &self.node(*id).layout {
+            Layout::Raidz(raidz) => Some((*id, raidz)),
+            _ => None,
+        })
+    }
+
+    /// How many children of a vdev can't be read or have missed a group.
+    pub(crate) fn troubled(&self, id: NodeId, birth: Txg) -> usize {
+        let fine = |c: &&NodeId| self.node(**c).readable() && !self.node(**c).missed(birth);
+        let children = &self.node(id).children;
+        children.len() - children.iter().filter(fine).count()
     }
 
     /// What a device has missed, as its DTL says; replaces what was known.

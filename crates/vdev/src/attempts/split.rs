@@ -126,7 +126,9 @@ impl<'t> Split<'t> {
         for part in &mut self.parts {
             let Segment { vdev, offset, size } = part.segment;
             let top = self.tree.top(vdev).ok()?;
-            if matches!(self.tree.node(top).layout, Layout::Leaf(_) | Layout::Mirrored) {
+            let node = self.tree.node(top);
+            let whole = matches!(node.layout, Layout::Leaf(_) | Layout::Mirrored);
+            if whole && self.tree.raidz_sides(node).next().is_none() {
                 for copy in self.tree.copies(top, offset, self.birth) {
                     let mut buf = AlignedBuf::zeroed(size as usize);
                     match self.tree.read_leaf(copy.leaf, offset, &mut buf) {

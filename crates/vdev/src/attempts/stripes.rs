@@ -296,8 +296,8 @@ impl<'t> Stripes<'t> {
     /// Asks for every column that has not been read. Errors noted so far are forgotten, so that the count is
     /// of columns and not of tries.
     fn read_all(&mut self, failure: &mut Failure) {
-        failure.unread = 0;
         self.known.resize_with(self.map.cols.len(), Known::default);
+        failure.unread = self.known.iter().filter(|k| matches!(k, Known::Lost)).count() as u32;
         for index in 0..self.known.len() {
             if matches!(self.known[index], Known::Unasked) && self.map.cols[index].size > 0 {
                 self.known[index] = self.read_col(index, true, failure);

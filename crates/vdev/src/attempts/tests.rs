@@ -257,3 +257,51 @@ fn split_blocks_combine() {
     assert!(matches!(read(), Err(VdevError::Unmapped { .. })));
     assert!(tree.set_indirect_mapping(VdevId(0), Vec::new()).is_err());
 }
+
+/// A mirror of two raidz1 of three gives its block back as long as one side has it, whichever devices fail or lie; the liars alone
+/// are charged. What `every_loss_is_survived` shows of one raidz holds for a side.
+#[test]
+fn a_mirror_of_raidz_survives_a_side() {
+    let side = |n: u64| {
+        let children = (3 * n..3 * n + 3).map(leaf).collect();
+        VdevConfig { guid: Guid(20 + n), id: n, ashift: None, children, ..raidz(1, 3, &[]) }
+    };
+    let spec = VdevConfig {
+        ashift: Some(ondisk::Ashift(12)),
+        children: vec![side(0), side(1)],
+        ..top(VdevKind::Mirror, 0)
+    };
+    let (offset, block) = (0x3000, pattern(5 * 4096));
+    let alone = VdevConfig { ashift: spec.ashift, ..raidz(1, 3, &[]) };
+    for (set, lie) in (0..1u32 << 6).flat_map(|s| [(s, false), (s, true)]) {
+        let (tree, devices) = open(&root(vec![spec.clone()]), 6);
+        // Both sides are laid out as a raidz that is alone.
+        for devices in devices.chunks(3) {
+            store(&open(&root(vec![alone.clone()]), 3).0, devices, offset, &block, 1);
+        }
+        for d in (0..6).filter(|d| set >> d & 1 == 1) {
+            let range = 0..devices[0].size();
+            devices[d].inject(match lie {
+                true => Fault::Corrupt { range },
+                false => Fault::Error { op: Op::Read, range },
+            });
+        }
+        let dead = |side: u32| (set >> (3 * side) & 7).count_ones() > 1;
+        let (ok, _) = read(&tree, offset, &block, 1);
+        assert_eq!(ok, !(dead(0) && dead(1)), "without {set:b}, lie: {lie}");
+        for (d, sum) in sums(&tree).into_iter().enumerate() {
+            assert!(!ok || sum == 0 || lie && set >> d & 1 == 1, "device {d} without {set:b}");
+        }
+        if !ok && !lie {
+            let mut attempts = tree.attempts(VdevId(0), offset, Psize(block.len() as u64), Txg(1)).unwrap();
+            assert!(attempts.next().is_none());
+            assert_eq!(attempts.failure().unread, set.count_ones());
+        }
+    }
+    let (tree, _) = open(&root(vec![spec]), 6);
+    // Five sectors, three of parity, no padding needed; and not where no sector begins.
+    let asize = tree.psize_to_asize(VdevId(0), Psize(block.len() as u64), Txg(1)).unwrap();
+    assert_eq!(asize.0, 8 * 4096);
+    let astray = tree.attempts(VdevId(0), 512, Psize(4096), Txg(1)).map(drop);
+    assert!(matches!(astray, Err(VdevError::Misaligned { .. })));
+}

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use super::*;
 
 fn raidz(children: u64, nparity: u64, txgs: &[u64], expanding: bool) -> Result<Raidz> {
-    Raidz::new(&VdevConfig {
+    let spec = VdevConfig {
         nparity: Some(nparity),
-        ashift: Some(Ashift(9)),
         raidz_expand_txgs: txgs.iter().copied().map(Txg).collect(),
         raidz_expanding: expanding,
         children: (0..children).map(|i| VdevConfig::new(VdevKind::File, Guid(i))).collect(),
         ..VdevConfig::new(VdevKind::Raidz, Guid(1))
-    })
+    };
+    Raidz::new(&spec, Ashift(9))
 }
 
 /// The layout of a small block as OpenZFS draws it: columns, heights, the place of the short ones.

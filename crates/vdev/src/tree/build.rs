@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use device::Device;
-use ondisk::Guid;
 use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE, SPA_MINDEVSIZE};
+use ondisk::{Ashift, Guid};
 use parking_lot::RwLock;
 
 use super::{Layout, MAX_ASIZE, Node, NodeId, Opener, Tree};
@@ -51,7 +51,12 @@ fn add(
         return Err(VdevError::Shape { guid: spec.guid, why: "more vdevs than a pool can have" });
     }
     let id = NodeId(tree.nodes.len() as u32);
-    let (layout, state, aux) = layout(spec, min_asize, open)?;
+    // Only a top-level vdev's shift matters; the others inherit it.
+    let ashift = match parent {
+        Some(parent) if depth > 1 => tree.node(parent).ashift(),
+        _ => spec.ashift.unwrap_or_default(),
+    };
+    let (layout, state, aux) = layout(spec, min_asize, ashift, open)?;
     tree.nodes.push(Node {
         kind: spec.kind,
         guid: spec.guid,
@@ -130,8 +135,12 @@ fn check(spec: &VdevConfig, depth: usize) -> Result<()> {
     if grows && spec.children.is_empty() {
         return shape("a vdev that needs children has none");
     }
-    let below = |c: &VdevConfig| {
-        kind::is_mirrored(c.kind) || matches!(c.kind, VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare)
+    // Commands never make a mirror of raidz, but OpenZFS opens one, and ztest makes them.
+    let of_raidz = depth == 1 && spec.kind == VdevKind::Mirror;
+    let below = |c: &VdevConfig| match c.kind {
+        VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare => true,
+        VdevKind::Raidz => of_raidz || depth == 0,
+        kind => kind::is_mirrored(kind),
     };
     // A missing child of a raidz or mirror stands for a device that the label at hand doesn't describe.
     if depth > 0 && !spec.children.iter().all(|c| below(c) || c.kind == VdevKind::Missing) {
@@ -140,13 +149,12 @@ fn check(spec: &VdevConfig, depth: usize) -> Result<()> {
     if let Some(value) = spec.asize.filter(|a| *a > MAX_ASIZE) {
         return Err(VdevError::Config { guid, field: "asize", value });
     }
-    // Only a top-level vdev's shift matters; the others inherit it.
     let top = depth == 1 && (kind::is_concrete(spec.kind) || spec.kind == VdevKind::Indirect);
     let ashift = spec.ashift.unwrap_or_default().0;
     if top && !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
         return Err(VdevError::Config { guid, field: "ashift", value: ashift.into() });
     }
-    if !top && matches!(spec.kind, VdevKind::Raidz | VdevKind::Draid | VdevKind::Indirect) {
+    if !top && matches!(spec.kind, VdevKind::Draid | VdevKind::Indirect) {
         return shape("a vdev with columns, or a removed one, is not at the top");
     }
     Ok(())
@@ -165,7 +173,7 @@ fn child_min_asize(spec: &VdevConfig, own: u64) -> u64 {
 
 type Opened = (Layout, VdevState, VdevAux);
 
-fn layout(spec: &VdevConfig, min_asize: u64, open: &mut Opener<'_>) -> Result<Opened> {
+fn layout(spec: &VdevConfig, min_asize: u64, ashift: Ashift, open: &mut Opener<'_>) -> Result<Opened> {
     use VdevKind::{
         Disk, Draid, DraidSpare, File, Hole, Indirect, Mirror, Missing, Raidz, Replacing, Root, Spare,
     };
@@ -176,7 +184,7 @@ fn layout(spec: &VdevConfig, min_asize: u64, open: &mut Opener<'_>) -> Result<Op
         Hole => fine(Layout::Absent),
         Missing => Ok((Layout::Absent, VdevState::CantOpen, VdevAux::OpenFailed)),
         Disk | File => Ok(open_leaf(spec, min_asize, open)),
-        Raidz => fine(Layout::Raidz(crate::raidz::Raidz::new(spec)?)),
+        Raidz => fine(Layout::Raidz(crate::raidz::Raidz::new(spec, ashift)?)),
         Draid => fine(Layout::Draid(Box::new(crate::draid::Draid::new(spec)?))),
         Indirect => fine(Layout::Indirect(crate::indirect::Indirect::default())),
         // Its draid may come later in the tree.

@@ -33,8 +33,14 @@ fn bad_trees_are_refused() {
     assert!(shape(&leaf(0)));
     assert!(shape(&root(vec![root(Vec::new())])));
     assert!(shape(&root(vec![top(VdevKind::Raidz, 0)])));
-    let nested = VdevConfig { children: vec![top(VdevKind::Raidz, 2)], ..top(VdevKind::Mirror, 0) };
-    assert!(shape(&root(vec![VdevConfig { guid: Guid(11), ..nested }])));
+    let nested = |outer, inner| {
+        let inner = VdevConfig { guid: Guid(11), nparity: Some(1), ..top(inner, 2) };
+        root(vec![VdevConfig { children: vec![inner], nparity: Some(1), ..top(outer, 0) }])
+    };
+    assert!(build(&nested(VdevKind::Mirror, VdevKind::Raidz)).is_ok());
+    assert!(shape(&nested(VdevKind::Mirror, VdevKind::Draid)));
+    assert!(shape(&nested(VdevKind::Raidz, VdevKind::Raidz)));
+    assert!(shape(&nested(VdevKind::Replacing, VdevKind::Raidz)));
     let mut twice = top(VdevKind::Mirror, 2);
     twice.children[1].guid = twice.children[0].guid;
     assert!(shape(&root(vec![twice])));
@@ -130,7 +136,8 @@ fn any_top() -> impl Strategy<Value = VdevConfig> {
     use VdevKind::*;
     let leaf = || vdev(&[File, File, File, File, DraidSpare, Missing], Just(Vec::new()));
     let pair = vdev(&[Spare, Replacing, Mirror], proptest::collection::vec(leaf(), 1..3));
-    let child = prop_oneof![4 => leaf(), 1 => pair];
+    let columns = vdev(&[Raidz], proptest::collection::vec(leaf(), 2..5));
+    let child = prop_oneof![8 => leaf(), 2 => pair, 1 => columns];
     vdev(&[File, Mirror, Raidz, Raidz, Draid, Draid, Indirect, Hole], proptest::collection::vec(child, 1..7))
 }
 
