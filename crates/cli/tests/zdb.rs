@@ -356,3 +356,25 @@ fn numbers() {
     let rows: Vec<&str> = ran.out.lines().filter(|l| l.contains("100.00") || l.contains("0.00")).collect();
     assert!(!rows.is_empty() && rows.iter().all(|l| l.ends_with("ZFS directory")), "{rows:?}");
 }
+
+/// The label of a pool in a partition of a master boot record is what it is on a device of its own.
+#[test]
+fn labels_in_a_boot_record_partition() {
+    const START: u64 = 3 << 20;
+    let f = testkit::load("v1");
+    let bytes = std::fs::read(&f.images()[0]).unwrap();
+    let sectors = |bytes: u64| u32::try_from(bytes / 512).unwrap().to_le_bytes();
+    let mut disk = vec![0; START as usize];
+    // The second entry, of Solaris's type.
+    disk[462 + 4] = 0xbf;
+    disk[462 + 8..462 + 12].copy_from_slice(&sectors(START));
+    disk[462 + 12..462 + 16].copy_from_slice(&sectors(bytes.len() as u64));
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend(bytes);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::write(&path, disk).unwrap();
+    let alone = zdb(&["-l", &f.images()[0].display().to_string()]);
+    let inside = zdb(&["-l", &path.display().to_string()]);
+    assert_eq!((inside.code, inside.out), (0, alone.out));
+}

@@ -126,6 +126,18 @@ pub fn gpt(data: &[u8]) {
     }
 }
 
+/// A master boot record; its signature is set right first.
+pub fn mbr(data: &[u8]) {
+    let mut sector = [0; ondisk::mbr::SECTOR as usize];
+    let len = data.len().min(sector.len());
+    sector[..len].copy_from_slice(&data[..len]);
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    for entry in ondisk::mbr::decode(&sector).into_iter().flatten().flatten() {
+        assert!(entry.size >= ondisk::mbr::SECTOR && entry.offset < 1 << 42);
+        let _ = (entry.is_extended(), entry.is_protective());
+    }
+}
+
 /// A block pointer.
 pub fn blkptr(data: &[u8]) {
     for raw in data.chunks(128) {

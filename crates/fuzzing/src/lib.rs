@@ -28,6 +28,7 @@ pub const DECODERS: &[Target] = &[
     ("nvlist", decoders::nvlist),
     ("config", decoders::config),
     ("gpt", decoders::gpt),
+    ("mbr", decoders::mbr),
     ("blkptr", decoders::blkptr),
     ("gang", decoders::gang),
     ("dnode", decoders::dnode),

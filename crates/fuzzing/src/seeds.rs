@@ -21,6 +21,7 @@ fn of_labels(target: &str, file: &File) -> Vec<Vec<u8>> {
         "label" => at(16 << 10, 112 << 10).chain(at(8 << 10, 8 << 10)).collect(),
         "nvlist" | "config" => at(16 << 10, 16 << 10).collect(),
         "uberblock" => (0..128).flat_map(|i| at((128 + i) << 10, 1 << 10)).collect(),
+        "mbr" => read(file, 0, 512).into_iter().collect(),
         "gpt" => read(file, 512, 512 + 128 * 128).into_iter().collect(),
         _ => Vec::new(),
     }

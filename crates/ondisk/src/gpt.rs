@@ -6,7 +6,7 @@
 //! little-endian. The sector size is the disk's: an image of a 4096-byte disk has its header at byte 4096.
 //!
 //! # Absent
-//! This module reads nothing: the caller reads the sectors and hands them in. MBR partitions are not looked for.
+//! This module reads nothing: the caller reads the sectors and hands them in. The older tables are [`mbr`](crate::mbr)'s.
 //!
 //! See the UEFI specification, chapter 5.
 

@@ -30,6 +30,7 @@ pub mod history;
 pub mod indirect;
 pub mod kind;
 pub mod label;
+pub mod mbr;
 pub mod mos;
 pub mod num;
 pub mod nvlist;

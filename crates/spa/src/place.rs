@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, DeviceError, FileDevice, Mode, Region};
-use ondisk::gpt;
+use ondisk::{gpt, mbr};
 use parking_lot::Mutex;
 
 /// A partition of an image or disk.
@@ -112,18 +112,23 @@ impl Openings {
     }
 }
 
+/// Most records of a chain of logical partitions that are followed: Linux itself gives up long before.
+const MAX_LOGICAL: usize = 256;
+
 /// The partitions of an image or disk, from its GUID partition table; the backup table is used where the primary is damaged.
-/// None when there is no table, or neither copy can be read.
-pub fn partitions(device: &dyn Device) -> Vec<gpt::Partition> {
+/// Without such a table, from its master boot record. None when there is neither, or neither can be read.
+pub fn partitions(device: &dyn Device) -> Vec<Partition> {
     for sector in gpt::SECTOR_SIZES {
         let places = [Some(gpt::primary_offset(sector)), gpt::backup_offset(sector, device.size())];
         for at in places.into_iter().flatten() {
             if let Some(found) = partition_table(device, sector, at) {
-                return found;
+                let part =
+                    |p: &gpt::Partition| Partition { number: p.number, offset: p.offset, size: p.size };
+                return found.iter().map(part).collect();
             }
         }
     }
-    Vec::new()
+    boot_record(device)
 }
 
 fn partition_table(device: &dyn Device, sector: u64, at: u64) -> Option<Vec<gpt::Partition>> {
@@ -134,3 +139,39 @@ fn partition_table(device: &dyn Device, sector: u64, at: u64) -> Option<Vec<gpt:
     device.read_at(&mut entries, header.entries_offset()).ok()?;
     header.partitions(&entries).ok()
 }
+
+/// The partitions of a master boot record: up to four of its own, and the logical ones, which count from 5.
+fn boot_record(device: &dyn Device) -> Vec<Partition> {
+    let mut found = Vec::new();
+    let mut extended = None;
+    for (entry, number) in record(device, 0).into_iter().flatten().zip(1..) {
+        match entry {
+            Some(e) if e.is_extended() => extended = extended.or(Some(e)),
+            Some(e) if !e.is_protective() => {
+                found.push(Partition { number, offset: e.offset, size: e.size });
+            }
+            _ => {}
+        }
+    }
+    let mut next = extended.map(|e| e.offset);
+    for number in (5..).take(MAX_LOGICAL) {
+        let Some(at) = next else { break };
+        let Some([logical, link, ..]) = record(device, at) else { break };
+        if let Some(e) = logical.filter(|e| !e.is_extended()) {
+            found.push(Partition { number, offset: at + e.offset, size: e.size });
+        }
+        // A chain that leads back leads in a circle.
+        next = link.zip(extended).map(|(l, e)| e.offset + l.offset).filter(|n| *n > at);
+    }
+    found.retain(|p| p.offset + p.size <= device.size());
+    found
+}
+
+fn record(device: &dyn Device, at: u64) -> Option<[Option<mbr::Entry>; 4]> {
+    let mut sector = [0; mbr::SECTOR as usize];
+    device.read_at(&mut sector, at).ok()?;
+    mbr::decode(&sector).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ use ondisk::{Guid, PoolConfig, Txg};
 use parking_lot::Mutex;
 
 use crate::label::Labels;
-use crate::place::{Identity, Openings, Partition, Place, partitions};
+use crate::place::{Identity, Openings, Place, partitions};
 
 #[cfg(test)]
 mod tests;
@@ -199,8 +199,7 @@ pub(crate) fn probe(path: &Path, order: usize) -> Vec<Member> {
     let Ok(device) = openings.open(&whole) else { return Vec::new() };
     let mut found: Vec<_> = member(&*device, whole, order).into_iter().collect();
     for p in partitions(&*device) {
-        let part = Partition { number: p.number, offset: p.offset, size: p.size };
-        let place = Place { path: path.to_owned(), partition: Some(part) };
+        let place = Place { path: path.to_owned(), partition: Some(p) };
         if let Ok(device) = openings.open(&place) {
             found.extend(member(&*device, place, order));
         }

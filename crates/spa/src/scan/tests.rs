@@ -92,3 +92,45 @@ fn newer_copy_wins() {
     assert!(found.pools[0].members.iter().all(|m| m.guid() == guid));
     assert_eq!(found.pools[0].members[0].place.path, twin, "equal labels: the earlier path");
 }
+
+/// Goal: a pool in a partition of a master boot record, plain or logical, is found in that partition and opens; zpool makes none
+/// there, but other systems' installers do.
+#[test]
+fn boot_record_partitions() {
+    let copy = testkit::fixture_copy("v1");
+    let image = &copy.images()[0];
+    let size = fs::metadata(image).unwrap().len();
+    let sectors = |bytes: u64| u32::try_from(bytes / 512).unwrap().to_le_bytes();
+    let record = |entries: &[(u8, u64, u64)]| {
+        let mut sector = [0; 512];
+        for (slot, (kind, first, len)) in sector[446..510].chunks_mut(16).zip(entries) {
+            slot[4] = *kind;
+            slot[8..12].copy_from_slice(&sectors(*first));
+            slot[12..16].copy_from_slice(&sectors(*len));
+        }
+        sector[510..].copy_from_slice(&[0x55, 0xaa]);
+        sector
+    };
+    const MIB: u64 = 1 << 20;
+    for (number, start) in [(2, 3 * MIB), (5, 8 * MIB)] {
+        let disk = image.with_file_name(format!("disk{number}"));
+        let to = fs::File::create(&disk).unwrap();
+        to.set_len(start + size).unwrap();
+        let bytes = fs::read(image).unwrap();
+        for (n, chunk) in bytes.chunks(1 << 20).enumerate().filter(|(_, c)| c.iter().any(|b| *b != 0)) {
+            to.write_all_at(chunk, start + ((n as u64) << 20)).unwrap();
+        }
+        if number == 2 {
+            to.write_all_at(&record(&[(0x0c, MIB, MIB), (0xbf, start, size)]), 0).unwrap();
+        } else {
+            to.write_all_at(&record(&[(0x0c, MIB, MIB), (5, 7 * MIB, MIB + size)]), 0).unwrap();
+            to.write_all_at(&record(&[(0xbf, MIB, size)]), 7 * MIB).unwrap();
+        }
+        let found = scan(&[&disk]);
+        assert_eq!(found.pools.len(), 1, "partition {number}");
+        let member = &found.pools[0].members[0];
+        let part = member.place.partition.unwrap();
+        assert_eq!((part.number, part.offset, part.size), (number, start, size));
+        assert_eq!((found.pools[0].name.as_str(), member.labels), (testkit::load("v1").pool(), 4));
+    }
+}
