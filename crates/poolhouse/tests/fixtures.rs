@@ -140,7 +140,8 @@ macro_rules! fixtures {
         /// Every fixture there is has its test here.
         #[test]
         fn no_fixture_is_forgotten() {
-            let mut tested = vec!["raidz1-3-broken"];
+            // What ztest wrote has objects and no files: tests/oracle.rs reads it.
+            let mut tested = vec!["raidz1-3-broken", "big-endian"];
             $(tested.push($name);)*
             for name in testkit::names() {
                 assert!(tested.contains(&name.as_str()), "{name} has no test");
