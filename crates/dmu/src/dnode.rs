@@ -60,7 +60,6 @@ impl Dnode {
     }
 
     /// The object, if it changes.
-    #[allow(dead_code, reason = "ZAP writing comes with syncing")]
     pub(crate) fn live_node(&self) -> Option<&Arc<LiveDnode>> {
         self.live.as_ref()
     }

@@ -82,4 +82,48 @@ pub enum Error {
         /// The most that fits.
         room: usize,
     },
+    /// A ZAP has an entry of this name (`EEXIST`).
+    #[error("object set {objset}, object {object}: the ZAP has this entry")]
+    EntryExists {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+    },
+    /// A ZAP has no entry of this name (`ENOENT`).
+    #[error("object set {objset}, object {object}: the ZAP has no such entry")]
+    NoEntry {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+    },
+    /// A name or key is empty, too long, or of the wrong sort for the ZAP (`ENAMETOOLONG`).
+    #[error("object set {objset}, object {object}: a name of {len} bytes cannot be in the ZAP")]
+    EntryName {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+        /// Its length.
+        len: usize,
+    },
+    /// A value is too large for a ZAP (`E2BIG`).
+    #[error("object set {objset}, object {object}: a value of {len} bytes cannot be in the ZAP")]
+    EntryValue {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+        /// Its length.
+        len: usize,
+    },
+    /// A ZAP cannot hold more names with this hash (`ENOSPC`).
+    #[error("object set {objset}, object {object}: the ZAP is full")]
+    ZapFull {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+    },
 }

@@ -17,11 +17,11 @@
 mod change;
 mod dnode;
 mod error;
-#[allow(dead_code, reason = "syncing comes with the write pipeline")]
 mod live;
 mod met;
 mod objset;
 pub mod sa;
+mod sync;
 mod tree;
 mod tx;
 pub mod zap;
@@ -30,6 +30,7 @@ pub use change::NewObject;
 pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use error::Error;
 pub use objset::{Objects, Objset};
+pub use sync::SyncSink;
 pub use tx::Tx;
 
 /// No object has this number or a higher one (`DN_MAX_OBJECT`).

@@ -9,10 +9,16 @@
 //! Names are hashed in the normalized form that the object asks for (`normflags`) but stored as given. An exact lookup
 //! compares the stored name; a normalized one compares normalized forms, with or without folding case.
 //!
+//! A ZAP of a live object set is one [`Zap`] for all who use it: they share its header, and a micro ZAP's index, behind a lock
+//! that writers hold alone (`crate::zap::change`).
+//!
 //! # Absent
-//! What a value means: the callers know. Changing a ZAP comes with the write path.
+//! What a value means: the callers know. Leaves are split but never joined, so that a ZAP that was large once stays so.
 
+mod change;
 mod cursor;
+mod fat;
+mod micro;
 mod stats;
 mod textprep;
 mod value;
@@ -28,6 +34,7 @@ use ondisk::zap::{
     BlockType, FatHeader, HashBits, Leaf, LeafEntry, MicroZap, PtrTable, hash_bytes, hash_words,
 };
 use ondisk::{BlkId, Corrupt};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Arc, OnceLock};
 
 /// How a name is compared with stored ones (`matchtype_t`).
@@ -48,7 +55,34 @@ pub struct Zap(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     dn: Dnode,
-    head: Block,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Fixed(View),
+    Live(Arc<Shared>),
+}
+
+/// What the users of a ZAP that changes share.
+///
+/// # Locks
+/// Held for a whole operation, so that no reader sees half of a change, and across the reading of its leaf: who looks
+/// up a name waits for who looks up another only if one of them changes something.
+#[derive(Debug)]
+struct Shared(RwLock<View>);
+
+impl Shared {
+    fn write(shared: &Arc<Shared>) -> RwLockWriteGuard<'_, View> {
+        shared.0.write()
+    }
+}
+
+/// What is known of a ZAP without reading.
+#[derive(Debug)]
+struct View {
+    /// Block 0, of a ZAP that doesn't change.
+    head: Option<Block>,
     shape: Shape,
     norm: Normalization,
 }
@@ -59,8 +93,80 @@ enum Shape {
     Micro {
         salt: u64,
         index: OnceLock<Vec<MicroSlot>>,
+        /// Where to look for a free slot first.
+        hint: usize,
     },
     Fat(FatHeader),
+}
+
+/// A view while it is looked at.
+enum Seen<'a> {
+    Fixed(&'a View),
+    Live(RwLockReadGuard<'a, View>),
+}
+
+impl std::ops::Deref for Seen<'_> {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        match self {
+            Self::Fixed(v) => v,
+            Self::Live(v) => v,
+        }
+    }
+}
+
+impl View {
+    fn of(dn: &Dnode) -> Result<(View, Block)> {
+        let head = dn
+            .block(BlkId(0))?
+            .ok_or_else(|| dn.corrupt(Corrupt::Shape { what: "ZAP", why: "the first block is a hole" }))?;
+        let bad = |e| dn.corrupt(e);
+        let (shape, flags) = match BlockType::of(&head).map_err(bad)? {
+            BlockType::Micro => {
+                let z = MicroZap::parse(&head).map_err(bad)?;
+                (Shape::Micro { salt: z.salt, index: OnceLock::new(), hint: 0 }, z.normflags)
+            }
+            BlockType::Header => {
+                let h = FatHeader::parse(&head).map_err(bad)?;
+                (Shape::Fat(h), h.normflags)
+            }
+        };
+        let norm = Normalization::from_disk(flags).map_err(bad)?;
+        Ok((View { head: None, shape, norm }, head))
+    }
+
+    fn fat_header(&self) -> Option<&FatHeader> {
+        match &self.shape {
+            Shape::Micro { .. } => None,
+            Shape::Fat(h) => Some(h),
+        }
+    }
+
+    fn hash_bits(&self) -> HashBits {
+        self.fat_header().map_or(HashBits::Bits28, FatHeader::hash_bits)
+    }
+
+    fn hash_name(&self, name: &[u8]) -> u64 {
+        let (salt, bits) = match &self.shape {
+            Shape::Micro { salt, .. } => (*salt, HashBits::Bits28),
+            Shape::Fat(h) => (h.salt, h.hash_bits()),
+        };
+        if self.norm.is_none() {
+            hash_bytes(salt, name, bits)
+        } else {
+            hash_bytes(salt, &normalize(name, self.norm), bits)
+        }
+    }
+}
+
+/// The hash of a key of words (`zap_hash`).
+fn hash_key(h: &FatHeader, key: &[u64]) -> u64 {
+    if h.flags.pre_hashed() {
+        h.hash_bits().mask(key.first().copied().unwrap_or(0))
+    } else {
+        hash_words(h.salt, key, h.hash_bits())
+    }
 }
 
 /// Where an entry of a micro ZAP is in cursor order.
@@ -77,22 +183,29 @@ impl Zap {
     /// # Errors
     /// As reading fails; [`crate::Error::Corrupt`] if block 0 is no ZAP.
     pub fn open(dn: &Dnode) -> Result<Zap> {
-        let head = dn
-            .block(BlkId(0))?
-            .ok_or_else(|| dn.corrupt(Corrupt::Shape { what: "ZAP", why: "the first block is a hole" }))?;
-        let bad = |e| dn.corrupt(e);
-        let (shape, flags) = match BlockType::of(&head).map_err(bad)? {
-            BlockType::Micro => {
-                let z = MicroZap::parse(&head).map_err(bad)?;
-                (Shape::Micro { salt: z.salt, index: OnceLock::new() }, z.normflags)
+        let state = match dn.live_node() {
+            None => {
+                let (view, head) = View::of(dn)?;
+                State::Fixed(View { head: Some(head), ..view })
             }
-            BlockType::Header => {
-                let h = FatHeader::parse(&head).map_err(bad)?;
-                (Shape::Fat(h), h.normflags)
-            }
+            Some(live) => State::Live(live.user(|| Ok(Shared(RwLock::new(View::of(dn)?.0))))?),
         };
-        let norm = Normalization::from_disk(flags).map_err(bad)?;
-        Ok(Zap(Arc::new(Inner { dn: dn.clone(), head, shape, norm })))
+        Ok(Zap(Arc::new(Inner { dn: dn.clone(), state })))
+    }
+
+    fn see(&self) -> Seen<'_> {
+        match &self.0.state {
+            State::Fixed(v) => Seen::Fixed(v),
+            State::Live(v) => Seen::Live(v.0.read()),
+        }
+    }
+
+    /// Block 0.
+    fn head(&self, v: &View) -> Result<Block> {
+        match &v.head {
+            Some(b) => Ok(b.clone()),
+            None => self.block(v, 0),
+        }
     }
 
     /// The object.
@@ -102,20 +215,17 @@ impl Zap {
 
     /// How names are normalized before they are hashed.
     pub fn normalization(&self) -> Normalization {
-        self.0.norm
+        self.see().norm
     }
 
     /// True if it is a single block of short names and 64-bit values.
     pub fn is_micro(&self) -> bool {
-        matches!(self.0.shape, Shape::Micro { .. })
+        matches!(self.see().shape, Shape::Micro { .. })
     }
 
     /// The header of a fat ZAP.
-    pub fn fat_header(&self) -> Option<&FatHeader> {
-        match &self.0.shape {
-            Shape::Micro { .. } => None,
-            Shape::Fat(h) => Some(h),
-        }
+    pub fn fat_header(&self) -> Option<FatHeader> {
+        self.see().fat_header().copied()
     }
 
     /// Number of entries (`zap_count`).
@@ -123,48 +233,33 @@ impl Zap {
     /// # Errors
     /// [`crate::Error::Corrupt`] if a micro ZAP's entries are.
     pub fn count(&self) -> Result<u64> {
-        match &self.0.shape {
-            Shape::Micro { .. } => Ok(self.micro_index()?.len() as u64),
+        let v = self.see();
+        match &v.shape {
+            Shape::Micro { .. } => Ok(self.micro_index(&v)?.len() as u64),
             Shape::Fat(h) => Ok(h.num_entries),
         }
-    }
-
-    fn hash_bits(&self) -> HashBits {
-        self.fat_header().map_or(HashBits::Bits28, FatHeader::hash_bits)
     }
 
     fn corrupt(&self, e: Corrupt) -> crate::Error {
         self.0.dn.corrupt(e)
     }
 
-    fn micro(&self) -> Result<MicroZap<'_>> {
-        MicroZap::parse(&self.0.head).map_err(|e| self.corrupt(e))
-    }
-
     /// A micro ZAP's slots in cursor order.
-    fn micro_index(&self) -> Result<&[MicroSlot]> {
-        let Shape::Micro { salt, index } = &self.0.shape else { return Ok(&[]) };
+    fn micro_index<'v>(&self, v: &'v View) -> Result<&'v [MicroSlot]> {
+        let Shape::Micro { index, .. } = &v.shape else { return Ok(&[]) };
         if let Some(all) = index.get() {
             return Ok(all);
         }
-        let z = self.micro()?;
+        let head = self.head(v)?;
+        let z = MicroZap::parse(&head).map_err(|e| self.corrupt(e))?;
         let mut all = Vec::new();
         for slot in 0..z.slots() {
             if let Some(e) = z.entry(slot).map_err(|e| self.corrupt(e))? {
-                all.push(MicroSlot { hash: self.hash_name(*salt, e.name), cd: e.cd, slot });
+                all.push(MicroSlot { hash: v.hash_name(e.name), cd: e.cd, slot });
             }
         }
         all.sort_unstable();
         Ok(index.get_or_init(|| all))
-    }
-
-    fn hash_name(&self, salt: u64, name: &[u8]) -> u64 {
-        let bits = self.hash_bits();
-        if self.0.norm.is_none() {
-            hash_bytes(salt, name, bits)
-        } else {
-            hash_bytes(salt, &normalize(name, self.0.norm), bits)
-        }
     }
 
     /// The value of exactly this name (`zap_lookup`).
@@ -193,46 +288,67 @@ impl Zap {
     /// # Errors
     /// As [`Zap::lookup`].
     pub fn lookup_matching(&self, name: &[u8], how: Match) -> Result<Option<(Vec<u8>, Value)>> {
-        let wanted = Wanted::new(name, how, self.0.norm);
-        match &self.0.shape {
-            Shape::Micro { salt, .. } => self.lookup_micro(*salt, &wanted),
+        self.lookup_in(&self.see(), name, how)
+    }
+
+    fn lookup_in(&self, v: &View, name: &[u8], how: Match) -> Result<Option<(Vec<u8>, Value)>> {
+        let wanted = Wanted::new(name, how, v.norm);
+        match &v.shape {
+            Shape::Micro { .. } => {
+                Ok(self.find_micro(v, &wanted)?.map(|(_, name, value)| (name, Value::word(value))))
+            }
             Shape::Fat(h) if h.flags.uint64_key() => Ok(None),
             Shape::Fat(h) => {
-                let hash = self.hash_name(h.salt, name);
-                let block = self.leaf_block(h, hash)?;
+                let block = self.leaf_block(v, h, v.hash_name(name))?.1;
                 let leaf = Leaf::parse(&block).map_err(|e| self.corrupt(e))?;
-                let mut found = leaf.entries_of(hash).map_err(|e| self.corrupt(e))?;
-                found.sort_by_key(|e| e.cd);
-                for e in found {
-                    let stored = leaf.name(&e).map_err(|e| self.corrupt(e))?;
-                    if wanted.is(&stored) {
-                        return Ok(Some((stored, self.value(&leaf, &e)?)));
-                    }
+                match self.find_in_leaf(&leaf, v.hash_name(name), &wanted)? {
+                    Some((e, stored)) => Ok(Some((stored, self.value(&leaf, &e)?))),
+                    None => Ok(None),
                 }
-                Ok(None)
             }
         }
     }
 
-    fn lookup_micro(&self, salt: u64, wanted: &Wanted<'_>) -> Result<Option<(Vec<u8>, Value)>> {
-        let z = self.micro()?;
-        if wanted.how == Match::Exact {
-            for e in z.entries() {
+    /// The entry of a leaf that is wanted, and its stored name.
+    fn find_in_leaf(
+        &self,
+        leaf: &Leaf<'_>,
+        hash: u64,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<(LeafEntry, Vec<u8>)>> {
+        let mut found = leaf.entries_of(hash).map_err(|e| self.corrupt(e))?;
+        found.sort_by_key(|e| e.cd);
+        for e in found {
+            let stored = leaf.name(&e).map_err(|e| self.corrupt(e))?;
+            if wanted.is(&stored) {
+                return Ok(Some((e, stored)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The wanted entry of a micro ZAP: its slot, its stored name, its value.
+    fn find_micro(&self, v: &View, wanted: &Wanted<'_>) -> Result<Option<(usize, Vec<u8>, u64)>> {
+        let head = self.head(v)?;
+        let z = MicroZap::parse(&head).map_err(|e| self.corrupt(e))?;
+        // Whoever looks up one name in a ZAP that doesn't change need not hash all of them.
+        if wanted.how == Match::Exact && v.head.is_some() {
+            for (slot, e) in (0..z.slots()).filter_map(|i| z.entry(i).transpose().map(|e| (i, e))) {
                 let e = e.map_err(|e| self.corrupt(e))?;
                 if e.name == wanted.name {
-                    return Ok(Some((e.name.to_vec(), Value::word(e.value))));
+                    return Ok(Some((slot, e.name.to_vec(), e.value)));
                 }
             }
             return Ok(None);
         }
-        let hash = self.hash_name(salt, wanted.name);
-        let index = self.micro_index()?;
+        let hash = v.hash_name(wanted.name);
+        let index = self.micro_index(v)?;
         let from = index.partition_point(|s| s.hash < hash);
         for s in index[from..].iter().take_while(|s| s.hash == hash) {
             if let Some(e) = z.entry(s.slot).map_err(|e| self.corrupt(e))?
                 && wanted.is(e.name)
             {
-                return Ok(Some((e.name.to_vec(), Value::word(e.value))));
+                return Ok(Some((s.slot, e.name.to_vec(), e.value)));
             }
         }
         Ok(None)
@@ -243,17 +359,20 @@ impl Zap {
     /// # Errors
     /// As [`Zap::lookup`].
     pub fn lookup_words(&self, key: &[u64]) -> Result<Option<Value>> {
-        let Some(h) = self.fat_header().filter(|h| h.flags.uint64_key()) else { return Ok(None) };
-        let hash = if h.flags.pre_hashed() {
-            h.hash_bits().mask(key.first().copied().unwrap_or(0))
-        } else {
-            hash_words(h.salt, key, h.hash_bits())
-        };
-        let block = self.leaf_block(h, hash)?;
+        let v = self.see();
+        let Some(h) = v.fat_header().filter(|h| h.flags.uint64_key()) else { return Ok(None) };
+        let block = self.leaf_block(&v, h, hash_key(h, key))?.1;
         let leaf = Leaf::parse(&block).map_err(|e| self.corrupt(e))?;
+        match self.find_words(&leaf, hash_key(h, key), key)? {
+            Some(e) => self.value(&leaf, &e).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn find_words(&self, leaf: &Leaf<'_>, hash: u64, key: &[u64]) -> Result<Option<LeafEntry>> {
         for e in leaf.entries_of(hash).map_err(|e| self.corrupt(e))? {
             if leaf.words_key(&e).map_err(|e| self.corrupt(e))? == key {
-                return self.value(&leaf, &e).map(Some);
+                return Ok(Some(e));
             }
         }
         Ok(None)
@@ -297,25 +416,29 @@ impl Zap {
         Ok(None)
     }
 
-    /// The leaf block for `hash`.
-    fn leaf_block(&self, h: &FatHeader, hash: u64) -> Result<Block> {
-        let index = h.index(hash);
-        let blk = match h.table {
-            PtrTable::Embedded => h.embedded(&self.0.head, index).map_err(|e| self.corrupt(e))?,
-            PtrTable::External { start, .. } => {
-                let (blk, at) = h.external(start, index).map_err(|e| self.corrupt(e))?;
-                let table = self.block(blk)?;
-                h.check_leaf(ondisk::bytes::le64(&table, at)).map_err(|e| self.corrupt(e))?
-            }
-        };
-        self.block(blk)
+    /// The number of the leaf block for `hash`, and the block.
+    fn leaf_block(&self, v: &View, h: &FatHeader, hash: u64) -> Result<(u64, Block)> {
+        let blk = self.table_entry(v, h, h.index(hash))?;
+        Ok((blk, self.block(v, blk)?))
     }
 
-    fn block(&self, blk: u64) -> Result<Block> {
+    /// The leaf block that an entry of the pointer table names.
+    fn table_entry(&self, v: &View, h: &FatHeader, index: u64) -> Result<u64> {
+        match h.table {
+            PtrTable::Embedded => h.embedded(&self.head(v)?, index).map_err(|e| self.corrupt(e)),
+            PtrTable::External { start, .. } => {
+                let (blk, at) = h.external(start, index).map_err(|e| self.corrupt(e))?;
+                let table = self.block(v, blk)?;
+                h.check_leaf(ondisk::bytes::le64(&table, at)).map_err(|e| self.corrupt(e))
+            }
+        }
+    }
+
+    fn block(&self, v: &View, blk: u64) -> Result<Block> {
         self.0
             .dn
             .block(BlkId(blk))?
-            .filter(|b| b.len() == self.0.head.len())
+            .filter(|b| v.fat_header().is_none_or(|h| b.len() == 1 << h.block_shift))
             .ok_or_else(|| self.corrupt(Corrupt::Shape { what: "ZAP", why: "a block is a hole" }))
     }
 

@@ -336,6 +336,8 @@ impl DmuType {
     pub const SPA_HISTORY_OFFSETS: Self = Self(30);
     /// A large ACL.
     pub const ACL: Self = Self(33);
+    /// Space by user, group or project.
+    pub const USERGROUP_USED: Self = Self(39);
     /// System attributes: a bonus or a spill block.
     pub const SA: Self = Self(44);
     /// The SA master node.

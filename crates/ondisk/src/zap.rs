@@ -17,6 +17,7 @@
 mod fat;
 mod hash;
 mod leaf;
+mod leaf_mut;
 mod micro;
 #[cfg(test)]
 mod tests;
@@ -24,11 +25,12 @@ mod tests;
 pub use fat::{FatHeader, PtrTable, ZapFlags};
 pub use hash::{HashBits, hash_bytes, hash_words};
 pub use leaf::{Leaf, LeafEntry};
+pub use leaf_mut::{LeafMut, NewEntry};
 /// What the byte swap of leaves needs to know.
 pub(crate) mod raw {
     pub(crate) use super::leaf::{CHUNK_ARRAY, CHUNK_ENTRY, CHUNK_FREE, CHUNK_SIZE, geometry};
 }
-pub use micro::{MICRO_ENTRY_SIZE, MICRO_NAME_MAX, MicroEntry, MicroZap};
+pub use micro::{MICRO_ENTRY_SIZE, MICRO_NAME_MAX, MicroEntry, MicroZap, MicroZapMut};
 
 use crate::{Corrupt, Result};
 

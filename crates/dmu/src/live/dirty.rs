@@ -43,11 +43,6 @@ impl Ranges {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(f, l)| (*f, *l))
     }
-
-    /// True if the set is empty.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// The changes of one transaction group to one object.

@@ -1,10 +1,10 @@
 //! Cursors over ZAPs (`zap_cursor_t`).
 
-use super::{Key, Shape, Value, Zap};
+use super::{Key, Shape, Value, View, Zap};
 use crate::Result;
 use device::Block;
 use ondisk::Corrupt;
-use ondisk::zap::{HashBits, Leaf, LeafEntry};
+use ondisk::zap::{FatHeader, HashBits, Leaf, LeafEntry, MicroZap};
 
 /// A position in a ZAP that can be given away and come back: OpenZFS's serialized cursor.
 ///
@@ -66,13 +66,13 @@ struct Held {
 
 impl Cursor {
     pub(super) fn new(zap: Zap, cookie: Cookie) -> Self {
-        let at = (cookie != Cookie::END).then(|| cookie.unpack(zap.hash_bits()));
+        let at = (cookie != Cookie::END).then(|| cookie.unpack(zap.see().hash_bits()));
         Self { zap, at, leaf: None }
     }
 
     /// The position of the next entry.
     pub fn cookie(&self) -> Cookie {
-        self.at.map_or(Cookie::END, |(hash, cd)| Cookie::pack(hash, cd, self.zap.hash_bits()))
+        self.at.map_or(Cookie::END, |(hash, cd)| Cookie::pack(hash, cd, self.zap.see().hash_bits()))
     }
 
     /// The next entry; `None` at the end (`zap_cursor_retrieve` and `zap_cursor_advance`).
@@ -82,9 +82,10 @@ impl Cursor {
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let Some(at) = self.at else { return Ok(None) };
         let zap = self.zap.clone();
-        let found = match &zap.0.shape {
-            Shape::Micro { .. } => self.next_micro(at)?,
-            Shape::Fat(_) => self.next_fat(at)?,
+        let v = zap.see();
+        let found = match &v.shape {
+            Shape::Micro { .. } => self.next_micro(&v, at)?,
+            Shape::Fat(h) => self.next_fat(&v, h, at)?,
         };
         if found.is_none() {
             self.at = None;
@@ -93,8 +94,8 @@ impl Cursor {
     }
 
     /// Moves behind an entry and checks that its position can be told from the one after it.
-    fn step(&mut self, hash: u64, cd: u32) -> Result<Cookie> {
-        let bits = self.zap.hash_bits();
+    fn step(&mut self, v: &View, hash: u64, cd: u32) -> Result<Cookie> {
+        let bits = v.hash_bits();
         if bits.mask(hash) != hash || cd >= bits.max_cd() {
             let e =
                 Corrupt::Shape { what: "ZAP", why: "an entry's hash or differentiator has too many bits" };
@@ -104,25 +105,36 @@ impl Cursor {
         Ok(Cookie::pack(hash, cd + 1, bits))
     }
 
-    fn next_micro(&mut self, at: (u64, u32)) -> Result<Option<Entry>> {
+    fn next_micro(&mut self, v: &View, at: (u64, u32)) -> Result<Option<Entry>> {
         let zap = self.zap.clone();
-        let index = zap.micro_index()?;
+        let index = zap.micro_index(v)?;
         let i = index.partition_point(|s| (s.hash, s.cd) < at);
         let Some(s) = index.get(i) else { return Ok(None) };
         let gone = || Corrupt::Shape { what: "micro ZAP", why: "an indexed slot is free" };
-        let e = zap.micro()?.entry(s.slot).and_then(|e| e.ok_or_else(gone)).map_err(|e| zap.corrupt(e))?;
-        let next = self.step(s.hash, s.cd)?;
+        let head = zap.head(v)?;
+        let e = MicroZap::parse(&head).and_then(|z| z.entry(s.slot)?.ok_or_else(gone));
+        let e = e.map_err(|e| zap.corrupt(e))?;
+        let next = self.step(v, s.hash, s.cd)?;
         Ok(Some(Entry { key: Key::Name(e.name.to_vec()), value: Value::word(e.value), next }))
     }
 
-    fn next_fat(&mut self, mut at: (u64, u32)) -> Result<Option<Entry>> {
+    fn next_fat(&mut self, v: &View, header: &FatHeader, mut at: (u64, u32)) -> Result<Option<Entry>> {
         let zap = self.zap.clone();
-        let Some(header) = zap.fat_header() else { return Ok(None) };
         loop {
-            let mut held = match self.leaf.take() {
-                Some(held) => held,
-                None => {
-                    let block = zap.leaf_block(header, at.0)?;
+            let now = match &self.leaf {
+                // What doesn't change need not be looked at again.
+                Some(_) if v.head.is_some() => None,
+                _ => Some(zap.leaf_block(v, header, at.0)?.1),
+            };
+            let held = self.leaf.take();
+            let mut held = match (held, now) {
+                (Some(held), None) => held,
+                (Some(held), Some(block)) if block.ptr_eq(&held.block) => held,
+                (_, block) => {
+                    let block = match block {
+                        Some(block) => block,
+                        None => zap.leaf_block(v, header, at.0)?.1,
+                    };
                     let leaf = Leaf::parse(&block).map_err(|e| zap.corrupt(e))?;
                     if !leaf.covers(at.0) {
                         let why = "the pointer table names a leaf of other hashes";
@@ -153,7 +165,7 @@ impl Cursor {
             let entry = Entry {
                 key: key.map_err(|e| zap.corrupt(e))?,
                 value: zap.value(&leaf, &e)?,
-                next: self.step(e.hash, e.cd)?,
+                next: self.step(v, e.hash, e.cd)?,
             };
             held.next += 1;
             self.leaf = Some(held);

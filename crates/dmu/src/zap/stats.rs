@@ -60,7 +60,9 @@ impl Zap {
     /// # Errors
     /// As reading fails; [`crate::Error::Corrupt`] if a leaf is bad.
     pub fn fat_stats(&self) -> Result<Option<FatStats>> {
-        let Shape::Fat(h) = &self.0.shape else { return Ok(None) };
+        let v = self.see();
+        let Shape::Fat(h) = &v.shape else { return Ok(None) };
+        let head = self.head(&v)?;
         let (table_block, table_blocks) = match h.table {
             PtrTable::Embedded => (0, 0),
             PtrTable::External { start, blocks } => (start, blocks),
@@ -71,18 +73,18 @@ impl Zap {
             table_blocks,
             table_shift: h.table_shift,
             next_table: h.next_table,
-            blocks_copied: le64(&self.0.head, 48),
+            blocks_copied: h.blocks_copied,
             entries: h.num_entries,
             leafs: h.num_leafs,
             blocks: h.free_block,
-            block_type: le64(&self.0.head, 0),
-            magic: le64(&self.0.head, 8),
+            block_type: le64(&head, 0),
+            magic: le64(&head, 8),
             salt: h.salt,
             ..FatStats::default()
         };
         let mut hash = Some(0);
         while let Some(at) = hash {
-            let block = self.leaf_block(h, at)?;
+            let block = self.leaf_block(&v, h, at)?.1;
             let leaf = Leaf::parse(&block).map_err(|e| self.corrupt(e))?;
             if !leaf.covers(at) {
                 let why = "the pointer table names a leaf of other hashes";

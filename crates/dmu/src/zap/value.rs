@@ -1,5 +1,7 @@
 //! Keys and values of ZAP entries.
 
+use std::borrow::Cow;
+
 /// The key of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
@@ -42,6 +44,29 @@ impl Value {
         match raw.as_slice().try_into() {
             Ok(word) if size == 8 => Self::word(u64::from_be_bytes(word)),
             _ => Self(Repr::Ints { size, raw: raw.into() }),
+        }
+    }
+
+    /// Bytes, such as a string with its final NUL.
+    pub fn bytes(raw: &[u8]) -> Self {
+        Self::ints(1, raw.to_vec())
+    }
+
+    /// Integers of `size` bytes: 1, 2, 4 or 8; higher bytes of `ints` are cut off.
+    ///
+    /// # Panics
+    /// For another size.
+    pub fn integers(size: u8, ints: &[u64]) -> Self {
+        assert!(matches!(size, 1 | 2 | 4 | 8), "an integer has 1, 2, 4 or 8 bytes");
+        let skip = 8 - usize::from(size);
+        Self::ints(size, ints.iter().flat_map(|v| v.to_be_bytes().into_iter().skip(skip)).collect())
+    }
+
+    /// The integers as stored, big-endian.
+    pub(super) fn raw(&self) -> Cow<'_, [u8]> {
+        match &self.0 {
+            Repr::Word(w) => Cow::Owned(w.to_be_bytes().to_vec()),
+            Repr::Ints { raw, .. } => Cow::Borrowed(raw),
         }
     }
 
@@ -99,5 +124,11 @@ impl Value {
             Repr::Ints { size: 1, raw } => Some(raw),
             _ => None,
         }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(v: u64) -> Self {
+        Self::word(v)
     }
 }

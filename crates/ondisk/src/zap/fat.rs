@@ -16,6 +16,18 @@ impl ZapFlags {
     const UINT64_KEY: u64 = 2;
     const PRE_HASHED_KEY: u64 = 4;
 
+    /// Keep 48 bits of the hash.
+    pub const HASHES_48: Self = Self(Self::HASH64);
+    /// Keys are arrays of words, and 48 bits of their hash are kept.
+    pub const WORDS: Self = Self(Self::HASH64 | Self::UINT64_KEY);
+    /// Keys are arrays of words, the first of which is the hash.
+    pub const PRE_HASHED_WORDS: Self = Self(Self::HASH64 | Self::UINT64_KEY | Self::PRE_HASHED_KEY);
+
+    /// True if none is set: a micro ZAP will do.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// True if 48 bits of the hash are kept, not 28 (`ZAP_FLAG_HASH64`).
     pub fn hash64(self) -> bool {
         self.0 & Self::HASH64 != 0
@@ -62,6 +74,8 @@ pub struct FatHeader {
     pub table_shift: u32,
     /// Start of the next, larger pointer table while it is being copied, or 0 (`zt_nextblk`).
     pub next_table: u64,
+    /// Blocks of the pointer table that have been copied there (`zt_blks_copied`).
+    pub blocks_copied: u64,
     /// The next block to allocate: all blocks of the ZAP are below (`zap_freeblk`).
     pub free_block: u64,
     /// Number of leaf blocks.
@@ -125,6 +139,7 @@ impl FatHeader {
             table,
             table_shift: shift as u32,
             next_table: word(5),
+            blocks_copied: word(6),
             free_block: word(7),
             num_leafs: word(8),
             num_entries: word(9),
@@ -132,6 +147,37 @@ impl FatHeader {
             normflags: word(11),
             flags,
         })
+    }
+
+    /// Writes the header to the start of `block`, which has its size; an embedded pointer table stays.
+    pub fn write(&self, block: &mut [u8]) {
+        let (start, blocks) = match self.table {
+            PtrTable::Embedded => (0, 0),
+            PtrTable::External { start, blocks } => (start, blocks),
+        };
+        let words = [
+            ZBT_HEADER,
+            ZAP_MAGIC,
+            start,
+            blocks,
+            self.table_shift.into(),
+            self.next_table,
+            self.blocks_copied,
+            self.free_block,
+            self.num_leafs,
+            self.num_entries,
+            self.salt,
+            self.normflags,
+            self.flags.0,
+        ];
+        for (slot, w) in block.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *slot = w.to_le_bytes();
+        }
+    }
+
+    /// Where entry `index` of an embedded pointer table lies in the header's block.
+    pub fn embedded_at(&self, index: u64) -> usize {
+        (((1u64 << (self.block_shift - 4)) + index) * 8) as usize
     }
 
     /// How many bits of the hash this ZAP keeps.

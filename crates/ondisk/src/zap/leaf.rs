@@ -5,14 +5,14 @@ use crate::bytes::le64;
 use crate::{Corrupt, Result, SPA_MAXBLOCKSIZE};
 
 const WHAT: &str = "ZAP leaf";
-const ZAP_LEAF_MAGIC: u32 = 0x2AB_1EAF;
+pub(super) const ZAP_LEAF_MAGIC: u32 = 0x2AB_1EAF;
 /// End of a chain of chunks.
-const CHAIN_END: u16 = 0xffff;
-const HEADER_SIZE: usize = 48;
+pub(super) const CHAIN_END: u16 = 0xffff;
+pub(super) const HEADER_SIZE: usize = 48;
 /// Size of a chunk (`ZAP_LEAF_CHUNKSIZE`).
 pub const CHUNK_SIZE: usize = 24;
 /// Bytes of a name or value that one chunk holds (`ZAP_LEAF_ARRAY_BYTES`).
-const ARRAY_BYTES: usize = CHUNK_SIZE - 3;
+pub(super) const ARRAY_BYTES: usize = CHUNK_SIZE - 3;
 
 /// Chunk of an entry (`ZAP_CHUNK_ENTRY`).
 pub(crate) const CHUNK_ENTRY: u8 = 252;
@@ -65,8 +65,10 @@ pub struct LeafEntry {
     pub num_ints: u16,
     /// Number of the name's integers: bytes with the NUL, or words.
     pub name_ints: u16,
-    name_chunk: u16,
-    value_chunk: u16,
+    /// Its own chunk.
+    pub(super) chunk: u16,
+    pub(super) name_chunk: u16,
+    pub(super) value_chunk: u16,
     next: u16,
 }
 
@@ -162,6 +164,7 @@ impl<'a> Leaf<'a> {
             int_size,
             num_ints,
             name_ints: w(6),
+            chunk: n,
             name_chunk: w(4),
             value_chunk: w(8),
             next: w(2),
@@ -226,7 +229,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// The first `len` bytes of the array that starts at chunk `at`.
-    fn array(&self, mut at: u16, len: usize) -> Result<Vec<u8>> {
+    pub(super) fn array(&self, mut at: u16, len: usize) -> Result<Vec<u8>> {
         if len > self.chunks * ARRAY_BYTES {
             return Err(Corrupt::Range { what: WHAT, field: "array length", value: len as u64 });
         }

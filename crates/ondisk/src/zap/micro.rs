@@ -93,3 +93,60 @@ impl<'a> MicroZap<'a> {
         (0..z.slots()).filter_map(move |i| z.entry(i).transpose())
     }
 }
+
+/// A micro ZAP's block to change. Slots are numbered as in [`MicroZap`].
+#[derive(Debug)]
+pub struct MicroZapMut<'a>(&'a mut [u8]);
+
+impl<'a> MicroZapMut<'a> {
+    /// The micro ZAP in `buf`.
+    ///
+    /// # Errors
+    /// As [`MicroZap::parse`].
+    pub fn parse(buf: &'a mut [u8]) -> Result<Self> {
+        MicroZap::parse(buf)?;
+        Ok(Self(buf))
+    }
+
+    /// Makes `buf`, whole slots of at least 512 bytes, a micro ZAP without entries.
+    pub fn init(buf: &'a mut [u8], salt: u64, normflags: u64) -> Self {
+        buf.fill(0);
+        buf[..8].copy_from_slice(&ZBT_MICRO.to_le_bytes());
+        buf[8..16].copy_from_slice(&salt.to_le_bytes());
+        buf[16..24].copy_from_slice(&normflags.to_le_bytes());
+        Self(buf)
+    }
+
+    fn slot(&mut self, i: usize) -> &mut [u8] {
+        &mut self.0[(i + 1) * MICRO_ENTRY_SIZE..][..MICRO_ENTRY_SIZE]
+    }
+
+    /// Puts an entry into slot `i`.
+    ///
+    /// # Panics
+    /// If there is no such slot, or the name is empty or longer than [`MICRO_NAME_MAX`].
+    pub fn set(&mut self, i: usize, name: &[u8], value: u64, cd: u32) {
+        assert!((1..=MICRO_NAME_MAX).contains(&name.len()), "a micro ZAP's names have 1 to 49 bytes");
+        let slot = self.slot(i);
+        slot.fill(0);
+        slot[..8].copy_from_slice(&value.to_le_bytes());
+        slot[8..12].copy_from_slice(&cd.to_le_bytes());
+        slot[14..14 + name.len()].copy_from_slice(name);
+    }
+
+    /// Changes the value in slot `i`.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn set_value(&mut self, i: usize, value: u64) {
+        self.slot(i)[..8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Frees slot `i`.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn clear(&mut self, i: usize) {
+        self.slot(i).fill(0);
+    }
+}

@@ -1,0 +1,172 @@
+//! Counting space and objects by user, group and project.
+//!
+//! # Theory
+//! Once its blocks are written, what an object takes is known, before and after the group, and whose it was and is. The differences,
+//! summed up by owner, go into three ZAPs, whose names are the owners' numbers in hexadecimal (`obj-` before the count
+//! of objects). Flags in the dnode say whether an object has been counted: what was counted once is counted on.
+
+use crate::sync::{Sync, Synced};
+use crate::zap::{Normalization, Zap};
+use crate::{
+    DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Error, NewObject, Objset, Result, Tx,
+};
+use ondisk::dnode::{DNODE_MIN_SIZE, DnodeFlags, DnodePhys};
+use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::sa::SA_MAGIC;
+use ondisk::zap::ZapFlags;
+use ondisk::znode::{Pflags, ZNODE_SIZE};
+use ondisk::{ByteOrder, Corrupt, DmuType, ObjNum};
+use std::collections::BTreeMap;
+
+/// Where the attributes that accounting needs lie behind the header of a file's bonus (`SA_UID_OFFSET` and so on): every
+/// layout of a file begins alike.
+const SA_UID: usize = 24;
+const SA_GID: usize = 32;
+const SA_FLAGS: usize = 48;
+const SA_PROJID: usize = 128;
+
+/// Whose an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Owner {
+    user: u64,
+    group: u64,
+    project: u64,
+}
+
+impl Owner {
+    /// That of a file with this bonus; `None` for what is no file (`zpl_get_file_info`).
+    fn of(kind: DmuType, bonus: &[u8]) -> ondisk::Result<Option<Owner>> {
+        let le = ByteOrder::Little;
+        match kind {
+            DmuType::ZNODE if bonus.len() < ZNODE_SIZE => {
+                Err(Corrupt::Truncated { what: "znode", need: ZNODE_SIZE, have: bonus.len() })
+            }
+            DmuType::ZNODE => {
+                let word = |i: usize| le.u64("znode", bonus, i * 8);
+                Ok(Some(Owner { user: word(18)?, group: word(19)?, project: 0 }))
+            }
+            DmuType::SA => {
+                let what = "system attributes";
+                let order = match le.u32(what, bonus, 0)? {
+                    // A file that nothing was written to yet.
+                    0 => return Ok(Some(Owner::default())),
+                    SA_MAGIC => ByteOrder::Little,
+                    m if m.swap_bytes() == SA_MAGIC => ByteOrder::Big,
+                    found => return Err(Corrupt::Magic { what, found: found.into() }),
+                };
+                let header = usize::from(order.u16(what, bonus, 4)? >> 10) * 8;
+                let word = |at: usize| order.u64(what, bonus, header + at);
+                let own = Pflags(word(SA_FLAGS)?).has(Pflags::PROJID);
+                let project = if own { word(SA_PROJID)? } else { 0 };
+                Ok(Some(Owner { user: word(SA_UID)?, group: word(SA_GID)?, project }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Sums by table and name.
+#[derive(Default)]
+struct Deltas(BTreeMap<(ObjNum, String), i64>);
+
+impl Deltas {
+    /// Counts an object in (`sign` 1) or out (-1), as far as its flags say that it is counted.
+    fn count(&mut self, owner: Owner, flags: DnodeFlags, used: u64, sign: i64, projects: bool) {
+        let mut tables = vec![(DMU_USERUSED_OBJECT, owner.user), (DMU_GROUPUSED_OBJECT, owner.group)];
+        if projects {
+            tables.push((DMU_PROJECTUSED_OBJECT, owner.project));
+        }
+        for (table, id) in tables {
+            if flags.has(DnodeFlags::USERUSED_ACCOUNTED) {
+                let bytes = used.saturating_add(DNODE_MIN_SIZE as u64).min(i64::MAX as u64) as i64;
+                *self.0.entry((table, format!("{id:x}"))).or_default() += sign * bytes;
+            }
+            if flags.has(DnodeFlags::USEROBJUSED_ACCOUNTED) {
+                *self.0.entry((table, format!("obj-{id:x}"))).or_default() += sign;
+            }
+        }
+    }
+}
+
+impl Sync<'_> {
+    /// Counts what became of these objects (`dmu_objset_sync_done`).
+    pub(super) fn account(&mut self, os: &Objset, tx: &Tx, synced: &mut [Synced]) -> Result<()> {
+        let phys = self.live.phys();
+        let has = |flag| phys.flags.0 & flag != 0;
+        if phys.kind != ObjsetKind::Zfs {
+            return Ok(());
+        }
+        let mut new_flags = 0;
+        if has(ObjsetFlags::USERACCOUNTING_COMPLETE) {
+            new_flags |= DnodeFlags::USERUSED_ACCOUNTED;
+        }
+        if has(ObjsetFlags::USEROBJACCOUNTING_COMPLETE) {
+            new_flags |= DnodeFlags::USEROBJUSED_ACCOUNTED;
+        }
+        let projects = has(ObjsetFlags::PROJECTQUOTA_COMPLETE);
+        let mut deltas = Deltas::default();
+        for s in synced {
+            if let Some(old) = &s.old
+                && let Some(owner) = self.owner_before(s, &old.phys)?
+            {
+                deltas.count(owner, old.phys.flags, old.phys.used_bytes, -1, projects);
+            }
+            let Some(new) = &mut s.new else { continue };
+            new.flags.0 |= new_flags;
+            let (flags, used) = (new.flags, new.used_bytes);
+            if let Some(owner) = self.owner_after(s)? {
+                deltas.count(owner, flags, used, 1, projects);
+            }
+        }
+        if new_flags != 0 {
+            for table in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT] {
+                table_of(os, tx, table)?;
+            }
+            if projects {
+                table_of(os, tx, DMU_PROJECTUSED_OBJECT)?;
+            }
+        }
+        for ((table, name), delta) in deltas.0.into_iter().filter(|(_, delta)| *delta != 0) {
+            table_of(os, tx, table)?.increment(tx, name.as_bytes(), delta)?;
+        }
+        Ok(())
+    }
+
+    fn owner_before(&self, s: &Synced, old: &DnodePhys) -> Result<Option<Owner>> {
+        let spilled = old.bonus_kind == DmuType::SA && old.bonus.is_empty();
+        let spill = if spilled { s.old.as_ref().map_or(Ok(None), |t| t.spill())? } else { None };
+        let bytes = spill.as_deref().unwrap_or(&old.bonus);
+        self.owner(s, old.bonus_kind, bytes)
+    }
+
+    fn owner_after(&self, s: &Synced) -> Result<Option<Owner>> {
+        let Some(new) = &s.new else { return Ok(None) };
+        let spilled = new.bonus_kind == DmuType::SA && new.bonus.is_empty();
+        let spill = match &s.dirty.spill {
+            _ if !spilled => None,
+            Some(spill) => spill.clone(),
+            None => s.old.as_ref().filter(|_| !s.dirty.wipe).map_or(Ok(None), |t| t.spill())?,
+        };
+        self.owner(s, new.bonus_kind, spill.as_deref().unwrap_or(&new.bonus))
+    }
+
+    fn owner(&self, s: &Synced, kind: DmuType, bytes: &[u8]) -> Result<Option<Owner>> {
+        let bad = |source| Error::Corrupt { objset: self.live.home.id, object: s.dn.object, source };
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        Owner::of(kind, bytes).map_err(bad)
+    }
+}
+
+/// The ZAP of a table, made if there is none.
+fn table_of(os: &Objset, tx: &Tx, table: ObjNum) -> Result<Zap> {
+    match os.dnode(table) {
+        Ok(dn) => Zap::open(&dn),
+        Err(Error::NoSuchObject { .. }) => {
+            let spec = NewObject::new(DmuType::USERGROUP_USED);
+            Zap::create_claim(os, tx, table, &spec, Normalization::NONE, ZapFlags::default())
+        }
+        Err(e) => Err(e),
+    }
+}

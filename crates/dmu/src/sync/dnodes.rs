@@ -1,0 +1,66 @@
+//! Putting dnodes into their blocks.
+
+use crate::Result;
+use crate::live::dirty::Dirty;
+use crate::live::header::Header;
+use crate::sync::weave::Weave;
+use crate::sync::{Sync, Synced};
+use crate::tree::Tree;
+use device::AlignedBuf;
+use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
+use ondisk::{BlkId, ObjNum};
+use std::sync::Arc;
+
+/// Objects in a block of dnodes, what its pointer counts.
+pub(crate) fn fill(block: &[u8]) -> u64 {
+    let (mut at, mut n) = (0, 0);
+    while at < block.len() {
+        let used = block[at] != 0;
+        n += u64::from(used);
+        let slots = if used { DnodePhys::slots(&block[at..]).unwrap_or(1) } else { 1 };
+        at += slots * DNODE_MIN_SIZE;
+    }
+    n
+}
+
+impl Sync<'_> {
+    /// Writes the blocks of dnodes that changed, and gives the new meta dnode.
+    pub(super) fn dnode_blocks(&mut self, meta: &Arc<Tree>, synced: &[Synced]) -> Result<DnodePhys> {
+        if synced.is_empty() {
+            return Ok(meta.phys.clone());
+        }
+        let size = meta.phys.datablksz as usize;
+        let per = (size >> DNODE_SHIFT) as u64;
+        let mut header = Header::of(&meta.phys);
+        let mut dirty = Dirty::new(self.txg, None);
+        for same in synced.chunk_by(|a, b| a.dn.object.0 / per == b.dn.object.0 / per) {
+            let blkid = BlkId(same[0].dn.object.0 / per);
+            let old = if blkid <= meta.phys.maxblkid { meta.block(blkid)? } else { None };
+            let mut buf = old.map_or_else(|| AlignedBuf::zeroed(size), |b| b.thaw());
+            let at = |s: &Synced| (s.dn.object.0 % per) as usize * DNODE_MIN_SIZE;
+            // All that goes, first: what comes may lie across several that went.
+            for s in same {
+                if let Some(old) = s.old.as_ref().filter(|_| s.dirty.wipe) {
+                    let end = at(s) + old.phys.num_slots() * DNODE_MIN_SIZE;
+                    buf[at(s)..end.min(size)].fill(0);
+                }
+            }
+            for s in same {
+                if let Some(new) = &s.new {
+                    let raw = new.encode();
+                    buf[at(s)..at(s) + raw.len()].copy_from_slice(&raw);
+                }
+            }
+            header.reach(blkid);
+            dirty.blocks.insert(blkid, buf.freeze());
+        }
+        let mut phys = meta.phys.clone();
+        phys.maxblkid = header.maxblkid;
+        let mut weave = Weave::new(self.live.home.clone(), ObjNum(0), phys, Arc::new(dirty));
+        weave.grow(header.nlevels);
+        let mut weaves = [weave];
+        self.weave(&mut weaves)?;
+        let [weave] = weaves;
+        Ok(weave.finish())
+    }
+}
