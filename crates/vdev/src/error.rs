@@ -51,6 +51,12 @@ pub enum VdevError {
         /// The size.
         size: u64,
     },
+    /// A mirror of raidz is read, but nothing is written to it.
+    #[error("vdev {vdev} is a mirror of raidz, which is not written to")]
+    RaidzSides {
+        /// Number of the vdev.
+        vdev: VdevId,
+    },
     /// A raidz that is being expanded is not written: its blocks are moving.
     #[error("vdev {vdev} is being expanded")]
     Expanding {

@@ -153,6 +153,9 @@ impl Tree {
         let mut laid =
             Laid { vdev, offset, txg, tolerated: 0, width: 1, pieces: Vec::new(), absent: Vec::new() };
         match &node.layout {
+            Layout::Mirrored if self.raidz_sides(node).next().is_some() => {
+                return Err(VdevError::RaidzSides { vdev });
+            }
             Layout::Leaf(_) | Layout::Mirrored | Layout::DraidSpare { .. } => {
                 let part = Part { column: 0, bytes: &data, range: 0..data.len() };
                 self.place(&mut laid, top, None, offset, &part, &mut { MAX_VISITS });

@@ -304,4 +304,7 @@ fn a_mirror_of_raidz_survives_a_side() {
     assert_eq!(asize.0, 8 * 4096);
     let astray = tree.attempts(VdevId(0), 512, Psize(4096), Txg(1)).map(drop);
     assert!(matches!(astray, Err(VdevError::Misaligned { .. })));
+    // Half of it must not be written.
+    let written = tree.lay_out(VdevId(0), 0x3000, &device::Block::zeroed(4096), Txg(1)).map(drop);
+    assert!(matches!(written, Err(VdevError::RaidzSides { .. })));
 }
