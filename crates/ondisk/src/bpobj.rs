@@ -53,6 +53,35 @@ impl BpobjPhys {
     }
 }
 
+impl BpobjPhys {
+    /// The bonus, little-endian; with the count of freed entries that livelists have (`BPOBJ_SIZE_V2` and later).
+    pub fn encode(&self, with_freed: bool) -> Vec<u8> {
+        let all = [
+            self.num_blkptrs,
+            self.bytes,
+            self.comp,
+            self.uncomp,
+            self.subobjs,
+            self.num_subobjs,
+            self.num_freed,
+        ];
+        let n = if with_freed { 7 } else { 6 };
+        all[..n].iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+}
+
+/// Bytes of a deadlist's bonus (`sizeof (dsl_deadlist_phys_t)`).
+pub const DEADLIST_PHYS_SIZE: usize = 320;
+
+impl DeadlistPhys {
+    /// The bonus, little-endian.
+    pub fn encode(&self) -> [u8; DEADLIST_PHYS_SIZE] {
+        let mut out = [0; DEADLIST_PHYS_SIZE];
+        crate::words::put_words(&mut out, 0, &[self.used, self.comp, self.uncomp]);
+        out
+    }
+}
+
 /// Header of a deadlist, in its bonus (`dsl_deadlist_phys_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeadlistPhys {

@@ -336,14 +336,30 @@ impl DmuType {
     pub const SPA_HISTORY_OFFSETS: Self = Self(30);
     /// A large ACL.
     pub const ACL: Self = Self(33);
+    /// A snapshot's clones.
+    pub const NEXT_CLONES: Self = Self(37);
     /// Space by user, group or project.
     pub const USERGROUP_USED: Self = Self(39);
+    /// A snapshot's holds.
+    pub const USERREFS: Self = Self(41);
     /// System attributes: a bonus or a spill block.
     pub const SA: Self = Self(44);
     /// The SA master node.
     pub const SA_MASTER_NODE: Self = Self(45);
     /// The type of the block pointers that dedup entries make up.
     pub const DEDUP: Self = Self(49);
+    /// A deadlist: a map from txg to list.
+    pub const DEADLIST: Self = Self(50);
+    /// Header of a deadlist, in the bonus.
+    pub const DEADLIST_HDR: Self = Self(51);
+    /// A directory's clones.
+    pub const DSL_CLONES: Self = Self(52);
+    /// Numbers of sub-lists of a bpobj.
+    pub const BPOBJ_SUBOBJ: Self = Self(53);
+    /// Words that describe themselves, as metadata (`DMU_OTN_UINT64_METADATA`).
+    pub const UINT64_METADATA: Self = Self(0xc3);
+    /// A ZAP that describes itself, as metadata (`DMU_OTN_ZAP_METADATA`).
+    pub const ZAP_METADATA: Self = Self(0xc4);
 
     /// The type of an on-disk byte.
     ///

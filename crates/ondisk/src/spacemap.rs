@@ -44,6 +44,21 @@ impl SpaceMapPhys {
         }
         Ok(Self { object: w[0], length: w[1], alloc: w[2] as i64, histogram, have_histogram })
     }
+
+    /// The header of an empty map, which is object `object`.
+    pub fn empty(object: u64, have_histogram: bool) -> Self {
+        Self { object, length: 0, alloc: 0, histogram: [0; SPACE_MAP_HISTOGRAM_SIZE], have_histogram }
+    }
+
+    /// The bonus: 24 bytes, or 320 with a histogram.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = vec![self.object, self.length, self.alloc as u64];
+        if self.have_histogram {
+            w.resize(8, 0);
+            w.extend(self.histogram);
+        }
+        w.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
 }
 
 /// What an entry says happened to its range (`maptype_t`).
@@ -124,3 +139,72 @@ pub fn decode_entry(first: u64, next: Option<u64>) -> Result<(SpaceMapEntry, usi
         }
     }
 }
+
+/// Most units that an entry of one word spans (`SM_RUN_MAX`).
+pub const SM_RUN_MAX: u64 = 1 << 15;
+/// Offsets from here on need two words (`SM_OFFSET_MAX`).
+pub const SM_OFFSET_MAX: u64 = 1 << 47;
+/// Most units that an entry of two words spans (`SM2_RUN_MAX`).
+pub const SM2_RUN_MAX: u64 = 1 << 36;
+
+/// Encodes entries that follow one another in a map, block by block.
+#[derive(Debug, Clone)]
+pub struct EntryEncoder {
+    words: Vec<u8>,
+    /// Where the first of them lies in the map, in bytes.
+    start: u64,
+    block_size: u64,
+    two_words: bool,
+}
+
+impl EntryEncoder {
+    /// An encoder of what begins at byte `start` of a map with such blocks; `two_words`: the pool has `spacemap_v2`.
+    pub fn new(start: u64, block_size: u64, two_words: bool) -> Self {
+        Self { words: Vec::new(), start, block_size, two_words }
+    }
+
+    fn push(&mut self, word: u64) {
+        self.words.extend_from_slice(&word.to_le_bytes());
+    }
+
+    /// Bytes left in the block.
+    fn left(&self) -> u64 {
+        self.block_size - (self.start + self.words.len() as u64) % self.block_size
+    }
+
+    /// Says in which pass of which group the entries after it are written, and what they say
+    /// (`space_map_write_intro_debug`).
+    pub fn debug(&mut self, action: MapType, pass: u32, txg: u64) {
+        let action = u64::from(action == MapType::Free);
+        self.push(2 << 62 | action << 60 | u64::from(pass & 0x3ff) << 50 | txg & ((1 << 50) - 1));
+    }
+
+    /// A range in units of the map, as one entry or, if it is too long for that, several (`space_map_write_seg`). `vdev` is for log
+    /// space maps.
+    pub fn range(&mut self, kind: MapType, mut offset: u64, mut run: u64, vdev: Option<u32>) {
+        let free = u64::from(kind == MapType::Free);
+        let two = self.two_words && (vdev.is_some() || run > SM_RUN_MAX || offset >= SM_OFFSET_MAX);
+        while run > 0 {
+            let n = run.min(if two { SM2_RUN_MAX } else { SM_RUN_MAX });
+            if two {
+                if self.left() < 16 {
+                    // An entry doesn't cross blocks: an empty debug word fills this one.
+                    self.push(2 << 62);
+                }
+                self.push(3 << 62 | (n - 1) << 24 | u64::from(vdev.unwrap_or(0)) & 0xff_ffff);
+                self.push(free << 63 | offset);
+            } else {
+                self.push(offset << 16 | free << 15 | (n - 1));
+            }
+            (offset, run) = (offset + n, run - n);
+        }
+    }
+
+    /// The bytes.
+    pub fn finish(self) -> Vec<u8> {
+        self.words
+    }
+}
+
+#[cfg(test)]
+mod tests;

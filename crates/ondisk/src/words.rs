@@ -19,3 +19,10 @@ pub(crate) fn words_from<const N: usize>(what: &'static str, buf: &[u8], min: us
     }
     Ok(std::array::from_fn(|i| if buf.len() >= i * 8 + 8 { le64(buf, i * 8) } else { 0 }))
 }
+
+/// Puts words into `buf` from word `first` on, little-endian; `buf` has room.
+pub(crate) fn put_words(buf: &mut [u8], first: usize, words: &[u64]) {
+    for (chunk, w) in buf[first * 8..].chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&w.to_le_bytes());
+    }
+}

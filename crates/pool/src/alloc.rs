@@ -32,13 +32,12 @@
 //! # See
 //! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.
 
-#[allow(dead_code, reason = "writing space maps comes next")]
 mod free_space;
 mod group;
-#[allow(dead_code, reason = "writing space maps comes next")]
 mod live;
-#[allow(dead_code, reason = "writing space maps comes next")]
+mod open;
 mod state;
+mod sync;
 mod totals;
 
 pub use group::ClassKind;
@@ -46,6 +45,7 @@ pub use totals::{ClassTotals, Totals};
 
 use crate::Mos;
 use crate::metaslab::TopVdev;
+use live::slot;
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{Dva, Psize, Txg, VdevId};
 use parking_lot::Mutex;
@@ -72,14 +72,14 @@ impl Allocator {
         Allocator { tree, state: Mutex::new(State::new()) }
     }
 
-    /// Adds a vdev, all of whose space is free. `data_disks` is how many disks it has, less parity.
+    /// Adds a vdev, all of whose space is free.
     ///
     /// # Panics
     /// When the vdev is there already.
-    pub fn add_vdev(&self, top: &TopVdev, data_disks: u64) {
+    pub fn add_vdev(&self, top: &TopVdev) {
         let mut state = self.state.lock();
-        state.add_vdev(top, data_disks);
-        state.lend_log_metaslab(top.id, data_disks);
+        state.add_vdev(top);
+        state.lend_log_metaslab(top.id);
     }
 
     /// Stops or allows allocation from a vdev (`metaslab_group_passivate`): while it is removed, or has failed.
@@ -94,10 +94,23 @@ impl Allocator {
         self.state.lock().claim(dva.vdev, dva.offset.0, size, txg)
     }
 
-    /// The group `txg` has synced; `view` is the MOS as it left it, immutable. What was freed two groups before may be used again
+    /// The group `txg` has synced, and `mos` with it. What was freed two groups before may be used again
     /// (`metaslab_sync_done`).
-    pub fn sync_done(&self, txg: Txg, view: Mos) {
-        self.state.lock().sync_done(txg, view);
+    pub fn sync_done(&self, txg: Txg, mos: &Mos) {
+        let mut state = self.state.lock();
+        state.look_at(mos);
+        state.finish(txg);
+    }
+
+    /// True if the group `txg` has allocated or freed something that is not on the space maps.
+    pub fn is_dirty(&self, txg: Txg) -> bool {
+        let state = self.state.lock();
+        !state.dirty[slot(txg)].is_empty()
+    }
+
+    /// True if there are frees that wait for groups to come: until those have synced, `zpool list` shows less room than there is.
+    pub fn is_waiting(&self) -> bool {
+        !self.state.lock().pending.is_empty()
     }
 
     /// Room by class.

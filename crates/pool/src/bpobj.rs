@@ -6,6 +6,18 @@ use ondisk::bytes::le64;
 use ondisk::{Blkptr, Corrupt, DmuType, ObjNum};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod write;
+
+pub use write::Dsize;
+
+/// What a block pointer on a list stands for.
+pub fn space_of(bp: &Blkptr, dsize: Dsize<'_>) -> Space {
+    let psize = bp.stored().map_or(0, |s| s.psize.0);
+    // Metadata counts as compressed only (`BP_GET_UCSIZE`).
+    let uncomp = if bp.is_metadata() { psize } else { bp.lsize.0 };
+    Space { used: dsize(bp), comp: psize, uncomp }
+}
+
 /// Bytes that a list stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
@@ -18,7 +30,7 @@ pub struct Space {
 }
 
 impl Space {
-    fn add(&mut self, other: Space) {
+    pub(crate) fn add(&mut self, other: Space) {
         self.used = self.used.wrapping_add(other.used);
         self.comp = self.comp.wrapping_add(other.comp);
         self.uncomp = self.uncomp.wrapping_add(other.uncomp);
@@ -128,7 +140,7 @@ pub struct Deadlist {
     /// All it stands for (`dsl_deadlist_space`).
     pub total: Space,
     /// A plain bpobj, as pools before version 26 have.
-    old: bool,
+    pub(crate) old: bool,
 }
 
 impl Deadlist {
@@ -160,9 +172,8 @@ impl Deadlist {
         if self.old {
             mos.walk_bpobj(self.object, &mut |bp, _| {
                 if bp.birth.0 > mintxg && bp.birth.0 <= maxtxg {
-                    let psize = bp.stored().map_or(0, |s| s.psize.0);
-                    let asize = bp.stored().map_or(0, |s| s.copies().map(|d| d.asize.0).sum());
-                    out.add(Space { used: asize, comp: psize, uncomp: bp.lsize.0 });
+                    let asize = |bp: &Blkptr| bp.stored().map_or(0, |s| s.copies().map(|d| d.asize.0).sum());
+                    out.add(space_of(bp, &asize));
                 }
                 Ok(())
             })?;

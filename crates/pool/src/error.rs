@@ -26,6 +26,18 @@ pub enum Error {
         #[source]
         source: codec::Error,
     },
+    /// A feature is not enabled, or would get fewer users than none.
+    #[error("the feature {guid} cannot be counted: it is not enabled, or not in use")]
+    Feature {
+        /// The feature.
+        guid: &'static str,
+    },
+    /// A pool cannot be changed because of what it has.
+    #[error("pools with {what} cannot be changed yet")]
+    Unsupported {
+        /// What it has.
+        what: &'static str,
+    },
     /// The MOS directory lacks an entry that every pool has.
     #[error("the MOS directory has no entry {name:?}")]
     Missing {

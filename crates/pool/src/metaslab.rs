@@ -45,6 +45,8 @@ pub struct TopVdev {
     pub quantum: u64,
     /// What its space is for.
     pub class: Class,
+    /// Disks among which a block's data, without parity, are spread: 1 of a mirror (`vdev_get_ndisks - vdev_get_nparity`).
+    pub data_disks: u64,
     /// Its ZAP, if it has one.
     pub top_zap: Option<ObjNum>,
     /// Usable part of its space in 1/512 (`vdev_deflate_ratio`); see [`deflate_ratio`].
@@ -108,6 +110,12 @@ impl TopVdev {
                 _ => 1,
             },
             class,
+            data_disks: match (&config.draid, config.nparity) {
+                (Some(d), _) => d.ndata,
+                (None, Some(p)) => (config.children.len() as u64).saturating_sub(p),
+                (None, None) => 1,
+            }
+            .max(1),
             top_zap: config.top_zap,
             deflate_ratio: deflate_ratio(asize),
             non_allocating: config.non_allocating || config.removing,
@@ -243,6 +251,26 @@ impl LogChanges {
             })?;
         }
         Ok(out)
+    }
+
+    /// What the logs of `first` and later groups change of a metaslab, net: ranges that become allocated, and ranges that become free.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a range is allocated or freed twice in a row.
+    pub fn net(&self, vd: &TopVdev, id: u64, first: Txg) -> Result<(RangeSet, RangeSet)> {
+        let (mut added, mut removed) = (RangeSet::new(), RangeSet::new());
+        for c in self.0.get(&(vd.id.0, id)).into_iter().flatten().filter(|c| c.txg >= first.0) {
+            let fits = match c.kind {
+                MapType::Alloc => removed.undo_or_add(&mut added, c.start, c.end),
+                MapType::Free => added.undo_or_add(&mut removed, c.start, c.end),
+            };
+            if !fits {
+                let why = "a range is allocated or freed twice";
+                let source = Corrupt::Shape { what: "log space map", why };
+                return Err(Error::Corrupt { object: vd.ms_array, source });
+            }
+        }
+        Ok((added, removed))
     }
 }
 

@@ -8,6 +8,8 @@ use ondisk::{Corrupt, ObjNum};
 
 pub use dmu::zap::Value as ZapValue;
 
+mod edit;
+
 /// Typed look-ups in the MOS; clones share it.
 #[derive(Debug, Clone)]
 pub struct Mos {

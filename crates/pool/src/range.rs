@@ -109,6 +109,17 @@ impl RangeSet {
         out
     }
 
+    /// Removes what of `start..end` is in this set, and adds the rest to `other` (`zfs_range_tree_remove_xor_add`); false if part of
+    /// that is in `other` already.
+    #[must_use]
+    pub fn undo_or_add(&mut self, other: &mut RangeSet, start: u64, end: u64) -> bool {
+        let rest = self.gaps(start, end);
+        let undone = rest.gaps(start, end);
+        let removed = undone.iter().all(|(s, e)| self.remove(s, e));
+        debug_assert!(removed, "what is not absent is there");
+        rest.iter().all(|(s, e)| other.add(s, e))
+    }
+
     /// Number of ranges by size: bucket `i` counts those of `2^i` bytes and more, below twice that.
     pub fn histogram(&self) -> [u64; 64] {
         let mut out = [0; 64];

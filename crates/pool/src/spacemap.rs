@@ -6,6 +6,10 @@ use ondisk::bytes::le64;
 use ondisk::spacemap::{MapType, SpaceMapEntry, SpaceMapPhys, decode_entry};
 use ondisk::{Corrupt, ObjNum};
 
+mod write;
+
+pub use write::{DTL_BLOCK_SIZE, METASLAB_BLOCK_SIZE, Pass};
+
 const WHAT: &str = "space map";
 
 /// An open space map (`space_map_t`).

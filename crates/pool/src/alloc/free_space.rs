@@ -35,6 +35,7 @@ impl FreeSpace {
     }
 
     /// Bytes that are free.
+    #[cfg(test)]
     pub(super) fn space(&self) -> u64 {
         self.space
     }

@@ -205,6 +205,19 @@ impl LiveMetaslab {
         Changes { place, unflushed, allocs, frees, histogram }
     }
 
+    /// What was allocated before the group whose changes these are, with what other groups have not synced left out: what a map
+    /// written anew should say before them. `None` if the metaslab is not loaded.
+    pub(super) fn allocated_before(&self, changes: &Changes) -> Option<RangeSet> {
+        let free = self.free.as_ref()?;
+        let mut all = RangeSet::new();
+        let mut add = |(s, e)| assert!(all.add(s, e), "a byte is in one state");
+        free.iter().for_each(&mut add);
+        let unsynced = self.allocating.iter().chain(&self.defer).chain([&changes.allocs]);
+        unsynced.flat_map(RangeSet::iter).for_each(&mut add);
+        // What this group frees is still allocated before it.
+        Some(all.gaps(self.start, self.end()))
+    }
+
     /// Free ranges by size, those included that can't be used yet: as a space map's header has them. Of an unloaded metaslab
     /// only `frees` are added to what it had.
     fn map_histogram(&self, frees: &RangeSet) -> [u64; SPACE_MAP_HISTOGRAM_SIZE] {

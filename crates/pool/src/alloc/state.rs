@@ -6,9 +6,12 @@ use crate::Mos;
 use crate::metaslab::{Class as VdevClass, LogChanges, TopVdev};
 use crate::range::RangeSet;
 use crate::space::EMBEDDED_SLOG_MIN_MS;
+use arc::Cache;
+use dmu::Objset;
 use ondisk::spacemap::SPACE_MAP_HISTOGRAM_SIZE;
-use ondisk::{Asize, DmuType, Dva, Offset, Txg, VdevId};
+use ondisk::{Asize, Blkptr, DmuType, Dva, Offset, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 use vdev::Tree;
 use zio::{ClassHint, NoSpace, Want};
 
@@ -43,12 +46,17 @@ pub(super) struct State {
     pub(super) vdevs: BTreeMap<VdevId, LiveVdev>,
     pub(super) groups: Vec<Group>,
     pub(super) classes: BTreeMap<ClassKind, Class>,
-    /// The MOS as of the last group that synced: what maps are read from.
-    pub(super) view: Option<Mos>,
+    /// The MOS as of the last group that synced: what maps are read from. The cache leads to whoever allocates, so it is not
+    /// kept alive from here.
+    pub(super) view: Option<(Weak<Cache>, Blkptr)>,
     /// Metaslabs that a group changes.
     pub(super) dirty: [BTreeSet<Place>; TXG_SIZE],
     /// Metaslabs that have synced in the group that syncs, or have deferred frees.
     pub(super) pending: BTreeSet<Place>,
+    /// Vdevs of an imported pool some of whose changes are in logs.
+    pub(super) logged: Option<Vec<TopVdev>>,
+    /// Metaslabs of which that is so.
+    pub(super) to_fold: BTreeSet<Place>,
     /// Frees of what was not allocated.
     pub(super) bad_frees: u64,
 }
@@ -62,6 +70,8 @@ impl State {
             view: None,
             dirty: Default::default(),
             pending: BTreeSet::new(),
+            logged: None,
+            to_fold: BTreeSet::new(),
             bad_frees: 0,
         }
     }
@@ -80,14 +90,14 @@ impl State {
     }
 
     /// Adds a vdev, all of whose space is free as far as is known.
-    pub(super) fn add_vdev(&mut self, top: &TopVdev, data_disks: u64) {
+    pub(super) fn add_vdev(&mut self, top: &TopVdev) {
         let class = match top.class {
             VdevClass::Normal => ClassKind::Normal,
             VdevClass::Log => ClassKind::Log,
             VdevClass::Special => ClassKind::Special,
             VdevClass::Dedup => ClassKind::Dedup,
         };
-        let group = self.add_group(top.id, class, data_disks, top.non_allocating);
+        let group = self.add_group(top.id, class, top.data_disks, top.non_allocating);
         let metaslabs = (0..top.ms_count()).map(|id| {
             let (start, size) = top.metaslab(id);
             LiveMetaslab::new(start, size, top.ashift.0, group)
@@ -102,14 +112,14 @@ impl State {
 
     /// Lends the emptiest metaslab of a large normal vdev to intent logs; done once a vdev's sums are known
     /// (`vdev_metaslab_init`).
-    pub(super) fn lend_log_metaslab(&mut self, id: VdevId, data_disks: u64) {
+    pub(super) fn lend_log_metaslab(&mut self, id: VdevId) {
         let vdev = &self.vdevs[&id];
         if vdev.top.class != VdevClass::Normal || vdev.top.ms_count() <= EMBEDDED_SLOG_MIN_MS {
             return;
         }
         let Some(ms) = (0..vdev.metaslabs.len()).min_by_key(|i| vdev.metaslabs[*i].allocated) else { return };
         let passive = self.groups[vdev.group.0].passive;
-        let log = self.add_group(id, ClassKind::EmbeddedLog, data_disks, passive);
+        let log = self.add_group(id, ClassKind::EmbeddedLog, vdev.top.data_disks, passive);
         let vdev = self.vdevs.get_mut(&id).expect("it was there");
         let lent = &mut vdev.metaslabs[ms];
         self.groups[lent.group.0].remove(ms as u32, lent);
@@ -307,9 +317,10 @@ impl State {
     fn read_map(&self, (vdev, id): Place) -> Option<RangeSet> {
         let v = &self.vdevs[&vdev];
         let Some(object) = v.metaslabs[id as usize].object else { return Some(RangeSet::new()) };
-        let view = self.view.as_ref()?;
+        let (cache, root) = self.view.as_ref()?;
+        let mos = Mos::open(Objset::open(cache.upgrade()?, 0, root).ok()?).ok()?;
         let none = LogChanges::default();
-        view.load_metaslab(&v.top, id.into(), object.0, None, &none).ok().map(|ms| ms.allocated)
+        mos.load_metaslab(&v.top, id.into(), object.0, None, &none).ok().map(|ms| ms.allocated)
     }
 
     pub(super) fn free(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) {
@@ -349,19 +360,21 @@ impl State {
     /// Hands out what the group `txg` has changed since it was asked last, to be put on the space maps, and counts it as there.
     pub(super) fn take(&mut self, txg: Txg) -> Vec<Changes> {
         let mut out = Vec::new();
-        for place in std::mem::take(&mut self.dirty[slot(txg)]) {
+        let mut places = std::mem::take(&mut self.dirty[slot(txg)]);
+        places.append(&mut self.to_fold);
+        for place in places {
             out.push(Changes { place, ..self.metaslab(place).take(txg) });
             self.pending.insert(place);
         }
         out
     }
 
-    /// Moves on what the group `txg`, which has synced, allocated and freed.
-    pub(super) fn sync_done(&mut self, txg: Txg, view: Mos) {
-        self.view = Some(view);
-        self.finish(txg);
+    /// Takes what an object set was synced to as what maps are read from.
+    pub(super) fn look_at(&mut self, mos: &Mos) {
+        self.view = Some((Arc::downgrade(mos.objset().cache()), mos.objset().root_bp()));
     }
 
+    /// Moves on what the group `txg`, which has synced, allocated and freed.
     pub(super) fn finish(&mut self, txg: Txg) {
         assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
         let defer = self.may_defer();

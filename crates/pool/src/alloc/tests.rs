@@ -30,11 +30,12 @@ fn allocator(vdevs: &[(Class, u64)]) -> Allocator {
             ms_shift: MS_SHIFT,
             quantum: 1,
             class: *class,
+            data_disks: 1,
             top_zap: None,
             deflate_ratio: 512,
             non_allocating: false,
         };
-        out.add_vdev(&top, 1);
+        out.add_vdev(&top);
     }
     out
 }

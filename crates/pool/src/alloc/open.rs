@@ -1,0 +1,69 @@
+//! The allocator of a pool that exists.
+
+use super::Allocator;
+use super::state::State;
+use crate::metaslab::{LogChanges, TopVdev};
+use crate::spacemap::SpaceMap;
+use crate::{Error, Mos, Result};
+use ondisk::{ObjNum, Txg, mos};
+use std::sync::Arc;
+use vdev::Tree;
+
+impl Allocator {
+    /// The allocator of an existing pool, by its MOS as it was synced last, immutable. `vdevs` are the top-level vdevs that have
+    /// space. Maps are not read but for their headers, and the logs.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Unsupported`] for pools with a checkpoint, or with a removed device whose freed space is
+    /// counted.
+    pub fn open(mos: &Mos, tree: Arc<Tree>, vdevs: &[TopVdev]) -> Result<Allocator> {
+        if mos.dir_words(mos::ZPOOL_CHECKPOINT)?.is_some() {
+            return Err(Error::Unsupported { what: "a checkpoint" });
+        }
+        let logs = LogChanges::read(mos, vdevs)?;
+        let mut state = State::new();
+        for top in vdevs {
+            state.add_vdev(top);
+            state.read_sums(mos, top, &logs)?;
+            state.lend_log_metaslab(top.id);
+        }
+        if mos.dir(mos::LOG_SPACEMAP_ZAP)?.is_some() {
+            state.logged = Some(vdevs.to_vec());
+        }
+        state.look_at(mos);
+        Ok(Allocator { tree, state: parking_lot::Mutex::new(state) })
+    }
+}
+
+impl State {
+    /// Reads what the headers of a vdev's maps say, and what is in logs.
+    fn read_sums(&mut self, mos: &Mos, top: &TopVdev, logs: &LogChanges) -> Result<()> {
+        // The first group that is written folds the logs in; it is not known yet, but no older than any log.
+        let fold = mos.unflushed_txgs(top)?;
+        for (id, object) in mos.metaslab_objects(top)?.into_iter().enumerate() {
+            let id = id as u32;
+            let first = fold.get(id as usize).copied().unwrap_or(0);
+            let unflushed = logs.net(top, id.into(), Txg(first))?;
+            let vdev = self.vdevs.get_mut(&top.id).expect("it has been added");
+            let ms = &mut vdev.metaslabs[id as usize];
+            let group = &mut self.groups[ms.group.0];
+            group.remove(id, ms);
+            if object != 0 {
+                let object = ObjNum(object);
+                let map = SpaceMap::open(mos, object, ms.start, ms.size, ms.shift)?;
+                ms.allocated = u64::try_from(map.phys().alloc).unwrap_or(0).min(ms.size);
+                (ms.object, ms.phys) = (Some(object), Some(map.phys().clone()));
+            }
+            let (added, removed) = (unflushed.0.space(), unflushed.1.space());
+            ms.allocated = ms.allocated.saturating_add(added).saturating_sub(removed).min(ms.size);
+            ms.folded = unflushed.0.is_empty() && unflushed.1.is_empty();
+            ms.unflushed = unflushed;
+            ms.weight = ms.reckon_weight();
+            group.add(id, ms);
+            if !ms.folded {
+                self.to_fold.insert((top.id, id));
+            }
+        }
+        Ok(())
+    }
+}

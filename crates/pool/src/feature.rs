@@ -1,0 +1,120 @@
+//! Enabling and counting features.
+//!
+//! # Theory
+//! A feature is enabled when one of two ZAPs, that of the features needed to read or that of those needed to write, has it; the value
+//! counts its users. Whoever starts or ceases to use the feature counts in the group in which it does. The labels name the
+//! active features that are needed to read the MOS: whoever writes labels looks them up when they are written.
+//!
+//! # See
+//! OpenZFS `module/zfs/zfeature.c`.
+
+use crate::{Error, Mos, Result};
+use dmu::Tx;
+use ondisk::feature::Feature;
+use ondisk::{ObjNum, mos};
+
+/// `enabled_txg`: the pool keeps when features were enabled.
+const ENABLED_TXG: &str = "com.delphix:enabled_txg";
+
+/// A feature that this project itself has need of.
+///
+/// # Panics
+/// When there is none of this guid.
+pub(crate) fn known(guid: &str) -> &'static Feature {
+    Feature::by_guid(guid).expect("the table has every feature that is used here")
+}
+
+impl Mos {
+    /// Makes the three ZAPs of a pool with features (`spa_feature_create_zap_objects`).
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn create_features(&self, tx: &Tx) -> Result<()> {
+        for name in [mos::FEATURES_FOR_READ, mos::FEATURES_FOR_WRITE, mos::FEATURE_DESCRIPTIONS] {
+            let zap = self.create_zap(tx)?;
+            self.link(tx, name, zap)?;
+        }
+        Ok(())
+    }
+
+    fn feature_zap(&self, feature: &Feature) -> Result<ObjNum> {
+        let name =
+            if feature.readonly_compatible() { mos::FEATURES_FOR_WRITE } else { mos::FEATURES_FOR_READ };
+        self.dir(name)?.ok_or(Error::Missing { name })
+    }
+
+    /// How many users a feature has; `None` if it is not enabled (`feature_get_refcount`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn feature_refcount(&self, feature: &Feature) -> Result<Option<u64>> {
+        self.u64(self.feature_zap(feature)?, feature.guid)
+    }
+
+    /// True if a feature is enabled; false also in pools too old to have features.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn feature_enabled(&self, guid: &str) -> Result<bool> {
+        match self.feature_refcount(known(guid)) {
+            Ok(n) => Ok(n.is_some()),
+            Err(Error::Missing { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn feature_sync(&self, tx: &Tx, feature: &Feature, count: u64) -> Result<u64> {
+        self.set_word(tx, self.feature_zap(feature)?, feature.guid, count)?;
+        Ok(count)
+    }
+
+    /// One more user (`spa_feature_incr`); returns how many there are now.
+    ///
+    /// # Errors
+    /// [`Error::Feature`] if the feature is not enabled; as changing the MOS fails.
+    pub fn feature_incr(&self, tx: &Tx, feature: &Feature) -> Result<u64> {
+        let count = self.feature_refcount(feature)?.and_then(|n| n.checked_add(1));
+        self.feature_sync(tx, feature, count.ok_or(Error::Feature { guid: feature.guid })?)
+    }
+
+    /// One user less (`spa_feature_decr`); returns how many there are now.
+    ///
+    /// # Errors
+    /// [`Error::Feature`] if the feature has no user; as changing the MOS fails.
+    pub fn feature_decr(&self, tx: &Tx, feature: &Feature) -> Result<u64> {
+        let count = self.feature_refcount(feature)?.and_then(|n| n.checked_sub(1));
+        self.feature_sync(tx, feature, count.ok_or(Error::Feature { guid: feature.guid })?)
+    }
+
+    /// Enables a feature, after those that it depends on; one that is enabled already stays as it is
+    /// (`spa_feature_enable`).
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn feature_enable(&self, tx: &Tx, feature: &Feature) -> Result<()> {
+        if self.feature_refcount(feature)?.is_some() {
+            return Ok(());
+        }
+        for name in feature.depends {
+            let needed = Feature::by_name(name).expect("dependencies are in the table");
+            self.feature_enable(tx, needed)?;
+        }
+        let name = mos::FEATURE_DESCRIPTIONS;
+        let texts = self.dir(name)?.ok_or(Error::Missing { name })?;
+        self.set_string(tx, texts, feature.guid, feature.description)?;
+        self.feature_sync(tx, feature, u64::from(feature.activate_on_enable()))?;
+        if self.feature_enabled(ENABLED_TXG)? {
+            let zap = match self.dir(mos::FEATURE_ENABLED_TXG)? {
+                Some(zap) => zap,
+                None => {
+                    let zap = self.create_zap(tx)?;
+                    self.link(tx, mos::FEATURE_ENABLED_TXG, zap)?;
+                    zap
+                }
+            };
+            self.feature_incr(tx, known(ENABLED_TXG))?;
+            self.set_word(tx, zap, feature.guid, tx.txg().0)?;
+        }
+        Ok(())
+    }
+}
