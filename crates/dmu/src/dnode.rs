@@ -54,6 +54,16 @@ impl Dnode {
         Some(Dnode { head: live.head()?, live: Some(live) })
     }
 
+    /// A handle with the header as it is now.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] if the object was freed.
+    pub fn reload(&self) -> Result<Dnode> {
+        let Some(live) = &self.live else { return Ok(self.clone()) };
+        let missing = Error::NoSuchObject { objset: self.head.home.id, object: self.head.object };
+        Dnode::live(live.clone()).ok_or(missing)
+    }
+
     /// The object to change.
     pub(crate) fn to_change(&self) -> Result<&Arc<LiveDnode>> {
         self.live.as_ref().ok_or(Error::Fixed { objset: self.head.home.id })

@@ -126,4 +126,12 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
+    /// The attributes of an object are too large, or of too many layouts (`EFBIG`, `ENOSPC`).
+    #[error("object set {objset}, object {object}: its attributes have no room")]
+    Attributes {
+        /// Dataset object of the object set; 0 is the MOS.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+    },
 }

@@ -7,12 +7,15 @@
 //! points at itself ends after as many steps as the dnode has levels, and a pointer whose level or type
 //! contradicts its place is corrupt.
 //!
+//! An object set is opened to be read, and never changes, or *live* ([`Objset::open_live`], [`Objset::create_live`]): then it takes changes in
+//! transaction groups ([`Tx`]), shows them to whoever reads it, and [`Objset::sync`] writes a group's.
+//!
 //! # Locks
 //! A dnode keeps the last indirect block that it used behind a mutex that is held for a comparison and a
 //! reference count, never across a read.
 //!
 //! # Absent
-//! This room knows no dataset names, no keys and no file system.
+//! This room knows no dataset names, no keys and no file system; what is freed is told to whoever syncs ([`SyncSink`]).
 
 mod change;
 mod dnode;

@@ -5,17 +5,30 @@
 //! [`Sa::attrs`] then places a file's attributes without further reading, except for a spill block, which is read
 //! when an attribute isn't in the bonus.
 
+mod change;
+
 use crate::zap::Zap;
 use crate::{Dnode, Objset, Result};
 use device::Block;
 use ondisk::sa::{Attr, AttrSwap, Located, SaRegistry};
 use ondisk::{ByteOrder, Corrupt, ObjNum};
+use parking_lot::RwLock;
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 /// The attributes and layouts of an object set; clones share them (`sa_os_t`).
 #[derive(Debug, Clone)]
-pub struct Sa(Arc<SaRegistry>);
+pub struct Sa {
+    os: Objset,
+    /// The SA master node.
+    master: Option<Dnode>,
+    /// Shared by all who loaded it from a live object set.
+    reg: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared(RwLock<SaRegistry>);
 
 impl Sa {
     /// Loads the registry from the SA master node (`sa_setup`); `None` for a file system without one.
@@ -23,9 +36,22 @@ impl Sa {
     /// # Errors
     /// As reading fails; [`crate::Error::Corrupt`] if the registry contradicts itself.
     pub fn load(os: &Objset, master: Option<ObjNum>) -> Result<Sa> {
+        let Some(master) = master else {
+            let reg = Arc::new(Shared(RwLock::new(SaRegistry::new())));
+            return Ok(Sa { os: os.clone(), master: None, reg });
+        };
+        let master = os.dnode(master)?;
+        let load = || Ok(Shared(RwLock::new(Self::read(os, &master)?)));
+        let reg = match master.live_node() {
+            Some(live) => live.user(load)?,
+            None => Arc::new(load()?),
+        };
+        Ok(Sa { os: os.clone(), master: Some(master), reg })
+    }
+
+    fn read(os: &Objset, master: &Dnode) -> Result<SaRegistry> {
         let mut reg = SaRegistry::new();
-        let Some(master) = master else { return Ok(Sa(Arc::new(reg))) };
-        let master = Zap::open(&os.dnode(master)?)?;
+        let master = Zap::open(master)?;
         if let Some(obj) = master.lookup_u64(b"REGISTRY")? {
             let zap = Zap::open(&os.dnode(ObjNum(obj))?)?;
             for e in zap.entries() {
@@ -48,12 +74,12 @@ impl Sa {
                 reg.add_layout(e.name(), &attrs).map_err(|c| zap.dnode().corrupt(c))?;
             }
         }
-        Ok(Sa(Arc::new(reg)))
+        Ok(reg)
     }
 
     /// The registry.
-    pub fn registry(&self) -> &SaRegistry {
-        &self.0
+    pub fn registry(&self) -> impl Deref<Target = SaRegistry> + '_ {
+        self.reg.0.read()
     }
 
     /// The attributes of `dn`, whose bonus must be of type [`ondisk::DmuType::SA`].
@@ -61,10 +87,12 @@ impl Sa {
     /// # Errors
     /// [`crate::Error::Corrupt`] if its bonus is bad.
     pub fn attrs(&self, dn: &Dnode) -> Result<Attrs> {
-        let bonus = self.0.locate(dn.bonus()).map_err(|e| dn.corrupt(e))?;
+        let bonus = self.registry().locate(dn.bonus()).map_err(|e| dn.corrupt(e))?;
         Ok(Attrs { sa: self.clone(), dn: dn.clone(), bonus, spill: OnceLock::new() })
     }
 }
+
+pub use change::Change;
 
 type Spill = Option<(Block, Vec<Located>)>;
 
@@ -85,7 +113,7 @@ impl Attrs {
         let spill = match self.dn.spill()? {
             None => None,
             Some(block) => {
-                let at = self.sa.0.locate(&block).map_err(|e| self.dn.corrupt(e))?;
+                let at = self.sa.registry().locate(&block).map_err(|e| self.dn.corrupt(e))?;
                 Some((block, at))
             }
         };
@@ -116,7 +144,7 @@ impl Attrs {
     }
 
     fn find(&self, attr: Attr) -> Result<Option<(&[u8], &Located)>> {
-        let Some(num) = self.sa.0.num(attr) else { return Ok(None) };
+        let Some(num) = self.sa.registry().num(attr) else { return Ok(None) };
         if let Some(l) = self.bonus.iter().find(|l| l.num == num) {
             return Ok(Some((&self.dn.bonus()[l.range.clone()], l)));
         }

@@ -346,6 +346,10 @@ impl DmuType {
     pub const SA: Self = Self(44);
     /// The SA master node.
     pub const SA_MASTER_NODE: Self = Self(45);
+    /// The SA registry: attributes by name.
+    pub const SA_ATTR_REGISTRATION: Self = Self(46);
+    /// The SA layouts by number.
+    pub const SA_ATTR_LAYOUTS: Self = Self(47);
     /// The type of the block pointers that dedup entries make up.
     pub const DEDUP: Self = Self(49);
     /// A deadlist: a map from txg to list.

@@ -28,6 +28,8 @@ use crate::{ByteOrder, Corrupt, Result, acl};
 /// `SA_MAGIC`.
 pub const SA_MAGIC: u32 = 0x2F_505A;
 const WHAT: &str = "system attributes";
+/// Layouts have numbers below this: ten bits.
+const LAYOUTS_MAX: u16 = 1024;
 /// Most attributes that a registry may number; OpenZFS has 22, and the number is 16 bits.
 const MAX_ATTRS: usize = 1024;
 
@@ -96,6 +98,11 @@ impl AttrReg {
             return Err(Corrupt::Range { what: WHAT, field: "attribute number", value: num.into() });
         }
         Ok(Self { num: AttrNum(num), len: (v >> 24) as u16, swap })
+    }
+
+    /// The value in the `REGISTRY` ZAP (`ATTR_ENCODE`).
+    pub fn to_disk(self) -> u64 {
+        u64::from(self.num.0) | (self.swap as u64) << 16 | u64::from(self.len) << 24
     }
 }
 
@@ -213,6 +220,11 @@ pub struct SaRegistry {
     layouts: BTreeMap<u16, Vec<AttrNum>>,
 }
 
+/// Bytes of the header of so many attributes of variable length.
+fn header_size(variable: usize) -> usize {
+    (6 + 2 * variable.max(1)).next_multiple_of(8)
+}
+
 impl Default for SaRegistry {
     fn default() -> Self {
         Self::new()
@@ -267,7 +279,7 @@ impl SaRegistry {
         let num = std::str::from_utf8(name)
             .ok()
             .and_then(|s| s.parse::<u16>().ok())
-            .filter(|n| *n < 1024)
+            .filter(|n| *n < LAYOUTS_MAX)
             .ok_or(Corrupt::Shape { what: WHAT, why: "a layout's name is no layout number" })?;
         for &a in attrs {
             if self.regs.get(usize::from(a)).copied().flatten().is_none() {
@@ -276,6 +288,75 @@ impl SaRegistry {
         }
         self.layouts.insert(num, attrs.iter().map(|&a| AttrNum(a)).collect());
         Ok(())
+    }
+
+    /// Registers every known attribute that has no number yet, and gives the registrations of all: name, and value of the
+    /// `REGISTRY` ZAP.
+    pub fn register_known(&mut self) -> Vec<(&'static str, u64)> {
+        for (attr, _, len, swap) in KNOWN {
+            if !self.nums.contains_key(&attr) {
+                let num = AttrNum(self.regs.len() as u16);
+                self.regs.push(Some(AttrReg { num, len, swap }));
+                self.nums.insert(attr, num);
+            }
+        }
+        let value = |attr: Attr| self.reg(self.nums[&attr]).map_or(0, AttrReg::to_disk);
+        KNOWN.iter().map(|(attr, name, ..)| (*name, value(*attr))).collect()
+    }
+
+    fn reg(&self, num: AttrNum) -> Option<AttrReg> {
+        self.regs.get(usize::from(num.0)).copied().flatten()
+    }
+
+    /// The length in bytes that an attribute has in every file; `None` if each file has its own, or there is no such
+    /// attribute.
+    pub fn fixed_len(&self, num: AttrNum) -> Option<u16> {
+        self.reg(num).map(|r| r.len).filter(|len| *len != 0)
+    }
+
+    /// The layout of these attributes in this order, if the object set has it; and else the number that it would get, if any is left.
+    ///
+    /// # Errors
+    /// The number.
+    pub fn layout_of(&self, attrs: &[AttrNum]) -> std::result::Result<u16, Option<u16>> {
+        if let Some((num, _)) = self.layouts.iter().find(|(num, l)| **num > 1 && l[..] == *attrs) {
+            return Ok(*num);
+        }
+        let next = self.layouts.last_key_value().map_or(2, |(n, _)| (n + 1).max(2));
+        Err(Some(next).filter(|n| *n < LAYOUTS_MAX))
+    }
+
+    /// How many of these attributes, from the first on, fit into `room` bytes with their header, and the bytes that they then take.
+    /// Lengths are those of the values.
+    pub fn fit(&self, attrs: &[(AttrNum, usize)], room: usize) -> (usize, usize) {
+        let (mut variable, mut total, mut fits) = (0, 0usize, (0, 0));
+        for (i, (num, len)) in attrs.iter().enumerate() {
+            variable += usize::from(self.fixed_len(*num).is_none());
+            total = total.next_multiple_of(8) + len;
+            let need = header_size(variable) + total;
+            if need > room {
+                break;
+            }
+            fits = (i + 1, need);
+        }
+        fits
+    }
+
+    /// A bonus or a spill block of these attributes, little-endian, whose layout has this number.
+    pub fn pack(&self, layout: u16, attrs: &[(AttrNum, Vec<u8>)]) -> Vec<u8> {
+        let lengths = attrs.iter().filter(|(num, _)| self.fixed_len(*num).is_none()).map(|(_, v)| v.len());
+        let header = header_size(lengths.clone().count());
+        let mut out = vec![0; header];
+        out[..4].copy_from_slice(&SA_MAGIC.to_le_bytes());
+        out[4..6].copy_from_slice(&(layout | (header as u16 / 8) << 10).to_le_bytes());
+        for (slot, len) in out[6..].chunks_exact_mut(2).zip(lengths) {
+            slot.copy_from_slice(&(len as u16).to_le_bytes());
+        }
+        for (_, value) in attrs {
+            out.resize(out.len().next_multiple_of(8), 0);
+            out.extend_from_slice(value);
+        }
+        out
     }
 
     /// The number of a known attribute, if this object set has it.
@@ -309,7 +390,7 @@ impl SaRegistry {
             field: "layout",
             value: layout.into(),
         })?;
-        let reg = |a: AttrNum| self.regs.get(usize::from(a.0)).copied().flatten();
+        let reg = |a: AttrNum| self.reg(a);
         let variable = attrs.iter().filter(|a| reg(**a).is_some_and(|r| r.len == 0)).count();
         let mut at = (6 + 2 * variable).next_multiple_of(8);
         if header < at || header > buf.len() {

@@ -19,8 +19,8 @@ pub(crate) struct LiveDnode {
     pub(crate) os: Arc<Live>,
     pub(crate) object: ObjNum,
     state: RwLock<State>,
-    /// What a ZAP's users share (`db_user`).
-    user: Mutex<Option<User>>,
+    /// What its users share, one of each type (`db_user`).
+    users: Mutex<Vec<User>>,
 }
 
 struct State {
@@ -67,7 +67,7 @@ impl State {
 impl LiveDnode {
     pub(crate) fn new(os: Arc<Live>, object: ObjNum, tree: Option<Arc<Tree>>) -> Arc<LiveDnode> {
         let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0 };
-        Arc::new(LiveDnode { os, object, state: RwLock::new(state), user: Mutex::new(None) })
+        Arc::new(LiveDnode { os, object, state: RwLock::new(state), users: Mutex::default() })
     }
 
     fn missing(&self) -> Error {
@@ -257,22 +257,22 @@ impl LiveDnode {
 
     /// What the users of this object share, made if there is nothing yet.
     pub(crate) fn user<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        let shared = |u: &Option<User>| u.clone().and_then(|u| u.downcast::<T>().ok());
-        if let Some(u) = shared(&self.user.lock()) {
+        let shared = |all: &[User]| all.iter().find_map(|u| u.clone().downcast::<T>().ok());
+        if let Some(u) = shared(&self.users.lock()) {
             return Ok(u);
         }
         let made = Arc::new(make()?);
-        let mut user = self.user.lock();
+        let mut users = self.users.lock();
         // Another's may have changed since it was made, ours can't have.
-        Ok(shared(&user).unwrap_or_else(|| {
-            *user = Some(made.clone());
+        Ok(shared(&users).unwrap_or_else(|| {
+            users.push(made.clone());
             made
         }))
     }
 
     /// Forgets what the users share: the object is now another.
     pub(crate) fn forget_user(&self) {
-        *self.user.lock() = None;
+        self.users.lock().clear();
     }
 
     /// True if nothing is to be synced.
