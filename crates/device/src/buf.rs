@@ -29,9 +29,26 @@ impl AlignedBuf {
 
     /// A copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::zeroed(bytes.len());
-        buf.copy_from_slice(bytes);
-        buf
+        Self::padded(bytes, bytes.len())
+    }
+
+    /// A copy of `bytes` with zeros behind it, `len` bytes in all.
+    ///
+    /// # Panics
+    /// When `bytes` is longer than that.
+    pub fn padded(bytes: &[u8], len: usize) -> Self {
+        assert!(bytes.len() <= len, "padding makes nothing shorter");
+        let (whole, tail) = bytes.as_chunks::<SECTOR>();
+        // Written once: filling a large buffer with zeros first costs as much as the copy.
+        let mut sectors: Vec<Sector> = Vec::with_capacity(len.div_ceil(SECTOR));
+        sectors.extend(whole.iter().map(|s| Sector(*s)));
+        if !tail.is_empty() {
+            let mut last = Sector([0; SECTOR]);
+            last.0[..tail.len()].copy_from_slice(tail);
+            sectors.push(last);
+        }
+        sectors.resize(len.div_ceil(SECTOR), Sector([0; SECTOR]));
+        Self { sectors, len }
     }
 
     /// Forgets the bytes from `len` on; nothing happens when there are fewer.

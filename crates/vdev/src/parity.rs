@@ -56,51 +56,56 @@ fn coefficient(p: usize, i: usize, n: usize) -> u8 {
     EXP[p * (n - 1 - i) % 255]
 }
 
-/// Bytes that [`encode`] keeps in registers for each parity column.
-const STEP: usize = 32;
-
 /// Computes the parity columns of a row, one to three, each as long as the longest data column. A shorter data column counts as
 /// followed by zeros.
 ///
 /// # Panics
-/// When there are more than three, or they differ in length, or are not whole steps of 32 bytes: sectors are.
+/// When there are more than three, or they differ in length, or are not whole steps of 64 bytes: sectors are.
 pub(crate) fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     match parity {
-        [p] => encode_columns(data, [p]),
-        [p, q] => encode_columns(data, [p, q]),
-        [p, q, r] => encode_columns(data, [p, q, r]),
+        [p] => encode_columns::<1, 8>(data, [p]),
+        [p, q] => encode_columns::<2, 8>(data, [p, q]),
+        [p, q, r] => encode_columns::<3, 4>(data, [p, q, r]),
         _ => panic!("a row has one to three parity columns"),
     }
 }
 
-fn encode_columns<const N: usize>(data: &[&[u8]], mut parity: [&mut [u8]; N]) {
+/// Goes down the columns in steps of `W` words of eight bytes: as many as the registers hold for each of `N` sums.
+fn encode_columns<const N: usize, const W: usize>(data: &[&[u8]], mut parity: [&mut [u8]; N]) {
+    let step = 8 * W;
     let height = parity[0].len();
     assert!(parity.iter().all(|p| p.len() == height), "parity columns are of one length");
-    assert!(data.iter().all(|d| d.len() <= height && d.len().is_multiple_of(STEP)), "data are whole sectors");
-    let mut at = 0;
-    while at < height {
-        let mut sums = [[0u8; STEP]; N];
+    assert!(data.iter().all(|d| d.len() <= height && d.len().is_multiple_of(step)), "data are whole sectors");
+    for at in (0..height).step_by(step) {
+        let mut sums = [[0u64; W]; N];
         for col in data {
-            let bytes = col.get(at..).and_then(|rest| rest.first_chunk::<STEP>());
             for (n, sum) in sums.iter_mut().enumerate() {
                 for _ in 0..n {
-                    times2_all(sum);
+                    sum.iter_mut().for_each(|x| *x = times2_each(*x));
                 }
-                if let Some(bytes) = bytes {
-                    sum.iter_mut().zip(bytes).for_each(|(x, d)| *x ^= d);
-                }
+            }
+            let Some(bytes) = col.get(at..at + step) else { continue };
+            for (i, raw) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                let word = u64::from_ne_bytes(*raw);
+                sums.iter_mut().for_each(|sum| sum[i] ^= word);
             }
         }
         for (out, sum) in parity.iter_mut().zip(&sums) {
-            out[at..at + STEP].copy_from_slice(sum);
+            for (raw, word) in out[at..at + step].as_chunks_mut::<8>().0.iter_mut().zip(sum) {
+                *raw = word.to_ne_bytes();
+            }
         }
-        at += STEP;
     }
 }
 
+/// Each byte of the word times 2, whatever the order of the bytes.
 #[inline(always)]
-fn times2_all(bytes: &mut [u8; STEP]) {
-    bytes.iter_mut().for_each(|x| *x = times2(*x));
+const fn times2_each(x: u64) -> u64 {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let high = x & HIGH;
+    // All bits of those bytes whose highest was set.
+    let mask = (high << 1).wrapping_sub(high >> 7);
+    ((x ^ high) << 1) ^ (mask & 0x1d1d_1d1d_1d1d_1d1d)
 }
 
 /// Computes parity column `p` (0 is P) of the data columns into `out`, which is as long as the longest.

@@ -24,6 +24,8 @@ pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
 }
 
 pub(super) fn pack(level: u32, src: &[u8], dst: &mut [u8]) -> Option<usize> {
+    // Of this library's level 1 blocks come out half as large again as of zlib's; its level 2 is as good.
+    let level = level.max(2);
     DEFLATE.with_borrow_mut(|slot| {
         if slot.as_ref().is_none_or(|(have, _)| *have != level) {
             *slot = Some((level, Compress::new(Compression::new(level), true)));

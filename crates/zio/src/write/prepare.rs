@@ -8,6 +8,7 @@ use device::{AlignedBuf, Block};
 use ondisk::blkptr::{Body, CryptParams, Embedded, Stored};
 use ondisk::objset::{LOCAL_MAC, PORTABLE_MAC};
 use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Lsize, Psize, Txg};
+use std::cell::RefCell;
 use std::sync::Arc;
 use vdev::Tree;
 
@@ -43,6 +44,11 @@ pub(super) struct Sealed {
     /// As the object sees it, and whether to compare it with what the dedup table has.
     pub(super) data: Block,
     pub(super) verify: bool,
+}
+
+thread_local! {
+    /// Where blocks are packed: how much room one needs is known when it is done.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A block after compression.
@@ -131,35 +137,36 @@ impl Env {
             return Packed::Plain;
         }
         let max = compress::max_size(kind, gcd, min, lsize);
-        let mut buf = AlignedBuf::zeroed(self.round(max));
-        let Some(len) = compress::compress(kind, policy.zstd, &req.data, &mut buf[..max]) else {
-            return Packed::Plain;
-        };
+        SCRATCH.with_borrow_mut(|scratch| {
+            if scratch.len() < max {
+                scratch.resize(max, 0);
+            }
+            match compress::compress(kind, policy.zstd, &req.data, &mut scratch[..max]) {
+                Some(len) if len < lsize => self.packed(req, kind, &scratch[..len], old_size),
+                _ => Packed::Plain,
+            }
+        })
+    }
+
+    /// What becomes of a block that was packed into these bytes.
+    fn packed(&self, req: &WriteReq, kind: CompressKind, bytes: &[u8], old_size: Option<usize>) -> Packed {
+        let policy = &req.policy;
         let plain = !policy.dedup && !policy.encrypt && policy.embed;
         if plain
-            && len < lsize
             && req.level.0 == 0
             && !has_fill(req.kind)
-            && let Some(embedded) = Embedded::new(kind, &buf[..len])
+            && let Some(embedded) = Embedded::new(kind, bytes)
         {
             return Packed::Embedded(embedded);
         }
-        let mut size = self.round(len);
-        if let Some(old) = old_size.filter(|old| *old > size) {
-            // A little room is left in the old place: better than another place.
-            size = old;
+        let size = self.round(bytes.len());
+        // A little room that is left in the old place is better than another place.
+        let size = old_size.map_or(size, |old| size.max(old));
+        if size < req.data.len() {
+            Packed::Bytes(kind, AlignedBuf::padded(bytes, size))
+        } else {
+            Packed::Plain
         }
-        if size >= lsize {
-            return Packed::Plain;
-        }
-        if size > buf.len() {
-            let mut longer = AlignedBuf::zeroed(size);
-            longer[..len].copy_from_slice(&buf[..len]);
-            buf = longer;
-        }
-        buf.truncate(size);
-        buf[len..].fill(0);
-        Packed::Bytes(kind, buf)
     }
 
     /// Encrypts or authenticates, and checksums.
