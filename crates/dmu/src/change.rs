@@ -87,7 +87,7 @@ impl Objset {
         let most = DNODE_BLOCK_SIZE / ondisk::dnode::DNODE_MIN_SIZE;
         assert!(usize::from(spec.slots) <= most, "a dnode has at most 32 slots");
         let header = Header::new(spec);
-        let (room, len) = (header.bonus_room(), spec.bonus.len());
+        let (room, len) = (header.bonus_room().unwrap_or(0), spec.bonus.len());
         if len > room {
             return Err(Error::BonusLength { objset: self.id(), object, len, room });
         }
@@ -180,9 +180,10 @@ impl Dnode {
         self.to_change()?.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
             assert_eq!(block.len(), h.datablksz as usize, "a block has the size of the object's blocks");
-            h.reach(blkid);
+            h.reach(blkid).map_err(|e| self.corrupt(e))?;
             d.blocks.insert(blkid, block);
-        })
+            Ok(())
+        })?
     }
 
     /// Changes bytes of block `blkid` in place (`dmu_buf_will_dirty`); a hole becomes zeros first.
@@ -240,7 +241,7 @@ impl Dnode {
     /// [`Error::BonusLength`] if it doesn't fit; [`Error::NoSuchObject`] if the object was freed.
     pub fn set_bonus(&self, tx: &Tx, kind: DmuType, bonus: &[u8]) -> Result<()> {
         self.to_change()?.change_header(tx, |h| {
-            let (room, len) = (h.bonus_room(), bonus.len());
+            let (room, len) = (h.bonus_room().unwrap_or(0), bonus.len());
             if len > room {
                 let (objset, object) = (self.objset_id(), self.object());
                 return Err(Error::BonusLength { objset, object, len, room });
@@ -262,9 +263,9 @@ impl Dnode {
             let h = d.header.as_mut().expect("a changed object is not free");
             let had = std::mem::replace(&mut h.has_spill, spill.is_some());
             let (room, len) = (h.bonus_room(), h.bonus.len());
-            if len > room {
+            if room.is_none_or(|room| len > room) {
                 h.has_spill = had;
-                return Err(Error::BonusLength { objset, object, len, room });
+                return Err(Error::BonusLength { objset, object, len, room: room.unwrap_or(0) });
             }
             if let Some(s) = spill {
                 assert!(!s.is_empty() && s.len().is_multiple_of(512), "a spill block is whole sectors");

@@ -215,8 +215,9 @@ impl Dnode {
                     let Some(tree) = live.synced() else { continue };
                     let found = tree.next_block(at, want, &mut Met::default())?;
                     // A tree says nothing of what is behind its last block, where there are holes.
-                    let found =
-                        found.or((want == Extent::Hole).then(|| BlkId(tree.phys.maxblkid.0 + 1).max(at)));
+                    let found = found
+                        .or((want == Extent::Hole)
+                            .then(|| BlkId(tree.phys.maxblkid.0.saturating_add(1)).max(at)));
                     if let Some(found) = found.filter(|f| *f <= end) {
                         return Ok(Some(found));
                     }

@@ -57,6 +57,8 @@ pub trait SyncSink {
     fn dsize(&self, bp: &Blkptr) -> u64;
     /// True if holes keep the group that they were made in (the feature `hole_birth` is active).
     fn hole_birth(&self) -> bool;
+    /// An object with a dnode of several slots was written: the feature `large_dnode` is in use.
+    fn large_dnode(&mut self) {}
 }
 
 /// What one call of [`Objset::sync`] works with.
@@ -159,6 +161,9 @@ impl Sync<'_> {
             all.push(Synced { dn, old, dirty, new: None });
         }
         self.weave(&mut weaves)?;
+        if weaves.iter().any(|w| w.phys.extra_slots > 0) {
+            self.out.large_dnode();
+        }
         for (i, weave) in weave_of.into_iter().zip(weaves) {
             all[i].new = Some(weave.finish());
         }

@@ -312,3 +312,15 @@ fn old_trees_stand() {
     dn.read_at(1000, &mut got).unwrap();
     assert_eq!(got, [2; 5000], "a handle sees what is there now");
 }
+
+/// An object of a dnode with three pointers has no room for a spill block's.
+#[test]
+fn spill_pointers_need_room() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    let dn = os.create_object(&tx(1), &NewObject::new(FILE)).unwrap();
+    assert_eq!(dn.phys().blkptrs.len(), 3);
+    assert!(matches!(dn.set_spill(&tx(1), Some(&[1; 512])), Err(Error::BonusLength { .. })));
+    assert!(matches!(dn.set_bonus(&tx(1), DmuType::SA, &[0; 65]), Err(Error::BonusLength { .. })));
+    rig.check(&rig.sync(&os, 1));
+}

@@ -3,10 +3,13 @@
 use crate::NewObject;
 use ondisk::blkptr::BLKPTR_SHIFT;
 use ondisk::dnode::{DN_MAX_LEVELS, DnodeFlags, DnodePhys};
-use ondisk::{BlkId, Blkptr, DmuType};
+use ondisk::{BlkId, Blkptr, Corrupt, DmuType};
 
 /// Smallest and largest indirect blocks of new objects (`DN_MIN_INDBLKSHIFT`, `DN_MAX_INDBLKSHIFT`).
 const INDBLKSHIFT: std::ops::RangeInclusive<u8> = 12..=17;
+
+/// Those that are read.
+const INDIRECT_SHIFTS: std::ops::RangeInclusive<u8> = 10..=24;
 
 /// The changeable part of a dnode.
 #[derive(Debug, Clone)]
@@ -67,23 +70,34 @@ impl Header {
         }
     }
 
-    /// Bytes that the bonus may have (`DN_BONUS_SIZE`, less the spill pointer where there is one).
-    pub(crate) fn bonus_room(&self) -> usize {
+    /// Bytes that the bonus may have (`DN_BONUS_SIZE`, less the spill pointer where there is one); `None` if the pointers alone
+    /// don't fit.
+    pub(crate) fn bonus_room(&self) -> Option<usize> {
         let pointers = self.nblkptr + usize::from(self.has_spill);
-        DnodePhys::tail_len(usize::from(self.extra_slots) + 1) - (pointers << BLKPTR_SHIFT)
+        DnodePhys::tail_len(usize::from(self.extra_slots) + 1).checked_sub(pointers << BLKPTR_SHIFT)
     }
 
     /// Makes room for block `blkid`: the tree gets as many levels as it needs (`dnode_new_blkid`).
-    pub(crate) fn reach(&mut self, blkid: BlkId) {
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`] if the object's indirect blocks are of a size that nobody writes, and no number of them
+    /// reaches so far.
+    pub(crate) fn reach(&mut self, blkid: BlkId) -> ondisk::Result<()> {
         if blkid <= self.maxblkid {
-            return;
+            return Ok(());
         }
-        self.maxblkid = blkid;
-        let epbs = u32::from(self.indblkshift) - BLKPTR_SHIFT;
-        while blkid.0.checked_shr(u32::from(self.nlevels - 1) * epbs).unwrap_or(0) >= self.nblkptr as u64 {
-            self.nlevels += 1;
+        let epbs = u32::from(self.indblkshift).saturating_sub(BLKPTR_SHIFT);
+        let mut nlevels = self.nlevels;
+        while blkid.0.checked_shr(u32::from(nlevels - 1) * epbs).unwrap_or(0) >= self.nblkptr as u64 {
+            nlevels += 1;
+            // An object of one level may say anything of its indirect blocks, which it has none of.
+            if nlevels > DN_MAX_LEVELS || !INDIRECT_SHIFTS.contains(&self.indblkshift) {
+                let value = self.indblkshift.into();
+                return Err(Corrupt::Range { what: "dnode", field: "dn_indblkshift", value });
+            }
         }
-        assert!(self.nlevels <= DN_MAX_LEVELS, "64-bit block numbers need no more levels");
+        (self.maxblkid, self.nlevels) = (blkid, nlevels);
+        Ok(())
     }
 
     /// The dnode with this header over the pointers of `old`.
@@ -108,3 +122,6 @@ impl Header {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

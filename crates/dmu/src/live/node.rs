@@ -6,7 +6,7 @@ use crate::live::header::Header;
 use crate::tree::Tree;
 use crate::{Error, Result, Tx};
 use device::{AlignedBuf, Block};
-use ondisk::{BlkId, ObjNum, Txg};
+use ondisk::{BlkId, Corrupt, ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -68,6 +68,10 @@ impl LiveDnode {
     pub(crate) fn new(os: Arc<Live>, object: ObjNum, tree: Option<Arc<Tree>>) -> Arc<LiveDnode> {
         let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0 };
         Arc::new(LiveDnode { os, object, state: RwLock::new(state), users: Mutex::default() })
+    }
+
+    fn corrupt(&self, source: Corrupt) -> Error {
+        Error::Corrupt { objset: self.os.home.id, object: self.object, source }
     }
 
     fn missing(&self) -> Error {
@@ -243,12 +247,12 @@ impl LiveDnode {
             }
             let d = self.record(&mut s, tx);
             let h = d.header.as_mut().expect("the object is not free");
+            h.reach(blkid).map_err(|source| self.corrupt(source))?;
             let mut buf = match base {
                 Some(b) => b.thaw(),
                 None => AlignedBuf::zeroed(h.datablksz as usize),
             };
             tx.count(buf.len() as u64);
-            h.reach(blkid);
             let r = f(&mut buf);
             d.blocks.insert(blkid, buf.freeze());
             return Ok(r);

@@ -203,7 +203,7 @@ impl Sa {
             match reg.fit(&lens, room).0 {
                 n if n == all.len() => (n, 0),
                 _ => {
-                    let n = reg.fit(&lens, room.saturating_sub(BLKPTR_SIZE)).0;
+                    let n = reg.fit(&lens, room.checked_sub(BLKPTR_SIZE).ok_or_else(|| no_room(dn))?).0;
                     let (rest, len) = reg.fit(&lens[n..], SPA_OLD_MAXBLOCKSIZE as usize);
                     if n + rest < all.len() {
                         return Err(no_room(dn));

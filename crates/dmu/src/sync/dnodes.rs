@@ -51,7 +51,7 @@ impl Sync<'_> {
                     buf[at(s)..at(s) + raw.len()].copy_from_slice(&raw);
                 }
             }
-            header.reach(blkid);
+            header.reach(blkid).map_err(|e| meta.corrupt(e))?;
             dirty.blocks.insert(blkid, buf.freeze());
         }
         let mut phys = meta.phys.clone();

@@ -68,6 +68,18 @@ impl Zap {
         Self::create(os, tx, &NewObject::new(kind), Normalization::NONE, ZapFlags::default())
     }
 
+    /// Makes an object that holds nothing but its bonus a ZAP (`dmu_object_zapify`); nothing happens to one that is one already.
+    ///
+    /// # Errors
+    /// As [`Zap::open`]; as changing the object fails.
+    pub fn zapify(os: &Objset, tx: &Tx, dn: &Dnode) -> Result<Zap> {
+        if dn.reload()?.kind() == DmuType::ZAP_METADATA {
+            return Zap::open(dn);
+        }
+        dn.set_kind(tx, DmuType::ZAP_METADATA)?;
+        Self::init(os, tx, dn, Normalization::NONE, ZapFlags::default())
+    }
+
     fn init(os: &Objset, tx: &Tx, dn: &Dnode, norm: Normalization, flags: ZapFlags) -> Result<Zap> {
         let salt = salt(os.id(), dn.object(), tx);
         if flags.is_empty() {
