@@ -48,6 +48,12 @@ impl HistoryPhys {
         Ok(h)
     }
 
+    /// The bonus.
+    pub fn encode(&self) -> Vec<u8> {
+        let w = [self.pool_create_len, self.phys_max_off, self.bof, self.eof, self.records_lost];
+        w.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
     /// Where in the object the byte at logical offset `at` lies.
     pub fn to_phys(&self, at: u64) -> u64 {
         let ring = self.phys_max_off - self.pool_create_len;

@@ -4,6 +4,8 @@ use crate::{Error, Mos, Result};
 use ondisk::{Corrupt, Nvlist, ObjNum, mos};
 use std::collections::BTreeMap;
 
+mod write;
+
 /// Largest packed nvlist that is read; a config of thousands of devices takes a few MiB.
 const MAX_PACKED: u64 = 64 << 20;
 

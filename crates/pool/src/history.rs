@@ -5,6 +5,8 @@ use dmu::Dnode;
 use ondisk::history::HistoryPhys;
 use ondisk::{Corrupt, Nvlist, mos};
 
+mod write;
+
 const WHAT: &str = "history record";
 /// Longest record that is believed; OpenZFS's ring of a huge pool has 1 GiB, its records some KiB.
 const MAX_RECORD: u64 = 16 << 20;
@@ -38,23 +40,6 @@ impl History {
         &self.phys
     }
 
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let logical = at + done as u64;
-            let phys = self.phys.to_phys(logical);
-            let end = if logical < self.phys.pool_create_len {
-                self.phys.pool_create_len
-            } else {
-                self.phys.phys_max_off
-            };
-            let n = ((end - phys).min((buf.len() - done) as u64)) as usize;
-            self.dn.read_at(phys, &mut buf[done..done + n])?;
-            done += n;
-        }
-        Ok(())
-    }
-
     fn step(&mut self) -> Result<Option<Nvlist>> {
         let bad = Error::corrupt(self.dn.object());
         if self.at >= self.phys.pool_create_len {
@@ -68,16 +53,31 @@ impl History {
         if left < 8 {
             return Err(bad(Corrupt::Truncated { what: WHAT, need: 8, have: left as usize }));
         }
-        self.read(self.at, &mut len)?;
+        read(&self.dn, &self.phys, self.at, &mut len)?;
         let len = u64::from_le_bytes(len);
         if len > left - 8 || len > MAX_RECORD {
             return Err(bad(Corrupt::Range { what: WHAT, field: "length", value: len }));
         }
         let mut buf = vec![0; len as usize];
-        self.read(self.at + 8, &mut buf)?;
+        read(&self.dn, &self.phys, self.at + 8, &mut buf)?;
         self.at += 8 + len;
         Nvlist::decode(&buf).map(Some).map_err(bad)
     }
+}
+
+/// Reads from logical offset `at` on.
+fn read(dn: &Dnode, phys: &HistoryPhys, at: u64, buf: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        let logical = at + done as u64;
+        let offset = phys.to_phys(logical);
+        let first = logical < phys.pool_create_len;
+        let end = if first { phys.pool_create_len } else { phys.phys_max_off };
+        let n = ((end - offset).min((buf.len() - done) as u64)) as usize;
+        dn.read_at(offset, &mut buf[done..done + n])?;
+        done += n;
+    }
+    Ok(())
 }
 
 impl Iterator for History {

@@ -23,6 +23,10 @@ pub struct Opened {
     pub cache: Arc<Cache>,
     /// Last synced transaction group.
     pub txg: u64,
+    /// Its uberblock.
+    pub newest: Uberblock,
+    /// The largest sector shift: that of the uberblocks' ring.
+    pub ashift: Ashift,
 }
 
 /// Opens a pool that is whole.
@@ -32,10 +36,15 @@ pub fn open(images: &[PathBuf]) -> Opened {
 
 /// Opens a pool whose MOS may be bad: each label tells of its own top-level vdev.
 pub fn try_open(images: &[PathBuf]) -> Result<Opened, Box<dyn std::error::Error>> {
+    open_in(images, Mode::Peek)
+}
+
+/// The same, to write too.
+pub fn open_in(images: &[PathBuf], mode: Mode) -> Result<Opened, Box<dyn std::error::Error>> {
     let mut devices: BTreeMap<Guid, Arc<dyn Device>> = BTreeMap::new();
     let mut tops: BTreeMap<u64, VdevConfig> = BTreeMap::new();
     for path in images {
-        let device: Arc<dyn Device> = Arc::new(FileDevice::open(path, Mode::Peek).unwrap());
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(path, mode).unwrap());
         let Ok((_, nv)) = Labels::new(&*device).best_config(Txg(u64::MAX)) else { continue };
         let config = PoolConfig::from_nvlist(&nv).unwrap();
         devices.insert(config.guid.unwrap(), device);
@@ -70,7 +79,7 @@ pub fn try_open(images: &[PathBuf]) -> Result<Opened, Box<dyn std::error::Error>
         cache.zio().set_salt(&salt);
     }
     let config = PoolConfig::from_nvlist(&mos.config()?)?;
-    Ok(Opened { mos, config, cache, txg: newest.txg.0 })
+    Ok(Opened { mos, config, cache, txg: newest.txg.0, newest, ashift })
 }
 
 impl Opened {

@@ -1,0 +1,93 @@
+//! Adding to the history.
+
+use super::{MAX_RECORD, WHAT};
+use crate::{Error, Mos, Result};
+use dmu::{Dnode, NewObject, Tx};
+use ondisk::history::HistoryPhys;
+use ondisk::{Corrupt, DmuType, Nvlist, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
+
+/// Least and most bytes of the ring (`spa_history_create_obj`).
+const RING: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 30;
+
+impl Mos {
+    /// Makes the history of a new pool, whose normal class has `space` deflated bytes: a thousandth of that is its ring.
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn create_history(&self, tx: &Tx, space: u64) -> Result<ObjNum> {
+        let phys_max_off = (space / 1000).clamp(*RING.start(), *RING.end());
+        let phys = HistoryPhys { phys_max_off, ..HistoryPhys::default() };
+        let spec = NewObject {
+            block_size: SPA_OLD_MAXBLOCKSIZE as u32,
+            ..NewObject::new(DmuType::SPA_HISTORY).with_bonus(DmuType::SPA_HISTORY_OFFSETS, phys.encode())
+        };
+        let object = self.objset().create_object(tx, &spec)?.object();
+        self.link(tx, mos::HISTORY, object)?;
+        Ok(object)
+    }
+
+    /// Adds a record to the history; the oldest go where there is no room (`spa_history_log_sync`). The first record of a command
+    /// is that of the pool's creation, which stays for ever.
+    ///
+    /// # Errors
+    /// As changing the MOS fails; [`Error::Missing`] without a history; [`Error::Corrupt`] for bad bounds or records, or a record
+    /// that is larger than the ring.
+    pub fn log_history(&self, tx: &Tx, record: &Nvlist) -> Result<()> {
+        let object = self.dir(mos::HISTORY)?.ok_or(Error::Missing { name: mos::HISTORY })?;
+        let bad = Error::corrupt(object);
+        let dn = self.objset().dnode(object)?;
+        let phys = HistoryPhys::decode(dn.bonus()).map_err(&bad)?;
+        let packed = record.encode_xdr();
+        let mut ring = Ring { dn, phys };
+        let raw = [&(packed.len() as u64).to_le_bytes()[..], &packed].concat();
+        ring.make_room(raw.len() as u64)?;
+        ring.append(tx, &raw)?;
+        if ring.phys.pool_create_len == 0 && record.has("history command") {
+            ring.phys.pool_create_len = ring.phys.eof;
+            ring.phys.bof = ring.phys.eof;
+        }
+        ring.dn.set_bonus(tx, DmuType::SPA_HISTORY_OFFSETS, &ring.phys.encode())?;
+        Ok(())
+    }
+}
+
+/// The ring while it is written.
+struct Ring {
+    dn: Dnode,
+    phys: HistoryPhys,
+}
+
+impl Ring {
+    /// Forgets the oldest records until there is room for `len` bytes, and one more.
+    fn make_room(&mut self, len: u64) -> Result<()> {
+        let object = self.dn.object();
+        let range = |value| Corrupt::Range { what: WHAT, field: "length", value };
+        let bad = |value| Error::Corrupt { object, source: range(value) };
+        let size = self.phys.phys_max_off - self.phys.pool_create_len;
+        if len >= size {
+            return Err(bad(len));
+        }
+        while size.saturating_sub(self.phys.eof - self.phys.bof) <= len {
+            let mut raw = [0; 8];
+            super::read(&self.dn, &self.phys, self.phys.bof, &mut raw)?;
+            let oldest = u64::from_le_bytes(raw);
+            if oldest > MAX_RECORD || oldest + 8 > self.phys.eof - self.phys.bof {
+                return Err(bad(oldest));
+            }
+            self.phys.bof += oldest + 8;
+            self.phys.records_lost += 1;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, tx: &Tx, mut raw: &[u8]) -> Result<()> {
+        while !raw.is_empty() {
+            let at = self.phys.to_phys(self.phys.eof);
+            let n = raw.len().min((self.phys.phys_max_off - at) as usize);
+            self.dn.write_at(tx, at, &raw[..n])?;
+            self.phys.eof += n as u64;
+            raw = &raw[n..];
+        }
+        Ok(())
+    }
+}
