@@ -60,7 +60,7 @@ pub use raidz::Reflow;
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
 pub use tree::{Opener, Tree, VdevInfo};
-pub use write::{FlushError, Laid, Refused, Run, WriteError, Written, join};
+pub use write::{FlushError, Laid, Refused, Repaired, Run, WriteError, Written, join};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, VdevError>;

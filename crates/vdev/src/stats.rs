@@ -20,6 +20,8 @@ pub struct VdevStats {
     pub write_errors: Counter,
     /// Reads that returned wrong bytes (`vs_checksum_errors`).
     pub checksum_errors: Counter,
+    /// Bytes that were found wrong and written again (`vs_self_healed`).
+    pub self_healed: Counter,
     /// How long device reads took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_READ]`).
     pub read_ns: Histogram,
     /// How long device writes took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_WRITE]`).
@@ -43,6 +45,8 @@ pub struct StatsSnapshot {
     pub write_errors: u64,
     /// See [`VdevStats::checksum_errors`].
     pub checksum_errors: u64,
+    /// See [`VdevStats::self_healed`].
+    pub self_healed: u64,
     /// See [`VdevStats::read_ns`].
     pub read_ns: HistogramSnapshot,
     /// See [`VdevStats::write_ns`].
@@ -60,6 +64,7 @@ impl VdevStats {
             write_bytes: self.write_bytes.get(),
             write_errors: self.write_errors.get(),
             checksum_errors: self.checksum_errors.get(),
+            self_healed: self.self_healed.get(),
             read_ns: self.read_ns.snapshot(),
             write_ns: self.write_ns.snapshot(),
         }

@@ -19,6 +19,7 @@
 //! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_stat_update`.
 
 mod flush;
+mod repair;
 mod run;
 
 use std::ops::Range;
@@ -36,6 +37,7 @@ use crate::{Result, VdevError};
 const MAX_VISITS: u32 = 1024;
 
 pub use flush::FlushError;
+pub use repair::Repaired;
 pub use run::{Run, join};
 
 /// Why a write did not succeed.

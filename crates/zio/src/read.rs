@@ -11,6 +11,7 @@ use ondisk::{
 };
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vdev::Tree;
 
 /// The pipeline of one pool.
@@ -27,6 +28,8 @@ pub struct Zio {
     entropy: RwLock<Arc<dyn Entropy>>,
     dedup: RwLock<Option<Arc<dyn Dedup>>>,
     clones: RwLock<Option<Arc<dyn Clones>>>,
+    /// Blocks born before this group are written again where they are found wrong; 0 while the pool is not ours to write.
+    heals_before: AtomicU64,
 }
 
 /// No source of randomness.
@@ -58,7 +61,14 @@ impl Zio {
             entropy: RwLock::new(Arc::new(Unset)),
             dedup: RwLock::new(None),
             clones: RwLock::new(None),
+            heals_before: AtomicU64::new(0),
         }
+    }
+
+    /// From now on reads repair what they find wrong of blocks born before this group, whose blocks may still be overwritten in
+    /// their places: set when a group has been synced. [`Txg`]`(0)`, as in the beginning, for a pool that is not ours to write.
+    pub fn set_healing(&self, before: Txg) {
+        self.heals_before.store(before.0, Relaxed);
     }
 
     /// Sets the dedup table; without one nothing is deduplicated.
@@ -245,7 +255,14 @@ impl Zio {
         for buf in attempts.by_ref() {
             match verify(&buf) {
                 Ok(()) => {
+                    // A device that is merely not there would be found out with every read; it has a DTL.
+                    let damaged = wrong.is_some() || attempts.failure().io.is_some();
                     attempts.settle(Some(&buf));
+                    if damaged && f.birth.0 < self.heals_before.load(Relaxed) {
+                        let good = Block::copy_of(&buf);
+                        // What can't be repaired stays as it was, and the reader has its bytes.
+                        let _ = self.tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
+                    }
                     return Ok(buf);
                 }
                 Err(e) => wrong = Some(e),

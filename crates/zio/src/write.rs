@@ -21,7 +21,7 @@ mod place;
 mod prepare;
 
 use crate::{Error, Result, WriteReq, Zio};
-use ondisk::{Blkptr, Dva, Txg};
+use ondisk::{Blkptr, Dva, Guid, Txg, VdevId};
 use place::{Batch, Bound};
 use prepare::{Env, Prepared};
 use std::sync::Arc;
@@ -83,7 +83,18 @@ impl Zio {
     /// # Errors
     /// [`vdev::FlushError`] when the pool can't do without it.
     pub fn flush(&self, txg: Txg) -> std::result::Result<(), vdev::FlushError> {
-        let leaves: Vec<_> = self.tree().devices().map(|(guid, _)| guid).collect();
+        self.flush_leaves(self.tree().devices().map(|(guid, _)| guid).collect(), txg)
+    }
+
+    /// As [`Zio::flush`], for these top-level vdevs alone: what a log block needs.
+    ///
+    /// # Errors
+    /// As [`Zio::flush`].
+    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> std::result::Result<(), vdev::FlushError> {
+        self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)
+    }
+
+    fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> std::result::Result<(), vdev::FlushError> {
         let tree = Arc::clone(self.tree());
         self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
     }

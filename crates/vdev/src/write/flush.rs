@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::DeviceError;
-use ondisk::{Guid, Txg};
+use ondisk::{Guid, Txg, VdevId};
 
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{VdevAux, VdevState};
@@ -28,6 +28,20 @@ impl Tree {
     pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
         let leaves: Vec<Guid> = self.devices().map(|(guid, _)| guid).collect();
         leaves.into_iter().try_for_each(|leaf| self.flush_leaf(leaf, txg))
+    }
+
+    /// The leaves below a top-level vdev that have devices: what a write to it may have gone to.
+    pub fn leaves_of(&self, vdev: VdevId) -> Vec<Guid> {
+        let mut todo: Vec<NodeId> = self.top(vdev).into_iter().collect();
+        let mut leaves = Vec::new();
+        while let Some(id) = todo.pop() {
+            let node = self.node(id);
+            todo.extend(node.children.iter().rev());
+            if matches!(node.layout, Layout::Leaf(Some(_))) {
+                leaves.push(node.guid);
+            }
+        }
+        leaves
     }
 
     /// As [`Tree::flush`], for one device: several may be flushed at once. One that is not readable is left alone.

@@ -98,7 +98,13 @@ impl Tree {
         refused
     }
 
-    fn write_leaf(&self, leaf: NodeId, offset: u64, bufs: &[&[u8]]) -> Result<(), Arc<DeviceError>> {
+    /// Writes to a leaf, counting the operation and its failure.
+    pub(super) fn write_leaf(
+        &self,
+        leaf: NodeId,
+        offset: u64,
+        bufs: &[&[u8]],
+    ) -> Result<(), Arc<DeviceError>> {
         let node = self.node(leaf);
         let Layout::Leaf(Some(device)) = &node.layout else {
             unreachable!("a piece was made for a leaf that has a device, and it stays so");

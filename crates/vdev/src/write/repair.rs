@@ -1,0 +1,47 @@
+//! Writing again what is wrong of a block whose right bytes are known.
+
+use device::{AlignedBuf, Block};
+use ondisk::{Txg, VdevId};
+
+use crate::Result;
+use crate::tree::{Layout, Tree, device_offset};
+
+/// What a repair did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Repaired {
+    /// Pieces that were wrong or could not be read, and are right now.
+    pub healed: usize,
+    /// Pieces that are still wrong: their device refuses them.
+    pub failed: usize,
+}
+
+impl Tree {
+    /// Compares every piece of a block, parity too, with what it should be, and writes those that differ. `good` are the block's bytes and
+    /// `birth` its physical birth. Devices that are not there are left out.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`]: a block of a removed vdev, or of one that is being expanded, is not repaired.
+    pub fn repair(&self, vdev: VdevId, offset: u64, good: &Block, birth: Txg) -> Result<Repaired> {
+        let laid = self.lay_out(vdev, offset, good, birth)?;
+        let mut done = Repaired::default();
+        for piece in &laid.pieces {
+            let want = &piece.bytes[piece.range.clone()];
+            let node = self.node(piece.leaf);
+            let Layout::Leaf(Some(device)) = &node.layout else { continue };
+            // Not counted: who was wrong has been charged when the block was read.
+            let mut have = AlignedBuf::zeroed(want.len());
+            let read = device.read_at(&mut have, device_offset(piece.offset));
+            if read.is_ok() && have[..] == *want {
+                continue;
+            }
+            match self.write_leaf(piece.leaf, piece.offset, &[want]) {
+                Ok(()) => {
+                    node.stats.self_healed.add(want.len() as u64);
+                    done.healed += 1;
+                }
+                Err(_) => done.failed += 1,
+            }
+        }
+        Ok(done)
+    }
+}
