@@ -2,7 +2,7 @@
 
 use std::{fmt, io, rc::Rc};
 
-use server::api::{Error, Service};
+use server::api::{Error, PoolChange, Service};
 
 use crate::clock::Clock;
 
@@ -59,6 +59,10 @@ pub struct Cx {
     pub sleep: fn(f64),
     /// Reads a secret: where from is decided by the caller's terminal.
     pub secret: Box<dyn Secrets>,
+    /// The command line as the history of pools records it (`history_str`).
+    pub command: String,
+    /// The pool that was changed last, whose history gets the command line.
+    touched: Option<String>,
     connect: Connect,
     service: Option<Rc<dyn Service>>,
 }
@@ -113,8 +117,32 @@ impl Cx {
             color: false,
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
+            command: String::new(),
+            touched: None,
             connect,
             service: None,
+        }
+    }
+
+    /// Begins a command: its line is what the history will tell.
+    pub fn begin(&mut self, name: &str, args: &[String]) {
+        self.command =
+            std::iter::once(name).chain(args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+    }
+
+    /// Notes that a pool was changed: `tank`, or any dataset of it.
+    pub fn changed(&mut self, name: &str) {
+        let end = name.find(['/', '@', '#']).unwrap_or(name.len());
+        self.touched = Some(name[..end].to_owned());
+    }
+
+    /// Ends a command: one that succeeded in changing a pool goes into its history.
+    pub fn end(&mut self, code: i32) {
+        let Some(pool) = self.touched.take().filter(|_| code == 0) else { return };
+        let change = PoolChange::Log { command: std::mem::take(&mut self.command) };
+        let logged = self.service().map(|service| service.change_pool(&pool, &change));
+        if let Ok(Err(e)) = logged {
+            self.complain(&format!("the history of '{pool}' lacks this command"), &e);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The API's reasons in OpenZFS's words (`libzfs_error_description`).
 
-use server::api::{LoadInfo, MmpState, Reason, RewindInfo};
+use server::api::{LoadInfo, MmpState, Reason, Refusal, RewindInfo};
 
 use crate::clock::Clock;
 
@@ -59,15 +59,67 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::NotAMountpoint => "not a mountpoint".into(),
         Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),
-        Reason::System { errno } => system(*errno),
+        Reason::System { errno: number } | Reason::DeviceOpen { errno: number } => errno(*number),
+        Reason::Refused { why } => refusal(*why).into(),
+        Reason::BadValue { what } => what.clone(),
+        Reason::Several { errors } => {
+            errors.first().map_or_else(|| "unknown error".into(), |e| self::reason(&e.reason, clock))
+        }
+        Reason::DeviceTooSmall => "one or more devices is less than the minimum size (64M)".into(),
+        Reason::DeviceTwice => {
+            "one or more vdevs refer to the same device, or one of\nthe devices is part of an active md or lvm device".into()
+        }
+        Reason::DeviceOfPool { pool, .. } => format!("one or more devices are part of the pool '{pool}'"),
+        Reason::BadAshift => "block size out of range or does not match".into(),
+        Reason::Suspended => "pool I/O is currently suspended".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
         Reason::BadRequest { what } | Reason::Daemon { what } => what.clone(),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
     }
 }
 
+/// Why an operation may not be done (`zfs_standard_error`, and what libzfs says of single operations).
+pub fn refusal(why: Refusal) -> &'static str {
+    match why {
+        Refusal::Exists => "dataset already exists",
+        Refusal::NoParent => "parent does not exist",
+        Refusal::WrongParent => "parent is not a filesystem",
+        Refusal::Busy | Refusal::Inconsistent | Refusal::Again => "dataset is busy",
+        Refusal::HasSnapshots | Refusal::HasChildren => "filesystem has children",
+        Refusal::HasClones => "snapshot has dependent clones",
+        Refusal::Held => "dataset is busy",
+        Refusal::NoSpace | Refusal::Quota => "out of space",
+        Refusal::ReadOnly => "dataset is read-only",
+        Refusal::NotSnapshot | Refusal::NotHead => "operation not applicable to datasets of this type",
+        Refusal::NotClone => "not a cloned filesystem",
+        Refusal::CrossDevice => "datasets must be within same pool",
+        Refusal::Recursive => "New dataset name cannot be a descendant of current dataset name",
+        Refusal::Root => "operation does not apply to pools",
+        Refusal::NameTooLong => "dataset name is too long",
+        Refusal::TooDeep => "maximum name nesting depth exceeded",
+        Refusal::SnapshotConflict => "conflicting snapshot name from parent",
+        Refusal::NotLatest => "more recent snapshots or bookmarks exist",
+        Refusal::NoSnapshot => "dataset has no snapshots",
+        Refusal::TagExists => "tag already exists on this dataset",
+        Refusal::NoTag => "no such tag on this dataset",
+        Refusal::TagTooLong => "tag too long",
+        Refusal::Feature => "pool must be upgraded to set this property or value",
+        Refusal::NotBefore => "not an earlier snapshot from the same fs",
+        Refusal::ParentKeyNotLoaded => "encryption root's key is not loaded or provided",
+        Refusal::Key => "encryption failure",
+    }
+}
+
+/// What the system says of a failure.
+pub fn io(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => errno(number),
+        None => error.to_string(),
+    }
+}
+
 /// `strerror`.
-fn system(errno: i32) -> String {
+pub fn errno(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.find(" (os error") {
         Some(at) => text[..at].to_owned(),

@@ -71,6 +71,34 @@ impl Dataset {
         Ok(Some(out))
     }
 
+    /// Bytes that only a run of neighbouring snapshots refers to, of which this is the first (`dsl_dataset_space_wouldfree`): what
+    /// is the last one's alone, and what died in each later one of them and was born after the snapshot before the first. `None` if
+    /// this is not before `last` in one line.
+    ///
+    /// # Errors
+    /// As reading deadlists fails.
+    pub fn would_free(&self, last: &Dataset) -> Result<Option<u64>> {
+        let mos = self.dsl().mos();
+        let first = self.phys();
+        let mut used = last.phys().unique_bytes;
+        let mut at = *last.phys();
+        // No two snapshots of a line are of one group.
+        while at.creation_txg > first.creation_txg {
+            let dead = mos.deadlist(ObjNum(at.deadlist_obj))?;
+            used = used.saturating_add(dead.space_range(mos, first.prev_snap_txg, u64::MAX)?.used);
+            if at.prev_snap_obj == 0 {
+                return Ok(None);
+            }
+            let next = self.dsl().dataset_phys(ObjNum(at.prev_snap_obj))?;
+            if next.creation_txg >= at.creation_txg {
+                let source = Corrupt::Shape { what: "snapshot", why: "the chain does not go back in time" };
+                return Err(Error::Corrupt { object: ObjNum(at.prev_snap_obj), source });
+            }
+            at = next;
+        }
+        Ok((at.guid == first.guid).then_some(used))
+    }
+
     /// Bytes written since the snapshot before it (`written`); `None` if there is none.
     ///
     /// # Errors

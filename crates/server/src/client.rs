@@ -16,9 +16,9 @@ use std::os::unix::net::UnixStream;
 /// The largest answer that is taken, bytes: several times what a pool of 100,000 datasets with all their properties is.
 const ANSWER_MAX: u64 = 1 << 30;
 /// Methods after which a daemon must be there.
-const STARTS: [&str; 1] = ["import"];
+const STARTS: [&str; 2] = ["import", "create_pool"];
 /// Methods about this user's own pools and devices, which another's daemon is not asked.
-const OWN: [&str; 2] = ["import", "scan"];
+const OWN: [&str; 3] = ["import", "scan", "create_pool"];
 
 /// The daemon's socket as a [`Transport`].
 pub struct Socket {

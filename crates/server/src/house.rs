@@ -7,9 +7,9 @@
 mod import;
 
 use crate::api::{
-    Candidate, Dataset, DatasetQuery, Error, ExportRequest, HistoryRecord, Hold, ImportOutcome,
-    ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool, PoolQuery, ScanRequest, Service,
-    SpaceClass, SpaceEntry, UnmountRequest,
+    Candidate, Changed, CreatePool, Dataset, DatasetChange, DatasetQuery, Error, ExportRequest,
+    HistoryRecord, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest,
+    Pool, PoolChange, PoolQuery, Reason, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
@@ -121,6 +121,24 @@ impl Service for House {
     fn unload_key(&self, dataset: &str) -> Result<(), Error> {
         self.pools.unload_key(dataset)
     }
+
+    fn reclaimed(&self, first: &str, last: &str) -> Result<u64, Error> {
+        view::reclaimed(self.pools.pool_of(first)?.pool.dsl(), first, last)
+    }
+
+    fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
+        Err(readonly(&request.name))
+    }
+
+    fn change_pool(&self, name: &str, _: &PoolChange) -> Result<(), Error> {
+        self.pools.pool(name)?;
+        Err(readonly(name))
+    }
+
+    fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
+        self.pools.pool_of(change.subject())?;
+        Err(readonly(change.subject()))
+    }
 }
 
 impl daemon::House for House {
@@ -131,6 +149,10 @@ impl daemon::House for House {
     fn close(&self) {
         self.pools.close();
     }
+}
+
+fn readonly(about: &str) -> Error {
+    Error::new(about, Reason::NotSupported { what: "writing pools".to_owned() })
 }
 
 /// Whoever holds this user's pools: the daemon, started when it is needed, or nobody.

@@ -19,5 +19,6 @@ pub mod peer;
 pub mod place;
 pub mod plan;
 pub mod pools;
+pub mod settings;
 pub mod start;
 pub mod view;

@@ -76,6 +76,10 @@ impl Service for Numbers {
         unmount(&UnmountRequest) -> MountReport;
         load_key(&LoadKeyRequest) -> ();
         unload_key(&str) -> ();
+        reclaimed(&str, &str) -> u64;
+        create_pool(&CreatePool) -> ();
+        change_pool(&str, &PoolChange) -> ();
+        change(&DatasetChange) -> Changed;
     }
 }
 

@@ -136,7 +136,7 @@ fn load_one(cx: &mut Cx, d: &Dataset, noop: bool, location: Option<&str>) -> Res
     let retry = location == "prompt" && format != "raw" && cx.secret.interactive();
     for attempt in 1.. {
         let again = retry && attempt < ATTEMPTS;
-        let key = match fetch(cx, &d.name, &location, &format) {
+        let key = match fetch(cx, &d.name, &location, &format, "") {
             Ok(key) => key,
             Err(message) => {
                 say(cx, true, &message);
@@ -173,8 +173,15 @@ fn refusal(cx: &Cx, d: &Dataset, e: &Error, load: bool) -> String {
     }
 }
 
-/// Fetches a key from where it is kept (`get_key_material`), and checks its form.
-fn fetch(cx: &mut Cx, name: &str, location: &str, format: &str) -> Result<KeyMaterial, String> {
+/// Fetches a key from where it is kept (`get_key_material`), and checks its form. `which` is `new ` for one that is to be,
+/// and `again ` where that is typed once more.
+pub(super) fn fetch(
+    cx: &mut Cx,
+    name: &str,
+    location: &str,
+    format: &str,
+    which: &str,
+) -> Result<KeyMaterial, String> {
     let bytes = if location == "prompt" {
         cx.out.flush();
         let what = match format {
@@ -184,7 +191,10 @@ fn fetch(cx: &mut Cx, name: &str, location: &str, format: &str) -> Result<KeyMat
         };
         let read = match format {
             "raw" if !cx.secret.interactive() => cx.secret.bytes(RAW_KEY + 1),
-            _ => cx.secret.line(&format!("Enter {what} for '{name}': ")),
+            _ => cx.secret.line(&match which {
+                "again " => format!("Re-enter new {what}: "),
+                which => format!("Enter {which}{what} for '{name}': "),
+            }),
         };
         read.map_err(|e| e.to_string())?
     } else if let Some(path) = location.strip_prefix("file://") {

@@ -1,16 +1,24 @@
 //! `zfs`: datasets, their properties, mounts and keys.
 
+mod create;
 mod datasets;
+mod destroy;
 mod get;
 mod holds;
 mod keys;
 mod list;
 mod mount;
+mod newkey;
+mod open;
+mod set;
+mod snapshot;
 mod space;
+mod tree;
 mod usage;
 
 pub(crate) use keys::load_keys_below;
 pub(crate) use mount::failures as mount_failures;
+pub(crate) use newkey::new_key;
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::props::{self, Edit};
@@ -35,8 +43,25 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "snap" => "snapshot",
         verb => verb,
     };
-    let rest = &args[1..];
+    cx.begin("zfs", args);
+    // `zfs NAME=VALUE ...` is `zfs set` (`find_command_idx`).
+    let (verb, rest) =
+        if verb.contains('=') && !verb.starts_with('-') { ("set", args) } else { (verb, &args[1..]) };
     let outcome = match verb {
+        "create" => create::run(cx, rest),
+        "destroy" => destroy::run(cx, rest),
+        "snapshot" => snapshot::snapshot(cx, rest),
+        "rollback" => snapshot::rollback(cx, rest),
+        "bookmark" => snapshot::bookmark(cx, rest),
+        "hold" => snapshot::hold(cx, rest, true),
+        "release" => snapshot::hold(cx, rest, false),
+        "clone" => tree::clone(cx, rest),
+        "promote" => tree::promote(cx, rest),
+        "rename" => tree::rename(cx, rest),
+        "set" => set::set(cx, rest),
+        "inherit" => set::inherit(cx, rest),
+        "upgrade" => set::upgrade(cx, rest),
+        "change-key" => newkey::change(cx, rest),
         "list" => list::run(cx, rest),
         "get" => get::run(cx, rest),
         "mount" => mount::mount(cx, rest),
@@ -49,7 +74,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         other => other_verb(cx, other),
     };
     match outcome {
-        Ok(code) | Err(Stop::Fail(code)) => code,
+        Ok(code) | Err(Stop::Fail(code)) => {
+            cx.end(code);
+            code
+        }
         Err(Stop::Usage(message)) => {
             cx.out.flush();
             cx.err.put(&message);
@@ -62,11 +90,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
 
 /// A command of OpenZFS that is not in this release, or none at all.
 fn other_verb(cx: &mut Cx, verb: &str) -> Outcome {
-    let verb = if verb.contains('=') { "set" } else { verb };
     if usage::COMMANDS.iter().flatten().any(|c| c.0 == verb) {
         writeln!(
             cx.err,
-            "zfs {verb}: not in this release of Poolhouse, which reads pools and does not write them"
+            "zfs {verb}: not in this release of Poolhouse; COMPAT.md lists the commands that it has"
         );
         return Ok(1);
     }

@@ -156,4 +156,16 @@ impl Service for Live {
         let dir = self.dsl.dir(dataset).map_err(|_| Error::new(dataset, Reason::NoSuchDataset))?;
         self.dsl.keys().unload(&dir).map_err(|e| view::key_error(dataset, &e))
     }
+    fn reclaimed(&self, first: &str, _: &str) -> Result<u64, Error> {
+        Err(Error::new(first, Reason::NoSuchDataset))
+    }
+    fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
+        Err(Error::new(&request.name, Reason::PoolExists))
+    }
+    fn change_pool(&self, name: &str, _: &PoolChange) -> Result<(), Error> {
+        Err(Error::new(name, Reason::NoSuchPool))
+    }
+    fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
+        Err(Error::new(change.subject(), Reason::NoSuchDataset))
+    }
 }

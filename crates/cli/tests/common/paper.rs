@@ -263,4 +263,16 @@ impl Service for Paper {
     fn unload_key(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
+    fn reclaimed(&self, first: &str, _: &str) -> Result<u64, Error> {
+        Err(Error::new(first, Reason::NoSuchDataset))
+    }
+    fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
+        Err(Error::new(&request.name, Reason::PoolExists))
+    }
+    fn change_pool(&self, name: &str, _: &PoolChange) -> Result<(), Error> {
+        Err(Error::new(name, Reason::NoSuchPool))
+    }
+    fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
+        Err(Error::new(change.subject(), Reason::NoSuchDataset))
+    }
 }

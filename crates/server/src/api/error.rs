@@ -28,9 +28,11 @@ impl Error {
             Reason::BadRequest { .. }
             | Reason::InvalidName
             | Reason::BadType
+            | Reason::BadValue { .. }
             | Reason::BadProperty { .. } => 400,
             Reason::PoolExists
             | Reason::Busy
+            | Reason::DeviceOfPool { .. }
             | Reason::AlreadyMounted
             | Reason::NotMounted
             | Reason::KeyLoaded
@@ -162,9 +164,112 @@ pub enum Reason {
         /// What went wrong.
         what: String,
     },
+    /// The engine may not do it.
+    Refused {
+        /// Why.
+        why: Refusal,
+    },
+    /// A property may not have this value.
+    BadValue {
+        /// Why, in OpenZFS's words.
+        what: String,
+    },
+    /// Some of many things may not be done, and so none was.
+    Several {
+        /// Which, and why.
+        errors: Vec<Error>,
+    },
+    /// A device of a new vdev is smaller than 64 MiB.
+    DeviceTooSmall,
+    /// A device is named twice, or is part of something else on this machine.
+    DeviceTwice,
+    /// A device belongs to a pool.
+    DeviceOfPool {
+        /// That pool.
+        pool: String,
+        /// Its state.
+        state: super::PoolState,
+    },
+    /// A device can't be opened.
+    DeviceOpen {
+        /// `errno`.
+        errno: i32,
+    },
+    /// The sector size does not go with the devices or the pool.
+    BadAshift,
+    /// The pool is suspended.
+    Suspended,
     /// Understood, and not done by this release.
     NotSupported {
         /// What.
         what: String,
     },
+}
+
+/// Why a change may not be made (`errno` and `zfs_errno_t` of the kernel module's answers).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// There is one of this name already.
+    Exists,
+    /// The dataset above does not exist.
+    NoParent,
+    /// The dataset above is no file system.
+    WrongParent,
+    /// Somebody uses it.
+    Busy,
+    /// It has snapshots.
+    HasSnapshots,
+    /// It has children.
+    HasChildren,
+    /// The snapshot has clones.
+    HasClones,
+    /// The snapshot is held.
+    Held,
+    /// There is no room.
+    NoSpace,
+    /// A quota or limit would be exceeded.
+    Quota,
+    /// A dataset is received into it, or it was destroyed in part.
+    Inconsistent,
+    /// There is a snapshot of this very moment: try again.
+    Again,
+    /// It is a snapshot, which can't be written.
+    ReadOnly,
+    /// It is no snapshot.
+    NotSnapshot,
+    /// It is no file system or volume.
+    NotHead,
+    /// It is no clone.
+    NotClone,
+    /// The names are of different pools or kinds.
+    CrossDevice,
+    /// A dataset can't be moved below itself.
+    Recursive,
+    /// It is the pool's root dataset.
+    Root,
+    /// A name would become too long.
+    NameTooLong,
+    /// There would be too many levels.
+    TooDeep,
+    /// A snapshot of this name is in the way.
+    SnapshotConflict,
+    /// A newer snapshot or bookmark is in the way.
+    NotLatest,
+    /// The dataset has no snapshot.
+    NoSnapshot,
+    /// A hold with this tag exists.
+    TagExists,
+    /// There is no hold with this tag.
+    NoTag,
+    /// The tag is too long.
+    TagTooLong,
+    /// A feature is needed that is not enabled.
+    Feature,
+    /// The snapshot is not in the dataset's past.
+    NotBefore,
+    /// The key of the dataset above is not loaded.
+    ParentKeyNotLoaded,
+    /// A key can't be used so.
+    Key,
 }

@@ -20,6 +20,7 @@
 //! # Absent
 //! Nothing here knows HTTP, sockets, the engine or a terminal.
 
+mod change;
 mod dataset;
 mod error;
 mod import;
@@ -30,8 +31,9 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+pub use change::{Changed, CreatePool, DatasetChange, Layout, PoolChange, Settings};
 pub use dataset::{Dataset, DatasetKind, DatasetQuery, Hold, PropSelect, SpaceClass, SpaceEntry};
-pub use error::{Error, Reason};
+pub use error::{Error, Reason, Refusal};
 pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
     ScanRequest,

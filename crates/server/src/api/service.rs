@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Candidate, Dataset, DatasetQuery, Error, ExportRequest, HistoryRecord, Hold, ImportOutcome,
-    ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool, PoolQuery, Reason, ScanRequest,
-    SpaceClass, SpaceEntry, UnmountRequest,
+    Candidate, Changed, CreatePool, Dataset, DatasetChange, DatasetQuery, Error, ExportRequest,
+    HistoryRecord, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest,
+    Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
 };
 
 /// A reply's body.
@@ -76,6 +76,14 @@ methods! {
     load_key(request: LoadKeyRequest => &LoadKeyRequest) -> ();
     /// Unloads a key.
     unload_key(dataset: String => &str) -> ();
+    /// Bytes that destroying a run of neighbouring snapshots of one dataset would free: the first and the last of them.
+    reclaimed(first: String => &str, last: String => &str) -> u64;
+    /// Makes a pool; mounts nothing.
+    create_pool(request: CreatePool => &CreatePool) -> ();
+    /// Changes a pool.
+    change_pool(name: String => &str, change: PoolChange => &PoolChange) -> ();
+    /// Changes datasets of one pool; mounts and unmounts what that asks for.
+    change(change: DatasetChange => &DatasetChange) -> Changed;
 }
 
 /// Carries a request to a daemon.

@@ -14,6 +14,7 @@ mod ddt;
 mod history;
 mod pool;
 mod props;
+mod reclaim;
 mod space;
 mod states;
 mod status;
@@ -26,6 +27,7 @@ pub use datasets::{datasets, holds, key_error};
 pub use history::history;
 pub use pool::pool;
 pub use props::PoolFacts;
+pub use reclaim::reclaimed;
 pub use space::space;
 pub use status::status;
 

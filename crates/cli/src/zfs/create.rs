@@ -1,0 +1,162 @@
+//! `zfs create`.
+
+use server::api::{DatasetChange, DatasetKind as K, PoolQuery, Reason, Refusal, Settings};
+use server::settings::pool::nice_number;
+
+use super::newkey::new_key;
+use super::open::{ask, exists, parse_prop, report};
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Opt};
+use crate::names;
+
+/// The command line, read.
+#[derive(Default)]
+struct Create {
+    props: Settings,
+    volume: bool,
+    block_size_given: bool,
+    sparse: bool,
+    parents: bool,
+    unmounted: bool,
+    dry_run: bool,
+    verbose: bool,
+    parseable: bool,
+}
+
+/// `zfs create [-Pnpuv] [-o property=value] ... <filesystem>`, `zfs create [-Pnpsv] [-b blocksize] ... -V <size> <volume>`.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let (mut c, operands) = read(cx, args)?;
+    if (c.block_size_given || c.sparse) && !c.volume {
+        return Err(Stop::usage("'-s' and '-b' can only be used when creating a volume\n"));
+    }
+    if c.unmounted && c.volume {
+        return Err(Stop::usage("'-u' can only be used when creating a filesystem\n"));
+    }
+    let kind = if c.volume { K::Volume } else { K::Filesystem };
+    let name = match &operands[..] {
+        [] => {
+            let what = if c.volume { "volume" } else { "filesystem" };
+            return Err(Stop::usage(format!("missing {what} argument\n")));
+        }
+        [name] => name,
+        _ => return Err(Stop::usage("too many arguments\n")),
+    };
+    if c.dry_run || c.volume {
+        let pool = name.split('/').next().unwrap_or(name);
+        let service = cx.service()?;
+        if let Err(e) = service.pool(pool, &PoolQuery::default()) {
+            return Err(cx.fail(&format!("cannot open '{pool}'"), &e));
+        }
+    }
+    if c.parents && names::dataset_name_fault(name, false, false).is_none() {
+        if exists(cx, name, &[kind])? {
+            return Ok(0);
+        }
+        if c.verbose {
+            match (c.parseable, c.dry_run) {
+                (true, _) => writeln!(cx.out, "create_ancestors\t{name}"),
+                (false, true) => writeln!(cx.out, "would create ancestors of {name}"),
+                (false, false) => writeln!(cx.out, "create ancestors of {name}"),
+            }
+        }
+    }
+    if c.verbose {
+        show(cx, &c, name);
+    }
+    if c.dry_run {
+        return Ok(0);
+    }
+    let what = format!("cannot create '{name}'");
+    check_name(cx, &what, name)?;
+    let key = new_key(cx, name, &mut c.props).map_err(|fault| {
+        writeln!(cx.err, "{what}: {fault}");
+        Stop::Fail(1)
+    })?;
+    let (sparse, parents, mount) = (c.sparse, c.parents, !c.unmounted);
+    let change =
+        DatasetChange::Create { name: name.clone(), kind, props: c.props, sparse, parents, mount, key };
+    let changed = ask(cx, &change, &what, &|e| above(name, &e.reason))?;
+    Ok(report(cx, changed, "created"))
+}
+
+fn read(cx: &mut Cx, args: &[String]) -> Result<(Create, Vec<String>), Stop> {
+    let mut c = Create::default();
+    let mut g = Getopt::new(args, ":PV:b:nso:puv", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('V'), arg) => {
+                c.volume = true;
+                size(cx, &mut c.props, "volsize", "volume size", &arg)?;
+            }
+            Found::Is(Opt::Short('b'), arg) => {
+                c.block_size_given = true;
+                size(cx, &mut c.props, "volblocksize", "volume block size", &arg)?;
+            }
+            Found::Is(Opt::Short('P'), _) => (c.verbose, c.parseable) = (true, true),
+            Found::Is(Opt::Short('p'), _) => c.parents = true,
+            Found::Is(Opt::Short('n'), _) => c.dry_run = true,
+            Found::Is(Opt::Short('o'), arg) => parse_prop(cx, &mut c.props, &arg)?,
+            Found::Is(Opt::Short('s'), _) => c.sparse = true,
+            Found::Is(Opt::Short('u'), _) => c.unmounted = true,
+            Found::Is(..) => c.verbose = true,
+            Found::Missing(_) => return Err(Stop::usage("missing size argument\n")),
+            Found::Invalid(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    Ok((c, g.operands()))
+}
+
+/// Reads a size, and puts it among the properties.
+fn size(cx: &mut Cx, props: &mut Settings, name: &str, what: &str, arg: &str) -> Result<(), Stop> {
+    match nice_number(arg) {
+        Ok(n) => {
+            props.retain(|(other, _)| other != name);
+            props.push((name.to_owned(), n.to_string()));
+            Ok(())
+        }
+        Err(fault) => {
+            writeln!(cx.err, "bad {what} '{arg}': {fault}");
+            Err(Stop::Fail(1))
+        }
+    }
+}
+
+fn show(cx: &mut Cx, c: &Create, name: &str) {
+    match (c.parseable, c.dry_run) {
+        (true, _) => writeln!(cx.out, "create\t{name}"),
+        (false, true) => writeln!(cx.out, "would create {name}"),
+        (false, false) => writeln!(cx.out, "create {name}"),
+    }
+    for (property, value) in &c.props {
+        if c.parseable {
+            writeln!(cx.out, "property\t{property}\t{value}");
+        } else {
+            writeln!(cx.out, "\t{property}={value}");
+        }
+    }
+}
+
+/// Refuses a name that can't be one, or that exists (`zfs_create`, `check_parents`).
+pub fn check_name(cx: &mut Cx, what: &str, name: &str) -> Result<(), Stop> {
+    let fault = names::dataset_name_fault(name, false, false)
+        .or_else(|| (!name.contains('/')).then(|| "missing dataset name".to_owned()));
+    match fault {
+        None => Ok(()),
+        Some(fault) => {
+            writeln!(cx.err, "{what}: {fault}");
+            Err(Stop::Fail(1))
+        }
+    }
+}
+
+/// The words for reasons that have to do with what is above a new dataset.
+pub fn above(name: &str, reason: &Reason) -> Option<String> {
+    let pool = name.split('/').next().unwrap_or(name);
+    match reason {
+        Reason::NoSuchPool => Some(format!("no such pool '{pool}'")),
+        Reason::NoSuchDataset | Reason::Refused { why: Refusal::NoParent } => {
+            Some("parent does not exist".into())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,121 @@
+//! Keys for new encryption roots, and `zfs change-key` (`libzfs_crypto.c`).
+
+use server::api::{DatasetChange, KeyMaterial, Settings};
+
+use super::keys::fetch;
+use super::open::{HEADS, ask, open, parse_prop};
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Opt};
+
+/// Shortest and longest passphrase, bytes (`MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`).
+const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;
+
+/// The key that a dataset with these properties needs as a new encryption root, if it is to be one. Fills in where the key is kept.
+/// What is wrong comes back in OpenZFS's words.
+pub fn new_key(cx: &mut Cx, name: &str, props: &mut Settings) -> Result<Option<KeyMaterial>, String> {
+    let get = |props: &Settings, what: &str| props.iter().find(|(n, _)| n == what).map(|(_, v)| v.clone());
+    let format = get(props, "keyformat").filter(|f| f != "none");
+    let location = get(props, "keylocation");
+    let Some(format) = format else {
+        return match (location.as_deref(), get(props, "encryption").as_deref()) {
+            (Some(l), Some(e)) if l != "none" && e != "off" => {
+                Err("Keyformat required for new encryption root.".into())
+            }
+            _ => Ok(None),
+        };
+    };
+    if get(props, "encryption").as_deref() == Some("off") {
+        return Err("Encryption must be turned on to set encryption properties.".into());
+    }
+    let location = location.unwrap_or_else(|| {
+        props.push(("keylocation".to_owned(), "prompt".to_owned()));
+        "prompt".to_owned()
+    });
+    if !["raw", "hex", "passphrase"].contains(&format.as_str()) {
+        // The engine has the words for a value that is none.
+        return Ok(None);
+    }
+    typed(cx, name, &location, &format).map(Some)
+}
+
+/// Fetches a key that is new: at a terminal it is typed twice, and a passphrase must be long enough.
+fn typed(cx: &mut Cx, name: &str, location: &str, format: &str) -> Result<KeyMaterial, String> {
+    let key = fetch(cx, name, location, format, "new ")?;
+    if let KeyMaterial::Passphrase(phrase) = &key {
+        if phrase.len() < *PASSPHRASE.start() {
+            return Err(format!("Passphrase too short (min {}).", PASSPHRASE.start()));
+        }
+        if phrase.len() > *PASSPHRASE.end() {
+            return Err(format!("Passphrase too long (max {}).", PASSPHRASE.end()));
+        }
+    }
+    if location == "prompt" && cx.secret.interactive() && fetch(cx, name, location, format, "again ")? != key
+    {
+        return Err("Provided keys do not match.".into());
+    }
+    Ok(key)
+}
+
+/// `zfs change-key [-l] [-o keyformat=<value>] ... <filesystem|volume>`, `zfs change-key -i [-l] <filesystem|volume>`.
+pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
+    let (mut inherit, mut load, mut props) = (false, false, Settings::new());
+    let mut g = Getopt::new(args, "ilo:", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('i'), _) => inherit = true,
+            Found::Is(Opt::Short('l'), _) => load = true,
+            Found::Is(_, arg) => parse_prop(cx, &mut props, &arg)?,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    if inherit && !props.is_empty() {
+        return Err(Stop::usage("Properties not allowed for inheriting\n"));
+    }
+    let operands = g.operands();
+    let name = match &operands[..] {
+        [] => return Err(Stop::usage("Missing dataset argument\n")),
+        [name] => name,
+        _ => return Err(Stop::usage("Too many arguments\n")),
+    };
+    let wanted = ["encryption", "keyformat", "keylocation", "keystatus", "encryptionroot"];
+    let dataset = open(cx, name, &HEADS, &wanted).map_err(|_| Stop::usage(""))?;
+    let text = |what: &str| dataset.prop(what).map_or("-", |p| p.value(true)).to_owned();
+    if load && text("keystatus") == "unavailable" && super::keys::load_keys_below(cx, name)? {
+        return Ok(255);
+    }
+    let say = |cx: &mut Cx, fault: &str| {
+        writeln!(cx.err, "Key change error: {fault}");
+        Ok(255)
+    };
+    if matches!(text("encryption").as_str(), "off" | "-") {
+        return say(cx, "Dataset not encrypted.");
+    }
+    let root = text("encryptionroot") == *name;
+    if inherit && !root {
+        return say(cx, "Key inheritting can only be performed on encryption roots.");
+    }
+    let key = if inherit {
+        None
+    } else {
+        let get = |what: &str| props.iter().find(|(n, _)| n == what).map(|(_, v)| v.clone());
+        if !root && get("keyformat").is_none() {
+            return say(cx, "Keyformat required for new encryption root.");
+        }
+        let format = get("keyformat").unwrap_or_else(|| text("keyformat"));
+        let location = match get("keylocation") {
+            Some(location) => location,
+            None if root => text("keylocation"),
+            None => {
+                props.push(("keylocation".into(), "prompt".into()));
+                "prompt".to_owned()
+            }
+        };
+        match typed(cx, name, &location, &format) {
+            Ok(key) => Some(key),
+            Err(fault) => return say(cx, &fault),
+        }
+    };
+    let change = DatasetChange::ChangeKey { name: name.clone(), key, props };
+    ask(cx, &change, "Key change error", &|_| None).map_err(|_| Stop::Fail(255))?;
+    Ok(0)
+}

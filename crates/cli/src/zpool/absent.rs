@@ -1,0 +1,20 @@
+//! The commands of OpenZFS's `zpool` that this release lacks.
+
+use super::usage;
+use crate::cx::{Cx, Outcome, Stop};
+
+/// Says that a command is not in this release, or that there is none of this name.
+pub fn run(cx: &mut Cx, verb: &str) -> Outcome {
+    if !usage::COMMANDS.iter().flatten().any(|c| c.0 == verb) {
+        return Err(Stop::usage(format!("unrecognized command '{verb}'\n")));
+    }
+    let what = match verb {
+        "attach" | "detach" | "replace" | "remove" | "split" | "online" | "offline" => {
+            "which does not change the vdevs of a pool but by adding some"
+        }
+        "scrub" | "resilver" | "initialize" | "trim" => "which does not work through the devices of a pool",
+        _ => "COMPAT.md lists the commands that it has",
+    };
+    writeln!(cx.err, "zpool {verb}: not in this release of Poolhouse, {what}");
+    Ok(1)
+}

@@ -1,0 +1,268 @@
+//! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `checkpoint`, `clear`.
+
+use ondisk::feature::{FEATURES, Feature};
+use server::api::{Pool, PoolChange, PoolQuery, Reason};
+
+use super::create::allowed;
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Long, Opt};
+use crate::{names, words};
+
+/// `EINVAL`, which `zpool set` returns as its exit code where the pool can't be found.
+const EINVAL: i32 = 22;
+
+/// `zpool destroy [-f] <pool>`.
+pub fn destroy(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut force = false;
+    let mut g = Getopt::new(args, "f", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(..) => force = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let operands = g.operands();
+    let name = one(&operands, "missing pool argument\n")?;
+    if let Err(stop) = super::open(cx, name, PoolQuery::default()) {
+        if name.contains('/') {
+            cx.err.put("use 'zfs destroy' to destroy a dataset\n");
+        }
+        return Err(stop);
+    }
+    let change = PoolChange::Destroy { force, command: cx.command.clone() };
+    match cx.service()?.change_pool(name, &change) {
+        Ok(()) => Ok(0),
+        Err(e) if e.about != *name => {
+            let why = words::reason(&e.reason, &cx.clock);
+            writeln!(cx.err, "cannot unmount '{}': {why}", e.about);
+            writeln!(cx.err, "could not destroy '{name}': could not unmount datasets");
+            Ok(1)
+        }
+        Err(e) => failed(cx, &format!("cannot destroy '{name}'"), &e.reason),
+    }
+}
+
+/// The only operand.
+fn one<'a>(operands: &'a [String], missing: &str) -> Result<&'a String, Stop> {
+    match operands {
+        [] => Err(Stop::usage(missing)),
+        [one] => Ok(one),
+        _ => Err(Stop::usage("too many arguments\n")),
+    }
+}
+
+/// Reports in the words that go with pools.
+pub(super) fn failed(cx: &mut Cx, what: &str, reason: &Reason) -> Outcome {
+    let why = match reason {
+        Reason::Busy => "pool is busy".to_owned(),
+        reason => words::reason(reason, &cx.clock),
+    };
+    writeln!(cx.err, "{what}: {why}");
+    Ok(1)
+}
+
+/// Asks for a change, and reports what went wrong.
+fn ask(cx: &mut Cx, name: &str, change: &PoolChange, what: &str) -> Outcome {
+    match cx.service()?.change_pool(name, change) {
+        Ok(()) => {
+            cx.changed(name);
+            Ok(0)
+        }
+        Err(e) => failed(cx, what, &e.reason),
+    }
+}
+
+/// `zpool set <property=value> <pool> [vdev]`.
+pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
+    if let Some(c) = args.first().and_then(|a| a.strip_prefix('-')) {
+        return Err(Stop::invalid(c.chars().next().unwrap_or('\0')));
+    }
+    let (word, name, vdev) = match args {
+        [] => return Err(Stop::usage("missing property=value argument\n")),
+        [_] => return Err(Stop::usage("missing pool name\n")),
+        [word, name] => (word, name, None),
+        [word, name, vdev] => (word, name, Some(vdev)),
+        _ => return Err(Stop::usage("too many pool names\n")),
+    };
+    let Some((property, value)) = word.split_once('=') else {
+        return Err(Stop::usage("missing value in property=value argument\n"));
+    };
+    let known = cx.service()?.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
+    if !known.contains(name) {
+        writeln!(cx.err, "cannot open '{name}': is not a pool");
+        return Ok(EINVAL);
+    }
+    if vdev.is_some() {
+        cx.err.put("zpool set: vdev properties can't be set in this release of Poolhouse\n");
+        return Ok(1);
+    }
+    let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
+    if !compatible(cx, &pool, property, value)? {
+        return Ok(255);
+    }
+    let change = PoolChange::Set { props: vec![(property.to_owned(), value.to_owned())] };
+    let code = ask(cx, name, &change, &format!("cannot set property for '{name}'"))?;
+    // libzfs returns -1.
+    Ok(if code == 0 { 0 } else { 255 })
+}
+
+/// Whether a feature is enabled on a pool that was read with its properties.
+pub(super) fn enabled(pool: &Pool, feature: &Feature) -> bool {
+    pool.prop(&format!("feature@{}", feature.name)).is_some_and(|p| p.value(true) != "disabled")
+}
+
+/// Warns of features outside a new set, and refuses features outside the present one.
+fn compatible(cx: &mut Cx, pool: &Pool, property: &str, value: &str) -> Result<bool, Stop> {
+    let name = &pool.name;
+    if property == "compatibility" {
+        let Ok(set) = allowed(cx, value) else { return Ok(false) };
+        if FEATURES.iter().any(|f| enabled(pool, f) && !set.has(f)) {
+            writeln!(
+                cx.err,
+                "Warning: one or more features already enabled on pool '{name}'\nare not present in this compatibility set."
+            );
+        }
+    }
+    let feature = property.strip_prefix("feature@").filter(|_| value == "enabled");
+    let Some(feature) = feature.and_then(Feature::by_name) else { return Ok(true) };
+    let set = pool.prop("compatibility").map_or("", |p| p.value(true)).to_owned();
+    let Ok(set) = allowed(cx, &set) else {
+        writeln!(
+            cx.err,
+            "Error: cannot enable feature '{}' on pool '{name}'\nbecause the pool's 'compatibility' property cannot be parsed.",
+            feature.name
+        );
+        return Ok(false);
+    };
+    if set.has(feature) {
+        return Ok(true);
+    }
+    writeln!(
+        cx.err,
+        "Error: cannot enable feature '{}' on pool '{name}'\nas it is not specified in this pool's current compatibility set.\n\
+         Consider setting 'compatibility' to a less restrictive set, or to 'off'.",
+        feature.name
+    );
+    Ok(false)
+}
+
+/// `zpool reguid [-g guid] <pool>`.
+pub fn reguid(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut guid = None;
+    let mut g = Getopt::new(args, "g:", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(_, arg) => match arg.parse::<u64>() {
+                Ok(n) => guid = Some(n),
+                Err(_) => return Err(Stop::usage(format!("invalid GUID: {arg}\n"))),
+            },
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let operands = g.operands();
+    let name = one(&operands, "missing pool name\n")?;
+    super::open(cx, name, PoolQuery::default())?;
+    ask(cx, name, &PoolChange::Reguid { guid }, &format!("cannot reguid '{name}'"))
+}
+
+/// `zpool sync [pool] ...`.
+pub fn sync(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut g = Getopt::new(args, "f", &[]);
+    for found in g.by_ref() {
+        if let Found::Invalid(c) | Found::Missing(c) = found {
+            return Err(Stop::invalid(c));
+        }
+    }
+    let operands = g.operands();
+    let (pools, failed_any) = super::pools(cx, &operands, PoolQuery::default())?;
+    let mut code = i32::from(failed_any);
+    for pool in pools {
+        let name = &pool.name;
+        if let Err(e) = cx.service()?.change_pool(name, &PoolChange::Sync) {
+            failed(cx, &format!("sync '{name}' failed"), &e.reason)?;
+            code = 1;
+        }
+    }
+    Ok(code)
+}
+
+const CHECKPOINT: &[Long] = &[
+    Long { name: "discard", val: Opt::Short('d'), arg: false },
+    Long { name: "wait", val: Opt::Short('w'), arg: false },
+];
+
+/// `zpool checkpoint [-d [-w]] <pool>`.
+pub fn checkpoint(cx: &mut Cx, args: &[String]) -> Outcome {
+    let (mut discard, mut wait) = (false, false);
+    let mut g = Getopt::new(args, ":dw", CHECKPOINT);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('d'), _) => discard = true,
+            Found::Is(..) => wait = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    if wait && !discard {
+        return Err(Stop::usage("--wait only valid when --discard also specified\n"));
+    }
+    let operands = g.operands();
+    let name = one(&operands, "missing pool argument\n")?;
+    if let Err(stop) = super::open(cx, name, PoolQuery::default()) {
+        if name.contains('/') {
+            cx.err.put(
+                "'zpool checkpoint' doesn't work on datasets. To save the state of a dataset from a specific point in time please \
+                 use 'zfs snapshot'\n",
+            );
+        }
+        return Err(stop);
+    }
+    if discard {
+        ask(cx, name, &PoolChange::DiscardCheckpoint, &format!("cannot discard checkpoint in '{name}'"))
+    } else {
+        ask(cx, name, &PoolChange::Checkpoint, &format!("cannot checkpoint '{name}'"))
+    }
+}
+
+const CLEAR: &[Long] = &[Long { name: "power", val: Opt::Named("power"), arg: false }];
+
+/// `zpool clear [-nF] <pool> [device]`.
+pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
+    let (mut rewind, mut dry_run, mut extreme) = (false, false, false);
+    let mut g = Getopt::new(args, "FnX", CLEAR);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('F'), _) => rewind = true,
+            Found::Is(Opt::Short('n'), _) => dry_run = true,
+            Found::Is(Opt::Short(_), _) => extreme = true,
+            Found::Is(Opt::Named(_), _) => {}
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let operands = g.operands();
+    let (name, device) = match &operands[..] {
+        [] => return Err(Stop::usage("missing pool name\n")),
+        [name] => (name, None),
+        [name, device] => (name, Some(device.clone())),
+        _ => return Err(Stop::usage("too many arguments\n")),
+    };
+    if (dry_run || extreme) && !rewind {
+        return Err(Stop::usage("-n or -X only meaningful with -F\n"));
+    }
+    super::open(cx, name, PoolQuery::default())?;
+    let what = match &device {
+        Some(device) => format!("cannot clear errors for {device}"),
+        None => format!("cannot clear errors for {name}"),
+    };
+    ask(cx, name, &PoolChange::Clear { device }, &what)
+}
+
+/// Opens one pool by name; why it can't be has been reported.
+pub(super) fn open(cx: &mut Cx, name: &str, query: PoolQuery) -> Result<Pool, Stop> {
+    let what = format!("cannot open '{name}'");
+    if let Some(fault) = names::pool_name_fault(name, false) {
+        writeln!(cx.err, "{what}: {fault}");
+        return Err(Stop::Fail(1));
+    }
+    let service = cx.service()?;
+    service.pool(name, &query).map_err(|e| cx.fail(&what, &e))
+}

@@ -1,0 +1,179 @@
+//! Devices for new vdevs: read from the words, and checked before anything is asked of the daemon (`make_root_vdev`).
+
+use std::path::Path;
+
+use device::{Device, FileDevice, Mode};
+use ondisk::config::PoolState;
+use server::api::{Layout, Pool, PoolQuery, Vdev};
+use spa::Labels;
+
+use super::replication;
+use super::settings;
+use super::spec::{self, ASHIFTS};
+use crate::cx::{Cx, Stop};
+use crate::vdev_name::{NameFlags, vdev_name};
+
+/// What is let pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lenience {
+    /// Devices that seem to belong to a pool which nobody uses.
+    pub in_use: bool,
+    /// Vdevs of different redundancy.
+    pub replication: bool,
+}
+
+/// Reads the words; `pool` is the pool that the devices are for, if it exists. What is wrong has been reported.
+pub fn read(
+    cx: &mut Cx,
+    pool: Option<&Pool>,
+    words: &[String],
+    ashift: Option<&str>,
+    let_pass: Lenience,
+) -> Result<Layout, Stop> {
+    check_ashift(cx, ashift)?;
+    let layout = spec::read(cx, words)?;
+    let mut faults = Vec::new();
+    let imported = imported(cx)?;
+    for (leaf, spare) in leaves(&layout) {
+        faults.extend(leaf.path.as_deref().and_then(|path| in_use(path, &imported, let_pass.in_use, spare)));
+    }
+    if faults.is_empty() && !let_pass.replication {
+        faults = replication::check(pool.map(|p| p.root.children.as_slice()), &layout.tops, &size);
+    }
+    if faults.is_empty() && pool.is_none() && !layout.tops.iter().any(normal) {
+        faults.push("at least one general top-level vdev must be specified".to_owned());
+    }
+    if faults.is_empty() {
+        return Ok(layout);
+    }
+    cx.err.put("invalid vdev specification\n");
+    cx.err.put(if let_pass.in_use {
+        "the following errors must be manually repaired:\n"
+    } else {
+        "use '-f' to override the following errors:\n"
+    });
+    for fault in faults {
+        writeln!(cx.err, "{fault}");
+    }
+    Err(Stop::Fail(1))
+}
+
+fn check_ashift(cx: &mut Cx, ashift: Option<&str>) -> Result<(), Stop> {
+    let Some(text) = ashift else { return Ok(()) };
+    match server::settings::pool::nice_number(text) {
+        Err(_) => cx.err.put("ashift must be a number.\n"),
+        Ok(n) if n != 0 && !ASHIFTS.contains(&n) => writeln!(
+            cx.err,
+            "invalid 'ashift={n}' property: only values between {} and {} are allowed.",
+            ASHIFTS.start(),
+            ASHIFTS.end()
+        ),
+        Ok(_) => return Ok(()),
+    }
+    Err(Stop::Fail(1))
+}
+
+/// Whether a vdev is for ordinary data.
+fn normal(vdev: &Vdev) -> bool {
+    !vdev.is_log && vdev.alloc_bias.is_none()
+}
+
+/// All devices, and whether each is a hot spare.
+fn leaves(layout: &Layout) -> Vec<(&Vdev, bool)> {
+    fn walk<'a>(vdev: &'a Vdev, into: &mut Vec<(&'a Vdev, bool)>) {
+        if vdev.children.is_empty() {
+            into.push((vdev, false));
+        }
+        vdev.children.iter().for_each(|child| walk(child, into));
+    }
+    let mut all = Vec::new();
+    layout.tops.iter().for_each(|top| walk(top, &mut all));
+    all.extend(layout.spares.iter().map(|spare| (spare, true)));
+    all.extend(layout.cache.iter().map(|cache| (cache, false)));
+    all
+}
+
+/// The pools that are imported: name and guid.
+fn imported(cx: &mut Cx) -> Result<Vec<(String, u64)>, Stop> {
+    let service = cx.service()?;
+    let names = service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
+    let pools = names.into_iter().filter_map(|name| {
+        let pool = service.pool(&name, &PoolQuery::default()).ok()?;
+        Some((name, pool.guid))
+    });
+    Ok(pools.collect())
+}
+
+/// The labels of a device, as far as it has some.
+pub fn labels(path: &str) -> Option<Labels> {
+    let device = FileDevice::open(Path::new(path), Mode::Peek).ok()?;
+    Some(Labels::read(&device))
+}
+
+/// Whose a device is, if it is somebody's (`zpool_in_use`).
+fn in_use(path: &str, imported: &[(String, u64)], let_pass: bool, spare: bool) -> Option<String> {
+    let labels = labels(path)?;
+    let label = labels.newest()?;
+    let name = label.name.clone().unwrap_or_default();
+    let here = label.pool_guid.and_then(|guid| imported.iter().find(|(_, g)| *g == guid.0));
+    if label.state == PoolState::Spare {
+        return (!spare).then(|| format!("{path} is reserved as a hot spare for pool {name}"));
+    }
+    match (here, label.state) {
+        (_, PoolState::Destroyed) => None,
+        (Some((name, _)), PoolState::Active) => Some(format!("{path} is part of active pool '{name}'")),
+        (None, PoolState::Active) if !let_pass => {
+            Some(format!("{path} is part of potentially active pool '{name}'"))
+        }
+        (_, PoolState::Exported) if !let_pass => Some(format!("{path} is part of exported pool '{name}'")),
+        (_, PoolState::L2cache) if !let_pass => Some(format!("{path} is part of unknown pool '{name}'")),
+        _ => None,
+    }
+}
+
+/// Bytes of a device.
+fn size(path: &str) -> Option<u64> {
+    FileDevice::open(Path::new(path), Mode::Peek).ok().map(|device| device.size())
+}
+
+/// The devices of one class, below a title (`print_vdev_tree`).
+pub fn show(cx: &mut Cx, title: Option<&str>, tops: &[Vdev], class: &str, flags: NameFlags) {
+    let chosen: Vec<&Vdev> = tops
+        .iter()
+        .filter(|v| !v.is_hole)
+        .filter(|v| {
+            let of = if v.is_log { "log" } else { v.alloc_bias.as_deref().unwrap_or("") };
+            of == class
+        })
+        .collect();
+    if let (Some(title), false) = (title, chosen.is_empty()) {
+        writeln!(cx.out, "\t{title}");
+    }
+    for vdev in chosen {
+        branch(cx, vdev, 2, flags);
+    }
+}
+
+fn branch(cx: &mut Cx, vdev: &Vdev, indent: usize, flags: NameFlags) {
+    let name = vdev_name(None, vdev, flags);
+    writeln!(cx.out, "\t{:indent$}{name}", "");
+    for child in vdev.children.iter().filter(|v| !v.is_hole) {
+        branch(cx, child, indent + 2, flags);
+    }
+}
+
+/// Devices beside the tree, below a title.
+pub fn show_aside(cx: &mut Cx, title: &str, devices: &[Vdev], flags: NameFlags) {
+    if !devices.is_empty() {
+        writeln!(cx.out, "\t{title}");
+    }
+    for device in devices {
+        let name = vdev_name(None, device, flags);
+        writeln!(cx.out, "\t  {name}");
+    }
+}
+
+/// The sector size among the properties of a line.
+pub fn ashift(props: &server::api::Settings) -> Option<&str> {
+    settings::get(props, "ashift")
+}

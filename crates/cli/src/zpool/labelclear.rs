@@ -1,0 +1,112 @@
+//! `zpool labelclear`.
+
+use std::path::Path;
+
+use device::{Device, FileDevice, Mode};
+use ondisk::config::PoolState;
+use ondisk::label::LABELS;
+use server::api::{PoolQuery, Vdev};
+use spa::Labels;
+use vdev::label::LabelWriter;
+
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt};
+use crate::words;
+
+/// `zpool labelclear [-f] <vdev>`.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut force = false;
+    let mut g = Getopt::new(args, "f", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(..) => force = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let operands = g.operands();
+    let word = match &operands[..] {
+        [] => return Err(Stop::usage("missing vdev name\n")),
+        [one] => one,
+        _ => return Err(Stop::usage("too many arguments\n")),
+    };
+    let Some(path) = find(cx, word) else { return Ok(1) };
+    let Ok(device) = FileDevice::open(Path::new(&path), Mode::Peek) else {
+        writeln!(cx.err, "failed to open {path}: {}", words::errno(rustix::io::Errno::BUSY.raw_os_error()));
+        return Ok(1);
+    };
+    let labels = Labels::read(&device);
+    let Some(label) = labels.newest() else {
+        writeln!(cx.err, "failed to read label from {path}");
+        return Ok(1);
+    };
+    let pool = label.name.clone().unwrap_or_default();
+    let active = label.pool_guid.is_some_and(|guid| is_active(cx, guid.0, &path));
+    let refusal = match label.state {
+        _ if active => Some(format!("{path} is a member (ACTIVE) of pool \"{pool}\"")),
+        PoolState::Destroyed => None,
+        _ if force => None,
+        PoolState::Exported => Some(format!(
+            "use '-f' to override the following error:\n{path} is a member of exported pool \"{pool}\""
+        )),
+        _ => Some(format!(
+            "use '-f' to override the following error:\n{path} is a member of potentially active pool \"{pool}\""
+        )),
+    };
+    if let Some(refusal) = refusal {
+        let hint = if active && force { ". Offline the disk first to clear its label." } else { "" };
+        writeln!(cx.err, "{refusal}{hint}");
+        return Ok(1);
+    }
+    drop(device);
+    let cleared =
+        FileDevice::open(Path::new(&path), Mode::Write).map_err(drop).and_then(|device| wipe(&device));
+    if cleared.is_err() {
+        writeln!(cx.err, "failed to clear label for {path}");
+        return Ok(1);
+    }
+    Ok(0)
+}
+
+/// Overwrites all four labels and makes that last.
+fn wipe(device: &FileDevice) -> Result<(), ()> {
+    let writer = LabelWriter::new(device);
+    (0..LABELS).try_for_each(|label| writer.wipe(label)).map_err(drop)?;
+    device.flush().map_err(drop)
+}
+
+/// The path that a word means.
+fn find(cx: &mut Cx, word: &str) -> Option<String> {
+    let tries = [Path::new(word).to_owned(), Path::new("/dev").join(word)];
+    let mut last = None;
+    for path in tries {
+        match std::fs::File::options().read(true).write(true).open(&path) {
+            Ok(_) => return Some(path.display().to_string()),
+            Err(e) => last = Some(e),
+        }
+        if word.starts_with('/') {
+            break;
+        }
+    }
+    match last {
+        Some(e) if word.starts_with('/') || e.kind() != std::io::ErrorKind::NotFound => {
+            writeln!(cx.err, "failed to open {word}: {}", words::io(&e));
+        }
+        _ => writeln!(cx.err, "failed to find device {word}, try specifying absolute path instead"),
+    }
+    None
+}
+
+/// Whether an imported pool with this guid uses the device.
+fn is_active(cx: &mut Cx, guid: u64, path: &str) -> bool {
+    fn has(vdev: &Vdev, path: &Path) -> bool {
+        let own = vdev.path.as_deref().and_then(|p| std::fs::canonicalize(p).ok());
+        own.is_some_and(|own| own == path) || vdev.children.iter().any(|child| has(child, path))
+    }
+    let Ok(service) = cx.service() else { return false };
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let names = service.pool_names().unwrap_or_default();
+    names.iter().filter_map(|name| service.pool(name, &PoolQuery::default()).ok()).any(|pool| {
+        pool.guid == guid
+            && std::iter::once(&pool.root).chain(&pool.spares).chain(&pool.l2cache).any(|v| has(v, &real))
+    })
+}

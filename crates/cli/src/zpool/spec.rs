@@ -1,0 +1,295 @@
+//! The words that say which devices a pool is made of.
+//!
+//! # Theory
+//! Devices come one by one; a word such as `mirror` begins a group that takes the devices after it; `log`, `special` and `dedup` say what
+//! all that follows is for, until another such word; `spare` and `cache` take devices that stand beside the tree. What comes out is
+//! the tree of vdevs as pools show theirs, so that the same code prints and compares both.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use server::api::{Layout, Vdev};
+
+use crate::cx::{Cx, Stop};
+
+#[cfg(test)]
+mod tests;
+
+/// Most devices of a raidz or draid.
+const MAX_CHILDREN: usize = 255;
+/// Most parity devices.
+const MAX_PARITY: u64 = 3;
+/// Most distributed spares of a draid.
+const MAX_DRAID_SPARES: u64 = 100;
+/// Devices with data in a group of a draid where nothing is said.
+const DRAID_DATA: u64 = 8;
+/// The sector sizes that the format has, as shifts.
+pub const ASHIFTS: std::ops::RangeInclusive<u64> = 9..=16;
+
+/// What a word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Mirror,
+    Raidz(u64),
+    Draid(u64),
+    Spare,
+    Cache,
+    For(For),
+    Device,
+}
+
+/// What the vdevs after a word are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    Data,
+    Log,
+    Special,
+    Dedup,
+    Spare,
+}
+
+impl Word {
+    fn of(word: &str) -> Self {
+        let parity = |tail: &str| -> Option<u64> {
+            if tail.is_empty() {
+                return Some(1);
+            }
+            let n = (!tail.starts_with('0')).then(|| tail.parse().ok()).flatten()?;
+            (1..=MAX_PARITY).contains(&n).then_some(n)
+        };
+        match word {
+            "mirror" => Self::Mirror,
+            "spare" => Self::Spare,
+            "cache" => Self::Cache,
+            "log" => Self::For(For::Log),
+            "special" => Self::For(For::Special),
+            "dedup" => Self::For(For::Dedup),
+            _ => {
+                let raidz = word.strip_prefix("raidz").and_then(parity).map(Self::Raidz);
+                let draid = word.strip_prefix("draid");
+                let draid = draid.map(|tail| tail.split(':').next().unwrap_or_default()).and_then(parity);
+                raidz.or(draid.map(Self::Draid)).unwrap_or(Self::Device)
+            }
+        }
+    }
+
+    /// The name of the kind of vdev, and how few devices it takes.
+    fn group(self) -> Option<(&'static str, usize)> {
+        match self {
+            Self::Mirror => Some(("mirror", 2)),
+            Self::Raidz(parity) => Some(("raidz", parity as usize + 1)),
+            Self::Draid(parity) => Some(("draid", parity as usize + 1)),
+            Self::Spare => Some(("spare", 1)),
+            Self::Cache => Some(("cache", 1)),
+            Self::For(_) | Self::Device => None,
+        }
+    }
+}
+
+/// What is wrong with the words: a message, without "invalid vdev specification" where that is not part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault(pub String);
+
+fn fault<T>(message: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault(message.into()))
+}
+
+fn invalid<T>(message: &str) -> Result<T, Fault> {
+    fault(format!("invalid vdev specification: {message}"))
+}
+
+/// Finds a device by the word for it.
+pub type Finder<'a> = dyn FnMut(&str, Place) -> Result<Vdev, Fault> + 'a;
+
+/// Whether a device is to be part of the tree proper, where a distributed spare of a draid may be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It is.
+    Data,
+    /// It is for something else.
+    Other,
+}
+
+/// Reads the words; `find` looks devices up.
+pub fn parse(words: &[String], find: &mut Finder<'_>) -> Result<Layout, Fault> {
+    let mut layout = Layout::default();
+    let (mut purpose, mut seen_logs, mut logs) = (For::Data, false, 0);
+    let (mut seen_spares, mut seen_cache) = (false, false);
+    let mut rest = words;
+    while let [first, after @ ..] = rest {
+        let word = Word::of(first);
+        if let Word::For(what) = word {
+            if what == For::Log && std::mem::replace(&mut seen_logs, true) {
+                return invalid("'log' can be specified only once");
+            }
+            purpose = what;
+            rest = after;
+            continue;
+        }
+        let whose = if purpose == For::Data { Place::Data } else { Place::Other };
+        let Some((kind, least)) = word.group() else {
+            let mut leaf = find(first, whose)?;
+            dedicate(&mut leaf, purpose);
+            logs += usize::from(purpose == For::Log);
+            layout.tops.push(leaf);
+            rest = after;
+            continue;
+        };
+        match word {
+            Word::Spare if std::mem::replace(&mut seen_spares, true) => {
+                return invalid("'spare' can be specified only once");
+            }
+            Word::Cache if std::mem::replace(&mut seen_cache, true) => {
+                return invalid("'cache' can be specified only once");
+            }
+            Word::Spare => purpose = For::Spare,
+            Word::Cache => purpose = For::Data,
+            _ => {}
+        }
+        if matches!(purpose, For::Log | For::Special | For::Dedup) {
+            if word != Word::Mirror {
+                let what = if purpose == For::Log { "log" } else { "special" };
+                return invalid(&format!("unsupported '{what}' device: {kind}"));
+            }
+            logs += 1;
+        }
+        let end = after.iter().position(|w| Word::of(w) != Word::Device).unwrap_or(after.len());
+        let whose = if purpose == For::Data { Place::Data } else { Place::Other };
+        let children: Vec<Vdev> = after[..end].iter().map(|w| find(w, whose)).collect::<Result<_, _>>()?;
+        if children.len() < least {
+            return invalid(&format!("{first} requires at least {least} devices"));
+        }
+        if matches!(word, Word::Raidz(_) | Word::Draid(_)) && children.len() > MAX_CHILDREN {
+            return invalid(&format!("{first} supports no more than {MAX_CHILDREN} devices"));
+        }
+        rest = &after[end..];
+        match word {
+            Word::Spare => layout.spares = children,
+            Word::Cache => layout.cache = children,
+            _ => layout.tops.push(top(word, kind, first, children, purpose)?),
+        }
+    }
+    if layout.tops.is_empty() && layout.spares.is_empty() && layout.cache.is_empty() {
+        return invalid("at least one toplevel vdev must be specified");
+    }
+    if seen_logs && logs == 0 {
+        return invalid("log requires at least 1 device");
+    }
+    Ok(layout)
+}
+
+/// A top-level vdev over these devices.
+fn top(word: Word, kind: &str, text: &str, children: Vec<Vdev>, purpose: For) -> Result<Vdev, Fault> {
+    let mut vdev = Vdev { kind: kind.to_owned(), ..Vdev::default() };
+    match word {
+        Word::Raidz(parity) => vdev.nparity = parity,
+        Word::Draid(parity) => {
+            let (data, spares) = draid(text, parity, children.len() as u64)?;
+            (vdev.nparity, vdev.draid_ndata, vdev.draid_nspares) = (parity, data, spares);
+        }
+        _ => {}
+    }
+    vdev.children = children;
+    dedicate(&mut vdev, purpose);
+    Ok(vdev)
+}
+
+fn dedicate(vdev: &mut Vdev, purpose: For) {
+    match purpose {
+        For::Log => vdev.is_log = true,
+        For::Special => vdev.alloc_bias = Some("special".into()),
+        For::Dedup => vdev.alloc_bias = Some("dedup".into()),
+        For::Data | For::Spare => {}
+    }
+}
+
+/// Devices with data in a group, and distributed spares: `draid2:4d:11c:1s`.
+fn draid(text: &str, parity: u64, children: u64) -> Result<(u64, u64), Fault> {
+    let (mut data, mut spares) = (None, 0);
+    for part in text.split(':').skip(1) {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let suffix = part[digits..].chars().next().map(|c| c.to_ascii_lowercase());
+        let value = part[..digits].parse::<u64>().ok();
+        match (value, suffix) {
+            (Some(n), Some('c')) if n != children => {
+                return fault(format!(
+                    "invalid number of dRAID children; {n} required but {children} provided"
+                ));
+            }
+            (Some(_), Some('c')) => {}
+            (Some(n), Some('d')) => data = Some(n),
+            (Some(n), Some('s')) => spares = n,
+            _ => {
+                return fault(format!("invalid dRAID syntax; expected [:<number><c|d|s>] not '{text}'"));
+            }
+        }
+    }
+    let room = children.saturating_sub(spares).saturating_sub(parity);
+    let data = match data {
+        None if room == 0 => {
+            return fault(format!(
+                "request number of distributed spares {spares} and parity level {parity}\nleaves no disks available for data"
+            ));
+        }
+        None => room.min(DRAID_DATA),
+        Some(n) => n,
+    };
+    if data == 0 || data > room {
+        return fault(format!(
+            "requested number of dRAID data disks per group {data} is too high,\nat most {room} disks are available for data"
+        ));
+    }
+    if spares > MAX_DRAID_SPARES {
+        return fault(format!("invalid number of dRAID spares {spares}; additional disks would be required"));
+    }
+    Ok((data, spares))
+}
+
+/// Finds a device of this machine: a path, or a name in `/dev`.
+pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
+    if is_draid_spare(word) && whose == Place::Other {
+        return fault(format!(
+            "cannot open '{word}': dRAID spares can only be used to replace primary vdevs"
+        ));
+    }
+    let path = if word.starts_with('/') {
+        if std::fs::canonicalize(word).is_err() {
+            return fault(format!("cannot resolve path '{word}'"));
+        }
+        Path::new(word).to_owned()
+    } else {
+        let places =
+            ["/dev/disk/by-vdev", "/dev/mapper", "/dev/disk/by-partlabel", "/dev/disk/by-id", "/dev"];
+        match places.iter().map(|dir| Path::new(dir).join(word)).find(|path| path.exists()) {
+            Some(path) => path,
+            None => {
+                return fault(format!(
+                    "cannot open '{word}': no such device in /dev\nmust be a full path or shorthand device name"
+                ));
+            }
+        }
+    };
+    let shown = path.display().to_string();
+    let kind = match std::fs::metadata(&path) {
+        Err(e) => return fault(format!("cannot open '{shown}': {}", crate::words::io(&e))),
+        Ok(meta) if meta.file_type().is_block_device() => "disk",
+        Ok(meta) if meta.is_file() => "file",
+        Ok(_) => return fault(format!("cannot use '{shown}': must be a block device or regular file")),
+    };
+    Ok(Vdev { kind: kind.into(), path: Some(shown), ..Vdev::default() })
+}
+
+/// Names such as `draid1-0-0`.
+fn is_draid_spare(word: &str) -> bool {
+    let Some(numbers) = word.strip_prefix("draid") else { return false };
+    let parts: Vec<&str> = numbers.split('-').collect();
+    parts.len() == 3 && parts.iter().all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Reads the words of a command line, and says what is wrong with them.
+pub fn read(cx: &mut Cx, words: &[String]) -> Result<Layout, Stop> {
+    parse(words, &mut find_device).map_err(|Fault(message)| {
+        writeln!(cx.err, "{message}");
+        Stop::Fail(1)
+    })
+}

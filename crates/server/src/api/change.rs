@@ -1,0 +1,270 @@
+//! Requests that change pools and datasets.
+
+use serde::{Deserialize, Serialize};
+
+use super::{DatasetKind, KeyMaterial, MountFailure, Vdev};
+
+/// Properties as the user gave them: names and texts, checked by whoever sets them.
+pub type Settings = Vec<(String, String)>;
+
+/// The devices of a new pool, or those that a pool gets in addition.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Layout {
+    /// New top-level vdevs, in order: kinds, paths, parity and allocation class are what counts.
+    pub tops: Vec<Vdev>,
+    /// Hot spares.
+    pub spares: Vec<Vdev>,
+    /// Cache devices.
+    pub cache: Vec<Vdev>,
+}
+
+/// A request to make a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CreatePool {
+    /// Its name.
+    pub name: String,
+    /// The name that it has until it is exported (`-t`).
+    pub temporary_name: Option<String>,
+    /// Its devices.
+    pub layout: Layout,
+    /// Pool properties (`-o`, `-R`), and each feature that is to be enabled.
+    pub props: Settings,
+    /// Properties of its root dataset (`-O`, `-m`).
+    pub root_props: Settings,
+    /// Take devices that seem to belong to a pool which is not in use (`-f`).
+    pub force: bool,
+    /// The key of its root dataset, if that is encrypted.
+    pub key: Option<KeyMaterial>,
+}
+
+/// What is done to a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolChange {
+    /// Destroy it; its history ends with this line.
+    Destroy {
+        /// Unmount what is in use.
+        force: bool,
+        /// The command line.
+        command: String,
+    },
+    /// Add vdevs.
+    Add {
+        /// These.
+        layout: Layout,
+        /// Sector size, as a shift.
+        ashift: Option<u64>,
+        /// Refuse a sector size that the pool's other vdevs don't have.
+        check_ashift: bool,
+        /// Take devices that seem to belong to a pool which is not in use.
+        force: bool,
+    },
+    /// Set properties or enable features.
+    Set {
+        /// These.
+        props: Settings,
+    },
+    /// Raise the version (`zpool upgrade`).
+    Upgrade {
+        /// To this.
+        version: u64,
+    },
+    /// Give it a new guid.
+    Reguid {
+        /// This one; one at random if absent.
+        guid: Option<u64>,
+    },
+    /// Write what is pending.
+    Sync,
+    /// Keep its present state, to go back to.
+    Checkpoint,
+    /// Let the kept state go.
+    DiscardCheckpoint,
+    /// Forget errors, and resume if it is suspended.
+    Clear {
+        /// Of this device only.
+        device: Option<String>,
+    },
+    /// Write this line to its history.
+    Log {
+        /// The command line.
+        command: String,
+    },
+}
+
+/// What is done to datasets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatasetChange {
+    /// Make a file system or volume.
+    Create {
+        /// Its name.
+        name: String,
+        /// Which of the two.
+        kind: DatasetKind,
+        /// Its properties; `volsize` among them for a volume.
+        props: Settings,
+        /// A volume that reserves no room (`-s`).
+        sparse: bool,
+        /// Make the datasets above it that don't exist (`-p`).
+        parents: bool,
+        /// Mount it.
+        mount: bool,
+        /// Its key, if it is to be an encryption root.
+        key: Option<KeyMaterial>,
+    },
+    /// Destroy file systems, volumes and snapshots, in this order, so that what depends on another comes first.
+    Destroy {
+        /// Full names.
+        names: Vec<String>,
+        /// Unmount what is in use.
+        force: bool,
+        /// Mark snapshots that are in use to be destroyed later (`-d`).
+        defer: bool,
+    },
+    /// Destroy bookmarks.
+    DestroyBookmarks {
+        /// Full names.
+        names: Vec<String>,
+    },
+    /// Make snapshots, all or none.
+    Snapshot {
+        /// Full names.
+        names: Vec<String>,
+        /// User properties of each.
+        props: Settings,
+    },
+    /// Make a clone.
+    Clone {
+        /// Of this snapshot.
+        origin: String,
+        /// The clone's name.
+        name: String,
+        /// Its properties.
+        props: Settings,
+        /// Make the datasets above it that don't exist.
+        parents: bool,
+    },
+    /// Swap a clone with its origin's dataset.
+    Promote {
+        /// The clone.
+        name: String,
+    },
+    /// Rename a file system or volume with all below it.
+    Rename {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+        /// Make the datasets above it that don't exist (`-p`).
+        parents: bool,
+        /// Leave mounts where they are (`-u`).
+        keep_mounted: bool,
+        /// Unmount what is in use (`-f`).
+        force: bool,
+    },
+    /// Rename a snapshot.
+    RenameSnapshot {
+        /// The dataset.
+        dataset: String,
+        /// The snapshot's name, without the dataset's.
+        from: String,
+        /// Its new name.
+        to: String,
+        /// Those of that name of all datasets below too (`-r`).
+        recursive: bool,
+    },
+    /// Go back to the last snapshot.
+    Rollback {
+        /// The snapshot.
+        snapshot: String,
+        /// What must go first: later snapshots, bookmarks, clones, in order.
+        destroy: Vec<String>,
+        /// Unmount clones by force.
+        force: bool,
+    },
+    /// Make a bookmark.
+    Bookmark {
+        /// Of this snapshot or bookmark.
+        source: String,
+        /// Its name.
+        name: String,
+    },
+    /// Hold snapshots.
+    Hold {
+        /// Full names.
+        snapshots: Vec<String>,
+        /// The tag.
+        tag: String,
+    },
+    /// Release holds.
+    Release {
+        /// Full names.
+        snapshots: Vec<String>,
+        /// The tag.
+        tag: String,
+    },
+    /// Set properties.
+    Set {
+        /// Of these datasets.
+        name: String,
+        /// To these values.
+        props: Settings,
+        /// Leave mounts as they are (`-u`).
+        keep_mounted: bool,
+    },
+    /// Take a property's value from above again.
+    Inherit {
+        /// Of this dataset.
+        name: String,
+        /// The property.
+        prop: String,
+        /// Or from the stream that the dataset was received with (`-S`).
+        received: bool,
+    },
+    /// Change an encryption root's key, or make one.
+    ChangeKey {
+        /// The dataset.
+        name: String,
+        /// Its new key; absent to inherit the key of the dataset above (`-i`).
+        key: Option<KeyMaterial>,
+        /// `keyformat`, `keylocation` and `pbkdf2iters`.
+        props: Settings,
+    },
+}
+
+impl DatasetChange {
+    /// The name of a dataset that is changed.
+    pub fn subject(&self) -> &str {
+        match self {
+            Self::Create { name, .. }
+            | Self::Clone { name, .. }
+            | Self::Promote { name }
+            | Self::Bookmark { name, .. }
+            | Self::Set { name, .. }
+            | Self::Inherit { name, .. }
+            | Self::ChangeKey { name, .. } => name,
+            Self::Destroy { names, .. } | Self::DestroyBookmarks { names } | Self::Snapshot { names, .. } => {
+                names.first().map_or("", String::as_str)
+            }
+            Self::Hold { snapshots, .. } | Self::Release { snapshots, .. } => {
+                snapshots.first().map_or("", String::as_str)
+            }
+            Self::Rename { from, .. } => from,
+            Self::RenameSnapshot { dataset, .. } => dataset,
+            Self::Rollback { snapshot, .. } => snapshot,
+        }
+    }
+}
+
+/// What came of a change that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Changed {
+    /// File systems that should be mounted now, and are not.
+    pub unmounted: Vec<MountFailure>,
+    /// What could not be done of many things that stand for themselves.
+    pub failures: Vec<MountFailure>,
+}
