@@ -73,6 +73,34 @@ impl BookmarkPhys {
     }
 }
 
+/// Words of a bookmark of version 1 (`BOOKMARK_PHYS_SIZE_V1`).
+pub const BOOKMARK_WORDS_V1: usize = 3;
+/// Words of a bookmark of version 2 (`BOOKMARK_PHYS_SIZE_V2`).
+pub const BOOKMARK_WORDS_V2: usize = 12;
+
+impl BookmarkPhys {
+    /// The words of its ZAP value, as many as [`BookmarkPhys::words`] says.
+    pub fn encode(&self) -> Vec<u64> {
+        let all = [
+            self.guid,
+            self.creation_txg,
+            self.creation_time,
+            self.redaction_obj,
+            self.flags,
+            self.referenced_bytes,
+            self.compressed_bytes,
+            self.uncompressed_bytes,
+            self.referenced_freed_before_next_snap,
+            self.compressed_freed_before_next_snap,
+            self.uncompressed_freed_before_next_snap,
+            self.ivset_guid,
+        ];
+        let mut out = all.to_vec();
+        out.resize(self.words.max(BOOKMARK_WORDS_V1), 0);
+        out
+    }
+}
+
 /// Header of a redaction list, in its bonus (`redaction_list_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RedactionListPhys {

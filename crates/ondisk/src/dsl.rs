@@ -6,8 +6,13 @@
 //! `prev_snap_obj`. Both are bonuses of objects in the MOS; pools with extensible datasets make those
 //! objects ZAPs that hold further fields (see [`crate::mos`]).
 
-use crate::words::words;
+use crate::words::{put_words, words};
 use crate::{Blkptr, Corrupt, Result, Txg};
+
+/// Bytes of a directory's bonus (`sizeof (dsl_dir_phys_t)`).
+pub const DSL_DIR_PHYS_SIZE: usize = 256;
+/// Bytes of a dataset's bonus (`sizeof (dsl_dataset_phys_t)`).
+pub const DSL_DATASET_PHYS_SIZE: usize = 320;
 
 /// The dataset was only partly received or destroyed (`DS_FLAG_INCONSISTENT`).
 pub const DS_FLAG_INCONSISTENT: u64 = 1 << 0;
@@ -39,7 +44,7 @@ pub enum DdUsed {
 }
 
 /// A DSL directory (`dsl_dir_phys_t`, 256 bytes).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DslDirPhys {
     /// Seconds since 1970; OpenZFS shows the head dataset's instead.
     pub creation_time: u64,
@@ -99,6 +104,35 @@ impl DslDirPhys {
         })
     }
 
+    /// The bonus, little-endian.
+    pub fn encode(&self) -> [u8; DSL_DIR_PHYS_SIZE] {
+        let u = &self.used_breakdown;
+        let words = [
+            self.creation_time,
+            self.head_dataset_obj,
+            self.parent_obj,
+            self.origin_obj,
+            self.child_dir_zapobj,
+            self.used_bytes,
+            self.compressed_bytes,
+            self.uncompressed_bytes,
+            self.quota,
+            self.reserved,
+            self.props_zapobj,
+            self.deleg_zapobj,
+            self.flags,
+            u[0],
+            u[1],
+            u[2],
+            u[3],
+            u[4],
+            self.clones,
+        ];
+        let mut out = [0; DSL_DIR_PHYS_SIZE];
+        put_words(&mut out, 0, &words);
+        out
+    }
+
     /// Bytes used for one purpose.
     pub fn used_by(&self, what: DdUsed) -> u64 {
         self.used_breakdown[what as usize]
@@ -151,6 +185,32 @@ pub struct DslDatasetPhys {
 }
 
 impl DslDatasetPhys {
+    /// A dataset of a directory with nothing in it.
+    pub fn new(dir_obj: u64) -> Self {
+        Self {
+            dir_obj,
+            prev_snap_obj: 0,
+            prev_snap_txg: 0,
+            next_snap_obj: 0,
+            snapnames_zapobj: 0,
+            num_children: 0,
+            creation_time: 0,
+            creation_txg: Txg(0),
+            deadlist_obj: 0,
+            referenced_bytes: 0,
+            compressed_bytes: 0,
+            uncompressed_bytes: 0,
+            unique_bytes: 0,
+            fsid_guid: 0,
+            guid: 0,
+            flags: 0,
+            bp: Blkptr::HOLE,
+            next_clones_obj: 0,
+            props_obj: 0,
+            userrefs_obj: 0,
+        }
+    }
+
     /// Decodes the bonus.
     ///
     /// # Errors
@@ -185,8 +245,38 @@ impl DslDatasetPhys {
         })
     }
 
+    /// The bonus, little-endian.
+    pub fn encode(&self) -> [u8; DSL_DATASET_PHYS_SIZE] {
+        let words = [
+            self.dir_obj,
+            self.prev_snap_obj,
+            self.prev_snap_txg,
+            self.next_snap_obj,
+            self.snapnames_zapobj,
+            self.num_children,
+            self.creation_time,
+            self.creation_txg.0,
+            self.deadlist_obj,
+            self.referenced_bytes,
+            self.compressed_bytes,
+            self.uncompressed_bytes,
+            self.unique_bytes,
+            self.fsid_guid,
+            self.guid,
+            self.flags,
+        ];
+        let mut out = [0; DSL_DATASET_PHYS_SIZE];
+        put_words(&mut out, 0, &words);
+        out[128..256].copy_from_slice(&self.bp.encode());
+        put_words(&mut out, 32, &[self.next_clones_obj, self.props_obj, self.userrefs_obj]);
+        out
+    }
+
     /// True for snapshots (`ds->ds_is_snapshot`: they have children, heads have none).
     pub fn is_snapshot(&self) -> bool {
         self.num_children != 0
     }
 }
+
+#[cfg(test)]
+mod tests;

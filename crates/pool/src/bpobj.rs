@@ -144,6 +144,11 @@ pub struct Deadlist {
 }
 
 impl Deadlist {
+    /// True for a plain bpobj, as pools before version 26 have.
+    pub fn is_old(&self) -> bool {
+        self.old
+    }
+
     /// The lists by birth: each holds blocks born after its key and up to the next. Empty for the old kind.
     ///
     /// # Errors
