@@ -155,6 +155,10 @@ impl Dataset {
     /// # Errors
     /// As reading fails.
     pub fn objset(&self) -> Result<Option<Objset>> {
+        // Somebody writes to it: what is there is what he sees.
+        if let Some(os) = self.dsl().heads().get(self.0.object.0) {
+            return Ok(Some(os));
+        }
         if let Some(os) = self.0.objset.get() {
             return Ok(os.clone());
         }
@@ -166,6 +170,18 @@ impl Dataset {
             Some(Objset::open(cache, self.0.object.0, &self.0.phys.bp)?)
         };
         Ok(self.0.objset.get_or_init(|| os).clone())
+    }
+
+    /// Its object set, to be changed.
+    pub(crate) fn open_live(&self) -> Result<Option<Objset>> {
+        // The block pointer that the handle remembers may be of a group long ago.
+        let phys = self.dsl().dataset_phys(self.0.object)?;
+        if phys.bp.is_hole() || self.is_inconsistent() {
+            return Ok(None);
+        }
+        self.dsl().keys().admit(self)?;
+        let cache = self.dsl().mos().objset().cache().clone();
+        Ok(Some(Objset::open_live(cache, self.0.object.0, &phys.bp)?))
     }
 
     /// Whether its head is a file system or a volume; `None` if it is neither.

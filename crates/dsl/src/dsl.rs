@@ -2,11 +2,13 @@
 
 use crate::dataset::Dataset;
 use crate::dir::Dir;
+use crate::heads::Heads;
 use crate::keys::Keys;
 use crate::name::{Name, Tail};
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::{Corrupt, ObjNum, mos};
+use parking_lot::RwLock;
 use pool::Mos;
 use pool::space::PoolSpace;
 use std::sync::{Arc, OnceLock};
@@ -32,6 +34,9 @@ struct Inner {
     root: ObjNum,
     origin: OnceLock<Option<u64>>,
     keys: Arc<Keys>,
+    heads: Arc<Heads>,
+    /// The room as it is now: a live pool's changes.
+    space: RwLock<PoolSpace>,
 }
 
 impl std::fmt::Debug for Dsl {
@@ -47,7 +52,16 @@ impl Dsl {
     /// As reading the directory fails.
     pub fn open(mos: Mos, options: Options) -> Result<Dsl> {
         let root = mos.dir(mos::ROOT_DATASET)?.ok_or(pool::Error::Missing { name: mos::ROOT_DATASET })?;
-        Ok(Dsl(Arc::new(Inner { mos, options, root, origin: OnceLock::new(), keys: Arc::default() })))
+        let space = RwLock::new(options.space);
+        Ok(Dsl(Arc::new(Inner {
+            mos,
+            options,
+            root,
+            origin: OnceLock::new(),
+            keys: Arc::default(),
+            heads: Arc::default(),
+            space,
+        })))
     }
 
     /// The pool's books.
@@ -60,9 +74,24 @@ impl Dsl {
         &self.0.keys
     }
 
+    /// Datasets that are open for writing.
+    pub fn heads(&self) -> &Arc<Heads> {
+        &self.0.heads
+    }
+
     /// The pool's room.
-    pub fn space(&self) -> &PoolSpace {
-        &self.0.options.space
+    pub fn space(&self) -> PoolSpace {
+        *self.0.space.read()
+    }
+
+    /// The pool's room has changed.
+    pub fn set_space(&self, space: PoolSpace) {
+        *self.0.space.write() = space;
+    }
+
+    /// The root directory's object.
+    pub(crate) fn root_object(&self) -> ObjNum {
+        self.0.root
     }
 
     /// The pool's name.
@@ -172,6 +201,10 @@ impl Dsl {
         }
         let head = self.root()?.child("$ORIGIN")?.map(|d| d.head()).transpose()?.flatten();
         let found = head.map(|h| h.phys().prev_snap_obj).filter(|o| *o != 0);
+        // While a pool is being made, it is not there yet.
+        if found.is_none() && self.mos().objset().is_live() {
+            return Ok(None);
+        }
         Ok(*self.0.origin.get_or_init(|| found))
     }
 }

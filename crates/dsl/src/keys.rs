@@ -15,7 +15,8 @@
 use crate::dataset::Dataset;
 use crate::dir::Dir;
 use crate::{Dsl, Error, Result};
-use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys, WrappingKey};
+pub use codec::crypt::WrappingKey;
+use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
 use ondisk::{Corrupt, Guid, ObjNum, crypto_key as ck};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
@@ -140,6 +141,45 @@ impl Keys {
         self.0.read().admitted.get(&objset)?.open.clone()
     }
 
+    /// The loaded wrapping key of an encryption root.
+    pub(crate) fn root(&self, dir: u64) -> Option<Arc<WrappingKey>> {
+        self.0.read().roots.get(&dir).cloned()
+    }
+
+    /// An encryption root has this wrapping key now.
+    pub(crate) fn set_root(&self, dir: u64, key: Arc<WrappingKey>) {
+        self.0.write().roots.insert(dir, key);
+    }
+
+    /// A directory is no encryption root any more.
+    pub(crate) fn forget_root(&self, dir: u64) {
+        self.0.write().roots.remove(&dir);
+    }
+
+    /// Another directory is the encryption root now.
+    pub(crate) fn move_root(&self, from: u64, to: u64) {
+        let mut state = self.0.write();
+        if let Some(key) = state.roots.remove(&from) {
+            state.roots.insert(to, key);
+        }
+        for a in state.admitted.values_mut().filter(|a| a.root == from) {
+            a.root = to;
+        }
+    }
+
+    /// Enters a new dataset with its keys.
+    pub(crate) fn enter(&self, objset: u64, root: u64, wrapped: WrappedKeys, open: Arc<DataKeys>) {
+        self.0.write().admitted.insert(objset, Admitted { root, wrapped, open: Some(open) });
+    }
+
+    /// A dataset's keys were wrapped again.
+    pub(crate) fn rewrapped(&self, objset: u64, root: u64, wrapped: WrappedKeys) {
+        if let Some(a) = self.0.write().admitted.get_mut(&objset) {
+            a.root = root;
+            a.wrapped = wrapped;
+        }
+    }
+
     /// Whether the key of a directory's datasets is loaded.
     ///
     /// # Errors
@@ -237,7 +277,7 @@ impl zio::KeySource for Keys {
 }
 
 /// The root's directory and the wrapped keys that a key object holds.
-fn read_wrapped(dsl: &Dsl, object: ObjNum) -> Result<(u64, WrappedKeys)> {
+pub(crate) fn read_wrapped(dsl: &Dsl, object: ObjNum) -> Result<(u64, WrappedKeys)> {
     let mos = dsl.mos();
     let shape = |why| Error::Corrupt { object, source: Corrupt::Shape { what: "crypto key", why } };
     let num = |name| mos.u64(object, name)?.ok_or_else(|| shape("a number is missing"));

@@ -9,30 +9,46 @@
 //! The tree is hostile input: a directory must name as its parent the one it was found in, and is listed once by
 //! it, so that a walk ends; names have their length limit, so that it is not deep.
 //!
+//! They change by *sync tasks* ([`Syncing`], [`ops`]), while a transaction group syncs; live datasets are known to
+//! [`Heads`], which also accounts for what they write.
+//!
 //! # Locks
 //! Handles are immutable. Only loaded keys change, behind their own lock ([`keys`]).
 //!
 //! # Absent
 //! What a dataset holds: that is `zpl` and `zvol`. Whether it is mounted: the doors know.
 
+mod account;
+mod books;
 mod dataset;
 mod dir;
 mod dsl;
 mod error;
+mod features;
+mod heads;
 pub mod keys;
 mod list;
+mod lists;
 mod name;
+pub mod ops;
+mod policy;
 pub mod prop;
 mod resume;
 mod space;
+pub mod sync;
 
+pub use account::Delta;
 pub use dataset::{Bookmark, Dataset, Hold};
 pub use dir::Dir;
 pub use dsl::{Dsl, Options};
-pub use error::{Error, NameError};
+pub use error::{Error, KeyRefusal, NameError, PropError, Refusal};
+pub use heads::{Heads, LongHold, Owned};
 pub use list::{ListOptions, Listed};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
+pub use ops::create::Contents;
+pub use ops::props::{PropList, Setting};
 pub use prop::{Kind, Prop, Property, Source, Value};
+pub use sync::{Env, Event, SyncTask, Syncing};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -4,6 +4,7 @@
 //! [`PROPS`] is a table of facts; [`text`] turns values to text as `zfs get` prints them; [`value`] finds the stored
 //! values of a dataset and where they come from.
 
+pub mod parse;
 mod table;
 pub mod text;
 pub mod value;

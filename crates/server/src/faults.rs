@@ -33,7 +33,15 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
         dsl::Error::Corrupt { .. } => corrupt(error),
         dsl::Error::NoSuchDataset { .. } => Reason::NoSuchDataset,
         dsl::Error::BadName { .. } => Reason::InvalidName,
-        dsl::Error::NoSuchProperty { property, .. } => Reason::BadProperty { property: property.clone() },
+        dsl::Error::NoSuchProperty { property, .. } | dsl::Error::BadProperty { property, .. } => {
+            Reason::BadProperty { property: property.clone() }
+        }
+        dsl::Error::Refused { why: dsl::Refusal::Busy, .. } => Reason::Busy,
+        // No command of this door changes datasets yet, so that none can be refused one.
+        dsl::Error::Refused { .. }
+        | dsl::Error::Several(_)
+        | dsl::Error::Key { .. }
+        | dsl::Error::Contents { .. } => Reason::NotSupported { what: chain(error) },
     }
 }
 

@@ -97,6 +97,16 @@ impl PropZap {
         Ok(out)
     }
 
+    /// True if nothing is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The number that holds here.
+    pub(crate) fn number(&self, name: &str, desc: &PropDesc) -> Option<u64> {
+        self.effective(name, Some(desc)).and_then(|(v, _)| v.first())
+    }
+
     fn get(&self, name: &str, suffix: Suffix) -> Option<&ZapValue> {
         self.values.get(&(name.to_owned(), suffix))
     }

@@ -1,0 +1,122 @@
+//! Features as operations on datasets use them: enabled, active, counted, and named by the datasets that need them.
+//!
+//! # On disk
+//! Two ZAPs of the MOS count the users of each enabled feature: one for features needed to write, one for those needed to read.
+//! A dataset that uses a feature of [`Feature::per_dataset`] has an entry of its guid in its own ZAP, with the value 0.
+
+use crate::Result;
+use crate::lists::{DropEntry, words};
+use crate::sync::Syncing;
+use dmu::zap::{Value, Zap};
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{DmuType, ObjNum};
+
+fn feature(name: &'static str) -> &'static Feature {
+    Feature::by_name(name).expect("rooms name features of the table")
+}
+
+impl Syncing<'_> {
+    /// How many users a feature has; `None` if it is not enabled.
+    fn feature_users(&self, name: &'static str) -> Result<Option<u64>> {
+        match self.mos().feature_refcount(feature(name)) {
+            // Pools of the old versions have none.
+            Err(pool::Error::Missing { .. }) => Ok(None),
+            n => Ok(n?),
+        }
+    }
+
+    /// True if the pool may use a feature (`spa_feature_is_enabled`).
+    pub(crate) fn feature_enabled(&self, name: &'static str) -> Result<bool> {
+        Ok(self.feature_users(name)?.is_some())
+    }
+
+    /// True if something uses a feature (`spa_feature_is_active`).
+    pub(crate) fn feature_active(&self, name: &'static str) -> Result<bool> {
+        Ok(self.feature_users(name)?.is_some_and(|n| n > 0))
+    }
+
+    /// One user more, or less (`spa_feature_incr`, `spa_feature_decr`).
+    pub(crate) fn feature_count(&mut self, name: &'static str, by: i64) -> Result<()> {
+        let f = feature(name);
+        if by < 0 {
+            self.mos().feature_decr(self.tx, f)?;
+        } else {
+            self.mos().feature_incr(self.tx, f)?;
+        }
+        Ok(())
+    }
+
+    /// Makes an object a ZAP around its bonus, so that it can have more fields (`dmu_object_zapify`).
+    pub(crate) fn zapify(&mut self, object: u64, kind: DmuType) -> Result<()> {
+        let dn = self.mos().objset().dnode(ObjNum(object))?;
+        if dn.kind() != kind {
+            return Ok(());
+        }
+        Zap::zapify(self.mos().objset(), self.tx, ObjNum(object))?;
+        self.feature_count("extensible_dataset", 1)
+    }
+
+    /// Frees an object that may have been made a ZAP (`dmu_object_free_zapified`).
+    pub(crate) fn free_zapified(&mut self, object: u64) -> Result<()> {
+        let dn = self.mos().objset().dnode(ObjNum(object))?;
+        let zapified = crate::dir::is_zapified(dn.kind());
+        self.mos().objset().free_object(self.tx, ObjNum(object))?;
+        if zapified { self.feature_count("extensible_dataset", -1) } else { Ok(()) }
+    }
+
+    /// A field of an object's ZAP; `None` if it is none, or lacks it.
+    pub(crate) fn field(&self, object: u64, name: &str) -> Result<Option<Value>> {
+        let dn = self.mos().objset().dnode(ObjNum(object))?;
+        if !crate::dir::is_zapified(dn.kind()) {
+            return Ok(None);
+        }
+        Ok(Zap::open(&dn)?.lookup(name.as_bytes())?)
+    }
+
+    /// A number of an object's ZAP.
+    pub(crate) fn field_u64(&self, object: u64, name: &str) -> Result<Option<u64>> {
+        Ok(self.field(object, name)?.and_then(|v| v.first()))
+    }
+
+    /// Features that a dataset names as its own.
+    pub(crate) fn dataset_features(&self, ds: u64) -> Result<Vec<(&'static Feature, Value)>> {
+        let dn = self.mos().objset().dnode(ObjNum(ds))?;
+        if !crate::dir::is_zapified(dn.kind()) {
+            return Ok(Vec::new());
+        }
+        let zap = Zap::open(&dn)?;
+        let mut out = Vec::new();
+        for f in FEATURES.iter().filter(|f| f.per_dataset()) {
+            if let Some(v) = zap.lookup(f.guid.as_bytes())? {
+                out.push((f, v));
+            }
+        }
+        Ok(out)
+    }
+
+    /// A dataset begins to use a feature (`dsl_dataset_activate_feature`).
+    pub(crate) fn activate(&mut self, ds: u64, f: &'static Feature, value: &Value) -> Result<()> {
+        self.feature_count(f.name, 1)?;
+        self.zapify(ds, DmuType::DSL_DATASET)?;
+        self.zap(ds)?.update(self.tx, f.guid.as_bytes(), value)?;
+        Ok(())
+    }
+
+    /// A dataset begins to use a feature by name, if it does not yet and the feature is enabled.
+    pub(crate) fn activate_new(&mut self, ds: u64, name: &'static str) -> Result<()> {
+        let f = feature(name);
+        if self.field(ds, f.guid)?.is_some() || !self.feature_enabled(name)? {
+            return Ok(());
+        }
+        self.activate(ds, f, &words(&[0]))
+    }
+
+    /// A dataset goes: it uses its features no more.
+    pub(crate) fn deactivate_all(&mut self, ds: u64) -> Result<()> {
+        for (f, _) in self.dataset_features(ds)? {
+            self.zap(ds)?.drop_entry(self.tx, f.guid.as_bytes())?;
+            self.feature_count(f.name, -1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! Live datasets: those that are open for writing, and what syncing them changes.
+//!
+//! # Theory
+//! A *head* that somebody writes to has a live object set, one for all of its users; [`Heads`] knows them by the dataset's object. When
+//! a transaction group syncs, each dirty head writes its blocks, and tells of each that is born or dies. A block that dies is
+//! freed if no snapshot knows it (it was born after the last one), and otherwise goes to the head's deadlist: then the
+//! space is the last snapshot's, alone if that snapshot's predecessor does not know the block either. The sums are entered in the
+//! dataset and in all directories above it once for each head and group ([`crate::account`]).
+//!
+//! # Life
+//! A head is live from [`Heads::own`] or its creation until its last owner lets go and its changes are synced; then it costs no
+//! memory. A dataset that nobody writes to is read through its block pointer, as ever.
+//!
+//! # Locks
+//! The registry's lock is held for look-ups only, never while anything is read or written.
+//!
+//! # Absent
+//! Livelists: they make destroying a clone quicker, and are optional. A clone that has one loses it when it is first written to here, since
+//! a livelist must be complete or not there.
+
+use crate::account::{Delta, adjust};
+use crate::dataset::Dataset;
+use crate::error::Refusal;
+use crate::policy::{Own, Settings};
+use crate::sync::Syncing;
+use crate::{Error, Result};
+use dmu::{Objset, SyncSink};
+use ondisk::dsl::{DdUsed, DslDatasetPhys};
+use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, DnodePhys, Level, SPA_OLD_MAXBLOCKSIZE, Txg};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zio::WritePolicy;
+
+/// The live datasets of a pool.
+#[derive(Debug, Default)]
+pub struct Heads {
+    state: Mutex<State>,
+    /// Counts changes of properties, so that heads know when to look again.
+    generation: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: BTreeMap<u64, Head>,
+    /// Long holds of datasets that nobody writes to, such as snapshots that are being sent.
+    holds: HashMap<u64, usize>,
+}
+
+#[derive(Debug)]
+struct Head {
+    os: Objset,
+    owned: bool,
+    settings: Option<(u64, Settings)>,
+    /// Features that it has begun to use.
+    begun: BTreeSet<&'static str>,
+}
+
+/// A live dataset that its holder alone may write to (`dsl_dataset_own`).
+#[derive(Debug)]
+pub struct Owned {
+    heads: Arc<Heads>,
+    object: u64,
+    os: Objset,
+}
+
+impl Owned {
+    /// Its object set.
+    pub fn objset(&self) -> &Objset {
+        &self.os
+    }
+
+    /// The dataset's object.
+    pub fn object(&self) -> u64 {
+        self.object
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let mut state = self.heads.state.lock();
+        if let Some(head) = state.live.get_mut(&self.object) {
+            head.owned = false;
+        }
+        state.forget_idle(self.object);
+    }
+}
+
+/// Keeps a dataset from being destroyed (`dsl_dataset_long_hold`).
+#[derive(Debug)]
+pub struct LongHold {
+    heads: Arc<Heads>,
+    object: u64,
+}
+
+impl Drop for LongHold {
+    fn drop(&mut self) {
+        let mut state = self.heads.state.lock();
+        if let Some(n) = state.holds.get_mut(&self.object) {
+            *n -= 1;
+            if *n == 0 {
+                state.holds.remove(&self.object);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Lets a head go that nobody owns and that has nothing to write.
+    fn forget_idle(&mut self, object: u64) {
+        if self.live.get(&object).is_some_and(|h| !h.owned && !is_dirty(&h.os)) {
+            self.live.remove(&object);
+        }
+    }
+}
+
+impl Heads {
+    /// The live object set of a dataset; `None` if nobody writes to it.
+    pub fn get(&self, object: u64) -> Option<Objset> {
+        self.state.lock().live.get(&object).map(|h| h.os.clone())
+    }
+
+    /// Takes a dataset for writing (`dsl_dataset_own`).
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] if somebody has it; [`Refusal::ReadOnly`] for a snapshot; as opening it fails.
+    pub fn own(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
+        let refuse = |why| Err(Error::Refused { name: ds.name(), why });
+        if ds.is_snapshot() {
+            return refuse(Refusal::ReadOnly);
+        }
+        let object = ds.object().0;
+        if let Some(os) = self.take(object) {
+            return os.map_or_else(|| refuse(Refusal::Busy), |os| Ok(self.owned(object, os)));
+        }
+        let Some(os) = ds.open_live()? else { return refuse(Refusal::Inconsistent) };
+        let mut state = self.state.lock();
+        let head = state.live.entry(object).or_insert_with(|| Head::new(os));
+        if std::mem::replace(&mut head.owned, true) {
+            drop(state);
+            return refuse(Refusal::Busy);
+        }
+        let os = head.os.clone();
+        drop(state);
+        Ok(self.owned(object, os))
+    }
+
+    fn owned(self: &Arc<Self>, object: u64, os: Objset) -> Owned {
+        Owned { heads: self.clone(), object, os }
+    }
+
+    /// Takes a head that is live already: `None` if it is not, `Some(None)` if somebody owns it.
+    fn take(&self, object: u64) -> Option<Option<Objset>> {
+        let mut state = self.state.lock();
+        let head = state.live.get_mut(&object)?;
+        Some((!std::mem::replace(&mut head.owned, true)).then(|| head.os.clone()))
+    }
+
+    /// Keeps a dataset from being destroyed as long as the result lives.
+    pub fn long_hold(self: &Arc<Self>, object: u64) -> LongHold {
+        *self.state.lock().holds.entry(object).or_insert(0) += 1;
+        LongHold { heads: self.clone(), object }
+    }
+
+    /// True if somebody owns or holds a dataset (`dsl_dataset_long_held`).
+    pub fn is_busy(&self, object: u64) -> bool {
+        let state = self.state.lock();
+        state.holds.contains_key(&object) || state.live.get(&object).is_some_and(|h| h.owned)
+    }
+
+    /// Notes that the holder of a head uses a feature; the dataset names it from the next sync on.
+    pub fn begin_feature(&self, object: u64, feature: &'static str) {
+        if let Some(head) = self.state.lock().live.get_mut(&object) {
+            head.begun.insert(feature);
+        }
+    }
+
+    /// Properties changed somewhere.
+    pub(crate) fn properties_changed(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Enters a new head, which is dirty.
+    pub(crate) fn enter(&self, object: u64, os: Objset, begun: &[&'static str]) {
+        let mut head = Head::new(os);
+        head.begun.extend(begun);
+        self.state.lock().live.insert(object, head);
+    }
+
+    /// Drops a head that is destroyed or rolled back; nobody owns it.
+    pub(crate) fn forget(&self, object: u64) {
+        self.state.lock().live.remove(&object);
+    }
+
+    /// True if a head has changes of a group that are not written.
+    pub fn is_dirty(&self, object: u64, txg: Txg) -> bool {
+        self.get(object).is_some_and(|os| os.is_dirty(txg))
+    }
+
+    /// Heads with changes of a group.
+    fn dirty(&self, txg: Txg) -> Vec<u64> {
+        self.state.lock().live.iter().filter(|(_, h)| h.os.is_dirty(txg)).map(|(o, _)| *o).collect()
+    }
+}
+
+/// True if an object set has changes of any group that is not written.
+fn is_dirty(os: &Objset) -> bool {
+    (0..TXG_SIZE).any(|n| os.is_dirty(Txg(n)))
+}
+
+/// Groups that can be told apart at a time (`TXG_SIZE`).
+const TXG_SIZE: u64 = 4;
+
+impl Head {
+    fn new(os: Objset) -> Head {
+        Head { os, owned: false, settings: None, begun: BTreeSet::new() }
+    }
+}
+
+impl Syncing<'_> {
+    /// Writes all heads with changes of this group (the first half of `dsl_pool_sync`).
+    ///
+    /// # Errors
+    /// As reading and writing fails: the group must not reach the disk.
+    pub fn sync_heads(&mut self, pass: u32) -> Result<()> {
+        let heads = self.dsl.heads().clone();
+        for object in heads.dirty(self.tx.txg()) {
+            self.sync_head(object, pass)?;
+            heads.state.lock().forget_idle(object);
+        }
+        Ok(())
+    }
+
+    /// Writes one head, if it has changes of this group.
+    pub(crate) fn sync_head(&mut self, object: u64, pass: u32) -> Result<()> {
+        let heads = self.dsl.heads().clone();
+        let Some(os) = heads.get(object).filter(|os| os.is_dirty(self.tx.txg())) else { return Ok(()) };
+        let settings = self.head_settings(object)?;
+        let phys = self.ds(object)?;
+        let dir = self.dir(phys.dir_obj)?;
+        let prev = match phys.prev_snap_obj {
+            0 => None,
+            prev => Some(self.ds(prev)?).filter(|p| p.next_snap_obj == object),
+        };
+        let origin_txg = self.origin_txg(dir.origin_obj)?;
+        self.drop_livelist(phys.dir_obj)?;
+        let marks = self.counting_bookmarks(object)?;
+        let mut sink = HeadSink {
+            settings,
+            marks: marks.iter().map(|b| (b.phys.creation_txg, Delta::default())).collect(),
+            phys,
+            txg: self.tx.txg(),
+            origin_txg,
+            prev_prev_txg: prev.map(|p| p.prev_snap_txg),
+            dsize: self.env.dsize,
+            zio: os.cache().zio(),
+            sums: Sums::default(),
+            dead: Vec::new(),
+            begun: BTreeSet::new(),
+            failed: None,
+        };
+        let root = os.sync(self.tx, pass, &mut sink)?;
+        let HeadSink { sums, dead, mut begun, marks: freed, failed, .. } = sink;
+        if let Some(e) = failed {
+            return Err(dmu::Error::from(e).into());
+        }
+        if let Some(head) = heads.state.lock().live.get_mut(&object) {
+            begun.append(&mut head.begun);
+        }
+        self.enter(object, root, &sums)?;
+        for (b, (_, d)) in marks.iter().zip(freed).filter(|(_, (_, d))| *d != Delta::default()) {
+            self.bookmark_freed(object, b, d)?;
+        }
+        self.deadlist_insert(phys.deadlist_obj, &dead)?;
+        for feature in begun {
+            self.activate_new(object, feature)?;
+        }
+        Ok(())
+    }
+
+    /// The creation of the snapshot that a directory was cloned from; 0 if it is no clone (`dd_origin_txg`).
+    pub(crate) fn origin_txg(&mut self, origin: u64) -> Result<u64> {
+        if origin == 0 || Some(origin) == self.dsl.origin_snapshot()? {
+            return Ok(0);
+        }
+        Ok(self.ds(origin)?.creation_txg.0)
+    }
+
+    /// Enters what a head's sync changed (`dsl_dataset_block_born`, `dsl_dataset_block_kill`).
+    fn enter(&mut self, object: u64, root: Blkptr, s: &Sums) -> Result<()> {
+        const WHAT: &str = "DSL dataset";
+        let reserved = self.refreservation(object)?;
+        let p = self.ds_mut(object)?;
+        let refd = s.born - s.freed - s.dead;
+        let own = s.born - s.freed;
+        adjust(object, WHAT, &mut p.referenced_bytes, refd.used)?;
+        adjust(object, WHAT, &mut p.compressed_bytes, refd.comp)?;
+        adjust(object, WHAT, &mut p.uncompressed_bytes, refd.uncomp)?;
+        let before = p.unique_bytes.max(reserved);
+        adjust(object, WHAT, &mut p.unique_bytes, own.used)?;
+        let up = p.unique_bytes.max(reserved).wrapping_sub(before) as i64;
+        p.bp = root;
+        let (dir, prev) = (p.dir_obj, p.prev_snap_obj);
+        let d = Delta { used: up, ..own };
+        self.diduse_transfer(dir, d, own.used, DdUsed::Refrsrv, DdUsed::Head)?;
+        if s.prev_unique != 0 {
+            adjust(prev, WHAT, &mut self.ds_mut(prev)?.unique_bytes, s.prev_unique)?;
+        }
+        self.transfer(dir, s.to_snap, DdUsed::Head, DdUsed::Snap)
+    }
+
+    /// A head's settings, looked up again if properties changed since.
+    fn head_settings(&mut self, object: u64) -> Result<Settings> {
+        let heads = self.dsl.heads().clone();
+        let now = heads.generation.load(Ordering::Relaxed);
+        let known = heads.state.lock().live.get(&object).and_then(|h| h.settings);
+        if let Some((_, s)) = known.filter(|(g, _)| *g == now) {
+            return Ok(s);
+        }
+        let dir = self.ds(object)?.dir_obj;
+        let settings = self.settings(dir)?;
+        if let Some(head) = heads.state.lock().live.get_mut(&object) {
+            head.settings = Some((now, settings));
+        }
+        Ok(settings)
+    }
+}
+
+/// What one sync of a head changed.
+#[derive(Debug, Default)]
+struct Sums {
+    born: Delta,
+    /// Blocks that no snapshot knew.
+    freed: Delta,
+    /// Blocks that the last snapshot knows.
+    dead: Delta,
+    /// Of those, what only the last snapshot knows.
+    prev_unique: i64,
+    /// Of those, what is not the origin's.
+    to_snap: i64,
+}
+
+struct HeadSink<'a> {
+    settings: Settings,
+    phys: DslDatasetPhys,
+    txg: Txg,
+    origin_txg: u64,
+    /// The snapshot before the last one, if the last one is this dataset's own.
+    prev_prev_txg: Option<u64>,
+    dsize: &'a dyn Fn(&Blkptr) -> u64,
+    zio: &'a zio::Zio,
+    sums: Sums,
+    dead: Vec<Blkptr>,
+    /// What died of what each bookmark after the last snapshot knew, by its txg.
+    marks: Vec<(u64, Delta)>,
+    begun: BTreeSet<&'static str>,
+    /// The first block that could not be freed.
+    failed: Option<zio::Error>,
+}
+
+impl SyncSink for HeadSink<'_> {
+    fn dsize(&self, bp: &Blkptr) -> u64 {
+        (self.dsize)(bp)
+    }
+
+    fn hole_birth(&self) -> bool {
+        self.settings.hole_birth
+    }
+
+    fn policy(&self, kind: DmuType, level: Level, dnode: &DnodePhys) -> WritePolicy {
+        self.settings.policy(kind, level, Own::of(dnode))
+    }
+
+    fn born(&mut self, bp: &Blkptr) {
+        self.sums.born += Delta::of(bp, (self.dsize)(bp));
+        if bp.is_hole() {
+            return;
+        }
+        if bp.lsize.0 > SPA_OLD_MAXBLOCKSIZE {
+            self.begun.insert("large_blocks");
+        }
+        let Some(s) = bp.stored() else { return };
+        match s.checksum {
+            ChecksumKind::Sha512 => self.begun.insert("sha512"),
+            ChecksumKind::Skein => self.begun.insert("skein"),
+            ChecksumKind::Edonr => self.begun.insert("edonr"),
+            ChecksumKind::Blake3 => self.begun.insert("blake3"),
+            _ => false,
+        };
+        if s.compress == CompressKind::Zstd {
+            self.begun.insert("zstd_compress");
+        }
+    }
+
+    fn kill(&mut self, bp: &Blkptr) {
+        if bp.is_hole() {
+            return;
+        }
+        let d = Delta::of(bp, (self.dsize)(bp));
+        for (_, freed) in self.marks.iter_mut().filter(|(txg, _)| bp.birth.0 <= *txg) {
+            *freed += d;
+        }
+        if bp.birth.0 > self.phys.prev_snap_txg {
+            self.sums.freed += d;
+            if bp.stored().is_some()
+                && let Err(e) = self.zio.free(self.txg, bp)
+            {
+                self.failed.get_or_insert(e);
+            }
+            return;
+        }
+        self.sums.dead += d;
+        self.dead.push(*bp);
+        if self.prev_prev_txg.is_some_and(|t| bp.birth.0 > t) {
+            self.sums.prev_unique += d.used;
+        }
+        if bp.birth.0 > self.origin_txg {
+            self.sums.to_snap += d.used;
+        }
+    }
+}

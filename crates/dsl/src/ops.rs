@@ -1,0 +1,15 @@
+//! What is done to datasets: each operation a sync task of its own module.
+
+pub mod bookmark;
+pub mod clone;
+pub mod create;
+pub mod destroy;
+pub mod free;
+pub mod hold;
+pub mod key;
+pub mod pool;
+pub mod promote;
+pub mod props;
+pub mod rename;
+pub mod rollback;
+pub mod snapshot;

@@ -1,0 +1,317 @@
+//! New file systems and volumes.
+
+use crate::error::Refusal;
+use crate::lists::{DropEntry, upper, words};
+use crate::ops::props::PropList;
+use crate::sync::{SyncTask, Syncing};
+use crate::{Error, Kind, Result};
+use dmu::zap::{Normalization, Zap};
+use dmu::{NewObject, Objset, Tx};
+use ondisk::dsl::{
+    DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
+    DslDatasetPhys, DslDirPhys,
+};
+use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::zap::ZapFlags;
+use ondisk::{DmuType, ObjNum, Txg, mos};
+use std::sync::Arc;
+
+/// Deepest nesting of datasets (`zfs_max_dataset_nesting`).
+pub const MAX_NESTING: usize = 50;
+/// The group that makes a pool (`TXG_INITIAL`).
+const TXG_INITIAL: u64 = 4;
+
+/// What a new object set begins with. The rooms above implement it: this one knows no files.
+pub trait Contents {
+    /// What kind of dataset it is.
+    fn kind(&self) -> Kind;
+
+    /// Fills the new, empty object set.
+    ///
+    /// # Errors
+    /// As writing fails; the dataset is then not made.
+    fn fill(&self, os: &Objset, tx: &Tx)
+    -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>>;
+}
+
+/// A new file system or volume (`zfs create`).
+pub struct Create<'a> {
+    /// Its full name; the dataset above exists.
+    pub name: String,
+    /// What is in it.
+    pub contents: &'a dyn Contents,
+    /// Its properties.
+    pub props: PropList,
+    /// How it is encrypted; `None` does as its parent does.
+    pub crypt: Option<crate::ops::key::NewCrypt>,
+    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    pub enforce_limits: bool,
+}
+
+impl std::fmt::Debug for Create<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Create({})", self.name)
+    }
+}
+
+impl SyncTask for Create<'_> {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let parent = check_new_name(s, &self.name)?;
+        if self.enforce_limits {
+            s.check_limit(parent, 1, mos::DD_FILESYSTEM_COUNT, 0, &self.name)?;
+        }
+        let head = s.dir(parent)?.head_dataset_obj;
+        if head == 0 || s.head_kind(head)? != ObjsetKind::Zfs {
+            return Syncing::refuse(&self.name, Refusal::WrongParent);
+        }
+        self.check_key(s, parent)?;
+        s.check_new_props(parent, &self.name, self.contents.kind(), &self.props)
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let (above, tail) = self.name.rsplit_once('/').expect("the check found a dataset above");
+        let parent = s.hold_dir(above)?;
+        let dir = s.create_dir(Some(parent), tail)?;
+        let ds = s.create_dataset(dir, None, 0)?;
+        s.create_key(dir, ds, &self.name, self.crypt.as_ref())?;
+        s.create_counts(dir)?;
+        s.create_contents(ds, self.contents, &self.name)?;
+        s.log("create", &self.name, ds, String::new());
+        s.set_new_props(dir, &self.props)
+    }
+}
+
+/// Checks that a dataset of this name can be made and returns the directory above.
+pub(crate) fn check_new_name(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
+    let parsed = crate::Name::parse(name)?;
+    if parsed.tail != crate::Tail::Head {
+        return Syncing::refuse(name, Refusal::NotHead);
+    }
+    if parsed.components().count() > MAX_NESTING {
+        return Syncing::refuse(name, Refusal::TooDeep);
+    }
+    let Some((above, _)) = name.rsplit_once('/') else {
+        return Syncing::refuse(name, Refusal::Exists);
+    };
+    let Some(parent) = s.find_dir(above)? else { return Syncing::refuse(name, Refusal::NoParent) };
+    if s.find_dir(name)?.is_some() {
+        return Syncing::refuse(name, Refusal::Exists);
+    }
+    Ok(parent)
+}
+
+impl Syncing<'_> {
+    /// A new directory (`dsl_dir_create_sync`); the root, without a parent.
+    pub(crate) fn create_dir(&mut self, parent: Option<u64>, name: &str) -> Result<u64> {
+        let spec = dmu::NewObject::new(DmuType::DSL_DIR)
+            .with_bonus(DmuType::DSL_DIR, DslDirPhys::default().encode().to_vec());
+        let object = self.mos().objset().create_object(self.tx, &spec)?.object().0;
+        let value = words(&[object]);
+        let (map, key) = match parent {
+            Some(p) => (self.dir(p)?.child_dir_zapobj, name),
+            None => (mos::DIRECTORY_OBJECT, mos::ROOT_DATASET),
+        };
+        self.zap(map)?.add(self.tx, key.as_bytes(), &value)?;
+        if let Some(p) = parent.filter(|_| !name.starts_with('$')) {
+            self.adjust_counts(p, 1, mos::DD_FILESYSTEM_COUNT)?;
+        }
+        let phys = DslDirPhys {
+            creation_time: self.env.now,
+            parent_obj: parent.unwrap_or(0),
+            props_zapobj: self.zap_create(DmuType::DSL_PROPS)?,
+            child_dir_zapobj: self.zap_create(DmuType::DSL_DIR_CHILD_MAP)?,
+            flags: DD_FLAG_USED_BREAKDOWN,
+            ..DslDirPhys::default()
+        };
+        self.books.add_dir(object, phys);
+        Ok(object)
+    }
+
+    /// The head of a new directory: a clone of `origin`, or of the pool's empty snapshot (`dsl_dataset_create_sync_dd`).
+    pub(crate) fn create_dataset(&mut self, dir: u64, origin: Option<u64>, flags: u64) -> Result<u64> {
+        let origin = match origin {
+            Some(o) => Some(o),
+            None => self.dsl.origin_snapshot()?,
+        };
+        let mut phys = DslDatasetPhys::new(dir);
+        let spec = dmu::NewObject::new(DmuType::DSL_DATASET)
+            .with_bonus(DmuType::DSL_DATASET, phys.encode().to_vec());
+        let object = self.mos().objset().create_object(self.tx, &spec)?.object().0;
+        phys.flags = flags;
+        phys.fsid_guid = self.fsid();
+        phys.guid = self.guid();
+        phys.snapnames_zapobj = self.zap_create_norm(DmuType::DSL_DS_SNAP_MAP, upper())?;
+        phys.creation_time = self.env.now;
+        phys.creation_txg = if self.txg() == TXG_INITIAL { Txg(1) } else { self.tx.txg() };
+        match origin {
+            None => phys.deadlist_obj = self.deadlist_create([])?,
+            Some(origin) => self.clone_from(object, dir, origin, &mut phys)?,
+        }
+        phys.flags |= DS_FLAG_UNIQUE_ACCURATE;
+        self.books.add_dataset(object, phys);
+        if let Some(origin) = origin {
+            for (f, value) in self.dataset_features(origin)? {
+                self.activate(object, f, &value)?;
+            }
+        }
+        self.dir_mut(dir)?.head_dataset_obj = object;
+        Ok(object)
+    }
+
+    /// Makes a new dataset a clone of a snapshot.
+    fn clone_from(&mut self, object: u64, dir: u64, origin: u64, phys: &mut DslDatasetPhys) -> Result<()> {
+        let from = self.ds(origin)?;
+        phys.prev_snap_obj = origin;
+        phys.prev_snap_txg = from.creation_txg.0;
+        phys.referenced_bytes = from.referenced_bytes;
+        phys.compressed_bytes = from.compressed_bytes;
+        phys.uncompressed_bytes = from.uncompressed_bytes;
+        phys.bp = from.bp;
+        phys.flags |= from.flags & (DS_FLAG_INCONSISTENT | DS_FLAG_CI_DATASET);
+        let origin_head = self.dir(from.dir_obj)?.head_dataset_obj;
+        let deadlist = self.ds(origin_head)?.deadlist_obj;
+        let keys = self.deadlist_keys(deadlist, from.creation_txg.0, origin)?;
+        phys.deadlist_obj = self.deadlist_create(keys)?;
+        let next = match from.next_clones_obj {
+            0 => self.zap_create(DmuType::NEXT_CLONES)?,
+            o => o,
+        };
+        let p = self.ds_mut(origin)?;
+        p.num_children += 1;
+        p.next_clones_obj = next;
+        self.zap_add_int(next, object)?;
+        let clones = match self.dir(from.dir_obj)?.clones {
+            0 => {
+                let o = self.zap_create(DmuType::DSL_CLONES)?;
+                self.dir_mut(from.dir_obj)?.clones = o;
+                o
+            }
+            o => o,
+        };
+        self.zap_add_int(clones, object)?;
+        self.dir_mut(dir)?.origin_obj = origin;
+        Ok(())
+    }
+
+    /// Adds a number to a ZAP that is a set of numbers (`zap_add_int`).
+    pub(crate) fn zap_add_int(&mut self, zap: u64, n: u64) -> Result<()> {
+        self.zap(zap)?.add(self.tx, crate::lists::int_key(n).as_bytes(), &words(&[n]))?;
+        Ok(())
+    }
+
+    /// Removes a number from a set; true if it was there (`zap_remove_int`).
+    pub(crate) fn zap_remove_int(&mut self, zap: u64, n: u64) -> Result<bool> {
+        self.zap(zap)?.drop_entry(self.tx, crate::lists::int_key(n).as_bytes())
+    }
+
+    /// A leaf's counts are 0, if somewhere there is a limit (`dsl_dataset_create_sync`).
+    pub(crate) fn create_counts(&mut self, dir: u64) -> Result<()> {
+        if !self.feature_active("filesystem_limits")? {
+            return Ok(());
+        }
+        self.zapify(dir, DmuType::DSL_DIR)?;
+        let zap = self.zap(dir)?;
+        for field in [mos::DD_FILESYSTEM_COUNT, mos::DD_SNAPSHOT_COUNT] {
+            zap.update(self.tx, field.as_bytes(), &words(&[0]))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new dataset's object set and fills it (`dmu_objset_create_sync`).
+    pub(crate) fn create_contents(&mut self, ds: u64, contents: &dyn Contents, name: &str) -> Result<()> {
+        let kind = match contents.kind() {
+            Kind::Filesystem => ObjsetKind::Zfs,
+            Kind::Volume => ObjsetKind::Zvol,
+            Kind::Snapshot | Kind::Bookmark => return Syncing::refuse(name, Refusal::NotHead),
+        };
+        let mut flags = ObjsetFlags::USERACCOUNTING_COMPLETE;
+        let mut begun = Vec::new();
+        for (feature, flag) in [
+            ("userobj_accounting", ObjsetFlags::USEROBJACCOUNTING_COMPLETE),
+            ("project_quota", ObjsetFlags::PROJECTQUOTA_COMPLETE),
+        ] {
+            if self.feature_enabled(feature)? {
+                flags |= flag;
+                begun.push(feature);
+            }
+        }
+        let cache = self.mos().objset().cache().clone();
+        let os = Objset::create_live(cache, ds, kind, ObjsetFlags(flags), self.tx);
+        let failed = |source| Error::Contents { name: name.to_owned(), source };
+        contents.fill(&os, self.tx).map_err(failed)?;
+        self.dsl.heads().enter(ds, os, &begun);
+        Ok(())
+    }
+
+    /// Refuses `more` datasets or snapshots below a directory if a limit up to `until` would be exceeded
+    /// (`dsl_fs_ss_limit_check`).
+    pub(crate) fn check_limit(
+        &mut self,
+        dir: u64,
+        more: u64,
+        field: &str,
+        until: u64,
+        name: &str,
+    ) -> Result<()> {
+        let limit = if field == mos::DD_SNAPSHOT_COUNT { "snapshot_limit" } else { "filesystem_limit" };
+        let mut at = dir;
+        while at != 0 && at != until && more > 0 {
+            // A directory without a count has no limit, nor has anything above.
+            let Some(count) = self.field_u64(at, field)? else { return Ok(()) };
+            let most = self.own_prop(at, limit)?.unwrap_or(u64::MAX);
+            if count.saturating_add(more) > most {
+                return Syncing::refuse(name, Refusal::Quota);
+            }
+            at = self.dir(at)?.parent_obj;
+        }
+        Ok(())
+    }
+
+    /// Counts datasets or snapshots, here and above, as far as they are counted (`dsl_fs_ss_count_adjust`).
+    pub(crate) fn adjust_counts(&mut self, dir: u64, by: i64, field: &'static str) -> Result<()> {
+        let mut at = dir;
+        while at != 0 && by != 0 {
+            let Some(mut count) = self.field_u64(at, field)? else { return Ok(()) };
+            crate::account::adjust(at, "DSL directory", &mut count, by)?;
+            self.zap(at)?.update(self.tx, field.as_bytes(), &words(&[count]))?;
+            at = self.dir(at)?.parent_obj;
+        }
+        Ok(())
+    }
+}
+
+/// Object of a volume's data (`ZVOL_OBJ`).
+pub(crate) const ZVOL_OBJ: ObjNum = ObjNum(1);
+/// Object of a volume's settings (`ZVOL_ZAP_OBJ`).
+pub(crate) const ZVOL_ZAP_OBJ: ObjNum = ObjNum(2);
+
+/// A new volume (`zvol_create_cb`).
+#[derive(Debug, Clone, Copy)]
+pub struct NewVolume {
+    /// Bytes; a multiple of its blocks.
+    pub size: u64,
+    /// Bytes of a block.
+    pub block: u32,
+}
+
+impl Contents for NewVolume {
+    fn kind(&self) -> Kind {
+        Kind::Volume
+    }
+
+    fn fill(
+        &self,
+        os: &Objset,
+        tx: &Tx,
+    ) -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        let fill = || {
+            let data = NewObject { block_size: self.block, ..NewObject::new(DmuType::ZVOL) };
+            os.claim_object(tx, ZVOL_OBJ, &data)?;
+            let spec = NewObject::new(DmuType::ZVOL_PROP);
+            let zap =
+                Zap::create_claim(os, tx, ZVOL_ZAP_OBJ, &spec, Normalization::NONE, ZapFlags::default())?;
+            zap.update(tx, b"size", &words(&[self.size]))
+        };
+        fill().map_err(|e: dmu::Error| Arc::new(e) as _)
+    }
+}

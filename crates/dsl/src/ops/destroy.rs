@@ -1,0 +1,435 @@
+//! Destroying snapshots, file systems and volumes.
+//!
+//! # Theory
+//! What only a snapshot knows is on the deadlist of the dataset after it: the blocks born after the snapshot before. Those lists go to the
+//! pool's list of blocks to free, whole, and the rest of the snapshot's own deadlist is merged into that of the
+//! dataset after it; no block is looked at. A head's blocks are found by walking its tree: the tree goes to the pool's list
+//! of trees to free ([`crate::ops::free`]). Both are freed later, a piece in each transaction group, and until then their space is that of
+//! the hidden directory `$FREE`.
+
+use crate::account::Delta;
+use crate::error::Refusal;
+use crate::lists::DropEntry;
+use crate::sync::{SyncTask, Syncing};
+use crate::{Error, Name, Result, Tail};
+use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DdUsed, DslDatasetPhys};
+use ondisk::{Corrupt, ObjNum, mos};
+
+/// Snapshots that are destroyed together; those that are not there are passed over (`zfs destroy pool/fs@a,b`).
+#[derive(Debug, Clone, Default)]
+pub struct DestroySnapshots {
+    /// Their full names.
+    pub names: Vec<String>,
+    /// Those that are held or have clones go when that ends (`-d`).
+    pub defer: bool,
+}
+
+impl SyncTask for DestroySnapshots {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let mut failed = Vec::new();
+        for name in &self.names {
+            if !matches!(Name::parse(name)?.tail, Tail::Snapshot(_)) {
+                return Syncing::refuse(name, Refusal::NotSnapshot);
+            }
+            match s.hold_snapshot(name) {
+                Err(Error::NoSuchDataset { .. }) => {}
+                Err(e) => return Err(e),
+                Ok((_, snap)) => match s.check_destroy_snapshot(snap, name, self.defer) {
+                    Err(e @ Error::Refused { .. }) => failed.push(e),
+                    r => r?,
+                },
+            }
+        }
+        match failed.len() {
+            0 => Ok(()),
+            1 => Err(failed.remove(0)),
+            _ => Err(Error::Several(failed)),
+        }
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        for full in &self.names {
+            let (_, name) = full.split_once('@').expect("the check found a snapshot's name");
+            match s.hold_snapshot(full) {
+                Err(Error::NoSuchDataset { .. }) => {}
+                Err(e) => return Err(e),
+                Ok((_, snap)) => s.destroy_snapshot(snap, name, full, self.defer)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file system or volume, without snapshots and children (`zfs destroy`).
+#[derive(Debug, Clone)]
+pub struct DestroyHead {
+    /// Its full name.
+    pub name: String,
+}
+
+impl SyncTask for DestroyHead {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        if Name::parse(&self.name)?.tail != Tail::Head {
+            return Syncing::refuse(&self.name, Refusal::NotHead);
+        }
+        let head = s.hold_head(&self.name)?;
+        s.check_destroy_head(head, &self.name)
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let head = s.hold_head(&self.name)?;
+        s.destroy_head(head, &self.name)
+    }
+}
+
+impl Syncing<'_> {
+    /// Whether a snapshot may be destroyed (`dsl_destroy_snapshot_check_impl`).
+    pub(crate) fn check_destroy_snapshot(&mut self, snap: u64, name: &str, defer: bool) -> Result<()> {
+        let p = self.ds(snap)?;
+        if self.dsl.heads().is_busy(snap) {
+            return Self::refuse(name, Refusal::Busy);
+        }
+        if defer {
+            return Ok(());
+        }
+        if self.user_refs(&p)? > 0 {
+            return Self::refuse(name, Refusal::Held);
+        }
+        if p.num_children > 1 {
+            return Self::refuse(name, Refusal::HasClones);
+        }
+        Ok(())
+    }
+
+    /// How many holds a snapshot has (`ds_userrefs`).
+    pub(crate) fn user_refs(&self, p: &DslDatasetPhys) -> Result<u64> {
+        if p.userrefs_obj == 0 { Ok(0) } else { Ok(self.zap(p.userrefs_obj)?.count()?) }
+    }
+
+    /// Destroys a snapshot, or marks it (`dsl_destroy_snapshot_sync_impl`).
+    pub(crate) fn destroy_snapshot(&mut self, snap: u64, name: &str, full: &str, defer: bool) -> Result<()> {
+        let ds = self.ds(snap)?;
+        if defer && (self.user_refs(&ds)? > 0 || ds.num_children > 1) {
+            self.ds_mut(snap)?.flags |= DS_FLAG_DEFER_DESTROY;
+            self.log("defer_destroy", full, snap, String::new());
+            return Ok(());
+        }
+        self.log("destroy", full, snap, String::new());
+        let keeps_key = self.bookmarks_snapshot_destroyed(snap)?;
+        self.deactivate_all(snap)?;
+        let own_prev = self.unlink_from_previous(snap, &ds)?;
+        let next = ds.next_snap_obj;
+        let old_unique = self.ds(next)?.unique_bytes;
+        let p = self.ds_mut(next)?;
+        p.prev_snap_obj = ds.prev_snap_obj;
+        p.prev_snap_txg = ds.prev_snap_txg;
+        self.give_blocks_to_next(snap, &ds, own_prev)?;
+        self.move_remapped_blocks(snap, &ds)?;
+        if !keeps_key {
+            self.remove_clones_key(ds.dir_obj, ds.creation_txg.0)?;
+        }
+        let head = self.dir(ds.dir_obj)?.head_dataset_obj;
+        if self.ds(next)?.is_snapshot() {
+            let after = self.ds(next)?.next_snap_obj;
+            let after = self.ds(after)?.deadlist_obj;
+            let shared = self.dead_between(after, ds.prev_snap_txg, ds.creation_txg.0)?;
+            self.ds_mut(next)?.unique_bytes += shared.used as u64;
+            if !keeps_key {
+                let deadlist = self.ds(head)?.deadlist_obj;
+                self.deadlist_remove_key(deadlist, ds.creation_txg.0)?;
+            }
+            if let Some(remap) = self.field_u64(head, mos::DS_REMAP_DEADLIST)? {
+                self.deadlist_remove_key(remap, ds.creation_txg.0)?;
+            }
+        } else {
+            self.recalc_head_unique(next)?;
+            let reserved = self.refreservation(next)?;
+            let unique = self.ds(next)?.unique_bytes;
+            if old_unique < reserved {
+                let less = unique.saturating_sub(old_unique).min(reserved - old_unique);
+                let d = Delta { used: -(less as i64), ..Delta::default() };
+                self.diduse(ds.dir_obj, DdUsed::Refrsrv, d)?;
+            }
+        }
+        self.forget_snapshot(snap, &ds, head, name)
+    }
+
+    /// The snapshot before forgets one that goes; returns it if the one that goes is its successor in the same dataset.
+    fn unlink_from_previous(&mut self, snap: u64, ds: &DslDatasetPhys) -> Result<Option<u64>> {
+        if ds.prev_snap_obj == 0 {
+            return Ok(None);
+        }
+        let prev = self.ds(ds.prev_snap_obj)?;
+        if prev.next_snap_obj == snap {
+            self.ds_mut(ds.prev_snap_obj)?.next_snap_obj = ds.next_snap_obj;
+            return Ok(Some(ds.prev_snap_obj));
+        }
+        // It is the first of a clone.
+        if prev.next_clones_obj != 0 {
+            self.zap_remove_int(prev.next_clones_obj, snap)?;
+            self.zap_add_int(prev.next_clones_obj, ds.next_snap_obj)?;
+        }
+        Ok(None)
+    }
+
+    /// Frees what only this snapshot knew, and leaves the rest of what died before it to the next.
+    fn give_blocks_to_next(&mut self, snap: u64, ds: &DslDatasetPhys, own_prev: Option<u64>) -> Result<()> {
+        let next = self.ds(ds.next_snap_obj)?.deadlist_obj;
+        if self.mos().deadlist(ObjNum(next))?.is_old() {
+            // Lists by txg came with version 26; pools that are written to have been upgraded, but keep old lists.
+            return Err(Error::Corrupt {
+                object: ObjNum(next),
+                source: Corrupt::Shape { what: "deadlist", why: "it is of a kind that is not written" },
+            });
+        }
+        if let Some(prev) = own_prev {
+            let from = self.ds(prev)?.prev_snap_txg;
+            let shared = self.dead_between(next, from, ds.prev_snap_txg)?;
+            self.ds_mut(prev)?.unique_bytes += shared.used as u64;
+        }
+        let freed = self.dead_between(next, ds.prev_snap_txg, u64::MAX)?;
+        self.diduse(ds.dir_obj, DdUsed::Snap, -freed)?;
+        self.deadlist_move_to_free(next, ds.prev_snap_txg)?;
+        let free_dir = self.special_dir("$FREE")?;
+        self.diduse(free_dir, DdUsed::Head, freed)?;
+        self.deadlist_merge(next, ds.deadlist_obj)?;
+        self.ds_mut(snap)?.deadlist_obj = 0;
+        Ok(())
+    }
+
+    /// What a deadlist has of blocks born after one txg and up to another (`dsl_deadlist_space_range`).
+    fn dead_between(&self, deadlist: u64, after: u64, to: u64) -> Result<Delta> {
+        let mos = self.mos();
+        Ok(Delta::of_list(mos.deadlist(ObjNum(deadlist))?.space_range(mos, after, to)?))
+    }
+
+    /// Blocks of removed devices need an indirect mapping that is not written here.
+    fn move_remapped_blocks(&mut self, snap: u64, ds: &DslDatasetPhys) -> Result<()> {
+        for object in [snap, ds.next_snap_obj] {
+            if self.field(object, mos::DS_REMAP_DEADLIST)?.is_some() {
+                let why = "it has blocks on removed devices, which are not freed here";
+                let source = Corrupt::Shape { what: "DSL dataset", why };
+                return Err(Error::Corrupt { object: ObjNum(object), source });
+            }
+        }
+        Ok(())
+    }
+
+    /// A key that no snapshot needs any more goes from the deadlists of all clones made after it (`dsl_dir_remove_clones_key`).
+    pub(crate) fn remove_clones_key(&mut self, dir: u64, txg: u64) -> Result<()> {
+        let mut stack = vec![dir];
+        while let Some(dir) = stack.pop() {
+            let clones = self.dir(dir)?.clones;
+            if clones == 0 {
+                continue;
+            }
+            let heads: Vec<u64> = self
+                .mos()
+                .entries(ObjNum(clones))?
+                .map(|e| Ok(e?.value.first().unwrap_or(0)))
+                .collect::<Result<_>>()?;
+            for head in heads {
+                let clone = self.ds(head)?;
+                let origin = self.dir(clone.dir_obj)?.origin_obj;
+                if self.origin_txg(origin)? > txg {
+                    self.deadlist_remove_key(clone.deadlist_obj, txg)?;
+                    if let Some(remap) = self.field_u64(head, mos::DS_REMAP_DEADLIST)? {
+                        self.deadlist_remove_key(remap, txg)?;
+                    }
+                    stack.push(clone.dir_obj);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What only a head knows: all that it refers to, but for what its last snapshot still shares with it
+    /// (`dsl_dataset_recalc_head_uniq`).
+    pub(crate) fn recalc_head_unique(&mut self, head: u64) -> Result<()> {
+        let p = self.ds(head)?;
+        let prev = if p.prev_snap_obj == 0 { 0 } else { self.ds(p.prev_snap_obj)?.referenced_bytes };
+        let dead = self.mos().deadlist(ObjNum(p.deadlist_obj))?.total.used;
+        let bad = || Error::Corrupt {
+            object: ObjNum(head),
+            source: Corrupt::Shape { what: "DSL dataset", why: "more died than was there" },
+        };
+        let shared = prev.checked_sub(dead).ok_or_else(bad)?;
+        let unique = p.referenced_bytes.checked_sub(shared).ok_or_else(bad)?;
+        let p = self.ds_mut(head)?;
+        p.unique_bytes = unique;
+        p.flags |= ondisk::dsl::DS_FLAG_UNIQUE_ACCURATE;
+        Ok(())
+    }
+
+    /// The last of a snapshot: its name and objects.
+    fn forget_snapshot(&mut self, snap: u64, ds: &DslDatasetPhys, head: u64, name: &str) -> Result<()> {
+        self.adjust_counts(ds.dir_obj, -1, mos::DD_SNAPSHOT_COUNT)?;
+        let names = self.ds(head)?.snapnames_zapobj;
+        self.zap(names)?.drop_entry(self.tx, name.as_bytes())?;
+        self.snapshots_changed(ds.dir_obj)?;
+        self.clear_bootfs(snap)?;
+        for object in [ds.next_clones_obj, ds.props_obj, ds.userrefs_obj] {
+            if object != 0 {
+                self.mos().objset().free_object(self.tx, ObjNum(object))?;
+            }
+        }
+        self.books.forget_dataset(snap);
+        self.free_zapified(snap)
+    }
+
+    /// A dataset that goes is no longer what the pool boots from (`spa_prop_clear_bootfs`).
+    fn clear_bootfs(&mut self, ds: u64) -> Result<()> {
+        let Some(props) = self.mos().dir(mos::PROPS)? else { return Ok(()) };
+        let zap = self.mos().zap(props)?;
+        if zap.lookup_u64(b"bootfs")? == Some(ds) {
+            zap.drop_entry(self.tx, b"bootfs")?;
+        }
+        Ok(())
+    }
+
+    /// True if a head is the last clone of a snapshot that waits to be destroyed.
+    fn takes_origin_along(&mut self, p: &DslDatasetPhys) -> Result<bool> {
+        let origin = self.dir(p.dir_obj)?.origin_obj;
+        if p.prev_snap_obj == 0 || self.origin_txg(origin)? == 0 {
+            return Ok(false);
+        }
+        let prev = self.ds(p.prev_snap_obj)?;
+        Ok(prev.flags & DS_FLAG_DEFER_DESTROY != 0 && prev.num_children == 2 && self.user_refs(&prev)? == 0)
+    }
+
+    /// Whether a head may be destroyed (`dsl_destroy_head_check_impl`).
+    pub(crate) fn check_destroy_head(&mut self, head: u64, name: &str) -> Result<()> {
+        let p = self.ds(head)?;
+        let dir = self.dir(p.dir_obj)?;
+        if dir.parent_obj == 0 {
+            return Self::refuse(name, Refusal::Root);
+        }
+        if self.dsl.heads().is_busy(head) || self.has_foreign_log(head)? {
+            return Self::refuse(name, Refusal::Busy);
+        }
+        if p.prev_snap_obj != 0 && self.ds(p.prev_snap_obj)?.next_snap_obj == head {
+            return Self::refuse(name, Refusal::HasSnapshots);
+        }
+        if dir.child_dir_zapobj != 0 && self.zap(dir.child_dir_zapobj)?.count()? != 0 {
+            return Self::refuse(name, Refusal::HasChildren);
+        }
+        if self.takes_origin_along(&p)? && self.dsl.heads().is_busy(p.prev_snap_obj) {
+            return Self::refuse(name, Refusal::Busy);
+        }
+        Ok(())
+    }
+
+    /// Destroys a head and its directory (`dsl_destroy_head_sync_impl`).
+    pub(crate) fn destroy_head(&mut self, head: u64, name: &str) -> Result<()> {
+        // Blocks that it wrote in this group must be known before they can be freed.
+        self.sync_head(head, 1)?;
+        let p = self.ds(head)?;
+        let dir = p.dir_obj;
+        let origin_goes = self.takes_origin_along(&p)?;
+        self.drop_livelist(dir)?;
+        self.drop_refreservation(head)?;
+        self.deactivate_all(head)?;
+        self.log("destroy", name, head, format!("(bptree, mintxg={})", p.prev_snap_txg));
+        if p.prev_snap_obj != 0 {
+            let next = self.ds(p.prev_snap_obj)?.next_clones_obj;
+            if next != 0 {
+                self.zap_remove_int(next, head)?;
+            }
+            let prev = self.ds_mut(p.prev_snap_obj)?;
+            prev.num_children = prev.num_children.saturating_sub(1);
+        }
+        self.deadlist_free(p.deadlist_obj)?;
+        if let Some(remap) = self.field_u64(head, mos::DS_REMAP_DEADLIST)? {
+            self.deadlist_free(remap)?;
+        }
+        self.free_log(head)?;
+        self.free_tree_later(dir, &p)?;
+        if p.prev_snap_obj != 0 {
+            let origin_dir = self.ds(p.prev_snap_obj)?.dir_obj;
+            let clones = self.dir(origin_dir)?.clones;
+            if clones != 0 {
+                self.zap_remove_int(clones, head)?;
+            }
+        }
+        self.dsl.heads().forget(head);
+        self.dir_mut(dir)?.head_dataset_obj = 0;
+        self.mos().objset().free_object(self.tx, ObjNum(p.snapnames_zapobj))?;
+        self.drop_bookmarks(head)?;
+        self.clear_bootfs(head)?;
+        self.books.forget_dataset(head);
+        self.free_zapified(head)?;
+        self.destroy_dir(dir, name)?;
+        self.drop_errors(head)?;
+        if origin_goes {
+            let full = self.snapshot_name(p.prev_snap_obj)?;
+            let (_, snap) = full.split_once('@').expect("a snapshot's name has an '@'");
+            self.destroy_snapshot(p.prev_snap_obj, snap, &full, false)?;
+        }
+        Ok(())
+    }
+
+    /// The full name of a snapshot, found from its object.
+    pub(crate) fn snapshot_name(&mut self, snap: u64) -> Result<String> {
+        self.flush()?;
+        Ok(self.dsl.by_object(ObjNum(snap))?.name())
+    }
+
+    /// The directory of a head that is gone (`dsl_dir_destroy_sync`).
+    fn destroy_dir(&mut self, dir: u64, name: &str) -> Result<()> {
+        let d = self.dir(dir)?;
+        self.adjust_counts(d.parent_obj, -1, mos::DD_FILESYSTEM_COUNT)?;
+        self.set_dir_reserved(dir, 0)?;
+        let d = self.dir(dir)?;
+        if d.used_bytes != 0 {
+            let source = Corrupt::Shape { what: "DSL directory", why: "it uses space, though it is empty" };
+            return Err(Error::Corrupt { object: ObjNum(dir), source });
+        }
+        self.destroy_key(dir)?;
+        let (_, tail) = name.rsplit_once('/').expect("the root directory is never destroyed");
+        let map = self.dir(d.parent_obj)?.child_dir_zapobj;
+        self.zap(map)?.drop_entry(self.tx, tail.as_bytes())?;
+        self.free_permissions(d.deleg_zapobj)?;
+        for object in [d.child_dir_zapobj, d.props_zapobj, d.clones] {
+            if object != 0 {
+                self.mos().objset().free_object(self.tx, ObjNum(object))?;
+            }
+        }
+        self.books.forget_dir(dir);
+        self.forget_names();
+        self.free_zapified(dir)
+    }
+
+    /// Delegated permissions: a ZAP of ZAPs (`dsl_deleg_destroy`).
+    fn free_permissions(&mut self, object: u64) -> Result<()> {
+        if object == 0 {
+            return Ok(());
+        }
+        let sets: Vec<u64> = self
+            .mos()
+            .entries(ObjNum(object))?
+            .map(|e| Ok(e?.value.first().unwrap_or(0)))
+            .collect::<Result<_>>()?;
+        for set in sets.into_iter().filter(|o| *o != 0) {
+            self.mos().objset().free_object(self.tx, ObjNum(set))?;
+        }
+        self.mos().objset().free_object(self.tx, ObjNum(object))?;
+        Ok(())
+    }
+
+    /// Errors that were found in a dataset that is gone (`spa_delete_dataset_errlog`).
+    fn drop_errors(&mut self, head: u64) -> Result<()> {
+        if !self.feature_enabled("head_errlog")? {
+            return Ok(());
+        }
+        for log in [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB] {
+            let Some(map) = self.mos().dir(log)? else { continue };
+            let key = crate::lists::int_key(head);
+            let zap = self.mos().zap(map)?;
+            if let Some(list) = zap.lookup_u64(key.as_bytes())? {
+                self.mos().objset().free_object(self.tx, ObjNum(list))?;
+                zap.drop_entry(self.tx, key.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}

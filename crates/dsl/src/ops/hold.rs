@@ -1,0 +1,138 @@
+//! Holds: a snapshot with one is not destroyed.
+
+use crate::error::Refusal;
+use crate::lists::{DropEntry, words};
+use crate::sync::{SyncTask, Syncing};
+use crate::{Error, Name, Result, Tail};
+use ondisk::dsl::DS_FLAG_DEFER_DESTROY;
+use ondisk::{DmuType, ObjNum};
+use std::collections::BTreeSet;
+
+/// Longest tag (`MAXNAMELEN`).
+const MAX_TAG: usize = 256;
+
+/// Holds that are made together: the full name of a snapshot, and a tag (`zfs hold`). Snapshots that are not there are passed over, unless
+/// none is.
+#[derive(Debug, Clone, Default)]
+pub struct HoldSnapshots {
+    /// What is held, by what tag.
+    pub holds: Vec<(String, String)>,
+}
+
+impl SyncTask for HoldSnapshots {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        let mut missing = None;
+        let mut found = false;
+        for (name, tag) in &self.holds {
+            if !matches!(Name::parse(name)?.tail, Tail::Snapshot(_)) {
+                return Syncing::refuse(name, Refusal::NotSnapshot);
+            }
+            if tag.len() > MAX_TAG {
+                return Syncing::refuse(name, Refusal::TagTooLong);
+            }
+            if !seen.insert((name, tag)) {
+                return Syncing::refuse(name, Refusal::TagExists);
+            }
+            let snap = match s.hold_snapshot(name) {
+                Ok((_, snap)) => snap,
+                Err(e @ Error::NoSuchDataset { .. }) => {
+                    missing = Some(e);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            found = true;
+            let tags = s.ds(snap)?.userrefs_obj;
+            if tags != 0 && s.zap(tags)?.lookup(tag.as_bytes())?.is_some() {
+                return Syncing::refuse(name, Refusal::TagExists);
+            }
+        }
+        match missing {
+            Some(e) if !found => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        for (name, tag) in &self.holds {
+            let snap = match s.hold_snapshot(name) {
+                Ok((_, snap)) => snap,
+                Err(Error::NoSuchDataset { .. }) => continue,
+                Err(e) => return Err(e),
+            };
+            let tags = match s.ds(snap)?.userrefs_obj {
+                0 => {
+                    let o = s.zap_create(DmuType::USERREFS)?;
+                    s.ds_mut(snap)?.userrefs_obj = o;
+                    o
+                }
+                o => o,
+            };
+            let zap = s.zap(tags)?;
+            zap.add(s.tx, tag.as_bytes(), &words(&[s.env.now]))?;
+            let refs = s.zap(tags)?.count()?;
+            s.log("hold", name, snap, format!("tag={tag} temp=0 refs={refs}"));
+        }
+        Ok(())
+    }
+}
+
+/// Holds that are let go together (`zfs release`). A snapshot that waits to be destroyed goes with its last hold.
+#[derive(Debug, Clone, Default)]
+pub struct ReleaseSnapshots {
+    /// What is let go, by what tag.
+    pub holds: Vec<(String, String)>,
+}
+
+impl SyncTask for ReleaseSnapshots {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        for (name, tag) in &self.holds {
+            if !matches!(Name::parse(name)?.tail, Tail::Snapshot(_)) {
+                return Syncing::refuse(name, Refusal::NotSnapshot);
+            }
+            let (_, snap) = s.hold_snapshot(name)?;
+            let p = s.ds(snap)?;
+            let there = p.userrefs_obj != 0 && s.zap(p.userrefs_obj)?.lookup(tag.as_bytes())?.is_some();
+            if !there || !seen.insert((name, tag)) {
+                return Syncing::refuse(name, Refusal::NoTag);
+            }
+            let last = s.user_refs(&p)? == self.holds.iter().filter(|(n, _)| n == name).count() as u64;
+            let goes = last && p.flags & DS_FLAG_DEFER_DESTROY != 0 && p.num_children == 1;
+            if goes && s.dsl.heads().is_busy(snap) {
+                return Syncing::refuse(name, Refusal::Busy);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        for (name, tag) in &self.holds {
+            let (_, snap) = s.hold_snapshot(name)?;
+            let p = s.ds(snap)?;
+            s.zap(p.userrefs_obj)?.drop_entry(s.tx, tag.as_bytes())?;
+            s.forget_temporary_hold(snap, tag)?;
+            let refs = s.user_refs(&p)?;
+            s.log("release", name, snap, format!("tag={tag} refs={refs}"));
+            if refs == 0 && p.flags & DS_FLAG_DEFER_DESTROY != 0 && p.num_children == 1 {
+                let (_, tail) = name.split_once('@').expect("the check found a snapshot's name");
+                s.destroy_snapshot(snap, tail, name, false)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Syncing<'_> {
+    /// A hold that was to end with its process is listed for the whole pool (`dsl_pool_user_release`).
+    fn forget_temporary_hold(&mut self, snap: u64, tag: &str) -> Result<()> {
+        let Some(map) = self.mos().dir(ondisk::mos::TMP_USERREFS)? else { return Ok(()) };
+        let key = format!("{snap:x}-{tag}");
+        let zap = self.mos().zap(ObjNum(map.0))?;
+        if zap.lookup(key.as_bytes())?.is_some() {
+            zap.drop_entry(self.tx, key.as_bytes())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,436 @@
+//! Keys of encrypted datasets: made, changed, handed on.
+//!
+//! # Theory
+//! A new encrypted dataset gets random data keys, wrapped by the wrapping key of its encryption root: its own, if it was given one, or the
+//! parent's root's. Changing a wrapping key wraps again the data keys of all datasets under that root; no block changes.
+//! Clones share the key object of their origin, which counts them.
+//!
+//! # Absent
+//! What the user has as a key, and where (`keylocation`), beyond storing that: the commands ask for it.
+
+use crate::error::KeyRefusal;
+use crate::keys::{KeyFormat, WrappingKey, read_wrapped};
+use crate::lists::{DropEntry, words};
+use crate::ops::create::Create;
+use crate::ops::props::{SetAs, Setting};
+use crate::prop::Value;
+use crate::sync::{SyncTask, Syncing};
+use crate::{Error, Result};
+use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
+use dmu::zap;
+use ondisk::crypto_key as ck;
+use ondisk::{DmuType, Guid, ObjNum};
+use std::sync::Arc;
+
+/// A wrapping key that a dataset is given.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// What the user has.
+    pub format: KeyFormat,
+    /// Where he has it (`keylocation`).
+    pub location: String,
+    /// The key itself.
+    pub key: Arc<WrappingKey>,
+    /// Salt, if it comes from a passphrase; otherwise 0.
+    pub salt: u64,
+    /// Rounds, if it comes from a passphrase; otherwise 0.
+    pub iterations: u64,
+}
+
+/// How a new dataset is to be encrypted.
+#[derive(Debug, Clone, Default)]
+pub struct NewCrypt {
+    /// The algorithm; `None` takes the parent's, or the default if there is a key and the parent is not encrypted.
+    pub suite: Option<CryptoSuite>,
+    /// `encryption=off` was given.
+    pub off: bool,
+    /// Its own wrapping key; `None` takes the parent's.
+    pub key: Option<NewKey>,
+}
+
+/// Another wrapping key for an encryption root, or for a dataset that becomes one (`zfs change-key`); or the parent's (`-i`).
+#[derive(Debug, Clone)]
+pub struct ChangeKey {
+    /// The dataset's full name.
+    pub name: String,
+    /// The key; `None` inherits the parent's.
+    pub key: Option<NewKey>,
+}
+
+impl SyncTask for ChangeKey {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let refuse = |why| Err(Error::Key { name: self.name.clone(), why });
+        if !s.feature_enabled("encryption")? {
+            return refuse(KeyRefusal::Feature);
+        }
+        let dir = s.hold_dir(&self.name)?;
+        let Some(object) = s.crypto_object(dir)? else { return refuse(KeyRefusal::NotEncrypted) };
+        let d = s.dir(dir)?;
+        if s.origin_txg(d.origin_obj)? != 0 {
+            return refuse(KeyRefusal::Clone);
+        }
+        let root = s.key_root(object)?;
+        if s.dsl.keys().root(root).is_none() {
+            return refuse(KeyRefusal::NotLoaded);
+        }
+        if self.key.is_some() {
+            return Ok(());
+        }
+        if root != dir {
+            return refuse(KeyRefusal::NotRoot);
+        }
+        match s.crypto_object(d.parent_obj)? {
+            None => refuse(KeyRefusal::NoParentRoot),
+            Some(above) => {
+                let root = s.key_root(above)?;
+                if s.dsl.keys().root(root).is_none() { refuse(KeyRefusal::NotLoaded) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let dir = s.hold_dir(&self.name)?;
+        let lost = || Error::Key { name: self.name.clone(), why: KeyRefusal::NotLoaded };
+        let object = s.crypto_object(dir)?.ok_or_else(lost)?;
+        let old_root = s.key_root(object)?;
+        let old = s.dsl.keys().root(old_root).ok_or_else(lost)?;
+        let (root, to, key) = match &self.key {
+            Some(new) => {
+                let value = Value::Text(new.location.clone());
+                s.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
+                let to =
+                    Wrapper { root: dir, format: new.format, salt: new.salt, iterations: new.iterations };
+                (dir, to, new.key.clone())
+            }
+            None => {
+                s.remove_prop(dir, "keylocation")?;
+                let parent = s.dir(dir)?.parent_obj;
+                let above = s.crypto_object(parent)?.ok_or_else(lost)?;
+                let to = s.wrapper_of(above)?;
+                (to.root, to, s.dsl.keys().root(to.root).ok_or_else(lost)?)
+            }
+        };
+        s.rewrap(old_root, dir, &old, &to, &key)?;
+        let keys = s.dsl.keys();
+        if old_root == dir && root != dir {
+            keys.forget_root(dir);
+        }
+        keys.set_root(root, key);
+        Ok(())
+    }
+}
+
+/// What a key object says of the wrapping key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wrapper {
+    root: u64,
+    format: KeyFormat,
+    salt: u64,
+    iterations: u64,
+}
+
+impl KeyFormat {
+    /// Its number on disk (`zfs_keyformat_t`).
+    fn to_disk(self) -> u64 {
+        match self {
+            Self::Raw => 1,
+            Self::Hex => 2,
+            Self::Passphrase => 3,
+        }
+    }
+}
+
+impl Create<'_> {
+    /// Whether a dataset may be made with this encryption below a directory (`dmu_objset_create_crypt_check`).
+    pub(crate) fn check_key(&self, s: &mut Syncing<'_>, parent: u64) -> Result<()> {
+        let refuse = |why| Err(Error::Key { name: self.name.clone(), why });
+        let none = NewCrypt::default();
+        let crypt = self.crypt.as_ref().unwrap_or(&none);
+        let above = s.crypto_object(parent)?;
+        let encrypts = !crypt.off && (crypt.suite.is_some() || crypt.key.is_some() || above.is_some());
+        if !encrypts {
+            if above.is_some() {
+                return refuse(KeyRefusal::MustEncrypt);
+            }
+            return if crypt.key.is_some() { refuse(KeyRefusal::NotEncrypted) } else { Ok(()) };
+        }
+        if !s.feature_enabled("encryption")? || !s.feature_enabled("bookmark_v2")? {
+            return refuse(KeyRefusal::Feature);
+        }
+        match (&crypt.key, above) {
+            (Some(_), _) => Ok(()),
+            (None, None) => refuse(KeyRefusal::NoFormat),
+            (None, Some(above)) => {
+                let root = s.key_root(above)?;
+                if s.dsl.keys().root(root).is_none() { refuse(KeyRefusal::NotLoaded) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl Syncing<'_> {
+    /// The object that wraps a directory's key, if it is encrypted.
+    pub(crate) fn crypto_object(&self, dir: u64) -> Result<Option<u64>> {
+        if dir == 0 {
+            return Ok(None);
+        }
+        Ok(self.field_u64(dir, ck::FIELD)?.filter(|o| *o != 0))
+    }
+
+    /// The encryption root that a key object names.
+    fn key_root(&self, object: u64) -> Result<u64> {
+        Ok(self.mos().u64(ObjNum(object), ck::ROOT_DDOBJ)?.unwrap_or(0))
+    }
+
+    fn wrapper_of(&self, object: u64) -> Result<Wrapper> {
+        let number = |name| Ok::<_, Error>(self.mos().u64(ObjNum(object), name)?.unwrap_or(0));
+        let format = match number("keyformat")? {
+            1 => KeyFormat::Raw,
+            2 => KeyFormat::Hex,
+            _ => KeyFormat::Passphrase,
+        };
+        Ok(Wrapper {
+            root: number(ck::ROOT_DDOBJ)?,
+            format,
+            salt: number("pbkdf2salt")?,
+            iterations: number("pbkdf2iters")?,
+        })
+    }
+
+    /// Gives a new dataset its keys, if it is to be encrypted (`dsl_dataset_create_crypt_sync`).
+    pub(crate) fn create_key(
+        &mut self,
+        dir: u64,
+        ds: u64,
+        name: &str,
+        crypt: Option<&NewCrypt>,
+    ) -> Result<()> {
+        let none = NewCrypt::default();
+        let crypt = crypt.unwrap_or(&none);
+        let parent = self.dir(dir)?.parent_obj;
+        let above = self.crypto_object(parent)?;
+        if crypt.off || (crypt.suite.is_none() && crypt.key.is_none() && above.is_none()) {
+            return Ok(());
+        }
+        let lost = || Error::Key { name: name.to_owned(), why: KeyRefusal::NotLoaded };
+        let inherited = match above {
+            Some(o) => Some((read_wrapped(self.dsl, ObjNum(o))?.1.suite, self.wrapper_of(o)?)),
+            None => None,
+        };
+        let suite = crypt.suite.or(inherited.map(|(suite, _)| suite)).unwrap_or(CryptoSuite::Aes256Gcm);
+        let (to, key) = match (&crypt.key, inherited) {
+            (Some(new), _) => {
+                let to =
+                    Wrapper { root: dir, format: new.format, salt: new.salt, iterations: new.iterations };
+                (to, new.key.clone())
+            }
+            (None, Some((_, to))) => (to, self.dsl.keys().root(to.root).ok_or_else(lost)?),
+            (None, None) => return Err(lost()),
+        };
+        let mut bytes = zeroize_buffer();
+        self.random_bytes(&mut bytes[..]);
+        let (master, hmac) = bytes.split_at(ck::MASTER_KEY_MAX_LEN);
+        let hmac = hmac.first_chunk().expect("the buffer holds both keys");
+        let guid = Guid(self.guid());
+        let data = DataKeys::new(suite, KeyVersion::V1, guid, &master[..suite.key_len()], hmac);
+        let wrapped = key.wrap(&data, self.new_iv());
+
+        let object = self.zap_create(DmuType::ZAP_METADATA)?;
+        self.put_key(object, &to, &wrapped)?;
+        for (field, n) in [(ck::REFCOUNT, 1), (ck::VERSION, KeyVersion::V1.to_disk())] {
+            self.zap(object)?.update(self.tx, field.as_bytes(), &words(&[n]))?;
+        }
+        self.zapify(dir, DmuType::DSL_DIR)?;
+        self.zap(dir)?.add(self.tx, ck::FIELD.as_bytes(), &words(&[object]))?;
+        self.activate_new(ds, "encryption")?;
+        if let Some(new) = &crypt.key {
+            let value = Value::Text(new.location.clone());
+            self.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
+            self.dsl.keys().set_root(dir, key);
+        }
+        self.dsl.keys().enter(ds, to.root, wrapped, Arc::new(data));
+        Ok(())
+    }
+
+    /// An initialisation vector that no key was wrapped with before.
+    fn new_iv(&mut self) -> [u8; ck::IV_LEN] {
+        let mut iv = [0; ck::IV_LEN];
+        self.random_bytes(&mut iv);
+        iv
+    }
+
+    /// Writes wrapped keys (`dsl_crypto_key_sync_impl`).
+    fn put_key(&mut self, object: u64, to: &Wrapper, w: &WrappedKeys) -> Result<()> {
+        let zap = self.zap(object)?;
+        for (name, n) in [
+            (ck::SUITE, w.suite as u64),
+            (ck::ROOT_DDOBJ, to.root),
+            (ck::GUID, w.guid.0),
+            ("keyformat", to.format.to_disk()),
+            ("pbkdf2salt", to.salt),
+            ("pbkdf2iters", to.iterations),
+        ] {
+            zap.update(self.tx, name.as_bytes(), &words(&[n]))?;
+        }
+        for (name, raw) in
+            [(ck::IV, &w.iv[..]), (ck::MAC, &w.mac), (ck::MASTER_KEY, &w.master), (ck::HMAC_KEY, &w.hmac)]
+        {
+            zap.update(self.tx, name.as_bytes(), &zap::Value::bytes(raw))?;
+        }
+        Ok(())
+    }
+
+    /// Wraps again the keys of a directory and of all below it that have this root (`spa_keystore_change_key_sync_impl`). Clones
+    /// have their origin's key object, but what is below them may have the root, too.
+    fn rewrap(
+        &mut self,
+        root: u64,
+        top: u64,
+        old: &WrappingKey,
+        to: &Wrapper,
+        key: &WrappingKey,
+    ) -> Result<()> {
+        for (object, dirs) in self.keys_under(root, top)? {
+            let (_, wrapped) = read_wrapped(self.dsl, ObjNum(object))?;
+            let bad = || Error::Key { name: String::new(), why: KeyRefusal::NotLoaded };
+            let data = old.unwrap(&wrapped).map_err(|_| bad())?;
+            let again = key.wrap(&data, self.new_iv());
+            self.put_key(object, to, &again)?;
+            for dir in dirs {
+                let head = self.dir(dir)?.head_dataset_obj;
+                self.dsl.keys().rewrapped(head, to.root, again);
+            }
+        }
+        Ok(())
+    }
+
+    /// Key objects under a root, from a directory down, with the directories that have them.
+    fn keys_under(&mut self, root: u64, top: u64) -> Result<Vec<(u64, Vec<u64>)>> {
+        let mut out: std::collections::BTreeMap<u64, Vec<u64>> = std::collections::BTreeMap::new();
+        let mut stack = vec![(top, false)];
+        while let Some((dir, shares)) = stack.pop() {
+            let Some(object) = self.crypto_object(dir)? else { continue };
+            let d = self.dir(dir)?;
+            let clone = self.origin_txg(d.origin_obj)? != 0;
+            if !shares && (self.key_root(object)? != root || clone) {
+                continue;
+            }
+            out.entry(object).or_default().push(dir);
+            if d.child_dir_zapobj != 0 {
+                for e in self.mos().entries(ObjNum(d.child_dir_zapobj))? {
+                    let e = e?;
+                    if !e.name.starts_with(b"$") && !e.name.starts_with(b"%") {
+                        stack.push((e.value.first().unwrap_or(0), false));
+                    }
+                }
+            }
+            if d.clones != 0 {
+                let heads: Vec<u64> = self
+                    .mos()
+                    .entries(ObjNum(d.clones))?
+                    .map(|e| Ok(e?.value.first().unwrap_or(0)))
+                    .collect::<Result<_>>()?;
+                for head in heads {
+                    stack.push((self.ds(head)?.dir_obj, true));
+                }
+            }
+        }
+        Ok(out.into_iter().collect())
+    }
+
+    /// A clone has its origin's key (`dsl_crypto_key_clone_sync`).
+    pub(crate) fn clone_key(&mut self, dir: u64, origin: u64) -> Result<()> {
+        let from = self.ds(origin)?.dir_obj;
+        let Some(object) = self.crypto_object(from)? else { return Ok(()) };
+        self.count_key(object, 1)?;
+        self.zapify(dir, DmuType::DSL_DIR)?;
+        let value = words(&[object]);
+        self.zap(dir)?.add(self.tx, ck::FIELD.as_bytes(), &value)?;
+        Ok(())
+    }
+
+    fn count_key(&mut self, object: u64, by: i64) -> Result<u64> {
+        let zap = self.zap(object)?;
+        let mut n = zap.lookup_u64(ck::REFCOUNT.as_bytes())?.unwrap_or(0);
+        crate::account::adjust(object, "crypto key", &mut n, by)?;
+        zap.update(self.tx, ck::REFCOUNT.as_bytes(), &words(&[n]))?;
+        Ok(n)
+    }
+
+    /// A directory goes: its key, if nobody else has it (`dsl_crypto_key_destroy_sync`).
+    pub(crate) fn destroy_key(&mut self, dir: u64) -> Result<()> {
+        let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
+        if self.count_key(object, -1)? == 0 {
+            self.mos().objset().free_object(self.tx, ObjNum(object))?;
+        }
+        self.dsl.keys().forget_root(dir);
+        Ok(())
+    }
+
+    /// A dataset that is no encryption root stays under its own (`dsl_dir_rename_crypt_check`).
+    pub(crate) fn check_rename_key(&mut self, dir: u64, parent: u64, name: &str) -> Result<()> {
+        let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
+        let root = self.key_root(object)?;
+        if root == dir {
+            return Ok(());
+        }
+        match self.crypto_object(parent)? {
+            Some(above) if self.key_root(above)? == root => Ok(()),
+            _ => Err(Error::Key { name: name.to_owned(), why: KeyRefusal::LeavesRoot }),
+        }
+    }
+
+    /// A promote changes no key: the root of both must stay what it is (`dsl_dataset_promote_crypt_check`).
+    pub(crate) fn check_promote_key(&mut self, dir: u64, origin_dir: u64, name: &str) -> Result<()> {
+        let Some(object) = self.crypto_object(origin_dir)? else { return Ok(()) };
+        let od = self.dir(origin_dir)?;
+        if self.origin_txg(od.origin_obj)? != 0 || self.key_root(object)? == origin_dir {
+            return Ok(());
+        }
+        let above = [od.parent_obj, self.dir(dir)?.parent_obj];
+        let mut roots = [0; 2];
+        for (root, dir) in roots.iter_mut().zip(above) {
+            *root = match self.crypto_object(dir)? {
+                Some(o) => self.key_root(o)?,
+                None => 0,
+            };
+        }
+        if roots[0] != 0 && roots[0] == roots[1] {
+            return Ok(());
+        }
+        Err(Error::Key { name: name.to_owned(), why: KeyRefusal::LeavesRoot })
+    }
+
+    /// A clone that is promoted becomes the encryption root, if its origin's dataset was one (`dsl_dataset_promote_crypt_sync`).
+    pub(crate) fn promote_key(&mut self, dir: u64, origin_dir: u64) -> Result<()> {
+        let Some(object) = self.crypto_object(origin_dir)? else { return Ok(()) };
+        let origin = self.dir(origin_dir)?.origin_obj;
+        if self.origin_txg(origin)? != 0 || self.key_root(object)? != origin_dir {
+            return Ok(());
+        }
+        let props = self.dir(origin_dir)?.props_zapobj;
+        let location =
+            self.mos().string(ObjNum(props), "keylocation")?.unwrap_or_else(|| "prompt".to_owned());
+        let value = Value::Text(location);
+        self.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
+        self.remove_prop(origin_dir, "keylocation")?;
+        for (object, _) in self.keys_under(origin_dir, origin_dir)? {
+            let value = words(&[dir]);
+            self.zap(object)?.update(self.tx, ck::ROOT_DDOBJ.as_bytes(), &value)?;
+        }
+        self.dsl.keys().move_root(origin_dir, dir);
+        Ok(())
+    }
+
+    /// Removes a value without a trace.
+    fn remove_prop(&mut self, dir: u64, name: &str) -> Result<()> {
+        let object = self.dir(dir)?.props_zapobj;
+        self.zap(object)?.drop_entry(self.tx, name.as_bytes())?;
+        Ok(())
+    }
+}
+
+/// Room for a master key and an HMAC key; zeroed when it goes.
+fn zeroize_buffer() -> zeroize::Zeroizing<[u8; ck::MASTER_KEY_MAX_LEN + ck::HMAC_KEY_LEN]> {
+    zeroize::Zeroizing::new([0; ck::MASTER_KEY_MAX_LEN + ck::HMAC_KEY_LEN])
+}

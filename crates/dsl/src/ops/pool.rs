@@ -1,0 +1,65 @@
+//! The datasets of a new pool.
+
+use crate::lists::words;
+use crate::ops::create::Contents;
+use crate::ops::props::PropList;
+use crate::sync::Syncing;
+use crate::{Error, Result};
+use dmu::zap::Zap;
+use ondisk::mos::{DIRECTORY_OBJECT, FREE_BPOBJ, ROOT_DATASET};
+
+/// Name of the pool's own directory for the empty snapshot that every first dataset is a clone of (`ORIGIN_DIR_NAME`).
+const ORIGIN: &str = "$ORIGIN";
+
+impl crate::Dsl {
+    /// Makes the root directory of a new pool, whose MOS has its directory object and nothing of datasets yet; then
+    /// [`crate::Dsl::open`] works, and [`Syncing::create_pool_datasets`] does the rest (`dsl_pool_create`).
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn create_root_dir(mos: &pool::Mos, tx: &dmu::Tx, now: u64) -> Result<()> {
+        use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DslDirPhys};
+        use ondisk::{DmuType, ObjNum};
+        let os = mos.objset();
+        let zap = |kind| Zap::create_kind(os, tx, kind).map(|z| z.dnode().object().0);
+        let phys = DslDirPhys {
+            creation_time: now,
+            props_zapobj: zap(DmuType::DSL_PROPS)?,
+            child_dir_zapobj: zap(DmuType::DSL_DIR_CHILD_MAP)?,
+            flags: DD_FLAG_USED_BREAKDOWN,
+            ..DslDirPhys::default()
+        };
+        let spec = dmu::NewObject::new(DmuType::DSL_DIR).with_bonus(DmuType::DSL_DIR, phys.encode().to_vec());
+        let root = os.create_object(tx, &spec)?.object();
+        mos.zap(ObjNum(DIRECTORY_OBJECT))?.add(tx, ROOT_DATASET.as_bytes(), &words(&[root.0]))?;
+        Ok(())
+    }
+}
+
+impl Syncing<'_> {
+    /// Makes what a new pool has: `$MOS`, `$FREE` with the list of blocks to free, `$ORIGIN` with its snapshot, and the root dataset. The
+    /// features that the pool begins with are enabled already, so that the root dataset can use them.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn create_pool_datasets(&mut self, contents: &dyn Contents, props: &PropList) -> Result<()> {
+        let root = self.dsl.root_object().0;
+        self.create_dir(Some(root), "$MOS")?;
+        self.create_dir(Some(root), "$FREE")?;
+        let free = self.mos().create_bpobj(self.tx)?.0;
+        self.zap(DIRECTORY_OBJECT)?.add(self.tx, FREE_BPOBJ.as_bytes(), &words(&[free]))?;
+        let dir = self.create_dir(Some(root), ORIGIN)?;
+        let head = self.create_dataset(dir, None, 0)?;
+        self.snapshot_head(head, ORIGIN)?;
+        self.flush()?;
+        if self.dsl.origin_snapshot()?.is_none() {
+            return Err(Error::NoSuchDataset { name: ORIGIN.to_owned() });
+        }
+        let name = self.dsl.pool_name().to_owned();
+        let ds = self.create_dataset(root, None, 0)?;
+        self.create_contents(ds, contents, &name)?;
+        self.set_new_props(root, props)?;
+        self.log("create", &name, ds, String::new());
+        Ok(())
+    }
+}

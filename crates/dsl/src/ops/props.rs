@@ -1,0 +1,513 @@
+//! Properties: set and inherited.
+//!
+//! # On disk
+//! A value lies in the ZAP of its directory, or of its snapshot: numbers as one word, strings as bytes with their NUL. Under the name with
+//! `$inherit` lies a 0 where an inherited value hides a received one; with `$recvd`, a received value.
+
+use crate::account::Delta;
+use crate::error::{PropError, Refusal};
+use crate::lists::{DropEntry, words};
+use crate::ops::create::{ZVOL_OBJ, ZVOL_ZAP_OBJ};
+use crate::policy::{Redundant, Settings, checksum_of, compress_of, dedup_of};
+use crate::prop::value::PropZap;
+use crate::prop::{Prop, Value};
+use crate::sync::{SyncTask, Syncing};
+use crate::{Error, Kind, Result};
+use dmu::{Objset, zap};
+use ondisk::dsl::DdUsed;
+use ondisk::{DmuType, ObjNum};
+
+/// A property and its value, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: Value,
+}
+
+/// Properties to be set together, checked ([`crate::prop::parse`]).
+pub type PropList = Vec<Setting>;
+
+/// Where a value is set (`zprop_source_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetAs {
+    /// By the user.
+    Local,
+    /// By a stream.
+    Received,
+}
+
+/// A value as its ZAP keeps it.
+fn stored(value: &Value) -> zap::Value {
+    match value {
+        Value::Number(n) => words(&[*n]),
+        Value::Text(s) => {
+            let mut raw = s.clone().into_bytes();
+            raw.push(0);
+            zap::Value::bytes(&raw)
+        }
+    }
+}
+
+impl Syncing<'_> {
+    /// The properties set on a directory.
+    fn prop_zap(&mut self, dir: u64) -> Result<PropZap> {
+        let object = self.dir(dir)?.props_zapobj;
+        PropZap::read(self.mos(), ObjNum(object))
+    }
+
+    /// A number set on a directory itself.
+    pub(crate) fn own_prop(&mut self, dir: u64, name: &str) -> Result<Option<u64>> {
+        let object = self.dir(dir)?.props_zapobj;
+        if object == 0 {
+            return Ok(None);
+        }
+        let zap = self.zap(object)?;
+        if let Some(v) = zap.lookup(name.as_bytes())? {
+            return Ok(v.first());
+        }
+        if zap.lookup(format!("{name}$inherit").as_bytes())?.is_some() {
+            return Ok(None);
+        }
+        Ok(zap.lookup(format!("{name}$recvd").as_bytes())?.and_then(|v| v.first()))
+    }
+
+    /// What a head has reserved for itself (`ds_reserved`).
+    pub(crate) fn refreservation(&mut self, ds: u64) -> Result<u64> {
+        let dir = self.ds(ds)?.dir_obj;
+        Ok(self.own_prop(dir, Prop::Refreservation.name())?.unwrap_or(0))
+    }
+
+    /// How the blocks of a directory's datasets are stored.
+    pub(crate) fn settings(&mut self, dir: u64) -> Result<Settings> {
+        let lz4 = self.feature_active("lz4_compress")?;
+        let encrypt = self.field_u64(dir, ondisk::crypto_key::FIELD)?.is_some_and(|o| o != 0);
+        let wanted = [
+            Prop::Checksum,
+            Prop::Compression,
+            Prop::Copies,
+            Prop::Dedup,
+            Prop::RedundantMetadata,
+            Prop::SpecialSmallBlocks,
+        ];
+        let mut found = [None; 6];
+        let mut at = dir;
+        while at != 0 && found.iter().any(Option::is_none) {
+            let zap = self.prop_zap(at)?;
+            if !zap.is_empty() {
+                for (slot, prop) in found.iter_mut().zip(wanted).filter(|(s, _)| s.is_none()) {
+                    *slot = zap.number(prop.name(), prop.desc());
+                }
+            }
+            at = self.dir(at)?.parent_obj;
+        }
+        let value = |i: usize| found[i].unwrap_or(wanted[i].desc().default);
+        let (compress, zstd) = compress_of(value(1), lz4);
+        Ok(Settings {
+            checksum: checksum_of(value(0)),
+            compress,
+            zstd,
+            copies: value(2).clamp(1, 3) as u8,
+            dedup: dedup_of(value(3)),
+            redundant: match value(4) {
+                0 => Redundant::All,
+                1 => Redundant::Most,
+                2 => Redundant::Some,
+                _ => Redundant::None,
+            },
+            special_small_blocks: value(5),
+            encrypt,
+            embed: self.feature_active("embedded_data")?,
+            hole_birth: self.feature_active("hole_birth")?,
+            lz4,
+        })
+    }
+
+    /// Stores a value on a directory (`dsl_prop_set_sync_impl`).
+    pub(crate) fn store_prop(&mut self, dir: u64, set: &Setting, source: SetAs) -> Result<()> {
+        let object = self.dir(dir)?.props_zapobj;
+        self.store_in(object, set, source)?;
+        self.dsl.heads().properties_changed();
+        Ok(())
+    }
+
+    fn store_in(&mut self, object: u64, set: &Setting, source: SetAs) -> Result<()> {
+        let zap = self.zap(object)?;
+        let name = &set.name;
+        match source {
+            SetAs::Local => {
+                zap.drop_entry(self.tx, format!("{name}$inherit").as_bytes())?;
+                zap.update(self.tx, name.as_bytes(), &stored(&set.value))?;
+            }
+            SetAs::Received => {
+                zap.update(self.tx, format!("{name}$recvd").as_bytes(), &stored(&set.value))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a value on a snapshot.
+    pub(crate) fn store_snapshot_prop(&mut self, snap: u64, set: &Setting) -> Result<()> {
+        let object = match self.ds(snap)?.props_obj {
+            0 => {
+                let o = self.zap_create(DmuType::DSL_PROPS)?;
+                self.ds_mut(snap)?.props_obj = o;
+                o
+            }
+            o => o,
+        };
+        self.store_in(object, set, SetAs::Local)
+    }
+
+    /// Removes a value from a directory (`dsl_prop_set_sync_impl` with other sources): the local one, so that the inherited value holds
+    /// even if one was received; or, with `received`, so that the received one does.
+    fn unset_prop(&mut self, dir: u64, name: &str, received: bool) -> Result<()> {
+        let object = self.dir(dir)?.props_zapobj;
+        let zap = self.zap(object)?;
+        zap.drop_entry(self.tx, name.as_bytes())?;
+        let hiding = format!("{name}$inherit");
+        if received {
+            zap.drop_entry(self.tx, hiding.as_bytes())?;
+        } else if zap.lookup(b"$hasrecvd")?.is_some() {
+            zap.update(self.tx, hiding.as_bytes(), &words(&[0]))?;
+        }
+        self.dsl.heads().properties_changed();
+        Ok(())
+    }
+
+    /// Checks the properties of a dataset that is yet to be made.
+    pub(crate) fn check_new_props(
+        &mut self,
+        parent: u64,
+        name: &str,
+        kind: Kind,
+        props: &PropList,
+    ) -> Result<()> {
+        for set in props {
+            self.check_feature(name, set)?;
+            let Value::Number(n) = set.value else { continue };
+            let refuse =
+                |why| Err(Error::BadProperty { name: name.to_owned(), property: set.name.clone(), why });
+            match Prop::by_name(&set.name) {
+                Some(Prop::Reservation | Prop::Refreservation) if n > self.available(parent)? => {
+                    return refuse(PropError::NoSpace);
+                }
+                Some(Prop::Volsize) if kind == Kind::Volume && n == 0 => {
+                    return refuse(PropError::Zero(Prop::Volsize.name()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the properties of a new dataset. What its contents keep themselves is not stored here.
+    pub(crate) fn set_new_props(&mut self, dir: u64, props: &PropList) -> Result<()> {
+        for set in props {
+            match Prop::by_name(&set.name) {
+                Some(
+                    Prop::Version
+                    | Prop::Utf8only
+                    | Prop::Normalize
+                    | Prop::Case
+                    | Prop::Volsize
+                    | Prop::Volblocksize
+                    | Prop::Encryption
+                    | Prop::Keyformat
+                    | Prop::Pbkdf2Iters
+                    | Prop::Pbkdf2Salt,
+                ) => {}
+                _ => self.set_prop(dir, set, SetAs::Local)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A value may need a feature (`zfs_check_settable`).
+    fn check_feature(&mut self, name: &str, set: &Setting) -> Result<()> {
+        let Value::Number(n) = set.value else { return Ok(()) };
+        let needed = match Prop::by_name(&set.name) {
+            Some(Prop::Compression) => match n & 0x7f {
+                15 => Some("lz4_compress"),
+                16 => Some("zstd_compress"),
+                _ => None,
+            },
+            Some(Prop::Checksum | Prop::Dedup) => match n & 0xff {
+                11 => Some("sha512"),
+                12 => Some("skein"),
+                13 => Some("edonr"),
+                14 => Some("blake3"),
+                _ => None,
+            },
+            Some(Prop::Recordsize | Prop::Volblocksize) if n > ondisk::SPA_OLD_MAXBLOCKSIZE => {
+                Some("large_blocks")
+            }
+            Some(Prop::Dnodesize) if n != 0 => Some("large_dnode"),
+            Some(Prop::SpecialSmallBlocks) => Some("allocation_classes"),
+            Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => Some("filesystem_limits"),
+            Some(Prop::Longname) if n != 0 => Some("longname"),
+            _ => None,
+        };
+        match needed {
+            Some(f) if !self.feature_enabled(f)? => Err(Error::BadProperty {
+                name: name.to_owned(),
+                property: set.name.clone(),
+                why: PropError::Feature,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a value may be set on an existing dataset.
+    fn check_prop(&mut self, head: u64, name: &str, set: &Setting) -> Result<()> {
+        self.check_feature(name, set)?;
+        let Value::Number(n) = set.value else { return Ok(()) };
+        let p = self.ds(head)?;
+        let d = self.dir(p.dir_obj)?;
+        let refquota = self.own_prop(p.dir_obj, Prop::Refquota.name())?.unwrap_or(0);
+        let reserved = self.refreservation(head)?;
+        let why = match Prop::by_name(&set.name) {
+            Some(Prop::Quota) => {
+                (n != 0 && (n < d.reserved || n < d.used_bytes)).then_some(PropError::BelowUsed)
+            }
+            Some(Prop::Refquota) => {
+                (n != 0 && (n < p.referenced_bytes || n < reserved)).then_some(PropError::BelowUsed)
+            }
+            Some(Prop::Reservation) => {
+                let more = n.max(d.used_bytes).saturating_sub(d.reserved.max(d.used_bytes));
+                let room = match d.parent_obj {
+                    0 => self.dsl.space().adjusted().saturating_sub(d.used_bytes),
+                    parent => self.available(parent)?,
+                };
+                (more > 0 && (more > room || (d.quota != 0 && n > d.quota))).then_some(PropError::NoSpace)
+            }
+            Some(Prop::Refreservation) => {
+                let more = n.max(p.unique_bytes).saturating_sub(reserved.max(p.unique_bytes));
+                let room = self.available(p.dir_obj)?;
+                (more > 0 && (more > room || (refquota != 0 && n > refquota))).then_some(PropError::NoSpace)
+            }
+            Some(Prop::Volsize) => return self.check_volsize(head, name, n),
+            Some(Prop::Version) => Some(PropError::ReadOnly(Prop::Version.name())),
+            _ => None,
+        };
+        match why {
+            None => Ok(()),
+            Some(why) => Err(Error::BadProperty { name: name.to_owned(), property: set.name.clone(), why }),
+        }
+    }
+
+    fn check_volsize(&mut self, head: u64, name: &str, size: u64) -> Result<()> {
+        // Whoever has a volume changes its size himself, since its blocks are his.
+        if self.dsl.heads().is_busy(head) {
+            return Self::refuse(name, Refusal::Busy);
+        }
+        let bp = self.ds(head)?.bp;
+        let os = Objset::open(self.mos().objset().cache().clone(), head, &bp)?;
+        let block = os.dnode(ZVOL_OBJ)?.block_size();
+        let why = match size {
+            0 => PropError::Zero(Prop::Volsize.name()),
+            n if !n.is_multiple_of(block) => PropError::NotMultiple(block),
+            _ => return Ok(()),
+        };
+        let property = Prop::Volsize.name().to_owned();
+        Err(Error::BadProperty { name: name.to_owned(), property, why })
+    }
+
+    /// Sets a value on a directory, with what follows from it.
+    fn set_prop(&mut self, dir: u64, set: &Setting, source: SetAs) -> Result<()> {
+        let prop = Prop::by_name(&set.name);
+        match prop {
+            Some(Prop::Volsize) => {
+                let Value::Number(n) = set.value else { return Ok(()) };
+                let head = self.dir(dir)?.head_dataset_obj;
+                return self.set_volsize(head, n);
+            }
+            Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => self.activate_limits(dir)?,
+            _ => {}
+        }
+        let before = self.reserved_by_head(dir)?;
+        self.store_prop(dir, set, source)?;
+        self.follow_prop(dir, prop, before)
+    }
+
+    fn reserved_by_head(&mut self, dir: u64) -> Result<u64> {
+        match self.dir(dir)?.head_dataset_obj {
+            0 => Ok(0),
+            head => self.refreservation(head),
+        }
+    }
+
+    /// What a directory keeps of a property outside of its ZAP follows the value that holds now.
+    fn follow_prop(&mut self, dir: u64, prop: Option<Prop>, reserved: u64) -> Result<()> {
+        match prop {
+            Some(Prop::Quota) => {
+                let now = self.own_prop(dir, Prop::Quota.name())?.unwrap_or(0);
+                self.dir_mut(dir)?.quota = now;
+            }
+            Some(Prop::Reservation) => {
+                let now = self.own_prop(dir, Prop::Reservation.name())?.unwrap_or(0);
+                self.set_dir_reserved(dir, now)?;
+            }
+            Some(Prop::Refreservation) => {
+                let head = self.dir(dir)?.head_dataset_obj;
+                let unique = if head == 0 { 0 } else { self.ds(head)?.unique_bytes };
+                let now = self.reserved_by_head(dir)?;
+                let by = now.max(unique).wrapping_sub(reserved.max(unique)) as i64;
+                self.diduse(dir, DdUsed::Refrsrv, Delta { used: by, ..Delta::default() })?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reserves room in the directory above (`dsl_dir_set_reservation_sync_impl`).
+    pub(crate) fn set_dir_reserved(&mut self, dir: u64, reserved: u64) -> Result<()> {
+        let d = self.dir(dir)?;
+        let by = reserved.max(d.used_bytes).wrapping_sub(d.reserved.max(d.used_bytes)) as i64;
+        self.dir_mut(dir)?.reserved = reserved;
+        match d.parent_obj {
+            0 => Ok(()),
+            parent => self.diduse(parent, DdUsed::ChildRsrv, Delta { used: by, ..Delta::default() }),
+        }
+    }
+
+    /// Ends a head's reservation, whatever it came from.
+    pub(crate) fn drop_refreservation(&mut self, head: u64) -> Result<()> {
+        let before = self.refreservation(head)?;
+        if before == 0 {
+            return Ok(());
+        }
+        let dir = self.ds(head)?.dir_obj;
+        let object = self.dir(dir)?.props_zapobj;
+        let name = Prop::Refreservation.name();
+        let zap = self.zap(object)?;
+        zap.drop_entry(self.tx, name.as_bytes())?;
+        zap.drop_entry(self.tx, format!("{name}$recvd").as_bytes())?;
+        self.follow_prop(dir, Some(Prop::Refreservation), before)
+    }
+
+    /// A volume that nobody has gets another size; what is behind the end is freed.
+    fn set_volsize(&mut self, head: u64, size: u64) -> Result<()> {
+        let bp = self.ds(head)?.bp;
+        let cache = self.mos().objset().cache().clone();
+        let heads = self.dsl.heads().clone();
+        self.sync_head(head, 1)?;
+        let os = match heads.get(head) {
+            Some(os) => os,
+            None => Objset::open_live(cache, head, &bp)?,
+        };
+        let sizes = zap::Zap::open(&os.dnode(ZVOL_ZAP_OBJ)?)?;
+        sizes.update(self.tx, b"size", &words(&[size]))?;
+        os.dnode(ZVOL_OBJ)?.free_range(self.tx, size, u64::MAX)?;
+        heads.enter(head, os, &[]);
+        self.sync_head(head, 1)
+    }
+
+    /// A first limit makes counts needed, from this directory down (`dsl_dir_actv_fs_ss_limit_sync`).
+    fn activate_limits(&mut self, dir: u64) -> Result<()> {
+        if self.field(dir, ondisk::mos::DD_FILESYSTEM_COUNT)?.is_some() {
+            return Ok(());
+        }
+        if !self.feature_active("filesystem_limits")? {
+            self.feature_count("filesystem_limits", 1)?;
+        }
+        self.count_below(dir).map(|_| ())
+    }
+}
+
+/// Properties of a dataset are set, all or none (`zfs set`).
+#[derive(Debug, Clone)]
+pub struct SetProps {
+    /// The full name of a dataset or snapshot.
+    pub name: String,
+    /// The values.
+    pub props: PropList,
+    /// Who sets them.
+    pub source: SetAs,
+}
+
+impl SyncTask for SetProps {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        if self.name.contains('@') {
+            s.hold_snapshot(&self.name)?;
+            return Ok(());
+        }
+        let head = s.hold_head(&self.name)?;
+        for set in &self.props {
+            s.check_prop(head, &self.name, set)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let text = |v: &Value| match v {
+            Value::Number(n) => n.to_string(),
+            Value::Text(t) => t.clone(),
+        };
+        if self.name.contains('@') {
+            let (_, snap) = s.hold_snapshot(&self.name)?;
+            for set in &self.props {
+                s.store_snapshot_prop(snap, set)?;
+                s.log("set", &self.name, snap, format!("{}={}", set.name, text(&set.value)));
+            }
+            return Ok(());
+        }
+        let head = s.hold_head(&self.name)?;
+        let dir = s.ds(head)?.dir_obj;
+        for set in &self.props {
+            s.set_prop(dir, set, self.source)?;
+            s.log("set", &self.name, head, format!("{}={}", set.name, text(&set.value)));
+        }
+        Ok(())
+    }
+}
+
+/// A property gets its inherited, or received, value again (`zfs inherit`, `-S`).
+#[derive(Debug, Clone)]
+pub struct InheritProp {
+    /// The full name of a dataset or snapshot.
+    pub name: String,
+    /// The property.
+    pub property: String,
+    /// The received value is to hold, if there is one.
+    pub received: bool,
+}
+
+impl SyncTask for InheritProp {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        if let Some(prop) = Prop::by_name(&self.property) {
+            let desc = prop.desc();
+            let fixed = desc.is_readonly() || (!self.received && !desc.is_inheritable());
+            if fixed {
+                let why = PropError::NotInheritable(desc.name);
+                let property = self.property.clone();
+                return Err(Error::BadProperty { name: self.name.clone(), property, why });
+            }
+        }
+        if self.name.contains('@') {
+            s.hold_snapshot(&self.name).map(|_| ())
+        } else {
+            s.hold_head(&self.name).map(|_| ())
+        }
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        if self.name.contains('@') {
+            let (_, snap) = s.hold_snapshot(&self.name)?;
+            let object = s.ds(snap)?.props_obj;
+            if object != 0 {
+                s.zap(object)?.drop_entry(s.tx, self.property.as_bytes())?;
+            }
+            s.log("inherit", &self.name, snap, self.property.clone());
+            return Ok(());
+        }
+        let head = s.hold_head(&self.name)?;
+        let dir = s.ds(head)?.dir_obj;
+        let before = s.refreservation(head)?;
+        s.unset_prop(dir, &self.property, self.received)?;
+        s.follow_prop(dir, Prop::by_name(&self.property), before)?;
+        s.log("inherit", &self.name, head, self.property.clone());
+        Ok(())
+    }
+}

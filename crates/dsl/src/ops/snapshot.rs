@@ -1,0 +1,230 @@
+//! Snapshots: many at once, or none.
+
+use crate::error::Refusal;
+use crate::lists::{DropEntry, words};
+use crate::ops::props::PropList;
+use crate::sync::{SyncTask, Syncing};
+use crate::{Error, Name, Result, Tail};
+use ondisk::dsl::{DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE, DdUsed, DslDatasetPhys};
+use ondisk::{DmuType, Txg, mos};
+use std::collections::{BTreeMap, HashMap};
+
+/// Snapshots that are made together (`zfs snapshot`); recursion is the caller's, who knows what to name.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Their full names.
+    pub names: Vec<String>,
+    /// User properties that each gets.
+    pub props: PropList,
+    /// Limits of counts hold for whoever asks; they do not for an administrator.
+    pub enforce_limits: bool,
+}
+
+impl SyncTask for Snapshot {
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let mut failed = Vec::new();
+        if self.enforce_limits
+            && let Err(e) = self.check_counts(s)
+        {
+            failed.push(e);
+        }
+        let mut promised = HashMap::new();
+        for name in &self.names {
+            match check_one(s, name, &mut promised) {
+                Ok(()) => {}
+                Err(e @ (Error::Refused { .. } | Error::NoSuchDataset { .. } | Error::BadName { .. })) => {
+                    failed.push(e);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        match failed.len() {
+            0 => Ok(()),
+            1 => Err(failed.remove(0)),
+            _ => Err(Error::Several(failed)),
+        }
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        for full in &self.names {
+            let (path, name) = full.split_once('@').expect("the check found a snapshot's name");
+            let head = s.hold_head(path)?;
+            // It is what the dataset is at the end of the group: what is dirty must be in it.
+            s.sync_head(head, 1)?;
+            let snap = s.snapshot_head(head, name)?;
+            for set in &self.props {
+                s.store_snapshot_prop(snap, set)?;
+            }
+            s.log("snapshot", full, snap, String::new());
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// Each directory must have room for all the snapshots that come below it.
+    fn check_counts(&self, s: &mut Syncing<'_>) -> Result<()> {
+        let mut more: BTreeMap<&str, u64> = BTreeMap::new();
+        for name in &self.names {
+            let mut path = name.split('@').next().unwrap_or(name);
+            loop {
+                *more.entry(path).or_default() += 1;
+                match path.rsplit_once('/') {
+                    Some((above, _)) => path = above,
+                    None => break,
+                }
+            }
+        }
+        for (path, n) in more {
+            let Some(dir) = s.find_dir(path)? else { continue };
+            let above = s.dir(dir)?.parent_obj;
+            s.check_limit(dir, n, mos::DD_SNAPSHOT_COUNT, above, path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks one of many; `promised` is what those before it will take of each directory's room.
+fn check_one(s: &mut Syncing<'_>, full: &str, promised: &mut HashMap<u64, u64>) -> Result<()> {
+    let parsed = Name::parse(full)?;
+    let Tail::Snapshot(name) = parsed.tail else { return Syncing::refuse(full, Refusal::NotSnapshot) };
+    let head = s.hold_head(parsed.path)?;
+    s.check_snapshot(head, name, full, false)?;
+    let p = s.ds(head)?;
+    let reserved = s.refreservation(head)?;
+    // What the reservation covers until now will be the snapshot's, and the head's reservation is to be had again.
+    let need = p.unique_bytes.min(reserved);
+    if need > 0 {
+        let taken = promised.entry(p.dir_obj).or_default();
+        if need.saturating_add(*taken) > s.available(p.dir_obj)? {
+            return Syncing::refuse(full, Refusal::NoSpace);
+        }
+        *taken += need;
+    }
+    Ok(())
+}
+
+impl Syncing<'_> {
+    /// Whether a snapshot of this name may be made of a head (`dsl_dataset_snapshot_check_impl`).
+    pub(crate) fn check_snapshot(
+        &mut self,
+        head: u64,
+        name: &str,
+        full: &str,
+        receiving: bool,
+    ) -> Result<()> {
+        let p = self.ds(head)?;
+        if p.prev_snap_txg >= self.txg() {
+            return Self::refuse(full, Refusal::Again);
+        }
+        if self.find_snapshot(head, name)?.is_some() {
+            return Self::refuse(full, Refusal::Exists);
+        }
+        if !receiving && p.flags & DS_FLAG_INCONSISTENT != 0 {
+            return Self::refuse(full, Refusal::Inconsistent);
+        }
+        Ok(())
+    }
+
+    /// Makes a snapshot of a head that has nothing to write and returns it (`dsl_dataset_snapshot_sync_impl`).
+    pub(crate) fn snapshot_head(&mut self, head: u64, name: &str) -> Result<u64> {
+        let ds = self.ds(head)?;
+        self.adjust_counts(ds.dir_obj, 1, mos::DD_SNAPSHOT_COUNT)?;
+        // Every dataset is born after the origin.
+        let txg = if name == "$ORIGIN" { 1 } else { self.txg() };
+        let phys = DslDatasetPhys {
+            next_snap_obj: head,
+            snapnames_zapobj: 0,
+            num_children: 1,
+            creation_time: self.env.now,
+            creation_txg: Txg(txg),
+            // All that it refers to, the head refers to as well.
+            unique_bytes: 0,
+            fsid_guid: self.fsid(),
+            guid: self.guid(),
+            next_clones_obj: 0,
+            props_obj: 0,
+            userrefs_obj: 0,
+            ..ds
+        };
+        let spec = dmu::NewObject::new(DmuType::DSL_DATASET)
+            .with_bonus(DmuType::DSL_DATASET, phys.encode().to_vec());
+        let snap = self.mos().objset().create_object(self.tx, &spec)?.object().0;
+        self.books.add_dataset(snap, phys);
+        for (f, value) in self.dataset_features(head)? {
+            self.activate(snap, f, &value)?;
+        }
+        self.link_behind_previous(&ds, head, snap)?;
+        let reserved = self.refreservation(head)?;
+        if reserved > 0 {
+            let delta = crate::account::Delta {
+                used: ds.unique_bytes.min(reserved) as i64,
+                ..crate::account::Delta::default()
+            };
+            self.diduse(ds.dir_obj, DdUsed::Refrsrv, delta)?;
+        }
+        let mut keys = self.deadlist_keys(ds.deadlist_obj, u64::MAX, ds.prev_snap_obj)?;
+        keys.push(ds.prev_snap_txg);
+        keys.extend(self.bookmark_keys(head)?);
+        let deadlist = self.deadlist_create(keys)?;
+        self.move_remap_deadlist(head, snap)?;
+        self.new_ivset(ds.dir_obj, snap)?;
+        let p = self.ds_mut(head)?;
+        p.deadlist_obj = deadlist;
+        p.prev_snap_obj = snap;
+        p.prev_snap_txg = txg;
+        p.unique_bytes = 0;
+        p.flags |= DS_FLAG_UNIQUE_ACCURATE;
+        self.zap(ds.snapnames_zapobj)?.add(self.tx, name.as_bytes(), &words(&[snap]))?;
+        self.snapshots_changed(ds.dir_obj)?;
+        Ok(snap)
+    }
+
+    /// What came before the head comes before its new snapshot now.
+    fn link_behind_previous(&mut self, ds: &DslDatasetPhys, head: u64, snap: u64) -> Result<()> {
+        if ds.prev_snap_obj == 0 {
+            return Ok(());
+        }
+        let prev = self.ds(ds.prev_snap_obj)?;
+        if prev.next_snap_obj == head {
+            self.ds_mut(ds.prev_snap_obj)?.next_snap_obj = snap;
+        } else if prev.next_clones_obj != 0 {
+            self.zap_remove_int(prev.next_clones_obj, head)?;
+            self.zap_add_int(prev.next_clones_obj, snap)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks on removed devices that died go with the snapshot that knows them.
+    fn move_remap_deadlist(&mut self, head: u64, snap: u64) -> Result<()> {
+        let Some(list) = self.field(head, mos::DS_REMAP_DEADLIST)? else { return Ok(()) };
+        self.zap(head)?.drop_entry(self.tx, mos::DS_REMAP_DEADLIST.as_bytes())?;
+        self.zapify(snap, DmuType::DSL_DATASET)?;
+        self.zap(snap)?.add(self.tx, mos::DS_REMAP_DEADLIST.as_bytes(), &list)?;
+        Ok(())
+    }
+
+    /// A snapshot of an encrypted dataset names its set of initialisation vectors.
+    fn new_ivset(&mut self, dir: u64, snap: u64) -> Result<()> {
+        let encrypted = self.field_u64(dir, ondisk::crypto_key::FIELD)?.is_some_and(|o| o != 0);
+        if !encrypted || !self.feature_enabled("bookmark_v2")? {
+            return Ok(());
+        }
+        let guid = self.fsid();
+        self.zapify(snap, DmuType::DSL_DATASET)?;
+        let value = words(&[guid]);
+        self.zap(snap)?.add(self.tx, mos::DS_IVSET_GUID.as_bytes(), &value)?;
+        Ok(())
+    }
+
+    /// Notes when a directory's snapshots changed, if there is an entry for it (`dsl_dir_snap_cmtime_update`).
+    pub(crate) fn snapshots_changed(&mut self, dir: u64) -> Result<()> {
+        if !self.feature_enabled("extensible_dataset")? {
+            return Ok(());
+        }
+        self.zapify(dir, DmuType::DSL_DIR)?;
+        let value = words(&[self.env.now, 0]);
+        self.zap(dir)?.update(self.tx, mos::DD_SNAPSHOTS_CHANGED.as_bytes(), &value)?;
+        Ok(())
+    }
+}

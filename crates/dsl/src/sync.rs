@@ -1,0 +1,326 @@
+//! Sync tasks: how datasets are changed.
+//!
+//! # Theory
+//! What a dataset is changes only while a transaction group syncs, by one thread: an operation is a [`SyncTask`] with a *check*,
+//! which changes nothing, and a *sync* half, which may not fail but for damage. Both run in one [`Syncing`], one after another, so that
+//! what the check found still holds when the change is made, and an operation appears whole or not at all. Thousands of tasks go
+//! into one group; so the directories and datasets that they touch are kept in books ([`crate::books`]) for the group, read once and
+//! written once, and a name is looked up once for each component.
+//!
+//! # Life
+//! The pool makes a [`Syncing`] for each pass of a group: heads are synced ([`crate::Heads`]), then tasks run, then
+//! [`Syncing::finish`] writes the books to the MOS, which is synced last.
+//!
+//! # Crash
+//! Nothing of it is on disk before the group's uberblock is.
+//!
+//! # Locks
+//! None of its own: the caller keeps readers of the datasets out.
+
+use crate::books::Books;
+use crate::error::Refusal;
+use crate::{Dsl, Error, Result};
+use dmu::Tx;
+use dmu::zap::Zap;
+use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
+use ondisk::objset::ObjsetKind;
+use ondisk::{Blkptr, ObjNum};
+use pool::Mos;
+use std::collections::HashMap;
+
+/// What the world hands in.
+pub struct Env<'a> {
+    /// Seconds since 1970.
+    pub now: u64,
+    /// Random numbers, fit for keys: what an attacker cannot guess.
+    pub random: &'a mut dyn FnMut() -> u64,
+    /// What a block takes of the pool's room, deflated (`bp_get_dsize_sync`).
+    pub dsize: &'a dyn Fn(&Blkptr) -> u64,
+}
+
+impl std::fmt::Debug for Env<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Env").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// An operation on datasets (`dsl_sync_task_t`).
+pub trait SyncTask {
+    /// Whether it may be done; changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and its kin say why not; as reading fails.
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()>;
+
+    /// Does it. Only called when the check of the same moment passed.
+    ///
+    /// # Errors
+    /// As reading and writing fails: the group must not reach the disk.
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()>;
+}
+
+/// An event of the pool's history (`spa_history_log_internal`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What was done, in OpenZFS's word: `create`, `snapshot`, `destroy`.
+    pub what: &'static str,
+    /// The dataset's full name.
+    pub dataset: String,
+    /// Its object.
+    pub object: u64,
+    /// More; may be empty.
+    pub text: String,
+}
+
+/// One pass of a transaction group over the datasets.
+pub struct Syncing<'a> {
+    pub(crate) dsl: &'a Dsl,
+    pub(crate) tx: &'a Tx,
+    pub(crate) env: Env<'a>,
+    pub(crate) books: Books,
+    /// Directories by path.
+    names: HashMap<String, u64>,
+    /// What heads hold, by dataset.
+    kinds: HashMap<u64, ObjsetKind>,
+    events: Vec<Event>,
+    pub(crate) log_blocks: Option<LogBlocks<'a>>,
+}
+
+/// Finds the blocks of an object set's intent log (`zil_destroy`): the room above knows how.
+pub type LogBlocks<'a> = &'a dyn Fn(&dmu::Objset) -> Result<Vec<Blkptr>>;
+
+impl std::fmt::Debug for Syncing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Syncing").field("tx", &self.tx).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Syncing<'a> {
+    /// Begins a pass of the group of `tx`.
+    pub fn new(dsl: &'a Dsl, tx: &'a Tx, env: Env<'a>) -> Self {
+        Syncing {
+            dsl,
+            tx,
+            env,
+            books: Books::default(),
+            names: HashMap::new(),
+            kinds: HashMap::new(),
+            events: Vec::new(),
+            log_blocks: None,
+        }
+    }
+
+    /// The same, able to destroy datasets that have an intent log.
+    #[must_use]
+    pub fn with_logs(self, log_blocks: LogBlocks<'a>) -> Self {
+        Syncing { log_blocks: Some(log_blocks), ..self }
+    }
+
+    /// Checks a task and, if it may be done, does it. The inner result is the check's.
+    ///
+    /// # Errors
+    /// The task failed half-way: the group must not reach the disk.
+    pub fn run(&mut self, task: &mut dyn SyncTask) -> Result<Result<()>> {
+        match task.check(self) {
+            Ok(()) => task.sync(self).map(Ok),
+            Err(refused) => Ok(Err(refused)),
+        }
+    }
+
+    /// Writes the books to the MOS and returns what the history should tell.
+    ///
+    /// # Errors
+    /// As reading and writing fails.
+    pub fn finish(mut self) -> Result<Vec<Event>> {
+        self.flush()?;
+        Ok(self.events)
+    }
+
+    /// Accounts for what syncing the MOS took and gave (`dsl_pool_mos_diduse_space`); before the next pass of its sync.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn mos_diduse(&mut self, delta: crate::account::Delta) -> Result<()> {
+        let dir = self.special_dir("$MOS")?;
+        self.diduse(dir, ondisk::dsl::DdUsed::Head, delta)
+    }
+
+    /// The object of a directory of the pool's own, such as `$FREE`.
+    pub(crate) fn special_dir(&mut self, name: &'static str) -> Result<u64> {
+        let missing = || Error::Pool(pool::Error::Missing { name });
+        let path = format!("{}/{name}", self.dsl.pool_name());
+        self.find_dir(&path)?.ok_or_else(missing)
+    }
+
+    /// The MOS.
+    pub(crate) fn mos(&self) -> &'a Mos {
+        self.dsl.mos()
+    }
+
+    /// The group's number.
+    pub(crate) fn txg(&self) -> u64 {
+        self.tx.txg().0
+    }
+
+    fn random(&mut self) -> u64 {
+        (self.env.random)()
+    }
+
+    /// Fills a buffer with random bytes.
+    pub(crate) fn random_bytes(&mut self, buf: &mut [u8]) {
+        for chunk in buf.chunks_mut(8) {
+            let word = self.random().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+
+    /// A guid; never 0.
+    pub(crate) fn guid(&mut self) -> u64 {
+        loop {
+            let guid = self.random();
+            if guid != 0 {
+                return guid;
+            }
+        }
+    }
+
+    /// An id for `statfs`: 56 bits, not 0 (`unique_create`).
+    pub(crate) fn fsid(&mut self) -> u64 {
+        loop {
+            let id = self.random() & ((1 << 56) - 1);
+            if id != 0 {
+                return id;
+            }
+        }
+    }
+
+    /// Notes an event for the history.
+    pub(crate) fn log(&mut self, what: &'static str, dataset: &str, object: u64, text: String) {
+        self.events.push(Event { what, dataset: dataset.to_owned(), object, text });
+    }
+
+    /// Opens a ZAP of the MOS.
+    pub(crate) fn zap(&self, object: u64) -> Result<Zap> {
+        Ok(self.mos().zap(ObjNum(object))?)
+    }
+
+    /// The directory of a path, the pool's name first; `None` if there is none.
+    pub(crate) fn find_dir(&mut self, path: &str) -> Result<Option<u64>> {
+        if let Some(dir) = self.names.get(path) {
+            return Ok(Some(*dir));
+        }
+        let found = match path.rsplit_once('/') {
+            None if path == self.dsl.pool_name() => Some(self.dsl.root_object().0),
+            None => None,
+            Some((above, name)) => match self.find_dir(above)? {
+                None => None,
+                Some(parent) => {
+                    let map = self.dir(parent)?.child_dir_zapobj;
+                    if map == 0 { None } else { self.zap(map)?.lookup_u64(name.as_bytes())? }
+                }
+            },
+        };
+        if let Some(dir) = found {
+            self.names.insert(path.to_owned(), dir);
+        }
+        Ok(found)
+    }
+
+    /// The directory of a path.
+    pub(crate) fn hold_dir(&mut self, path: &str) -> Result<u64> {
+        self.find_dir(path)?.ok_or_else(|| Error::NoSuchDataset { name: path.to_owned() })
+    }
+
+    /// The live dataset of a path.
+    pub(crate) fn hold_head(&mut self, path: &str) -> Result<u64> {
+        let dir = self.hold_dir(path)?;
+        match self.dir(dir)?.head_dataset_obj {
+            0 => Err(Error::NoSuchDataset { name: path.to_owned() }),
+            head => Ok(head),
+        }
+    }
+
+    /// The snapshot of a head; `None` if there is none.
+    pub(crate) fn find_snapshot(&mut self, head: u64, name: &str) -> Result<Option<u64>> {
+        let map = self.ds(head)?.snapnames_zapobj;
+        if map == 0 { Ok(None) } else { Ok(self.zap(map)?.lookup_u64(name.as_bytes())?) }
+    }
+
+    /// The snapshot `path@name`, with its head.
+    pub(crate) fn hold_snapshot(&mut self, full: &str) -> Result<(u64, u64)> {
+        let missing = || Error::NoSuchDataset { name: full.to_owned() };
+        let (path, name) = full.split_once('@').ok_or_else(missing)?;
+        let head = self.hold_head(path).map_err(|e| match e {
+            Error::NoSuchDataset { .. } => missing(),
+            e => e,
+        })?;
+        let snap = self.find_snapshot(head, name)?.ok_or_else(missing)?;
+        Ok((head, snap))
+    }
+
+    /// Paths were renamed or removed.
+    pub(crate) fn forget_names(&mut self) {
+        self.names.clear();
+    }
+
+    /// What a head holds.
+    pub(crate) fn head_kind(&mut self, head: u64) -> Result<ObjsetKind> {
+        if let Some(kind) = self.kinds.get(&head) {
+            return Ok(*kind);
+        }
+        let kind = match self.dsl.heads().get(head) {
+            Some(os) => os.kind(),
+            None => {
+                let bp = self.ds(head)?.bp;
+                if bp.is_hole() {
+                    ObjsetKind::None
+                } else {
+                    // What an object set is, its root block says in the clear, whether or not its key is loaded.
+                    let cache = self.mos().objset().cache().clone();
+                    dmu::Objset::open(cache, head, &bp)?.kind()
+                }
+            }
+        };
+        self.kinds.insert(head, kind);
+        Ok(kind)
+    }
+
+    /// Refuses what is being done to `name`.
+    pub(crate) fn refuse<T>(name: &str, why: Refusal) -> Result<T> {
+        Err(Error::Refused { name: name.to_owned(), why })
+    }
+
+    /// A directory as it is now.
+    pub(crate) fn dir(&mut self, object: u64) -> Result<DslDirPhys> {
+        let mos = self.mos();
+        self.books.dir(mos, object).map(|b| b.phys)
+    }
+
+    /// A directory, to be changed.
+    pub(crate) fn dir_mut(&mut self, object: u64) -> Result<&mut DslDirPhys> {
+        let mos = self.mos();
+        let book = self.books.dir(mos, object)?;
+        book.dirty = true;
+        Ok(&mut book.phys)
+    }
+
+    /// A dataset as it is now.
+    pub(crate) fn ds(&mut self, object: u64) -> Result<DslDatasetPhys> {
+        let mos = self.mos();
+        self.books.dataset(mos, object).map(|b| b.phys)
+    }
+
+    /// A dataset, to be changed.
+    pub(crate) fn ds_mut(&mut self, object: u64) -> Result<&mut DslDatasetPhys> {
+        let mos = self.mos();
+        let book = self.books.dataset(mos, object)?;
+        book.dirty = true;
+        Ok(&mut book.phys)
+    }
+
+    /// Writes what changed in the books to the MOS.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let mos = self.mos();
+        self.books.flush(mos, self.tx)
+    }
+}

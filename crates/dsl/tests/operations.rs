@@ -1,0 +1,249 @@
+//! Operations on a pool that OpenZFS wrote, in memory: what the reading side then sees.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../pool/tests/common/mod.rs"]
+mod common;
+
+use dmu::{Objset, Tx};
+use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
+use dsl::ops::clone::Clone;
+use dsl::ops::create::{Create, NewVolume};
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
+use dsl::ops::promote::Promote;
+use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use dsl::ops::rename::{Rename, RenameSnapshot};
+use dsl::ops::rollback::Rollback;
+use dsl::ops::snapshot::Snapshot;
+use dsl::prop::parse::{Context, setting};
+use dsl::{Contents, Dsl, Env, Error, Kind, Options, Prop, Refusal, SyncTask, Syncing, Value};
+use ondisk::{Blkptr, Txg};
+use pool::Mos;
+use pool::space::PoolSpace;
+use std::sync::Arc;
+
+/// A pool whose MOS is changed in memory only.
+struct World {
+    dsl: Dsl,
+    txg: u64,
+    seed: u64,
+    vdevs: Vec<pool::metaslab::TopVdev>,
+}
+
+/// An object set with nothing in it.
+struct Empty;
+
+impl Contents for Empty {
+    fn kind(&self) -> Kind {
+        Kind::Filesystem
+    }
+
+    fn fill(&self, _: &Objset, _: &Tx) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+impl World {
+    fn open(name: &str) -> World {
+        let images = testkit::fixture(name);
+        let o = common::open(&images);
+        let os = Objset::open_live(o.cache.clone(), 0, &o.mos.objset().root_bp()).unwrap();
+        let mos = Mos::open(os).unwrap();
+        let vdevs = o.vdevs();
+        let space = PoolSpace::of(&mos, &vdevs, &[]).unwrap();
+        let options = Options { pool_name: o.config.name.clone().unwrap(), space, altroot: None };
+        let dsl = Dsl::open(mos, options).unwrap();
+        World { dsl, txg: o.txg + 1, seed: 1, vdevs }
+    }
+
+    fn name(&self, rest: &str) -> String {
+        format!("{}{rest}", self.dsl.pool_name())
+    }
+
+    /// Runs tasks in a group of their own.
+    fn run(&mut self, tasks: &mut [&mut dyn SyncTask]) -> Vec<dsl::Result<()>> {
+        let tx = Tx::new(Txg(self.txg), None);
+        self.txg += 1;
+        let seed = &mut self.seed;
+        let mut random = || {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *seed
+        };
+        let vdevs = &self.vdevs;
+        let dsize = |bp: &Blkptr| {
+            bp.stored().map_or(0, |s| {
+                s.copies().map(|d| vdevs.iter().find(|v| v.id == d.vdev).unwrap().deflate(d.asize.0)).sum()
+            })
+        };
+        let env = Env { now: 1_800_000_000, random: &mut random, dsize: &dsize };
+        let mut s = Syncing::new(&self.dsl, &tx, env);
+        let out = tasks.iter_mut().map(|t| s.run(&mut **t).unwrap()).collect();
+        s.finish().unwrap();
+        self.check_sums();
+        out
+    }
+
+    fn ok(&mut self, task: &mut dyn SyncTask) {
+        self.run(&mut [task]).remove(0).unwrap();
+    }
+
+    fn refused(&mut self, task: &mut dyn SyncTask) -> Refusal {
+        match self.run(&mut [task]).remove(0) {
+            Err(Error::Refused { why, .. }) => why,
+            r => panic!("{r:?}"),
+        }
+    }
+
+    /// The books agree with one another: a directory's breakdown with its total, and what its children take with
+    /// what it says they do.
+    fn check_sums(&self) {
+        let all = dsl::ListOptions { hidden: true, snapshots: false, ..dsl::ListOptions::default() };
+        let mut children = std::collections::HashMap::<u64, u64>::new();
+        let dirs = self.dsl.list_sorted(None, &all).unwrap();
+        for d in &dirs {
+            let p = d.dir().phys();
+            assert_eq!(p.used_breakdown.iter().sum::<u64>(), p.used_bytes, "{}", d.name());
+            if let Some(parent) = d.dir().parent() {
+                *children.entry(parent.object().0).or_default() += p.used_bytes.max(p.reserved);
+            }
+            if let Some(prev) = Some(d.phys().prev_snap_obj).filter(|o| *o != 0) {
+                let prev = self.dsl.by_object(ondisk::ObjNum(prev)).unwrap();
+                assert_eq!(prev.phys().creation_txg.0, d.phys().prev_snap_txg, "{}", d.name());
+            }
+        }
+        for d in &dirs {
+            let p = d.dir().phys();
+            // $MOS and $FREE have no head and are not listed.
+            if d.dir().parent().is_some() {
+                let below = children.get(&d.dir().object().0).copied().unwrap_or(0);
+                assert_eq!(p.used_breakdown[2] + p.used_breakdown[3], below, "{}", d.name());
+            }
+        }
+    }
+}
+
+fn create<'a>(name: String, contents: &'a dyn Contents) -> Create<'a> {
+    Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: true }
+}
+
+fn snapshot(names: &[String]) -> Snapshot {
+    Snapshot { names: names.to_vec(), ..Snapshot::default() }
+}
+
+/// Datasets are made below file systems only, once, and are seen with their properties.
+#[test]
+fn create_and_rename() {
+    let mut w = World::open("single-lz4");
+    let fs = Kind::Filesystem;
+    let context = Context { kind: fs, creating: true, max_block: 1 << 20 };
+    let mut task = create(w.name("/new"), &Empty);
+    task.props = vec![
+        setting("compression", "zstd-3", context).unwrap(),
+        setting("com.example:color", "blue", context).unwrap(),
+        setting("quota", "10M", context).unwrap(),
+        setting("reservation", "1M", context).unwrap(),
+    ];
+    w.ok(&mut task);
+    assert_eq!(w.refused(&mut task), Refusal::Exists);
+    assert_eq!(w.refused(&mut create(w.name("/absent/x"), &Empty)), Refusal::NoParent);
+    let mut child = create(w.name("/new/child"), &Empty);
+    w.ok(&mut child);
+    let new = w.dsl.dataset(&w.name("/new")).unwrap();
+    assert_eq!(new.dir().phys().quota, 10 << 20);
+    assert_eq!(new.dir().phys().reserved, 1 << 20);
+    assert_eq!(new.user_property("com.example:color").unwrap().unwrap().value, Value::Text("blue".into()));
+    let root = w.dsl.root().unwrap();
+    let before = root.phys().used_breakdown;
+    w.ok(&mut Rename { old: w.name("/new"), new: w.name("/newer"), enforce_limits: true });
+    assert_eq!(w.dsl.root().unwrap().phys().used_breakdown, before);
+    let child = w.dsl.dataset(&w.name("/newer/child")).unwrap();
+    let color = child.user_property("com.example:color").unwrap().unwrap();
+    assert_eq!(color.source, dsl::Source::Inherited(w.name("/newer")));
+    let below = Rename { old: w.name("/newer"), new: w.name("/newer/child/x"), enforce_limits: true };
+    assert_eq!(w.refused(&mut below.clone()), Refusal::Recursive);
+    let volume = NewVolume { size: 1 << 20, block: 1 << 14 };
+    w.ok(&mut create(w.name("/vol"), &volume));
+    let vol = w.dsl.dataset(&w.name("/vol")).unwrap();
+    assert_eq!(vol.volume().unwrap(), Some((1 << 20, 1 << 14)));
+    assert_eq!(w.refused(&mut create(w.name("/vol/x"), &Empty)), Refusal::WrongParent);
+    w.ok(&mut InheritProp { name: w.name("/newer"), property: "compression".into(), received: false });
+    let newer = w.dsl.dataset(&w.name("/newer")).unwrap();
+    assert_ne!(newer.property(Prop::Compression).unwrap().unwrap().source, dsl::Source::Local);
+}
+
+/// Limits, quotas and reservations refuse what exceeds them.
+#[test]
+fn limits_and_reservations() {
+    let mut w = World::open("single-lz4");
+    let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
+    w.ok(&mut create(w.name("/l"), &Empty));
+    let set = |w: &mut World, name: &str, p: &str, v: &str| {
+        let props = vec![setting(p, v, context).unwrap()];
+        w.run(&mut [&mut SetProps { name: w.name(name), props, source: SetAs::Local }]).remove(0)
+    };
+    set(&mut w, "/l", "filesystem_limit", "1").unwrap();
+    set(&mut w, "/l", "snapshot_limit", "1").unwrap();
+    w.ok(&mut create(w.name("/l/a"), &Empty));
+    assert_eq!(w.refused(&mut create(w.name("/l/b"), &Empty)), Refusal::Quota);
+    set(&mut w, "/l", "reservation", "5M").unwrap();
+    assert!(matches!(set(&mut w, "/l", "quota", "1M"), Err(Error::BadProperty { .. })));
+    assert!(matches!(set(&mut w, "/l", "reservation", "1P"), Err(Error::BadProperty { .. })));
+    assert!(matches!(set(&mut w, "/l", "refreservation", "1P"), Err(Error::BadProperty { .. })));
+    set(&mut w, "/l", "refreservation", "1M").unwrap();
+    set(&mut w, "/l", "refreservation", "none").unwrap();
+    set(&mut w, "/l", "reservation", "none").unwrap();
+    assert_eq!(w.dsl.dataset(&w.name("/l")).unwrap().dir().phys().used_bytes, 0);
+}
+
+/// Snapshots are made together or not at all; held ones stay; clones hang on them; a promote turns that round.
+#[test]
+fn snapshots_and_clones() {
+    let mut w = World::open("single-lz4");
+    let a = w.name("/acl-dir@new1");
+    let b = w.name("/props@new1");
+    w.ok(&mut snapshot(&[a.clone(), b.clone()]));
+    assert_eq!(w.refused(&mut snapshot(&[w.name("/rs-16K@new1"), a.clone()])), Refusal::Exists);
+    assert!(w.dsl.dataset(&w.name("/rs-16K@new1")).is_err());
+    let snap = w.dsl.dataset(&a).unwrap();
+    let head = w.dsl.dataset(&w.name("/acl-dir")).unwrap();
+    assert_eq!(head.phys().prev_snap_obj, snap.object().0);
+    assert_eq!(snap.phys().referenced_bytes, head.phys().referenced_bytes);
+    assert_eq!(head.phys().unique_bytes, 0);
+    w.ok(&mut HoldSnapshots { holds: vec![(a.clone(), "keep".into())] });
+    let mut destroy = DestroySnapshots { names: vec![a.clone()], defer: false };
+    assert_eq!(w.refused(&mut destroy), Refusal::Held);
+    destroy.defer = true;
+    w.ok(&mut destroy);
+    assert!(w.dsl.dataset(&a).unwrap().is_deferred());
+    w.ok(&mut ReleaseSnapshots { holds: vec![(a.clone(), "keep".into())] });
+    assert!(w.dsl.dataset(&a).is_err());
+    w.ok(&mut RenameSnapshot {
+        dataset: w.name("/props"),
+        old: "new1".into(),
+        new: "new2".into(),
+        recursive: false,
+    });
+    let b = w.name("/props@new2");
+    w.ok(&mut CreateBookmarks { pairs: vec![(w.name("/props#mark"), b.clone())] });
+    assert!(w.dsl.dataset(&w.name("/props")).unwrap().bookmark("mark").unwrap().is_some());
+    let clone = |name: String, origin: &str| Clone {
+        name,
+        origin: origin.to_owned(),
+        props: Vec::new(),
+        enforce_limits: true,
+    };
+    w.ok(&mut clone(w.name("/c"), &b));
+    assert_eq!(w.refused(&mut DestroySnapshots { names: vec![b.clone()], defer: false }), Refusal::HasClones);
+    w.ok(&mut snapshot(&[w.name("/c@own")]));
+    w.ok(&mut Promote { name: w.name("/c"), enforce_limits: true });
+    let old = w.dsl.dataset(&w.name("/props")).unwrap();
+    assert_eq!(old.origin().unwrap().unwrap().name(), w.name("/c@new2"));
+    assert!(w.dsl.dataset(&w.name("/c")).unwrap().bookmark("mark").unwrap().is_some());
+    w.ok(&mut Promote { name: w.name("/props"), enforce_limits: true });
+    assert!(w.dsl.dataset(&w.name("/props")).unwrap().origin().unwrap().is_none());
+    w.ok(&mut DestroySnapshots { names: vec![w.name("/c@own")], defer: false });
+    w.ok(&mut DestroyHead { name: w.name("/c") });
+    w.ok(&mut DestroyBookmarks { names: vec![w.name("/props#mark")] });
+    w.ok(&mut Rollback { name: w.name("/props"), to: Some(b.clone()) });
+    w.ok(&mut DestroySnapshots { names: vec![b], defer: false });
+}
