@@ -16,6 +16,7 @@
 
 mod acl;
 mod attr;
+mod create;
 mod dir;
 mod error;
 mod fs;
@@ -27,6 +28,7 @@ mod xattr;
 
 pub use acl::Acl;
 pub use attr::{Attr, Time};
+pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;
 pub use fs::{CaseSensitivity, FileSystem};

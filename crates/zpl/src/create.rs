@@ -1,0 +1,149 @@
+//! What a new file system holds (`zfs_create_fs`).
+//!
+//! # On disk
+//! Object 1 is the master node, a ZAP: the settings that never change, and the numbers of the root directory, of the list of
+//! unlinked files, and of the registry of system attributes.
+
+use dmu::sa::Sa;
+use dmu::zap::{Normalization, Value, Zap};
+use dmu::{NewObject, Objset, Tx};
+use ondisk::sa::Attr;
+use ondisk::zap::ZapFlags;
+use ondisk::znode::Pflags;
+use ondisk::{DmuType, ObjNum};
+
+use crate::CaseSensitivity;
+use std::sync::Arc;
+
+/// Object of the master node (`MASTER_NODE_OBJ`).
+const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
+/// The version that is written (`ZPL_VERSION`).
+const ZPL_VERSION: u64 = 5;
+/// `S_IFDIR | 0755`.
+const MODE: u64 = 0o040_755;
+/// Access lists inherit by themselves (`ZFS_ACL_AUTO_INHERIT`), nobody is denied (`ZFS_NO_EXECS_DENIED`), and the attributes were
+/// changed (`ZFS_AV_MODIFIED`).
+const MORE_FLAGS: u64 = 0x40 | 0x100 | 1 << 42;
+/// Names are compared without case (`U8_TEXTPREP_TOUPPER`).
+const TOUPPER: u64 = 0x02;
+
+/// The ACL that says the same as mode 0755 (`zfs_acl_ids_create`): type, flags and mask of the owner's, the group's and everyone's entry.
+const ACL_0755: [(u16, u16, u32); 3] =
+    [(0, 0x1000, 0x1e_01ff), (0, 0x2040, 0x12_00a9), (0, 0x4000, 0x12_00a9)];
+
+/// A new file system, with an empty root directory.
+#[derive(Debug, Clone)]
+pub struct NewFileSystem {
+    /// Owner of the root directory.
+    pub uid: u64,
+    /// Its group.
+    pub gid: u64,
+    /// When it is made: seconds since 1970, and nanoseconds.
+    pub now: (u64, u64),
+    /// How case matters in names (`casesensitivity`).
+    pub case: CaseSensitivity,
+    /// How names are normalized (`normalization`), as the property's number.
+    pub normalization: u64,
+    /// Names must be UTF-8 (`utf8only`); normalization implies it.
+    pub utf8only: bool,
+    /// Slots of the root directory's dnode (`dnodesize`); more than one needs a feature.
+    pub slots: u8,
+}
+
+impl NewFileSystem {
+    /// One of root's with all defaults.
+    pub fn new(now: (u64, u64)) -> Self {
+        NewFileSystem {
+            uid: 0,
+            gid: 0,
+            now,
+            case: CaseSensitivity::Sensitive,
+            normalization: 0,
+            utf8only: false,
+            slots: 1,
+        }
+    }
+
+    /// Writes it into a new object set.
+    ///
+    /// # Errors
+    /// As writing fails; [`crate::Error::Corrupt`] for a normalization that there is not.
+    pub fn fill(&self, os: &Objset, tx: &Tx) -> crate::Result<()> {
+        let word = |n: u64| Value::integers(8, &[n]);
+        let spec = NewObject::new(DmuType::MASTER_NODE);
+        let plain = ZapFlags::default();
+        let master = Zap::create_claim(os, tx, MASTER_NODE_OBJ, &spec, Normalization::NONE, plain)?;
+        let case = match self.case {
+            CaseSensitivity::Sensitive => 0,
+            CaseSensitivity::Insensitive => 1,
+            CaseSensitivity::Mixed => 2,
+        };
+        for (name, n) in [
+            ("normalization", self.normalization),
+            ("utf8only", u64::from(self.utf8only || self.normalization != 0)),
+            ("casesensitivity", case),
+            ("VERSION", ZPL_VERSION),
+        ] {
+            master.update(tx, name.as_bytes(), &word(n))?;
+        }
+        let (sa, attrs) = Sa::create(os, tx)?;
+        master.add(tx, b"SA_ATTRS", &word(attrs.0))?;
+        let unlinked = Zap::create_kind(os, tx, DmuType::UNLINKED_SET)?;
+        master.add(tx, b"DELETE_QUEUE", &word(unlinked.dnode().object().0))?;
+        let root = self.root(os, tx, &sa)?;
+        master.add(tx, b"ROOT", &word(root.0))?;
+        Ok(())
+    }
+
+    /// The root directory, which is its own parent.
+    fn root(&self, os: &Objset, tx: &Tx, sa: &Sa) -> crate::Result<ObjNum> {
+        let fold = if self.case == CaseSensitivity::Sensitive { 0 } else { TOUPPER };
+        let norm = Normalization::from_disk(self.normalization | fold)
+            .map_err(|source| crate::Error::Corrupt { object: MASTER_NODE_OBJ, source })?;
+        let spec = NewObject { slots: self.slots, ..NewObject::new(DmuType::DIRECTORY_CONTENTS) }
+            .with_bonus(DmuType::SA, Vec::new());
+        let zap = Zap::create(os, tx, &spec, norm, ZapFlags::default())?;
+        let object = zap.dnode().object();
+        let word = |n: u64| n.to_le_bytes();
+        let (sec, nsec) = self.now;
+        let now: Vec<u8> = [sec, nsec].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let aces: Vec<u8> = ACL_0755
+            .iter()
+            .flat_map(|(kind, flags, mask)| {
+                let mut ace = [0; 8];
+                ace[..2].copy_from_slice(&kind.to_le_bytes());
+                ace[2..4].copy_from_slice(&flags.to_le_bytes());
+                ace[4..].copy_from_slice(&mask.to_le_bytes());
+                ace
+            })
+            .collect();
+        let attrs: [(Attr, &[u8]); 14] = [
+            (Attr::Mode, &word(MODE)),
+            (Attr::Size, &word(2)),
+            (Attr::Gen, &word(tx.txg().0)),
+            (Attr::Uid, &word(self.uid)),
+            (Attr::Gid, &word(self.gid)),
+            (Attr::Parent, &word(object.0)),
+            (Attr::Flags, &word(Pflags::ACL_TRIVIAL | Pflags::ARCHIVE | MORE_FLAGS)),
+            (Attr::Atime, &now),
+            (Attr::Mtime, &now),
+            (Attr::Ctime, &now),
+            (Attr::Crtime, &now),
+            (Attr::Links, &word(2)),
+            (Attr::DaclCount, &word(ACL_0755.len() as u64)),
+            (Attr::DaclAces, &aces),
+        ];
+        sa.replace(&os.dnode(object)?, tx, &attrs)?;
+        Ok(object)
+    }
+}
+
+impl dsl::Contents for NewFileSystem {
+    fn kind(&self) -> dsl::Kind {
+        dsl::Kind::Filesystem
+    }
+
+    fn fill(&self, os: &Objset, tx: &Tx) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        NewFileSystem::fill(self, os, tx).map_err(|e| Arc::new(e) as _)
+    }
+}
