@@ -24,6 +24,8 @@ const FAST: [i32; 21] =
     [-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -20, -30, -40, -50, -60, -70, -80, -90, -100, -500, -1000];
 /// Blocks from this size on are tried with something cheap before a slow level (`zstd_abort_size`).
 const ABORT_SIZE: usize = 128 << 10;
+/// Bytes of a block that are tried to see whether the rest is worth while.
+const SAMPLE: usize = 8 << 10;
 /// The first level that is slow (`zstd_cutoff_level`).
 const CUTOFF: i32 = 3;
 
@@ -123,11 +125,18 @@ pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
 
 /// Packs at `level`, unless cheap tries say that a slow one would be a waste.
 pub(super) fn pack_worthwhile(level: ZstdLevel, src: &[u8], dst: &mut [u8]) -> Option<usize> {
-    if level.zstd() >= CUTOFF && src.len() >= ABORT_SIZE {
+    if level.zstd() >= CUTOFF && src.len() >= ABORT_SIZE && !promising(src, dst) {
         // LZ4 is the cheapest to ask; what it can't pack, zstd-1 may.
         lz4::pack(src, dst).or_else(|| pack(ZstdLevel(1), src, dst))?;
     }
     pack(level, src, dst)
+}
+
+/// Whether a piece from the middle of the block packs by an eighth: then the whole is worth the slow level, and trying all of it
+/// with LZ4 first, as OpenZFS does, would be for nothing.
+fn promising(src: &[u8], dst: &mut [u8]) -> bool {
+    let piece = &src[src.len() / 2..][..SAMPLE];
+    dst.get_mut(..SAMPLE - SAMPLE / 8).is_some_and(|room| lz4::pack(piece, room).is_some())
 }
 
 fn pack(level: ZstdLevel, src: &[u8], dst: &mut [u8]) -> Option<usize> {
