@@ -27,7 +27,7 @@
 //!
 //! # Absent
 //! No log space maps are written: those of an imported pool are folded into the metaslabs' own and destroyed. Pools with a
-//! checkpoint are refused. No trim.
+//! checkpoint or removed devices are refused: freeing does not heed these yet. No trim.
 //!
 //! # See
 //! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.

@@ -188,6 +188,11 @@ impl Ddt {
         self.flags & DDT_FLAG_FLAT != 0
     }
 
+    /// True if it has entries, in its ZAPs or logs.
+    pub fn has_entries(&self) -> bool {
+        self.classes.iter().any(|c| c.entries > 0) || self.logs.iter().any(|l| !l.entries.is_empty())
+    }
+
     /// Statistics of all its entries by reference count.
     pub fn histogram(&self) -> DdtHistogram {
         let mut out = self.log_histogram.clone();

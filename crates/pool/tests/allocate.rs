@@ -142,3 +142,28 @@ fn histograms_are_right(books: &Mos, vdevs: &[TopVdev], name: &str) {
     }
     assert!(with > 0 || ["v28", "v1", "v5000-nofeat"].contains(&name), "{name} has histograms");
 }
+
+/// Goal: a pool whose freed blocks somebody else may need is refused by what it has, before anything is changed.
+#[test]
+fn pools_whose_frees_are_not_simple_are_refused() {
+    let refusal = |name: &str| {
+        let o = open(testkit::find(name)?.images());
+        let tree = Arc::clone(o.cache.zio().tree());
+        let opened = Allocator::open(&o.mos, tree.clone(), &o.vdevs());
+        match opened.map(|_| o.mos.refuse_shared_blocks(tree.top_count())) {
+            Ok(Ok(())) => Some("nothing"),
+            Ok(Err(pool::Error::Unsupported { what })) | Err(pool::Error::Unsupported { what }) => Some(what),
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    let want = [
+        ("single-lz4", "nothing"),
+        ("checkpoint", "a checkpoint"),
+        ("dedup-legacy", "deduplicated blocks"),
+        ("dedup-fast", "deduplicated blocks"),
+        ("block-clone", "cloned blocks"),
+    ];
+    for (name, what) in want {
+        assert!(refusal(name).is_none_or(|r| r == what), "{name}: {:?}", refusal(name));
+    }
+}

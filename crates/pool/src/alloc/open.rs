@@ -2,10 +2,11 @@
 
 use super::Allocator;
 use super::state::State;
+use crate::ddt::Ddt;
 use crate::metaslab::{LogChanges, TopVdev};
 use crate::spacemap::SpaceMap;
 use crate::{Error, Mos, Result};
-use ondisk::{ObjNum, Txg, mos};
+use ondisk::{ObjNum, Txg, VdevId, VdevKind, mos};
 use std::sync::Arc;
 use vdev::Tree;
 
@@ -14,12 +15,10 @@ impl Allocator {
     /// space. Maps are not read but for their headers, and the logs.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Unsupported`] for pools with a checkpoint, or with a removed device whose freed space is
-    /// counted.
+    /// As reading fails; [`Error::Unsupported`] for pools some of whose freed space must not, or not simply, be given out again: with
+    /// a checkpoint, or devices that were or are being removed.
     pub fn open(mos: &Mos, tree: Arc<Tree>, vdevs: &[TopVdev]) -> Result<Allocator> {
-        if mos.dir_words(mos::ZPOOL_CHECKPOINT)?.is_some() {
-            return Err(Error::Unsupported { what: "a checkpoint" });
-        }
+        refuse(mos, &tree)?;
         let logs = LogChanges::read(mos, vdevs)?;
         let mut state = State::new();
         for top in vdevs {
@@ -32,6 +31,32 @@ impl Allocator {
         }
         state.look_at(mos);
         Ok(Allocator { tree, state: parking_lot::Mutex::new(state) })
+    }
+}
+
+/// Refuses what freeing does not heed yet.
+fn refuse(mos: &Mos, tree: &Tree) -> Result<()> {
+    let unless = |bad: bool, what| if bad { Err(Error::Unsupported { what }) } else { Ok(()) };
+    unless(mos.dir_words(mos::ZPOOL_CHECKPOINT)?.is_some(), "a checkpoint")?;
+    let removed = |id| tree.top_spec(VdevId(id)).is_ok_and(|v| v.kind == VdevKind::Indirect || v.removing);
+    unless((0..tree.top_count()).any(removed), "devices that were removed")
+}
+
+impl Mos {
+    /// Refuses a pool of which blocks can't simply be freed, since others may refer to them: whoever frees has no tables of shared
+    /// blocks yet. `vdevs` is the number of top-level vdevs.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Unsupported`].
+    pub fn refuse_shared_blocks(&self, vdevs: u32) -> Result<()> {
+        if !self.brt(vdevs)?.is_empty() {
+            return Err(Error::Unsupported { what: "cloned blocks" });
+        }
+        // What space the entries stand for does not matter here.
+        if self.ddts(&|_| 0)?.iter().any(Ddt::has_entries) {
+            return Err(Error::Unsupported { what: "deduplicated blocks" });
+        }
+        Ok(())
     }
 }
 
