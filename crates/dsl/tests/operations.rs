@@ -122,8 +122,8 @@ impl World {
     }
 }
 
-fn create<'a>(name: String, contents: &'a dyn Contents) -> Create<'a> {
-    Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: true }
+fn create(name: String, contents: impl Contents + 'static) -> Create {
+    Create { name, contents: Arc::new(contents), props: Vec::new(), crypt: None, enforce_limits: true }
 }
 
 fn snapshot(names: &[String]) -> Snapshot {
@@ -136,7 +136,7 @@ fn create_and_rename() {
     let mut w = World::open("single-lz4");
     let fs = Kind::Filesystem;
     let context = Context { kind: fs, creating: true, max_block: 1 << 20 };
-    let mut task = create(w.name("/new"), &Empty);
+    let mut task = create(w.name("/new"), Empty);
     task.props = vec![
         setting("compression", "zstd-3", context).unwrap(),
         setting("com.example:color", "blue", context).unwrap(),
@@ -145,8 +145,8 @@ fn create_and_rename() {
     ];
     w.ok(&mut task);
     assert_eq!(w.refused(&mut task), Refusal::Exists);
-    assert_eq!(w.refused(&mut create(w.name("/absent/x"), &Empty)), Refusal::NoParent);
-    let mut child = create(w.name("/new/child"), &Empty);
+    assert_eq!(w.refused(&mut create(w.name("/absent/x"), Empty)), Refusal::NoParent);
+    let mut child = create(w.name("/new/child"), Empty);
     w.ok(&mut child);
     let new = w.dsl.dataset(&w.name("/new")).unwrap();
     assert_eq!(new.dir().phys().quota, 10 << 20);
@@ -162,10 +162,10 @@ fn create_and_rename() {
     let below = Rename { old: w.name("/newer"), new: w.name("/newer/child/x"), enforce_limits: true };
     assert_eq!(w.refused(&mut below.clone()), Refusal::Recursive);
     let volume = NewVolume { size: 1 << 20, block: 1 << 14 };
-    w.ok(&mut create(w.name("/vol"), &volume));
+    w.ok(&mut create(w.name("/vol"), volume));
     let vol = w.dsl.dataset(&w.name("/vol")).unwrap();
     assert_eq!(vol.volume().unwrap(), Some((1 << 20, 1 << 14)));
-    assert_eq!(w.refused(&mut create(w.name("/vol/x"), &Empty)), Refusal::WrongParent);
+    assert_eq!(w.refused(&mut create(w.name("/vol/x"), Empty)), Refusal::WrongParent);
     w.ok(&mut InheritProp { name: w.name("/newer"), property: "compression".into(), received: false });
     let newer = w.dsl.dataset(&w.name("/newer")).unwrap();
     assert_ne!(newer.property(Prop::Compression).unwrap().unwrap().source, dsl::Source::Local);
@@ -176,15 +176,15 @@ fn create_and_rename() {
 fn limits_and_reservations() {
     let mut w = World::open("single-lz4");
     let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
-    w.ok(&mut create(w.name("/l"), &Empty));
+    w.ok(&mut create(w.name("/l"), Empty));
     let set = |w: &mut World, name: &str, p: &str, v: &str| {
         let props = vec![setting(p, v, context).unwrap()];
         w.run(&mut [&mut SetProps { name: w.name(name), props, source: SetAs::Local }]).remove(0)
     };
     set(&mut w, "/l", "filesystem_limit", "1").unwrap();
     set(&mut w, "/l", "snapshot_limit", "1").unwrap();
-    w.ok(&mut create(w.name("/l/a"), &Empty));
-    assert_eq!(w.refused(&mut create(w.name("/l/b"), &Empty)), Refusal::Quota);
+    w.ok(&mut create(w.name("/l/a"), Empty));
+    assert_eq!(w.refused(&mut create(w.name("/l/b"), Empty)), Refusal::Quota);
     set(&mut w, "/l", "reservation", "5M").unwrap();
     assert!(matches!(set(&mut w, "/l", "quota", "1M"), Err(Error::BadProperty { .. })));
     assert!(matches!(set(&mut w, "/l", "reservation", "1P"), Err(Error::BadProperty { .. })));

@@ -22,7 +22,7 @@ pub const MAX_NESTING: usize = 50;
 const TXG_INITIAL: u64 = 4;
 
 /// What a new object set begins with. The rooms above implement it: this one knows no files.
-pub trait Contents {
+pub trait Contents: Send + Sync {
     /// What kind of dataset it is.
     fn kind(&self) -> Kind;
 
@@ -35,11 +35,11 @@ pub trait Contents {
 }
 
 /// A new file system or volume (`zfs create`).
-pub struct Create<'a> {
+pub struct Create {
     /// Its full name; the dataset above exists.
     pub name: String,
     /// What is in it.
-    pub contents: &'a dyn Contents,
+    pub contents: Arc<dyn Contents>,
     /// Its properties.
     pub props: PropList,
     /// How it is encrypted; `None` does as its parent does.
@@ -48,13 +48,13 @@ pub struct Create<'a> {
     pub enforce_limits: bool,
 }
 
-impl std::fmt::Debug for Create<'_> {
+impl std::fmt::Debug for Create {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Create({})", self.name)
     }
 }
 
-impl SyncTask for Create<'_> {
+impl SyncTask for Create {
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let parent = check_new_name(s, &self.name)?;
         if self.enforce_limits {
@@ -75,7 +75,7 @@ impl SyncTask for Create<'_> {
         let ds = s.create_dataset(dir, None, 0)?;
         s.create_key(dir, ds, &self.name, self.crypt.as_ref())?;
         s.create_counts(dir)?;
-        s.create_contents(ds, self.contents, &self.name)?;
+        s.create_contents(ds, &*self.contents, &self.name)?;
         s.log("create", &self.name, ds, String::new());
         s.set_new_props(dir, &self.props)
     }

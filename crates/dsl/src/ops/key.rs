@@ -140,7 +140,7 @@ impl KeyFormat {
     }
 }
 
-impl Create<'_> {
+impl Create {
     /// Whether a dataset may be made with this encryption below a directory (`dmu_objset_create_crypt_check`).
     pub(crate) fn check_key(&self, s: &mut Syncing<'_>, parent: u64) -> Result<()> {
         let refuse = |why| Err(Error::Key { name: self.name.clone(), why });
