@@ -52,7 +52,7 @@ impl Syncing<'_> {
         if dn.kind() != kind {
             return Ok(());
         }
-        Zap::zapify(self.mos().objset(), self.tx, ObjNum(object))?;
+        Zap::zapify(self.mos().objset(), self.tx, &dn)?;
         self.feature_count("extensible_dataset", 1)
     }
 

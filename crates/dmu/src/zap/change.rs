@@ -60,16 +60,6 @@ impl Zap {
         Self::init(os, tx, &dn, norm, flags)
     }
 
-    /// Makes an object without data a ZAP around its bonus, so that it can have more fields (`dmu_object_zapify`).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`] if it is free; as reading it fails.
-    pub fn zapify(os: &Objset, tx: &Tx, object: ObjNum) -> Result<Zap> {
-        let dn = os.dnode(object)?;
-        dn.set_kind(tx, DmuType::ZAP_METADATA)?;
-        Self::init(os, tx, &dn, Normalization::NONE, ZapFlags::default())
-    }
-
     /// A micro ZAP with all defaults in a new object of this type.
     ///
     /// # Errors
