@@ -12,7 +12,7 @@ use vdev::{Tree, VdevConfig, VdevKind};
 use zio::Zio;
 
 /// The newest uberblock of the first label.
-fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
+pub fn uberblock(device: &FileDevice, ashift: Ashift) -> Uberblock {
     let shift = uberblock_shift(ashift);
     (0..uberblock_count(shift))
         .filter_map(|slot| {
