@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The right to change objects in one transaction group (`dmu_tx_t`, assigned).
 ///
 /// While one is alive its group cannot be synced; dropping it lets go. A change to an object must not come in an older
-/// group than the last one did: whoever hands these out opens a group only when nobody changes things in the one
-/// before, and a thread takes its locks before it takes one of these, never after.
+/// group than the last one did, or the thread panics: whoever hands these out lets nobody into a group before the last holder of the
+/// one before has left, and a thread takes its locks before it takes one of these, never after. (OpenZFS lets groups overlap, but makes who
+/// wants an object in the newer one wait for those who hold it in the older one.)
 pub struct Tx {
     txg: Txg,
     gauge: Option<Arc<AtomicU64>>,

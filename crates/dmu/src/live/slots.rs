@@ -5,6 +5,10 @@
 //! found by the fill counts in the meta dnode's pointers of level 1, without reading blocks of dnodes; where numbers
 //! have been freed, it is looked for again when a span of a level-1 pointer is used up. What was allocated and
 //! freed since the last sync lies over what the blocks say.
+//!
+//! # Locks
+//! The object set's slots are locked while a block of dnodes is read to find room in it: two threads that looked for room at
+//! once would read the same block, and one would have to look again.
 
 use crate::live::Live;
 use crate::objset::slots_of_block;
