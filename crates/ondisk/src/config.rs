@@ -301,6 +301,31 @@ fn text(nv: &Nvlist, name: &str) -> Option<String> {
 }
 
 impl PoolConfig {
+    /// The config of a new pool of this name, without vdevs.
+    pub fn new(name: &str, version: u64) -> Self {
+        Self {
+            version,
+            name: Some(name.to_owned()),
+            state: PoolState::Active,
+            txg: Txg(0),
+            pool_guid: None,
+            hostid: None,
+            hostname: None,
+            top_guid: None,
+            guid: None,
+            vdev_children: None,
+            hole_array: Vec::new(),
+            vdev_tree: None,
+            features_for_read: Vec::new(),
+            errata: 0,
+            comment: None,
+            compatibility: None,
+            is_spare: false,
+            split: None,
+            nvlist: Nvlist::new(),
+        }
+    }
+
     /// The view of a label's or the MOS's config.
     ///
     /// # Errors

@@ -14,7 +14,10 @@
 
 pub mod census;
 pub mod claims;
+pub mod create;
+pub mod engine;
 pub mod error;
+mod events;
 pub mod host;
 pub mod import;
 pub mod label;

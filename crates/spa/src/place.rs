@@ -55,6 +55,11 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
+    /// Of what a path leads to, if that is a device.
+    pub(crate) fn of_path(path: &Path) -> Option<Identity> {
+        path.metadata().ok().as_ref().and_then(Identity::of)
+    }
+
     /// Of a regular file or block device; other kinds have none and are never opened.
     pub(crate) fn of(meta: &Metadata) -> Option<Identity> {
         if meta.file_type().is_block_device() {

@@ -49,6 +49,8 @@ impl Syncing<'_> {
         let free = self.mos().create_bpobj(self.tx)?.0;
         self.zap(DIRECTORY_OBJECT)?.add(self.tx, FREE_BPOBJ.as_bytes(), &words(&[free]))?;
         let dir = self.create_dir(Some(root), ORIGIN)?;
+        // Whoever makes a dataset looks for the origin, and must find a whole directory.
+        self.flush()?;
         let head = self.create_dataset(dir, None, 0)?;
         self.snapshot_head(head, ORIGIN)?;
         self.flush()?;

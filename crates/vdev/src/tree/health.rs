@@ -20,6 +20,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether a device is there and takes writes (`vdev_writeable`).
+    pub fn is_writable(&self, guid: Guid) -> bool {
+        self.guid(guid).is_ok_and(|node| matches!(node.layout, Layout::Leaf(Some(_))) && node.readable())
+    }
+
     /// State of the whole pool, as far as its vdevs tell.
     pub fn state(&self) -> (VdevState, VdevAux) {
         let root = self.node(Self::ROOT);

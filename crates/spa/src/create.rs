@@ -1,0 +1,178 @@
+//! Making a pool.
+//!
+//! # Theory
+//! A new pool is an empty one to which everything happens in its first transaction group (`TXG_INITIAL`, 4): devices are claimed and
+//! get labels that say "half added, group 0", so that a crash in the middle leaves devices that belong to no pool; the MOS is made in memory,
+//! with the books of the pool and its datasets; and then the ordinary sync writes it, labels and uberblock last.
+//!
+//! # Crash
+//! Until the first uberblock is written there is no pool, and the devices' labels say so.
+//!
+//! # See
+//! OpenZFS `spa_create`, `vdev_create`, `vdev_label_init`, `dsl_pool_create`.
+
+mod geometry;
+mod spec;
+
+pub use spec::{Claimer, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
+
+use std::sync::Arc;
+
+use arc::Cache;
+use dmu::{Objset, Tx};
+use dsl::{Contents, Dsl, PropList};
+use ondisk::feature::Feature;
+use ondisk::label::LABELS;
+use ondisk::{ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind, mos};
+use pool::Mos;
+use pool::alloc::Allocator;
+use vdev::Tree;
+use vdev::label::LabelWriter;
+use zio::{Workers, Zio};
+
+use crate::Host;
+use crate::engine::{Engine, Live, Parts, World};
+
+/// The group that makes a pool (`TXG_INITIAL`).
+pub const TXG_INITIAL: Txg = Txg(4);
+
+/// What surrounds a pool that is made.
+pub struct Setting<'a> {
+    /// This host.
+    pub host: &'a Host,
+    /// Clock and random numbers.
+    pub world: Arc<dyn World>,
+    /// How devices are opened.
+    pub claimer: &'a Claimer<'a>,
+    /// Threads that compress, checksum and write.
+    pub workers: Arc<Workers>,
+    /// Bytes of the block cache (`zfs_arc_max`).
+    pub cache_bytes: u64,
+}
+
+/// What a new pool begins with, beside its devices.
+pub struct Beginning<'a> {
+    /// Features to be enabled; those that they depend on come with them.
+    pub features: &'a [&'static Feature],
+    /// What the root file system holds.
+    pub contents: &'a dyn Contents,
+    /// Properties of the root file system.
+    pub props: &'a PropList,
+}
+
+/// Makes a pool, and gives it open for writing; its first group is on the devices.
+///
+/// # Errors
+/// As [`CreateError`] says.
+pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Result<Live, CreateError> {
+    let mut random = || setting.world.random();
+    let terms = spec::Terms {
+        first: 0,
+        ashift: new.ashift,
+        force: new.force,
+        txg: TXG_INITIAL,
+        claimer: setting.claimer,
+    };
+    if !new.vdevs.iter().any(|v| v.bias.is_none()) {
+        return Err(CreateError::NoData);
+    }
+    let (tops, claimed) = spec::claim(&new.vdevs, &terms, &mut random)?;
+    let mut root = VdevConfig::new(VdevKind::Root, Guid(random().max(1)));
+    root.create_txg = Some(TXG_INITIAL);
+    root.children = tops;
+    let config = PoolConfig {
+        txg: TXG_INITIAL,
+        pool_guid: Some(root.guid),
+        hostid: Some(setting.host.hostid.into()).filter(|h| *h != 0),
+        hostname: Some(setting.host.hostname.clone()),
+        vdev_tree: Some(root),
+        ..PoolConfig::new(&new.name, crate::engine::SPA_VERSION)
+    };
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| CreateError::Write(e.into());
+    begin_labels(&config, &claimed).map_err(|e| failed(e.into()))?;
+    let parts = parts(&config, &claimed, setting).map_err(failed)?;
+    let engine = books(parts, config, begin).map_err(failed)?;
+    let live = Live::start(&new.name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
+    live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;
+    Ok(live)
+}
+
+/// Labels of devices that are not yet part of a pool, and empty rings (`vdev_label_init`).
+pub(crate) fn begin_labels(
+    config: &PoolConfig,
+    claimed: &spec::Claimed,
+) -> Result<(), vdev::label::LabelWriteError> {
+    for (guid, device) in claimed {
+        let mut label = config.to_label(*guid, Txg(0)).expect("every claimed device is in the config");
+        label.set("create_txg", ondisk::Value::Uint64(TXG_INITIAL.0));
+        let writer = LabelWriter::new(&**device);
+        writer.clear_rings()?;
+        (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
+    }
+    Ok(())
+}
+
+type Anything = Box<dyn std::error::Error + Send + Sync>;
+
+fn parts(config: &PoolConfig, claimed: &spec::Claimed, setting: &Setting<'_>) -> Result<Parts, Anything> {
+    let root = config.vdev_tree.as_ref().expect("it was just made");
+    let mut open = |leaf: &VdevConfig| Ok(claimed[&leaf.guid].clone());
+    let tree = Arc::new(Tree::open(root, &mut open)?);
+    let zio = Zio::new(tree.clone());
+    zio.set_workers(setting.workers.clone());
+    let allocator = Arc::new(Allocator::new(tree.clone()));
+    zio.set_space(allocator.clone());
+    let mut salt = [0; 32];
+    salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
+    zio.set_salt(&salt);
+    let cache = Arc::new(Cache::new(zio, setting.cache_bytes));
+    Ok(Parts { tree, cache, allocator, world: setting.world.clone(), salt })
+}
+
+/// Makes the MOS of a new pool.
+fn books(parts: Parts, mut config: PoolConfig, begin: &Beginning<'_>) -> Result<Engine, Anything> {
+    let tx = Tx::new(TXG_INITIAL, None);
+    let os = Objset::create_live(
+        parts.cache.clone(),
+        0,
+        ondisk::objset::ObjsetKind::Meta,
+        ondisk::objset::ObjsetFlags(0),
+        &tx,
+    );
+    let mos = Mos::create(os, &tx)?;
+    Dsl::create_root_dir(&mos, &tx, parts.world.now())?;
+    mos.create_features(&tx)?;
+    for feature in begin.features {
+        mos.feature_enable(&tx, feature)?;
+    }
+    mos.set_dir_words(&tx, mos::CREATION_VERSION, &[config.version])?;
+    mos.set_dir_words(&tx, mos::DEFLATE, &[1])?;
+    mos.set_dir_bytes(&tx, mos::CHECKSUM_SALT, &parts.salt)?;
+    let deferred = mos.create_bpobj(&tx)?;
+    mos.link(&tx, mos::SYNC_BPOBJ, deferred)?;
+    let root = config.vdev_tree.as_mut().expect("it was just made");
+    let room = crate::engine::add_vdevs(&mos, &tx, &parts, root)?;
+    mos.create_history(&tx, room)?;
+    let name = config.name.clone().expect("a new pool has a name");
+    let options = dsl::Options { pool_name: name, ..dsl::Options::default() };
+    let dsl = Dsl::open(mos.clone(), options)?;
+    let engine = Engine::new(parts, mos, dsl, config, deferred, nothing());
+    engine.begin(&tx, begin)?;
+    Ok(engine)
+}
+
+/// The uberblock of a pool of which nothing has been written.
+fn nothing() -> Uberblock {
+    Uberblock {
+        order: ByteOrder::Little,
+        version: crate::engine::SPA_VERSION,
+        txg: Txg(TXG_INITIAL.0 - 1),
+        guid_sum: 0,
+        timestamp: 0,
+        rootbp: ondisk::Blkptr::HOLE.encode(),
+        software_version: crate::engine::SPA_VERSION,
+        mmp: None,
+        checkpoint_txg: Txg(0),
+        raidz_reflow: ondisk::uberblock::RaidzReflow::default(),
+    }
+}

@@ -1,0 +1,83 @@
+//! What space a new vdev has.
+//!
+//! See OpenZFS `vdev_open`, `vdev_raidz_open`, `vdev_draid_open`, `vdev_metaslab_set_size`.
+
+use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE};
+use ondisk::{Ashift, VdevConfig, VdevKind};
+
+#[cfg(test)]
+mod tests;
+
+/// Smallest metaslab: room for the largest block (`SPA_MAXBLOCKSHIFT`).
+const MIN_MS_SHIFT: u32 = 24;
+/// Largest metaslab that is chosen while there are few enough (`zfs_vdev_max_ms_shift`).
+const MAX_MS_SHIFT: u32 = 34;
+/// Size of a metaslab where nothing speaks against it (`zfs_vdev_default_ms_shift`).
+const DEFAULT_MS_SHIFT: u32 = 29;
+/// Fewest metaslabs of a vdev (`zfs_vdev_min_ms_count`).
+const MIN_MS_COUNT: u64 = 16;
+/// Metaslabs that a large vdev has (`zfs_vdev_default_ms_count`).
+const DEFAULT_MS_COUNT: u64 = 200;
+/// Most metaslabs of a vdev (`zfs_vdev_ms_count_limit`).
+const MS_COUNT_LIMIT: u64 = 1 << 17;
+/// Rows of a draid are of this many bytes of each child (`VDEV_DRAID_ROWHEIGHT`).
+const DRAID_ROW_HEIGHT: u64 = 16 << 20;
+/// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
+const DRAID_RESERVE: u64 = 2 * DRAID_ROW_HEIGHT;
+
+/// Allocatable bytes of a device of `size` bytes: what labels and boot area leave, in whole labels.
+pub(super) fn leaf_asize(size: u64) -> u64 {
+    (size - size % LABEL_SIZE).saturating_sub(LABEL_START_SIZE + LABEL_END_SIZE)
+}
+
+/// Allocatable bytes of a vdev; `leaf` says how many its leaves have.
+pub(super) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64 {
+    if vdev.kind.is_leaf() {
+        return leaf(vdev);
+    }
+    let least = vdev.children.iter().map(|c| asize(c, leaf)).min().unwrap_or(0);
+    let space = match (vdev.kind, vdev.draid) {
+        (VdevKind::Raidz, _) => least * vdev.children.len() as u64,
+        (VdevKind::Draid, Some(d)) => {
+            let rows = least.saturating_sub(DRAID_RESERVE) / DRAID_ROW_HEIGHT * DRAID_ROW_HEIGHT;
+            let disks = vdev.children.len() as u64 - d.nspares;
+            let group = (d.ndata + vdev.nparity.unwrap_or(1)) * DRAID_ROW_HEIGHT;
+            rows * disks / group * group
+        }
+        _ => least,
+    };
+    space - space % LABEL_SIZE
+}
+
+/// log2 of the size of the metaslabs of a new vdev with so many allocatable bytes (`vdev_metaslab_set_size`).
+pub(super) fn metaslab_shift(asize: u64) -> u64 {
+    // As OpenZFS's highbit64: the number of bits that the value needs.
+    let bits = |n: u64| u64::BITS - n.leading_zeros();
+    let count = asize >> DEFAULT_MS_SHIFT;
+    let shift = if count < MIN_MS_COUNT {
+        bits(asize / MIN_MS_COUNT)
+    } else if count > DEFAULT_MS_COUNT {
+        bits(asize / DEFAULT_MS_COUNT)
+    } else {
+        DEFAULT_MS_SHIFT
+    };
+    u64::from(match shift {
+        ..MIN_MS_SHIFT => MIN_MS_SHIFT,
+        s if s <= MAX_MS_SHIFT => s,
+        _ if asize >> MAX_MS_SHIFT > MS_COUNT_LIMIT => bits(asize / MS_COUNT_LIMIT),
+        _ => MAX_MS_SHIFT,
+    })
+}
+
+/// The sector size that a device wants, as a shift: its physical one, if that is within `zfs_vdev_max_auto_ashift`.
+pub(super) fn auto_ashift(logical: u32, physical: u32) -> Ashift {
+    const MIN_AUTO: u8 = 9;
+    const MAX_AUTO: u8 = 14;
+    let shift = |bytes: u32| bytes.max(512).ilog2() as u8;
+    let logical = shift(logical);
+    let physical = shift(physical).max(logical);
+    if physical > 16 {
+        return Ashift(logical);
+    }
+    Ashift(logical.max(MAX_AUTO).min(physical.max(MIN_AUTO)))
+}

@@ -1,0 +1,56 @@
+use super::*;
+use ondisk::{Guid, PoolConfig};
+
+fn trusted(fixture: &testkit::Fixture) -> (PoolConfig, Vec<u64>) {
+    let sizes = fixture.images().iter().map(|i| i.metadata().unwrap().len()).collect();
+    let device = device::FileDevice::open(&fixture.images()[0], device::Mode::Peek).unwrap();
+    let config = crate::Labels::read(&device).newest().unwrap().clone();
+    (config, sizes)
+}
+
+/// Goal: the space and the metaslabs of each kind of vdev are what OpenZFS gave the fixtures.
+#[test]
+fn real_vdevs() {
+    let mut seen = 0;
+    for name in ["single-lz4", "mirror2", "raidz1-3", "raidz2-5", "raidz3-7", "draid1"] {
+        let Some(fixture) = testkit::find(name) else { continue };
+        seen += 1;
+        let (config, sizes) = trusted(&fixture);
+        let top = config.vdev_tree.unwrap();
+        let space = asize(&top, &|_| leaf_asize(sizes[0]));
+        assert_eq!(Some(space), top.asize, "{name}");
+        assert_eq!(Some(metaslab_shift(space)), top.metaslab_shift, "{name}");
+    }
+    assert!(seen >= 3, "only {seen} of the fixtures are here");
+}
+
+/// Goal: the metaslab sizes of the table in OpenZFS's `vdev_metaslab_set_size`.
+#[test]
+fn metaslab_sizes() {
+    const G: u64 = 1 << 30;
+    assert_eq!(metaslab_shift(59 << 20), 24);
+    assert_eq!(metaslab_shift(7 * G), 29);
+    assert_eq!(metaslab_shift(50 * G), 29);
+    assert_eq!(metaslab_shift(1024 * G), 33);
+    assert_eq!(metaslab_shift(100 << 40), 34);
+    assert_eq!(metaslab_shift(4 << 50), 36);
+}
+
+/// Goal: a disk of 4 KiB sectors that pretends to have 512-byte ones gets its real size; absurd ones don't.
+#[test]
+fn sector_sizes() {
+    assert_eq!(auto_ashift(512, 512), Ashift(9));
+    assert_eq!(auto_ashift(512, 4096), Ashift(12));
+    assert_eq!(auto_ashift(4096, 4096), Ashift(12));
+    assert_eq!(auto_ashift(512, 65536), Ashift(14));
+    assert_eq!(auto_ashift(512, 1 << 20), Ashift(9));
+}
+
+/// Goal: a vdev is as large as its smallest child lets it be.
+#[test]
+fn the_smallest_child_counts() {
+    let mut mirror = VdevConfig::new(VdevKind::Mirror, Guid(1));
+    mirror.children =
+        vec![VdevConfig::new(VdevKind::File, Guid(2)), VdevConfig::new(VdevKind::File, Guid(3))];
+    assert_eq!(asize(&mirror, &|v| if v.guid.0 == 2 { 80 << 20 } else { 60 << 20 }), 60 << 20);
+}

@@ -1,0 +1,185 @@
+//! The pool being written: what a transaction group does when it syncs.
+//!
+//! # Theory
+//! A group is synced in passes. The first writes what people changed: each dirty dataset bottom-up, then the operations on
+//! datasets ([`dsl::SyncTask`]), then the pool's own books. All of that changes the MOS, and writing the MOS allocates and frees
+//! space, which changes space maps, which are objects of the MOS: so passes go on until one leaves nothing to do. They converge since from
+//! the second pass on a block that was born in this group is overwritten where it is, and what is freed then is put on a list
+//! (`sync_bplist`) whose blocks are really freed in the next group's first pass.
+//!
+//! # Crash
+//! Nothing that the last uberblock reaches is overwritten: blocks are written where nothing was, and freed ones are not
+//! given out again for two groups. When everything is on the devices, they are flushed, and only then labels and uberblocks follow
+//! ([`labels`]). So at any moment the newest uberblock that verifies describes a whole state.
+//!
+//! # Locks
+//! `config` is held exclusively while operations change datasets, and shared by whoever reads several things of them that must
+//! fit together. It is taken before any lock of the rooms below. Nothing is held while labels are written.
+//!
+//! # See
+//! OpenZFS `spa_sync`, `spa_sync_iterate_to_convergence`, `dsl_pool_sync`.
+
+mod books;
+mod labels;
+mod live;
+mod policy;
+mod sync;
+mod tasks;
+
+use std::sync::Arc;
+
+use dsl::Dsl;
+use ondisk::{ObjNum, PoolConfig, Txg, Uberblock};
+use parking_lot::{Mutex, RwLock};
+use pool::Mos;
+use pool::alloc::Allocator;
+use vdev::Tree;
+
+use crate::txg::TXG_SIZE;
+
+pub(crate) use books::add_vdevs;
+pub(crate) use labels::SPA_VERSION;
+pub use live::Live;
+pub use tasks::Ticket;
+
+/// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).
+const MAX_PASSES: u32 = 64;
+/// From this pass on what the MOS frees is put off to the next group (`zfs_sync_pass_deferred_free`).
+const DEFERRED_FREE_PASS: u32 = 2;
+
+/// What the outside world gives an engine; a test owns it.
+pub trait World: Send + Sync {
+    /// Seconds since 1970.
+    fn now(&self) -> u64;
+    /// A random number.
+    fn random(&self) -> u64;
+}
+
+/// The system's clock and random numbers.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemWorld;
+
+/// Why a group could not be synced.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// A dataset or an operation on one.
+    #[error("transaction group {txg}: datasets")]
+    Datasets {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: dsl::Error,
+    },
+    /// The pool's own books.
+    #[error("transaction group {txg}: the pool's books")]
+    Books {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: pool::Error,
+    },
+    /// The MOS.
+    #[error("transaction group {txg}: the meta object set")]
+    Mos {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: dmu::Error,
+    },
+    /// A block that is freed.
+    #[error("transaction group {txg}: freeing")]
+    Free {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: zio::Error,
+    },
+    /// Devices could not make their writes durable.
+    #[error("transaction group {txg}: flushing")]
+    Flush {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: vdev::FlushError,
+    },
+    /// Too few devices took the labels or the uberblock.
+    #[error("transaction group {txg}: {written} of {wanted} devices took the {what}")]
+    Labels {
+        /// The group.
+        txg: Txg,
+        /// `labels` or `uberblock`.
+        what: &'static str,
+        /// Devices that took it.
+        written: usize,
+        /// Devices that should have.
+        wanted: usize,
+    },
+    /// The passes did not converge.
+    #[error("transaction group {txg}: no end after {MAX_PASSES} passes")]
+    Endless {
+        /// The group.
+        txg: Txg,
+    },
+}
+
+/// What a sync changes of the pool as its readers see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Synced {
+    pub(crate) uberblock: Uberblock,
+    pub(crate) config: Arc<PoolConfig>,
+}
+
+/// What an engine is made of.
+pub(crate) struct Parts {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) cache: Arc<arc::Cache>,
+    pub(crate) allocator: Arc<Allocator>,
+    pub(crate) world: Arc<dyn World>,
+    /// Salt of the salted checksums.
+    pub(crate) salt: [u8; 32],
+}
+
+/// A pool being written.
+pub(crate) struct Engine {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) cache: Arc<arc::Cache>,
+    pub(crate) allocator: Arc<Allocator>,
+    pub(crate) mos: Mos,
+    pub(crate) dsl: Dsl,
+    /// The pool as its last uberblock has it.
+    pub(crate) synced: RwLock<Synced>,
+    /// See the module's lock order.
+    pub(crate) config: RwLock<()>,
+    /// What the next group writes to the MOS and to all labels.
+    pub(crate) changed_config: Mutex<Option<Arc<PoolConfig>>>,
+    /// Operations by group.
+    pub(crate) tasks: [Mutex<Vec<tasks::Queued>>; TXG_SIZE],
+    /// The list of blocks that are freed in the next group (`spa_deferred_bpobj`).
+    deferred: ObjNum,
+    world: Arc<dyn World>,
+    ratios: Mutex<std::collections::HashMap<ondisk::VdevId, u64>>,
+    multihost: bool,
+    /// Commands that the history is to tell of.
+    commands: Mutex<Vec<Command>>,
+}
+
+/// A command that somebody gave.
+pub(crate) struct Command {
+    line: String,
+    uid: u32,
+}
+
+impl World for SystemWorld {
+    fn now(&self) -> u64 {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    }
+
+    fn random(&self) -> u64 {
+        getrandom::u64().expect("the system gives random numbers")
+    }
+}

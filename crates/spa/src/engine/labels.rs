@@ -1,0 +1,126 @@
+//! Making a synced group the pool's state: labels and uberblocks.
+//!
+//! # Crash
+//! The order is OpenZFS's. Everything that the new uberblock reaches is made durable first. When the config changed, the even labels
+//! (0 and 2) of all devices are rewritten and flushed: whoever reads them before the new uberblock is there finds them too new and takes
+//! the odd ones, which still go with the old uberblock. Then the uberblock goes to all four labels, and is flushed: now the
+//! group exists. Then the odd labels follow. The slot of the ring follows from the group's number, so that the uberblocks of
+//! the last groups stay.
+//!
+//! # See
+//! OpenZFS `vdev_config_sync`, `uberblock_update`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use device::Device;
+use ondisk::label::{LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count, uberblock_shift};
+use ondisk::uberblock::Mmp;
+use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind};
+use vdev::label::LabelWriter;
+
+use super::{Engine, SyncError};
+
+/// Top-level vdevs that hold the uberblock of a group in which the config did not change (`SPA_SYNC_MIN_VDEVS`).
+const MIN_VDEVS: usize = 3;
+/// Newest pool version, which every writer notes (`SPA_VERSION`).
+pub(crate) const SPA_VERSION: u64 = 5000;
+
+/// The sum of the guids of a tree, modulo 2^64 (`vdev_guid_sum`).
+pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
+    root.walk().filter(|v| v.kind != VdevKind::Hole).fold(0, |sum: u64, v| sum.wrapping_add(v.guid.0))
+}
+
+impl Engine {
+    /// Makes `root` the pool's state as of `txg`.
+    pub(super) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
+        let flush = || self.cache.zio().flush(txg).map_err(|source| SyncError::Flush { txg, source });
+        flush()?;
+        let changed = self.changed_config.lock().take();
+        let config = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
+        let before = self.synced.read().uberblock.clone();
+        let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let uberblock = Uberblock {
+            order: ByteOrder::Little,
+            version: config.version,
+            txg,
+            guid_sum: guid_sum(tree),
+            timestamp: self.world.now(),
+            rootbp: root.encode(),
+            software_version: SPA_VERSION,
+            // Multihost protection is off: its fields say so.
+            mmp: Some(Mmp { delay_ns: 0, config: 0 }),
+            checkpoint_txg: Txg(0),
+            raidz_reflow: before.raidz_reflow,
+        };
+        if changed.is_some() {
+            self.write_labels(&config, txg, 0)?;
+            flush()?;
+        }
+        self.write_uberblock(tree, &uberblock, changed.is_some())?;
+        flush()?;
+        if changed.is_some() {
+            self.write_labels(&config, txg, 1)?;
+            flush()?;
+        }
+        *self.synced.write() = super::Synced { uberblock, config };
+        Ok(())
+    }
+
+    fn leaves<'c>(&self, top: &'c VdevConfig) -> Vec<(&'c VdevConfig, Arc<dyn Device>)> {
+        let devices: HashMap<Guid, Arc<dyn Device>> =
+            self.tree.devices().map(|(guid, device)| (guid, device.clone())).collect();
+        top.leaves()
+            .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
+            .filter(|leaf| self.tree.is_writable(leaf.guid))
+            .filter_map(|leaf| Some((leaf, devices.get(&leaf.guid)?.clone())))
+            .collect()
+    }
+
+    /// Writes the labels of one parity of all devices. Each top-level vdev that holds data needs one device that took them.
+    fn write_labels(&self, config: &PoolConfig, txg: Txg, parity: usize) -> Result<(), SyncError> {
+        let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        for top in &tree.children {
+            let leaves = self.leaves(top);
+            let mut written = 0;
+            for (leaf, device) in &leaves {
+                let Some(label) = config.to_label(leaf.guid, txg) else { continue };
+                let writer = LabelWriter::new(&**device);
+                let good = (parity..LABELS).step_by(2).filter(|l| writer.config(*l, &label).is_ok()).count();
+                written += usize::from(good > 0);
+            }
+            // Without a log device the pool can live.
+            if written == 0 && !leaves.is_empty() && !top.is_log {
+                return Err(SyncError::Labels { txg, what: "labels", written, wanted: leaves.len() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the uberblock to all devices, or to those of a few vdevs.
+    fn write_uberblock(&self, root: &VdevConfig, ub: &Uberblock, all: bool) -> Result<(), SyncError> {
+        let concrete =
+            |t: &&VdevConfig| all || t.metaslab_array.is_some() && !t.is_log && t.kind != VdevKind::Indirect;
+        let tops: Vec<&VdevConfig> = root.children.iter().filter(concrete).collect();
+        let count = if all { tops.len() } else { tops.len().min(MIN_VDEVS) };
+        let first = if all { 0 } else { ub.txg.0 as usize };
+        let (mut written, mut wanted) = (0, 0);
+        for i in 0..count {
+            let top = tops[(first + i) % tops.len()];
+            let shift = uberblock_shift(top.ashift.unwrap_or_default());
+            let slots =
+                uberblock_count(shift) as u64 - if self.multihost { MMP_BLOCKS_PER_LABEL as u64 } else { 0 };
+            let slot = (ub.txg.0 % slots) as usize;
+            for (_, device) in self.leaves(top) {
+                let writer = LabelWriter::new(&*device);
+                wanted += 1;
+                let good = (0..LABELS).filter(|l| writer.uberblock(*l, shift, slot, ub).is_ok()).count();
+                written += usize::from(good > 0);
+            }
+        }
+        if written == 0 {
+            return Err(SyncError::Labels { txg: ub.txg, what: "uberblock", written, wanted });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! A pool that is open for writing.
+
+use std::sync::Arc;
+
+use dmu::Tx;
+use dsl::Dsl;
+use dsl::sync::SyncTask;
+use ondisk::config::PoolState;
+use ondisk::{PoolConfig, Txg, Uberblock};
+
+use super::Engine;
+use super::tasks::{Queued, Ticket};
+use crate::txg::{Stopped, TXG_SIZE, Tunables, Txgs};
+
+/// A pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be imported
+/// again; [`Live::export`] lets it go in order.
+pub struct Live {
+    txgs: Txgs,
+    engine: Arc<Engine>,
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Live({}, {:?})", self.engine.dsl.pool_name(), self.txgs)
+    }
+}
+
+/// Why an operation was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// It may not be done; nothing has changed.
+    #[error(transparent)]
+    Refused(dsl::Error),
+    /// The pool has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl Live {
+    pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
+        let txgs = Txgs::start(name, last, Tunables::default(), engine.clone());
+        Live { txgs, engine }
+    }
+
+    /// The datasets.
+    pub fn dsl(&self) -> &Dsl {
+        &self.engine.dsl
+    }
+
+    /// The transaction groups.
+    pub fn txgs(&self) -> &Txgs {
+        &self.txgs
+    }
+
+    /// The config as of the last group (`spa_config`).
+    pub fn config(&self) -> Arc<PoolConfig> {
+        self.engine.synced.read().config.clone()
+    }
+
+    /// The uberblock of the last group (`spa_ubsync`).
+    pub fn uberblock(&self) -> Uberblock {
+        self.engine.synced.read().uberblock.clone()
+    }
+
+    /// Runs `read` while no operation changes datasets, so that several things that it reads fit together
+    /// (`dsl_pool_config_enter`).
+    pub fn read<R>(&self, read: impl FnOnce(&Dsl) -> R) -> R {
+        let _config = self.engine.config.read();
+        read(&self.engine.dsl)
+    }
+
+    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty (`dmu_tx_assign`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn tx(&self, bytes: u64) -> Result<Tx, Stopped> {
+        let hold = self.txgs.hold(bytes)?;
+        Ok(Tx::new(hold.txg(), Some(Box::new(hold))))
+    }
+
+    /// Does an operation on datasets and waits until it is on disk (`dsl_sync_task`).
+    ///
+    /// # Errors
+    /// [`TaskError::Refused`] with what its check said.
+    pub fn run(&self, task: Box<dyn SyncTask + Send>) -> Result<(), TaskError> {
+        let done = self.run_all(vec![task])?;
+        done.into_iter().next().expect("one result for one task").map_err(TaskError::Refused)
+    }
+
+    /// Does operations in their order, all in one transaction group, each by itself: one that is refused leaves the others
+    /// alone. Waits until they are on disk.
+    ///
+    /// # Errors
+    /// [`Stopped`]: then none has happened, as far as the disk knows.
+    pub fn run_all(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Vec<dsl::Result<()>>, Stopped> {
+        let hold = self.txgs.hold(0)?;
+        let txg = hold.txg();
+        let tickets: Vec<Ticket> = {
+            let mut queue = self.engine.tasks[txg.0 as usize % TXG_SIZE].lock();
+            let enter = |task| {
+                let ticket = Ticket::default();
+                queue.push(Queued { task, ticket: ticket.clone() });
+                ticket
+            };
+            tasks.into_iter().map(enter).collect()
+        };
+        drop(hold);
+        self.txgs.wait_synced(txg)?;
+        Ok(tickets
+            .into_iter()
+            .map(|t| t.take().expect("a synced group has settled its operations"))
+            .collect())
+    }
+
+    /// Enters a command, as it was given, in the pool's history with the next group (`zpool_log_history`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn log_command(&self, line: &str, uid: u32) -> Result<(), Stopped> {
+        let _hold = self.txgs.hold(0)?;
+        self.engine.commands.lock().push(super::Command { line: line.to_owned(), uid });
+        Ok(())
+    }
+
+    /// Waits until everything that was changed before the call is on disk (`zpool sync`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn sync_all(&self) -> Result<(), Stopped> {
+        self.txgs.sync_all()
+    }
+
+    pub(crate) fn sync_first(&self, txg: Txg) -> Result<(), Stopped> {
+        drop(self.txgs.hold(1)?);
+        self.txgs.wait_synced(txg)
+    }
+
+    /// Lets the pool go in order: its labels say that nobody uses it (`spa_export_common`).
+    ///
+    /// # Errors
+    /// [`Stopped`]: the pool then stays as its last group left it, and is still marked as in use.
+    pub fn export(self) -> Result<(), Stopped> {
+        self.leave(PoolState::Exported)
+    }
+
+    /// Lets the pool go for good: its labels say that it is destroyed (`spa_destroy`).
+    ///
+    /// # Errors
+    /// As [`Live::export`].
+    pub fn destroy(self) -> Result<(), Stopped> {
+        self.leave(PoolState::Destroyed)
+    }
+
+    fn leave(self, state: PoolState) -> Result<(), Stopped> {
+        self.sync_all()?;
+        let mut config = PoolConfig::clone(&self.config());
+        config.state = state;
+        *self.engine.changed_config.lock() = Some(Arc::new(config));
+        let txg = self.txgs.hold(0)?.txg();
+        self.txgs.wait_synced(txg)
+    }
+}

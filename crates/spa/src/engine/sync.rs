@@ -1,0 +1,151 @@
+//! Syncing one group, pass by pass.
+
+use std::sync::Arc;
+
+use dmu::{SyncSink, Tx};
+use dsl::Delta;
+use dsl::sync::{Env, Syncing};
+use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg};
+use zio::WritePolicy;
+
+use super::tasks::Queued;
+use super::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
+use crate::txg::{self, TXG_SIZE};
+
+/// What writing the MOS does to space: `$MOS` pays for it; what dies is buried when the pass is over.
+struct MosSink<'a> {
+    engine: &'a Engine,
+    policy: WritePolicy,
+    delta: Delta,
+    dead: Vec<Blkptr>,
+}
+
+impl SyncSink for MosSink<'_> {
+    fn policy(&self, _: DmuType, _: Level, _: &DnodePhys) -> WritePolicy {
+        self.policy
+    }
+
+    fn dsize(&self, bp: &Blkptr) -> u64 {
+        self.engine.dsize(bp)
+    }
+
+    fn hole_birth(&self) -> bool {
+        self.policy.hole_birth
+    }
+
+    fn born(&mut self, bp: &Blkptr) {
+        self.delta += Delta::of(bp, self.engine.dsize(bp));
+    }
+
+    fn kill(&mut self, bp: &Blkptr) {
+        self.delta += -Delta::of(bp, self.engine.dsize(bp));
+        self.dead.push(*bp);
+    }
+}
+
+impl txg::Engine for Engine {
+    fn sync(&self, txg: Txg) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
+        let mut results = Vec::new();
+        let done = self.sync_group(txg, tasks, &mut results);
+        // Whoever asked learns of it only now, when it is on disk; if it is not, that is what he learns.
+        if done.is_ok() {
+            for (ticket, result) in results {
+                ticket.settle(result);
+            }
+        }
+        done.map_err(|e| Arc::new(e) as _)
+    }
+}
+
+type Results = Vec<(super::Ticket, dsl::Result<()>)>;
+
+impl Engine {
+    fn sync_group(&self, txg: Txg, tasks: Vec<Queued>, results: &mut Results) -> Result<(), SyncError> {
+        let tx = Tx::new(txg, None);
+        let os = self.mos.objset();
+        let mut tasks = Some(tasks);
+        let mut paid = Delta::default();
+        for pass in 1..=MAX_PASSES {
+            self.datasets(&tx, pass, paid, tasks.take().unwrap_or_default(), results)?;
+            if pass == 1 {
+                self.write_config(&tx)?;
+                if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
+                    // Nothing has changed: the last uberblock still says it all.
+                    return Ok(());
+                }
+                self.free_deferred(&tx)?;
+            }
+            self.allocator.sync(&tx, &self.mos, pass).map_err(|source| SyncError::Books { txg, source })?;
+            let features = self.mos_features().map_err(|source| SyncError::Books { txg, source })?;
+            let policy = self.mos_policy(features);
+            let mut sink = MosSink { engine: self, policy, delta: Delta::default(), dead: Vec::new() };
+            let root = os.sync(&tx, pass, &mut sink).map_err(|source| SyncError::Mos { txg, source })?;
+            paid = sink.delta;
+            self.bury(&tx, pass, &sink.dead)?;
+            if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
+                self.commit(txg, &root)?;
+                self.allocator.sync_done(txg, &self.mos);
+                return Ok(());
+            }
+        }
+        Err(SyncError::Endless { txg })
+    }
+
+    /// Writes the datasets that changed, and in the first pass does what was asked for.
+    fn datasets(
+        &self,
+        tx: &Tx,
+        pass: u32,
+        paid: Delta,
+        tasks: Vec<Queued>,
+        results: &mut Results,
+    ) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let fail = |source| SyncError::Datasets { txg, source };
+        let _config = self.config.write();
+        let mut random = || self.world.random();
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
+        let mut s = Syncing::new(&self.dsl, tx, env);
+        s.mos_diduse(paid).map_err(fail)?;
+        s.sync_heads(pass).map_err(fail)?;
+        for mut queued in tasks {
+            let result = s.run(&mut *queued.task).map_err(fail)?;
+            results.push((queued.ticket, result));
+        }
+        let events = s.finish().map_err(fail)?;
+        self.log_events(tx, &events)
+    }
+
+    /// What the MOS no longer needs: freed in the first pass; later that would change space maps again and again, so it is
+    /// put on the list for the next group.
+    fn bury(&self, tx: &Tx, pass: u32, dead: &[Blkptr]) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        if pass < DEFERRED_FREE_PASS {
+            return dead.iter().try_for_each(|bp| self.free(txg, bp));
+        }
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let list = self.mos.bpobj_append(tx, self.deferred, dead, false, &dsize);
+        list.map_err(|source| SyncError::Books { txg, source })
+    }
+
+    /// Frees what the group before put off (`spa_sync_deferred_frees`).
+    fn free_deferred(&self, tx: &Tx) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let mut list = Vec::new();
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let mut each = |bp: &Blkptr, _| {
+            list.push(*bp);
+            Ok(())
+        };
+        self.mos
+            .bpobj_take(tx, self.deferred, u64::MAX, &dsize, &mut each)
+            .map_err(|source| SyncError::Books { txg, source })?;
+        list.iter().try_for_each(|bp| self.free(txg, bp))
+    }
+
+    fn free(&self, txg: Txg, bp: &Blkptr) -> Result<(), SyncError> {
+        self.cache.zio().free(txg, bp).map_err(|source| SyncError::Free { txg, source })
+    }
+}
