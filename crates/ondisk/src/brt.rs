@@ -50,4 +50,19 @@ impl BrtVdevPhys {
             savedspace: w[6],
         })
     }
+
+    /// The bonus.
+    pub fn encode(&self) -> Vec<u8> {
+        let order = self.big_endian.into();
+        let w = [
+            self.mos_entries,
+            self.size,
+            order,
+            self.totalcount,
+            self.rangesize,
+            self.usedspace,
+            self.savedspace,
+        ];
+        w.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
 }

@@ -4,6 +4,10 @@ use crate::{Error, Mos, Result};
 use ondisk::brt::{BRT_VDEV_PREFIX, BrtVdevPhys};
 use ondisk::{Corrupt, ObjNum, VdevId};
 
+mod table;
+
+pub use table::CloneTable;
+
 /// The table of one top-level vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrtVdev {

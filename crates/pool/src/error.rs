@@ -32,6 +32,9 @@ pub enum Error {
         /// The feature.
         guid: &'static str,
     },
+    /// The pool's cache is gone: the pool has been closed.
+    #[error("the pool is closed")]
+    Closed,
     /// A pool cannot be changed because of what it has.
     #[error("pools with {what} cannot be changed yet")]
     Unsupported {
