@@ -17,6 +17,23 @@ const MOS: u8 = 2;
 const ACT: u8 = 4;
 const DS: u8 = 8;
 
+/// Features whose on-disk state is not kept up by writing.
+const NOT_WRITTEN: [&str; 13] = [
+    "encryption",
+    "device_removal",
+    "obsolete_counts",
+    "zpool_checkpoint",
+    "resilver_defer",
+    "redaction_bookmarks",
+    "redacted_datasets",
+    "device_rebuild",
+    "block_cloning",
+    "redaction_list_spill",
+    "raidz_expansion",
+    "fast_dedup",
+    "large_microzap",
+];
+
 /// A feature that OpenZFS 2.3 knows (`zfeature_info_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
@@ -57,9 +74,9 @@ impl Feature {
         true
     }
 
-    /// Whether this project writes pools on which it is active. It writes none yet.
+    /// Whether this project writes pools on which it is active; new pools have these enabled.
     pub fn can_write(&self) -> bool {
-        false
+        !NOT_WRITTEN.contains(&self.name)
     }
 
     /// The feature of this guid.

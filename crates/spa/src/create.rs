@@ -119,13 +119,12 @@ fn parts(config: &PoolConfig, claimed: &spec::Claimed, setting: &Setting<'_>) ->
     let mut open = |leaf: &VdevConfig| Ok(claimed[&leaf.guid].clone());
     let tree = Arc::new(Tree::open(root, &mut open)?);
     let zio = Zio::new(tree.clone());
-    zio.set_workers(setting.workers.clone());
     let allocator = Arc::new(Allocator::new(tree.clone()));
-    zio.set_space(allocator.clone());
     let mut salt = [0; 32];
     salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
     zio.set_salt(&salt);
     let cache = Arc::new(Cache::new(zio, setting.cache_bytes));
+    crate::engine::equip(&cache, &allocator, setting.workers.clone(), &setting.world);
     Ok(Parts { tree, cache, allocator, world: setting.world.clone(), salt })
 }
 

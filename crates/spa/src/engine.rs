@@ -22,6 +22,7 @@
 mod books;
 mod labels;
 mod live;
+mod open;
 mod policy;
 mod sync;
 mod tasks;
@@ -39,7 +40,9 @@ use crate::txg::TXG_SIZE;
 
 pub(crate) use books::add_vdevs;
 pub(crate) use labels::SPA_VERSION;
-pub use live::Live;
+pub use live::{Live, TaskError};
+pub use open::WriteRefusal;
+pub(crate) use open::equip;
 pub use tasks::Ticket;
 
 /// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).

@@ -44,6 +44,9 @@ pub use rewind::{TxgState, list_txgs};
 use device::Mode;
 use ondisk::Txg;
 
+use std::sync::Arc;
+
+use crate::engine::{Live, World, WriteRefusal};
 use crate::{Candidate, Failure, Host, Spa, SpaError};
 
 /// What to do when the newest state can't be opened.
@@ -118,11 +121,54 @@ impl Default for Options {
 impl Options {
     fn mode(&self) -> Mode {
         match self.claim {
+            Claim::Own if !self.readonly => Mode::Write,
             Claim::Own => Mode::Own,
             Claim::Share => Mode::Share,
             Claim::Nothing => Mode::Peek,
         }
     }
+}
+
+/// Why a pool could not be opened for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenFailure {
+    /// It could not be imported at all.
+    #[error("the pool could not be imported")]
+    Import(#[source] Box<Failure>),
+    /// It can be imported for reading only.
+    #[error("the pool can only be imported for reading")]
+    Refused(#[from] WriteRefusal),
+}
+
+/// What writing takes.
+pub struct Hands {
+    /// Threads that compress, checksum and write.
+    pub workers: Arc<zio::Workers>,
+    /// Clock and random numbers.
+    pub world: Arc<dyn World>,
+}
+
+/// Imports a pool for writing. `options` say how; of them `readonly` must be false, and nothing may be rewound. Until a first group
+/// syncs, nothing is written.
+///
+/// # Errors
+/// [`OpenFailure`]: nothing has been written then.
+pub fn import_for_writing(
+    candidate: &Candidate,
+    options: &Options,
+    altroot: Option<String>,
+    host: &Host,
+    clock: &dyn Clock,
+    hands: Hands,
+) -> Result<Live, OpenFailure> {
+    let rewinds = options.checkpoint || options.max_txg.is_some() || options.rewind != Rewind::No;
+    if rewinds || options.readonly || options.claim != Claim::Own {
+        return Err(WriteRefusal::Rewound.into());
+    }
+    let purpose = load::Purpose::Import;
+    let loader = load::Loader { candidate, options, host, clock, purpose };
+    let spa = rewind::best(&loader).map_err(OpenFailure::Import)?;
+    Ok(spa.into_live(host, altroot, hands.workers, hands.world)?)
 }
 
 /// Imports a pool.

@@ -211,7 +211,8 @@ impl Txgs {
         Txgs { shared, threads }
     }
 
-    /// Joins the open group for a change that dirties about `bytes`; waits while too much is dirty (`dmu_tx_assign`).
+    /// Joins the open group for a change that dirties about `bytes`; waits while too much is dirty, and while the group before still
+    /// has holders (`dmu_tx_assign`). So a thread that holds a group must not ask for another.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -222,6 +223,12 @@ impl Txgs {
         loop {
             if let Some(stopped) = &s.stopped {
                 return Err(stopped.clone());
+            }
+            // Objects must not be changed in an older group than the last one was: nobody enters the next group before
+            // the last holder of the one before has left.
+            if s.quiescing.is_some() {
+                shared.done.wait(&mut s);
+                continue;
             }
             // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
             if s.dirty > 0 && s.dirty.saturating_add(bytes) > shared.tunables.dirty_max {
@@ -367,6 +374,7 @@ impl Shared {
             s.quiescing = None;
             s.quiesced = Some(txg);
             self.work.notify_all();
+            self.done.notify_all();
         }
     }
 

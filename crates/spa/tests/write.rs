@@ -8,12 +8,14 @@ use std::sync::Arc;
 use dmu::zap::{Value, Zap};
 use dmu::{NewObject, Objset, Tx};
 use dsl::Contents;
+use dsl::ops::create::Create;
 use ondisk::config::DraidShape;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum};
 use spa::Host;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{Live, SystemWorld};
+use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
 struct Empty;
 
@@ -49,16 +51,18 @@ fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
         .collect()
 }
 
+fn host() -> Host {
+    Host { hostid: 0x1234, hostname: "here".into() }
+}
+
 fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Live {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
     let vdevs = vec![NewVdev { shape, bias: None, leaves }];
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
-    let not = ["com.delphix:device_removal", "com.delphix:log_spacemap"];
-    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| !not.contains(&f.guid)).collect();
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let begin = Beginning { features: &features, contents: &Empty, props: &Vec::new() };
-    let host = Host { hostid: 0x1234, hostname: "here".into() };
     let setting = Setting {
-        host: &host,
+        host: &host(),
         world: Arc::new(SystemWorld),
         claimer: &claim_file,
         workers: Arc::new(zio::Workers::new("zio", 1)),
@@ -76,14 +80,14 @@ fn zdb() -> Option<PathBuf> {
 }
 
 /// Asks `zdb` whether an exported pool is sound: every checksum, and no block that leaks or is allocated twice.
-fn judge(dir: &Path) {
+fn judge(dir: &Path, pool: &str) {
     let Some(zdb) = zdb() else { return };
     let ask = |what: &str| {
         let out = std::process::Command::new(&zdb)
             .args(["-e", "-p"])
             .arg(dir)
             .arg(what)
-            .arg("tank")
+            .arg(pool)
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
@@ -114,7 +118,7 @@ fn new_pools() {
         let live = new_pool(shape, &images);
         live.log_command("zpool create tank", 0).unwrap();
         live.export().unwrap();
-        judge(dir.path());
+        judge(dir.path(), "tank");
     }
 }
 
@@ -143,6 +147,78 @@ fn written_datasets() {
         }
         drop(owned);
         live.export().unwrap();
-        judge(dir.path());
+        judge(dir.path(), "tank");
+    }
+}
+
+fn hands() -> Hands {
+    Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
+}
+
+fn import(dir: &Path) -> Result<Live, OpenFailure> {
+    let scan = spa::scan(&[dir]);
+    let options = Options { readonly: false, ..Options::default() };
+    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
+}
+
+/// Goal: a pool that was made here can be imported, changed and exported again and again.
+#[test]
+fn import_and_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 3, 128 << 20);
+    new_pool(VdevShape::Raidz(1), &images).export().unwrap();
+    for round in 0..3 {
+        let live = import(dir.path()).unwrap();
+        let task = Create {
+            name: format!("tank/fs{round}"),
+            contents: Arc::new(Empty),
+            props: Vec::new(),
+            crypt: None,
+            enforce_limits: false,
+        };
+        live.run(Box::new(task)).unwrap();
+        live.export().unwrap();
+        judge(dir.path(), "tank");
+    }
+    let live = import(dir.path()).unwrap();
+    assert!(live.dsl().dataset("tank/fs2").is_ok());
+}
+
+/// Goal: pools that OpenZFS wrote, among them one with log space maps, can be changed, and are sound afterwards.
+#[test]
+fn change_real_pools() {
+    for name in ["single-lz4", "mirror2", "raidz3-7", "draid1", "longname"] {
+        let Some(fixture) = testkit::find(name) else { continue };
+        let copy = fixture.copy();
+        let live = import(copy.dir()).unwrap();
+        let pool = live.dsl().pool_name().to_owned();
+        let task = Create {
+            name: format!("{pool}/ours"),
+            contents: Arc::new(Empty),
+            props: Vec::new(),
+            crypt: None,
+            enforce_limits: false,
+        };
+        live.run(Box::new(task)).unwrap();
+        live.export().unwrap();
+        judge(copy.dir(), &pool);
+    }
+}
+
+/// Goal: pools whose state is not kept up by writing are refused by name, and not a byte of them changes.
+#[test]
+fn refused_for_writing() {
+    let all = ["dedup-fast", "encrypted", "checkpoint", "removed-vdev", "block-clone", "zil-freeze", "v28"];
+    for name in all {
+        let Some(fixture) = testkit::find(name) else { continue };
+        let copy = fixture.copy();
+        let read = || copy.images().iter().map(|i| std::fs::read(i).unwrap()).collect::<Vec<_>>();
+        let before = read();
+        let scan = spa::scan(&[copy.dir()]);
+        let options = Options { readonly: false, force: true, ..Options::default() };
+        let refused =
+            import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands()).unwrap_err();
+        assert!(matches!(refused, OpenFailure::Refused(_)), "{name}: {refused:?}");
+        assert!(before == read(), "{name} was changed");
     }
 }
