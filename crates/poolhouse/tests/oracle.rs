@@ -124,7 +124,7 @@ fn pools_of_the_oracle() {
 #[test]
 fn the_other_byte_order() {
     let fixture = testkit::load("big-endian");
-    let options = OpenOptions { force: true, peek: true, ..OpenOptions::default() };
+    let options = OpenOptions { force: true, claim: Claim::Nothing, ..OpenOptions::default() };
     let pool = Pool::open(fixture.images(), &options).unwrap();
     load_keys(&pool);
     let count = |name: &String| read(&pool.dataset(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
