@@ -80,7 +80,7 @@ impl Cache {
     /// # Errors
     /// As [`Zio::read`]; failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
-        let Some(key) = Key::of(bp) else { return self.zio.read(bp, bookmark) };
+        let Some(key) = Key::of(bp, bookmark.objset) else { return self.zio.read(bp, bookmark) };
         let shard = &self.shards[key.shard(SHARDS)];
         let flight = Arc::new(Flight::default());
         let found = shard.lock().find_or_start(&key, &flight);
@@ -115,19 +115,19 @@ impl Cache {
     /// # Errors
     /// As [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> zio::Result<Vec<Blkptr>> {
-        let blocks: Vec<Block> = reqs.iter().map(|r| r.data.clone()).collect();
+        let blocks: Vec<(Bookmark, Block)> = reqs.iter().map(|r| (r.bookmark, r.data.clone())).collect();
         let pointers = self.zio.write_batch(txg, reqs)?;
-        for (bp, block) in pointers.iter().zip(blocks) {
-            self.insert(bp, &block);
+        for (bp, (bookmark, block)) in pointers.iter().zip(blocks) {
+            self.insert(bp, &bookmark, &block);
         }
         Ok(pointers)
     }
 
-    /// Caches the contents of a block that its caller knows.
-    pub fn insert(&self, bp: &Blkptr, block: &Block) {
+    /// Caches the contents of a block that its caller knows, for the object set of the bookmark.
+    pub fn insert(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Block) {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
-        if let Some(key) = Key::of(bp).filter(|_| !sealed) {
+        if let Some(key) = Key::of(bp, bookmark.objset).filter(|_| !sealed) {
             self.shards[key.shard(SHARDS)].lock().insert(&key, block);
         }
     }

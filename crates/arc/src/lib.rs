@@ -10,6 +10,9 @@
 //! A block that is being read is in the table as a flight: a second reader waits for the first instead
 //! of reading it again. A hit hands out a reference, never a copy.
 //!
+//! A block that a key makes readable has its dataset in its name, so that one whose key is not loaded never finds what
+//! another's key decrypted; the price is that an encrypted dataset and its snapshots share no cached data.
+//!
 //! # Locks
 //! A shard's lock is held for a look-up or an insertion, never across a read. Waiters of a flight sleep on the
 //! flight's own condition.

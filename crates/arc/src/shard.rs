@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// What a hit may pin beyond its bytes: the entry, its place in a list.
 const ENTRY_OVERHEAD: u64 = 256;
 
-/// The name of a block: its first copy and the transaction group that wrote it.
+/// The name of a block: its first copy and the transaction group that wrote it; of one that a key makes readable,
+/// also whose key that was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     dva: Dva,
@@ -17,14 +18,18 @@ pub(crate) struct Key {
     /// Compressed and logical size and the place in a tree: a hostile pool can name one place in two ways.
     shape: (u64, u64, u8, u8),
     sum: [u64; 4],
+    /// The object set for which a block was decrypted or its MAC checked. Another one that leads to the block, as a
+    /// snapshot does and as a hostile pool can make any dataset do, has to have the key itself.
+    keyed_by: Option<u64>,
 }
 
 impl Key {
-    /// The name of a block on devices; others are not worth caching.
-    pub(crate) fn of(bp: &Blkptr) -> Option<Key> {
+    /// The name of a block on devices that is read for this object set; others are not worth caching.
+    pub(crate) fn of(bp: &Blkptr, objset: u64) -> Option<Key> {
         let s = bp.stored()?;
         let shape = (s.psize.0, bp.lsize.0, bp.level.0, bp.kind.to_disk());
-        Some(Key { dva: s.dvas[0]?, birth: s.phys_birth, shape, sum: s.sum })
+        let keyed_by = (bp.is_encrypted() || bp.is_authenticated()).then_some(objset);
+        Some(Key { dva: s.dvas[0]?, birth: s.phys_birth, shape, sum: s.sum, keyed_by })
     }
 
     /// The shard that the block belongs to.

@@ -8,6 +8,10 @@ use ondisk::*;
 use std::sync::Arc;
 
 fn key(n: u64) -> Key {
+    Key::of(&pointer(n, DmuType::NONE, false), 1).unwrap()
+}
+
+fn pointer(n: u64, kind: DmuType, crypt: bool) -> Blkptr {
     let dva = Dva { vdev: VdevId(0), offset: Offset(n << 12), asize: Asize(4096), gang: false };
     let stored = Stored {
         dvas: [Some(dva), None, None],
@@ -18,11 +22,10 @@ fn key(n: u64) -> Key {
         phys_birth: Txg(1),
         fill: 1,
         dedup: false,
-        crypt: false,
+        crypt,
         crypt_params: CryptParams { salt: [0; 8], iv: [0; 12] },
     };
-    let bp = Blkptr { lsize: Lsize(4096), body: Body::Stored(stored), ..Blkptr::HOLE };
-    Key::of(&bp).unwrap()
+    Blkptr { kind, lsize: Lsize(4096), body: Body::Stored(stored), ..Blkptr::HOLE }
 }
 
 fn flight() -> Arc<Flight> {
@@ -38,6 +41,15 @@ fn read(shard: &mut Shard, n: u64) -> bool {
             false
         }
     }
+}
+
+/// Two datasets share a plain block, but not one that a key made readable.
+#[test]
+fn keyed_blocks_are_their_datasets_own() {
+    let same = |kind, crypt| Key::of(&pointer(1, kind, crypt), 1) == Key::of(&pointer(1, kind, crypt), 2);
+    assert!(same(DmuType::PLAIN_FILE_CONTENTS, false));
+    assert!(!same(DmuType::PLAIN_FILE_CONTENTS, true), "encrypted");
+    assert!(!same(DmuType::OBJSET, true), "authenticated");
 }
 
 /// However many blocks pass through, a shard holds no more than its bound.

@@ -241,6 +241,9 @@ impl Keys {
             a.open = key.unwrap(&a.wrapped).ok().map(Arc::new);
         }
         state.roots.insert(root, key);
+        drop(state);
+        // What was read without the key was not checked against its MACs.
+        dir.dsl().mos().objset().cache().purge();
         Ok(())
     }
 

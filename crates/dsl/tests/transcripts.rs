@@ -366,3 +366,29 @@ fn resume_token() {
     let dsl = open_dsl(&f);
     assert_eq!(dsl.dataset(w[0]).unwrap().resume_token().unwrap().as_deref(), Some(w[2]));
 }
+/// A dataset whose key is not loaded does not find in the cache what another's key decrypted, though its pointers lead
+/// there; and loading a key forgets what was read without it.
+#[test]
+fn cached_secrets_stay_with_their_dataset() {
+    let dsl = open_dsl(&testkit::load("encrypted"));
+    let (pass, raw) = (dsl.dir("encrypted/pass").unwrap(), dsl.dir("encrypted/raw").unwrap());
+    let cache = dsl.mos().objset().cache().clone();
+    let locked = raw.head().unwrap().unwrap();
+    locked.objset().unwrap().unwrap();
+    assert!(cache.stats().size > 0);
+    dsl.keys().load(&pass, b"correct horse", false).unwrap();
+    assert_eq!(cache.stats().size, 0);
+
+    let open = pass.head().unwrap().unwrap();
+    let os = open.objset().unwrap().unwrap();
+    let (object, level, blkid) = (ondisk::ObjNum(0), ondisk::Level(0), ondisk::BlkId(0));
+    let bp = os.meta_dnode().bp(level, blkid).unwrap();
+    assert!(bp.is_encrypted());
+    let read = |of: &Dataset| cache.read(&bp, &zio::Bookmark { objset: of.object().0, object, level, blkid });
+    read(&open).unwrap();
+    let hits = cache.stats().hits;
+    read(&open).unwrap();
+    assert_eq!(cache.stats().hits, hits + 1, "its own dataset finds it");
+    assert!(matches!(read(&locked), Err(zio::Error::Key { .. })));
+}
+
