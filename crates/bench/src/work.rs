@@ -92,7 +92,10 @@ fn verify(dir: &Path, threads: usize) -> Result<Value> {
     let spa = pool.spa();
     let zio = spa.cache().zio();
     let census = Census::new(zio, Verify::All, Known::default());
-    traverse(zio, pool_roots(spa.mos().objset())?, threads, &census);
+    let mut unread = 0;
+    let roots = pool_roots(spa.mos().objset(), |_| unread += 1);
+    ensure!(unread == 0, "{unread} objects of the pool could not be read");
+    traverse(zio, roots, threads, &census);
     let counts = census.finish();
     ensure!(counts.failures == 0, "{} blocks could not be read", counts.failures);
     let total = counts.total();

@@ -10,7 +10,7 @@
 
 use crate::live::node::LiveDnode;
 use crate::met::Met;
-use crate::tree::Tree;
+use crate::tree::{Blocked, Tree};
 use crate::{Error, Result};
 use device::Block;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
@@ -196,12 +196,17 @@ impl Dnode {
     /// # Errors
     /// As reading indirect blocks fails.
     pub fn next_data_block(&self, from: BlkId) -> Result<Option<BlkId>> {
-        self.next_block(from, Extent::Data)
+        self.next_block(from, Extent::Data, &mut Met::default()).map_err(|b| b.error)
     }
 
     /// The next block that is or is not a hole; there may be a hole behind the last block.
-    fn next_block(&self, from: BlkId, want: Extent) -> Result<Option<BlkId>> {
-        let Some(live) = &self.live else { return self.head.next_block(from, want, &mut Met::default()) };
+    fn next_block(
+        &self,
+        from: BlkId,
+        want: Extent,
+        met: &mut Met,
+    ) -> std::result::Result<Option<BlkId>, Blocked> {
+        let Some(live) = &self.live else { return self.head.next_block(from, want, met) };
         let mut at = from;
         loop {
             if at > live.max_blkid() {
@@ -241,13 +246,23 @@ impl Dnode {
     /// # Errors
     /// As reading indirect blocks fails.
     pub fn next_offset(&self, offset: u64, want: Extent) -> Result<Option<u64>> {
+        self.next_offset_in(offset, want, &mut Met::default()).map_err(|b| b.error)
+    }
+
+    /// As [`Dnode::next_offset`], for a walk that has met some of the tree before.
+    pub(crate) fn next_offset_in(
+        &self,
+        offset: u64,
+        want: Extent,
+        met: &mut Met,
+    ) -> std::result::Result<Option<u64>, Blocked> {
         let size = self.block_size();
         let from = BlkId(offset / size);
         let end = self.max_size();
         if offset >= end {
             return Ok((want == Extent::Hole).then_some(offset));
         }
-        Ok(match (self.next_block(from, want)?, want) {
+        Ok(match (self.next_block(from, want, met)?, want) {
             (Some(b), _) => Some(offset.max(b.0.saturating_mul(size))),
             (None, Extent::Hole) => Some(end),
             (None, Extent::Data) => None,

@@ -27,6 +27,7 @@ pub mod sa;
 mod sync;
 mod tree;
 mod tx;
+mod walk;
 pub mod zap;
 
 pub use change::NewObject;
@@ -35,6 +36,7 @@ pub use error::Error;
 pub use objset::{Objects, Objset};
 pub use sync::SyncSink;
 pub use tx::Tx;
+pub use walk::{Damage, Walk};
 
 /// No object has this number or a higher one (`DN_MAX_OBJECT`).
 pub const DN_MAX_OBJECT: u64 = 1 << 48;

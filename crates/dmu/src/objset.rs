@@ -206,7 +206,9 @@ impl Objset {
 
     /// The allocated objects from `first` on, in order.
     pub fn objects(&self, first: ObjNum) -> Objects {
-        Objects { os: self.clone(), next: first.0.max(1), met: Met::default(), undecrypted: false }
+        let faults_left = self.cache().zio().walk_limit();
+        let next = first.0.max(1);
+        Objects { os: self.clone(), next, met: Met::default(), undecrypted: false, faults_left }
     }
 
     /// As [`Objset::objects`], with those whose bonus can't be decrypted, for want of the key: theirs is ciphertext.
@@ -296,12 +298,14 @@ fn allocated_slots(raw: &[u8]) -> ondisk::Result<usize> {
 
 /// Iterator over the allocated objects of an object set.
 ///
-/// After an error it goes on behind the block that failed, so that a rescue can skip damage.
+/// After an error it goes on behind the block that failed, with all that was below it, so that a rescue can skip damage.
+/// It ends when there were more errors than the pool has sectors, each of which could be damaged once.
 pub struct Objects {
     os: Objset,
     next: u64,
     met: Met,
     undecrypted: bool,
+    faults_left: u64,
 }
 
 impl Objects {
@@ -324,7 +328,15 @@ impl Objects {
                 return Ok(None);
             }
             let from = BlkId(self.next / per);
-            let Some(blkid) = meta.next_block(from, Extent::Data, &mut self.met)? else { return Ok(None) };
+            let blkid = match meta.next_block(from, Extent::Data, &mut self.met) {
+                Ok(Some(blkid)) => blkid,
+                Ok(None) => return Ok(None),
+                Err(blocked) => {
+                    let behind = blocked.behind.and_then(|b| b.0.checked_mul(per));
+                    self.next = behind.unwrap_or(u64::MAX);
+                    return Err(blocked.error);
+                }
+            };
             if blkid.0 >= DN_MAX_OBJECT / per {
                 self.next = DN_MAX_OBJECT;
                 let value = blkid.0;
@@ -401,7 +413,6 @@ impl Iterator for Objects {
     type Item = Result<Dnode>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let before = self.next;
         let r = match &self.os.0.state {
             State::Fixed { .. } => self.step().map(|d| d.map(|(d, _)| d)),
             State::Live(live) => {
@@ -410,10 +421,11 @@ impl Iterator for Objects {
             }
         };
         let r = r.transpose();
-        if matches!(r, Some(Err(_))) && self.next == before {
-            // The way to the block failed: nothing beyond can be found by going on from here.
-            self.next = u64::MAX;
-            return r;
+        if matches!(r, Some(Err(_))) {
+            self.faults_left = self.faults_left.saturating_sub(1);
+            if self.faults_left == 0 {
+                self.next = u64::MAX;
+            }
         }
         r
     }

@@ -5,11 +5,19 @@ use crate::met::Met;
 use crate::objset::Home;
 use crate::{Error, Result};
 use device::Block;
-use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
+use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
 use parking_lot::Mutex;
 use zio::Bookmark;
+
+/// A block that a search could not get past, and why: what is below it was not looked at.
+pub(crate) struct Blocked {
+    /// The first data block below it, and the first behind all those; `None` where no number is so high.
+    pub(crate) from: Option<BlkId>,
+    pub(crate) behind: Option<BlkId>,
+    pub(crate) error: Error,
+}
 
 /// A dnode and the blocks below it.
 pub(crate) struct Tree {
@@ -27,6 +35,14 @@ impl Tree {
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
         Error::Corrupt { objset: self.home.id, object: self.object, source }
+    }
+
+    /// An error at a block that a search has to go through.
+    fn blocked(&self, level: Level, blkid: BlkId, error: Error) -> Blocked {
+        let shift = self.phys.span_shift(level);
+        let from = first_below(blkid.0, shift).map(BlkId);
+        let behind = blkid.0.checked_add(1).and_then(|next| first_below(next, shift)).map(BlkId);
+        Blocked { from, behind, error }
     }
 
     fn block_size(&self) -> u64 {
@@ -86,6 +102,11 @@ impl Tree {
 
     /// Reads an indirect block and checks that it has the size that the dnode says.
     pub(crate) fn read_indirect(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
+        if matches!(bp.body, Body::Embedded(_)) {
+            // No writer puts one there, and a tree of them would be large and take no room.
+            let why = "an indirect block lies in its pointer";
+            return Err(self.corrupt(Corrupt::Shape { what: "block tree", why }));
+        }
         let block = self.home.cache.read(bp, &self.bookmark(level, blkid))?;
         if block.len() != 1 << self.phys.indblkshift {
             return Err(self.misplaced(level, blkid));
@@ -149,7 +170,13 @@ impl Tree {
         }
     }
 
-    pub(crate) fn next_block(&self, from: BlkId, want: Extent, met: &mut Met) -> Result<Option<BlkId>> {
+    /// The first block from `from` on that is or is not a hole, for a walk that has met some of the tree before.
+    pub(crate) fn next_block(
+        &self,
+        from: BlkId,
+        want: Extent,
+        met: &mut Met,
+    ) -> std::result::Result<Option<BlkId>, Blocked> {
         let phys = &self.phys;
         let top = Level(phys.nlevels - 1);
         for (i, bp) in phys.blkptrs.iter().enumerate() {
@@ -158,7 +185,9 @@ impl Tree {
             if from.0 > last {
                 continue;
             }
-            let bp = self.check_place(*bp, top, BlkId(i as u64))?;
+            let bp = self
+                .check_place(*bp, top, BlkId(i as u64))
+                .map_err(|e| self.blocked(top, BlkId(i as u64), e))?;
             if let Some(found) =
                 self.search(&bp, top, BlkId(i as u64), BlkId(from.0.max(first)), want, met)?
             {
@@ -178,7 +207,7 @@ impl Tree {
         from: BlkId,
         want: Extent,
         met: &mut Met,
-    ) -> Result<Option<BlkId>> {
+    ) -> std::result::Result<Option<BlkId>, Blocked> {
         if bp.is_hole() {
             return Ok((want == Extent::Hole).then_some(from));
         }
@@ -188,14 +217,16 @@ impl Tree {
         let epbs = self.phys.epbs();
         let below = Level(level.0 - 1);
         let shift = self.phys.span_shift(below);
-        met.note(bp, level, blkid).map_err(|e| self.corrupt(e))?;
-        let block = self.read_indirect(bp, level, blkid)?;
+        let blocked = |error| self.blocked(level, blkid, error);
+        met.note(bp, level, blkid).map_err(|e| blocked(self.corrupt(e)))?;
+        let block = self.read_indirect(bp, level, blkid).map_err(blocked)?;
         // Beyond the last number that a block can have, there is nothing.
         let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
         let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
         for child in start..base.saturating_add(1 << epbs) {
             let Some(first) = first_below(child, shift) else { break };
-            let child_bp = self.entry(&block, below, BlkId(child))?;
+            let child_bp =
+                self.entry(&block, below, BlkId(child)).map_err(|e| self.blocked(below, BlkId(child), e))?;
             let child_from = BlkId(from.0.max(first));
             if let Some(found) = self.search(&child_bp, below, BlkId(child), child_from, want, met)? {
                 return Ok(Some(found));

@@ -114,6 +114,34 @@ fn objects_of_a_bush_end() {
     assert!(matches!(seen.last(), Some(Err(Error::Corrupt { .. }))));
 }
 
+/// Behind an indirect block that can't be read, and behind one that claims another level, the objects are listed on.
+#[test]
+fn objects_go_on_behind_damage() {
+    let mut pool = Pool::new();
+    let mut level1 = Vec::new();
+    for _ in 0..2 {
+        let at = pool.put(&dnodes());
+        let at = pool.indirect(1024, &pointer(DmuType::DNODE, 0, at, DNODES), |i| i == 0);
+        level1.push(pointer(DmuType::DNODE, 1, at, 1024));
+    }
+    let beyond = pointer(DmuType::DNODE, 1, 1 << 40, 1024);
+    let misplaced = pointer(DmuType::DNODE, 2, 0, 1024);
+    let raw: Vec<u8> = [level1[0], beyond, misplaced, level1[1]].iter().flat_map(|bp| bp.encode()).collect();
+    let at = pool.put(&[raw, vec![0; 512]].concat());
+    let root = pointer(DmuType::DNODE, 2, at, 1024);
+    let os = pool.objset(&dnode(DmuType::DNODE, 3, 10, DNODES, 31, &root));
+    let (mut objects, mut errors) = (Vec::new(), 0);
+    for found in os.objects(ObjNum(1)).take(1000) {
+        match found {
+            Ok(dn) => objects.push(dn.object().0),
+            Err(_) => errors += 1,
+        }
+    }
+    let per = DNODES / 512;
+    let want: Vec<u64> = (1..per).chain(3 * 8 * per..(3 * 8 + 1) * per).collect();
+    assert_eq!((objects, errors), (want, 2));
+}
+
 /// A block of dnodes so far behind that its objects' numbers pass 64 bits is corrupt, and the listing ends.
 #[test]
 fn objects_beyond_all_numbers() {
@@ -159,4 +187,54 @@ fn searches_in_a_bush_end() {
     }
     let os = pool.objset(&dnode(DmuType::DNODE, 10, 10, DNODES, u64::MAX, &bp));
     assert!(matches!(os.meta_dnode().next_offset(0, Extent::Data), Err(Error::Corrupt { .. })));
+}
+
+/// A walk through data below a bush of indirect blocks finds what is below the first way, and says that all else is damage,
+/// in stretches that follow one another to the end.
+#[test]
+fn walks_through_a_bush_end() {
+    const SIZE: u64 = 512;
+    let mut pool = Pool::new();
+    let at = pool.put(&[7; SIZE as usize]);
+    let mut bp = pointer(DmuType::DNODE, 0, at, SIZE);
+    for level in 1..10 {
+        let at = pool.indirect(1024, &bp, |_| true);
+        bp = pointer(DmuType::DNODE, level, at, 1024);
+    }
+    let blocks = 8u64.pow(9);
+    let os = pool.objset(&dnode(DmuType::DNODE, 10, 10, SIZE, blocks - 1, &bp));
+    let mut walk = os.meta_dnode().walk();
+    assert_eq!(walk.next_offset(0, Extent::Data).unwrap(), Some(0));
+    let first = walk.next_offset(0, Extent::Hole).unwrap_err();
+    assert_eq!(first.from, 8 * SIZE, "one block of data may be at many places");
+    let (mut at, mut stretches) = (first.from, 0);
+    while at < blocks * SIZE {
+        let damage = walk.next_offset(at, Extent::Data).unwrap_err();
+        assert!(damage.from == at && damage.to > at, "{damage:?}");
+        (at, stretches) = (damage.to, stretches + 1);
+        assert!(stretches < 100);
+    }
+    assert_eq!(walk.next_offset(at, Extent::Data).unwrap(), None);
+}
+
+/// An indirect block that lies in its pointer, where no writer puts one, is corrupt.
+#[test]
+fn embedded_indirect_blocks_are_corrupt() {
+    let mut raw = pointer(DmuType::DNODE, 1, 0, 1024).encode();
+    raw[..48].fill(0);
+    // Two bytes stored of 1024: ZLE of zeros; the embedded bit, and level 1.
+    let prop = (1024 - 1)
+        | (2 - 1) << 25
+        | 14 << 32
+        | 1 << 39
+        | u64::from(DmuType::DNODE.to_disk()) << 48
+        | 1 << 56
+        | 1 << 63;
+    raw[48..56].copy_from_slice(&prop.to_le_bytes());
+    let bp = Blkptr::decode(&raw).unwrap();
+    assert!(matches!(bp.body, Body::Embedded(_)));
+    let os = Pool::new().objset(&dnode(DmuType::DNODE, 2, 10, DNODES, 7, &bp));
+    let all: Vec<_> = os.objects(ObjNum(1)).take(10).collect();
+    assert!(matches!(&all[..], [Err(Error::Corrupt { .. })]), "{all:?}");
+    assert!(matches!(os.meta_dnode().block(BlkId(0)), Err(Error::Corrupt { .. })));
 }

@@ -391,4 +391,3 @@ fn cached_secrets_stay_with_their_dataset() {
     assert_eq!(cache.stats().hits, hits + 1, "its own dataset finds it");
     assert!(matches!(read(&locked), Err(zio::Error::Key { .. })));
 }
-

@@ -4,7 +4,7 @@
 //! The census is a [`Visitor`]: for each pointer it adds to the sums by level and type, and to histograms of sizes, as `zdb -b`
 //! prints them. A deduplicated or cloned block is met once for each reference, but takes its space once; what
 //! later references would have taken is summed apart. With [`Verify`] it also reads the blocks that the traversal itself
-//! does not read, so that every checksum is checked.
+//! does not read, so that every checksum is checked; both count as verified.
 //!
 //! # Locks
 //! Sums are behind one mutex, held for some additions; reading is done outside it.
@@ -13,7 +13,7 @@
 //! OpenZFS `zdb_count_block` in `cmd/zdb/zdb.c`.
 
 use crate::claims::Claims;
-use crate::traverse::Visitor;
+use crate::traverse::{Visitor, leads_on};
 use ondisk::blkptr::{Body, DVAS_PER_BP, Stored};
 use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, DmuType, Dva, Offset, VdevId};
@@ -136,7 +136,7 @@ pub struct Counts {
     pub failed: Vec<Unread>,
     /// Blocks that could not be read, those beyond the list's limit too.
     pub failures: u64,
-    /// Bytes read to verify.
+    /// Stored bytes of the blocks that were to be verified and were right, each time that one was met.
     pub bytes_verified: u64,
 }
 
@@ -312,22 +312,38 @@ impl<'a> Census<'a> {
     }
 }
 
-impl Visitor for Census<'_> {
-    fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>) {
-        self.count(bp, CountedAs::of(bp.kind));
-        // The traversal reads what it has to follow: indirect blocks, blocks of dnodes, object sets.
-        let followed = bp.level.0 > 0 || dnode.is_none() || bp.kind == DmuType::DNODE;
+impl Census<'_> {
+    /// Whether this block's checksum is to be checked.
+    fn wants(&self, bp: &Blkptr) -> bool {
         let wanted = match self.verify {
             Verify::None => false,
             Verify::Metadata => bp.is_metadata(),
             Verify::All => true,
         };
-        if followed || !wanted || bp.stored().is_none() {
+        wanted && bp.stored().is_some()
+    }
+
+    fn verified(&self, bp: &Blkptr) {
+        let psize = bp.stored().map_or(0, |s| s.psize.0);
+        self.state.lock().counts.bytes_verified += psize;
+    }
+}
+
+impl Visitor for Census<'_> {
+    fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>) {
+        self.count(bp, CountedAs::of(bp.kind));
+        if leads_on(bookmark, dnode) || !self.wants(bp) {
             return;
         }
         match self.zio.read_raw(bp, bookmark) {
-            Ok(block) => self.state.lock().counts.bytes_verified += block.len() as u64,
+            Ok(_) => self.verified(bp),
             Err(e) => self.note(bookmark, Some(bp), dmu::Error::Read(e)),
+        }
+    }
+
+    fn read(&self, bp: &Blkptr) {
+        if self.wants(bp) {
+            self.verified(bp);
         }
     }
 

@@ -35,6 +35,9 @@ pub trait Visitor: Sync {
     /// A block that could not be read or decoded; what is below it stays unvisited.
     fn failed(&self, bookmark: &Bookmark, error: &dmu::Error);
 
+    /// A block that the traversal has read, to follow it: one for which [`leads_on`] is true.
+    fn read(&self, _bp: &Blkptr) {}
+
     /// An object set, before its objects.
     fn objset(&self, _id: u64, _objset: &ObjsetPhys) {}
 
@@ -55,23 +58,35 @@ pub struct Root {
     pub min_txg: Txg,
 }
 
-/// The roots of every dataset and snapshot, found by reading the MOS, and of the MOS itself.
-///
-/// # Errors
-/// The first failure to read the MOS's dnodes.
-pub fn pool_roots(mos: &Objset) -> dmu::Result<Vec<Root>> {
+/// Whether a traversal reads the block of this place itself, since there are others below it: an object set, an
+/// indirect block, a block of dnodes. `dnode` is what the visitor is given with it.
+pub fn leads_on(bookmark: &Bookmark, dnode: Option<&DnodePhys>) -> bool {
+    dnode.is_none_or(|d| {
+        bookmark.level.0 > 0 || (d.kind == DmuType::DNODE && bookmark.blkid != dmu::SPILL_BLKID)
+    })
+}
+
+/// The roots of every dataset and snapshot, found by reading the MOS, and of the MOS itself. Objects of the MOS that
+/// can't be read are handed to `failed`, and the others' roots are there.
+pub fn pool_roots(mos: &Objset, mut failed: impl FnMut(dmu::Error)) -> Vec<Root> {
     let mut roots = vec![Root { objset: 0, bp: mos.root_bp(), min_txg: Txg(0) }];
     for dnode in mos.objects(ObjNum(1)) {
-        let dnode = dnode?;
-        if dnode.bonus_kind() != DmuType::DSL_DATASET {
-            continue;
-        }
-        let ds = DslDatasetPhys::decode(dnode.bonus()).map_err(|e| dnode.corrupt(e))?;
-        if !ds.bp.is_hole() {
-            roots.push(Root { objset: dnode.object().0, bp: ds.bp, min_txg: Txg(ds.prev_snap_txg) });
+        match dnode.and_then(|dn| root_of(&dn)) {
+            Ok(found) => roots.extend(found),
+            Err(e) => failed(e),
         }
     }
-    Ok(roots)
+    roots
+}
+
+/// The root of the dataset that this object of the MOS is, if it is one and has contents.
+fn root_of(dnode: &dmu::Dnode) -> dmu::Result<Option<Root>> {
+    if dnode.bonus_kind() != DmuType::DSL_DATASET {
+        return Ok(None);
+    }
+    let ds = DslDatasetPhys::decode(dnode.bonus()).map_err(|e| dnode.corrupt(e))?;
+    let root = Root { objset: dnode.object().0, bp: ds.bp, min_txg: Txg(ds.prev_snap_txg) };
+    Ok((!ds.bp.is_hole()).then_some(root))
 }
 
 /// What the blocks of one object have in common.
@@ -227,14 +242,16 @@ impl Traversal<'_> {
             );
         }
         self.visitor.block(bp, &bm, Some(&tree.dnode));
+        if !leads_on(&bm, Some(&tree.dnode)) {
+            return;
+        }
+        let Some(block) = self.read(bp, &bm) else { return };
         if level.0 > 0 {
-            let Some(block) = self.read(bp, &bm) else { return };
             if block.len() != 1 << tree.dnode.indblkshift {
                 return self.bad(&bm, Corrupt::Shape { what: "indirect block", why: "wrong size" });
             }
             self.push(Work::Indirect { tree: tree.clone(), block, level, blkid, next: 0 });
-        } else if tree.dnode.kind == DmuType::DNODE && blkid != dmu::SPILL_BLKID {
-            let Some(block) = self.read(bp, &bm) else { return };
+        } else {
             let (objset, min_txg) = (tree.objset, tree.min_txg);
             self.push(Work::Dnodes { objset, min_txg, block, blkid, next: 0 });
         }
@@ -296,7 +313,10 @@ impl Traversal<'_> {
             return None;
         }
         match self.zio.read_undecrypted(bp, bm) {
-            Ok(block) => Some(block),
+            Ok(block) => {
+                self.visitor.read(bp);
+                Some(block)
+            }
             Err(e) => {
                 self.visitor.failed(bm, &dmu::Error::Read(e));
                 None
@@ -308,3 +328,6 @@ impl Traversal<'_> {
         self.visitor.failed(bm, &dmu::Error::Corrupt { objset: bm.objset, object: bm.object, source });
     }
 }
+
+#[cfg(test)]
+mod tests;

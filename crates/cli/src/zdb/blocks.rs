@@ -45,7 +45,8 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
     }
     waiting(pool, &census)?;
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    traverse(zio, pool_roots(pool.spa.mos().objset())?, threads, &census);
+    let roots = pool_roots(pool.spa.mos().objset(), |e| cx.report(&anyhow::Error::new(e)));
+    traverse(zio, roots, threads, &census);
     logs(cx, pool, &census)?;
     let counts = census.finish();
     let readable = counts.failures == 0;
@@ -192,7 +193,8 @@ fn waiting(pool: &Opened, census: &Census<'_>) -> Run {
 fn logs(cx: &mut Ctx<'_>, pool: &Opened, census: &Census<'_>) -> Run {
     let ub = pool.spa.uberblock();
     let mos = pool.spa.mos().objset();
-    for root in pool_roots(mos)? {
+    // What can't be read, was reported before the traversal.
+    for root in pool_roots(mos, drop) {
         if root.objset == 0 {
             continue;
         }

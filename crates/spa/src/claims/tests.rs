@@ -12,6 +12,10 @@ fn open(name: &str) -> Spa {
     import(&found.pools[0], &options, &Host::of_system(), &SystemClock).expect("it imports")
 }
 
+fn all_roots(spa: &Spa) -> Vec<Root> {
+    pool_roots(spa.mos().objset(), |e| panic!("it is readable: {e}"))
+}
+
 fn claim_all(spa: &Spa, roots: Vec<Root>) -> (Vec<Leak>, u64) {
     let claims = Claims::load(spa).expect("its space maps are right").expect("nothing is being removed");
     let zio = spa.cache().zio();
@@ -28,7 +32,7 @@ fn claim_all(spa: &Spa, roots: Vec<Root>) -> (Vec<Leak>, u64) {
 fn nothing_leaks() {
     for name in ["raidz3-7", "draid1", "gang", "removed-vdev", "stripe-classes", "checkpoint"] {
         let spa = open(name);
-        let roots = pool_roots(spa.mos().objset()).expect("it is readable");
+        let roots = all_roots(&spa);
         let (leaks, wrong) = claim_all(&spa, roots);
         // A separate log device holds one block that only a log refers to.
         let leaks: Vec<_> =
@@ -41,7 +45,7 @@ fn nothing_leaks() {
 #[test]
 fn hidden_blocks_are_leaks() {
     let spa = open("mirror2");
-    let mut roots = pool_roots(spa.mos().objset()).expect("it is readable");
+    let mut roots = all_roots(&spa);
     let hidden = roots.pop().expect("it has datasets");
     let (leaks, wrong) = claim_all(&spa, roots);
     assert_eq!(wrong, 0);
@@ -53,7 +57,7 @@ fn hidden_blocks_are_leaks() {
 #[test]
 fn claiming_twice_is_wrong() {
     let spa = open("mirror2");
-    let mut roots = pool_roots(spa.mos().objset()).expect("it is readable");
+    let mut roots = all_roots(&spa);
     let again = roots.last().expect("it has datasets").clone();
     roots.push(again);
     let (leaks, wrong) = claim_all(&spa, roots);
@@ -71,4 +75,19 @@ fn sums_of_classes() {
     let (leaks, _, _) = claims.finish();
     assert_eq!(classes.total(), leaks.iter().map(|l| l.size).sum::<u64>());
     assert!(classes.special.present && !classes.dedup.present && classes.special.alloc > 0);
+}
+
+/// Goal: when all is verified, the bytes that were are those of all blocks that are stored, followed ones too.
+#[test]
+fn all_verified_bytes_count() {
+    let spa = open("mirror2");
+    let zio = spa.cache().zio();
+    for verify in [Verify::None, Verify::All] {
+        let census = Census::new(zio, verify, Known::default());
+        traverse(zio, all_roots(&spa), 2, &census);
+        let counts = census.finish();
+        let stored = counts.total().psize;
+        assert!(stored > 0);
+        assert_eq!(counts.bytes_verified, if verify == Verify::All { stored } else { 0 }, "{verify:?}");
+    }
 }

@@ -9,7 +9,7 @@ use ondisk::{Blkptr, Txg};
 use zio::{Bookmark, Zio};
 
 use super::load::in_mos;
-use crate::traverse::{Visitor, pool_roots, traverse};
+use crate::traverse::{Visitor, leads_on, pool_roots, traverse};
 use crate::{Spa, SpaError};
 
 /// Groups before the last whose blocks are looked at too (`TXG_DEFER_SIZE` and one).
@@ -35,8 +35,7 @@ struct Reader<'a> {
 impl Visitor for Reader<'_> {
     fn block(&self, bp: &Blkptr, bookmark: &Bookmark, dnode: Option<&DnodePhys>) {
         // The traversal itself reads what leads to other blocks; failures come in through `failed`.
-        let leads_on = bookmark.level.0 > 0 || dnode.is_none();
-        if leads_on || bp.stored().is_none() || self.zio.read_raw(bp, bookmark).is_ok() {
+        if leads_on(bookmark, dnode) || bp.stored().is_none() || self.zio.read_raw(bp, bookmark).is_ok() {
             return;
         }
         let count = if bp.is_metadata() { &self.metadata } else { &self.data };
@@ -51,7 +50,14 @@ impl Visitor for Reader<'_> {
 /// Reads every block that the last groups wrote, or all of the pool, and counts what fails.
 pub(super) fn damage(spa: &Spa, whole: bool) -> Result<Damage, SpaError> {
     let os = spa.mos().objset();
-    let mut roots = pool_roots(os).map_err(|e| in_mos("the datasets")(e.into()))?;
+    let mut failed = None;
+    let mut roots = pool_roots(os, |e| {
+        failed.get_or_insert(e);
+    });
+    // A state whose datasets can't all be found is not whole, and nothing else need be read.
+    if let Some(e) = failed {
+        return Err(in_mos("the datasets")(e.into()));
+    }
     if !whole {
         let min = Txg(spa.uberblock().txg.0.saturating_sub(LAST_GROUPS));
         roots.iter_mut().for_each(|r| r.min_txg = r.min_txg.max(min));

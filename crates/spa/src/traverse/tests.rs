@@ -1,0 +1,33 @@
+//! Where a traversal starts, in a pool with a damaged dataset.
+
+use super::*;
+use crate::import::{Claim, Options, SystemClock, import};
+use crate::{Host, Spa, scan};
+use fuzzing::graft::Graft;
+
+fn open(graft: &Graft) -> Spa {
+    let found = scan(&[graft.image()]);
+    let options = Options { claim: Claim::Nothing, ..Options::default() };
+    import(&found.pools[0], &options, &Host::of_system(), &SystemClock).expect("it imports")
+}
+
+/// Goal: a dataset whose dnode is bad is reported once, and the roots of those before and behind it are found.
+#[test]
+fn a_bad_dataset_hides_no_other_root() {
+    let mut graft = Graft::open(&testkit::load("dedup-fast"));
+    let spa = open(&graft);
+    let mos = spa.mos().objset();
+    let mut want: Vec<u64> = Vec::new();
+    want.extend(pool_roots(mos, |e| panic!("it is sound: {e}")).iter().map(|root| root.objset));
+    let object = want.remove(want.len() / 2);
+    let per = mos.meta_dnode().block_size() / DNODE_MIN_SIZE as u64;
+    let block = mos.meta_dnode().block(BlkId(object / per)).expect("it is sound").expect("it is no hole");
+    let dnode = &block[(object % per) as usize * DNODE_MIN_SIZE..][..DNODE_MIN_SIZE];
+    // More levels than there can be.
+    let bad = [&dnode[..2], &[200], &dnode[3..]].concat();
+    graft.replace(&[(dnode, &bad)]);
+    let spa = open(&graft);
+    let mut failed = 0;
+    let roots = pool_roots(spa.mos().objset(), |_| failed += 1);
+    assert_eq!((roots.iter().map(|root| root.objset).collect::<Vec<_>>(), failed), (want, 1));
+}
