@@ -105,7 +105,7 @@ fn verify(dir: &Path, threads: usize) -> Result<Value> {
 /// The file systems and volumes that have contents.
 fn heads(pool: &Pool) -> Result<Vec<(String, Objset)>> {
     let mut out = Vec::new();
-    for dataset in pool.dsl().list_sorted(None, &poolhouse::dsl::ListOptions::default())? {
+    for dataset in pool.dsl().list_sorted(None, &poolhouse::dsl::ListOptions::default())?.whole()? {
         if let Some(os) = dataset.objset()? {
             out.push((dataset.name(), os));
         }
@@ -139,7 +139,7 @@ fn read(dir: &Path) -> Result<(Value, Took)> {
 fn datasets(dir: &Path) -> Result<Value> {
     let pool = open(dir, None)?;
     let (mut datasets, mut properties) = (0u64, 0);
-    for dataset in pool.dsl().list_sorted(None, &poolhouse::dsl::ListOptions::default())? {
+    for dataset in pool.dsl().list_sorted(None, &poolhouse::dsl::ListOptions::default())?.whole()? {
         datasets += 1;
         properties += dataset.properties()?.len();
     }

@@ -4,7 +4,7 @@ use crate::dir::{Dir, is_zapified};
 use crate::prop::Kind;
 use crate::{Dsl, Error, Result};
 use dmu::Objset;
-use dmu::zap::Zap;
+use dmu::zap::{Cookie, Zap};
 use ondisk::bookmark::BookmarkPhys;
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DS_FLAG_INCONSISTENT, DslDatasetPhys};
 use ondisk::objset::ObjsetKind;
@@ -31,6 +31,17 @@ struct Inner {
     zapified: bool,
     snap: Option<String>,
     objset: OnceLock<Option<Objset>>,
+}
+
+/// An entry of the map of a dataset's snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotEntry {
+    /// What follows the `@`; a sound pool has text here.
+    pub name: Vec<u8>,
+    /// The snapshot's object.
+    pub object: ObjNum,
+    /// The position after it.
+    pub next: u64,
 }
 
 /// A hold of a snapshot.
@@ -223,22 +234,58 @@ impl Dataset {
     /// # Errors
     /// As reading fails; [`Error::Corrupt`] for a name that is no text.
     pub fn snapshot_objects(&self) -> Result<Vec<(String, ObjNum)>> {
+        self.snapshot_entries()?.collect()
+    }
+
+    /// As [`Dataset::snapshot_objects`], one by one: behind a bad entry there are others.
+    ///
+    /// # Errors
+    /// As opening their map fails.
+    pub fn snapshot_entries(&self) -> Result<impl Iterator<Item = Result<(String, ObjNum)>> + use<>> {
         let map = ObjNum(self.0.phys.snapnames_zapobj);
-        if map.0 == 0 {
-            return Ok(Vec::new());
-        }
+        let shape =
+            move |why| Error::Corrupt { object: map, source: Corrupt::Shape { what: "snapshot map", why } };
+        let entries = if map.0 == 0 { None } else { Some(self.dsl().mos().entries(map)?) };
+        Ok(entries.into_iter().flatten().map(move |e| {
+            let e = e?;
+            let name = String::from_utf8(e.name).map_err(|_| shape("a name is not text"))?;
+            let object = e.value.first().ok_or_else(|| shape("a snapshot is no object number"))?;
+            Ok((name, ObjNum(object)))
+        }))
+    }
+
+    /// At most `limit` of its snapshots from a position of their map on; 0 is its start. For directories of snapshots,
+    /// which are listed in pieces.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Corrupt`] for an entry that is no object number.
+    pub fn snapshot_page(&self, from: u64, limit: usize) -> Result<Vec<SnapshotEntry>> {
+        let map = ObjNum(self.0.phys.snapnames_zapobj);
         let shape =
             |why| Error::Corrupt { object: map, source: Corrupt::Shape { what: "snapshot map", why } };
-        self.dsl()
-            .mos()
-            .entries(map)?
-            .map(|e| {
-                let e = e?;
-                let name = String::from_utf8(e.name).map_err(|_| shape("a name is not text"))?;
-                let object = e.value.first().ok_or_else(|| shape("a snapshot is no object number"))?;
-                Ok((name, ObjNum(object)))
-            })
-            .collect()
+        let mut out = Vec::new();
+        if map.0 == 0 {
+            return Ok(out);
+        }
+        let mut cursor = self.dsl().mos().zap(map)?.cursor_at(Cookie(from));
+        while out.len() < limit {
+            let Some(e) = cursor.next_entry()? else { break };
+            let name = e.key.name().ok_or_else(|| shape("its keys are no names"))?.to_vec();
+            let object = e.value.first().ok_or_else(|| shape("a snapshot is no object number"))?;
+            out.push(SnapshotEntry { name, object: ObjNum(object), next: e.next.0 });
+        }
+        Ok(out)
+    }
+
+    /// How many snapshots its map says that it has.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn snapshot_count(&self) -> Result<u64> {
+        match ObjNum(self.0.phys.snapnames_zapobj) {
+            ObjNum(0) => Ok(0),
+            map => Ok(self.dsl().mos().zap(map)?.count()?),
+        }
     }
 
     /// Its snapshot of this name.

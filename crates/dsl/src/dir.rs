@@ -123,15 +123,20 @@ impl Dir {
     /// # Errors
     /// As reading fails; [`Error::Corrupt`] for a name that is no text or a child listed twice.
     pub fn child_objects(&self) -> Result<Vec<(String, ObjNum)>> {
+        self.children()?.collect()
+    }
+
+    /// As [`Dir::child_objects`], one by one: behind a bad entry there are others.
+    ///
+    /// # Errors
+    /// As opening the child map fails.
+    pub fn children(&self) -> Result<impl Iterator<Item = Result<(String, ObjNum)>> + use<>> {
         let map = ObjNum(self.0.phys.child_dir_zapobj);
-        let bad = Error::corrupt(map);
-        let shape = |why| bad(Corrupt::Shape { what: "DSL child map", why });
-        if map.0 == 0 {
-            return Ok(Vec::new());
-        }
+        let shape =
+            move |why| Error::Corrupt { object: map, source: Corrupt::Shape { what: "DSL child map", why } };
+        let entries = if map.0 == 0 { None } else { Some(self.0.dsl.mos().entries(map)?) };
         let mut seen = BTreeSet::new();
-        let mut out = Vec::new();
-        for e in self.0.dsl.mos().entries(map)? {
+        Ok(entries.into_iter().flatten().map(move |e| {
             let e = e?;
             let name = String::from_utf8(e.name).map_err(|_| shape("a name is not text"))?;
             let object = e.value.as_u64().ok_or_else(|| shape("a child is no object number"))?;
@@ -141,9 +146,8 @@ impl Dir {
             if !seen.insert(object) {
                 return Err(shape("a child is listed twice"));
             }
-            out.push((name, ObjNum(object)));
-        }
-        Ok(out)
+            Ok((name, ObjNum(object)))
+        }))
     }
 
     /// Opens a child whose object [`Dir::child_objects`] gave.

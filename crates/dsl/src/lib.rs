@@ -38,12 +38,12 @@ mod space;
 pub mod sync;
 
 pub use account::Delta;
-pub use dataset::{Bookmark, Dataset, Hold};
+pub use dataset::{Bookmark, Dataset, Hold, SnapshotEntry};
 pub use dir::Dir;
 pub use dsl::{Dsl, Options};
 pub use error::{Error, KeyRefusal, NameError, PropError, Refusal};
 pub use heads::{Heads, LongHold, Owned};
-pub use list::{ListOptions, Listed};
+pub use list::{ListOptions, Listed, Listing};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
 pub use ops::create::Contents;
 pub use ops::props::{PropList, Setting};

@@ -38,13 +38,35 @@ impl Default for ListOptions {
 pub enum Listed {
     /// A dataset; snapshots come after their head, oldest first.
     Dataset(Dataset),
-    /// Something below this name could not be read.
+    /// Something of this name, or below it, could not be read.
     Failed {
         /// The name.
         name: String,
         /// Why.
         error: Error,
     },
+}
+
+/// What [`Dsl::list_sorted`] found.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The datasets, sorted by name, snapshots after their head in order of creation.
+    pub datasets: Vec<Dataset>,
+    /// Names that could not be read, or below which something could not, and why; sorted by name.
+    pub failures: Vec<(String, Error)>,
+}
+
+impl Listing {
+    /// The datasets, if nothing failed.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn whole(self) -> Result<Vec<Dataset>> {
+        match self.failures.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(self.datasets),
+        }
+    }
 }
 
 /// A directory yet to be visited.
@@ -89,26 +111,22 @@ impl Dsl {
         Ok(())
     }
 
-    /// All datasets below `start`, sorted by name, snapshots after their head in order of creation.
+    /// All datasets below `start`, sorted, and what could not be read.
     ///
     /// # Errors
-    /// The first failure.
-    pub fn list_sorted(&self, start: Option<Dir>, options: &ListOptions) -> Result<Vec<Dataset>> {
-        let out = Mutex::new((Vec::new(), None));
+    /// As opening the root fails; later failures are in the listing.
+    pub fn list_sorted(&self, start: Option<Dir>, options: &ListOptions) -> Result<Listing> {
+        let out = Mutex::new(Listing::default());
         self.list(start, options, &|l| match l {
-            Listed::Dataset(d) => out.lock().0.push(d),
-            Listed::Failed { error, .. } => {
-                out.lock().1.get_or_insert(error);
-            }
+            Listed::Dataset(d) => out.lock().datasets.push(d),
+            Listed::Failed { name, error } => out.lock().failures.push((name, error)),
         })?;
-        let (mut all, failed) = out.into_inner();
-        if let Some(e) = failed {
-            return Err(e);
-        }
-        all.sort_by(|a, b| {
+        let mut all = out.into_inner();
+        all.datasets.sort_by(|a, b| {
             let key = |d: &Dataset| d.snapshot_name().map(|_| (d.phys().creation_txg, d.object()));
             a.dir().name().cmp(b.dir().name()).then_with(|| key(a).cmp(&key(b)))
         });
+        all.failures.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
     }
 }
@@ -153,26 +171,51 @@ fn visit(job: Job, options: &ListOptions, each: &(dyn Fn(Listed) + Sync)) -> Vec
         Ok(None) => {}
         Err(e) => fail(dir.name().to_owned(), e),
         Ok(Some(head)) => {
-            let snapshots = if options.snapshots { head.snapshots() } else { Ok(Vec::new()) };
+            let snapshots = if options.snapshots { snapshots(&head, &fail) } else { Vec::new() };
             each(Listed::Dataset(head));
-            match snapshots {
-                Ok(all) => all.into_iter().for_each(|s| each(Listed::Dataset(s))),
-                Err(e) => fail(dir.name().to_owned(), e),
-            }
+            snapshots.into_iter().for_each(|s| each(Listed::Dataset(s)));
         }
     }
     if options.depth.is_some_and(|d| level >= d) {
         return Vec::new();
     }
-    match dir.child_objects() {
-        Ok(all) => all
-            .into_iter()
-            .filter(|(n, _)| options.hidden || !is_hidden(n))
-            .map(|(name, object)| Job::Child { parent: dir.clone(), name, object, level: level + 1 })
-            .collect(),
+    let children = match dir.children() {
+        Ok(children) => children,
         Err(e) => {
             fail(dir.name().to_owned(), e);
-            Vec::new()
+            return Vec::new();
+        }
+    };
+    let mut jobs = Vec::new();
+    for child in children {
+        match child {
+            Ok((name, _)) if !options.hidden && is_hidden(&name) => {}
+            Ok((name, object)) => {
+                jobs.push(Job::Child { parent: dir.clone(), name, object, level: level + 1 });
+            }
+            Err(e) => fail(dir.name().to_owned(), e),
         }
     }
+    jobs
+}
+
+/// The snapshots of a head that can be read, oldest first.
+fn snapshots(head: &Dataset, fail: &dyn Fn(String, Error)) -> Vec<Dataset> {
+    let entries = match head.snapshot_entries() {
+        Ok(entries) => entries,
+        Err(e) => {
+            fail(head.name(), e);
+            return Vec::new();
+        }
+    };
+    let mut out = Vec::new();
+    for entry in entries {
+        let Some((name, object)) = entry.map_err(|e| fail(head.name(), e)).ok() else { continue };
+        match Dataset::open(head.dir(), object, Some(name.clone())) {
+            Ok(snapshot) => out.push(snapshot),
+            Err(e) => fail(format!("{}@{name}", head.name()), e),
+        }
+    }
+    out.sort_by_key(|d| (d.phys().creation_txg, d.object()));
+    out
 }

@@ -87,3 +87,32 @@ fn wrong_blocks_end_in_answers() {
         }
     }
 }
+
+/// A head and a snapshot that can't be read are named, and all the others are listed.
+#[test]
+fn a_damaged_dataset_hides_no_other() {
+    let f = testkit::load("dedup-fast");
+    let mut graft = Graft::open(&f);
+    let open = |graft: &Graft| {
+        let mos = common::open(&[graft.image()]).mos;
+        Dsl::open(mos, Options { pool_name: "dedup-fast".to_owned(), ..Options::default() }).unwrap()
+    };
+    let all = ListOptions { snapshots: true, ..ListOptions::default() };
+    let names = |datasets: &[dsl::Dataset]| -> Vec<String> { datasets.iter().map(|d| d.name()).collect() };
+    let dsl = open(&graft);
+    let mut want = names(&dsl.list_sorted(None, &all).unwrap().whole().unwrap());
+    let broken = ["dedup-fast/c1@s", "dedup-fast/c2"];
+    let bonuses = broken.map(|name| {
+        let object = dsl.dataset(name).unwrap().object();
+        dsl.mos().objset().dnode(object).unwrap().bonus().to_vec()
+    });
+    // A dataset of no directory.
+    let bad = bonuses.clone().map(|b| [&[0; 8], &b[8..]].concat());
+    graft.replace(&[(&bonuses[0], &bad[0]), (&bonuses[1], &bad[1])]);
+    let listing = open(&graft).list_sorted(None, &all).unwrap();
+    want.retain(|name| !broken.contains(&name.as_str()));
+    assert!(want.len() > 3);
+    assert_eq!(names(&listing.datasets), want);
+    assert_eq!(listing.failures.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), broken);
+    assert!(listing.whole().is_err());
+}

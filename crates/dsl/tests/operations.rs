@@ -99,7 +99,7 @@ impl World {
     fn check_sums(&self) {
         let all = dsl::ListOptions { hidden: true, snapshots: false, ..dsl::ListOptions::default() };
         let mut children = std::collections::HashMap::<u64, u64>::new();
-        let dirs = self.dsl.list_sorted(None, &all).unwrap();
+        let dirs = self.dsl.list_sorted(None, &all).unwrap().whole().unwrap();
         for d in &dirs {
             let p = d.dir().phys();
             assert_eq!(p.used_breakdown.iter().sum::<u64>(), p.used_bytes, "{}", d.name());

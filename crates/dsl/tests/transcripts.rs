@@ -80,7 +80,10 @@ fn load_keys(f: &testkit::Fixture, dsl: &Dsl) {
 }
 
 fn everything(dsl: &Dsl) -> Vec<Dataset> {
-    dsl.list_sorted(None, &ListOptions { snapshots: true, ..ListOptions::default() }).unwrap()
+    dsl.list_sorted(None, &ListOptions { snapshots: true, ..ListOptions::default() })
+        .unwrap()
+        .whole()
+        .unwrap()
 }
 
 /// Properties that only a running system knows.
@@ -280,7 +283,7 @@ fn written_since() {
 fn one_pass_lists_all() {
     let dsl = open_dsl(&testkit::load("single-lz4"));
     let names = |o: &ListOptions| -> Vec<String> {
-        dsl.list_sorted(None, o).unwrap().iter().map(Dataset::name).collect()
+        dsl.list_sorted(None, o).unwrap().whole().unwrap().iter().map(Dataset::name).collect()
     };
     let all = ListOptions { snapshots: true, ..ListOptions::default() };
     assert_eq!(names(&ListOptions { threads: 1, ..all }), names(&ListOptions { threads: 16, ..all }));

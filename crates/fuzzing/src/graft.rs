@@ -238,6 +238,24 @@ impl Graft {
         }
     }
 
+    /// Put other bytes of the same length in place of some that occur once in the pool, and graft the blocks in: the
+    /// bonus of a dnode, an entry of a map.
+    pub fn replace(&mut self, changes: &[(&[u8], &[u8])]) {
+        let mut changed: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+        for (old, new) in changes {
+            assert_eq!(old.len(), new.len());
+            let mut found = self.nodes.iter().enumerate().filter_map(|(index, node)| {
+                let at = node.contents.windows(old.len()).position(|bytes| bytes == *old)?;
+                Some((index, at))
+            });
+            let (index, at) = found.next().expect("the bytes are in the pool");
+            assert!(found.next().is_none(), "the bytes are in more than one block");
+            let contents = changed.entry(index).or_insert_with(|| self.nodes[index].contents.clone());
+            contents[at..at + new.len()].copy_from_slice(new);
+        }
+        self.apply(changed);
+    }
+
     fn set_root(&mut self, root: &Blkptr) {
         for label in 0..LABELS {
             let offset =

@@ -26,11 +26,19 @@ impl Mos {
     /// # Errors
     /// As reading fails; [`Error::Corrupt`] for bad bounds.
     pub fn history(&self) -> Result<Option<History>> {
+        self.history_from(0)
+    }
+
+    /// As [`Mos::history`], from a [`History::position`] on.
+    ///
+    /// # Errors
+    /// As [`Mos::history`].
+    pub fn history_from(&self, position: u64) -> Result<Option<History>> {
         let Some(obj) = self.dir(mos::HISTORY)? else { return Ok(None) };
         let bad = Error::corrupt(obj);
         let dn = self.objset().dnode(obj)?;
         let phys = HistoryPhys::decode(dn.bonus()).map_err(&bad)?;
-        Ok(Some(History { dn, phys, at: 0, over: false }))
+        Ok(Some(History { dn, phys, at: position, over: false }))
     }
 }
 
@@ -38,6 +46,11 @@ impl History {
     /// Bounds of the ring.
     pub fn phys(&self) -> &HistoryPhys {
         &self.phys
+    }
+
+    /// Where the next record begins, in bytes of all that was ever written.
+    pub fn position(&self) -> u64 {
+        self.at
     }
 
     fn step(&mut self) -> Result<Option<Nvlist>> {

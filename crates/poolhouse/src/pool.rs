@@ -41,6 +41,15 @@ pub struct Pool {
     dsl: Dsl,
 }
 
+/// What [`Pool::dataset_names`] found.
+#[derive(Debug, Default)]
+pub struct DatasetNames {
+    /// The names.
+    pub names: Vec<String>,
+    /// Datasets that could not be read, or below which something could not, and why.
+    pub failures: Vec<(String, dsl::Error)>,
+}
+
 impl Pool {
     /// Opens the pool on `devices`: image files, block devices, or folders of such.
     ///
@@ -99,10 +108,12 @@ impl Pool {
     /// The names of every file system, volume and, if asked for, snapshot, sorted as `zfs list` does.
     ///
     /// # Errors
-    /// The first failure to read a dataset.
-    pub fn dataset_names(&self, snapshots: bool) -> Result<Vec<String>> {
+    /// As opening the root fails; later failures are in the answer.
+    pub fn dataset_names(&self, snapshots: bool) -> Result<DatasetNames> {
         let options = dsl::ListOptions { snapshots, ..dsl::ListOptions::default() };
-        Ok(self.dsl.list_sorted(None, &options)?.iter().map(dsl::Dataset::name).collect())
+        let listing = self.dsl.list_sorted(None, &options)?;
+        let names = listing.datasets.iter().map(dsl::Dataset::name).collect();
+        Ok(DatasetNames { names, failures: listing.failures })
     }
 
     /// Loads the key of an encryption root: 32 raw bytes, 64 hexadecimal digits, or a passphrase, without a line end.

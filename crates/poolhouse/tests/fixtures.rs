@@ -39,10 +39,17 @@ impl Verdict {
     }
 }
 
+/// The names of a pool's heads, all of which can be read.
+fn names(pool: &Pool) -> Vec<String> {
+    let found = pool.dataset_names(false).unwrap();
+    assert!(found.failures.is_empty(), "{:?}", found.failures);
+    found.names
+}
+
 fn open(fixture: &Fixture, options: OpenOptions) -> Pool {
     let pool = Pool::open(fixture.images(), &options)
         .unwrap_or_else(|e| panic!("{}: {}", fixture.name(), words(&e)));
-    for name in pool.dataset_names(false).unwrap() {
+    for name in names(&pool) {
         let dir = pool.dsl().dir(&name).unwrap();
         if dir.encryption_root().unwrap().is_none_or(|root| root.object() != dir.object()) {
             continue;

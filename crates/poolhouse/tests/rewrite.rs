@@ -133,7 +133,7 @@ impl Visitor for Rewriter<'_> {
 fn rewrite(name: &str) -> Option<BTreeMap<String, usize>> {
     let fixture = testkit::find(name)?;
     let pool = Pool::open(fixture.images(), &OpenOptions::default()).unwrap();
-    for name in pool.dataset_names(true).unwrap() {
+    for name in pool.dataset_names(true).unwrap().names {
         for key in
             [b"correct horse".to_vec(), fixture_file(&fixture, "raw.key"), fixture_file(&fixture, "hex.key")]
         {
@@ -159,7 +159,7 @@ fn rewrite(name: &str) -> Option<BTreeMap<String, usize>> {
         ours.set_salt(&salt.try_into().unwrap());
     }
     let rewriter = Rewriter { pool: &pool, ours, given, count: Mutex::default() };
-    let roots = pool_roots(spa.mos().objset()).unwrap();
+    let roots = pool_roots(spa.mos().objset(), |e| panic!("{e}"));
     traverse(spa.cache().zio(), roots, 1, &rewriter);
     Some(rewriter.count.into_inner().unwrap())
 }

@@ -7,9 +7,9 @@
 mod import;
 
 use crate::api::{
-    Candidate, Changed, CreatePool, Dataset, DatasetChange, DatasetQuery, Error, ExportRequest,
-    HistoryRecord, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest,
-    Pool, PoolChange, PoolQuery, Reason, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
+    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
+    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool,
+    PoolChange, PoolQuery, Reason, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
@@ -44,7 +44,7 @@ impl House {
         Self { pools: Pools::default(), host, clock }
     }
 
-    fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
+    fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
         let listed = pool.pool.spa().mos().pool_props();
         let listed = listed.map_err(|error| Error::new(pool.pool.name(), of_library(&error.into())))?;
         let listsnapshots =
@@ -63,17 +63,24 @@ impl Service for House {
         view::pool(pool.pool.spa(), pool.pool.dsl(), &pool.facts, query)
     }
 
-    fn history(&self, name: &str) -> Result<Vec<HistoryRecord>, Error> {
-        view::history(name, self.pools.pool(name)?.pool.spa().mos())
+    fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
+        view::history(name, self.pools.pool(name)?.pool.spa().mos(), *from, view::HISTORY_PART)
     }
 
-    fn datasets(&self, query: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
+    fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
         if let Some(root) = &query.root {
             return Self::datasets_of(&*self.pools.pool_of(root)?, query);
         }
-        let mut all = Vec::new();
+        let mut all = DatasetList::default();
         for pool in self.pools.all() {
-            all.extend(Self::datasets_of(&pool, query)?);
+            match Self::datasets_of(&pool, query) {
+                Ok(list) => {
+                    all.datasets.extend(list.datasets);
+                    all.failures.extend(list.failures);
+                }
+                // The other pools are none the worse.
+                Err(error) => all.failures.push(error),
+            }
         }
         Ok(all)
     }

@@ -66,8 +66,8 @@ impl Service for Numbers {
 
     refuse! {
         pool(&str, &PoolQuery) -> Pool;
-        history(&str) -> Vec<HistoryRecord>;
-        datasets(&DatasetQuery) -> Vec<Dataset>;
+        history(&str, &u64) -> HistoryPage;
+        datasets(&DatasetQuery) -> DatasetList;
         space(&str, &[SpaceClass]) -> Vec<SpaceEntry>;
         holds(&str) -> Vec<Hold>;
         scan(&ScanRequest) -> Vec<Candidate>;
@@ -300,7 +300,8 @@ fn real_pools_come_and_go() {
     let props = PropSelect::Named(vec!["mounted".into(), "mountpoint".into()]);
     let query = DatasetQuery { kinds: vec![DatasetKind::Filesystem], props, ..DatasetQuery::default() };
     let mounted = |stand: &Stand| -> Vec<bool> {
-        let datasets = stand.client().datasets(&query).unwrap();
+        let DatasetList { datasets, failures } = stand.client().datasets(&query).unwrap();
+        assert!(failures.is_empty(), "{failures:?}");
         assert!(datasets.len() > 1);
         datasets.iter().map(|dataset| dataset.number("mounted") == Some(1)).collect()
     };

@@ -238,3 +238,23 @@ fn heeds_the_properties() {
     let line = shown.lines().find(|line| line.contains("/elsewhere/deep ")).unwrap();
     assert!(line.contains(" ro,nosuid,nodev"), "{line}");
 }
+
+/// A history comes in parts of the size that was asked for, which are the whole of it together.
+#[test]
+fn history_comes_in_parts() {
+    let fixture = testkit::load("single-lz4");
+    let options = OpenOptions { claim: Claim::Nothing, ..OpenOptions::default() };
+    let pool = Pool::open(fixture.images(), &options).unwrap();
+    let part = |from, bytes| server::view::history("single-lz4", pool.spa().mos(), from, bytes).unwrap();
+    let whole = part(0, u64::MAX);
+    assert!(whole.records.len() > 20 && whole.next.is_none());
+    let (mut records, mut parts, mut from) = (Vec::new(), 0, Some(0));
+    while let Some(begin) = from {
+        let page = part(begin, 4 << 10);
+        assert!(page.next.is_none_or(|next| next > begin));
+        records.extend(page.records);
+        (parts, from) = (parts + 1, page.next);
+    }
+    assert!(parts > 3, "{parts}");
+    assert_eq!(records, whole.records);
+}

@@ -40,7 +40,7 @@ pub fn image(path: &Path) -> bool {
 pub fn walk(pool: &Pool) {
     books(pool);
     let mut left = MAX_NODES;
-    for name in pool.dataset_names(true).unwrap_or_default().iter().take(MAX_DATASETS) {
+    for name in pool.dataset_names(true).unwrap_or_default().names.iter().take(MAX_DATASETS) {
         if let Ok(dataset) = pool.dataset(name) {
             of_dataset(&dataset, &mut left);
         }

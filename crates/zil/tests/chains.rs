@@ -106,7 +106,7 @@ fn chains_agree_with_zdb() {
                 want.entry(at).or_default().push(line.trim());
             }
         }
-        for d in dsl.list_sorted(None, &ListOptions::default()).unwrap() {
+        for d in dsl.list_sorted(None, &ListOptions::default()).unwrap().whole().unwrap() {
             let Some(os) = d.objset().unwrap() else { continue };
             let Some(log) = Log::open(&os, txg, 0).unwrap() else { continue };
             let d_name = d.name();

@@ -15,7 +15,7 @@ fn open(f: &testkit::Fixture) -> Dsl {
     let options = Options { pool_name: f.pool().to_owned(), ..Options::default() };
     let dsl = Dsl::open(o.mos, options).unwrap();
     o.cache.zio().set_keys(dsl.keys().clone());
-    for d in dsl.list_sorted(None, &ListOptions::default()).unwrap() {
+    for d in dsl.list_sorted(None, &ListOptions::default()).unwrap().whole().unwrap() {
         let root = d.dir().encryption_root().unwrap();
         if root.is_some_and(|r| r.object() == d.dir().object()) {
             let key = match d.dir().key_format().unwrap().unwrap() {

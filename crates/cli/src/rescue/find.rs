@@ -7,9 +7,10 @@ use poolhouse::Pool;
 /// Prints the datasets and snapshots whose name holds `pattern`, or that have such a path if it begins with a slash.
 /// `Ok(false)` if some could not be looked into, or none was found.
 pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
-    let mut whole = true;
+    let names = pool.dataset_names(true)?;
+    let mut whole = super::report_unlisted(io, &names);
     let mut found = 0;
-    for name in pool.dataset_names(true)? {
+    for name in names.names {
         if !pattern.starts_with('/') {
             if name.contains(pattern) {
                 writeln!(io.out, "{name}");

@@ -74,14 +74,15 @@ fn list_datasets(io: &mut Io, args: &Args, pool: &Pool, target: &Target) -> Resu
         return Ok(listing.whole);
     }
     let base = pool.dataset(&target.dataset)?.name();
-    for name in pool.dataset_names(true)? {
-        let below =
-            name.strip_prefix(&base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']));
-        if below {
-            writeln!(io.out, "{name}");
-        }
+    let below = |name: &str| {
+        name.strip_prefix(&base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+    };
+    let mut found = pool.dataset_names(true)?;
+    for name in found.names.iter().filter(|name| below(name)) {
+        writeln!(io.out, "{name}");
     }
-    Ok(true)
+    found.failures.retain(|(name, _)| below(name));
+    Ok(super::report_unlisted(io, &found))
 }
 
 struct Listing<'a> {

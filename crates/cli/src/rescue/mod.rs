@@ -71,6 +71,14 @@ fn with_args(
     }
 }
 
+/// Says which datasets could not be listed; true if there are none.
+fn report_unlisted(io: &mut Io, found: &poolhouse::DatasetNames) -> bool {
+    for (name, error) in &found.failures {
+        writeln!(io.err, "poolhouse ls: {name}: {}", Chain(error));
+    }
+    found.failures.is_empty()
+}
+
 /// An error with its causes, on one line.
 struct Chain<'a>(&'a (dyn std::error::Error + 'a));
 

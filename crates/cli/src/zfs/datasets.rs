@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use server::api::{Dataset, DatasetKind as K, DatasetQuery, PropSelect, Reason, Source};
+use server::api::{Dataset, DatasetKind as K, DatasetList, DatasetQuery, PropSelect, Reason, Source};
 
 use crate::cx::{Cx, Stop};
 use crate::json::Object;
@@ -85,8 +85,37 @@ pub fn parse_depth(arg: &str) -> Result<u32, Stop> {
     }
 }
 
-/// Gathers and sorts; the flag says whether an argument could not be opened, which has been reported.
-pub fn gather(cx: &mut Cx, args: &[String], g: &Gather) -> Result<(Vec<Dataset>, bool), Stop> {
+/// What was gathered. What failed has been reported.
+#[derive(Debug, Clone, Default)]
+pub struct Gathered {
+    /// The datasets, sorted.
+    pub found: Vec<Dataset>,
+    /// Whether an argument could not be opened.
+    pub unopened: bool,
+    /// Whether something below the arguments could not be read.
+    pub damaged: bool,
+}
+
+impl Gathered {
+    /// Whether anything is missing.
+    pub fn failed(&self) -> bool {
+        self.unopened || self.damaged
+    }
+
+    /// Takes in what was found below one argument, and reports what could not be read there.
+    fn take(&mut self, cx: &mut Cx, list: DatasetList) {
+        self.found.extend(list.datasets);
+        self.damaged |= !list.failures.is_empty();
+        let mut failures = list.failures;
+        failures.sort_by(|a, b| a.about.cmp(&b.about));
+        for e in &failures {
+            cx.complain(&format!("cannot open '{}'", e.about), e);
+        }
+    }
+}
+
+/// Gathers and sorts.
+pub fn gather(cx: &mut Cx, args: &[String], g: &Gather) -> Result<Gathered, Stop> {
     let service = cx.service()?;
     let query = DatasetQuery {
         root: None,
@@ -96,32 +125,33 @@ pub fn gather(cx: &mut Cx, args: &[String], g: &Gather) -> Result<(Vec<Dataset>,
         props: g.props.clone(),
         received: g.received,
     };
-    let (mut found, mut failed) = (Vec::new(), false);
+    let mut out = Gathered::default();
     if args.is_empty() {
         match service.datasets(&query) {
-            Ok(list) => found = list,
+            Ok(list) => out.take(cx, list),
             Err(e) => return Err(cx.fail("cannot list datasets", &e)),
         }
     }
     for arg in args {
         let Some(name) = open(cx, arg, g)? else {
-            failed = true;
+            out.unopened = true;
             continue;
         };
         let depth = if g.recurse { g.depth } else { Some(0) };
         match service.datasets(&DatasetQuery { root: Some(name.clone()), depth, ..query.clone() }) {
-            Ok(list) => found.extend(list),
+            Ok(list) => out.take(cx, list),
             Err(e) => {
                 cx.complain(&format!("cannot open '{name}'"), &e);
-                failed = true;
+                out.unopened = true;
             }
         }
     }
     let mut keyed: Vec<(Vec<Key>, Dataset)> =
-        found.into_iter().map(|d| (g.sort.iter().map(|k| key(k, &d)).collect(), d)).collect();
+        out.found.drain(..).map(|d| (g.sort.iter().map(|k| key(k, &d)).collect(), d)).collect();
     keyed.sort_by(|a, b| order(&g.sort, a, b));
     keyed.dedup_by(|a, b| a.1.name == b.1.name);
-    Ok((keyed.into_iter().map(|k| k.1).collect(), failed))
+    out.found.extend(keyed.into_iter().map(|k| k.1));
+    Ok(out)
 }
 
 /// The dataset that an argument names, if it exists and is of a kind that the command takes (`zfs_open`).
@@ -146,8 +176,8 @@ fn open(cx: &mut Cx, arg: &str, g: &Gather) -> Result<Option<String>, Stop> {
     let query =
         DatasetQuery { root: Some(arg.to_owned()), depth: Some(0), kinds: all, ..DatasetQuery::default() };
     match service.datasets(&query) {
-        Ok(list) if list.iter().any(|d| kinds.contains(&d.kind)) => Ok(Some(arg.to_owned())),
-        Ok(list) if list.is_empty() => {
+        Ok(list) if list.datasets.iter().any(|d| kinds.contains(&d.kind)) => Ok(Some(arg.to_owned())),
+        Ok(list) if list.datasets.is_empty() => {
             writeln!(cx.err, "cannot open '{arg}': dataset does not exist");
             Ok(None)
         }

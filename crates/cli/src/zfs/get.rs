@@ -57,7 +57,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let columns = proplist::parse(Table::Dataset, &names.remove(0))?;
     how.props = select(&columns, &[]);
     how.received = get.table.received();
-    let (found, failed) = gather(cx, &names, &how)?;
+    let gathered = gather(cx, &names, &how)?;
+    let (failed, unopened, found) = (gathered.failed(), gathered.unopened, gathered.found);
     let columns = columns_for(cx, columns, &found, get.exact);
     get.table.measure(&columns);
     let mut list = Object::new();
@@ -70,7 +71,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             list.push(d.name.clone(), json::Json::Object(o));
         }
     }
-    if get.json && !failed {
+    if get.json && !unopened {
         let mut root = json::schema("zfs get");
         root.object("datasets", list);
         writeln!(cx.out, "{}", root.line());

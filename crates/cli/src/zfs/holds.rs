@@ -33,9 +33,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         let kinds = vec![K::Snapshot];
         let how = Gather { kinds, recurse: recursive, ..Gather::default() };
         let arg = if recursive { head.to_owned() } else { name.clone() };
-        let (found, bad) = gather(cx, &[arg], &how)?;
-        failed |= bad;
-        for d in found.iter().filter(|d| d.name.split_once('@').is_some_and(|(_, s)| s == snap)) {
+        let gathered = gather(cx, &[arg], &how)?;
+        failed |= gathered.failed();
+        for d in gathered.found.iter().filter(|d| d.name.split_once('@').is_some_and(|(_, s)| s == snap)) {
             match service.holds(&d.name) {
                 Ok(list) => {
                     names_width = names_width.max(d.name.len());

@@ -46,7 +46,8 @@ pub fn run(cx: &mut Cx, args: &[String], load: bool) -> Outcome {
     if many && location.as_deref().is_some_and(|l| l != "prompt") {
         return Err(Stop::usage("alternate keylocation may only be 'prompt' with -r or -a\n"));
     }
-    let (found, bad) = gather(cx, &names, &query(recursive))?;
+    let gathered = gather(cx, &names, &query(recursive))?;
+    let (bad, found) = (gathered.failed(), gathered.found);
     let (mut tried, mut failed) = (0, 0);
     for d in &found {
         if many && (!is_root(d) || loaded(d) == load) {
@@ -69,7 +70,8 @@ pub fn run(cx: &mut Cx, args: &[String], load: bool) -> Outcome {
 
 /// Loads the keys of a dataset and of all below it, as `zpool import -l` does; whether that failed.
 pub(crate) fn load_keys_below(cx: &mut Cx, name: &str) -> Result<bool, Stop> {
-    let (found, bad) = gather(cx, &[name.to_owned()], &query(true))?;
+    let gathered = gather(cx, &[name.to_owned()], &query(true))?;
+    let (bad, found) = (gathered.failed(), gathered.found);
     let (mut tried, mut failed) = (0u64, 0);
     for d in found.iter().filter(|d| is_root(d) && !loaded(d)) {
         tried += 1;

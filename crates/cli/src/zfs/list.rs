@@ -63,10 +63,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     only_below(&mut how, !names.is_empty());
     let columns = proplist::parse(Table::Dataset, &fields)?;
     how.props = select(&columns, &how.sort);
-    let (found, failed) = gather(cx, &names, &how)?;
+    let gathered = gather(cx, &names, &how)?;
+    let (failed, unopened, found) = (gathered.failed(), gathered.unopened, gathered.found);
     let columns = expand(cx, columns, &found, l.exact);
     if l.json {
-        if !failed {
+        if !unopened {
             let o = to_json(cx, &found, &columns, &l);
             writeln!(cx.out, "{}", o.line());
         }

@@ -65,7 +65,7 @@ pub fn mount(cx: &mut Cx, args: &[String]) -> Outcome {
 /// Whether one of the names is not a file system that exists, which has been reported.
 fn opened(cx: &mut Cx, names: &[String]) -> Result<bool, Stop> {
     let how = Gather { kinds: vec![K::Filesystem], ..Gather::default() };
-    Ok(gather(cx, names, &how)?.1)
+    Ok(gather(cx, names, &how)?.failed())
 }
 
 fn list(cx: &mut Cx, as_json: bool) -> Outcome {

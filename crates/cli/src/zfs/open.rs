@@ -37,7 +37,7 @@ pub fn open(cx: &mut Cx, name: &str, kinds: &[K], props: &[&str]) -> Result<Data
     let all = [K::Filesystem, K::Volume, K::Snapshot, K::Bookmark];
     let found = cx.service()?.datasets(&query(name, Some(0), &all, props));
     match found {
-        Ok(list) => match list.into_iter().next() {
+        Ok(list) => match list.datasets.into_iter().next() {
             Some(d) if kinds.contains(&d.kind) => return Ok(d),
             Some(_) => writeln!(cx.err, "{what}: operation not applicable to datasets of this type"),
             None => writeln!(cx.err, "{what}: dataset does not exist"),
@@ -53,7 +53,7 @@ pub fn open(cx: &mut Cx, name: &str, kinds: &[K], props: &[&str]) -> Result<Data
 /// Whether there is a dataset of this name.
 pub fn exists(cx: &mut Cx, name: &str, kinds: &[K]) -> Result<bool, Stop> {
     match cx.service()?.datasets(&query(name, Some(0), kinds, &[])) {
-        Ok(list) => Ok(!list.is_empty()),
+        Ok(list) => Ok(!list.datasets.is_empty()),
         Err(e) if matches!(e.reason, Reason::NoSuchDataset | Reason::NoSuchPool | Reason::InvalidName) => {
             Ok(false)
         }
@@ -61,7 +61,8 @@ pub fn exists(cx: &mut Cx, name: &str, kinds: &[K]) -> Result<bool, Stop> {
     }
 }
 
-/// A dataset and those below it, of these kinds, in no particular order.
+/// A dataset and those below it, of these kinds, in no particular order. One that can't be read ends the command: what is
+/// about to be changed has to be known whole.
 pub fn below(
     cx: &mut Cx,
     name: &str,
@@ -70,7 +71,10 @@ pub fn below(
     props: &[&str],
 ) -> Result<Vec<Dataset>, Stop> {
     match cx.service()?.datasets(&query(name, depth, kinds, props)) {
-        Ok(list) => Ok(list),
+        Ok(list) => match list.failures.first() {
+            None => Ok(list.datasets),
+            Some(e) => Err(cx.fail(&format!("cannot open '{}'", e.about), e)),
+        },
         Err(e) => Err(cx.fail(&format!("cannot open '{name}'"), &e)),
     }
 }

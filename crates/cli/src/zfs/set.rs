@@ -54,8 +54,9 @@ fn each(
     act: &dyn Fn(&mut Cx, &Dataset) -> Result<bool, Stop>,
 ) -> Outcome {
     let how = Gather { kinds: ALL.to_vec(), recurse: recursive, ..Gather::default() };
-    let (found, mut failed) = gather(cx, operands, &how)?;
-    for d in &found {
+    let gathered = gather(cx, operands, &how)?;
+    let mut failed = gathered.failed();
+    for d in &gathered.found {
         failed |= !act(cx, d)?;
     }
     Ok(i32::from(failed))
@@ -177,7 +178,8 @@ pub fn upgrade(cx: &mut Cx, args: &[String]) -> Outcome {
         props: PropSelect::Named(vec!["version".into()]),
         ..Gather::default()
     };
-    let (found, failed) = gather(cx, &names, &how)?;
+    let gathered = gather(cx, &names, &how)?;
+    let (failed, found) = (gathered.failed(), gathered.found);
     if none {
         list(cx, &found);
         return Ok(i32::from(failed));

@@ -144,7 +144,7 @@ fn open(cx: &mut Cx, name: &str) -> Result<Option<String>, Stop> {
     let kinds = vec![K::Filesystem, K::Volume, K::Snapshot];
     let query =
         DatasetQuery { root: Some(name.to_owned()), depth: Some(0), kinds, ..DatasetQuery::default() };
-    match cx.service()?.datasets(&query).map(|list| list.into_iter().next()) {
+    match cx.service()?.datasets(&query).map(|list| list.datasets.into_iter().next()) {
         Ok(Some(d)) if d.kind == K::Volume => {
             writeln!(cx.err, "cannot open '{name}': operation not applicable to datasets of this type");
             Ok(None)

@@ -79,16 +79,23 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             );
             return Ok(1);
         }
-        match service.history(&pool.name) {
-            Ok(records) => {
-                for r in &records {
-                    record(cx, r, long, internal);
+        let mut from = Some(0);
+        while let Some(begin) = from {
+            match service.history(&pool.name, &begin) {
+                Ok(page) => {
+                    for r in &page.records {
+                        record(cx, r, long, internal);
+                    }
+                    // A part begins behind the one before it, or the last was reached.
+                    from = page.next.filter(|next| *next > begin);
+                    if from.is_none() {
+                        cx.out.put("\n");
+                    }
                 }
-                cx.out.put("\n");
-            }
-            Err(e) => {
-                cx.complain(&format!("cannot show history for '{}'", pool.name), &e);
-                failed = true;
+                Err(e) => {
+                    cx.complain(&format!("cannot show history for '{}'", pool.name), &e);
+                    (failed, from) = (true, None);
+                }
             }
         }
     }

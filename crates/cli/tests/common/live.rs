@@ -117,10 +117,11 @@ impl Service for Live {
         all.for_each(|v| rename(v, &self.paths));
         Ok(pool)
     }
-    fn history(&self, name: &str) -> Result<Vec<HistoryRecord>, Error> {
-        view::history(name, self.spa.mos())
+    fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
+        // Small parts, so that there are several.
+        view::history(name, self.spa.mos(), *from, 1 << 10)
     }
-    fn datasets(&self, query: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
+    fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
         view::datasets(&self.dsl, query, false, &|name| self.mounted.contains(name))
     }
     fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {

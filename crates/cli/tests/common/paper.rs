@@ -212,11 +212,11 @@ impl Service for Paper {
             .cloned()
             .ok_or_else(|| Error::new(name, Reason::NoSuchPool))
     }
-    fn history(&self, _: &str) -> Result<Vec<HistoryRecord>, Error> {
-        Ok(Vec::new())
+    fn history(&self, _: &str, _: &u64) -> Result<HistoryPage, Error> {
+        Ok(HistoryPage::default())
     }
-    fn datasets(&self, q: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
-        let Some(root) = &q.root else { return Ok(self.datasets.clone()) };
+    fn datasets(&self, q: &DatasetQuery) -> Result<DatasetList, Error> {
+        let Some(root) = &q.root else { return Ok(DatasetList::whole(self.datasets.clone())) };
         let all = self.datasets.iter().filter(|d| {
             let below = d.name.strip_prefix(root.as_str());
             let depth = below.filter(|b| b.is_empty() || b.starts_with(['/', '@', '#']));
@@ -224,7 +224,7 @@ impl Service for Paper {
         });
         let found: Vec<Dataset> = all.filter(|d| q.kinds.contains(&d.kind)).cloned().collect();
         match self.datasets.iter().any(|d| d.name == *root) {
-            true => Ok(found),
+            true => Ok(DatasetList::whole(found)),
             false => Err(Error::new(root, Reason::NoSuchDataset)),
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Prop;
+use super::{Error, Prop};
 
 /// What a name in the dataset tree is (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,6 +49,23 @@ impl Dataset {
     pub fn pool(&self) -> &str {
         let end = self.name.find(['/', '@', '#']).unwrap_or(self.name.len());
         &self.name[..end]
+    }
+}
+
+/// The datasets that a question is about, as far as they can be read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatasetList {
+    /// Those that can, in no particular order.
+    pub datasets: Vec<Dataset>,
+    /// What could not be read: each is about a dataset, or a name below which something can't be read.
+    pub failures: Vec<Error>,
+}
+
+impl DatasetList {
+    /// A list of datasets, all of which could be read.
+    pub fn whole(datasets: Vec<Dataset>) -> Self {
+        Self { datasets, failures: Vec::new() }
     }
 }
 

@@ -32,16 +32,18 @@ mod service;
 mod tests;
 
 pub use change::{Changed, CreatePool, DatasetChange, Layout, PoolChange, Settings};
-pub use dataset::{Dataset, DatasetKind, DatasetQuery, Hold, PropSelect, SpaceClass, SpaceEntry};
+pub use dataset::{
+    Dataset, DatasetKind, DatasetList, DatasetQuery, Hold, PropSelect, SpaceClass, SpaceEntry,
+};
 pub use error::{Error, Reason, Refusal};
 pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
     ScanRequest,
 };
 pub use pool::{
-    CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryRecord, LeafWork,
-    Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat, ScanFunc, ScanStat, ScanState,
-    StatusReason, SuspendReason, Vdev, VdevAux, VdevStat, VdevState, WorkState,
+    CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,
+    HistoryRecord, LeafWork, Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat, ScanFunc,
+    ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat, VdevState, WorkState,
 };
 pub use prop::{Prop, Source};
 pub use request::{

@@ -499,6 +499,16 @@ pub struct DdtSummary {
     pub histogram: Vec<(u32, DdtTotals)>,
 }
 
+/// A part of a pool's history, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryPage {
+    /// The records.
+    pub records: Vec<HistoryRecord>,
+    /// Where the next part begins; absent when this is the last.
+    pub next: Option<u64>,
+}
+
 /// A record of the pool's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRecord {

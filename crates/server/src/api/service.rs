@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Candidate, Changed, CreatePool, Dataset, DatasetChange, DatasetQuery, Error, ExportRequest,
-    HistoryRecord, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest,
-    Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
+    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
+    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool,
+    PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
 };
 
 /// A reply's body.
@@ -52,10 +52,10 @@ methods! {
     pool_names() -> Vec<String>;
     /// One imported pool.
     pool(name: String => &str, query: PoolQuery => &PoolQuery) -> Pool;
-    /// A pool's history, oldest first, internal records too.
-    history(name: String => &str) -> Vec<HistoryRecord>;
-    /// Datasets below a root, in no particular order.
-    datasets(query: DatasetQuery => &DatasetQuery) -> Vec<Dataset>;
+    /// A part of a pool's history, internal records too, from a position on; 0 is the begin.
+    history(name: String => &str, from: u64 => &u64) -> HistoryPage;
+    /// Datasets below a root, and what there can't be read.
+    datasets(query: DatasetQuery => &DatasetQuery) -> DatasetList;
     /// What users, groups and projects use in a file system or snapshot.
     space(dataset: String => &str, classes: Vec<SpaceClass> => &[SpaceClass]) -> Vec<SpaceEntry>;
     /// The holds of a snapshot.

@@ -17,11 +17,11 @@ impl Service for One {
             if query.props { vec![Prop::number("size", "1K", 1024, Source::None)] } else { Vec::new() };
         Ok(Pool { name: name.into(), guid: u64::MAX, props, ..Pool::default() })
     }
-    fn history(&self, _: &str) -> Result<Vec<HistoryRecord>, Error> {
-        Ok(Vec::new())
+    fn history(&self, _: &str, _: &u64) -> Result<HistoryPage, Error> {
+        Ok(HistoryPage::default())
     }
-    fn datasets(&self, _: &DatasetQuery) -> Result<Vec<Dataset>, Error> {
-        Ok(Vec::new())
+    fn datasets(&self, _: &DatasetQuery) -> Result<DatasetList, Error> {
+        Ok(DatasetList::default())
     }
     fn space(&self, _: &str, _: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         Ok(Vec::new())

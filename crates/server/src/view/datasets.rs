@@ -4,7 +4,9 @@ use dsl::{Bookmark, Dir, Dsl, Kind, ListOptions, Listed, Prop as Native, Propert
 use parking_lot::Mutex;
 
 use super::dataset as trouble;
-use crate::api::{Dataset, DatasetKind, DatasetQuery, Error, Hold, Prop, PropSelect, Reason, Source};
+use crate::api::{
+    Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Hold, Prop, PropSelect, Reason, Source,
+};
 
 /// Whether a file system is mounted, by name.
 pub type Mounted<'a> = &'a (dyn Fn(&str) -> bool + Sync);
@@ -15,13 +17,13 @@ const THREADS: usize = 4;
 /// The datasets of one pool that a question is about. `listsnapshots` is the pool's property.
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`] if the root isn't there; the first failure to read.
+/// [`Reason::NoSuchDataset`] if the root isn't there; a failure to read it. What fails below it is in the list.
 pub fn datasets(
     dsl: &Dsl,
     query: &DatasetQuery,
     listsnapshots: bool,
     mounted: Mounted<'_>,
-) -> Result<Vec<Dataset>, Error> {
+) -> Result<DatasetList, Error> {
     let root = query.root.as_deref().unwrap_or(dsl.pool_name());
     let asked = Asked::new(dsl, query, listsnapshots, mounted);
     if let Some((head, mark)) = root.split_once('#') {
@@ -29,12 +31,12 @@ pub fn datasets(
         let mark = owner.bookmark(mark).map_err(|e| trouble(root, &e))?;
         let mark = mark.ok_or_else(|| Error::new(root, Reason::NoSuchDataset))?;
         let found = asked.bookmark(&owner, &mark).map_err(|e| trouble(root, &e))?;
-        return Ok(found.into_iter().collect());
+        return Ok(DatasetList::whole(found.into_iter().collect()));
     }
     let start = dsl.dataset(root).map_err(|e| trouble(root, &e))?;
     if start.is_snapshot() || query.depth == Some(0) {
         let found = asked.dataset(&start).map_err(|e| trouble(root, &e))?;
-        return Ok(found.into_iter().collect());
+        return Ok(DatasetList::whole(found.into_iter().collect()));
     }
     asked.below(start.dir().clone(), root)
 }
@@ -57,13 +59,11 @@ impl<'a> Asked<'a> {
     }
 
     /// Everything below a directory, in one pass over it with several threads.
-    fn below(&self, start: Dir, root: &str) -> Result<Vec<Dataset>, Error> {
+    fn below(&self, start: Dir, root: &str) -> Result<DatasetList, Error> {
         let limit = self.query.depth.map(|d| d as usize);
         let base = root.matches('/').count();
-        let out = Mutex::new((Vec::new(), None));
-        let fail = |name: &str, e: &dsl::Error| {
-            out.lock().1.get_or_insert(trouble(name, e));
-        };
+        let out = Mutex::new(DatasetList::default());
+        let fail = |name: &str, e: &dsl::Error| out.lock().failures.push(trouble(name, e));
         let options = ListOptions {
             snapshots: self.snapshots,
             depth: limit,
@@ -78,7 +78,7 @@ impl<'a> Asked<'a> {
                 let fits = |level: usize| limit.is_none_or(|l| level <= l);
                 if fits(level + usize::from(d.is_snapshot())) {
                     match self.dataset(&d) {
-                        Ok(found) => out.lock().0.extend(found),
+                        Ok(found) => out.lock().datasets.extend(found),
                         Err(e) => fail(&d.name(), &e),
                     }
                 }
@@ -89,17 +89,14 @@ impl<'a> Asked<'a> {
                         Ok(found.into_iter().flatten().collect::<Vec<_>>())
                     });
                     match marks {
-                        Ok(found) => out.lock().0.extend(found),
+                        Ok(found) => out.lock().datasets.extend(found),
                         Err(e) => fail(&d.name(), &e),
                     }
                 }
             }
         };
         self.dsl.list(Some(start), &options, &each).map_err(|e| trouble(root, &e))?;
-        match out.into_inner() {
-            (found, None) => Ok(found),
-            (_, Some(e)) => Err(e),
-        }
+        Ok(out.into_inner())
     }
 
     /// Whether datasets of this kind are wanted.

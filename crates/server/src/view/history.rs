@@ -7,18 +7,30 @@ use ondisk::nvlist::Value;
 use pool::Mos;
 
 use super::engine;
-use crate::api::{Error, HistoryKind, HistoryRecord};
+use crate::api::{Error, HistoryKind, HistoryPage, HistoryRecord};
 
 /// Deepest nesting that is dumped; nvlists are not decoded deeper either.
 const DEPTH: usize = 32;
 
-/// All records, oldest first.
+/// Bytes of stored records, after which a part that is one answer ends.
+pub const HISTORY_PART: u64 = 256 << 10;
+
+/// Records from a position on, oldest first: until `bytes` of stored records were taken.
 ///
 /// # Errors
 /// The first failure to read.
-pub fn history(name: &str, mos: &Mos) -> Result<Vec<HistoryRecord>, Error> {
-    let Some(records) = mos.history().map_err(|e| engine(name, &e))? else { return Ok(Vec::new()) };
-    records.map(|r| r.map(|nv| record(&nv)).map_err(|e| engine(name, &e))).collect()
+pub fn history(name: &str, mos: &Mos, from: u64, bytes: u64) -> Result<HistoryPage, Error> {
+    let mut page = HistoryPage::default();
+    let Some(mut all) = mos.history_from(from).map_err(|e| engine(name, &e))? else { return Ok(page) };
+    let begin = all.position();
+    while let Some(r) = all.next() {
+        page.records.push(record(&r.map_err(|e| engine(name, &e))?));
+        if all.position().saturating_sub(begin) >= bytes {
+            page.next = Some(all.position());
+            break;
+        }
+    }
+    Ok(page)
 }
 
 fn text(nv: &Nvlist, key: &str) -> Option<String> {

@@ -24,7 +24,7 @@ mod vdevs;
 pub use candidate::candidate;
 pub(crate) use candidate::missing;
 pub use datasets::{datasets, holds, key_error};
-pub use history::history;
+pub use history::{HISTORY_PART, history};
 pub use pool::pool;
 pub use props::PoolFacts;
 pub use reclaim::reclaimed;

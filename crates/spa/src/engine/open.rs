@@ -165,7 +165,7 @@ impl Spa {
     fn check_logs(&self, dsl: &Dsl) -> Result<(), WriteRefusal> {
         let synced = self.uberblock.txg.0;
 
-        let heads = dsl.list_sorted(None, &dsl::ListOptions::default())?;
+        let heads = dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()?;
         for head in heads {
             let Some(os) = head.objset()? else { continue };
             let Some(log) = zil::Log::open(&os, synced, 0)? else { continue };
