@@ -229,6 +229,14 @@ fn tree_of_names() {
     let snaps: Vec<String> =
         dsl.dataset("single-lz4/snaps").unwrap().snapshots().unwrap().iter().map(Dataset::name).collect();
     assert_eq!(snaps, ["single-lz4/snaps@one", "single-lz4/snaps@two", "single-lz4/snaps@three"]);
+    let head = dsl.dataset("single-lz4/snaps").unwrap();
+    assert_eq!(head.snapshot_count().unwrap(), 3);
+    let (mut names, mut from) = (Vec::new(), 0);
+    while let [entry] = head.snapshot_page(from, 1).unwrap().as_slice() {
+        names.push((String::from_utf8(entry.name.clone()).unwrap(), entry.object));
+        from = entry.next;
+    }
+    assert_eq!(names, head.snapshot_objects().unwrap());
     let clone = dsl.dataset("single-lz4/clone").unwrap();
     let origin = clone.origin().unwrap().unwrap();
     assert!(origin.clones().unwrap().iter().any(|c| c.name() == "single-lz4/clone"));

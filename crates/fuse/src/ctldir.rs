@@ -11,7 +11,8 @@
 //!
 //! Node numbers: the top 16 bits say where a node lives: 0 the head, `0xffff` the control directory, anything else a
 //! slot of the table of snapshots that were looked up in this mount; the low 48 bits are the object number. A
-//! snapshot keeps its slot for the life of the mount, but only the [`OPEN_MAX`] used last are kept open.
+//! snapshot keeps its slot for the life of the mount, but only the [`OPEN_MAX`] used last are kept open. A number from the
+//! pool that is too large to be an object's never becomes a node's: it could be another slot's.
 //!
 //! # Locks
 //! The table of slots is held for looking up; a snapshot is opened with no lock held, so two threads may open the same
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 /// Where a node number's slot begins; object numbers are below (`DN_MAX_OBJECT_SHIFT`).
 pub const SLOT_SHIFT: u32 = 48;
+const OBJECT_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 /// How many snapshots of one mount are kept open.
 pub const OPEN_MAX: usize = 64;
 
@@ -37,14 +39,21 @@ const SNAPDIR: Node = Node(CONTROL_SLOT << SLOT_SHIFT | 2);
 /// Inode numbers of `.zfs` and `.zfs/snapshot` (`ZFSCTL_INO_ROOT`, `ZFSCTL_INO_SNAPDIR`).
 const CONTROL_INO: u64 = 0x0000_ffff_ffff_ffff;
 const SNAPDIR_INO: u64 = CONTROL_INO - 2;
+/// What the number of a snapshot is taken from, as long as nobody has looked into it (`ZFSCTL_INO_SNAPDIRS`).
+const SNAPDIRS_INO: u64 = CONTROL_INO - 3;
+
+/// Where a number leads that no object has: nobody can go there.
+const NOWHERE: Node = Node(CONTROL_SLOT << SLOT_SHIFT);
 
 const S_IFDIR: u32 = 0o040_000;
 const DT_DIR: u8 = 4;
 
 /// The snapshots of a dataset.
 pub trait Snapshots: Send + Sync {
-    /// Their names (what follows the `@`), in the order in which they are listed.
-    fn names(&self) -> Result<Vec<Vec<u8>>, Errno>;
+    /// At most `limit` of them that follow the position `from` (0: from the start). None at the end.
+    fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno>;
+    /// How many there are.
+    fn count(&self) -> Result<u64, Errno>;
     /// Opens one; `ENOENT` when there is none of that name.
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
     /// Whether `.zfs` is listed in the root (`snapdir=visible`). It can be walked into either way, unless
@@ -52,6 +61,17 @@ pub trait Snapshots: Send + Sync {
     fn visible(&self) -> bool;
     /// Whether there is no `.zfs` at all (`snapdir=disabled`).
     fn disabled(&self) -> bool;
+}
+
+/// A snapshot, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Its name: what follows the `@`.
+    pub name: Vec<u8>,
+    /// Its dataset's object number.
+    pub dataset: u64,
+    /// The position after it; above 1.
+    pub next: u64,
 }
 
 /// An open snapshot.
@@ -85,8 +105,14 @@ pub fn snapshot_ino(slot: u64, dataset: u64, object: u64) -> u64 {
     if dataset < 1 << 23 && object < 1 << 40 {
         dataset << 40 | object
     } else {
-        1 << 63 | slot << SLOT_SHIFT | object
+        1 << 63 | slot << SLOT_SHIFT | object & OBJECT_MASK
     }
+}
+
+/// The node in the mount that a node of one of its trees is: of the snapshot in this slot, or of the head, whose slot
+/// is 0. `None` for a number that no object can have, which would be in another slot.
+fn node_in(slot: u64, node: Node) -> Option<Node> {
+    (node.0 & !OBJECT_MASK == 0).then_some(Node(slot << SLOT_SHIFT | node.0))
 }
 
 /// Where a node lives.
@@ -109,7 +135,7 @@ impl WithSnapshots {
             (SNAPDIR, _) => Ok(Place::Snapdir),
             (_, 0) => Ok(Place::Head),
             (_, CONTROL_SLOT) => Err(Errno::STALE),
-            (_, slot) => Ok(Place::Snapshot(slot, Node(node.0 & ((1 << SLOT_SHIFT) - 1)))),
+            (_, slot) => Ok(Place::Snapshot(slot, Node(node.0 & OBJECT_MASK))),
         }
     }
 
@@ -139,13 +165,23 @@ impl WithSnapshots {
         Ok((slot, slots.keep(slot, opened)))
     }
 
-    fn moved(slot: u64, snapshot: &Snapshot, mut attr: Attr) -> Attr {
-        let object = attr.node.0;
+    /// The attributes of a node of a snapshot, as the mount has them.
+    fn moved(slot: u64, snapshot: &Snapshot, attr: Attr) -> Result<Attr, Errno> {
         let is_root = attr.node == snapshot.tree.root();
-        attr.ino = snapshot_ino(slot, snapshot.dataset, object);
-        attr.node = Node(slot << SLOT_SHIFT | object);
-        attr.parent = if is_root { SNAPDIR } else { Node(slot << SLOT_SHIFT | attr.parent.0) };
-        attr
+        let ino = snapshot_ino(slot, snapshot.dataset, attr.node.0);
+        let mut attr = Self::placed(slot, attr)?;
+        attr.ino = ino;
+        if is_root {
+            attr.parent = SNAPDIR;
+        }
+        Ok(attr)
+    }
+
+    /// Attributes with the mount's node numbers. A parent is what the pool says it is: one that can't be leads nowhere.
+    fn placed(slot: u64, mut attr: Attr) -> Result<Attr, Errno> {
+        attr.node = node_in(slot, attr.node).ok_or(Errno::IO)?;
+        attr.parent = node_in(slot, attr.parent).unwrap_or(NOWHERE);
+        Ok(attr)
     }
 
     /// `.zfs` and its directories look like the root: they belong to its owner and are as old.
@@ -172,15 +208,19 @@ impl WithSnapshots {
     }
 
     fn list(&self, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
-        let names = self.snapshots.names()?;
-        let start = usize::try_from(cookie).unwrap_or(usize::MAX).min(names.len());
-        let mut cookie = start as u64;
-        let entries = names.into_iter().skip(start).take(limit).map(|name| {
-            cookie += 1;
+        let entries = self.snapshots.page(cookie, limit)?.into_iter().map(|Named { name, dataset, next }| {
             // Not opened for being listed: the attributes come when somebody looks it up.
-            Entry { name, node: None, ino: SNAPDIR_INO - cookie, kind: DT_DIR, cookie }
+            let ino = SNAPDIRS_INO - dataset % (SNAPDIRS_INO >> 1);
+            Entry { name, node: None, ino, kind: DT_DIR, cookie: next }
         });
         Ok(entries.collect())
+    }
+}
+
+impl Entry {
+    /// Puts an entry of a tree into the mount. One of a number that can't be is listed, and fails when looked up.
+    fn place(&mut self, slot: u64) {
+        self.node = self.node.and_then(|node| node_in(slot, node));
     }
 }
 
@@ -229,18 +269,18 @@ impl Tree for WithSnapshots {
             Place::Head if name == b".zfs" && dir == self.root() && !self.snapshots.disabled() => {
                 self.attr(CONTROL)
             }
-            Place::Head => self.head.lookup(dir, name),
+            Place::Head => Self::placed(0, self.head.lookup(dir, name)?),
             Place::Control if name == b"snapshot" => self.attr(SNAPDIR),
             Place::Control => Err(Errno::NOENT),
             Place::Snapdir => {
                 let (slot, snapshot) = self.slot(name)?;
                 let attr = snapshot.tree.attr(snapshot.tree.root())?;
-                Ok(Self::moved(slot, &snapshot, attr))
+                Self::moved(slot, &snapshot, attr)
             }
             Place::Snapshot(slot, dir) => {
                 let snapshot = self.snapshot(slot)?;
                 let attr = snapshot.tree.lookup(dir, name)?;
-                Ok(Self::moved(slot, &snapshot, attr))
+                Self::moved(slot, &snapshot, attr)
             }
         }
     }
@@ -248,7 +288,7 @@ impl Tree for WithSnapshots {
     fn attr(&self, node: Node) -> Result<Attr, Errno> {
         match Self::place(node)? {
             Place::Head => {
-                let mut attr = self.head.attr(node)?;
+                let mut attr = Self::placed(0, self.head.attr(node)?)?;
                 // A listed `.zfs` counts as a directory of the root.
                 let listed = node == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
                 attr.nlink = attr.nlink.saturating_add(u32::from(listed));
@@ -256,13 +296,13 @@ impl Tree for WithSnapshots {
             }
             Place::Control => self.directory(CONTROL, CONTROL_INO, self.root(), 3),
             Place::Snapdir => {
-                let entries = self.snapshots.names()?.len() as u64 + 2;
+                let entries = self.snapshots.count()?.saturating_add(2);
                 self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)
             }
             Place::Snapshot(slot, node) => {
                 let snapshot = self.snapshot(slot)?;
                 let attr = snapshot.tree.attr(node)?;
-                Ok(Self::moved(slot, &snapshot, attr))
+                Self::moved(slot, &snapshot, attr)
             }
         }
     }
@@ -271,8 +311,11 @@ impl Tree for WithSnapshots {
         match Self::place(dir)? {
             Place::Head => {
                 // The root lists `.zfs` first; its own cookies are then moved up by one.
-                if dir != self.root() || !self.snapshots.visible() || self.snapshots.disabled() {
-                    return self.head.readdir(dir, cookie, limit);
+                let listed = dir == self.root() && self.snapshots.visible() && !self.snapshots.disabled();
+                if !listed {
+                    let mut entries = self.head.readdir(dir, cookie, limit)?;
+                    entries.iter_mut().for_each(|entry| entry.place(0));
+                    return Ok(entries);
                 }
                 let mut entries = Vec::new();
                 if cookie == 0 {
@@ -281,6 +324,7 @@ impl Tree for WithSnapshots {
                 }
                 for mut entry in self.head.readdir(dir, cookie.saturating_sub(1), limit)? {
                     entry.cookie = entry.cookie.checked_add(1).ok_or(Errno::OVERFLOW)?;
+                    entry.place(0);
                     entries.push(entry);
                 }
                 Ok(entries)
@@ -296,7 +340,7 @@ impl Tree for WithSnapshots {
                 let mut entries = snapshot.tree.readdir(dir, cookie, limit)?;
                 for entry in &mut entries {
                     entry.ino = snapshot_ino(slot, snapshot.dataset, entry.ino);
-                    entry.node = entry.node.map(|node| Node(slot << SLOT_SHIFT | node.0));
+                    entry.place(slot);
                 }
                 Ok(entries)
             }

@@ -6,7 +6,7 @@
 mod pool;
 
 use dmu::Objset;
-use fuse::ctldir::{Snapshot, Snapshots, WithSnapshots};
+use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
 use fuse::dataset::{Dataset, Shown};
 use fuse::tree::{Statfs, Tree};
 use fuse::{Detach, Mount, Options, Workers};
@@ -34,15 +34,24 @@ struct Of {
     dataset: String,
 }
 
-impl Snapshots for Of {
-    fn names(&self) -> Result<Vec<Vec<u8>>, Errno> {
+impl Of {
+    fn names(&self) -> Vec<Vec<u8>> {
         let prefix = format!("{}@", self.dataset);
-        Ok(self
-            .sets
+        self.sets
             .keys()
             .filter_map(|name| name.strip_prefix(&prefix))
             .map(|s| s.as_bytes().to_vec())
-            .collect())
+            .collect()
+    }
+}
+
+impl Snapshots for Of {
+    fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno> {
+        let all = self.names().into_iter().zip(2..).filter(|(_, at)| *at > from).take(limit);
+        Ok(all.map(|(name, next)| Named { name, dataset: next, next }).collect())
+    }
+    fn count(&self) -> Result<u64, Errno> {
+        Ok(self.names().len() as u64)
     }
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno> {
         let name = format!("{}@{}", self.dataset, String::from_utf8_lossy(name));

@@ -5,7 +5,7 @@
 #[path = "common/memory.rs"]
 mod memory;
 
-use fuse::ctldir::{Snapshot, Snapshots, WithSnapshots};
+use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
 use fuse::tree::{Flags, Tree};
 use fuse::{Detach, Mount, Options, Workers};
 use memory::{Memory, ROOT};
@@ -308,8 +308,13 @@ fn with_file(contents: &[u8]) -> Memory {
 }
 
 impl Snapshots for Two {
-    fn names(&self) -> Result<Vec<Vec<u8>>, Errno> {
-        Ok(vec![b"one".to_vec(), b"two".to_vec()])
+    fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno> {
+        let all = [(&b"one"[..], 101, 2), (b"two", 102, 3)];
+        let rest = all.into_iter().filter(|(_, _, next)| *next > from).take(limit);
+        Ok(rest.map(|(name, dataset, next)| Named { name: name.to_vec(), dataset, next }).collect())
+    }
+    fn count(&self) -> Result<u64, Errno> {
+        Ok(2)
     }
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno> {
         let dataset = match name {

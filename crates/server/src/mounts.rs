@@ -11,7 +11,7 @@ use crate::api::{self, Error, Reason};
 use crate::faults::{of_dsl, of_fuse, of_zpl};
 use crate::plan::{Plan, SnapDir, Where};
 use dsl::Dsl;
-use fuse::ctldir::{Snapshot, Snapshots, WithSnapshots};
+use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
 use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{Statfs, Tree};
 use fuse::{Detach, Workers};
@@ -226,9 +226,16 @@ impl Heads {
 }
 
 impl Snapshots for Heads {
-    fn names(&self) -> Result<Vec<Vec<u8>>, Errno> {
-        let list = self.head.snapshot_objects().map_err(|error| self.failed(&error))?;
-        Ok(list.into_iter().map(|(name, _)| name.into_bytes()).collect())
+    fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno> {
+        let page = self.head.snapshot_page(from, limit).map_err(|error| self.failed(&error))?;
+        Ok(page
+            .into_iter()
+            .map(|entry| Named { name: entry.name, dataset: entry.object.0, next: entry.next })
+            .collect())
+    }
+
+    fn count(&self) -> Result<u64, Errno> {
+        self.head.snapshot_count().map_err(|error| self.failed(&error))
     }
 
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno> {

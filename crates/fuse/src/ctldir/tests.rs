@@ -13,3 +13,135 @@ fn numbers_of_snapshots_are_their_own() {
         }
     }
 }
+
+/// A tree of one directory, which holds itself and claims this parent.
+struct Odd {
+    parent: u64,
+}
+
+impl Tree for Odd {
+    fn root(&self) -> Node {
+        Node(34)
+    }
+    fn lookup(&self, _: Node, _: &[u8]) -> Result<Attr, Errno> {
+        self.attr(Node(35))
+    }
+    fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        let time = Time::default();
+        Ok(Attr {
+            node,
+            ino: node.0,
+            generation: 0,
+            parent: Node(self.parent),
+            mode: S_IFDIR | 0o755,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: (0, 0),
+            size: 2,
+            blocks: 0,
+            blksize: 512,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+        })
+    }
+    fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {
+        Err(Errno::INVAL)
+    }
+    fn read(&self, _: Node, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::ISDIR)
+    }
+    fn readdir(&self, _: Node, cookie: u64, _: usize) -> Result<Vec<Entry>, Errno> {
+        let entry = Entry {
+            name: b"odd".to_vec(),
+            node: Some(Node(self.parent)),
+            ino: self.parent,
+            kind: DT_DIR,
+            cookie: 3,
+        };
+        Ok(if cookie == 0 { vec![entry] } else { Vec::new() })
+    }
+    fn xattr(&self, _: Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
+        Err(Errno::NODATA)
+    }
+    fn xattr_names(&self, _: Node) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(Vec::new())
+    }
+    fn statfs(&self) -> Result<Statfs, Errno> {
+        Ok(Statfs::default())
+    }
+    fn seek(&self, _: Node, _: u64, _: Seek) -> Result<u64, Errno> {
+        Err(Errno::NXIO)
+    }
+    fn flags(&self, _: Node) -> Result<Flags, Errno> {
+        Ok(Flags::default())
+    }
+}
+
+/// So many snapshots of odd trees, and how many were listed.
+#[derive(Default)]
+struct Many {
+    count: u64,
+    parent: u64,
+    listed: std::sync::atomic::AtomicU64,
+}
+
+impl Snapshots for Arc<Many> {
+    fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno> {
+        let first = from.max(2);
+        let all = (first..self.count + 2).take(limit);
+        let page: Vec<Named> =
+            all.map(|n| Named { name: n.to_string().into(), dataset: n, next: n + 1 }).collect();
+        self.listed.fetch_add(page.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        Ok(page)
+    }
+    fn count(&self) -> Result<u64, Errno> {
+        Ok(self.count)
+    }
+    fn open(&self, _: &[u8]) -> Result<Snapshot, Errno> {
+        Ok(Snapshot { tree: Arc::new(Odd { parent: self.parent }), dataset: 7 })
+    }
+    fn visible(&self) -> bool {
+        false
+    }
+    fn disabled(&self) -> bool {
+        false
+    }
+}
+
+/// A parent that no object number can be leads nowhere: neither into another snapshot nor into the control directory.
+#[test]
+fn odd_parents_lead_nowhere() {
+    for parent in [u64::MAX, CONTROL.0, 2 << SLOT_SHIFT | 34, 1 << SLOT_SHIFT] {
+        let many = Arc::new(Many { count: 2, parent, ..Many::default() });
+        let mount = WithSnapshots::new(Arc::new(Odd { parent }), Box::new(many));
+        let snapshot = mount.lookup(SNAPDIR, b"1").unwrap();
+        assert_eq!(snapshot.parent, SNAPDIR);
+        for dir in [mount.root(), snapshot.node] {
+            let below = mount.lookup(dir, b"below").unwrap();
+            assert_eq!(below.node.0 >> SLOT_SHIFT, dir.0 >> SLOT_SHIFT);
+            assert_eq!(mount.attr(below.node).unwrap().parent, below.parent);
+            assert_eq!(mount.attr(below.parent).unwrap_err(), Errno::STALE, "{parent:x}");
+            assert_eq!(mount.readdir(dir, 0, 10).unwrap()[0].node, None);
+        }
+    }
+}
+
+/// A directory of many snapshots that is listed in pieces is read once, and its size is not found by listing it.
+#[test]
+fn listing_snapshots_is_one_pass() {
+    let many = Arc::new(Many { count: 1000, parent: 34, ..Many::default() });
+    let mount = WithSnapshots::new(Arc::new(Odd { parent: 34 }), Box::new(many.clone()));
+    let (mut seen, mut cookie) = (std::collections::HashSet::new(), 0);
+    loop {
+        let page = mount.readdir(SNAPDIR, cookie, 10).unwrap();
+        let Some(last) = page.last() else { break };
+        cookie = last.cookie;
+        seen.extend(page.into_iter().map(|entry| (entry.name, entry.ino)));
+    }
+    assert_eq!(seen.len(), 1000);
+    assert_eq!(mount.attr(SNAPDIR).unwrap().size, 1002);
+    assert_eq!(many.listed.load(std::sync::atomic::Ordering::Relaxed), 1000);
+}
