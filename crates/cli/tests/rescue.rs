@@ -81,6 +81,32 @@ fn copies_a_snapshot() {
     assert!(sparse.blocks() * 512 < sparse.len(), "the holes of a sparse file were filled");
 }
 
+/// A tree that is deeper than the process may have files open comes out whole, every folder with its time.
+#[test]
+fn copies_deeper_than_descriptors() {
+    let fixture = testkit::load("single-lz4");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -n 32 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_poolhouse")])
+        .args(["cp", "-r", "single-lz4:/deep", out.to_str().unwrap(), "-d"])
+        .arg(&fixture.images()[0])
+        .output()
+        .unwrap();
+    let err = String::from_utf8(limited.stderr).unwrap();
+    assert_eq!(err.lines().filter(|l| !excused(l)).count(), 0, "{err}");
+    let manifest = fixture.manifest("single-lz4").unwrap();
+    let mut deepest = 0;
+    for e in manifest.entries().iter().filter(|e| e.path.starts_with(b"deep/")) {
+        let below = Path::new(std::ffi::OsStr::from_bytes(&e.path)).strip_prefix("deep").unwrap();
+        deepest = deepest.max(below.components().count());
+        let meta = out.join(below).symlink_metadata().unwrap_or_else(|err| panic!("{below:?}: {err}"));
+        let mtime = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        assert_eq!(mtime, e.mtime, "{below:?}");
+    }
+    assert!(deepest > 35, "{deepest}");
+}
+
 /// Damage that redundancy covers is not seen: a mirror with one half damaged in 300 places copies whole.
 #[test]
 fn copies_past_damage() {

@@ -4,7 +4,7 @@ use crate::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
 use ondisk::ObjNum;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use zpl::{DirCookie, Error, FileSystem};
+use zpl::{DirCookie, Error, FileSystem, XATTR_LIST_MAX};
 
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -87,7 +87,7 @@ fn errno(error: &Error) -> Errno {
         Error::NoEntry { .. } | Error::NoFile { .. } => Errno::NOENT,
         Error::Unlinked { .. } => Errno::STALE,
         Error::NoXattr { .. } => Errno::NODATA,
-        Error::XattrTooLarge { .. } => Errno::TOOBIG,
+        Error::XattrTooLarge { .. } | Error::XattrsTooLarge { .. } => Errno::TOOBIG,
         Error::NotDirectory { .. } => Errno::NOTDIR,
         Error::IsDirectory { .. } => Errno::ISDIR,
         Error::NameTooLong { .. } => Errno::NAMETOOLONG,
@@ -161,7 +161,7 @@ impl Tree for Dataset {
         if !self.shown.xattrs {
             return Ok(Vec::new());
         }
-        let mut names = self.told(node, self.node(node)?.xattr_names())?;
+        let mut names = self.told(node, self.node(node)?.xattr_names(XATTR_LIST_MAX))?;
         names.retain(|name| self.shown.posix_acl || !POSIX_ACLS.contains(&name.as_slice()));
         Ok(names)
     }

@@ -57,6 +57,7 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
         | zpl::Error::Unlinked { .. }
         | zpl::Error::NoXattr { .. }
         | zpl::Error::XattrTooLarge { .. }
+        | zpl::Error::XattrsTooLarge { .. }
         | zpl::Error::NotDirectory { .. }
         | zpl::Error::IsDirectory { .. }
         | zpl::Error::NotSymlink { .. }

@@ -57,6 +57,14 @@ pub enum Error {
         /// Its size.
         size: u64,
     },
+    /// The extended attributes are more than were asked for at most (`E2BIG`).
+    #[error("object {object}: its extended attributes are more than {max} bytes")]
+    XattrsTooLarge {
+        /// The file.
+        object: ObjNum,
+        /// What was asked for at most.
+        max: usize,
+    },
     /// A directory is needed (`ENOTDIR`).
     #[error("object {object} is no directory")]
     NotDirectory {

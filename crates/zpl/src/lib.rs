@@ -46,3 +46,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub const NAME_MAX: usize = 1023;
 /// Largest extended attribute that is returned, Linux's limit (`XATTR_SIZE_MAX`).
 pub const XATTR_SIZE_MAX: u64 = 65536;
+/// Most bytes of names of extended attributes, each with its NUL, that Linux passes (`XATTR_LIST_MAX`).
+pub const XATTR_LIST_MAX: usize = 65536;
+/// Most bytes of extended attributes, names and values, that [`Node::xattrs`] returns.
+pub const XATTRS_MAX: usize = 64 << 20;

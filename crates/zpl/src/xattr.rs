@@ -4,7 +4,7 @@
 //! Linux namespace; a name without one, which another port of OpenZFS wrote, belongs to `user.`.
 
 use crate::node::Store;
-use crate::{DirCookie, Error, Node, Result, XATTR_SIZE_MAX};
+use crate::{DirCookie, Error, Node, Result, XATTR_SIZE_MAX, XATTRS_MAX};
 use ondisk::nvlist::Nvlist;
 use ondisk::sa::Attr as Sa;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,24 +45,32 @@ impl Node {
         self.attr().xattr_dir.map(|o| self.fs.node(o)).transpose()
     }
 
-    /// Names of its extended attributes, as Linux shows them.
+    /// Names of its extended attributes, as Linux shows them. A hidden directory holds as many as its maker liked: the
+    /// caller says how many bytes they may be at most, with a NUL behind each.
     ///
     /// # Errors
-    /// As reading fails.
-    pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
-        self.names_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref())
+    /// [`Error::XattrsTooLarge`]; as reading fails.
+    pub fn xattr_names(&self, max: usize) -> Result<Vec<Vec<u8>>> {
+        self.names_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref(), max)
     }
 
-    fn names_in(&self, list: Option<&Nvlist>, dir: Option<&Node>) -> Result<Vec<Vec<u8>>> {
+    fn names_in(&self, list: Option<&Nvlist>, dir: Option<&Node>, max: usize) -> Result<Vec<Vec<u8>>> {
         let mut seen = BTreeSet::new();
         let mut names = Vec::new();
-        let mut add = |stored: &[u8]| names.extend(shown(stored).filter(|n| seen.insert(n.clone())));
+        let mut left = max;
+        let mut add = |stored: &[u8]| -> Result<()> {
+            let Some(name) = shown(stored).filter(|n| seen.insert(n.clone())) else { return Ok(()) };
+            let larger = Error::XattrsTooLarge { object: self.object(), max };
+            left = left.checked_sub(name.len() + 1).ok_or(larger)?;
+            names.push(name);
+            Ok(())
+        };
         for (stored, _) in list.iter().flat_map(|l| l.iter()) {
-            add(stored);
+            add(stored)?;
         }
         if let Some(dir) = dir {
             for e in dir.read_dir(DirCookie(2))? {
-                add(&e?.name);
+                add(&e?.name)?;
             }
         }
         Ok(names)
@@ -108,16 +116,21 @@ impl Node {
         Ok(value)
     }
 
-    /// All extended attributes with their values.
+    /// All extended attributes with their values, [`XATTRS_MAX`] bytes at most.
     ///
     /// # Errors
-    /// As [`Node::xattr`].
+    /// As [`Node::xattr_names`] and [`Node::xattr`].
     pub fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         let (list, dir) = (self.sa_xattrs()?, self.xattr_dir()?);
         let (list, dir) = (list.as_ref(), dir.as_ref());
-        self.names_in(list, dir)?
-            .into_iter()
-            .map(|n| Ok((n.clone(), self.value_in(list, dir, &n)?)))
-            .collect()
+        let mut left = XATTRS_MAX;
+        let mut all = BTreeMap::new();
+        for name in self.names_in(list, dir, XATTRS_MAX)? {
+            let value = self.value_in(list, dir, &name)?;
+            let larger = Error::XattrsTooLarge { object: self.object(), max: XATTRS_MAX };
+            left = left.checked_sub(name.len() + value.len()).ok_or(larger)?;
+            all.insert(name, value);
+        }
+        Ok(all)
     }
 }

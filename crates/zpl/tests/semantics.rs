@@ -258,6 +258,23 @@ fn userspace() {
     assert!(lines > 300, "only {lines}");
 }
 
+/// Names of extended attributes come as far as the caller has room, be they the file's own or a hidden directory's.
+#[test]
+fn names_of_attributes_are_bounded() {
+    let pool = pool("single-lz4");
+    let nodes: Vec<_> = pool.values().flat_map(all_nodes).collect();
+    for hidden in [false, true] {
+        let is_tagged = |n: &&Node| {
+            n.xattr_dir().unwrap().is_some() == hidden && !n.xattr_names(usize::MAX).unwrap().is_empty()
+        };
+        let node = nodes.iter().find(is_tagged).unwrap();
+        let names = node.xattr_names(usize::MAX).unwrap();
+        let size = names.iter().map(|n| n.len() + 1).sum();
+        assert_eq!(node.xattr_names(size).unwrap(), names);
+        assert!(matches!(node.xattr_names(size - 1), Err(Error::XattrsTooLarge { .. })), "{hidden}");
+    }
+}
+
 /// Each wrong question has its own error.
 #[test]
 fn errors() {

@@ -1,15 +1,26 @@
 //! `poolhouse cp`.
+//!
+//! # Theory
+//! What is copied may have been made to fill the destination. A block of data may be at many places of a file, by
+//! deduplication and by clones, and nothing but the file's size bounds how often; so what is written of a file is bounded by its
+//! size and by the room of the destination, as with any `cp` from a pool. An indirect block is at one place only: one that
+//! is met at a second place is damage, and what is below it a hole, so that a file of petabytes takes a pool that has the
+//! indirect blocks for it ([`dmu::Walk`]).
+//!
+//! A tree may be deeper than a process may have descriptors: only the folders nearest to the one that is being copied are held open. The way
+//! back up is `..`, and leads to the folder that was left or nowhere.
 
 use super::args::Args;
-use super::dest::{self, Folder, Lost};
+use super::dest::{self, Folder, Identity, Lost};
 use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io};
 use poolhouse::dmu::{Dnode, Extent};
 use poolhouse::ondisk::{BlkId, Level, ObjNum};
-use poolhouse::zpl::{DirCookie, FileSystem, FileType, Node, ReadDir};
+use poolhouse::zpl::{DirCookie, DirEntry, FileSystem, FileType, Node, ReadDir, XATTRS_MAX};
 use poolhouse::{Dataset, dmu};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -90,14 +101,63 @@ struct Copy<'a> {
     buf: Vec<u8>,
 }
 
+/// How many of the folders above the one that is being copied are kept open.
+const OPEN_MAX: usize = 16;
+
 /// A folder that is being copied.
 struct Frame {
+    object: ObjNum,
+    /// How much of the walk's paths is its own.
+    lengths: (usize, usize),
+    state: Depth,
+}
+
+/// Whether a folder is near enough to the one that is being copied to be held open.
+enum Depth {
+    Open(Box<Opened>),
+    /// The folder's identity in the destination, and where its entries go on.
+    Parked(Identity, Option<DirCookie>),
+}
+
+/// A folder, open in the pool and in the destination.
+struct Opened {
     node: Node,
     folder: Folder,
     entries: Option<ReadDir>,
-    /// Path in the dataset, and below the top of the destination.
+    /// Behind the entry that came last.
+    next: DirCookie,
+}
+
+/// The folders from the top of a tree to the one that is being copied.
+#[derive(Default)]
+struct Trail {
+    frames: Vec<Frame>,
+    /// Path of the last in the dataset, and below the top of the destination.
     path: Vec<u8>,
     below: Vec<u8>,
+}
+
+impl Trail {
+    /// The paths of something in the last folder.
+    fn paths(&self, name: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let gap: &[u8] = if self.below.is_empty() { b"" } else { b"/" };
+        ([&self.path, &b"/"[..], name].concat(), [&self.below, gap, name].concat())
+    }
+
+    fn push(&mut self, opened: Opened, (path, below): (Vec<u8>, Vec<u8>)) -> Result<(), Errno> {
+        (self.path, self.below) = (path, below);
+        let lengths = (self.path.len(), self.below.len());
+        let object = opened.node.object();
+        self.frames.push(Frame { object, lengths, state: Depth::Open(Box::new(opened)) });
+        // The one that is too far above now.
+        if let Some(far) = self.frames.len().checked_sub(OPEN_MAX + 1)
+            && let Depth::Open(open) = &self.frames[far].state
+        {
+            let next = open.entries.is_some().then_some(open.next);
+            self.frames[far].state = Depth::Parked(open.folder.identity()?, next);
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Copy<'a> {
@@ -157,91 +217,126 @@ impl<'a> Copy<'a> {
             Ok(folder) => {
                 let below = child.unwrap_or_default().to_vec();
                 self.entered.insert(node.object());
-                let first = self.frame(node, folder, path, below);
-                self.walk(fs, first);
+                let opened = self.opened(node, folder, DirCookie::START, &path);
+                let mut trail = Trail::default();
+                let begun = trail.push(opened, (path, below));
+                if let Err(e) = begun.and_then(|()| self.walk(fs, &mut trail)) {
+                    self.failed(&trail.path, "", &std::io::Error::from(e));
+                }
             }
             Err(e) => self.failed(&path, "", &std::io::Error::from(e)),
         }
         Ok(())
     }
 
-    fn frame(&mut self, node: Node, folder: Folder, path: Vec<u8>, below: Vec<u8>) -> Frame {
-        let entries = match node.read_dir(DirCookie::START) {
+    fn opened(&mut self, node: Node, folder: Folder, from: DirCookie, path: &[u8]) -> Opened {
+        let entries = match node.read_dir(from) {
             Ok(entries) => Some(entries),
             Err(e) => {
-                self.failed(&path, "", &e);
+                self.failed(path, "", &e);
                 None
             }
         };
-        Frame { node, folder, entries, path, below }
+        Opened { node, folder, entries, next: from }
     }
 
-    /// Copies folders, the deepest one open first; as many are open as the tree is deep.
-    fn walk(&mut self, fs: &FileSystem, first: Frame) {
-        let mut stack = vec![first];
-        while let Some(frame) = stack.last_mut() {
-            match frame.entries.as_mut().and_then(Iterator::next) {
-                None => {
-                    let done = stack.pop().expect("the loop looked at it");
-                    self.finish_folder(&done);
-                }
-                Some(Err(e)) => {
-                    let path = frame.path.clone();
-                    self.failed(&path, "", &e);
-                }
-                Some(Ok(e)) if e.name == b"." || e.name == b".." => {}
+    /// Copies folders, the deepest one first. Those far above it are closed meanwhile, so that a tree may be deeper than
+    /// there are descriptors.
+    ///
+    /// # Errors
+    /// When a folder that was closed can't be opened again: the rest of the tree is then left out.
+    fn walk(&mut self, fs: &FileSystem, trail: &mut Trail) -> Result<(), Errno> {
+        while let Some(Frame { state: Depth::Open(last), .. }) = trail.frames.last_mut() {
+            match last.entries.as_mut().and_then(Iterator::next) {
+                None => self.leave(fs, trail)?,
+                Some(Err(e)) => self.failed(&trail.path, "", &e),
                 Some(Ok(e)) => {
-                    let path = [frame.path.as_slice(), b"/", &e.name].concat();
-                    let below = match frame.below.as_slice() {
-                        b"" => e.name.clone(),
-                        b => [b, b"/", &e.name].concat(),
-                    };
-                    match fs.node(e.object) {
-                        Err(err) => self.failed(&path, "", &err),
-                        Ok(node) if node.attr().kind != FileType::Directory => {
-                            self.leaf(&node, &frame.folder, &e.name, &path, below);
-                        }
-                        Ok(node) => {
-                            if !self.entered.insert(node.object()) {
-                                self.failed(&path, "", &Loop);
-                                continue;
-                            }
-                            match frame.folder.enter(&e.name) {
-                                Ok(folder) => {
-                                    let frame = self.frame(node, folder, path, below);
-                                    stack.push(frame);
-                                }
-                                Err(err) => self.failed(&path, "", &std::io::Error::from(err)),
-                            }
-                        }
+                    last.next = e.next;
+                    if e.name != b"." && e.name != b".." {
+                        self.entry(fs, trail, &e)?;
                     }
                 }
             }
         }
+        Ok(())
     }
 
-    fn finish_folder(&mut self, frame: &Frame) {
-        let xattrs = self.xattrs(&frame.node, &frame.path);
-        let lost = frame.folder.keep(frame.node.attr(), &xattrs);
-        self.lost(&frame.path, lost);
+    /// Copies what is no folder, or enters it.
+    fn entry(&mut self, fs: &FileSystem, trail: &mut Trail, e: &DirEntry) -> Result<(), Errno> {
+        let Some(Frame { state: Depth::Open(last), .. }) = trail.frames.last() else { return Ok(()) };
+        let (path, below) = trail.paths(&e.name);
+        let node = match fs.node(e.object) {
+            Ok(node) => node,
+            Err(e) => {
+                self.failed(&path, "", &e);
+                return Ok(());
+            }
+        };
+        if node.attr().kind != FileType::Directory {
+            self.leaf(&node, &last.folder, &e.name, &path, below);
+            return Ok(());
+        }
+        if !self.entered.insert(node.object()) {
+            self.failed(&path, "", &Loop);
+            return Ok(());
+        }
+        match last.folder.enter(&e.name) {
+            Ok(folder) => {
+                let opened = self.opened(node, folder, DirCookie::START, &path);
+                trail.push(opened, (path, below))
+            }
+            Err(e) => {
+                self.failed(&path, "", &std::io::Error::from(e));
+                Ok(())
+            }
+        }
     }
 
-    fn xattrs(&mut self, node: &Node, path: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let names = node.xattr_names().unwrap_or_else(|e| {
+    /// Ends the last folder, and opens the one above it again if it was closed.
+    fn leave(&mut self, fs: &FileSystem, trail: &mut Trail) -> Result<(), Errno> {
+        let Some(Frame { state: Depth::Open(done), .. }) = trail.frames.pop() else { return Ok(()) };
+        // Before the folder loses the right to be left.
+        let above = match trail.frames.last() {
+            Some(Frame { state: Depth::Parked(identity, _), .. }) => Some(done.folder.above(identity)?),
+            _ => None,
+        };
+        let lost = done.folder.keep(done.node.attr(), self.xattrs(&done.node, &trail.path));
+        self.lost(&trail.path, lost);
+        let Some(frame) = trail.frames.last_mut() else { return Ok(()) };
+        trail.path.truncate(frame.lengths.0);
+        trail.below.truncate(frame.lengths.1);
+        let (Some(folder), Depth::Parked(_, next)) = (above, &frame.state) else { return Ok(()) };
+        let next = *next;
+        let path = &trail.path;
+        let node = match fs.node(frame.object) {
+            Ok(node) => node,
+            Err(e) => {
+                self.failed(path, "", &e);
+                return Err(Errno::IO);
+            }
+        };
+        let mut opened = self.opened(node, folder, next.unwrap_or(DirCookie::START), path);
+        if next.is_none() {
+            opened.entries = None;
+        }
+        frame.state = Depth::Open(Box::new(opened));
+        Ok(())
+    }
+
+    /// Its extended attributes, each read when it is asked for.
+    fn xattrs(&mut self, node: &Node, path: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let names = node.xattr_names(XATTRS_MAX).unwrap_or_else(|e| {
             self.failed(path, "extended attributes: ", &e);
             Vec::new()
         });
-        let mut all = BTreeMap::new();
-        for name in names {
-            match node.xattr(&name) {
-                Ok(value) => _ = all.insert(name, value),
-                Err(e) => {
-                    let what = format!("extended attribute {}: ", String::from_utf8_lossy(&name));
-                    self.failed(path, &what, &e);
-                }
+        names.into_iter().filter_map(move |name| match node.xattr(&name) {
+            Ok(value) => Some((name, value)),
+            Err(e) => {
+                let what = format!("extended attribute {}: ", String::from_utf8_lossy(&name));
+                self.failed(path, &what, &e);
+                None
             }
-        }
-        all
+        })
     }
 
     /// Copies anything that is not a folder.
@@ -263,8 +358,7 @@ impl<'a> Copy<'a> {
             FileType::Regular => match folder.create(name) {
                 Ok(file) => {
                     self.contents(node.dnode(), attr.size, &file, path);
-                    let xattrs = self.xattrs(node, path);
-                    let lost = dest::keep(&file, &attr, &xattrs);
+                    let lost = dest::keep(&file, &attr, self.xattrs(node, path));
                     self.lost(path, lost);
                     Ok(())
                 }
@@ -302,22 +396,31 @@ impl<'a> Copy<'a> {
 
     /// Copies data and leaves holes; what can't be read is reported once per stretch, and becomes a hole.
     fn contents(&mut self, dnode: &Dnode, size: u64, file: &File, path: &[u8]) {
+        let mut walk = dnode.walk();
         let mut at = 0;
         let mut bad = Stretch::default();
         while at < size {
-            // Where the way to the data is unreadable, the reads below find out what is missing.
-            let data = match dnode.next_offset(at, Extent::Data) {
+            let data = match walk.next_offset(at, Extent::Data) {
                 Ok(Some(data)) => data.max(at),
                 Ok(None) => break,
-                Err(_) => at,
+                // Up to there is a hole.
+                Err(damage) => {
+                    let to = damage.to.min(size);
+                    if damage.from < size {
+                        self.skip(path, &mut bad, damage.from.max(at), to, &damage.error);
+                    }
+                    at = to.max(at + 1);
+                    continue;
+                }
             };
             if data >= size {
                 break;
             }
-            let end = match dnode.next_offset(data, Extent::Hole) {
-                Ok(Some(hole)) if hole > data => hole.min(size),
-                Ok(_) | Err(_) => size,
+            let end = match walk.next_offset(data, Extent::Hole) {
+                Ok(hole) => hole.unwrap_or(size),
+                Err(damage) => damage.from,
             };
+            let end = end.max(data + 1).min(size);
             at = match self.range(dnode, data, end, file, path, &mut bad) {
                 Some(at) => at,
                 None => return,
@@ -329,7 +432,15 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Copies up to `end`, or to where it is worth looking for holes again; `None` when writing failed.
+    /// Notes a stretch that can't be read, and reports the last one if this doesn't follow it at once.
+    fn skip(&mut self, path: &[u8], bad: &mut Stretch, from: u64, to: u64, error: &dmu::Error) {
+        if !bad.grow(from, to, error) {
+            self.report(path, bad);
+            bad.grow(from, to, error);
+        }
+    }
+
+    /// Copies up to `end`; says how far it came, or `None` when writing failed.
     fn range(
         &mut self,
         dnode: &Dnode,
@@ -370,10 +481,7 @@ impl<'a> Copy<'a> {
                 }
                 Err(e) => {
                     let past = past_damage(dnode, &e, at).min(end);
-                    if !bad.grow(at, past, &e) {
-                        self.report(path, bad);
-                        bad.grow(at, past, &e);
-                    }
+                    self.skip(path, bad, at, past, &e);
                     at = past;
                 }
             }

@@ -10,7 +10,6 @@ use rustix::fs::{
     AtFlags, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, makedev,
 };
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,6 +29,13 @@ pub struct Lost {
     pub what: String,
     /// Why.
     pub why: Errno,
+}
+
+/// What tells a folder of the destination from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
 }
 
 impl Folder {
@@ -52,6 +58,20 @@ impl Folder {
     /// The same folder, open once more.
     pub fn again(&self) -> Result<Folder, Errno> {
         Ok(Folder(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?))
+    }
+
+    /// What tells it from all others, as long as it is there.
+    pub fn identity(&self) -> Result<Identity, Errno> {
+        let stat = rustix::fs::fstat(&self.0)?;
+        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    /// The folder above this one, which must be the one that it was entered from.
+    pub fn above(&self, identity: &Identity) -> Result<Folder, Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let above = Folder(rustix::fs::openat(&self.0, "..", flags, Mode::empty())?);
+        // Somebody moved this one meanwhile.
+        if above.identity()? != *identity { Err(Errno::STALE) } else { Ok(above) }
     }
 
     fn clear(&self, child: &[u8]) -> Result<(), Errno> {
@@ -113,22 +133,22 @@ impl Folder {
     }
 
     /// Gives this folder its metadata; called when all is in it.
-    pub fn keep(&self, attr: &Attr, xattrs: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<Lost> {
+    pub fn keep(&self, attr: &Attr, xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<Lost> {
         keep(&self.0, attr, xattrs)
     }
 }
 
 /// Gives an open file or folder its owner, mode, extended attributes (ACLs among them) and times.
-pub fn keep(fd: impl AsFd, attr: &Attr, xattrs: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<Lost> {
+pub fn keep(fd: impl AsFd, attr: &Attr, xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<Lost> {
     let mut lost = Vec::new();
     let owned = chown(&mut lost, attr, |uid, gid| rustix::fs::fchown(&fd, uid, gid));
     note(&mut lost, "mode", rustix::fs::fchmod(&fd, mode(attr, owned)));
     for (key, value) in xattrs {
         let Ok(c) = CString::new(key.as_slice()) else { continue };
-        let set = rustix::fs::fsetxattr(&fd, &c, value, XattrFlags::empty());
+        let set = rustix::fs::fsetxattr(&fd, &c, &value, XattrFlags::empty());
         // Without root only a user's own attributes can be set; like the owner, that is expected.
         if set != Err(Errno::PERM) || is_root() {
-            let what = format!("extended attribute {}", String::from_utf8_lossy(key));
+            let what = format!("extended attribute {}", String::from_utf8_lossy(&key));
             note(&mut lost, &what, set);
         }
     }
