@@ -5,6 +5,7 @@ use crate::dir::Dir;
 use crate::heads::Heads;
 use crate::keys::Keys;
 use crate::name::{Name, Tail};
+use crate::reverse::Reversed;
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::{Corrupt, ObjNum, mos};
@@ -37,6 +38,7 @@ struct Inner {
     heads: Arc<Heads>,
     /// The room as it is now: a live pool's changes.
     space: RwLock<PoolSpace>,
+    reversed: Reversed,
 }
 
 impl std::fmt::Debug for Dsl {
@@ -61,6 +63,7 @@ impl Dsl {
             keys: Arc::default(),
             heads: Arc::default(),
             space,
+            reversed: Reversed::default(),
         })))
     }
 
@@ -154,11 +157,34 @@ impl Dsl {
         if !phys.is_snapshot() {
             return Dataset::open(&dir, object, None);
         }
-        let head = dir.head()?;
-        let objects = head.map(|h| h.snapshot_objects()).transpose()?.unwrap_or_default();
-        let name = objects.into_iter().find(|(_, o)| *o == object).map(|(n, _)| n);
+        let name = match dir.head()? {
+            Some(head) => {
+                let map = ObjNum(head.phys().snapnames_zapobj);
+                self.name_in(map, object, || head.snapshot_objects())?
+            }
+            None => None,
+        };
         let lost = Corrupt::Shape { what: "snapshot", why: "its dataset does not list it" };
         Dataset::open(&dir, object, Some(name.ok_or(Error::Corrupt { object, source: lost })?))
+    }
+
+    /// The name of an object in a map, which `read` looks through.
+    fn name_in(
+        &self,
+        map: ObjNum,
+        object: ObjNum,
+        read: impl FnOnce() -> Result<Vec<(String, ObjNum)>>,
+    ) -> Result<Option<String>> {
+        if map.0 == 0 {
+            return Ok(None);
+        }
+        let os = self.mos().objset();
+        if os.is_live() {
+            // What was changed and not synced yet doesn't show in the map's dnode.
+            return Ok(read()?.into_iter().find(|(_, o)| *o == object).map(|(name, _)| name));
+        }
+        let dn = os.dnode(map)?;
+        self.0.reversed.name((map, dn.phys()), object, read)
     }
 
     /// A dataset's bonus.
@@ -187,7 +213,8 @@ impl Dsl {
         chain.pop();
         let mut dir = self.root()?;
         while let Some(next) = chain.pop() {
-            let name = dir.child_objects()?.into_iter().find(|(_, o)| *o == next).map(|(n, _)| n);
+            let map = ObjNum(dir.phys().child_dir_zapobj);
+            let name = self.name_in(map, next, || dir.child_objects())?;
             let lost = Corrupt::Shape { what: "DSL directory", why: "its parent does not list it" };
             dir = dir.open_child(&name.ok_or(Error::Corrupt { object: next, source: lost })?, next)?;
         }

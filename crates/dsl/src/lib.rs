@@ -34,6 +34,7 @@ pub mod ops;
 mod policy;
 pub mod prop;
 mod resume;
+mod reverse;
 mod space;
 pub mod sync;
 

@@ -367,16 +367,6 @@ fn keys_load_and_unload() {
     }
 }
 
-/// The token of a half-received dataset is, to the last digit, the one that OpenZFS gave.
-#[test]
-fn resume_token() {
-    let Some(f) = testkit::find("send-partial") else { return };
-    let text = f.output("zfs-get.txt").unwrap();
-    let want = text.lines().find(|l| l.contains("\treceive_resume_token\t")).unwrap();
-    let w: Vec<&str> = want.split('\t').collect();
-    let dsl = open_dsl(&f);
-    assert_eq!(dsl.dataset(w[0]).unwrap().resume_token().unwrap().as_deref(), Some(w[2]));
-}
 /// A dataset whose key is not loaded does not find in the cache what another's key decrypted, though its pointers lead
 /// there; and loading a key forgets what was read without it.
 #[test]
@@ -401,4 +391,15 @@ fn cached_secrets_stay_with_their_dataset() {
     read(&open).unwrap();
     assert_eq!(cache.stats().hits, hits + 1, "its own dataset finds it");
     assert!(matches!(read(&locked), Err(zio::Error::Key { .. })));
+}
+
+/// The token of a half-received dataset is, to the last digit, the one that OpenZFS gave.
+#[test]
+fn resume_token() {
+    let Some(f) = testkit::find("send-partial") else { return };
+    let text = f.output("zfs-get.txt").unwrap();
+    let want = text.lines().find(|l| l.contains("\treceive_resume_token\t")).unwrap();
+    let w: Vec<&str> = want.split('\t').collect();
+    let dsl = open_dsl(&f);
+    assert_eq!(dsl.dataset(w[0]).unwrap().resume_token().unwrap().as_deref(), Some(w[2]));
 }
