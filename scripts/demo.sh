@@ -15,7 +15,7 @@ mkdir "$mnt" "$room/bin" "$room/dev"
 mkdir -m 700 "$room/run"
 export POOLHOUSE_RUN_DIR=$room/run
 cleanup() {
-  trap - EXIT INT TERM
+  trap - EXIT INT TERM HUP
   cd /
   echo
   echo "Cleaning up."
@@ -23,7 +23,7 @@ cleanup() {
   rm -rf --one-file-system "$room"
 }
 trap cleanup EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 
 tar --zstd -xSf "fixtures/$pool/images.tar.zst" -C "$room/dev"
 for name in zpool zfs zdb; do ln -s "$bin" "$room/bin/$name"; done
@@ -45,7 +45,7 @@ The pool is mounted; every byte that you read was checked against its checksum. 
 
   export POOLHOUSE_RUN_DIR=$POOLHOUSE_RUN_DIR PATH=$room/bin:\$PATH
   ls -l $root
-  diff -r $root/snaps/.zfs/snapshot/one $root/snaps
+  diff -rq $root/snaps/.zfs/snapshot/one/links $root/snaps/links
   zfs get all $pool/snaps
   zdb -b -e -p $room/dev $pool
   $bin ls -l --peek -d $room/dev $pool/snaps@one:/
