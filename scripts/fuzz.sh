@@ -23,6 +23,8 @@ targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | tail -n +2)
 each=$((seconds * jobs / ${#targets[@]}))
 [ "$each" -ge 1 ] || each=1
+# A target runs on one core.
+[ "$each" -le "$seconds" ] || each=$seconds
 
 fuzz_one() { # TARGET SECONDS BINARY
   mkdir -p "fuzz/corpus/$1" "fuzz/artifacts/$1"
