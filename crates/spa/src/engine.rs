@@ -167,6 +167,8 @@ pub(crate) struct Engine {
     world: Arc<dyn World>,
     ratios: Mutex<std::collections::HashMap<ondisk::VdevId, u64>>,
     multihost: bool,
+    /// Destroyed datasets are not all freed yet.
+    to_free: std::sync::atomic::AtomicBool,
     /// Commands that the history is to tell of.
     commands: Mutex<Vec<Command>>,
 }

@@ -49,7 +49,16 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Says why the pool must stop; it is never called again.
-    fn sync(&self, txg: Txg) -> Result<(), Arc<dyn std::error::Error + Send + Sync>>;
+    fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>>;
+}
+
+/// What a synced group leaves to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// Nothing.
+    Rest,
+    /// Work that goes on in the next group, which is not to wait for its age.
+    GoOn,
 }
 
 /// The pool takes no more writes, since a group could not be synced.
@@ -401,7 +410,12 @@ impl Shared {
             s = self.state.lock();
             s.syncing = None;
             match result {
-                Ok(()) => s.synced = txg,
+                Ok(after) => {
+                    s.synced = txg;
+                    if after == After::GoOn && !s.closing {
+                        s.wanted = s.wanted.max(s.open);
+                    }
+                }
                 Err(source) => s.stopped = Some(Stopped { source: Some(source) }),
             }
             let slot = std::mem::take(s.slot(txg));

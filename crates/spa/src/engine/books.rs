@@ -102,6 +102,7 @@ impl Engine {
             tasks: Default::default(),
             ratios: Mutex::default(),
             commands: Mutex::default(),
+            to_free: Default::default(),
             deferred,
             world: parts.world,
             multihost: false,

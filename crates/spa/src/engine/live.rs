@@ -38,6 +38,7 @@ pub enum TaskError {
 
 impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
+        engine.update_space();
         let txgs = Txgs::start(name, last, Tunables::default(), engine.clone());
         Live { txgs, engine }
     }

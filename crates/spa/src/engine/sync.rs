@@ -1,16 +1,22 @@
 //! Syncing one group, pass by pass.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dmu::{SyncSink, Tx};
 use dsl::Delta;
 use dsl::sync::{Env, Syncing};
 use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg};
+use pool::alloc::ClassKind;
+use pool::space::PoolSpace;
 use zio::WritePolicy;
 
 use super::tasks::Queued;
 use super::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
-use crate::txg::{self, TXG_SIZE};
+use crate::txg::{self, After, TXG_SIZE};
+
+/// Blocks of destroyed datasets that one group frees at most (`zfs_async_block_max_blocks`), so that none takes too long.
+const FREE_BUDGET: u64 = 100_000;
 
 /// What writing the MOS does to space: `$MOS` pays for it; what dies is buried when the pass is over.
 struct MosSink<'a> {
@@ -44,7 +50,7 @@ impl SyncSink for MosSink<'_> {
 }
 
 impl txg::Engine for Engine {
-    fn sync(&self, txg: Txg) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+    fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
         let mut results = Vec::new();
         let done = self.sync_group(txg, tasks, &mut results);
@@ -54,7 +60,7 @@ impl txg::Engine for Engine {
                 ticket.settle(result);
             }
         }
-        done.map_err(|e| Arc::new(e) as _)
+        done.map(|()| self.after()).map_err(|e| Arc::new(e) as _)
     }
 }
 
@@ -107,15 +113,51 @@ impl Engine {
         let mut random = || self.world.random();
         let dsize = |bp: &Blkptr| self.dsize(bp);
         let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
-        let mut s = Syncing::new(&self.dsl, tx, env);
+        let log_blocks = |os: &dmu::Objset| self.log_blocks(os, txg);
+        let mut s = Syncing::new(&self.dsl, tx, env).with_logs(&log_blocks);
         s.mos_diduse(paid).map_err(fail)?;
         s.sync_heads(pass).map_err(fail)?;
         for mut queued in tasks {
             let result = s.run(&mut *queued.task).map_err(fail)?;
             results.push((queued.ticket, result));
         }
+        let mut to_free = false;
+        if pass == 1 && s.has_to_free().map_err(fail)? {
+            let freed = s.free_destroyed(FREE_BUDGET).map_err(fail)?;
+            to_free = freed > 0 && s.has_to_free().map_err(fail)?;
+        }
+        if pass == 1 {
+            self.to_free.store(to_free, Ordering::Relaxed);
+        }
         let events = s.finish().map_err(fail)?;
         self.log_events(tx, &events)
+    }
+
+    /// The blocks of a log that is destroyed with its dataset: all of its chain, which nobody will replay.
+    fn log_blocks(&self, os: &dmu::Objset, txg: Txg) -> dsl::Result<Vec<Blkptr>> {
+        let Ok(Some(log)) = zil::Log::open(os, txg.0, 0) else { return Ok(Vec::new()) };
+        // The chain ends at the first block that can't be read, which was never written.
+        Ok(log.blocks().map_while(|block| block.ok().map(|b| b.bp)).collect())
+    }
+
+    /// What is left to do after a group, with the pool's room brought up to date.
+    fn after(&self) -> After {
+        self.update_space();
+        if self.to_free.load(Ordering::Relaxed) { After::GoOn } else { After::Rest }
+    }
+
+    /// Tells the datasets how much room the pool has (`spa_update_dspace`).
+    pub(super) fn update_space(&self) {
+        let totals = self.allocator.totals();
+        let room = totals.rdspace();
+        let deferred = self.mos.bpobj(self.deferred).map_or(0, |list| list.bytes);
+        self.dsl.set_space(PoolSpace {
+            rdspace: room,
+            dspace: room,
+            embedded_log: totals.of(ClassKind::EmbeddedLog).dspace,
+            checkpoint: 0,
+            deferred,
+        });
     }
 
     /// What the MOS no longer needs: freed in the first pass; later that would change space maps again and again, so it is

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 struct Log {
     synced: Mutex<Vec<u64>>,
     fail_at: AtomicU64,
+    go_on: Mutex<Vec<u64>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -12,12 +13,12 @@ struct Log {
 struct NoDevice;
 
 impl Engine for Log {
-    fn sync(&self, txg: Txg) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+    fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
         if self.fail_at.load(Ordering::Relaxed) == txg.0 {
             return Err(Arc::new(NoDevice));
         }
         self.synced.lock().push(txg.0);
-        Ok(())
+        Ok(if self.go_on.lock().contains(&txg.0) { After::GoOn } else { After::Rest })
     }
 }
 
@@ -127,4 +128,18 @@ fn the_delay_grows() {
     assert!(t.delay(700).unwrap() < t.delay(900).unwrap());
     assert_eq!(t.delay(800).unwrap(), Duration::from_nanos(t.delay_scale_ns));
     assert_eq!(t.delay(2000).unwrap(), Duration::from_millis(100));
+}
+
+/// A group that leaves work is followed by another at once, without anybody asking.
+#[test]
+fn work_goes_on() {
+    let log = Arc::new(Log::default());
+    log.go_on.lock().extend([1, 2]);
+    let txgs = Txgs::start("t", Txg(0), never(), log.clone());
+    drop(txgs.hold(1).unwrap());
+    txgs.wait_synced(Txg(1)).unwrap();
+    while txgs.synced() < Txg(3) {
+        std::thread::yield_now();
+    }
+    assert_eq!(*log.synced.lock(), [1, 2, 3]);
 }
