@@ -9,6 +9,8 @@ use dmu::zap::{Value, Zap};
 use dmu::{NewObject, Objset, Tx};
 use dsl::Contents;
 use dsl::ops::create::Create;
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::snapshot::Snapshot;
 use ondisk::config::DraidShape;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum};
@@ -221,4 +223,58 @@ fn refused_for_writing() {
         assert!(matches!(refused, OpenFailure::Refused(_)), "{name}: {refused:?}");
         assert!(before == read(), "{name} was changed");
     }
+}
+
+fn file_system(name: &str) -> Box<Create> {
+    let (name, contents) = (name.to_owned(), Arc::new(Empty));
+    Box::new(Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: false })
+}
+
+fn snapshots(names: &[&str]) -> Box<Snapshot> {
+    let names = names.iter().map(|n| (*n).to_owned()).collect();
+    Box::new(Snapshot { names, props: Vec::new(), enforce_limits: false })
+}
+
+/// Goal: after datasets are made, written, snapshotted, cloned and destroyed, their space is free again, and the pool is sound.
+#[test]
+fn a_life_of_datasets() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, 128 << 20);
+    let live = new_pool(VdevShape::Mirror, &images);
+    live.sync_all().unwrap();
+    let before = live.dsl().root().unwrap().phys().used_bytes;
+    live.run(file_system("tank/a")).unwrap();
+    live.run(file_system("tank/a/b")).unwrap();
+    for round in 0..3u8 {
+        let head = live.dsl().dataset("tank/a/b").unwrap();
+        let owned = live.dsl().heads().own(&head).unwrap();
+        let tx = live.tx(1 << 22).unwrap();
+        let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+        let dn = owned.objset().create_object(&tx, &spec).unwrap();
+        let mut seed = u64::from(round) + 1;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .take(3 << 20)
+        .collect();
+        dn.write_at(&tx, 0, &bytes).unwrap();
+        drop((tx, dn, owned));
+        let (a, b) = (format!("tank/a@s{round}"), format!("tank/a/b@s{round}"));
+        live.run(snapshots(&[&a, &b])).unwrap();
+    }
+    let held = live.dsl().root().unwrap().phys().used_bytes;
+    assert!(held > before + (9 << 20), "{before} {held}");
+    // A snapshot of which a head below is still alive, and a name that is not there, change nothing.
+    assert!(live.run(snapshots(&["tank/a@s0"])).is_err());
+    assert!(live.run(Box::new(DestroyHead { name: "tank/a".into() })).is_err());
+    let gone: Vec<String> = (0..3).flat_map(|r| [format!("tank/a@s{r}"), format!("tank/a/b@s{r}")]).collect();
+    live.run(Box::new(DestroySnapshots { names: gone, defer: false })).unwrap();
+    live.run(Box::new(DestroyHead { name: "tank/a/b".into() })).unwrap();
+    live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
+    live.sync_all().unwrap();
+    let after = live.dsl().root().unwrap().phys().used_bytes;
+    assert!(after < before + (1 << 20), "{before} {after}");
+    live.export().unwrap();
+    judge(dir.path(), "tank");
 }
