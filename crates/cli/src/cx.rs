@@ -2,7 +2,7 @@
 
 use std::{fmt, io, rc::Rc};
 
-use server::api::{Error, PoolChange, Service};
+use server::api::{Error, PoolChange, Reason, Service};
 
 use crate::clock::Clock;
 
@@ -141,7 +141,9 @@ impl Cx {
         let Some(pool) = self.touched.take().filter(|_| code == 0) else { return };
         let change = PoolChange::Log { command: std::mem::take(&mut self.command) };
         let logged = self.service().map(|service| service.change_pool(&pool, &change));
-        if let Ok(Err(e)) = logged {
+        if let Ok(Err(e)) = logged
+            && !matches!(e.reason, Reason::NotSupported { .. })
+        {
             self.complain(&format!("the history of '{pool}' lacks this command"), &e);
         }
     }

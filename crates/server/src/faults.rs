@@ -33,15 +33,18 @@ pub(crate) fn of_dsl(error: &dsl::Error) -> Reason {
         dsl::Error::Corrupt { .. } => corrupt(error),
         dsl::Error::NoSuchDataset { .. } => Reason::NoSuchDataset,
         dsl::Error::BadName { .. } => Reason::InvalidName,
-        dsl::Error::NoSuchProperty { property, .. } | dsl::Error::BadProperty { property, .. } => {
-            Reason::BadProperty { property: property.clone() }
+        dsl::Error::NoSuchProperty { property, .. } => Reason::BadProperty { property: property.clone() },
+        dsl::Error::BadProperty { why, .. } => Reason::BadValue { what: why.to_string() },
+        dsl::Error::Refused { why, .. } => Reason::Refused { why: crate::change::tasks::refusal(*why) },
+        dsl::Error::Several(errors) => match errors.first() {
+            Some(first) => of_dsl(first),
+            None => io(error),
+        },
+        dsl::Error::Key { why: dsl::KeyRefusal::NotLoaded, .. } => {
+            Reason::Refused { why: crate::api::Refusal::ParentKeyNotLoaded }
         }
-        dsl::Error::Refused { why: dsl::Refusal::Busy, .. } => Reason::Busy,
-        // No command of this door changes datasets yet, so that none can be refused one.
-        dsl::Error::Refused { .. }
-        | dsl::Error::Several(_)
-        | dsl::Error::Key { .. }
-        | dsl::Error::Contents { .. } => Reason::NotSupported { what: chain(error) },
+        dsl::Error::Key { why, .. } => Reason::BadValue { what: why.to_string() },
+        dsl::Error::Contents { .. } => io(error),
     }
 }
 

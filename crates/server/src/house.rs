@@ -9,15 +9,17 @@ mod import;
 use crate::api::{
     Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
     HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool,
-    PoolChange, PoolQuery, Reason, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
+    PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
 use crate::pools::{Imported, Pools};
 use crate::view;
+use crate::work::{Work, absent};
 use ondisk::Guid;
 use spa::Host;
 use spa::import::{Clock, SystemClock};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// Pools, and this machine as they see it.
@@ -64,6 +66,10 @@ impl Service for House {
     }
 
     fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
+        // Command lines are written with the next group: what was just done is to be there.
+        if *from == 0 && self.pools.pool(name)?.work.is_some() {
+            self.pools.change_pool(name, &PoolChange::Sync, &self.host)?;
+        }
         view::history(name, self.pools.pool(name)?.pool.spa().mos(), *from, view::HISTORY_PART)
     }
 
@@ -134,17 +140,26 @@ impl Service for House {
     }
 
     fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
-        Err(readonly(&request.name))
+        let name = request.name.as_str();
+        if request.temporary_name.is_some() {
+            return Err(absent(name, "a temporary name"));
+        }
+        // Its guid is not known before it is there.
+        let guid = Guid(RandomState::new().hash_one(name));
+        self.pools.import(name, guid, || {
+            let (work, mut facts) = Work::create(request, &self.host)?;
+            facts.load_guid = RandomState::new().hash_one(name);
+            let pool = work.look(&self.host).map_err(|reason| Error::new(name, reason))?;
+            Ok((pool, facts, Some(Arc::new(work)), ()))
+        })
     }
 
-    fn change_pool(&self, name: &str, _: &PoolChange) -> Result<(), Error> {
-        self.pools.pool(name)?;
-        Err(readonly(name))
+    fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
+        self.pools.change_pool(name, change, &self.host)
     }
 
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
-        self.pools.pool_of(change.subject())?;
-        Err(readonly(change.subject()))
+        self.pools.change(change, &self.host)
     }
 }
 
@@ -156,10 +171,6 @@ impl daemon::House for House {
     fn close(&self) {
         self.pools.close();
     }
-}
-
-fn readonly(about: &str) -> Error {
-    Error::new(about, Reason::NotSupported { what: "writing pools".to_owned() })
 }
 
 /// Whoever holds this user's pools: the daemon, started when it is needed, or nobody.

@@ -8,6 +8,7 @@
 //! says what a pool looks like.
 
 pub mod api;
+pub mod change;
 pub mod client;
 pub mod daemon;
 mod faults;
@@ -22,3 +23,4 @@ pub mod pools;
 pub mod settings;
 pub mod start;
 pub mod view;
+pub mod work;

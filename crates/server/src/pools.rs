@@ -13,19 +13,23 @@
 //! The table of pools is held for looking up and entering, never while a device is read.
 
 use crate::api::{
-    Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure, MountReport, MountRequest,
-    Reason, UnmountRequest,
+    Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
+    MountReport, MountRequest, PoolChange, Reason, UnmountRequest,
 };
+use crate::change::tasks::plan;
+use crate::change::{Writer, error_of};
 use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
 use crate::plan::{Plan, Where};
 use crate::view::PoolFacts;
+use crate::work::{Work, absent};
 use dsl::Name;
 use fuse::Detach;
 use ondisk::Guid;
 use parking_lot::RwLock;
 use poolhouse::Pool;
+use spa::Host;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,9 +40,11 @@ pub struct Imported {
     /// The pool.
     pub pool: Pool,
     /// What is mounted of it.
-    pub mounts: Mounts,
+    pub mounts: Arc<Mounts>,
     /// What only its holder knows of it.
     pub facts: PoolFacts,
+    /// What changes it, if it is open for writing; [`Imported::pool`] is then what the last change left on the devices.
+    pub work: Option<Arc<Work>>,
 }
 
 impl Imported {
@@ -115,7 +121,7 @@ impl Pools {
         &self,
         name: &str,
         guid: Guid,
-        open: impl FnOnce() -> Result<(Pool, PoolFacts, T), Error>,
+        open: impl FnOnce() -> Result<(Pool, PoolFacts, Option<Arc<Work>>, T), Error>,
     ) -> Result<T, Error> {
         {
             let mut table = self.table.write();
@@ -128,9 +134,9 @@ impl Pools {
             }
             table.insert(name.to_owned(), State::Coming(guid));
         }
-        let opened = open().and_then(|(pool, facts, told)| {
+        let opened = open().and_then(|(pool, facts, work, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
-            Ok((Arc::new(Imported { pool, mounts, facts }), told))
+            Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts, work }), told))
         });
         let mut table = self.table.write();
         match opened {
@@ -148,6 +154,10 @@ impl Pools {
 
     /// Unmounts and lets go of a pool.
     pub fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+        self.let_go(request, false)
+    }
+
+    fn let_go(&self, request: &ExportRequest, destroy: bool) -> Result<(), Error> {
         let name = request.name.as_str();
         let imported = self.pool(name)?;
         let guid = imported.pool.spa().guid();
@@ -157,16 +167,156 @@ impl Pools {
         }
         let how = if request.force || request.hardforce { Detach::Force } else { Detach::Normal };
         let failures = unmount_all(&imported.mounted(), how);
-        let mut table = self.table.write();
         if let Some(failure) = failures.into_iter().next() {
             // What was unmounted stays so, as with the kernel module.
-            table.insert(name.to_owned(), State::Here(imported));
+            self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(failure.error);
         }
-        table.remove(name);
-        drop(table);
-        tracing::info!(pool = name, "exported");
+        let left = imported.work.as_ref().map_or(Ok(()), |work| work.leave(destroy));
+        self.table.write().remove(name);
+        left.map_err(|reason| Error::new(name, reason))?;
+        tracing::info!(pool = name, destroy, "gone");
         Ok(())
+    }
+
+    /// Looks at a pool anew, after it was changed.
+    fn refresh(&self, name: &str, host: &Host) -> Result<(), Error> {
+        let old = self.pool(name)?;
+        let Some(work) = &old.work else { return Ok(()) };
+        let pool = work.look(host).map_err(|reason| Error::new(name, reason))?;
+        let (mounts, facts, work) = (Arc::clone(&old.mounts), old.facts.clone(), old.work.clone());
+        let fresh = Arc::new(Imported { pool, mounts, facts, work });
+        if let Some(state @ State::Here(_)) = self.table.write().get_mut(name) {
+            *state = State::Here(fresh);
+        }
+        Ok(())
+    }
+
+    /// Changes a pool as a whole.
+    pub fn change_pool(&self, name: &str, change: &PoolChange, host: &Host) -> Result<(), Error> {
+        let imported = self.pool(name)?;
+        let Some(work) = &imported.work else { return Err(readonly(&imported, name)) };
+        match change {
+            PoolChange::Destroy { force, command } => {
+                work.log(command).map_err(|reason| Error::new(name, reason))?;
+                let request = ExportRequest { name: name.to_owned(), force: *force, hardforce: false };
+                self.let_go(&request, true)
+            }
+            PoolChange::Sync => {
+                work.sync().map_err(|reason| Error::new(name, reason))?;
+                self.refresh(name, host)
+            }
+            PoolChange::Add { .. } => Err(absent(name, "adding vdevs")),
+            PoolChange::Set { .. } => Err(absent(name, "setting properties of pools")),
+            PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools")),
+            PoolChange::Reguid { .. } => Err(absent(name, "changing a pool's guid")),
+            PoolChange::Checkpoint | PoolChange::DiscardCheckpoint => Err(absent(name, "checkpoints")),
+            PoolChange::Clear { .. } => Err(absent(name, "clearing errors")),
+            PoolChange::Log { command } => work.log(command).map_err(|reason| Error::new(name, reason)),
+        }
+    }
+
+    /// Changes datasets, and mounts and unmounts what that asks for.
+    pub fn change(&self, change: &DatasetChange, host: &Host) -> Result<Changed, Error> {
+        let about = change.subject();
+        let imported = self.pool_of(about)?;
+        let Some(work) = &imported.work else { return Err(readonly(&imported, about)) };
+        let planned = plan(imported.pool.dsl(), change)?;
+        let moved = self.make_way(&imported, change)?;
+        let results = work.run(planned.tasks).map_err(|reason| Error::new(about, reason));
+        let pool = imported.pool.name().to_owned();
+        self.refresh(&pool, host)?;
+        let mut errors: Vec<Error> = Vec::new();
+        for (about, result) in planned.about.iter().zip(results?) {
+            if let Err(e) = result {
+                errors.push(error_of(about, &e));
+            }
+        }
+        // Where many things are destroyed, one that stays does not keep the others.
+        let alone = !matches!(change, DatasetChange::Destroy { .. });
+        let mut changed = Changed::default();
+        let failed = !errors.is_empty();
+        let wanted: Vec<String> = match change {
+            DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } if !failed => {
+                planned.made
+            }
+            DatasetChange::Rename { from, to, .. } if !failed => {
+                let named = |old: &String| old.strip_prefix(from.as_str()).map(|tail| format!("{to}{tail}"));
+                moved.iter().filter_map(named).collect()
+            }
+            DatasetChange::Set { name, props, keep_mounted: false } if !failed => {
+                let place = props.iter().any(|(p, _)| p == "mountpoint");
+                let own = (place && !moved.contains(name)).then(|| name.clone());
+                moved.into_iter().chain(own).collect()
+            }
+            _ => moved,
+        };
+        // Volumes are not mounted, nor are clones of them.
+        let fresh = self.pool(&pool)?;
+        let is_file_system = |name: &String| {
+            let kind = fresh.pool.dsl().dataset(name).and_then(|dataset| dataset.head_kind());
+            matches!(kind, Ok(Some(dsl::Kind::Filesystem)))
+        };
+        let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
+        let request = MountRequest { datasets: wanted, ..MountRequest::default() };
+        if !request.datasets.is_empty() {
+            changed.unmounted = self.mount(&request)?.failures;
+        }
+        match errors.len() {
+            0 => Ok(changed),
+            1 if alone => Err(errors.remove(0)),
+            _ if alone => Err(Error::new(about, Reason::Several { errors })),
+            _ => {
+                changed.failures = errors
+                    .into_iter()
+                    .map(|error| MountFailure { name: error.about.clone(), error })
+                    .collect();
+                Ok(changed)
+            }
+        }
+    }
+
+    /// Unmounts what a change is about to take away or move; what was mounted.
+    fn make_way(&self, imported: &Arc<Imported>, change: &DatasetChange) -> Result<Vec<String>, Error> {
+        let within = |root: &str, name: &str| {
+            name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
+        };
+        let head = |name: &str| name.split('@').next().unwrap_or(name).to_owned();
+        type Chosen<'a> = Box<dyn Fn(&str) -> bool + 'a>;
+        let (force, chosen): (bool, Chosen<'_>) = match change {
+            DatasetChange::Destroy { names, force, .. } => {
+                (*force, Box::new(move |name| names.iter().any(|n| n == name)))
+            }
+            DatasetChange::Rename { from, force, .. } => (*force, Box::new(move |name| within(from, name))),
+            DatasetChange::Rollback { snapshot, destroy, force } => {
+                let own = head(snapshot);
+                (*force, Box::new(move |name| name == own || destroy.iter().any(|n| n == name)))
+            }
+            DatasetChange::Set { name: root, props, keep_mounted: false } => {
+                let place = props.iter().any(|(p, _)| p == "mountpoint");
+                let off = props.iter().any(|(p, v)| p == "canmount" && v == "off");
+                (false, Box::new(move |name| (place && within(root, name)) || (off && name == root)))
+            }
+            DatasetChange::Inherit { name: root, prop, .. } if prop == "mountpoint" => {
+                (false, Box::new(move |name| within(root, name)))
+            }
+            _ => return Ok(Vec::new()),
+        };
+        let mounted: Vec<Mounted> =
+            imported.mounted().into_iter().filter(|(_, live)| chosen(&live.dataset)).collect();
+        if let (DatasetChange::Rename { keep_mounted: true, from, .. }, false) = (change, mounted.is_empty())
+        {
+            return Err(absent(from, "renaming what stays mounted"));
+        }
+        let names: Vec<String> = mounted.iter().map(|(_, live)| live.dataset.clone()).collect();
+        let how = if force { Detach::Force } else { Detach::Normal };
+        if let Some(failure) = unmount_all(&mounted, how).into_iter().next() {
+            let request = MountRequest { datasets: names, ..MountRequest::default() };
+            // What could be unmounted before that one goes back.
+            self.mount(&request)?;
+            return Err(failure.error);
+        }
+        Ok(names)
     }
 
     /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.
@@ -179,6 +329,11 @@ impl Pools {
         let left: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
         for failure in unmount_all(&left, Detach::Lazy) {
             tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
+        }
+        for pool in &pools {
+            if let Some(Err(reason)) = pool.work.as_ref().map(|work| work.leave(false)) {
+                tracing::error!(pool = pool.pool.name(), ?reason, "it is left as its last group left it");
+            }
         }
         self.table.write().clear();
     }
@@ -346,6 +501,15 @@ impl Pools {
             Ok(()) => Ok(()),
             Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
         }
+    }
+}
+
+/// Why a pool can't be changed.
+fn readonly(imported: &Imported, about: &str) -> Error {
+    if imported.facts.readonly {
+        Error::new(about, Reason::PoolReadonly)
+    } else {
+        absent(about, "writing pools that were imported")
     }
 }
 

@@ -10,6 +10,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
 use crate::vdev_name::NameFlags;
 use crate::{names, words, zfs};
+use server::settings::pool::may_enable;
 
 /// The command line, read.
 #[derive(Default)]
@@ -146,7 +147,7 @@ fn features(cx: &mut Cx, create: &mut Create) -> Result<(), Stop> {
                 "Warning: feature \"{}\" enabled but is not in specified 'compatibility' feature set.",
                 feature.name
             ),
-            None if !create.bare && feature.can_write() && allowed.has(feature) => {
+            None if !create.bare && may_enable(feature) && allowed.has(feature) => {
                 props.push((name, "enabled".to_owned()));
             }
             _ => {}

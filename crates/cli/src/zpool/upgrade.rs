@@ -7,6 +7,7 @@ use super::change::{enabled, failed};
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
+use server::settings::pool::may_enable;
 
 /// The version with features.
 const FLAGS: u64 = 5000;
@@ -103,7 +104,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
 fn versions(cx: &mut Cx) {
     cx.out.put("The following features are supported:\n\nFEAT DESCRIPTION\n");
     writeln!(cx.out, "{}", "-".repeat(61));
-    for f in FEATURES.iter().filter(|f| f.can_write()) {
+    for f in FEATURES.iter().filter(|f| may_enable(f)) {
         let compatible = if f.readonly_compatible() { " (read-only compatible)" } else { "" };
         writeln!(cx.out, "{:<37}{compatible}\n     {}", f.name, f.description);
     }
@@ -136,7 +137,7 @@ fn list(cx: &mut Cx, pools: &[Pool]) {
     let mut first = true;
     for pool in pools.iter().filter(|p| p.version == FLAGS) {
         let missing: Vec<&str> =
-            FEATURES.iter().filter(|f| f.can_write() && !enabled(pool, f)).map(|f| f.name).collect();
+            FEATURES.iter().filter(|f| may_enable(f) && !enabled(pool, f)).map(|f| f.name).collect();
         if missing.is_empty() {
             continue;
         }
@@ -199,7 +200,7 @@ fn one(cx: &mut Cx, pool: &Pool, version: u64, all: bool) -> Result<Option<bool>
         let Ok(set) = allowed(cx, &compatibility) else { return Ok(None) };
         let missing: Vec<&str> = FEATURES
             .iter()
-            .filter(|f| f.can_write() && !enabled(pool, f) && set.has(f))
+            .filter(|f| may_enable(f) && !enabled(pool, f) && set.has(f))
             .map(|f| f.name)
             .collect();
         if !missing.is_empty() {

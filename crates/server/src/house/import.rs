@@ -122,7 +122,7 @@ pub(super) fn import(
         let (spa, outcome) = open()?;
         let altroot = facts.altroot.clone();
         let pool = Pool::with_spa(spa, altroot).map_err(|error| Error::new(name, of_library(&error)))?;
-        Ok((pool, facts, outcome))
+        Ok((pool, facts, None, outcome))
     })
 }
 

@@ -164,8 +164,14 @@ pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> 
     }
 }
 
+/// Whether a feature may be enabled on pools that are made or changed here. What it brings is written only once it is used; with these
+/// two the engine would have to write as it does not.
+pub fn may_enable(feature: &Feature) -> bool {
+    !["device_removal", "log_spacemap"].contains(&feature.name)
+}
+
 fn check_feature(name: &str, feature: &str, value: &str, when: When) -> Result<Setting, String> {
-    let known = FEATURES.iter().find(|known| known.name == feature && known.can_write());
+    let known = FEATURES.iter().find(|known| known.name == feature && may_enable(known));
     let feature = known.ok_or_else(|| format!("feature '{feature}' unsupported by kernel"))?;
     match value {
         "enabled" => Ok(Setting::Feature(feature)),

@@ -1,0 +1,129 @@
+//! Pools that are made and changed by commands, in this process: what they print, and what the pool is afterwards.
+
+mod common;
+
+use std::path::Path;
+use std::rc::Rc;
+
+use common::run;
+use server::api::Service;
+use server::house::House;
+
+/// A pool of one device, nothing of it mounted.
+fn pool(dir: &Path) -> Rc<dyn Service> {
+    let image = dir.join("d0.img");
+    std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let made = run(&format!("zpool create -m none tank {}", image.display()), house.clone());
+    assert_eq!((made.code, made.err.as_str()), (0, ""));
+    house
+}
+
+/// Goal: datasets come, are changed and go as the commands say, and each answer knows the change before it.
+#[test]
+fn datasets_come_and_go() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path());
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    for line in [
+        "zfs create tank/a",
+        "zfs create -p tank/b/c/d",
+        "zfs snapshot -r tank@s1",
+        "zfs clone tank/a@s1 tank/clone",
+        "zfs create -s -V 20M -b 8k tank/v",
+        "zfs set compression=zstd-3 quota=50M tank/b",
+        "zfs bookmark tank/a@s1 #mark",
+        "zfs hold keep tank/a@s1",
+        "zfs rename tank/b/c tank/c",
+        "zfs rename -r tank@s1 s2",
+    ] {
+        good(line);
+    }
+    assert_eq!(
+        good("zfs list -H -t all -o name"),
+        "tank\ntank@s2\ntank/a\ntank/a@s2\ntank/a#mark\ntank/b\ntank/b@s2\ntank/c\ntank/c@s2\ntank/c/d\ntank/c/d@s2\n\
+         tank/clone\ntank/v\n"
+    );
+    assert_eq!(good("zfs get -H -o value compression,quota tank/b"), "zstd-3\n50M\n");
+    assert_eq!(good("zfs get -H -o value origin tank/clone"), "tank/a@s2\n");
+    for (line, words) in [
+        ("zfs create tank/a", "cannot create 'tank/a': dataset already exists\n"),
+        ("zfs create tank/x/y", "cannot create 'tank/x/y': parent does not exist\n"),
+        ("zfs snapshot tank/a@s2", "cannot create snapshot 'tank/a@s2': dataset already exists\n"),
+        ("zfs set quota=x tank/b", "cannot set property for 'tank/b': bad numeric value 'x'\n"),
+        ("zfs set nope=1 tank/b", "cannot set property for 'tank/b': invalid property 'nope'\n"),
+        ("zfs hold keep tank/a@s2", "cannot hold snapshot 'tank/a@s2': tag already exists on this dataset\n"),
+        (
+            "zfs destroy tank/a@s2",
+            "cannot destroy 'tank/a@s2': snapshot has dependent clones\nuse '-R' to destroy the following datasets:\ntank/clone\n",
+        ),
+        (
+            "zfs destroy tank/b",
+            "cannot destroy 'tank/b': filesystem has children\nuse '-r' to destroy the following datasets:\ntank/b@s2\n",
+        ),
+        (
+            "zfs destroy tank",
+            "cannot destroy 'tank': operation does not apply to pools\nuse 'zfs destroy -r tank' to destroy all datasets in the pool\n\
+             use 'zpool destroy tank' to destroy the pool itself\n",
+        ),
+        (
+            "zfs rename tank/b tank/b/c",
+            "cannot rename to 'tank/b/c': New dataset name cannot be a descendant of current dataset name\n",
+        ),
+        ("zfs promote tank/a", "cannot promote 'tank/a': not a cloned filesystem\n"),
+    ] {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (1, words), "{line}");
+    }
+    for line in [
+        "zfs release keep tank/a@s2",
+        "zfs destroy tank/clone",
+        "zfs destroy tank/a#mark",
+        "zfs destroy -r tank/b",
+        "zfs destroy tank@%",
+        "zfs inherit compression tank/c",
+        "zfs destroy -r tank/c",
+        "zfs destroy tank/v",
+        "zfs destroy -r tank/a",
+    ] {
+        good(line);
+    }
+    assert_eq!(good("zfs list -H -t all -o name"), "tank\n");
+    assert!(good("zpool history tank").contains(" zfs destroy -r tank/a\n"));
+    good("zpool destroy tank");
+    assert_eq!(good("zpool list"), "no pools available\n");
+}
+
+/// Goal: a pool is not made on another's devices, nor twice under one name.
+#[test]
+fn pools_keep_apart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path());
+    let image = dir.path().join("d0.img").display().to_string();
+    let other = dir.path().join("d1.img").display().to_string();
+    std::fs::File::create(&other).expect("an image").set_len(256 << 20).expect("room");
+    let same = run(&format!("zpool create -f -m none more {image}"), house.clone());
+    assert_eq!(
+        (same.code, same.err),
+        (
+            1,
+            format!(
+                "invalid vdev specification\nthe following errors must be manually repaired:\n{image} is part of active pool 'tank'\n"
+            )
+        )
+    );
+    let twice = run(&format!("zpool create -m none tank {other}"), house.clone());
+    assert_eq!((twice.code, twice.err.as_str()), (1, "cannot create 'tank': pool already exists\n"));
+    let small = dir.path().join("small").display().to_string();
+    std::fs::File::create(&small).expect("an image").set_len(1 << 20).expect("room");
+    let small = run(&format!("zpool create -m none more {small}"), house);
+    assert_eq!(
+        (small.code, small.err.as_str()),
+        (1, "cannot create 'more': one or more devices is less than the minimum size (64M)\n")
+    );
+}

@@ -1,0 +1,355 @@
+//! Requests as sync tasks.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
+use dsl::ops::create::{Create, NewVolume};
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
+use dsl::ops::key::ChangeKey;
+use dsl::ops::promote::Promote;
+use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use dsl::ops::rename::{Rename, RenameSnapshot};
+use dsl::ops::rollback::Rollback;
+use dsl::ops::snapshot::Snapshot;
+use dsl::prop::parse::{Context, number, setting};
+use dsl::{Contents, Dsl, Kind, Prop, PropError, PropList, Setting, SyncTask, Value};
+use ondisk::{SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
+use zpl::{CaseSensitivity, NewFileSystem};
+
+use super::{Task, keys};
+use crate::api::{DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Refusal, Settings};
+use crate::faults::of_dsl;
+
+/// Bytes of a volume's blocks where nothing is said (`ZVOL_DEFAULT_BLOCKSIZE`).
+const VOLUME_BLOCK: u64 = 16 << 10;
+
+/// What a request comes to.
+pub struct Planned {
+    /// The operations, in order.
+    pub tasks: Vec<Task>,
+    /// What each is about.
+    pub about: Vec<String>,
+    /// The heads that are made, ancestors first.
+    pub made: Vec<String>,
+}
+
+impl Planned {
+    fn new() -> Self {
+        Self { tasks: Vec::new(), about: Vec::new(), made: Vec::new() }
+    }
+
+    fn one(about: &str, task: impl SyncTask + Send + 'static) -> Self {
+        let mut planned = Self::new();
+        planned.push(about, task);
+        planned
+    }
+
+    fn push(&mut self, about: &str, task: impl SyncTask + Send + 'static) {
+        self.tasks.push(Box::new(task));
+        self.about.push(about.to_owned());
+    }
+}
+
+/// The operations of a request.
+///
+/// # Errors
+/// What is wrong with names, values and keys; as looking datasets up fails.
+pub fn plan(dsl: &Dsl, change: &DatasetChange) -> Result<Planned, Error> {
+    match change {
+        DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
+            let mut planned = if *parents { ancestors(dsl, name)? } else { Planned::new() };
+            let head = new_head(dsl, name, *kind, props, *sparse, key.as_ref())?;
+            planned.push(name, head);
+            planned.made.push(name.clone());
+            Ok(planned)
+        }
+        DatasetChange::Clone { origin, name, props, parents } => {
+            let kind = kind_of(dsl, origin.split('@').next().unwrap_or(origin))?;
+            let mut planned = if *parents { ancestors(dsl, name)? } else { Planned::new() };
+            let props = settings(dsl, name, kind, true, props)?;
+            let task = dsl::ops::clone::Clone {
+                name: name.clone(),
+                origin: origin.clone(),
+                props,
+                enforce_limits: true,
+            };
+            planned.push(name, task);
+            planned.made.push(name.clone());
+            Ok(planned)
+        }
+        DatasetChange::Destroy { names, defer, .. } => Ok(destroy(names, *defer)),
+        DatasetChange::DestroyBookmarks { names } => {
+            Ok(Planned::one(change.subject(), DestroyBookmarks { names: names.clone() }))
+        }
+        DatasetChange::Snapshot { names, props } => {
+            let props = settings(dsl, change.subject(), Kind::Snapshot, true, props)?;
+            Ok(Planned::one(change.subject(), Snapshot { names: names.clone(), props, enforce_limits: true }))
+        }
+        DatasetChange::Promote { name } => {
+            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: true }))
+        }
+        DatasetChange::Rename { from, to, parents, .. } => {
+            let mut planned = if *parents { ancestors(dsl, to)? } else { Planned::new() };
+            planned.push(from, Rename { old: from.clone(), new: to.clone(), enforce_limits: true });
+            Ok(planned)
+        }
+        DatasetChange::RenameSnapshot { dataset, from, to, recursive } => {
+            let (dataset, old, new, recursive) = (dataset.clone(), from.clone(), to.clone(), *recursive);
+            Ok(Planned::one(change.subject(), RenameSnapshot { dataset, old, new, recursive }))
+        }
+        DatasetChange::Rollback { snapshot, destroy: first, .. } => {
+            let head = snapshot.split('@').next().unwrap_or(snapshot);
+            let mut planned = destroy(first, false);
+            planned.push(head, Rollback { name: head.to_owned(), to: Some(snapshot.clone()) });
+            Ok(planned)
+        }
+        DatasetChange::Bookmark { source, name } => {
+            Ok(Planned::one(name, CreateBookmarks { pairs: vec![(name.clone(), source.clone())] }))
+        }
+        DatasetChange::Hold { snapshots, tag } => {
+            Ok(Planned::one(change.subject(), HoldSnapshots { holds: pairs(snapshots, tag) }))
+        }
+        DatasetChange::Release { snapshots, tag } => {
+            Ok(Planned::one(change.subject(), ReleaseSnapshots { holds: pairs(snapshots, tag) }))
+        }
+        DatasetChange::Set { name, props, .. } => {
+            let kind = kind_of(dsl, name)?;
+            let props = settings(dsl, name, kind, false, props)?;
+            Ok(Planned::one(name, SetProps { name: name.clone(), props, source: SetAs::Local }))
+        }
+        DatasetChange::Inherit { name, prop, received } => {
+            let task = InheritProp { name: name.clone(), property: prop.clone(), received: *received };
+            Ok(Planned::one(name, task))
+        }
+        DatasetChange::ChangeKey { name, key, props } => {
+            let key = key.as_ref().map(|key| keys::new_key(name, key, props)).transpose()?;
+            Ok(Planned::one(name, ChangeKey { name: name.clone(), key }))
+        }
+    }
+}
+
+fn pairs(snapshots: &[String], tag: &str) -> Vec<(String, String)> {
+    snapshots.iter().map(|snapshot| (snapshot.clone(), tag.to_owned())).collect()
+}
+
+/// Destroys in this order; neighbouring snapshots go together, so that thousands are one operation.
+fn destroy(names: &[String], defer: bool) -> Planned {
+    let mut planned = Planned::new();
+    for run in names.chunk_by(|a, b| a.contains('@') && b.contains('@')) {
+        let Some(first) = run.first() else { continue };
+        if first.contains('@') {
+            planned.push(first, DestroySnapshots { names: run.to_vec(), defer });
+        } else if first.contains('#') {
+            planned.push(first, DestroyBookmarks { names: run.to_vec() });
+        } else {
+            planned.push(first, DestroyHead { name: first.clone() });
+        }
+    }
+    planned
+}
+
+/// What kind of dataset this is.
+fn kind_of(dsl: &Dsl, name: &str) -> Result<Kind, Error> {
+    let fail = |e: &dsl::Error| Error::new(name, of_dsl(e));
+    let dataset = dsl.dataset(name).map_err(|e| fail(&e))?;
+    let kind = dataset.kind().map_err(|e| fail(&e))?;
+    kind.ok_or_else(|| Error::new(name, Reason::BadType))
+}
+
+/// File systems above this name that are not there.
+fn ancestors(dsl: &Dsl, name: &str) -> Result<Planned, Error> {
+    let mut planned = Planned::new();
+    for (at, _) in name.match_indices('/') {
+        let above = &name[..at];
+        match dsl.dir(above) {
+            Ok(_) => {}
+            Err(dsl::Error::NoSuchDataset { .. }) => {
+                let none = Settings::new();
+                planned.push(above, new_head(dsl, above, DatasetKind::Filesystem, &none, false, None)?);
+                planned.made.push(above.to_owned());
+            }
+            Err(e) => return Err(Error::new(above, of_dsl(&e))),
+        }
+    }
+    Ok(planned)
+}
+
+/// Checks properties, and turns them into what is stored. `name` is a dataset, or one that is to be.
+pub fn settings(
+    dsl: &Dsl,
+    name: &str,
+    kind: Kind,
+    creating: bool,
+    props: &Settings,
+) -> Result<PropList, Error> {
+    let large = dsl.mos().features().map_err(|e| Error::new(name, of_dsl(&e.into())))?;
+    let large = large.is_enabled("org.open-zfs:large_blocks");
+    let max_block = if large { SPA_MAXBLOCKSIZE } else { SPA_OLD_MAXBLOCKSIZE };
+    let context = Context { kind, creating, max_block };
+    let each = |(property, text): &(String, String)| {
+        setting(property, text, context).map_err(|why| bad_value(name, &why))
+    };
+    props.iter().map(each).collect()
+}
+
+/// A value that may not be, in OpenZFS's words.
+pub(crate) fn bad_value(name: &str, why: &PropError) -> Error {
+    Error::new(name, Reason::BadValue { what: why.to_string() })
+}
+
+fn number_of(list: &PropList, prop: Prop) -> Option<u64> {
+    list.iter().find(|s| s.name == prop.name()).and_then(|s| match s.value {
+        Value::Number(n) => Some(n),
+        Value::Text(_) => None,
+    })
+}
+
+fn new_head(
+    dsl: &Dsl,
+    name: &str,
+    kind: DatasetKind,
+    given: &Settings,
+    sparse: bool,
+    key: Option<&KeyMaterial>,
+) -> Result<Create, Error> {
+    let crypt = keys::new_crypt(name, key, given)?;
+    let (contents, props): (Arc<dyn Contents>, _) = match kind {
+        DatasetKind::Filesystem => {
+            let props = settings(dsl, name, Kind::Filesystem, true, given)?;
+            (Arc::new(new_file_system(dsl, name, &props)?), props)
+        }
+        DatasetKind::Volume => {
+            let mut props = settings(dsl, name, Kind::Volume, true, given)?;
+            let volume = new_volume(name, given, &mut props, sparse)?;
+            (Arc::new(volume), props)
+        }
+        DatasetKind::Snapshot | DatasetKind::Bookmark => return Err(Error::new(name, Reason::BadType)),
+    };
+    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: true })
+}
+
+/// A file system; what is fixed when it is made comes from its properties, or from the nearest dataset above that is there.
+fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSystem, Error> {
+    let above = above(dsl, name)?;
+    let fixed = |prop: Prop| -> Result<u64, Error> {
+        if let Some(n) = number_of(props, prop) {
+            return Ok(n);
+        }
+        let Some(above) = &above else { return Ok(prop.desc().default) };
+        let property = above.property(prop).map_err(|e| Error::new(name, of_dsl(&e)))?;
+        Ok(match property.map(|p| p.value) {
+            Some(Value::Number(n)) => n,
+            Some(Value::Text(_)) | None => prop.desc().default,
+        })
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let normalization = fixed(Prop::Normalize)?;
+    Ok(NewFileSystem {
+        case: match fixed(Prop::Case)? {
+            1 => CaseSensitivity::Insensitive,
+            2 => CaseSensitivity::Mixed,
+            _ => CaseSensitivity::Sensitive,
+        },
+        normalization,
+        utf8only: normalization != 0 || fixed(Prop::Utf8only)? != 0,
+        ..NewFileSystem::new((now.as_secs(), u64::from(now.subsec_nanos())))
+    })
+}
+
+/// The nearest dataset above a name that is there.
+fn above(dsl: &Dsl, name: &str) -> Result<Option<dsl::Dataset>, Error> {
+    let mut path = name;
+    while let Some((up, _)) = path.rsplit_once('/') {
+        match dsl.dataset(up) {
+            Ok(dataset) => return Ok(Some(dataset)),
+            Err(dsl::Error::NoSuchDataset { .. }) => path = up,
+            Err(e) => return Err(Error::new(up, of_dsl(&e))),
+        }
+    }
+    Ok(None)
+}
+
+/// A volume, and the room that it reserves unless it is sparse.
+fn new_volume(name: &str, given: &Settings, props: &mut PropList, sparse: bool) -> Result<NewVolume, Error> {
+    let block = number_of(props, Prop::Volblocksize).unwrap_or(VOLUME_BLOCK);
+    let size = number_of(props, Prop::Volsize).ok_or_else(|| bad_value(name, &PropError::NoVolsize))?;
+    if size == 0 {
+        return Err(bad_value(name, &PropError::Zero(Prop::Volsize.name())));
+    }
+    // A size is rounded up to whole blocks.
+    let size = size.checked_next_multiple_of(block);
+    let size = size.ok_or_else(|| bad_value(name, &PropError::TooLarge))?;
+    for set in props.iter_mut().filter(|s| s.name == Prop::Volsize.name()) {
+        set.value = Value::Number(size);
+    }
+    let copies = number_of(props, Prop::Copies).unwrap_or(1);
+    let reserved = given.iter().any(|(n, _)| n == Prop::Refreservation.name());
+    if !sparse && !reserved {
+        let value = Value::Number(reservation(size, block, copies));
+        props.push(Setting { name: Prop::Refreservation.name().to_owned(), value });
+    }
+    let block = u32::try_from(block).map_err(|_| Error::new(name, Reason::BadType))?;
+    Ok(NewVolume { size, block })
+}
+
+/// Bytes that a volume takes when every block of it is written, with all its indirect blocks (`zvol_volsize_to_reservation`), on
+/// vdevs without parity.
+fn reservation(size: u64, block: u64, copies: u64) -> u64 {
+    /// Pointers of an indirect block of 128 KiB.
+    const POINTERS: u64 = 1 << 10;
+    const INDIRECT: u64 = 128 << 10;
+    let mut blocks = size / block;
+    let mut indirect = 7u64;
+    while blocks > 1 {
+        blocks = blocks.div_ceil(POINTERS);
+        indirect += blocks;
+    }
+    let indirect = indirect.saturating_mul((copies + 1).min(3));
+    size.saturating_mul(copies).saturating_add(indirect.saturating_mul(INDIRECT))
+}
+
+/// A size as the user writes it.
+///
+/// # Errors
+/// In OpenZFS's words.
+pub fn size(name: &str, text: &str) -> Result<u64, Error> {
+    number(text).map_err(|why| bad_value(name, &why))
+}
+
+/// The API's name for a reason of the engine.
+pub(crate) fn refusal(why: dsl::Refusal) -> Refusal {
+    use dsl::Refusal as R;
+    match why {
+        R::Exists => Refusal::Exists,
+        R::NoParent => Refusal::NoParent,
+        R::WrongParent => Refusal::WrongParent,
+        R::Busy => Refusal::Busy,
+        R::HasSnapshots => Refusal::HasSnapshots,
+        R::HasChildren => Refusal::HasChildren,
+        R::HasClones => Refusal::HasClones,
+        R::Held => Refusal::Held,
+        R::NoSpace => Refusal::NoSpace,
+        R::Quota => Refusal::Quota,
+        R::Inconsistent => Refusal::Inconsistent,
+        R::Again => Refusal::Again,
+        R::ReadOnly => Refusal::ReadOnly,
+        R::NotSnapshot => Refusal::NotSnapshot,
+        R::NotHead => Refusal::NotHead,
+        R::NotClone => Refusal::NotClone,
+        R::CrossDevice => Refusal::CrossDevice,
+        R::Recursive => Refusal::Recursive,
+        R::Root => Refusal::Root,
+        R::NameTooLong => Refusal::NameTooLong,
+        R::TooDeep => Refusal::TooDeep,
+        R::SnapshotConflict => Refusal::SnapshotConflict,
+        R::NotLatest => Refusal::NotLatest,
+        R::NoSnapshot => Refusal::NoSnapshot,
+        R::TagExists => Refusal::TagExists,
+        R::NoTag => Refusal::NoTag,
+        R::TagTooLong => Refusal::TagTooLong,
+        R::Feature(_) => Refusal::Feature,
+        R::NotBefore => Refusal::NotBefore,
+    }
+}
