@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz lint
+.PHONY: demo test fixtures oracle bench fuzz crash lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -32,6 +32,13 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	@scripts/needs.sh rust cxx
 	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+# Crashes pools at CRASH_POINTS places of recorded workloads; with ZDB=PROGRAM, OpenZFS's zdb judges some of what is left.
+CRASH_POINTS ?= 10000
+SEED ?= 1
+crash:
+	@scripts/needs.sh rust cc
+	cargo run --release -q -p poolhouse-sim --example crash -- $(CRASH_POINTS) $(SEED)
 
 lint:
 	cargo fmt --all --check

@@ -2,9 +2,11 @@
 //!
 //! # Theory
 //! What the rooms promise one by one is tried here on the whole: a real pool is given a fault, and opened and walked through the library
-//! as the doors would. Read-only, the faults are wrong blocks under right checksums ([`open`]).
+//! as the doors would. Read-only, the faults are wrong blocks under right checksums ([`open`]). A pool that is written is left at any
+//! moment, and opened again ([`crash`]).
 //!
 //! # Absent
-//! Crashes: they come with the write path. Anything that ships.
+//! Anything that ships.
 
+pub mod crash;
 pub mod open;

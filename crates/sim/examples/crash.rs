@@ -1,0 +1,68 @@
+//! The crash test at length: `crash POINTS [SEED]`.
+//!
+//! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried. With `ZDB` set, OpenZFS's `zdb` is asked
+//! about every 500th: no leak, no bad checksum.
+
+use sim::crash::{Outcome, record};
+use spa::create::VdevShape;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const SHAPES: [(VdevShape, usize); 4] =
+    [(VdevShape::Single, 1), (VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3), (VdevShape::Raidz(2), 4)];
+const STEPS: usize = 30;
+const JUDGED: usize = 500;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let mut number = |default: u64| match args.next() {
+        None => default,
+        Some(text) => text.parse().unwrap_or_else(|_| {
+            eprintln!("usage: crash POINTS [SEED]");
+            std::process::exit(2)
+        }),
+    };
+    let (points, seed) = (number(10_000) as usize, number(1));
+    let dir = tempfile::tempdir().expect("a folder for image files");
+    let (mut tried, mut judged, mut wrong, mut nothing) = (0, 0, 0, 0);
+    let mut round = 0;
+    while tried < points {
+        let (shape, devices) = SHAPES[round % SHAPES.len()];
+        let seed = seed.wrapping_add(round as u64);
+        let script = record(shape, devices, STEPS, seed);
+        println!("{shape:?}, seed {seed}: {} points", script.points());
+        for point in 1..=script.points() {
+            let dice = seed.wrapping_mul(0x9e37_79b9).wrapping_add(point as u64);
+            match script.crash(point, dice, dir.path()).expect("image files can be written") {
+                Outcome::Step(_) => {
+                    if point % JUDGED == 0 {
+                        judged += 1;
+                        wrong += u32::from(!judge(dir.path()));
+                    }
+                }
+                Outcome::Nothing => nothing += 1,
+                Outcome::Wrong(what) => {
+                    wrong += 1;
+                    println!("WRONG: {shape:?}, seed {seed}, point {point}, dice {dice}: {what}");
+                }
+            }
+            tried += 1;
+        }
+        round += 1;
+    }
+    println!("{tried} crash points, {nothing} before there was a pool, {judged} shown to zdb, {wrong} wrong");
+    if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What `zdb` says of the pool that a crash left; true if nobody can be asked.
+fn judge(dir: &Path) -> bool {
+    let Some(zdb) = std::env::var_os("ZDB") else { return true };
+    let out = Command::new(zdb).args(["-e", "-p"]).arg(dir).args(["-bcc", "tank"]).output();
+    let out = out.expect("the program that ZDB names can be run");
+    let text = String::from_utf8_lossy(&out.stdout);
+    let good = out.status.success() && text.contains("No leaks");
+    if !good {
+        println!("WRONG: zdb: {text}{}", String::from_utf8_lossy(&out.stderr));
+    }
+    good
+}

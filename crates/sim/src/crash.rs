@@ -1,0 +1,16 @@
+//! Crashes: a pool is opened after every way in which the power could have failed.
+//!
+//! # Theory
+//! A workload runs on devices that remember, in one common order, every write and flush. A *crash point* is a place in that order: what was
+//! flushed before it is on the devices; of each write that was not, a seed decides whether it is kept, dropped, or torn at a sector. The pool
+//! that such devices hold must open, and show exactly the state after some step of the workload: not before the last one that was
+//! acknowledged, not after the last one that was begun, and never anything between.
+//!
+//! # Absent
+//! Writes that the device reorders across a flush, or that it tears inside a sector: no file system survives these.
+
+mod tape;
+mod work;
+
+pub use tape::{Point, Tape};
+pub use work::{Outcome, Script, record};

@@ -1,0 +1,130 @@
+//! Devices that remember what happened to them, in one order.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Device, MemDevice};
+use parking_lot::Mutex;
+
+/// Sector at whose bounds writes tear.
+const SECTOR: usize = 512;
+
+#[derive(Clone)]
+enum Event {
+    Write { device: usize, offset: u64, bytes: Arc<[u8]> },
+    Flush { device: usize },
+}
+
+/// Everything that happened to several devices.
+#[derive(Clone, Default)]
+pub struct Tape(Arc<Mutex<Vec<Event>>>);
+
+/// A place on the tape: how many events are before it.
+pub type Point = usize;
+
+struct Taped {
+    tape: Tape,
+    number: usize,
+    inner: MemDevice,
+}
+
+impl Device for Taped {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
+        let event = Event::Write { device: self.number, offset, bytes: buf.into() };
+        self.tape.0.lock().push(event);
+        self.inner.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> device::Result<()> {
+        // Everything that was written before is durable; in memory that takes no time.
+        self.tape.0.lock().push(Event::Flush { device: self.number });
+        Ok(())
+    }
+
+    fn trim(&self, _: u64, _: u64) -> device::Result<()> {
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn logical_sector(&self) -> u32 {
+        SECTOR as u32
+    }
+
+    fn physical_sector(&self) -> u32 {
+        SECTOR as u32
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+impl Tape {
+    /// Devices of `size` bytes each, all on this tape.
+    pub fn devices(&self, count: usize, size: u64) -> Vec<Arc<dyn Device>> {
+        let device = |number| -> Arc<dyn Device> {
+            let inner = MemDevice::new(&format!("d{number}.img"), size);
+            Arc::new(Taped { tape: self.clone(), number, inner })
+        };
+        (0..count).map(device).collect()
+    }
+
+    /// Where the tape ends now.
+    pub fn end(&self) -> Point {
+        self.0.lock().len()
+    }
+
+    /// Makes the image files that a crash at `point` leaves of devices of `size` bytes, `dN.img` in `dir`; `random` decides what becomes of writes
+    /// that were not flushed.
+    ///
+    /// # Errors
+    /// As writing files fails.
+    pub fn develop(
+        &self,
+        point: Point,
+        size: u64,
+        count: usize,
+        dir: &Path,
+        random: &mut dyn FnMut() -> u64,
+    ) -> std::io::Result<()> {
+        let events: Vec<Event> = self.0.lock()[..point].to_vec();
+        let mut flushed = vec![0; count];
+        for (at, event) in events.iter().enumerate() {
+            if let Event::Flush { device } = event {
+                flushed[*device] = at;
+            }
+        }
+        let files = (0..count).map(|n| File::create(dir.join(format!("d{n}.img"))));
+        let files = files.collect::<std::io::Result<Vec<_>>>()?;
+        files.iter().try_for_each(|f| f.set_len(size))?;
+        for (at, event) in events.iter().enumerate() {
+            let Event::Write { device, offset, bytes } = event else { continue };
+            let file = &files[*device];
+            if at < flushed[*device] {
+                file.write_all_at(bytes, *offset)?;
+                continue;
+            }
+            match random() % 3 {
+                0 => {}
+                1 => file.write_all_at(bytes, *offset)?,
+                _ => {
+                    for (n, sector) in bytes.chunks(SECTOR).enumerate() {
+                        if random() % 2 == 0 {
+                            file.write_all_at(sector, *offset + (n * SECTOR) as u64)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! The workload, and what must be seen after a crash.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::Device;
+use dmu::NewObject;
+use dsl::ops::create::Create;
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::snapshot::Snapshot;
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{DmuType, ObjNum, VdevKind};
+use poolhouse::{OpenOptions, Pool};
+use spa::Host;
+use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, create};
+use spa::engine::{Live, World};
+use zpl::NewFileSystem;
+
+use super::{Point, Tape};
+
+/// The pool's name.
+const POOL: &str = "tank";
+/// Bytes of each device.
+pub(super) const SIZE: u64 = 64 << 20;
+
+/// What is seen of a pool: its datasets, and of each that the workload has written the contents.
+type Seen = BTreeMap<String, Vec<u8>>;
+
+/// A recorded workload.
+pub struct Script {
+    tape: Tape,
+    count: usize,
+    /// What is to be seen after each step, the tape's end when it began and when it was acknowledged.
+    steps: Vec<(Seen, Point, Point)>,
+}
+
+/// What a crash left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The state after this step, and it is one that may be there.
+    Step(usize),
+    /// There is no pool, and none was acknowledged.
+    Nothing,
+    /// Something that must not be: which, in words for people.
+    Wrong(String),
+}
+
+struct Seeded(AtomicU64);
+
+impl World for Seeded {
+    fn now(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn random(&self) -> u64 {
+        next(&self.0)
+    }
+}
+
+/// SplitMix64.
+fn next(state: &AtomicU64) -> u64 {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut z = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Live {
+    let devices = tape.devices(count, SIZE);
+    let by_path: HashMap<std::path::PathBuf, Arc<dyn Device>> =
+        devices.iter().map(|d| (d.name().into(), d.clone())).collect();
+    let leaves = devices.iter().map(|d| NewLeaf { path: d.name().into() }).collect();
+    let vdevs = vec![NewVdev { shape, bias: None, leaves }];
+    let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let contents = NewFileSystem::new((1_700_000_000, 0));
+    let begin = Beginning { features: &features, contents: &contents, props: &Vec::new() };
+    let setting = Setting {
+        host: &Host { hostid: 1, hostname: "sim".into() },
+        world: Arc::new(Seeded(AtomicU64::new(seed))),
+        claimer: &|path: &Path| Ok((by_path[path].clone(), VdevKind::File)),
+        workers: Arc::new(zio::Workers::new("zio", 1)),
+        cache_bytes: 32 << 20,
+    };
+    create(&new, &begin, &setting).expect("devices in memory make a pool")
+}
+
+/// Runs a workload of so many steps on a new pool of this shape, and records it.
+///
+/// # Panics
+/// When a step fails: there is no fault yet.
+pub fn record(shape: VdevShape, count: usize, steps: usize, seed: u64) -> Script {
+    let tape = Tape::default();
+    let live = begin(&tape, shape, count, seed);
+    let mut script = Script { tape, count, steps: Vec::new() };
+    let mut seen = Seen::from([(POOL.to_owned(), Vec::new())]);
+    script.steps.push((seen.clone(), 0, script.tape.end()));
+    let dice = AtomicU64::new(seed);
+    for step in 0..steps {
+        let began = script.tape.end();
+        one(&live, &mut seen, step, next(&dice));
+        script.steps.push((seen.clone(), began, script.tape.end()));
+    }
+    drop(live);
+    script
+}
+
+/// One step: all of it in one transaction group, which is on disk when it returns.
+fn one(live: &Live, seen: &mut Seen, step: usize, dice: u64) {
+    const FINE: &str = "nothing stands in the way of it";
+    let pick = |of: Vec<&String>| of.get((dice >> 8) as usize % of.len().max(1)).map(|n| (*n).clone());
+    let heads = |seen: &Seen| pick(seen.keys().filter(|n| !n.contains('@') && *n != POOL).collect());
+    let snaps = |seen: &Seen| pick(seen.keys().filter(|n| n.contains('@')).collect());
+    match (dice % 6, heads(seen), snaps(seen)) {
+        (1 | 2, Some(head), _) => {
+            let contents = write(live, &head, dice);
+            seen.insert(head, contents);
+        }
+        (3, Some(head), _) => {
+            let name = format!("{head}@s{step}");
+            let task = Snapshot { names: vec![name.clone()], props: Vec::new(), enforce_limits: false };
+            live.run(Box::new(task)).expect(FINE);
+            let contents = seen[&head].clone();
+            seen.insert(name, contents);
+        }
+        (4, _, Some(snap)) => {
+            let task = DestroySnapshots { names: vec![snap.clone()], defer: false };
+            live.run(Box::new(task)).expect(FINE);
+            seen.remove(&snap);
+        }
+        (5, Some(head), _) if !seen.keys().any(|n| n.starts_with(&format!("{head}@"))) => {
+            live.run(Box::new(DestroyHead { name: head.clone() })).expect(FINE);
+            seen.remove(&head);
+        }
+        _ => {
+            let name = format!("{POOL}/fs{step}");
+            let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
+            let (props, crypt) = (Vec::new(), None);
+            let task = Create { name: name.clone(), contents, props, crypt, enforce_limits: false };
+            live.run(Box::new(task)).expect(FINE);
+            seen.insert(name, Vec::new());
+        }
+    }
+}
+
+/// The object that the workload writes in each dataset.
+const OBJECT: ObjNum = ObjNum(1000);
+
+fn write(live: &Live, head: &str, dice: u64) -> Vec<u8> {
+    const FINE: &str = "a healthy pool takes it";
+    let dataset = live.dsl().dataset(head).expect(FINE);
+    let owned = live.dsl().heads().own(&dataset).expect(FINE);
+    let tx = live.tx(1 << 20).expect(FINE);
+    let state = AtomicU64::new(dice);
+    let words = 1 + (dice >> 16) % 40_000;
+    let contents: Vec<u8> = (0..words).flat_map(|_| next(&state).to_le_bytes()).collect();
+    let dn = match owned.objset().dnode(OBJECT) {
+        Ok(dn) => dn,
+        Err(_) => {
+            let spec = NewObject { block_size: 1 << 14, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+            owned.objset().claim_object(&tx, OBJECT, &spec).expect(FINE)
+        }
+    };
+    dn.free_range(&tx, 0, u64::MAX).expect(FINE);
+    dn.write_at(&tx, 0, &contents).expect(FINE);
+    let txg = tx.txg();
+    drop(tx);
+    live.txgs().wait_synced(txg).expect(FINE);
+    bare(contents)
+}
+
+/// Without the zeros at the end: an object is as long as its blocks.
+fn bare(mut contents: Vec<u8>) -> Vec<u8> {
+    let used = contents.iter().rposition(|b| *b != 0).map_or(0, |n| n + 1);
+    contents.truncate(used);
+    contents
+}
+
+impl Script {
+    /// How many crash points there are.
+    pub fn points(&self) -> Point {
+        self.tape.end()
+    }
+
+    /// Crashes at `point`, in a folder of the caller's, and looks at what is left; `seed` decides about what was not flushed.
+    ///
+    /// # Errors
+    /// As writing image files fails.
+    pub fn crash(&self, point: Point, seed: u64, dir: &Path) -> std::io::Result<Outcome> {
+        let state = AtomicU64::new(seed);
+        self.tape.develop(point, SIZE, self.count, dir, &mut || next(&state))?;
+        let acknowledged = self.steps.iter().rposition(|(_, _, end)| *end <= point);
+        let begun = self.steps.iter().rposition(|(_, start, _)| *start <= point).unwrap_or(0);
+        let options = OpenOptions { force: true, cache_bytes: Some(32 << 20), ..OpenOptions::default() };
+        let pool = match Pool::open(&[dir], &options) {
+            Ok(pool) => pool,
+            Err(_) if acknowledged.is_none() => return Ok(Outcome::Nothing),
+            Err(e) => return Ok(Outcome::Wrong(format!("it does not open: {}", chain(&e)))),
+        };
+        let seen = match look(&pool) {
+            Ok(seen) => seen,
+            Err(e) => return Ok(Outcome::Wrong(format!("it cannot be read: {}", chain(&e)))),
+        };
+        let first = acknowledged.unwrap_or(0);
+        // States may come again; the last is as good as any.
+        let found = (first..=begun).rev().find(|n| self.steps[*n].0 == seen);
+        Ok(found.map_or_else(
+            || {
+                let names: Vec<&String> = seen.keys().collect();
+                Outcome::Wrong(format!("between steps {first} and {begun} there is no such state: {names:?}"))
+            },
+            Outcome::Step,
+        ))
+    }
+}
+
+fn look(pool: &Pool) -> poolhouse::Result<Seen> {
+    let mut out = Seen::new();
+    let listed = pool.dataset_names(true)?;
+    if let Some((_, error)) = listed.failures.into_iter().next() {
+        return Err(error.into());
+    }
+    for name in listed.names {
+        let objset = pool.dsl().dataset(&name)?.objset()?;
+        let mut contents = Vec::new();
+        if let Some(Ok(dn)) = objset.map(|os| os.dnode(OBJECT)) {
+            contents.resize(dn.max_size() as usize, 0);
+            dn.read_at(0, &mut contents).map_err(dsl::Error::from)?;
+        }
+        out.insert(name, bare(contents));
+    }
+    Ok(out)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut out = error.to_string();
+    let mut source = error.source();
+    while let Some(e) = source {
+        out = format!("{out}: {e}");
+        source = e.source();
+    }
+    out
+}

@@ -1,0 +1,40 @@
+//! The crash test, at small scale; `make crash` runs it at length.
+
+use sim::crash::{Outcome, record};
+use spa::create::VdevShape;
+
+/// Crashes at `count` points of a workload, spread evenly, or at all if there are fewer.
+fn crash(shape: VdevShape, devices: usize, steps: usize, count: usize) {
+    const SEED: u64 = 0x5eed;
+    let script = record(shape, devices, steps, SEED);
+    let dir = tempfile::tempdir().unwrap();
+    let mut reached = std::collections::BTreeSet::new();
+    for n in 0..count.min(script.points()) {
+        let point = (n + 1) * script.points() / count.min(script.points());
+        let seed = SEED + point as u64;
+        match script.crash(point, seed, dir.path()).unwrap() {
+            Outcome::Step(step) => drop(reached.insert(step)),
+            Outcome::Nothing => {}
+            Outcome::Wrong(what) => panic!("crash at {point} with seed {seed:#x}: {what}"),
+        }
+    }
+    assert!(reached.len() * 2 > steps, "only {} of {steps} states were reached", reached.len());
+}
+
+/// Goal: a pool on one device shows a whole state after any crash.
+#[test]
+fn one_device() {
+    crash(VdevShape::Single, 1, 12, 120);
+}
+
+/// Goal: so does a mirror, whose sides are never equally far.
+#[test]
+fn mirror() {
+    crash(VdevShape::Mirror, 2, 12, 80);
+}
+
+/// Goal: so does a raidz, whose stripes are torn between devices.
+#[test]
+fn raidz() {
+    crash(VdevShape::Raidz(1), 3, 12, 80);
+}
