@@ -117,11 +117,9 @@ impl Settings {
                 out.checksum = own;
             }
             match self.dedup {
-                Some((checksum, verify)) => {
-                    out.checksum = checksum;
-                    out.dedup = true;
-                    out.verify = verify;
-                }
+                // The dedup tables are not kept up yet, and a block that says it is in one must be. The property can't be set
+                // here; a dataset that OpenZFS set it on gets its strong checksum, and stores each block by itself.
+                Some((checksum, _)) => out.checksum = checksum,
                 None => {
                     out.nopwrite =
                         good_for_nopwrite(out.checksum) && out.compress != CompressKind::Off && !self.encrypt;

@@ -164,10 +164,9 @@ pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> 
     }
 }
 
-/// Whether a feature may be enabled on pools that are made or changed here. What it brings is written only once it is used; with these
-/// two the engine would have to write as it does not.
+/// Whether a feature may be enabled on pools that are made or changed here: those that are written.
 pub fn may_enable(feature: &Feature) -> bool {
-    !["device_removal", "log_spacemap"].contains(&feature.name)
+    feature.can_write()
 }
 
 fn check_feature(name: &str, feature: &str, value: &str, when: When) -> Result<Setting, String> {

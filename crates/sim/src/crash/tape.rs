@@ -118,7 +118,7 @@ impl Tape {
                 1 => file.write_all_at(bytes, *offset)?,
                 _ => {
                     for (n, sector) in bytes.chunks(SECTOR).enumerate() {
-                        if random() % 2 == 0 {
+                        if random().is_multiple_of(2) {
                             file.write_all_at(sector, *offset + (n * SECTOR) as u64)?;
                         }
                     }
