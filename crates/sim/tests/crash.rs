@@ -1,5 +1,7 @@
 //! The crash test, at small scale; `make crash` runs it at length.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use sim::crash::{Outcome, record};
 use spa::create::VdevShape;
 
