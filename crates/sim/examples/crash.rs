@@ -3,6 +3,8 @@
 //! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried. With `ZDB` set, OpenZFS's `zdb` is asked
 //! about every 500th: no leak, no bad checksum.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
+
 use sim::crash::{Outcome, record};
 use spa::create::VdevShape;
 use std::path::Path;
