@@ -169,7 +169,9 @@ impl Spa {
         for head in heads {
             let Some(os) = head.objset()? else { continue };
             let Some(log) = zil::Log::open(&os, synced, 0)? else { continue };
-            if log.is_live(&log.header().log) && log.blocks().next().is_some() {
+            // A log that another import claimed waits for its replay too, though its blocks are as old as the pool's state.
+            let waits = log.header().claim_txg != 0 || log.is_live(&log.header().log);
+            if waits && log.blocks().next().is_some() {
                 return Err(WriteRefusal::Log { dataset: head.name() });
             }
         }
