@@ -50,13 +50,12 @@ use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{Dva, Psize, Txg, VdevId};
 use parking_lot::Mutex;
 use state::State;
-use std::sync::Arc;
-use vdev::Tree;
+use vdev::TreeCell;
 use zio::{NoSpace, Space, Want};
 
 /// Allocates and frees space of a pool (`spa_normal_class` and the others, with their metaslabs).
 pub struct Allocator {
-    tree: Arc<Tree>,
+    tree: TreeCell,
     state: Mutex<State>,
 }
 
@@ -68,8 +67,8 @@ impl std::fmt::Debug for Allocator {
 
 impl Allocator {
     /// An allocator without vdevs.
-    pub fn new(tree: Arc<Tree>) -> Allocator {
-        Allocator { tree, state: Mutex::new(State::new()) }
+    pub fn new(tree: impl Into<TreeCell>) -> Allocator {
+        Allocator { tree: tree.into(), state: Mutex::new(State::new()) }
     }
 
     /// Adds a vdev, all of whose space is free.
@@ -130,13 +129,13 @@ impl Allocator {
             return dva.asize.0;
         }
         let header = Psize(GANG_HEADER_SIZE as u64);
-        self.tree.psize_to_asize(dva.vdev, header, Txg(0)).map_or(dva.asize.0, |a| a.0)
+        self.tree.get().psize_to_asize(dva.vdev, header, Txg(0)).map_or(dva.asize.0, |a| a.0)
     }
 }
 
 impl Space for Allocator {
     fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
-        self.state.lock().allocate(&self.tree, want)
+        self.state.lock().allocate(&self.tree.get(), want)
     }
 
     fn free(&self, dva: &Dva, txg: Txg) {

@@ -11,7 +11,6 @@ use pool::alloc::Allocator;
 use pool::metaslab::{LogChanges, TopVdev};
 use pool::range::RangeSet;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use zio::{ClassHint, Space, Want};
 
 /// Pools of each kind of vdev and class, with and without logs of space maps, old and new.
@@ -59,7 +58,7 @@ fn live(f: &testkit::Fixture) -> Live {
     let root = o.mos.objset().root_bp();
     let live = Mos::open(Objset::open_live(o.cache.clone(), 0, &root).unwrap()).unwrap();
     let vdevs = o.vdevs();
-    let tree = Arc::clone(o.cache.zio().tree());
+    let tree = o.cache.zio().tree();
     let alloc = Allocator::open(&o.mos, tree, &vdevs).unwrap();
     Live { o, live, vdevs, alloc }
 }
@@ -148,7 +147,7 @@ fn histograms_are_right(books: &Mos, vdevs: &[TopVdev], name: &str) {
 fn pools_whose_frees_are_not_simple_are_refused() {
     let refusal = |name: &str| {
         let o = open(testkit::find(name)?.images());
-        let tree = Arc::clone(o.cache.zio().tree());
+        let tree = o.cache.zio().tree();
         let opened = Allocator::open(&o.mos, tree.clone(), &o.vdevs());
         match opened.map(|_| o.mos.refuse_shared_blocks(tree.top_count())) {
             Ok(Ok(())) => Some("nothing"),

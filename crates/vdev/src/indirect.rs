@@ -19,8 +19,8 @@ use crate::tree::{Layout, Tree};
 use crate::{Result, VdevError};
 
 /// Where a removed vdev's blocks are; nothing until it has been loaded.
-#[derive(Default)]
-pub(crate) struct Indirect(RwLock<Option<Arc<[MappingEntry]>>>);
+#[derive(Default, Clone)]
+pub(crate) struct Indirect(Arc<RwLock<Option<Arc<[MappingEntry]>>>>);
 
 impl Indirect {
     /// Checks and takes a mapping: its entries must rise and not overlap.

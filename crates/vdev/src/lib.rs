@@ -14,7 +14,7 @@
 //! exactly which devices returned wrong bytes, and those are charged with a checksum error.
 //!
 //! The shape of a tree never changes; when a device is attached or replaced, a new tree is built from the
-//! new configuration. So a read walks it without a lock. What changes in place is atomic (states, counters)
+//! new configuration ([`Tree::reshape`]). So a read walks it without a lock. What changes in place is atomic (states, counters)
 //! or behind a lock of its own that is held for a look-up only (DTLs, indirect mappings).
 //!
 //! # On disk
@@ -59,7 +59,7 @@ pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 pub use raidz::Reflow;
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
-pub use tree::{Opener, Tree, VdevInfo};
+pub use tree::{Opener, Tree, TreeCell, VdevInfo};
 pub use write::{FlushError, Laid, Refused, Repaired, Run, WriteError, Written, join};
 
 /// A result of this room.

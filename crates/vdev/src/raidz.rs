@@ -94,6 +94,11 @@ impl Raidz {
         })
     }
 
+    /// How far its expansion has copied, as was said last.
+    pub(crate) fn reflow(&self) -> Reflow {
+        *self.reflow.read()
+    }
+
     /// Says how far an expansion is; a vdev that isn't being expanded doesn't care.
     pub(crate) fn set_reflow(&self, reflow: Reflow) {
         if self.expanding {

@@ -3,6 +3,7 @@
 mod build;
 mod describe;
 mod health;
+mod reshape;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::{
 };
 
 pub use describe::VdevInfo;
+pub use reshape::TreeCell;
 
 /// Opens the device of a leaf, or says why it can't be.
 pub type Opener<'a> = dyn FnMut(&VdevConfig) -> std::result::Result<Arc<dyn Device>, VdevAux> + 'a;
@@ -60,6 +62,12 @@ pub(crate) struct Node {
     pub(crate) layout: Layout,
     /// The configuration, without its children.
     pub(crate) spec: VdevConfig,
+    vitals: Arc<Vitals>,
+}
+
+/// What of a vdev changes in place, and stays when the tree around it is replaced.
+#[derive(Default)]
+pub(crate) struct Vitals {
     pub(crate) stats: VdevStats,
     state: AtomicU8,
     aux: AtomicU8,
@@ -69,6 +77,14 @@ pub(crate) struct Node {
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,
+}
+
+impl std::ops::Deref for Node {
+    type Target = Vitals;
+
+    fn deref(&self) -> &Vitals {
+        &self.vitals
+    }
 }
 
 /// Largest space of a vdev, far beyond any device: offsets below it can be added without a check.

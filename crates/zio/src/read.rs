@@ -12,7 +12,7 @@ use ondisk::{
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vdev::Tree;
+use vdev::{Tree, TreeCell};
 
 /// The pipeline of one pool.
 ///
@@ -20,7 +20,7 @@ use vdev::Tree;
 /// Checksummer and keys are set rarely, at import and when keys are loaded; a read clones the reference that it
 /// needs and holds no lock while it reads.
 pub struct Zio {
-    tree: Arc<Tree>,
+    tree: TreeCell,
     checksummer: RwLock<Arc<Checksummer>>,
     keys: RwLock<Option<Arc<dyn KeySource>>>,
     space: RwLock<Option<Arc<dyn Space>>>,
@@ -51,9 +51,9 @@ pub(crate) struct Fetch<'a> {
 
 impl Zio {
     /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
-    pub fn new(tree: Arc<Tree>) -> Zio {
+    pub fn new(tree: impl Into<TreeCell>) -> Zio {
         Zio {
-            tree,
+            tree: tree.into(),
             checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))),
             keys: RwLock::new(None),
             space: RwLock::new(None),
@@ -127,12 +127,12 @@ impl Zio {
     /// More blocks than the devices have sectors cannot be distinct: a walk of metadata that has taken this many
     /// steps is going in circles, or around a tree that shares its branches.
     pub fn walk_limit(&self) -> u64 {
-        self.tree.devices().map(|(_, d)| d.size() >> SPA_MINBLOCKSHIFT).fold(0, u64::saturating_add)
+        self.tree().devices().map(|(_, d)| d.size() >> SPA_MINBLOCKSHIFT).fold(0, u64::saturating_add)
     }
 
     /// The vdevs.
-    pub fn tree(&self) -> &Arc<Tree> {
-        &self.tree
+    pub fn tree(&self) -> Arc<Tree> {
+        self.tree.get()
     }
 
     /// Sets the salt of the salted checksums (`org.illumos:checksum_salt` of the MOS directory).
@@ -247,8 +247,8 @@ impl Zio {
         verify: impl Fn(&[u8]) -> codec::Result<()>,
     ) -> Result<AlignedBuf> {
         let (bookmark, dva) = (*f.bookmark, *f.dva);
-        let mut attempts = self
-            .tree
+        let tree = self.tree();
+        let mut attempts = tree
             .attempts(dva.vdev, dva.offset.0, Psize(f.size as u64), f.birth)
             .map_err(|source| Error::Place { bookmark, dva, source })?;
         let mut wrong = None;
@@ -261,7 +261,7 @@ impl Zio {
                     if damaged && f.birth.0 < self.heals_before.load(Relaxed) {
                         let good = Block::copy_of(&buf);
                         // What can't be repaired stays as it was, and the reader has its bytes.
-                        let _ = self.tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
+                        let _ = tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
                     }
                     return Ok(buf);
                 }

@@ -63,17 +63,18 @@ impl Zio {
     fn put(&self, txg: Txg, bound: Vec<Bound>) -> std::result::Result<(), (usize, Dva, vdev::WriteError)> {
         let workers = self.workers();
         let whose: Vec<(usize, Dva)> = bound.iter().map(|b| (b.req, b.dva)).collect();
-        let tree = Arc::clone(self.tree());
+        let now = self.tree();
+        let tree = Arc::clone(&now);
         let lay = move |b: Bound| tree.lay_out(b.dva.vdev, b.dva.offset.0, &b.bytes, txg);
         let mut laid: Vec<Laid> = Vec::with_capacity(whose.len());
         for (result, (req, dva)) in workers.map(bound, lay).into_iter().zip(&whose) {
             laid.push(result.map_err(|e| (*req, *dva, e.into()))?);
         }
-        let tree: Arc<Tree> = Arc::clone(self.tree());
+        let tree: Arc<Tree> = Arc::clone(&now);
         let refused = workers.map(vdev::join(&laid), move |run| tree.issue(&run)).concat();
         for (n, (laid, (req, dva))) in laid.iter().zip(&whose).enumerate() {
             let mine = refused.iter().filter(|r| r.block == n);
-            self.tree().conclude(laid, mine).map_err(|e| (*req, *dva, e))?;
+            now.conclude(laid, mine).map_err(|e| (*req, *dva, e))?;
         }
         Ok(())
     }
@@ -95,7 +96,7 @@ impl Zio {
     }
 
     fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> std::result::Result<(), vdev::FlushError> {
-        let tree = Arc::clone(self.tree());
+        let tree = self.tree();
         self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
     }
 }

@@ -7,8 +7,7 @@ use crate::metaslab::{LogChanges, TopVdev};
 use crate::spacemap::SpaceMap;
 use crate::{Error, Mos, Result};
 use ondisk::{ObjNum, Txg, VdevId, VdevKind, mos};
-use std::sync::Arc;
-use vdev::Tree;
+use vdev::{Tree, TreeCell};
 
 impl Allocator {
     /// The allocator of an existing pool, by its MOS as it was synced last, immutable. `vdevs` are the top-level vdevs that have
@@ -17,8 +16,9 @@ impl Allocator {
     /// # Errors
     /// As reading fails; [`Error::Unsupported`] for pools some of whose freed space must not, or not simply, be given out again: with
     /// a checkpoint, or devices that were or are being removed.
-    pub fn open(mos: &Mos, tree: Arc<Tree>, vdevs: &[TopVdev]) -> Result<Allocator> {
-        refuse(mos, &tree)?;
+    pub fn open(mos: &Mos, tree: impl Into<TreeCell>, vdevs: &[TopVdev]) -> Result<Allocator> {
+        let tree = tree.into();
+        refuse(mos, &tree.get())?;
         let logs = LogChanges::read(mos, vdevs)?;
         let mut state = State::new();
         for top in vdevs {

@@ -6,6 +6,8 @@ use ondisk::num::{Ashift, Guid, Level};
 use ondisk::{DmuType, ObjNum, VdevConfig, VdevKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use vdev::Tree;
 use vdev::VdevAux;
 use zio::ClassHint;
 

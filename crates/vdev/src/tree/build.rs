@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use device::Device;
 use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE, SPA_MINDEVSIZE};
 use ondisk::{Ashift, Guid};
-use parking_lot::RwLock;
 
 use super::{Layout, MAX_ASIZE, Node, NodeId, Opener, Tree};
 use crate::kind;
-use crate::{Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats};
+use crate::{Result, VdevAux, VdevConfig, VdevError, VdevKind, VdevState};
 
 /// Deepest nesting: the deepest real one is root, draid, replacing, spare, disk.
 const MAX_DEPTH: usize = 8;
@@ -29,12 +27,7 @@ pub(super) fn build(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
     let mut tree = Tree { nodes: Vec::new(), by_guid: HashMap::new() };
     add(&mut tree, root, None, 0, 0, open)?;
     link_spares(&mut tree);
-    // Children come after their parents in the arena, so that backwards is bottom-up.
-    for i in (0..tree.nodes.len()).rev() {
-        if !tree.nodes[i].children.is_empty() {
-            tree.assess(NodeId(i as u32));
-        }
-    }
+    tree.assess_all();
     Ok(tree)
 }
 
@@ -57,21 +50,17 @@ fn add(
         _ => spec.ashift.unwrap_or_default(),
     };
     let (layout, state, aux) = layout(spec, min_asize, ashift, open)?;
-    tree.nodes.push(Node {
+    let node = Node {
         kind: spec.kind,
         guid: spec.guid,
         parent,
         children: Vec::new(),
         layout,
         spec: shallow(spec),
-        stats: VdevStats::default(),
-        state: AtomicU8::new(state as u8),
-        aux: AtomicU8::new(aux as u8),
-        stale: AtomicBool::new(false),
-        dtl: RwLock::new(TxgRanges::default()),
-        in_flight: AtomicU32::new(0),
-        last_end: AtomicU64::new(0),
-    });
+        vitals: Arc::default(),
+    };
+    node.put_state(state, aux);
+    tree.nodes.push(node);
     // Holes have no guid of their own; any other that comes twice is a lie.
     if spec.guid != Guid(0) && tree.by_guid.insert(spec.guid, id).is_some() {
         return Err(VdevError::Shape { guid: spec.guid, why: "two vdevs have the same guid" });

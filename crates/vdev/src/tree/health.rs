@@ -31,6 +31,16 @@ impl Tree {
         (root.state(), root.aux())
     }
 
+    /// Gives all vdevs above the leaves the states that follow from their children's.
+    pub(super) fn assess_all(&self) {
+        // Children come after their parents in the arena, so that backwards is bottom-up.
+        for i in (0..self.nodes.len()).rev() {
+            if !self.nodes[i].children.is_empty() {
+                self.assess(NodeId(i as u32));
+            }
+        }
+    }
+
     /// Gives a vdev the state that follows from its children's (`vdev_propagate_state`).
     pub(crate) fn assess(&self, id: NodeId) {
         let node = self.node(id);

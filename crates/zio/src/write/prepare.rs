@@ -67,7 +67,7 @@ impl Env {
             checksummer: zio.checksummer(),
             keys: zio.key_source(),
             entropy: zio.entropy(),
-            tree: Arc::clone(zio.tree()),
+            tree: zio.tree(),
             unit: (min as usize, gcd as usize),
         }
     }

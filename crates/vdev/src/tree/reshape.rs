@@ -1,0 +1,73 @@
+//! Another tree in the place of one that is in use.
+//!
+//! # Theory
+//! A tree never changes, so whoever works with one may go on with it while another takes its place. What both know under the same guid is
+//! one vdev: its device stays open, and its counters, states and what it has missed are shared. So nothing that the old tree's last
+//! users find out is lost, and neither tree claims a device twice.
+//!
+//! # Locks
+//! A cell's lock is held for handing out the tree, never while a device is opened or read.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::{Layout, Opener, Tree};
+use crate::{Result, VdevConfig};
+
+/// A pool's tree as it is now; all clones are the same cell.
+#[derive(Debug, Clone)]
+pub struct TreeCell(Arc<RwLock<Arc<Tree>>>);
+
+impl From<Arc<Tree>> for TreeCell {
+    fn from(tree: Arc<Tree>) -> Self {
+        Self(Arc::new(RwLock::new(tree)))
+    }
+}
+
+impl TreeCell {
+    /// The tree as it is now. Who does several things that must fit together asks once.
+    pub fn get(&self) -> Arc<Tree> {
+        self.0.read().clone()
+    }
+
+    /// Puts a tree in the place of the one there was. It was made from that by [`Tree::reshape`], and nobody has put another
+    /// one there since: whoever changes a pool's shape does it alone.
+    pub fn set(&self, tree: Arc<Tree>) {
+        let mut now = self.0.write();
+        tree.assess_all();
+        *now = tree;
+    }
+}
+
+impl Tree {
+    /// The tree of another configuration of the same pool. Vdevs that both have, by their guids, are shared; `open` is asked for
+    /// the devices of new leaves alone. States above the leaves follow when it is put in place.
+    ///
+    /// # Errors
+    /// As [`Tree::open`]; the tree that is there stays as it was.
+    pub fn reshape(&self, root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
+        let mut known =
+            |leaf: &VdevConfig| match self.by_guid.get(&leaf.guid).map(|id| &self.node(*id).layout) {
+                Some(Layout::Leaf(Some(device))) => Ok(Arc::clone(device)),
+                Some(Layout::Leaf(None)) => Err(self.node(self.by_guid[&leaf.guid]).aux()),
+                _ => open(leaf),
+            };
+        let mut tree = super::build::build(root, &mut known)?;
+        for node in &mut tree.nodes {
+            let Some(old) = self.by_guid.get(&node.guid).map(|id| self.node(*id)) else { continue };
+            node.vitals = Arc::clone(&old.vitals);
+            match (&node.layout, &old.layout) {
+                (Layout::Raidz(new), Layout::Raidz(old)) => new.set_reflow(old.reflow()),
+                // What was not open before, for whatever reason, stays so.
+                (Layout::Leaf(_), Layout::Leaf(None)) => node.layout = Layout::Leaf(None),
+                (Layout::Indirect(_), Layout::Indirect(old)) => node.layout = Layout::Indirect(old.clone()),
+                _ => {}
+            }
+        }
+        Ok(tree)
+    }
+}
+
+#[cfg(test)]
+mod tests;
