@@ -5,7 +5,9 @@ use crate::dir::Dir;
 use crate::heads::Heads;
 use crate::keys::Keys;
 use crate::name::{Name, Tail};
+
 use crate::reverse::Reversed;
+use crate::room::Room;
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::{Corrupt, ObjNum, mos};
@@ -38,6 +40,7 @@ struct Inner {
     heads: Arc<Heads>,
     /// The room as it is now: a live pool's changes.
     space: RwLock<PoolSpace>,
+    room: Arc<Room>,
     reversed: Reversed,
 }
 
@@ -63,6 +66,7 @@ impl Dsl {
             keys: Arc::default(),
             heads: Arc::default(),
             space,
+            room: Arc::default(),
             reversed: Reversed::default(),
         })))
     }
@@ -90,6 +94,11 @@ impl Dsl {
     /// The pool's room has changed.
     pub fn set_space(&self, space: PoolSpace) {
         *self.0.space.write() = space;
+    }
+
+    /// What writers have in flight.
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.0.room
     }
 
     /// The root directory's object.

@@ -12,6 +12,12 @@
 //! They change by *sync tasks* ([`Syncing`], [`ops`]), while a transaction group syncs; live datasets are known to
 //! [`Heads`], which also accounts for what they write.
 //!
+//! Who writes into a head asks for room *before* he changes anything: [`Dsl::reserve`] with a [`Need`], or, with the pool's transaction in one
+//! call, `spa::engine::Live::tx_for(&owned, need)`. He says how many bytes he makes dirty at most (whole blocks), and whether he frees more
+//! than he takes in the end (`netfree`: removing, truncating). The answer is a transaction; or [`Refusal::Quota`] (`EDQUOT`) or
+//! [`Refusal::NoSpace`] (`ENOSPC`), and then nothing has changed. Every change that may take space must ask, or a full pool stops
+//! in its sync instead. See the theory in `room.rs`.
+//!
 //! # Locks
 //! Handles are immutable. Only loaded keys change, behind their own lock ([`keys`]).
 //!
@@ -35,6 +41,7 @@ mod policy;
 pub mod prop;
 mod resume;
 mod reverse;
+mod room;
 mod space;
 pub mod sync;
 
@@ -49,7 +56,8 @@ pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
 pub use ops::create::Contents;
 pub use ops::props::{PropList, Setting};
 pub use prop::{Kind, Prop, Property, Source, Value};
-pub use sync::{Env, Event, SyncTask, Syncing};
+pub use room::{Asked, Need, Reservation};
+pub use sync::{Env, Event, SyncTask, Syncing, TaskNeed};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -26,6 +26,7 @@ use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::objset::ObjsetKind;
 use ondisk::{Blkptr, ObjNum};
 use pool::Mos;
+use pool::space::SpaceCheck;
 use std::collections::HashMap;
 
 /// What the world hands in.
@@ -46,6 +47,11 @@ impl std::fmt::Debug for Env<'_> {
 
 /// An operation on datasets (`dsl_sync_task_t`).
 pub trait SyncTask {
+    /// The room that it needs. By default it is small, and may help to free space.
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(3)
+    }
+
     /// Whether it may be done; changes nothing.
     ///
     /// # Errors
@@ -58,6 +64,33 @@ pub trait SyncTask {
     /// As reading and writing fails: the group must not reach the disk.
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()>;
 }
+
+/// The room that an operation needs of the MOS (`dsl_sync_task`'s `blocks_modified` and `zfs_space_check_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskNeed {
+    /// Blocks of the MOS that it changes, by a rough estimate.
+    pub blocks: u64,
+    /// How far it may go into the slop.
+    pub check: SpaceCheck,
+}
+
+impl TaskNeed {
+    /// What takes space for good.
+    pub const fn normal(blocks: u64) -> TaskNeed {
+        TaskNeed { blocks, check: SpaceCheck::Normal }
+    }
+
+    /// What is small, and may help to free space.
+    pub const fn reserved(blocks: u64) -> TaskNeed {
+        TaskNeed { blocks, check: SpaceCheck::Reserved }
+    }
+
+    /// What frees space, or makes that possible (`ZFS_SPACE_CHECK_DESTROY`).
+    pub const FREEING: TaskNeed = TaskNeed { blocks: 0, check: SpaceCheck::ExtraReserved };
+}
+
+/// Bytes of an average block of the MOS (`DST_AVG_BLKSHIFT`), and its copies.
+const TASK_BLOCK: u64 = 3 << 14;
 
 /// An event of the pool's history (`spa_history_log_internal`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,10 +154,20 @@ impl<'a> Syncing<'a> {
     /// # Errors
     /// The task failed half-way: the group must not reach the disk.
     pub fn run(&mut self, task: &mut dyn SyncTask) -> Result<Result<()>> {
-        match task.check(self) {
+        match task.check(self).and_then(|()| self.check_room(task.need())) {
             Ok(()) => task.sync(self).map(Ok),
             Err(refused) => Ok(Err(refused)),
         }
+    }
+
+    /// Whether the pool has room for an operation.
+    fn check_room(&mut self, need: TaskNeed) -> Result<()> {
+        let used = self.dir(self.dsl.root_object().0)?.used_bytes;
+        let wants = need.blocks.saturating_mul(TASK_BLOCK);
+        if used.saturating_add(wants) > self.dsl.space().unreserved(need.check) {
+            return Self::refuse(self.dsl.pool_name(), Refusal::NoSpace);
+        }
+        Ok(())
     }
 
     /// Writes the books to the MOS and returns what the history should tell.
@@ -133,6 +176,7 @@ impl<'a> Syncing<'a> {
     /// As reading and writing fails.
     pub fn finish(mut self) -> Result<Vec<Event>> {
         self.flush()?;
+        self.dsl.room().settle(self.tx.txg());
         Ok(self.events)
     }
 

@@ -32,6 +32,19 @@ pub struct PoolSpace {
     pub checkpoint: u64,
     /// Frees that the space maps do not show yet.
     pub deferred: u64,
+    /// Freed of late, and not to be used again before two more groups (`metaslab_class_get_deferred`).
+    pub waiting: u64,
+}
+
+/// How much of the slop is kept from somebody who asks for room (`zfs_space_check_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceCheck {
+    /// All of it: what takes space for good.
+    Normal,
+    /// Half of it: what may free space, or is small, such as removing files and setting properties.
+    Reserved,
+    /// A quarter of it: what frees space and administration that makes it possible, such as destroying.
+    ExtraReserved,
 }
 
 impl PoolSpace {
@@ -78,6 +91,20 @@ impl PoolSpace {
 
     /// What the root dataset may grow to (`dsl_pool_adjustedsize`).
     pub fn adjusted(&self) -> u64 {
-        self.dspace.saturating_sub(self.checkpoint).saturating_sub(self.deferred).saturating_sub(self.slop())
+        self.adjusted_for(SpaceCheck::Normal)
+    }
+
+    fn adjusted_for(&self, check: SpaceCheck) -> u64 {
+        let kept = match check {
+            SpaceCheck::Normal => self.slop(),
+            SpaceCheck::Reserved => self.slop() >> 1,
+            SpaceCheck::ExtraReserved => self.slop() >> 2,
+        };
+        self.dspace.saturating_sub(self.checkpoint).saturating_sub(self.deferred).saturating_sub(kept)
+    }
+
+    /// What the root dataset may grow to now: without what is freed but waits (`dsl_pool_unreserved_space`).
+    pub fn unreserved(&self, check: SpaceCheck) -> u64 {
+        self.adjusted_for(check).saturating_sub(self.waiting)
     }
 }

@@ -59,6 +59,8 @@ pub enum After {
     Rest,
     /// Work that goes on in the next group, which is not to wait for its age.
     GoOn,
+    /// Something that comes with groups passing, such as freed space becoming free: the next is to close of its age even if it is empty.
+    Later,
 }
 
 /// The pool takes no more writes, since a group could not be synced.
@@ -412,8 +414,13 @@ impl Shared {
             match result {
                 Ok(after) => {
                     s.synced = txg;
-                    if after == After::GoOn && !s.closing {
-                        s.wanted = s.wanted.max(s.open);
+                    match after {
+                        After::GoOn if !s.closing => s.wanted = s.wanted.max(s.open),
+                        After::Later => {
+                            let open = s.open;
+                            s.slot(open).opened.get_or_insert_with(Instant::now);
+                        }
+                        After::GoOn | After::Rest => {}
                     }
                 }
                 Err(source) => s.stopped = Some(Stopped { source: Some(source) }),

@@ -9,7 +9,7 @@
 use crate::account::Delta;
 use crate::error::Refusal;
 use crate::lists::{DropEntry, upper, words};
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::bookmark::{
     BOOKMARK_WORDS_V1, BOOKMARK_WORDS_V2, BookmarkPhys, ZBM_FLAG_HAS_FBN, ZBM_FLAG_SNAPSHOT_EXISTS,
@@ -37,6 +37,10 @@ pub struct CreateBookmarks {
 }
 
 impl SyncTask for CreateBookmarks {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::normal(self.pairs.len() as u64)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         for (new, source) in &self.pairs {
             if !s.feature_enabled("bookmarks")? {
@@ -94,6 +98,10 @@ pub struct DestroyBookmarks {
 }
 
 impl SyncTask for DestroyBookmarks {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(self.names.len() as u64)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         for name in &self.names {
             match s.hold_bookmarked(name) {

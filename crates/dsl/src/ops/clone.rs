@@ -3,7 +3,7 @@
 use crate::error::Refusal;
 use crate::ops::create::check_new_name;
 use crate::ops::props::PropList;
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Name, Result, Tail};
 use dmu::Objset;
 use ondisk::mos;
@@ -23,6 +23,10 @@ pub struct Clone {
 }
 
 impl SyncTask for Clone {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::normal(6)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if !matches!(Name::parse(&self.origin)?.tail, Tail::Snapshot(_)) {
             return Syncing::refuse(&self.origin, Refusal::NotSnapshot);

@@ -3,7 +3,7 @@
 use crate::error::Refusal;
 use crate::lists::{DropEntry, upper, words};
 use crate::ops::props::PropList;
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
 use dmu::zap::{Normalization, Zap};
 use dmu::{NewObject, Objset, Tx};
@@ -55,6 +55,10 @@ impl std::fmt::Debug for Create {
 }
 
 impl SyncTask for Create {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::normal(6)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let parent = check_new_name(s, &self.name)?;
         if self.enforce_limits {

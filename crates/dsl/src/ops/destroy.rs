@@ -10,7 +10,7 @@
 use crate::account::Delta;
 use crate::error::Refusal;
 use crate::lists::DropEntry;
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DdUsed, DslDatasetPhys};
 use ondisk::{Corrupt, ObjNum, mos};
@@ -25,6 +25,10 @@ pub struct DestroySnapshots {
 }
 
 impl SyncTask for DestroySnapshots {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::FREEING
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let mut failed = Vec::new();
         for name in &self.names {
@@ -68,6 +72,10 @@ pub struct DestroyHead {
 }
 
 impl SyncTask for DestroyHead {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::FREEING
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if Name::parse(&self.name)?.tail != Tail::Head {
             return Syncing::refuse(&self.name, Refusal::NotHead);

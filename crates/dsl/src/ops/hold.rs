@@ -2,7 +2,7 @@
 
 use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::DS_FLAG_DEFER_DESTROY;
 use ondisk::{DmuType, ObjNum};
@@ -20,6 +20,10 @@ pub struct HoldSnapshots {
 }
 
 impl SyncTask for HoldSnapshots {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(self.holds.len() as u64)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let mut seen = BTreeSet::new();
         let mut missing = None;
@@ -86,6 +90,10 @@ pub struct ReleaseSnapshots {
 }
 
 impl SyncTask for ReleaseSnapshots {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::FREEING
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let mut seen = BTreeSet::new();
         for (name, tag) in &self.holds {

@@ -14,7 +14,7 @@ use crate::lists::{DropEntry, words};
 use crate::ops::create::Create;
 use crate::ops::props::{SetAs, Setting};
 use crate::prop::Value;
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
 use dmu::zap;
@@ -58,6 +58,10 @@ pub struct ChangeKey {
 }
 
 impl SyncTask for ChangeKey {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(1)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let refuse = |why| Err(Error::Key { name: self.name.clone(), why });
         if !s.feature_enabled("encryption")? {

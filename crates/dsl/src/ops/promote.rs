@@ -7,7 +7,7 @@
 use crate::account::Delta;
 use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DS_FLAG_NOPROMOTE, DdUsed};
 use ondisk::{Corrupt, DmuType, ObjNum, mos};
@@ -48,6 +48,10 @@ struct Moved {
 }
 
 impl SyncTask for Promote {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(2)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if Name::parse(&self.name)?.tail != Tail::Head {
             return Syncing::refuse(&self.name, Refusal::NotHead);

@@ -11,7 +11,7 @@ use crate::ops::create::{ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::policy::{Redundant, Settings, checksum_of, compress_of, dedup_of};
 use crate::prop::value::PropZap;
 use crate::prop::{Prop, Value};
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
 use dmu::{Objset, zap};
 use ondisk::dsl::DdUsed;
@@ -428,6 +428,15 @@ pub struct SetProps {
 }
 
 impl SyncTask for SetProps {
+    fn need(&self) -> TaskNeed {
+        const LIMITS: [Prop; 4] = [Prop::Quota, Prop::Refquota, Prop::Reservation, Prop::Refreservation];
+        let limit = |set: &Setting| Prop::by_name(&set.name).is_some_and(|p| LIMITS.contains(&p));
+        if self.props.iter().all(limit) {
+            return TaskNeed::FREEING;
+        }
+        TaskNeed::reserved(2 * self.props.len() as u64)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if self.name.contains('@') {
             s.hold_snapshot(&self.name)?;
@@ -475,6 +484,10 @@ pub struct InheritProp {
 }
 
 impl SyncTask for InheritProp {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(2)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if let Some(prop) = Prop::by_name(&self.property) {
             let desc = prop.desc();

@@ -4,7 +4,7 @@ use crate::account::Delta;
 use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
 use crate::ops::create::{MAX_NESTING, check_new_name};
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::dsl::DdUsed;
 use ondisk::objset::ObjsetKind;
@@ -22,6 +22,10 @@ pub struct Rename {
 }
 
 impl SyncTask for Rename {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(3)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let old = Name::parse(&self.old)?;
         if old.tail != Tail::Head {
@@ -121,6 +125,10 @@ impl RenameSnapshot {
 }
 
 impl SyncTask for RenameSnapshot {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(1)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let new = format!("{}@{}", self.dataset, self.new);
         Name::parse(&new)?;

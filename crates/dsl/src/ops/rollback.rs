@@ -3,7 +3,7 @@
 use crate::account::Delta;
 use crate::error::Refusal;
 use crate::lists::DropEntry;
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Name, Result, Tail};
 use ondisk::ObjNum;
 use ondisk::dsl::DdUsed;
@@ -23,6 +23,10 @@ pub struct Rollback {
 }
 
 impl SyncTask for Rollback {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(1)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if Name::parse(&self.name)?.tail != Tail::Head {
             return Syncing::refuse(&self.name, Refusal::NotHead);

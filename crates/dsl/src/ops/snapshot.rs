@@ -3,7 +3,7 @@
 use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
 use crate::ops::props::PropList;
-use crate::sync::{SyncTask, Syncing};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE, DdUsed, DslDatasetPhys};
 use ondisk::{DmuType, Txg, mos};
@@ -21,6 +21,10 @@ pub struct Snapshot {
 }
 
 impl SyncTask for Snapshot {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::normal(3 * self.names.len() as u64)
+    }
+
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let mut failed = Vec::new();
         if self.enforce_limits

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use dmu::Tx;
-use dsl::Dsl;
 use dsl::sync::SyncTask;
+use dsl::{Asked, Dsl, Need};
 use ondisk::config::PoolState;
 use ondisk::{PoolConfig, Txg, Uberblock};
 
 use super::Engine;
 use super::tasks::{Queued, Ticket};
-use crate::txg::{Stopped, TXG_SIZE, Tunables, Txgs};
+use crate::txg::{Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
 /// A pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be imported
 /// again; [`Live::export`] lets it go in order.
@@ -77,6 +77,35 @@ impl Live {
     pub fn tx(&self, bytes: u64) -> Result<Tx, Stopped> {
         let hold = self.txgs.hold(bytes)?;
         Ok(Tx::new(hold.txg(), Some(Box::new(hold))))
+    }
+
+    /// A transaction for a change to a dataset that has room for it (`dmu_tx_assign` with `dsl_dir_tempreserve_space`): asked for before
+    /// anything is changed. Waits while too much is dirty, and while what others have in flight may take the last of the room.
+    ///
+    /// # Errors
+    /// [`TaskError::Refused`] with [`dsl::error::Refusal::Quota`] or [`dsl::error::Refusal::NoSpace`]; [`Stopped`].
+    pub fn tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Tx, TaskError> {
+        let mut full_for = 0;
+        loop {
+            let hold = self.txgs.hold(need.bytes)?;
+            let txg = hold.txg();
+            let asked = self.engine.dsl.reserve(head.object(), txg, need).map_err(TaskError::Refused)?;
+            let full = match asked {
+                Asked::Granted(reservation) => {
+                    let gauge = reservation.gauge();
+                    // The reservation goes before the group may sync.
+                    return Ok(Tx::new(txg, Some(Box::new((reservation, hold)))).with_gauge(gauge));
+                }
+                Asked::Again { full } => full,
+            };
+            drop(hold);
+            full_for += u64::from(full);
+            if full_for > 2 * TXG_DEFER_SIZE {
+                return Err(TaskError::Refused(self.engine.dsl.full(head.object())));
+            }
+            // What is in flight in the open group comes to rest with it; what was freed needs groups to pass.
+            self.txgs.wait_synced(txg)?;
+        }
     }
 
     /// Does an operation on datasets and waits until it is on disk (`dsl_sync_task`).

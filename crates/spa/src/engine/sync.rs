@@ -77,7 +77,8 @@ impl Engine {
             if pass == 1 {
                 self.write_config(&tx)?;
                 if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
-                    // Nothing has changed: the last uberblock still says it all.
+                    // Nothing has changed: the last uberblock still says it all. But what was freed has waited a group longer.
+                    self.allocator.sync_done(txg, &self.mos);
                     return Ok(());
                 }
                 self.free_deferred(&tx)?;
@@ -143,7 +144,11 @@ impl Engine {
     /// What is left to do after a group, with the pool's room brought up to date.
     fn after(&self) -> After {
         self.update_space();
-        if self.to_free.load(Ordering::Relaxed) { After::GoOn } else { After::Rest }
+        match self.to_free.load(Ordering::Relaxed) {
+            true => After::GoOn,
+            false if self.allocator.is_waiting() => After::Later,
+            false => After::Rest,
+        }
     }
 
     /// Tells the datasets how much room the pool has (`spa_update_dspace`).
@@ -157,6 +162,7 @@ impl Engine {
             embedded_log: totals.of(ClassKind::EmbeddedLog).dspace,
             checkpoint: 0,
             deferred,
+            waiting: totals.of(ClassKind::Normal).deferred,
         });
     }
 

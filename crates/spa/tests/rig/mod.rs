@@ -1,0 +1,142 @@
+//! What tests of written pools share: making, importing and judging them.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dmu::zap::{Normalization, Value, Zap};
+use dmu::{NewObject, Objset, Tx};
+use dsl::ops::create::Create;
+use dsl::{Contents, Need, PropList};
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{DmuType, ObjNum};
+use spa::Host;
+use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::engine::{Live, SystemWorld, TaskError};
+use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
+
+pub struct Empty;
+
+impl Contents for Empty {
+    fn kind(&self) -> dsl::Kind {
+        dsl::Kind::Filesystem
+    }
+
+    fn fill(&self, os: &Objset, tx: &Tx) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        let spec = NewObject::new(DmuType::MASTER_NODE);
+        let fill = || -> dmu::Result<()> {
+            let (none, flags) = (Normalization::NONE, ondisk::zap::ZapFlags::default());
+            let zap = Zap::create_claim(os, tx, ObjNum(1), &spec, none, flags)?;
+            zap.add(tx, b"VERSION", &Value::integers(8, &[5]))
+        };
+        fill().map_err(|e| Arc::new(e) as _)
+    }
+}
+
+pub fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
+    let image = |i| {
+        let path = dir.join(format!("d{i}.img"));
+        std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+        path
+    };
+    (0..count).map(image).collect()
+}
+
+pub fn host() -> Host {
+    Host { hostid: 0x1234, hostname: "here".into() }
+}
+
+fn hands() -> Hands {
+    Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
+}
+
+pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Live {
+    let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
+    let vdevs = vec![NewVdev { shape, bias: None, leaves }];
+    let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let begin = Beginning { features: &features, contents: &Empty, props: &Vec::new() };
+    let setting = Setting {
+        host: &host(),
+        world: Arc::new(SystemWorld),
+        claimer: &claim_file,
+        workers: Arc::new(zio::Workers::new("zio", 1)),
+        cache_bytes: 64 << 20,
+    };
+    create(&new, &begin, &setting).unwrap()
+}
+
+pub fn import(dir: &Path) -> Result<Live, OpenFailure> {
+    let scan = spa::scan(&[dir]);
+    let options = Options { readonly: false, force: true, ..Options::default() };
+    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
+}
+
+pub fn file_system(name: &str, props: PropList) -> Box<Create> {
+    let (name, contents) = (name.to_owned(), Arc::new(Empty));
+    Box::new(Create { name, contents, props, crypt: None, enforce_limits: false })
+}
+
+/// Where `zdb` is: named by `ZDB`, or on the path.
+pub fn zdb() -> Option<PathBuf> {
+    let named = std::env::var_os("ZDB").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|d| d.join("zdb")).find(|p| p.is_file());
+    named.or(found)
+}
+
+/// What `zdb` says of an exported pool; `None` where there is no `zdb`.
+pub fn ask(dir: &Path, pool: &str, what: &[&str]) -> Option<String> {
+    let out =
+        std::process::Command::new(zdb()?).args(["-e", "-p"]).arg(dir).args(what).arg(pool).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "zdb {what:?}: {text}");
+    Some(text)
+}
+
+/// `zdb` finds every checksum right, and no block that leaks or is allocated twice.
+pub fn judge(dir: &Path, pool: &str) {
+    if let Some(blocks) = ask(dir, pool, &["-bcc"]) {
+        assert!(blocks.contains("No leaks"), "{blocks}");
+        ask(dir, pool, &["-d"]);
+    }
+}
+
+/// Bytes that do not compress, told by a seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let byte = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 56) as u8
+    };
+    std::iter::repeat_with(byte).take(len).collect()
+}
+
+/// A head, to be written.
+pub fn own(live: &Live, name: &str) -> dsl::Owned {
+    let head = live.dsl().dataset(name).unwrap();
+    live.dsl().heads().own(&head).unwrap()
+}
+
+/// A new file of 128 KiB blocks with these bytes.
+pub fn write_file(live: &Live, owned: &dsl::Owned, bytes: &[u8]) -> Result<ObjNum, TaskError> {
+    let tx = live.tx_for(owned, Need { bytes: bytes.len() as u64, netfree: false })?;
+    let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let dn = owned.objset().create_object(&tx, &spec).unwrap();
+    dn.write_at(&tx, 0, bytes).unwrap();
+    Ok(dn.object())
+}
+
+/// Removes a file.
+pub fn remove_file(live: &Live, owned: &dsl::Owned, object: ObjNum) -> Result<(), TaskError> {
+    let tx = live.tx_for(owned, Need { bytes: 1 << 14, netfree: true })?;
+    owned.objset().free_object(&tx, object).unwrap();
+    Ok(())
+}
+
+/// The bytes of a file.
+pub fn read_file(owned: &dsl::Owned, object: ObjNum, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    owned.objset().dnode(object).unwrap().read_at(0, &mut bytes).unwrap();
+    bytes
+}
