@@ -18,9 +18,9 @@ judge=(theirs zdb)
 
 bad=0
 compared=0
-# What both print: a line for each dataset, and the sums. Averages and ratios follow from them.
+# What both print: a line for each dataset, and the sums. Averages and ratios follow from them. The sign of 0/0 is the processor's.
 datasets() { sed -n 's/^\(Dataset .*\)$/\1/p' | sort; }
-sums() { awk -F: '/^\t(bp (count|logical|physical|allocated|deduped|cloned)|ganged count|Normal class|Special class|Dedup class|Embedded log)/ { sub(/^\t/, "", $1); split($2, n, " "); print $1 ":", n[1] }'; }
+sums() { awk -F: '/^\t(bp (count|logical|physical|allocated|deduped|cloned)|ganged count|Normal class|Special class|Dedup class|Embedded log)/ { sub(/^\t/, "", $1); split($2, n, " "); sub(/^-nan/, "nan", n[1]); print $1 ":", n[1] }'; }
 
 compare() { # DIR POOL [zdb options]
   local dir=$1 pool=$2 want got

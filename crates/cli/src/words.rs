@@ -28,8 +28,8 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::MissingDevices(_) => "one or more devices is currently unavailable".into(),
         Reason::NoCheckpoint => "checkpoint does not exist".into(),
         Reason::InvalidConfig => "invalid vdev configuration".into(),
-        Reason::ReadonlyOnly => {
-            "this release imports pools read-only\nThe pool can be imported using '-o readonly=on'.".into()
+        Reason::ReadonlyOnly { why } => {
+            format!("this release can't write it: {why}\nThe pool can be imported using '-o readonly=on'.")
         }
         Reason::PoolReadonly => "pool is read-only".into(),
         Reason::Corrupt { what, .. } | Reason::Io { what, .. } if !what.is_empty() => {

@@ -24,6 +24,12 @@ pub enum Error {
     /// The pool can't be imported.
     #[error(transparent)]
     Import(#[from] Box<spa::Failure>),
+    /// The pool can be read, but not written.
+    #[error(transparent)]
+    Refused(spa::engine::WriteRefusal),
+    /// The pool takes no more writes.
+    #[error(transparent)]
+    Stopped(#[from] spa::txg::Stopped),
     /// The pool's own records can't be read.
     #[error(transparent)]
     Pool(#[from] ::pool::Error),
@@ -48,4 +54,13 @@ pub enum Error {
         /// The dataset.
         dataset: String,
     },
+}
+
+impl From<spa::import::OpenFailure> for Error {
+    fn from(failure: spa::import::OpenFailure) -> Self {
+        match failure {
+            spa::import::OpenFailure::Import(failure) => Error::Import(failure),
+            spa::import::OpenFailure::Refused(why) => Error::Refused(why),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::{Dataset, Error, Result};
 use dsl::Dsl;
 use ondisk::Txg;
-use spa::import::{Claim, Options, Rewind, SystemClock};
+use spa::import::{Claim, Hands, Options, Rewind, SystemClock, import_for_writing};
 use spa::{Candidate, Host, Scan, Spa};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub struct OpenOptions {
     /// Name or guid of the pool, needed when the devices hold several.
     pub pool: Option<String>,
+    /// Open it for writing. It must be claimed as one's own then, and can't be rewound.
+    pub write: bool,
     /// What is claimed of its devices. An owner keeps everybody else out; who claims nothing looks at a pool that somebody else
     /// may have open, even on another host, and what is read may change underneath.
     pub claim: Claim,
@@ -66,20 +68,40 @@ impl Pool {
     /// # Errors
     /// [`Error::Import`] and failures to read the pool's own records.
     pub fn import(candidate: &Candidate, options: &OpenOptions, host: &Host) -> Result<Pool> {
-        let spa = spa::import::import(candidate, &options.import(), host, &SystemClock)?;
-        Self::with_spa(spa, options.altroot.clone())
+        let how = options.import();
+        let altroot = options.altroot.clone();
+        if !options.write {
+            let spa = spa::import::import(candidate, &how, host, &SystemClock)?;
+            return Self::with_spa(spa, altroot);
+        }
+        let hands = Hands::of_system(&candidate.name);
+        let spa = import_for_writing(candidate, &how, altroot, host, &SystemClock, hands)?;
+        Self::with_spa(spa, None)
     }
 
-    /// Opens the datasets of an imported pool.
+    /// Opens the datasets of an imported pool. `altroot` is for one that is only read: what writes a pool has its own.
     ///
     /// # Errors
     /// Failures to read the pool's own records.
     pub fn with_spa(spa: Spa, altroot: Option<String>) -> Result<Pool> {
+        if let Some(live) = spa.writer() {
+            let dsl = live.dsl().clone();
+            return Ok(Pool { spa: Arc::new(spa), dsl });
+        }
         let space = spa.space()?;
         let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot };
         let dsl = Dsl::open(spa.mos().clone(), options)?;
         spa.cache().zio().set_keys(dsl.keys().clone());
         Ok(Pool { spa: Arc::new(spa), dsl })
+    }
+
+    /// Lets the pool go in order, after everything that was changed is on disk. Nothing can be changed any more; devices are let go of
+    /// with the last handle. A pool that is only read has nothing to be put in order.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: it stays as its last transaction group left it.
+    pub fn export(&self) -> Result<()> {
+        self.spa.writer().map_or(Ok(()), |live| Ok(live.export()?))
     }
 
     /// The pool alive: vdevs, features, uberblock, cache.
@@ -139,7 +161,7 @@ impl OpenOptions {
     /// The part of it that concerns import.
     pub fn import(&self) -> Options {
         Options {
-            readonly: true,
+            readonly: !self.write,
             claim: self.claim,
             force: self.force,
             missing_log: self.missing_log,
@@ -154,8 +176,8 @@ impl OpenOptions {
     }
 }
 
-/// A quarter of the machine's memory, or 256 MiB where that can't be found out.
-fn default_cache_bytes() -> u64 {
+/// Bytes of the block cache if nobody says: a quarter of the machine's memory, or 256 MiB where that can't be found out.
+pub fn default_cache_bytes() -> u64 {
     const FALLBACK: u64 = 256 << 20;
     let total_kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;

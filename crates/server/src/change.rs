@@ -19,15 +19,6 @@ use crate::faults::of_dsl;
 /// An operation that waits to be done.
 pub type Task = Box<dyn SyncTask + Send>;
 
-/// A pool that can be changed.
-pub trait Writer: Send + Sync {
-    /// Does operations in their order, in one transaction group, each by itself, and waits until they are on disk.
-    ///
-    /// # Errors
-    /// The pool has stopped; then none is known to have happened. The inner result is an operation's own.
-    fn run(&self, tasks: Vec<Task>) -> Result<Vec<dsl::Result<()>>, Reason>;
-}
-
 /// What an operation's failure is about, and why.
 pub(crate) fn error_of(about: &str, error: &dsl::Error) -> Error {
     let name = match error {

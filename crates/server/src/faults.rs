@@ -109,11 +109,21 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
     match error {
         Error::NoPool { .. } | Error::NoSuchPool { .. } | Error::SeveralPools { .. } => Reason::NoSuchImport,
         Error::Import(failure) => of_spa(failure),
+        Error::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
+        Error::Stopped(_) => Reason::Suspended,
         Error::Pool(_) | Error::Object(_) | Error::Volume(_) => io(error),
         Error::Dataset(error) => of_dsl(error),
         Error::Key(error) => of_key(error),
         Error::File(error) => of_zpl(error),
         Error::Empty { .. } => Reason::BadType,
+    }
+}
+
+/// A failure to open a pool for writing.
+pub(crate) fn of_open(failure: &spa::import::OpenFailure) -> Reason {
+    match failure {
+        spa::import::OpenFailure::Import(failure) => of_spa(failure),
+        spa::import::OpenFailure::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
     }
 }
 
@@ -130,7 +140,6 @@ pub(crate) fn of_spa(failure: &spa::Failure) -> Reason {
             Reason::UsedElsewhere { hostname: hostname.clone(), hostid: *hostid, timestamp: *timestamp }
         }
         SpaError::Version { .. } | SpaError::UnsupportedFeatures { .. } => Reason::Unsupported(info),
-        SpaError::ReadOnly => Reason::ReadonlyOnly,
         // What OpenZFS calls `ENXIO`.
         SpaError::MissingLogs { .. }
         | SpaError::CantOpen { .. }

@@ -15,7 +15,7 @@ use crate::daemon;
 use crate::faults::of_library;
 use crate::pools::{Imported, Pools};
 use crate::view;
-use crate::work::{Work, absent};
+use crate::work::{absent, create_pool};
 use ondisk::Guid;
 use spa::Host;
 use spa::import::{Clock, SystemClock};
@@ -51,7 +51,8 @@ impl House {
         let listed = listed.map_err(|error| Error::new(pool.pool.name(), of_library(&error.into())))?;
         let listsnapshots =
             listed.get("listsnapshots").and_then(|value| value.first()).is_some_and(|n| n != 0);
-        view::datasets(pool.pool.dsl(), query, listsnapshots, &|name| pool.mounts.holds(name))
+        let mounted = |name: &str| pool.mounts.holds(name);
+        pool.pool.spa().read(|| view::datasets(pool.pool.dsl(), query, listsnapshots, &mounted))
     }
 }
 
@@ -62,15 +63,18 @@ impl Service for House {
 
     fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
         let pool = self.pools.pool(name)?;
-        view::pool(pool.pool.spa(), pool.pool.dsl(), &pool.facts, query)
+        let spa = pool.pool.spa();
+        spa.read(|| view::pool(spa, pool.pool.dsl(), &pool.facts, query))
     }
 
     fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
         // Command lines are written with the next group: what was just done is to be there.
-        if *from == 0 && self.pools.pool(name)?.work.is_some() {
-            self.pools.change_pool(name, &PoolChange::Sync, &self.host)?;
+        let pool = self.pools.pool(name)?;
+        let spa = pool.pool.spa();
+        if *from == 0 && spa.writer().is_some() {
+            self.pools.change_pool(name, &PoolChange::Sync)?;
         }
-        view::history(name, self.pools.pool(name)?.pool.spa().mos(), *from, view::HISTORY_PART)
+        spa.read(|| view::history(name, spa.mos(), *from, view::HISTORY_PART))
     }
 
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
@@ -92,11 +96,13 @@ impl Service for House {
     }
 
     fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
-        view::space(self.pools.pool_of(dataset)?.pool.dsl(), dataset, classes)
+        let pool = self.pools.pool_of(dataset)?;
+        pool.pool.spa().read(|| view::space(pool.pool.dsl(), dataset, classes))
     }
 
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
-        view::holds(self.pools.pool_of(snapshot)?.pool.dsl(), snapshot)
+        let pool = self.pools.pool_of(snapshot)?;
+        pool.pool.spa().read(|| view::holds(pool.pool.dsl(), snapshot))
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
@@ -136,7 +142,8 @@ impl Service for House {
     }
 
     fn reclaimed(&self, first: &str, last: &str) -> Result<u64, Error> {
-        view::reclaimed(self.pools.pool_of(first)?.pool.dsl(), first, last)
+        let pool = self.pools.pool_of(first)?;
+        pool.pool.spa().read(|| view::reclaimed(pool.pool.dsl(), first, last))
     }
 
     fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
@@ -147,19 +154,18 @@ impl Service for House {
         // Its guid is not known before it is there.
         let guid = Guid(RandomState::new().hash_one(name));
         self.pools.import(name, guid, || {
-            let (work, mut facts) = Work::create(request, &self.host)?;
+            let (pool, mut facts) = create_pool(request, &self.host)?;
             facts.load_guid = RandomState::new().hash_one(name);
-            let pool = work.look(&self.host).map_err(|reason| Error::new(name, reason))?;
-            Ok((pool, facts, Some(Arc::new(work)), ()))
+            Ok((pool, facts, ()))
         })
     }
 
     fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
-        self.pools.change_pool(name, change, &self.host)
+        self.pools.change_pool(name, change)
     }
 
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
-        self.pools.change(change, &self.host)
+        self.pools.change(change)
     }
 }
 

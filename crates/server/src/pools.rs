@@ -16,20 +16,19 @@ use crate::api::{
     Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
     MountReport, MountRequest, PoolChange, Reason, UnmountRequest,
 };
+use crate::change::error_of;
 use crate::change::tasks::plan;
-use crate::change::{Writer, error_of};
 use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
 use crate::plan::{Plan, Where};
 use crate::view::PoolFacts;
-use crate::work::{Work, absent};
+use crate::work::{absent, leave, log};
 use dsl::Name;
 use fuse::Detach;
 use ondisk::Guid;
 use parking_lot::RwLock;
 use poolhouse::Pool;
-use spa::Host;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,8 +42,6 @@ pub struct Imported {
     pub mounts: Arc<Mounts>,
     /// What only its holder knows of it.
     pub facts: PoolFacts,
-    /// What changes it, if it is open for writing; [`Imported::pool`] is then what the last change left on the devices.
-    pub work: Option<Arc<Work>>,
 }
 
 impl Imported {
@@ -121,7 +118,7 @@ impl Pools {
         &self,
         name: &str,
         guid: Guid,
-        open: impl FnOnce() -> Result<(Pool, PoolFacts, Option<Arc<Work>>, T), Error>,
+        open: impl FnOnce() -> Result<(Pool, PoolFacts, T), Error>,
     ) -> Result<T, Error> {
         {
             let mut table = self.table.write();
@@ -134,9 +131,9 @@ impl Pools {
             }
             table.insert(name.to_owned(), State::Coming(guid));
         }
-        let opened = open().and_then(|(pool, facts, work, told)| {
+        let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
-            Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts, work }), told))
+            Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts }), told))
         });
         let mut table = self.table.write();
         match opened {
@@ -172,60 +169,42 @@ impl Pools {
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(failure.error);
         }
-        let left = imported.work.as_ref().map_or(Ok(()), |work| work.leave(destroy));
+        let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy));
         self.table.write().remove(name);
         left.map_err(|reason| Error::new(name, reason))?;
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
     }
 
-    /// Looks at a pool anew, after it was changed.
-    fn refresh(&self, name: &str, host: &Host) -> Result<(), Error> {
-        let old = self.pool(name)?;
-        let Some(work) = &old.work else { return Ok(()) };
-        let pool = work.look(host).map_err(|reason| Error::new(name, reason))?;
-        let (mounts, facts, work) = (Arc::clone(&old.mounts), old.facts.clone(), old.work.clone());
-        let fresh = Arc::new(Imported { pool, mounts, facts, work });
-        if let Some(state @ State::Here(_)) = self.table.write().get_mut(name) {
-            *state = State::Here(fresh);
-        }
-        Ok(())
-    }
-
     /// Changes a pool as a whole.
-    pub fn change_pool(&self, name: &str, change: &PoolChange, host: &Host) -> Result<(), Error> {
+    pub fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
         let imported = self.pool(name)?;
-        let Some(work) = &imported.work else { return Err(readonly(&imported, name)) };
+        let live = writer(&imported, name)?;
         match change {
             PoolChange::Destroy { force, command } => {
-                work.log(command).map_err(|reason| Error::new(name, reason))?;
+                log(live, command).map_err(|reason| Error::new(name, reason))?;
                 let request = ExportRequest { name: name.to_owned(), force: *force, hardforce: false };
                 self.let_go(&request, true)
             }
-            PoolChange::Sync => {
-                work.sync().map_err(|reason| Error::new(name, reason))?;
-                self.refresh(name, host)
-            }
+            PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Add { .. } => Err(absent(name, "adding vdevs")),
             PoolChange::Set { .. } => Err(absent(name, "setting properties of pools")),
             PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools")),
             PoolChange::Reguid { .. } => Err(absent(name, "changing a pool's guid")),
             PoolChange::Checkpoint | PoolChange::DiscardCheckpoint => Err(absent(name, "checkpoints")),
             PoolChange::Clear { .. } => Err(absent(name, "clearing errors")),
-            PoolChange::Log { command } => work.log(command).map_err(|reason| Error::new(name, reason)),
+            PoolChange::Log { command } => log(live, command).map_err(|reason| Error::new(name, reason)),
         }
     }
 
     /// Changes datasets, and mounts and unmounts what that asks for.
-    pub fn change(&self, change: &DatasetChange, host: &Host) -> Result<Changed, Error> {
+    pub fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
         let about = change.subject();
         let imported = self.pool_of(about)?;
-        let Some(work) = &imported.work else { return Err(readonly(&imported, about)) };
-        let planned = plan(imported.pool.dsl(), change)?;
+        let live = writer(&imported, about)?;
+        let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), change))?;
         let moved = self.make_way(&imported, change)?;
-        let results = work.run(planned.tasks).map_err(|reason| Error::new(about, reason));
-        let pool = imported.pool.name().to_owned();
-        self.refresh(&pool, host)?;
+        let results = live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut errors: Vec<Error> = Vec::new();
         for (about, result) in planned.about.iter().zip(results?) {
             if let Err(e) = result {
@@ -252,9 +231,8 @@ impl Pools {
             _ => moved,
         };
         // Volumes are not mounted, nor are clones of them.
-        let fresh = self.pool(&pool)?;
         let is_file_system = |name: &String| {
-            let kind = fresh.pool.dsl().dataset(name).and_then(|dataset| dataset.head_kind());
+            let kind = imported.pool.dsl().dataset(name).and_then(|dataset| dataset.head_kind());
             matches!(kind, Ok(Some(dsl::Kind::Filesystem)))
         };
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
@@ -331,7 +309,7 @@ impl Pools {
             tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
         }
         for pool in &pools {
-            if let Some(Err(reason)) = pool.work.as_ref().map(|work| work.leave(false)) {
+            if let Some(Err(reason)) = pool.pool.spa().writer().map(|live| leave(live, false)) {
                 tracing::error!(pool = pool.pool.name(), ?reason, "it is left as its last group left it");
             }
         }
@@ -504,13 +482,9 @@ impl Pools {
     }
 }
 
-/// Why a pool can't be changed.
-fn readonly(imported: &Imported, about: &str) -> Error {
-    if imported.facts.readonly {
-        Error::new(about, Reason::PoolReadonly)
-    } else {
-        absent(about, "writing pools that were imported")
-    }
+/// What changes a pool, if it may be changed.
+fn writer<'p>(imported: &'p Imported, about: &str) -> Result<&'p spa::engine::Live, Error> {
+    imported.pool.spa().writer().ok_or_else(|| Error::new(about, Reason::PoolReadonly))
 }
 
 /// Unmounts from the leaves on and returns what failed.

@@ -1,168 +1,87 @@
-//! A pool that this daemon writes.
-//!
-//! # Theory
-//! The engine holds the pool open for writing ([`spa::engine::Live`]). What commands ask about is answered from the state that the last
-//! change left on the devices: after each change the pool is looked at anew, as a reader who claims nothing would. A change is over
-//! only when it is on disk, so the answer to a question that follows it knows it.
-//!
-//! # Locks
-//! Changes of one pool wait for each other; questions wait for nobody.
-//!
-//! # Absent
-//! Pools that were imported: those can only be read.
+//! Making pools, and changing them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use dsl::PropList;
+use ondisk::Ashift;
 use ondisk::config::{AllocBias, DraidShape};
 use ondisk::feature::Feature;
-use ondisk::{Ashift, Guid};
-use parking_lot::Mutex;
 use poolhouse::Pool;
 use spa::Host;
 use spa::create::{
     Beginning, CreateError, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create,
 };
-use spa::engine::{Live, SystemWorld};
-use spa::import::{Claim, Options, SystemClock};
+use spa::engine::Live;
+use spa::import::Hands;
 use zpl::NewFileSystem;
 
 use crate::api::{CreatePool, Error, Layout, Reason, Vdev};
-use crate::change::{Task, Writer};
-use crate::faults::{chain, of_library, of_spa};
+use crate::faults::{chain, of_library};
 use crate::settings::pool::{self, When};
 use crate::view::PoolFacts;
 
-/// Bytes of the block cache of a pool that is written.
-const CACHE: u64 = 256 << 20;
-
-/// A pool that is open for writing.
-pub struct Work {
-    /// Gone when the pool has been let go of.
-    live: Mutex<Option<Live>>,
-    devices: Vec<PathBuf>,
-    guid: Guid,
-    altroot: Option<String>,
-}
-
-impl Work {
-    /// Makes a pool.
-    ///
-    /// # Errors
-    /// What is wrong with its properties and devices, or could not be written.
-    pub fn create(request: &CreatePool, host: &Host) -> Result<(Self, PoolFacts), Error> {
-        let name = request.name.as_str();
-        let bad = |what: String| Error::new(name, Reason::BadValue { what });
-        let mut features: Vec<&'static Feature> = Vec::new();
-        let (mut ashift, mut facts) = (None, PoolFacts::default());
-        for (property, value) in &request.props {
-            match pool::check(property, value, When::Create, 1, host.hostid).map_err(bad)? {
-                pool::Setting::Feature(feature) => features.push(feature),
-                pool::Setting::NoFeature(_) | pool::Setting::Number("ashift", 0) => {}
-                pool::Setting::Number("ashift", shift) => {
-                    ashift = Some(Ashift(u8::try_from(shift).expect("checked to be 16 at most")));
-                }
-                pool::Setting::AltRoot(path) => {
-                    facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
-                }
-                pool::Setting::CacheFile(file) => facts.cachefile = file,
-                _ => return Err(absent(name, &format!("setting the property '{property}' of a pool"))),
+/// Makes a pool.
+///
+/// # Errors
+/// What is wrong with its properties and devices, or could not be written.
+pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts), Error> {
+    let name = request.name.as_str();
+    let bad = |what: String| Error::new(name, Reason::BadValue { what });
+    let mut features: Vec<&'static Feature> = Vec::new();
+    let (mut ashift, mut facts) = (None, PoolFacts::default());
+    for (property, value) in &request.props {
+        match pool::check(property, value, When::Create, 1, host.hostid).map_err(bad)? {
+            pool::Setting::Feature(feature) => features.push(feature),
+            pool::Setting::NoFeature(_) | pool::Setting::Number("ashift", 0) => {}
+            pool::Setting::Number("ashift", shift) => {
+                ashift = Some(Ashift(u8::try_from(shift).expect("checked to be 16 at most")));
             }
-        }
-        if request.key.is_some() {
-            return Err(absent(name, "making an encrypted pool"));
-        }
-        let new = NewPool {
-            name: name.to_owned(),
-            vdevs: vdevs(name, &request.layout)?,
-            ashift,
-            force: request.force,
-        };
-        let devices = new.vdevs.iter().flat_map(|v| &v.leaves).map(|leaf| leaf.path.clone()).collect();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let contents = NewFileSystem::new((now.as_secs(), u64::from(now.subsec_nanos())));
-        let props = root_props(name, request)?;
-        let begin = Beginning { features: &features, contents: &contents, props: &props };
-        let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let setting = Setting {
-            host,
-            world: Arc::new(SystemWorld),
-            claimer: &claim_file,
-            workers: Arc::new(zio::Workers::new(&format!("zio-{name}"), threads)),
-            cache_bytes: CACHE,
-        };
-        let live = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;
-        let guid = live.config().pool_guid.ok_or_else(|| Error::new(name, Reason::InvalidConfig))?;
-        let altroot = facts.altroot.clone();
-        Ok((Self { live: Mutex::new(Some(live)), devices, guid, altroot }, facts))
-    }
-
-    /// The pool's guid.
-    pub fn guid(&self) -> Guid {
-        self.guid
-    }
-
-    /// The pool as it is on its devices.
-    ///
-    /// # Errors
-    /// As reading them fails.
-    pub fn look(&self, host: &Host) -> Result<Pool, Reason> {
-        let found = spa::scan(&self.devices).pools;
-        let candidate = found.iter().find(|pool| pool.guid == self.guid).ok_or(Reason::NoSuchImport)?;
-        let options = Options {
-            readonly: true,
-            claim: Claim::Nothing,
-            force: true,
-            skip_mmp: true,
-            cache_bytes: CACHE,
-            ..Options::default()
-        };
-        let spa = spa::import(candidate, &options, host, &SystemClock).map_err(|failure| of_spa(&failure))?;
-        Pool::with_spa(spa, self.altroot.clone()).map_err(|error| of_library(&error))
-    }
-
-    /// Writes what is pending.
-    ///
-    /// # Errors
-    /// [`Reason::Suspended`].
-    pub fn sync(&self) -> Result<(), Reason> {
-        match &*self.live.lock() {
-            Some(live) => live.sync_all().map_err(|_| Reason::Suspended),
-            None => Err(Reason::Busy),
+            pool::Setting::AltRoot(path) => {
+                facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
+            }
+            pool::Setting::CacheFile(file) => facts.cachefile = file,
+            _ => return Err(absent(name, &format!("setting the property '{property}' of a pool"))),
         }
     }
-
-    /// Writes a command line to the pool's history, with the next group.
-    ///
-    /// # Errors
-    /// [`Reason::Suspended`].
-    pub fn log(&self, command: &str) -> Result<(), Reason> {
-        let uid = rustix::process::geteuid().as_raw();
-        match &*self.live.lock() {
-            Some(live) => live.log_command(command, uid).map_err(|_| Reason::Suspended),
-            None => Err(Reason::Busy),
-        }
+    if request.key.is_some() {
+        return Err(absent(name, "making an encrypted pool"));
     }
-
-    /// Lets the pool go, destroyed or exported.
-    ///
-    /// # Errors
-    /// [`Reason::Suspended`].
-    pub fn leave(&self, destroy: bool) -> Result<(), Reason> {
-        let live = self.live.lock().take().ok_or(Reason::Busy)?;
-        let left = if destroy { live.destroy() } else { live.export() };
-        left.map_err(|_| Reason::Suspended)
-    }
+    let new =
+        NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let contents = NewFileSystem::new((now.as_secs(), u64::from(now.subsec_nanos())));
+    let props = root_props(name, request)?;
+    let begin = Beginning { features: &features, contents: &contents, props: &props };
+    let Hands { workers, world } = Hands::of_system(name);
+    let setting = Setting {
+        host,
+        world,
+        claimer: &claim_file,
+        workers,
+        cache_bytes: poolhouse::default_cache_bytes(),
+        altroot: facts.altroot.clone(),
+    };
+    let spa = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;
+    let pool = Pool::with_spa(spa, None).map_err(|e| Error::new(name, of_library(&e)))?;
+    Ok((pool, facts))
 }
 
-impl Writer for Work {
-    fn run(&self, tasks: Vec<Task>) -> Result<Vec<dsl::Result<()>>, Reason> {
-        match &*self.live.lock() {
-            Some(live) => live.run_all(tasks).map_err(|_| Reason::Suspended),
-            None => Err(Reason::Busy),
-        }
-    }
+/// Writes a command line to the pool's history, with the next group.
+///
+/// # Errors
+/// [`Reason::Suspended`].
+pub fn log(live: &Live, command: &str) -> Result<(), Reason> {
+    let uid = rustix::process::geteuid().as_raw();
+    live.log_command(command, uid).map_err(|_| Reason::Suspended)
+}
+
+/// Lets a pool go, destroyed or exported.
+///
+/// # Errors
+/// [`Reason::Suspended`].
+pub fn leave(live: &Live, destroy: bool) -> Result<(), Reason> {
+    let left = if destroy { live.destroy() } else { live.export() };
+    left.map_err(|_| Reason::Suspended)
 }
 
 /// Something that this release does not do.

@@ -34,7 +34,7 @@ impl Stand {
         pools
             .import(&pool, poolhouse::ondisk::Guid(7), || {
                 let pool = Pool::open(fixture.images(), &options).unwrap();
-                Ok((pool, PoolFacts::default(), None, ()))
+                Ok((pool, PoolFacts::default(), ()))
             })
             .unwrap();
         Some(Self { pools, pool, dir })

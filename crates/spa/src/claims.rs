@@ -200,7 +200,8 @@ impl Claims {
             claims.leave_out_checkpoint(spa, top, &mut allocated)?;
             claims.vdevs.insert(top.id, Mutex::new(allocated));
         }
-        let tree = spa.config().vdev_tree.as_ref();
+        let config = spa.config();
+        let tree = config.vdev_tree.as_ref();
         for vdev in tree.map_or(&[][..], |t| &t.children) {
             let removed = vdev.kind == VdevKind::Indirect;
             if let Some(object) = vdev.indirect_object.filter(|o| removed && o.0 != 0) {

@@ -30,8 +30,8 @@ use vdev::Tree;
 use vdev::label::LabelWriter;
 use zio::{Workers, Zio};
 
-use crate::Host;
-use crate::engine::{Engine, Live, Parts, World};
+use crate::engine::{Engine, Live, Parts, Synced, World};
+use crate::{Candidate, Host, Spa};
 
 /// The group that makes a pool (`TXG_INITIAL`).
 pub const TXG_INITIAL: Txg = Txg(4);
@@ -48,6 +48,8 @@ pub struct Setting<'a> {
     pub workers: Arc<Workers>,
     /// Bytes of the block cache (`zfs_arc_max`).
     pub cache_bytes: u64,
+    /// Alternate root, put before its mountpoints.
+    pub altroot: Option<String>,
 }
 
 /// What a new pool begins with, beside its devices.
@@ -64,7 +66,7 @@ pub struct Beginning<'a> {
 ///
 /// # Errors
 /// As [`CreateError`] says.
-pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Result<Live, CreateError> {
+pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Result<Spa, CreateError> {
     let mut random = || setting.world.random();
     let terms = spec::Terms {
         first: 0,
@@ -91,10 +93,32 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| CreateError::Write(e.into());
     begin_labels(&config, &claimed).map_err(|e| failed(e.into()))?;
     let parts = parts(&config, &claimed, setting).map_err(failed)?;
-    let engine = books(parts, config, begin).map_err(failed)?;
+    let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
     let live = Live::start(&new.name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
     live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;
-    Ok(live)
+    let config = live.config();
+    let candidate = Candidate {
+        guid: config.pool_guid.unwrap_or_default(),
+        name: new.name.clone(),
+        state: config.state,
+        config: PoolConfig::clone(&config),
+        members: Vec::new(),
+        auxiliary: Arc::default(),
+    };
+    Ok(Spa {
+        name: new.name.clone(),
+        candidate,
+        loaded: live.synced(),
+        tree: live.engine().tree.clone(),
+        cache: live.engine().cache.clone(),
+        mos: live.engine().mos.clone(),
+        spares: Vec::new(),
+        l2cache: Vec::new(),
+        checkpoint: None,
+        errata: None,
+        log_dropped: false,
+        writer: Some(live),
+    })
 }
 
 /// Labels of devices that are not yet part of a pool, and empty rings (`vdev_label_init`).
@@ -129,7 +153,12 @@ fn parts(config: &PoolConfig, claimed: &spec::Claimed, setting: &Setting<'_>) ->
 }
 
 /// Makes the MOS of a new pool.
-fn books(parts: Parts, mut config: PoolConfig, begin: &Beginning<'_>) -> Result<Engine, Anything> {
+fn books(
+    parts: Parts,
+    mut config: PoolConfig,
+    begin: &Beginning<'_>,
+    altroot: Option<String>,
+) -> Result<Engine, Anything> {
     let tx = Tx::new(TXG_INITIAL, None);
     let os = Objset::create_live(
         parts.cache.clone(),
@@ -153,9 +182,12 @@ fn books(parts: Parts, mut config: PoolConfig, begin: &Beginning<'_>) -> Result<
     let room = crate::engine::add_vdevs(&mos, &tx, &parts, root)?;
     mos.create_history(&tx, room)?;
     let name = config.name.clone().expect("a new pool has a name");
-    let options = dsl::Options { pool_name: name, ..dsl::Options::default() };
+    let options = dsl::Options { pool_name: name, altroot, ..dsl::Options::default() };
     let dsl = Dsl::open(mos.clone(), options)?;
-    let engine = Engine::new(parts, mos, dsl, config, deferred, nothing());
+    parts.cache.zio().set_keys(dsl.keys().clone());
+    let features = Arc::new(mos.features()?);
+    let loaded = Synced { uberblock: nothing(), config: Arc::new(config), features };
+    let engine = Engine::new(parts, mos, dsl, deferred, loaded);
     engine.begin(&tx, begin)?;
     Ok(engine)
 }

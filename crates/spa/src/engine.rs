@@ -34,6 +34,7 @@ use ondisk::{ObjNum, PoolConfig, Txg, Uberblock};
 use parking_lot::{Mutex, RwLock};
 use pool::Mos;
 use pool::alloc::Allocator;
+use pool::config::Features;
 use vdev::Tree;
 
 use crate::txg::TXG_SIZE;
@@ -135,6 +136,7 @@ pub enum SyncError {
 pub(crate) struct Synced {
     pub(crate) uberblock: Uberblock,
     pub(crate) config: Arc<PoolConfig>,
+    pub(crate) features: Arc<Features>,
 }
 
 /// What an engine is made of.

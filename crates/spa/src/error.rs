@@ -72,9 +72,6 @@ pub enum SpaError {
         /// Whether the pool can be imported read-only all the same.
         can_readonly: bool,
     },
-    /// The pool can be read, and this software can't write any (`ENOTSUP`).
-    #[error("pools can only be imported read-only")]
-    ReadOnly,
     /// An object of the MOS can't be read (`EIO`).
     #[error("the pool's metadata cannot be read: {what}")]
     Mos {
@@ -143,7 +140,7 @@ impl SpaError {
             | SpaError::Damaged { .. } => VdevAux::CorruptData,
             SpaError::Active { .. } | SpaError::NoHostid => VdevAux::Active,
             SpaError::Version { .. } => VdevAux::VersionNewer,
-            SpaError::UnsupportedFeatures { .. } | SpaError::ReadOnly => VdevAux::UnsupFeat,
+            SpaError::UnsupportedFeatures { .. } => VdevAux::UnsupFeat,
             SpaError::MissingLogs { .. } | SpaError::BadGuidSum { .. } => VdevAux::BadGuidSum,
             SpaError::InUse(_)
             | SpaError::Config(_)
@@ -164,7 +161,6 @@ impl SpaError {
                 | SpaError::NoHostid
                 | SpaError::Interrupted
                 | SpaError::ForceRequired { .. }
-                | SpaError::ReadOnly
                 | SpaError::NoCheckpoint
         )
     }

@@ -16,7 +16,7 @@
 //! that is only read uses neither, and pools may share spares.
 //!
 //! # Absent
-//! Pools are imported read-only: log blocks are not claimed, nothing is written to labels. OpenZFS reads the metadata of the
+//! Log blocks are not claimed. OpenZFS reads the metadata of the
 //! last groups at every import and refuses the pool if some is damaged; here that is only done to choose the state of a rewind,
 //! since a reader can live with damage that it doesn't meet.
 //!
@@ -46,7 +46,7 @@ use ondisk::Txg;
 
 use std::sync::Arc;
 
-use crate::engine::{Live, World, WriteRefusal};
+use crate::engine::{SystemWorld, World, WriteRefusal};
 use crate::{Candidate, Failure, Host, Spa, SpaError};
 
 /// What to do when the newest state can't be opened.
@@ -76,7 +76,7 @@ pub enum Claim {
 /// How a pool is imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Import for reading only (`readonly=on`). Nothing else is possible yet, and asking for it says why.
+    /// Import for reading only (`readonly=on`).
     pub readonly: bool,
     /// What is claimed of the devices.
     pub claim: Claim,
@@ -148,6 +148,15 @@ pub struct Hands {
     pub world: Arc<dyn World>,
 }
 
+impl Hands {
+    /// Those of this machine, for a pool of this name: a thread for each processor, the system's clock and random numbers.
+    pub fn of_system(pool: &str) -> Hands {
+        let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let workers = Arc::new(zio::Workers::new(&format!("zio-{pool}"), threads));
+        Hands { workers, world: Arc::new(SystemWorld) }
+    }
+}
+
 /// Imports a pool for writing. `options` say how; of them `readonly` must be false, and nothing may be rewound. Until a first group
 /// syncs, nothing is written.
 ///
@@ -160,7 +169,7 @@ pub fn import_for_writing(
     host: &Host,
     clock: &dyn Clock,
     hands: Hands,
-) -> Result<Live, OpenFailure> {
+) -> Result<Spa, OpenFailure> {
     let rewinds = options.checkpoint || options.max_txg.is_some() || options.rewind != Rewind::No;
     if rewinds || options.readonly || options.claim != Claim::Own {
         return Err(WriteRefusal::Rewound.into());
@@ -168,10 +177,17 @@ pub fn import_for_writing(
     let purpose = load::Purpose::Import;
     let loader = load::Loader { candidate, options, host, clock, purpose };
     let spa = rewind::best(&loader).map_err(OpenFailure::Import)?;
+    let features = features::unknown_for_write(&spa.mos, &spa.features());
+    if !features.is_empty() {
+        let ub = spa.uberblock();
+        let error = SpaError::UnsupportedFeatures { features, can_readonly: true };
+        let (tree, used) = (Some(spa.tree.describe()), Some((ub.txg, ub.timestamp)));
+        return Err(OpenFailure::Import(Box::new(Failure { error, tree, used, rewind: None })));
+    }
     Ok(spa.into_live(host, altroot, hands.workers, hands.world)?)
 }
 
-/// Imports a pool.
+/// Imports a pool for reading, whatever `options` say of that.
 ///
 /// # Errors
 /// [`Failure`], with what had been found out by then.
@@ -181,17 +197,7 @@ pub fn import(
     host: &Host,
     clock: &dyn Clock,
 ) -> Result<Spa, Box<Failure>> {
+    let options = &Options { readonly: true, ..options.clone() };
     let purpose = load::Purpose::Import;
-    let spa = rewind::best(&load::Loader { candidate, options, host, clock, purpose })?;
-    if options.readonly {
-        return Ok(spa);
-    }
-    let features = features::unknown_for_write(&spa.mos, &spa.features);
-    let error = if features.is_empty() {
-        SpaError::ReadOnly
-    } else {
-        SpaError::UnsupportedFeatures { features, can_readonly: true }
-    };
-    let used = Some((spa.uberblock.txg, spa.uberblock.timestamp));
-    Err(Box::new(Failure { error, tree: Some(spa.tree.describe()), used, rewind: None }))
+    rewind::best(&load::Loader { candidate, options, host, clock, purpose })
 }

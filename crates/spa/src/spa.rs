@@ -1,4 +1,9 @@
-//! An imported pool.
+//! An imported pool, read or written.
+//!
+//! # Theory
+//! A pool that is only read stays what it was when it was loaded. One that is open for writing has a [`Live`] beside it, whose transaction
+//! groups change it; what this type tells of it is as of the last group. The MOS is the same for both: readers of a pool that is
+//! written see the group that is being synced too, and [`Spa::read`] lets them see it whole.
 
 use std::sync::Arc;
 
@@ -7,6 +12,7 @@ use pool::Mos;
 use pool::config::Features;
 use vdev::Tree;
 
+use crate::engine::{Live, Synced};
 use crate::import::AuxVdev;
 use crate::{Candidate, Errata};
 
@@ -14,17 +20,17 @@ use crate::{Candidate, Errata};
 pub struct Spa {
     pub(crate) name: String,
     pub(crate) candidate: Candidate,
-    pub(crate) config: PoolConfig,
-    pub(crate) uberblock: Uberblock,
+    /// As it was loaded; a writer knows newer.
+    pub(crate) loaded: Synced,
     pub(crate) tree: Arc<Tree>,
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Mos,
-    pub(crate) features: Features,
     pub(crate) spares: Vec<AuxVdev>,
     pub(crate) l2cache: Vec<AuxVdev>,
     pub(crate) checkpoint: Option<Uberblock>,
     pub(crate) errata: Option<Errata>,
     pub(crate) log_dropped: bool,
+    pub(crate) writer: Option<Live>,
 }
 
 impl std::fmt::Debug for Spa {
@@ -32,7 +38,8 @@ impl std::fmt::Debug for Spa {
         f.debug_struct("Spa")
             .field("name", &self.name)
             .field("guid", &self.guid())
-            .field("uberblock", &self.uberblock)
+            .field("uberblock", &self.uberblock())
+            .field("writer", &self.writer)
             .finish_non_exhaustive()
     }
 }
@@ -45,17 +52,36 @@ impl Spa {
 
     /// Its guid.
     pub fn guid(&self) -> Guid {
-        self.config.pool_guid.unwrap_or(self.candidate.guid)
+        self.config().pool_guid.unwrap_or(self.candidate.guid)
+    }
+
+    /// What changes it, if it is open for writing (`spa_writeable`).
+    pub fn writer(&self) -> Option<&Live> {
+        self.writer.as_ref()
+    }
+
+    /// Runs `read` while no operation changes datasets, so that several things that it reads fit together
+    /// (`dsl_pool_config_enter`).
+    pub fn read<R>(&self, read: impl FnOnce() -> R) -> R {
+        match &self.writer {
+            Some(live) => live.read(|_| read()),
+            None => read(),
+        }
+    }
+
+    /// The pool as of its last group.
+    fn synced(&self) -> Synced {
+        self.writer.as_ref().map_or_else(|| self.loaded.clone(), Live::synced)
     }
 
     /// Pool version: 1 to 28, or 5000 (`spa_version`).
     pub fn version(&self) -> u64 {
-        self.uberblock.version
+        self.uberblock().version
     }
 
     /// The trusted config, as the MOS holds it, with the paths at which the devices were found (`spa_config`).
-    pub fn config(&self) -> &PoolConfig {
-        &self.config
+    pub fn config(&self) -> Arc<PoolConfig> {
+        self.synced().config
     }
 
     /// What the search found it to be.
@@ -63,14 +89,14 @@ impl Spa {
         &self.candidate
     }
 
-    /// The uberblock that was opened (`spa_ubsync`).
-    pub fn uberblock(&self) -> &Uberblock {
-        &self.uberblock
+    /// The uberblock of the last group (`spa_ubsync`).
+    pub fn uberblock(&self) -> Uberblock {
+        self.synced().uberblock
     }
 
     /// The last synced transaction group (`spa_last_synced_txg`).
     pub fn last_synced_txg(&self) -> Txg {
-        self.uberblock.txg
+        self.uberblock().txg
     }
 
     /// The vdev tree (`spa_root_vdev`).
@@ -89,8 +115,8 @@ impl Spa {
     }
 
     /// The pool's features with their reference counts; empty before version 5000.
-    pub fn features(&self) -> &Features {
-        &self.features
+    pub fn features(&self) -> Arc<Features> {
+        self.synced().features
     }
 
     /// Hot spares (`spa_spares`).

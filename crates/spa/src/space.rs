@@ -15,7 +15,8 @@ impl Spa {
     /// # Errors
     /// As reading their ZAPs fails.
     pub fn top_vdevs(&self) -> pool::Result<Vec<TopVdev>> {
-        let root = self.config.vdev_tree.iter().flat_map(|root| &root.children);
+        let config = self.config();
+        let root = config.vdev_tree.iter().flat_map(|root| &root.children);
         let tops = root.filter_map(|config| {
             // A raidz is reckoned at its first width, also when it was expanded.
             let id = VdevId(u32::try_from(config.id).ok()?);

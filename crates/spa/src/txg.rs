@@ -134,6 +134,8 @@ struct State {
     slots: [Slot; TXG_SIZE],
     dirty: u64,
     closing: bool,
+    /// No group after this one opens for holders.
+    last: Option<Txg>,
     stopped: Option<Stopped>,
 }
 
@@ -202,6 +204,7 @@ impl Txgs {
             slots: Default::default(),
             dirty: 0,
             closing: false,
+            last: None,
             stopped: None,
         };
         let shared = Arc::new(Shared {
@@ -234,6 +237,9 @@ impl Txgs {
         loop {
             if let Some(stopped) = &s.stopped {
                 return Err(stopped.clone());
+            }
+            if s.last.is_some_and(|last| s.open > last) {
+                return Err(Stopped { source: None });
             }
             // Objects must not be changed in an older group than the last one was: nobody enters the next group before
             // the last holder of the one before has left.
@@ -295,6 +301,25 @@ impl Txgs {
     pub fn sync_all(&self) -> Result<(), Stopped> {
         let open = self.open();
         self.wait_synced(open)
+    }
+
+    /// Makes the open group the last one that takes holders, and tells which it is.
+    ///
+    /// # Errors
+    /// [`Stopped`], also if it was called before.
+    pub fn close(&self) -> Result<Txg, Stopped> {
+        let txg = self.hold(0)?.txg();
+        let mut s = self.shared.state.lock();
+        // The group may have been closed meanwhile: then the next one is the last.
+        let last = s.open.max(txg);
+        if s.last.is_some() {
+            return Err(Stopped { source: None });
+        }
+        s.last = Some(last);
+        if last > txg {
+            s.slot(last).changed = true;
+        }
+        Ok(last)
     }
 
     /// The open group.

@@ -37,31 +37,35 @@ fn a_full_pool_can_be_emptied() {
     for (shape, count) in [(VdevShape::Single, 1), (VdevShape::Raidz(1), 3)] {
         let dir = tempfile::tempdir().unwrap();
         let images = rig::images(dir.path(), count, 128 << 20);
-        let live = new_pool(shape, &images);
+        let spa = new_pool(shape, &images);
+        let live = spa.writer().unwrap();
         live.run(file_system("tank/a", Vec::new())).unwrap();
-        let owned = own(&live, "tank/a");
-        let (files, e) = fill(&live, &owned, 1 << 20);
+        let owned = own(live, "tank/a");
+        let (files, e) = fill(live, &owned, 1 << 20);
         assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
         assert!(files.len() > 20, "{}", files.len());
         let e = live.run(file_system("tank/b", Vec::new())).unwrap_err();
         assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
         assert!(live.txgs().stopped().is_none());
         for object in &files {
-            remove_file(&live, &owned, *object).unwrap();
+            remove_file(live, &owned, *object).unwrap();
         }
         live.sync_all().unwrap();
-        let (again, e) = fill(&live, &owned, 1 << 20);
+        let (again, e) = fill(live, &owned, 1 << 20);
         assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
         assert!(again.len() + 4 >= files.len(), "{} and {}", files.len(), again.len());
         drop(owned);
         live.export().unwrap();
+        drop(spa);
         judge(dir.path(), "tank");
-        let live = rig::import(dir.path()).unwrap();
+        let spa = rig::import(dir.path()).unwrap();
+        let live = spa.writer().unwrap();
         live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
         // The blocks are freed behind it, and what is freed waits for two groups.
         (0..4).for_each(|_| live.sync_all().unwrap());
         live.run(file_system("tank/b", Vec::new())).unwrap();
         live.export().unwrap();
+        drop(spa);
         judge(dir.path(), "tank");
     }
 }
@@ -73,30 +77,32 @@ fn quotas_are_kept() {
     const QUOTA: u64 = 8 << 20;
     let dir = tempfile::tempdir().unwrap();
     let images = rig::images(dir.path(), 1, 256 << 20);
-    let live = new_pool(VdevShape::Single, &images);
+    let spa = new_pool(VdevShape::Single, &images);
+    let live = spa.writer().unwrap();
     live.run(file_system("tank/a", Vec::new())).unwrap();
     for prop in ["quota", "refquota"] {
         let name = format!("tank/a/{prop}");
         let set = |value| Setting { name: prop.into(), value: Value::Number(value) };
         live.run(file_system(&name, vec![set(QUOTA)])).unwrap();
-        let owned = own(&live, &name);
-        let (files, e) = fill(&live, &owned, 1 << 20);
+        let owned = own(live, &name);
+        let (files, e) = fill(live, &owned, 1 << 20);
         assert_eq!(why(&e), Some(&Refusal::Quota), "{e:?}");
         assert!((7..=9).contains(&files.len()), "{prop}: {}", files.len());
         live.sync_all().unwrap();
         let used = live.dsl().dataset(&name).unwrap().phys().referenced_bytes;
         assert!(used <= QUOTA + (2 << 20), "{prop}: {used}");
-        remove_file(&live, &owned, files[0]).unwrap();
-        remove_file(&live, &owned, files[1]).unwrap();
+        remove_file(live, &owned, files[0]).unwrap();
+        remove_file(live, &owned, files[1]).unwrap();
         live.sync_all().unwrap();
-        write_file(&live, &owned, &noise(99, 1 << 20)).unwrap();
-        let (_, e) = fill(&live, &owned, 1 << 20);
+        write_file(live, &owned, &noise(99, 1 << 20)).unwrap();
+        let (_, e) = fill(live, &owned, 1 << 20);
         assert_eq!(why(&e), Some(&Refusal::Quota), "{e:?}");
         let props = vec![set(2 * QUOTA)];
         live.run(Box::new(SetProps { name: name.clone(), props, source: SetAs::Local })).unwrap();
-        assert!(fill(&live, &owned, 1 << 20).0.len() >= 7);
+        assert!(fill(live, &owned, 1 << 20).0.len() >= 7);
     }
     live.export().unwrap();
+    drop(spa);
     judge(dir.path(), "tank");
 }
 
@@ -105,20 +111,22 @@ fn quotas_are_kept() {
 fn reservations_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let images = rig::images(dir.path(), 1, 256 << 20);
-    let live = new_pool(VdevShape::Single, &images);
+    let spa = new_pool(VdevShape::Single, &images);
+    let live = spa.writer().unwrap();
     for prop in ["reservation", "refreservation"] {
         let set = Setting { name: prop.into(), value: Value::Number(32 << 20) };
         live.run(file_system(&format!("tank/{prop}"), vec![set])).unwrap();
     }
     live.run(file_system("tank/greedy", Vec::new())).unwrap();
-    let (_, e) = fill(&live, &own(&live, "tank/greedy"), 1 << 20);
+    let (_, e) = fill(live, &own(live, "tank/greedy"), 1 << 20);
     assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
     for prop in ["reservation", "refreservation"] {
         // What a change may take at the worst must fit: 24 times its bytes.
-        let (files, e) = fill(&live, &own(&live, &format!("tank/{prop}")), 1 << 18);
+        let (files, e) = fill(live, &own(live, &format!("tank/{prop}")), 1 << 18);
         assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
         assert!(files.len() >= 90, "{prop}: {}", files.len());
     }
     live.export().unwrap();
+    drop(spa);
     judge(dir.path(), "tank");
 }

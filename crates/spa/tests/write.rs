@@ -15,8 +15,9 @@ use ondisk::config::DraidShape;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum};
 use spa::Host;
+use spa::Spa;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, SystemWorld};
+use spa::engine::SystemWorld;
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
 struct Empty;
@@ -57,7 +58,7 @@ fn host() -> Host {
     Host { hostid: 0x1234, hostname: "here".into() }
 }
 
-fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Live {
+fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
     let vdevs = vec![NewVdev { shape, bias: None, leaves }];
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
@@ -69,6 +70,7 @@ fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Live {
         claimer: &claim_file,
         workers: Arc::new(zio::Workers::new("zio", 1)),
         cache_bytes: 64 << 20,
+        altroot: None,
     };
     create(&new, &begin, &setting).unwrap()
 }
@@ -145,9 +147,11 @@ fn new_pools() {
     for (shape, count) in SHAPES {
         let dir = tempfile::tempdir().unwrap();
         let images = images(dir.path(), count, 128 << 20);
-        let live = new_pool(shape, &images);
+        let spa = new_pool(shape, &images);
+        let live = spa.writer().unwrap();
         live.log_command("zpool create tank", 0).unwrap();
         live.export().unwrap();
+        drop(spa);
         judge(dir.path(), "tank");
     }
 }
@@ -158,7 +162,8 @@ fn written_datasets() {
     for (shape, count) in SHAPES {
         let dir = tempfile::tempdir().unwrap();
         let images = images(dir.path(), count, 128 << 20);
-        let live = new_pool(shape, &images);
+        let spa = new_pool(shape, &images);
+        let live = spa.writer().unwrap();
         let head = live.dsl().dataset("tank").unwrap();
         let owned = live.dsl().heads().own(&head).unwrap();
         let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
@@ -178,6 +183,7 @@ fn written_datasets() {
         // Whoever holds a dataset holds the devices too.
         drop((owned, head));
         live.export().unwrap();
+        drop(spa);
         // Five writes of a MiB, each half a MiB further on.
         assert_eq!(read_all(dir.path()), 3 << 20);
         judge(dir.path(), "tank");
@@ -188,7 +194,7 @@ fn hands() -> Hands {
     Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
 }
 
-fn import(dir: &Path) -> Result<Live, OpenFailure> {
+fn import(dir: &Path) -> Result<Spa, OpenFailure> {
     let scan = spa::scan(&[dir]);
     let options = Options { readonly: false, ..Options::default() };
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
@@ -199,14 +205,17 @@ fn import(dir: &Path) -> Result<Live, OpenFailure> {
 fn import_and_change() {
     let dir = tempfile::tempdir().unwrap();
     let images = images(dir.path(), 3, 128 << 20);
-    new_pool(VdevShape::Raidz(1), &images).export().unwrap();
+    new_pool(VdevShape::Raidz(1), &images).writer().unwrap().export().unwrap();
     for round in 0..3 {
-        let live = import(dir.path()).unwrap();
+        let spa = import(dir.path()).unwrap();
+        let live = spa.writer().unwrap();
         live.run(file_system(&format!("tank/fs{round}"))).unwrap();
         live.export().unwrap();
+        drop(spa);
         judge(dir.path(), "tank");
     }
-    let live = import(dir.path()).unwrap();
+    let spa = import(dir.path()).unwrap();
+    let live = spa.writer().unwrap();
     assert!(live.dsl().dataset("tank/fs2").is_ok());
 }
 
@@ -217,10 +226,12 @@ fn change_real_pools() {
     for name in ["single-lz4", "mirror2", "raidz3-7", "draid1", "longname"] {
         let Some(fixture) = testkit::find(name) else { continue };
         let copy = fixture.copy();
-        let live = import(copy.dir()).unwrap();
+        let spa = import(copy.dir()).unwrap();
+        let live = spa.writer().unwrap();
         let pool = live.dsl().pool_name().to_owned();
         live.run(file_system(&format!("{pool}/ours"))).unwrap();
         live.export().unwrap();
+        drop(spa);
         judge(copy.dir(), &pool);
         changed += 1;
     }
@@ -263,7 +274,8 @@ fn snapshots(names: &[&str]) -> Box<Snapshot> {
 fn a_life_of_datasets() {
     let dir = tempfile::tempdir().unwrap();
     let images = images(dir.path(), 2, 128 << 20);
-    let live = new_pool(VdevShape::Mirror, &images);
+    let spa = new_pool(VdevShape::Mirror, &images);
+    let live = spa.writer().unwrap();
     live.sync_all().unwrap();
     let before = live.dsl().root().unwrap().phys().used_bytes;
     live.run(file_system("tank/a")).unwrap();
@@ -299,5 +311,6 @@ fn a_life_of_datasets() {
     let after = live.dsl().root().unwrap().phys().used_bytes;
     assert!(after < before + (1 << 20), "{before} {after}");
     live.export().unwrap();
+    drop(spa);
     judge(dir.path(), "tank");
 }

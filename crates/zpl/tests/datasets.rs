@@ -16,13 +16,14 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum};
 use pool::space::PoolSpace;
 use spa::Host;
+use spa::Spa;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{Live, SystemWorld};
 use std::path::Path;
 use std::sync::Arc;
 use zpl::NewFileSystem;
 
-fn new_pool(image: &Path) -> Live {
+fn new_pool(image: &Path) -> Spa {
     std::fs::File::create(image).unwrap().set_len(256 << 20).unwrap();
     let leaves = vec![NewLeaf { path: image.to_owned() }];
     let vdevs = vec![NewVdev { shape: VdevShape::Single, bias: None, leaves }];
@@ -38,6 +39,7 @@ fn new_pool(image: &Path) -> Live {
         claimer: &claim_file,
         workers: Arc::new(zio::Workers::new("zio", 1)),
         cache_bytes: 64 << 20,
+        altroot: None,
     };
     create(&new, &begin, &setting).unwrap()
 }
@@ -96,9 +98,11 @@ fn judge(dir: &Path) {
 fn operations_leave_a_sound_pool() {
     for steps in 0..=6 {
         let dir = tempfile::tempdir().unwrap();
-        let live = new_pool(&dir.path().join("d0.img"));
-        operate(&live, steps);
+        let spa = new_pool(&dir.path().join("d0.img"));
+        let live = spa.writer().unwrap();
+        operate(live, steps);
         live.export().unwrap();
+        drop(spa);
         judge(dir.path());
     }
 }
@@ -180,7 +184,8 @@ fn operate(live: &Live, steps: usize) {
 #[test]
 fn many_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let live = new_pool(&dir.path().join("d0.img"));
+    let spa = new_pool(&dir.path().join("d0.img"));
+    let live = spa.writer().unwrap();
     let count = 50;
     let names: Vec<String> = (0..count).map(|n| format!("tank/fs{n}")).collect();
     let made = live.run_all(names.iter().map(|n| fs(n)).collect()).unwrap();
@@ -191,5 +196,6 @@ fn many_at_once() {
         assert!(live.read(|dsl| dsl.dataset(&format!("{name}@s"))).is_ok());
     }
     live.export().unwrap();
+    drop(spa);
     judge(dir.path());
 }

@@ -82,7 +82,8 @@ pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
 
 /// Bytes in the metaslabs that removed vdevs had: while OpenZFS looks for leaks it makes them again, and counts them.
 fn removed_space(pool: &Opened) -> u64 {
-    let tree = pool.spa.config().vdev_tree.as_ref();
+    let config = pool.spa.config();
+    let tree = config.vdev_tree.as_ref();
     let removed = tree.map_or(&[][..], |t| &t.children).iter().filter(|v| v.kind == VdevKind::Indirect);
     removed.fold(0, |n, v| {
         let (size, shift) = (v.asize.unwrap_or(0), v.metaslab_shift.unwrap_or(63).min(63));
@@ -347,7 +348,8 @@ fn summary(cx: &mut Ctx<'_>, counts: &Counts, classes: &Classes) {
 }
 
 fn removed(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
-    let tree = pool.spa.config().vdev_tree.as_ref();
+    let config = pool.spa.config();
+    let tree = config.vdev_tree.as_ref();
     for vdev in tree.map_or(&[][..], |t| &t.children) {
         let Some(object) = vdev.indirect_object.filter(|o| o.0 != 0) else { continue };
         let n = pool.spa.mos().indirect_mapping(object)?.entries.len();

@@ -102,7 +102,8 @@ impl Users {
             );
             condensing = 2;
         }
-        let tree = pool.spa.config().vdev_tree.as_ref();
+        let config = pool.spa.config();
+        let tree = config.vdev_tree.as_ref();
         for vdev in tree.map_or(&[][..], |t| &t.children) {
             if let Some(object) = vdev.indirect_object.filter(|o| o.0 != 0) {
                 indirect += 1;
@@ -156,7 +157,8 @@ pub fn verify_spacemaps(cx: &mut Ctx<'_>, pool: &Opened) -> Run<i32> {
         Ok(u64::from(books.objset().dnode(ObjNum(object))?.bonus().len() == PHYS_SIZE))
     };
     let mut found = 0;
-    let tree = pool.spa.config().vdev_tree.as_ref();
+    let config = pool.spa.config();
+    let tree = config.vdev_tree.as_ref();
     for leaf in tree.into_iter().flat_map(ondisk::VdevConfig::leaves) {
         if let Some(dtl) = leaf.dtl.filter(|d| d.0 != 0) {
             found += has(dtl.0)?;

@@ -190,9 +190,7 @@ fn errno(e: &SpaError) -> &'static str {
         | SpaError::BadGuidSum { .. } => "No such device or address",
         SpaError::Active { .. } | SpaError::NoHostid | SpaError::ForceRequired { .. } => "Remote I/O error",
         SpaError::Interrupted => "Interrupted system call",
-        SpaError::Version { .. } | SpaError::UnsupportedFeatures { .. } | SpaError::ReadOnly => {
-            "Operation not supported"
-        }
+        SpaError::Version { .. } | SpaError::UnsupportedFeatures { .. } => "Operation not supported",
         SpaError::Mos { .. }
         | SpaError::Corrupt { .. }
         | SpaError::TrustedConfig(_)

@@ -18,7 +18,7 @@ pub fn run(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run<i32> {
         cx.part(|cx| config::of_mos(cx, pool.spa.mos()))?;
     }
     if o.has('u') {
-        uberblock::current(cx, pool.spa.uberblock(), "\nUberblock:\n");
+        uberblock::current(cx, &pool.spa.uberblock(), "\nUberblock:\n");
     }
     if o.has('D') {
         cx.part(|cx| ddt::show(cx, pool))?;

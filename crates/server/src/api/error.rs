@@ -90,7 +90,10 @@ pub enum Reason {
     /// The configuration is not valid.
     InvalidConfig,
     /// The pool can't be written by this release: import it read-only.
-    ReadonlyOnly,
+    ReadonlyOnly {
+        /// Why.
+        why: String,
+    },
     /// The pool is not writable.
     PoolReadonly,
     /// What was read is not what a pool may hold, with what an older state would cost.

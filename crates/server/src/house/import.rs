@@ -1,14 +1,14 @@
 //! From devices to an imported pool.
 
 use crate::api::{Candidate, Error, ImportOutcome, ImportRequest, Reason, RewindInfo, ScanRequest};
-use crate::faults::{of_library, of_spa};
+use crate::faults::{of_library, of_open, of_spa};
 use crate::pools::Pools;
 use crate::view::{self, PoolFacts};
 use dsl::Name;
 use ondisk::config::PoolState;
 use ondisk::{Guid, Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
-use spa::import::{Claim, Clock, Options, Rewind, Seen, list_txgs};
+use spa::import::{Claim, Clock, Hands, Options, Rewind, Seen, import_for_writing, list_txgs};
 use spa::scan::DEFAULT_SEARCH_PATHS;
 use spa::{Host, Spa};
 use std::collections::BTreeSet;
@@ -109,9 +109,17 @@ pub(super) fn import(
     }
     let facts = facts(request, name)?;
     let options = options(request, &facts);
+    let altroot = facts.altroot.clone();
     let open = || {
-        let spa = spa::import(candidate, &options, host, clock)
-            .map_err(|failure| Error::new(name, of_spa(&failure)))?;
+        let altroot = altroot.clone();
+        let spa = if options.readonly {
+            spa::import(candidate, &options, host, clock).map_err(|failure| of_spa(&failure))
+        } else {
+            let hands = Hands::of_system(name);
+            import_for_writing(candidate, &options, altroot, host, clock, hands)
+                .map_err(|failure| of_open(&failure))
+        };
+        let spa = spa.map_err(|reason| Error::new(name, reason))?;
         let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa));
         Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
     };
@@ -122,7 +130,7 @@ pub(super) fn import(
         let (spa, outcome) = open()?;
         let altroot = facts.altroot.clone();
         let pool = Pool::with_spa(spa, altroot).map_err(|error| Error::new(name, of_library(&error)))?;
-        Ok((pool, facts, None, outcome))
+        Ok((pool, facts, outcome))
     })
 }
 

@@ -132,7 +132,8 @@ fn removal(spa: &Spa) -> pool::Result<Option<RemovalStat>> {
         return Ok(None);
     }
     let mut mapping_memory = 0;
-    let tops = spa.config().vdev_tree.iter().flat_map(|root| &root.children);
+    let config = spa.config();
+    let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
     for object in tops.filter_map(|c| c.indirect_object) {
         let entries = spa.mos().indirect_mapping(object)?.entries.len() as u64;
         mapping_memory += entries * MAPPING_ENTRY;
@@ -156,7 +157,8 @@ fn checkpoint(spa: &Spa) -> Option<CheckpointStat> {
 /// The expansion that runs, or the last that ended.
 fn expansion(spa: &Spa) -> pool::Result<Option<ExpandStat>> {
     let mut last: Option<ExpandStat> = None;
-    let tops = spa.config().vdev_tree.iter().flat_map(|root| &root.children);
+    let config = spa.config();
+    let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
     for c in tops {
         let Some(zap) = c.top_zap else { continue };
         let read = |name: &str| spa.mos().u64(zap, name);

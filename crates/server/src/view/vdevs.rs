@@ -129,7 +129,8 @@ impl<'a> Tree<'a> {
     /// A distributed spare is as large as the smallest device that it is spread over.
     fn spare_size(&self, config: &VdevConfig) -> u64 {
         let Some((top, _)) = config.draid_spare else { return 0 };
-        let root = self.spa.config().vdev_tree.as_ref();
+        let config = self.spa.config();
+        let root = config.vdev_tree.as_ref();
         let draid = root.and_then(|r| r.children.iter().find(|c| c.guid == top));
         let sizes = draid.iter().flat_map(|d| &d.children).filter_map(|c| self.sizes.get(&c.guid.0));
         sizes.copied().min().unwrap_or(0)

@@ -14,6 +14,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum, VdevKind};
 use poolhouse::{OpenOptions, Pool};
 use spa::Host;
+use spa::Spa;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, create};
 use spa::engine::{Live, World};
 use zpl::NewFileSystem;
@@ -68,7 +69,7 @@ fn next(state: &AtomicU64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Live {
+fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Spa {
     let devices = tape.devices(count, SIZE);
     let by_path: HashMap<std::path::PathBuf, Arc<dyn Device>> =
         devices.iter().map(|d| (d.name().into(), d.clone())).collect();
@@ -84,6 +85,7 @@ fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Live {
         claimer: &|path: &Path| Ok((by_path[path].clone(), VdevKind::File)),
         workers: Arc::new(zio::Workers::new("zio", 1)),
         cache_bytes: 32 << 20,
+        altroot: None,
     };
     create(&new, &begin, &setting).expect("devices in memory make a pool")
 }
@@ -94,17 +96,18 @@ fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Live {
 /// When a step fails: there is no fault yet.
 pub fn record(shape: VdevShape, count: usize, steps: usize, seed: u64) -> Script {
     let tape = Tape::default();
-    let live = begin(&tape, shape, count, seed);
+    let spa = begin(&tape, shape, count, seed);
+    let live = spa.writer().expect("a new pool is open for writing");
     let mut script = Script { tape, count, steps: Vec::new() };
     let mut seen = Seen::from([(POOL.to_owned(), Vec::new())]);
     script.steps.push((seen.clone(), 0, script.tape.end()));
     let dice = AtomicU64::new(seed);
     for step in 0..steps {
         let began = script.tape.end();
-        one(&live, &mut seen, step, next(&dice));
+        one(live, &mut seen, step, next(&dice));
         script.steps.push((seen.clone(), began, script.tape.end()));
     }
-    drop(live);
+    drop(spa);
     script
 }
 

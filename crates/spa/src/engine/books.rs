@@ -80,22 +80,15 @@ fn give_leaf_zaps(mos: &Mos, tx: &Tx, vdev: &mut VdevConfig) -> pool::Result<()>
 }
 
 impl Engine {
-    pub(crate) fn new(
-        parts: Parts,
-        mos: Mos,
-        dsl: dsl::Dsl,
-        config: PoolConfig,
-        deferred: ObjNum,
-        uberblock: ondisk::Uberblock,
-    ) -> Engine {
-        let config = Arc::new(config);
+    pub(crate) fn new(parts: Parts, mos: Mos, dsl: dsl::Dsl, deferred: ObjNum, loaded: Synced) -> Engine {
+        let config = loaded.config.clone();
         Engine {
             tree: parts.tree,
             cache: parts.cache,
             allocator: parts.allocator,
             mos,
             dsl,
-            synced: RwLock::new(Synced { uberblock, config: config.clone() }),
+            synced: RwLock::new(loaded),
             config: RwLock::new(()),
             // Whoever opens a pool brings all its labels up to date with its first group.
             changed_config: Mutex::new(Some(config)),

@@ -34,6 +34,7 @@ pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
 impl Engine {
     /// Makes `root` the pool's state as of `txg`.
     pub(super) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
+        let features = self.mos.features().map_err(|source| SyncError::Books { txg, source })?;
         let flush = || self.cache.zio().flush(txg).map_err(|source| SyncError::Flush { txg, source });
         flush()?;
         let changed = self.changed_config.lock().take();
@@ -63,7 +64,11 @@ impl Engine {
             self.write_labels(&config, txg, 1)?;
             flush()?;
         }
-        *self.synced.write() = super::Synced { uberblock, config };
+        let mut synced = self.synced.write();
+        synced.uberblock = uberblock;
+        synced.config = config;
+        synced.features = Arc::new(features);
+        drop(synced);
         Ok(())
     }
 

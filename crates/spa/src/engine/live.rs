@@ -1,4 +1,4 @@
-//! A pool that is open for writing.
+//! What changes a pool that is open for writing.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use dsl::{Asked, Dsl, Need};
 use ondisk::config::PoolState;
 use ondisk::{PoolConfig, Txg, Uberblock};
 
-use super::Engine;
 use super::tasks::{Queued, Ticket};
+use super::{Engine, Synced};
 use crate::txg::{Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
-/// A pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be imported
-/// again; [`Live::export`] lets it go in order.
+/// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
+/// imported again; [`Live::export`] lets it go in order.
 pub struct Live {
     txgs: Txgs,
     engine: Arc<Engine>,
@@ -61,6 +61,15 @@ impl Live {
     /// The uberblock of the last group (`spa_ubsync`).
     pub fn uberblock(&self) -> Uberblock {
         self.engine.synced.read().uberblock.clone()
+    }
+
+    /// The pool as of the last group.
+    pub(crate) fn synced(&self) -> Synced {
+        self.engine.synced.read().clone()
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Runs `read` while no operation changes datasets, so that several things that it reads fit together
@@ -165,11 +174,11 @@ impl Live {
         self.txgs.wait_synced(txg)
     }
 
-    /// Lets the pool go in order: its labels say that nobody uses it (`spa_export_common`).
+    /// Lets the pool go in order: its labels say that nobody uses it, and nothing is written any more (`spa_export_common`).
     ///
     /// # Errors
     /// [`Stopped`]: the pool then stays as its last group left it, and is still marked as in use.
-    pub fn export(self) -> Result<(), Stopped> {
+    pub fn export(&self) -> Result<(), Stopped> {
         self.leave(PoolState::Exported)
     }
 
@@ -177,16 +186,16 @@ impl Live {
     ///
     /// # Errors
     /// As [`Live::export`].
-    pub fn destroy(self) -> Result<(), Stopped> {
+    pub fn destroy(&self) -> Result<(), Stopped> {
         self.leave(PoolState::Destroyed)
     }
 
-    fn leave(self, state: PoolState) -> Result<(), Stopped> {
+    fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.sync_all()?;
         let mut config = PoolConfig::clone(&self.config());
         config.state = state;
         *self.engine.changed_config.lock() = Some(Arc::new(config));
-        let txg = self.txgs.hold(0)?.txg();
+        let txg = self.txgs.close()?;
         self.txgs.wait_synced(txg)
     }
 }

@@ -21,7 +21,7 @@ use pool::alloc::Allocator;
 use vdev::VdevState;
 use zio::{Entropy, Workers};
 
-use super::{Engine, Live, Parts, World};
+use super::{Engine, Live, Parts, Synced, World};
 use crate::{Host, Spa};
 
 /// Why a pool that can be read can't be written.
@@ -96,7 +96,7 @@ pub(crate) fn equip(
 }
 
 impl Spa {
-    /// Opens the pool for writing. Its devices were opened for that: [`crate::import::import_for_writing`].
+    /// Opens it for writing. Its devices were opened for that: [`crate::import::import_for_writing`].
     ///
     /// # Errors
     /// [`WriteRefusal`]; nothing has been written then.
@@ -106,7 +106,7 @@ impl Spa {
         altroot: Option<String>,
         workers: Arc<Workers>,
         world: Arc<dyn World>,
-    ) -> Result<Live, WriteRefusal> {
+    ) -> Result<Spa, WriteRefusal> {
         self.check_writable()?;
         let tops = self.top_vdevs()?;
         self.mos.refuse_shared_blocks(self.tree.top_count())?;
@@ -115,7 +115,8 @@ impl Spa {
         let reader = Dsl::open(self.mos.clone(), dsl::Options::default())?;
         self.check_logs(&reader)?;
         equip(&self.cache, &allocator, workers, &world);
-        let root = Blkptr::decode(&self.uberblock.rootbp)?;
+        let Synced { uberblock, config, features } = self.loaded;
+        let root = Blkptr::decode(&uberblock.rootbp)?;
         let mos = Mos::open(Objset::open_live(self.cache.clone(), 0, &root)?)?;
         let missing = pool::Error::Missing { name: mos::SYNC_BPOBJ };
         let deferred: ObjNum = mos.dir(mos::SYNC_BPOBJ)?.ok_or(missing)?;
@@ -127,16 +128,19 @@ impl Spa {
             state: PoolState::Active,
             hostid: Some(host.hostid.into()).filter(|h| *h != 0),
             hostname: Some(host.hostname.clone()),
-            ..self.config
+            ..PoolConfig::clone(&config)
         };
-        let parts = Parts { tree: self.tree, cache: self.cache, allocator, world, salt: [0; 32] };
-        let last = self.uberblock.txg;
-        let engine = Engine::new(parts, mos, dsl, config, deferred, self.uberblock);
-        Ok(Live::start(&self.name, last, Arc::new(engine)))
+        let (tree, cache) = (self.tree.clone(), self.cache.clone());
+        let parts = Parts { tree, cache, allocator, world, salt: [0; 32] };
+        let last = uberblock.txg;
+        let loaded = Synced { uberblock, config: Arc::new(config), features };
+        let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone());
+        let writer = Some(Live::start(&self.name, last, Arc::new(engine)));
+        Ok(Spa { loaded, mos, writer, ..self })
     }
 
     fn check_writable(&self) -> Result<(), WriteRefusal> {
-        let version = self.uberblock.version;
+        let version = self.version();
         if version != super::SPA_VERSION {
             return Err(WriteRefusal::Version { version });
         }
@@ -146,7 +150,8 @@ impl Spa {
         if self.tree.state().0 != VdevState::Healthy {
             return Err(WriteRefusal::Unhealthy);
         }
-        for guid in self.features.for_read.iter().chain(&self.features.for_write) {
+        let features = self.features();
+        for guid in features.for_read.iter().chain(&features.for_write) {
             match Feature::by_guid(guid.0) {
                 Some(f) if *guid.1 > 0 && !f.can_write() => {
                     return Err(WriteRefusal::Feature { guid: f.guid });
@@ -163,7 +168,7 @@ impl Spa {
 
     /// Refuses a pool with logs that hold anything: what was fsynced would be lost.
     fn check_logs(&self, dsl: &Dsl) -> Result<(), WriteRefusal> {
-        let synced = self.uberblock.txg.0;
+        let synced = self.last_synced_txg().0;
 
         let heads = dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()?;
         for head in heads {

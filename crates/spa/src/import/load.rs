@@ -17,6 +17,7 @@ use zio::Zio;
 use super::devices::{Devices, Trust, top_level_leaves};
 use super::uberblock::{Selected, leaves, select};
 use super::{Clock, Options, aux, features, mmp};
+use crate::engine::Synced;
 use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
 /// Top-level vdevs that hold the newest uberblocks (`SPA_SYNC_MIN_VDEVS`): so many must not come to light late.
@@ -327,13 +328,12 @@ impl Loader<'_> {
             l2cache: aux::load(&mos, mos::L2CACHE, &auxiliary)?,
             checkpoint: checkpoint(&mos)?,
             log_dropped: rewound || !missing_logs(&tree).is_empty(),
-            config,
-            uberblock,
+            loaded: Synced { uberblock, config: Arc::new(config), features: Arc::new(features) },
             tree,
             cache,
             mos,
-            features,
             errata,
+            writer: None,
         })
     }
 

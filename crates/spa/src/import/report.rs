@@ -63,10 +63,11 @@ pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dy
     match loaded {
         Ok(spa) => {
             report.tree = Some(spa.tree.describe());
-            report.config = Some(spa.config.clone());
-            report.unknown_for_write = features::unknown_for_write(&spa.mos, &spa.features);
+            report.config = Some(PoolConfig::clone(&spa.config()));
+            report.unknown_for_write = features::unknown_for_write(&spa.mos, &spa.features());
             report.errata = spa.errata;
-            all_enabled = FEATURES.iter().all(|f| spa.features.is_enabled(f.guid));
+            let features = spa.features();
+            all_enabled = FEATURES.iter().all(|f| features.is_enabled(f.guid));
             (report.spares, report.l2cache) = (spa.spares, spa.l2cache);
         }
         Err(error) => {

@@ -50,7 +50,7 @@ fn hands() -> Hands {
     Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
 }
 
-pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Live {
+pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
     let vdevs = vec![NewVdev { shape, bias: None, leaves }];
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
@@ -62,11 +62,12 @@ pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Live {
         claimer: &claim_file,
         workers: Arc::new(zio::Workers::new("zio", 1)),
         cache_bytes: 64 << 20,
+        altroot: None,
     };
     create(&new, &begin, &setting).unwrap()
 }
 
-pub fn import(dir: &Path) -> Result<Live, OpenFailure> {
+pub fn import(dir: &Path) -> Result<Spa, OpenFailure> {
     let scan = spa::scan(&[dir]);
     let options = Options { readonly: false, force: true, ..Options::default() };
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
