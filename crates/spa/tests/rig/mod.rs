@@ -11,6 +11,7 @@ use dsl::{Contents, Need, PropList};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum};
 use spa::Host;
+use spa::Spa;
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{Live, SystemWorld, TaskError};
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
