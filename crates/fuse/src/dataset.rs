@@ -81,8 +81,12 @@ impl Dataset {
 /// The errno of every failure of a file system: the one place where this door decides.
 fn errno(error: &Error) -> Errno {
     match error {
-        Error::Dmu(_) | Error::Corrupt { .. } => Errno::IO,
-        Error::NotFileSystem | Error::NotSymlink { .. } => Errno::INVAL,
+        Error::Dmu(_) | Error::Corrupt { .. } | Error::Stopped { .. } => Errno::IO,
+        Error::NotFileSystem
+        | Error::NotSymlink { .. }
+        | Error::NotRegular { .. }
+        | Error::BadName
+        | Error::IntoItself { .. } => Errno::INVAL,
         Error::UnsupportedVersion { .. } => Errno::OPNOTSUPP,
         Error::NoEntry { .. } | Error::NoFile { .. } => Errno::NOENT,
         Error::Unlinked { .. } => Errno::STALE,
@@ -93,8 +97,15 @@ fn errno(error: &Error) -> Errno {
         Error::NameTooLong { .. } => Errno::NAMETOOLONG,
         Error::NotUtf8 => Errno::ILSEQ,
         Error::TooManyLinks => Errno::LOOP,
-        Error::LeavesFileSystem { .. } => Errno::XDEV,
+        Error::LeavesFileSystem { .. } | Error::OtherProject { .. } => Errno::XDEV,
         Error::PastEnd { .. } => Errno::NXIO,
+        Error::ReadOnly | Error::OldVersion { .. } | Error::OldNode { .. } => Errno::ROFS,
+        Error::Exists { .. } => Errno::EXIST,
+        Error::NotEmpty { .. } => Errno::NOTEMPTY,
+        Error::NotPermitted { .. } => Errno::PERM,
+        Error::TooLarge { .. } => Errno::FBIG,
+        Error::NoSpace => Errno::NOSPC,
+        Error::Quota => Errno::DQUOT,
     }
 }
 

@@ -53,7 +53,13 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
     match error {
         zpl::Error::Dmu(_) => io(error),
         zpl::Error::NotFileSystem => Reason::BadType,
-        zpl::Error::UnsupportedVersion { .. } => Reason::NotSupported { what: chain(error) },
+        zpl::Error::UnsupportedVersion { .. }
+        | zpl::Error::OldVersion { .. }
+        | zpl::Error::OldNode { .. } => Reason::NotSupported { what: chain(error) },
+        zpl::Error::ReadOnly => Reason::System { errno: Errno::ROFS.raw_os_error() },
+        zpl::Error::NoSpace => Reason::System { errno: Errno::NOSPC.raw_os_error() },
+        zpl::Error::Quota => Reason::System { errno: Errno::DQUOT.raw_os_error() },
+        zpl::Error::Stopped { .. } => Reason::Daemon { what: chain(error) },
         zpl::Error::Corrupt { .. }
         | zpl::Error::NoEntry { .. }
         | zpl::Error::NoFile { .. }
@@ -68,7 +74,15 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
         | zpl::Error::NotUtf8
         | zpl::Error::TooManyLinks
         | zpl::Error::LeavesFileSystem { .. }
-        | zpl::Error::PastEnd { .. } => corrupt(error),
+        | zpl::Error::PastEnd { .. }
+        | zpl::Error::Exists { .. }
+        | zpl::Error::NotEmpty { .. }
+        | zpl::Error::NotPermitted { .. }
+        | zpl::Error::NotRegular { .. }
+        | zpl::Error::BadName
+        | zpl::Error::IntoItself { .. }
+        | zpl::Error::OtherProject { .. }
+        | zpl::Error::TooLarge { .. } => corrupt(error),
     }
 }
 

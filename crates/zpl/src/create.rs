@@ -13,6 +13,7 @@ use ondisk::znode::Pflags;
 use ondisk::{DmuType, ObjNum};
 
 use crate::CaseSensitivity;
+use crate::fs::TOUPPER;
 use std::sync::Arc;
 
 /// Object of the master node (`MASTER_NODE_OBJ`).
@@ -24,8 +25,6 @@ const MODE: u64 = 0o040_755;
 /// Access lists inherit by themselves (`ZFS_ACL_AUTO_INHERIT`), nobody is denied (`ZFS_NO_EXECS_DENIED`), and the attributes were
 /// changed (`ZFS_AV_MODIFIED`).
 const MORE_FLAGS: u64 = 0x40 | 0x100 | 1 << 42;
-/// Names are compared without case (`U8_TEXTPREP_TOUPPER`).
-const TOUPPER: u64 = 0x02;
 
 /// The ACL that says the same as mode 0755 (`zfs_acl_ids_create`): type, flags and mask of the owner's, the group's and everyone's entry.
 const ACL_0755: [(u16, u16, u32); 3] =

@@ -1,6 +1,7 @@
 //! What can go wrong with a file.
 
 use ondisk::{Corrupt, ObjNum};
+use std::sync::Arc;
 
 /// Failure of an operation on a file system. Each variant is one `errno` at a front door.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -108,5 +109,78 @@ pub enum Error {
         object: ObjNum,
         /// The position.
         offset: u64,
+    },
+    /// The file system is not open for changes (`EROFS`).
+    #[error("the file system is read-only")]
+    ReadOnly,
+    /// A file system of this version is read only (`EROFS`).
+    #[error("file systems of version {version} cannot be changed: zfs upgrade makes one that can")]
+    OldVersion {
+        /// Its version.
+        version: u64,
+    },
+    /// The file was made by an older version, and is read only (`EROFS`).
+    #[error("object {object} is of an older version and cannot be changed")]
+    OldNode {
+        /// The file.
+        object: ObjNum,
+    },
+    /// There is an entry of this name (`EEXIST`).
+    #[error("directory {dir}: the name exists")]
+    Exists {
+        /// The directory.
+        dir: ObjNum,
+    },
+    /// The directory is not empty (`ENOTEMPTY`).
+    #[error("directory {object} is not empty")]
+    NotEmpty {
+        /// The directory.
+        object: ObjNum,
+    },
+    /// The file's flags, or what it is, forbid it (`EPERM`).
+    #[error("object {object}: not permitted")]
+    NotPermitted {
+        /// The file.
+        object: ObjNum,
+    },
+    /// The operation is for plain files (`EINVAL`).
+    #[error("object {object} is no plain file")]
+    NotRegular {
+        /// The object.
+        object: ObjNum,
+    },
+    /// No entry can have this name (`EINVAL`).
+    #[error("no entry can have this name")]
+    BadName,
+    /// A directory would be moved below itself (`EINVAL`).
+    #[error("directory {object} cannot be moved below itself")]
+    IntoItself {
+        /// The directory.
+        object: ObjNum,
+    },
+    /// The directory gives its project to what is in it, and the file has another (`EXDEV`).
+    #[error("directory {dir}: the file is of another project")]
+    OtherProject {
+        /// The directory.
+        dir: ObjNum,
+    },
+    /// No file can be so large (`EFBIG`).
+    #[error("object {object}: no file can be so large")]
+    TooLarge {
+        /// The file.
+        object: ObjNum,
+    },
+    /// There is no room (`ENOSPC`).
+    #[error("no space left")]
+    NoSpace,
+    /// A quota does not allow it (`EDQUOT`).
+    #[error("the quota is exceeded")]
+    Quota,
+    /// The pool has stopped writing (`EIO`).
+    #[error("the pool takes no more writes")]
+    Stopped {
+        /// Why.
+        #[source]
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
 }

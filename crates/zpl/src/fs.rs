@@ -1,6 +1,7 @@
 //! The file system: its master node, and what every file needs of it (`zfsvfs_t`).
 
 use crate::fuid::Domains;
+use crate::write::{Policy, Txs, Writer};
 use crate::{Error, Node, Result, SpaceKind};
 use dmu::sa::Sa;
 use dmu::zap::{Normalization, Zap};
@@ -17,6 +18,8 @@ const MASTER_NODE: ObjNum = ObjNum(1);
 const ZPL_VERSION: u64 = 5;
 /// The first version with system attributes (`ZPL_VERSION_SA`).
 const ZPL_VERSION_SA: u64 = 5;
+/// Names are compared without case (`U8_TEXTPREP_TOUPPER`).
+pub(crate) const TOUPPER: u64 = 0x02;
 /// How many directories are kept open.
 const OPEN_DIRS: usize = 32;
 /// Directories of larger blocks, which OpenZFS doesn't make unless it is told to, are not kept: each pins its first.
@@ -44,6 +47,7 @@ struct Inner {
     version: u64,
     root: ObjNum,
     norm: Normalization,
+    norm_on_disk: Normalization,
     utf8only: bool,
     case: CaseSensitivity,
     unlinked: Option<ObjNum>,
@@ -51,7 +55,16 @@ struct Inner {
     shares: Option<ObjNum>,
     sa: Sa,
     domains: OnceLock<Domains>,
-    dirs: Mutex<VecDeque<(ObjNum, Zap)>>,
+    dirs: Mutex<OpenDirs>,
+    writer: Option<Writer>,
+}
+
+/// The directories that were used last.
+#[derive(Debug, Default)]
+struct OpenDirs {
+    all: VecDeque<(ObjNum, Zap)>,
+    /// Counts directories that were freed: what was opened before one was may be what its number meant then.
+    freed: u64,
 }
 
 impl FileSystem {
@@ -60,6 +73,18 @@ impl FileSystem {
     /// # Errors
     /// [`Error::NotFileSystem`], [`Error::UnsupportedVersion`], or as reading its master node fails.
     pub fn open(os: &Objset) -> Result<FileSystem> {
+        Self::open_with(os, None)
+    }
+
+    /// Opens the file system of a live object set, to be changed.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`]; [`Error::OldVersion`] if its version is older than 5.
+    pub fn open_live(os: &Objset, txs: Arc<dyn Txs>, policy: Policy) -> Result<FileSystem> {
+        Self::open_with(os, Some((txs, policy)))
+    }
+
+    fn open_with(os: &Objset, write: Option<(Arc<dyn Txs>, Policy)>) -> Result<FileSystem> {
         if os.kind() != ObjsetKind::Zfs {
             return Err(Error::NotFileSystem);
         }
@@ -90,22 +115,46 @@ impl FileSystem {
             2 => CaseSensitivity::Mixed,
             v => return Err(bad("casesensitivity", v)),
         };
+        let unlinked = object("DELETE_QUEUE")?;
+        let writer = match write {
+            Some(_) if version < ZPL_VERSION_SA => return Err(Error::OldVersion { version }),
+            Some((txs, policy)) => {
+                let none = Corrupt::Shape { what: "master node", why: "it has no list of unlinked files" };
+                let queue = unlinked.ok_or(Error::Corrupt { object: MASTER_NODE, source: none })?;
+                Some(Writer::new(txs, policy, Zap::open(&os.dnode(queue)?)?))
+            }
+            None => None,
+        };
+        let fold = if case == CaseSensitivity::Sensitive { 0 } else { TOUPPER };
+        let norm_on_disk = Normalization::from_disk(norm.to_disk() | fold)
+            .map_err(|source| Error::Corrupt { object: MASTER_NODE, source })?;
         let sa_master = if version >= ZPL_VERSION_SA { object("SA_ATTRS")? } else { None };
         Ok(FileSystem(Arc::new(Inner {
             os: os.clone(),
             version,
             root,
             norm,
+            norm_on_disk,
             utf8only: number("utf8only")?.is_some_and(|v| v != 0),
             case,
-            unlinked: object("DELETE_QUEUE")?,
+            unlinked,
             fuid_table: object("FUID")?,
             shares: object("SHARES")?,
             sa: Sa::load(os, sa_master)?,
             master,
             domains: OnceLock::new(),
-            dirs: Mutex::new(VecDeque::new()),
+            dirs: Mutex::default(),
+            writer,
         })))
+    }
+
+    pub(crate) fn writer_if_any(&self) -> Option<&Writer> {
+        self.0.writer.as_ref()
+    }
+
+    /// How new directories compare names: normalization, and the case that is folded.
+    pub(crate) fn normalization_on_disk(&self) -> Normalization {
+        self.0.norm_on_disk
     }
 
     /// Its object set.
@@ -201,10 +250,10 @@ impl FileSystem {
     /// The ZAP of a directory, kept open for the next time.
     pub(crate) fn dir_zap(&self, dn: &Dnode) -> Result<Zap> {
         let object = dn.object();
-        let kept = {
-            let mut dirs = self.0.dirs.lock();
-            let at = dirs.iter().position(|(o, _)| *o == object);
-            at.and_then(|i| dirs.remove(i)).inspect(|d| dirs.push_back(d.clone()))
+        let (kept, freed) = {
+            let OpenDirs { all, freed } = &mut *self.0.dirs.lock();
+            let at = all.iter().position(|(o, _)| *o == object);
+            (at.and_then(|i| all.remove(i)).inspect(|d| all.push_back(d.clone())), *freed)
         };
         if let Some((_, zap)) = kept {
             return Ok(zap);
@@ -213,13 +262,23 @@ impl FileSystem {
         if dn.block_size() > OPEN_DIR_BLOCK {
             return Ok(zap);
         }
-        let mut dirs = self.0.dirs.lock();
-        // Another thread may have opened it meanwhile.
-        dirs.retain(|(o, _)| *o != object);
-        if dirs.len() >= OPEN_DIRS {
-            dirs.pop_front();
+        let dirs = &mut *self.0.dirs.lock();
+        // Another thread may have opened it meanwhile, or freed it.
+        dirs.all.retain(|(o, _)| *o != object);
+        if dirs.freed != freed {
+            return Ok(zap);
         }
-        dirs.push_back((object, zap.clone()));
+        if dirs.all.len() >= OPEN_DIRS {
+            dirs.all.pop_front();
+        }
+        dirs.all.push_back((object, zap.clone()));
         Ok(zap)
+    }
+
+    /// Forgets a directory that is about to be freed: its number may soon be another's.
+    pub(crate) fn forget_dir(&self, object: ObjNum) {
+        let dirs = &mut *self.0.dirs.lock();
+        dirs.all.retain(|(o, _)| *o != object);
+        dirs.freed += 1;
     }
 }

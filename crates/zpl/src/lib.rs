@@ -12,7 +12,7 @@
 //!
 //! # Absent
 //! Permission checks: the kernel makes them at a mount, with modes and POSIX ACLs from here. The `.zfs` directory, and what
-//! properties say (`atime`, `acltype`, `snapdir`): the doors know those. Writing comes with the write path.
+//! properties say (`atime`, `acltype`, `snapdir`): the doors know those.
 
 mod acl;
 mod attr;
@@ -24,6 +24,7 @@ mod fuid;
 mod node;
 mod path;
 mod space;
+mod write;
 mod xattr;
 
 pub use acl::Acl;
@@ -38,6 +39,7 @@ pub use ondisk::dirent::FileType;
 pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;
 pub use space::{Space, SpaceKind};
+pub use write::{Kind, NewFile, Policy, Purpose, Rename, SetAttr, Txs};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,183 @@
+//! File systems that are changed.
+//!
+//! # Theory
+//! A writable file system is one on a live object set, with somebody who hands out transactions ([`Txs`]). An operation takes its
+//! locks, looks at everything that it is about to change (so that an unreadable block fails it before it has changed anything),
+//! takes a transaction, and changes: what it did appears on disk whole or not at all. Layout, order of attributes and
+//! what happens to times, sizes and links are OpenZFS's, so that its readers and accounting find what they expect.
+//!
+//! A file that loses its last link goes into the list of unlinked files (`DELETE_QUEUE`) in the same transaction, and is freed when its
+//! last user has let go ([`FileSystem::reap`]). Users are the door's to know. What a crash leaves in the list, the next mount frees
+//! ([`FileSystem::drain`]).
+//!
+//! # Locks
+//! In this order: the renaming of directories from one parent to another (one for a file system, as Linux has it); names, one lock for each
+//! directory, several in the order of their object numbers; the ranges of a file's contents. Then the transaction. Behind it only the lock
+//! of a node's attributes, which is held for one change of them and never across the taking of a transaction. A thread with a
+//! transaction must take none of the first three: who holds them may be waiting for a transaction of the next group.
+//!
+//! # Crash
+//! Nothing is durable before its group is: [`FileSystem::sync`] waits for it. There is no intent log yet.
+//!
+//! # Absent
+//! Permissions, which the kernel checks. Quotas. Updates of access times by reading. NFSv4 ACLs that say more than the mode are kept, but
+//! neither inherited nor edited: a new mode replaces them (`aclmode=discard`). File systems of versions before 5.
+
+mod data;
+mod link;
+mod locks;
+mod make;
+mod names;
+mod remove;
+mod rename;
+mod setattr;
+mod trivial;
+mod update;
+
+use crate::{Attr, Error, FileSystem, Result, Time};
+use dmu::Tx;
+use dmu::zap::Zap;
+use locks::Locks;
+pub use make::{Kind, NewFile};
+use ondisk::{ObjNum, Txg};
+use parking_lot::{Mutex, RwLock};
+pub use rename::Rename;
+pub use setattr::SetAttr;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a change is for, as far as room matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It takes room.
+    Grow,
+    /// It leaves more room than it takes, and may use what is kept for that (`dmu_tx_mark_netfree`).
+    Free,
+}
+
+/// What a file system that is changed needs of its pool and of the world.
+pub trait Txs: Send + Sync {
+    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], [`Error::NoSpace`], [`Error::Quota`].
+    fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx>;
+
+    /// Waits until a group is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    fn wait(&self, txg: Txg) -> Result<()>;
+
+    /// The time, for the stamps of files.
+    fn now(&self) -> Time;
+
+    /// Notes that the dataset uses a feature from now on.
+    fn begin_feature(&self, feature: &'static str);
+}
+
+/// What properties say about writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Largest block of a file (`recordsize`), a power of two.
+    pub recordsize: u32,
+    /// Extended attributes go into the file's own attributes where they fit (`xattr=sa`).
+    pub xattr_sa: bool,
+    /// Slots of a new file's dnode (`dnodesize`); more than one needs the feature `large_dnode`.
+    pub slots: u8,
+    /// Longest name, in bytes: 255, or 1023 with `longname=on`.
+    pub name_max: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { recordsize: 128 << 10, xattr_sa: true, slots: 1, name_max: 255 }
+    }
+}
+
+/// What a writable file system has beside a readable one.
+pub(crate) struct Writer {
+    txs: Arc<dyn Txs>,
+    policy: RwLock<Policy>,
+    locks: Locks,
+    /// Held while a directory moves to another parent.
+    moves: Mutex<()>,
+    /// The list of unlinked files.
+    queue: Zap,
+    /// Files of the list that lost their last link since the file system was opened: they may have users.
+    orphans: Mutex<HashSet<ObjNum>>,
+    /// The newest group that changed something here.
+    newest: AtomicU64,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Writer({:?})", *self.policy.read())
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(txs: Arc<dyn Txs>, policy: Policy, queue: Zap) -> Writer {
+        Writer {
+            txs,
+            policy: RwLock::new(policy),
+            locks: Locks::default(),
+            moves: Mutex::default(),
+            queue,
+            orphans: Mutex::default(),
+            newest: AtomicU64::new(0),
+        }
+    }
+
+    fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
+        let tx = self.txs.tx(bytes, purpose)?;
+        self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
+        Ok(tx)
+    }
+
+    fn policy(&self) -> Policy {
+        *self.policy.read()
+    }
+}
+
+impl FileSystem {
+    fn writer(&self) -> Result<&Writer> {
+        self.writer_if_any().ok_or(Error::ReadOnly)
+    }
+
+    /// True if it can be changed.
+    pub fn is_writable(&self) -> bool {
+        self.writer_if_any().is_some()
+    }
+
+    /// Follows properties that have changed.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn set_policy(&self, policy: Policy) -> Result<()> {
+        *self.writer()?.policy.write() = policy;
+        Ok(())
+    }
+
+    /// Waits until every change that was made before the call is on disk (`fsync`, `zil_commit`): a whole transaction group, as long
+    /// as there is no intent log. At once if nothing changed since the last group.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn sync(&self) -> Result<()> {
+        let Some(w) = self.writer_if_any() else { return Ok(()) };
+        match w.newest.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            txg => w.txs.wait(Txg(txg)),
+        }
+    }
+
+    /// A file's attributes as they are now.
+    ///
+    /// # Errors
+    /// As [`FileSystem::node`].
+    pub fn attr(&self, object: ObjNum) -> Result<Attr> {
+        Ok(*self.node(object)?.attr())
+    }
+}

@@ -1,0 +1,56 @@
+//! More names for a file (`zfs_link`).
+
+use super::Purpose;
+use super::make::MAKE_BYTES;
+use crate::{Attr, Error, FileSystem, FileType, Result};
+use ondisk::ObjNum;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+impl FileSystem {
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for a directory, or by flags; [`Error::Unlinked`] if the file has no name left; [`Error::OtherProject`]; as
+    /// [`FileSystem::create`].
+    pub fn link(&self, file: ObjNum, dir: ObjNum, name: &[u8]) -> Result<Attr> {
+        let w = self.writer()?;
+        self.check_name(w, name)?;
+        let held = w.locks.hold(dir);
+        let _names = held.names();
+        let parent = self.dir_to_change(dir, true)?;
+        let node = self.node_to_change(file)?;
+        let (a, p) = (node.attr(), parent.attr());
+        let denied = Pflags::IMMUTABLE | Pflags::APPENDONLY;
+        if a.kind == FileType::Directory || a.pflags.0 & denied != 0 {
+            return Err(Error::NotPermitted { object: file });
+        }
+        if p.pflags.has(Pflags::PROJINHERIT) && p.projid != a.projid {
+            return Err(Error::OtherProject { dir });
+        }
+        if self.find(&parent, name)?.is_some() {
+            return Err(Error::Exists { dir });
+        }
+        let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
+        let now = w.txs.now();
+        self.update(w, file, &tx, |node, c| {
+            let a = node.attr();
+            if a.nlink == 0 {
+                return Err(Error::Unlinked { object: file });
+            }
+            c.word(Sa::Links, a.nlink.saturating_add(1));
+            c.word(Sa::Parent, dir.0);
+            c.changed(a, now);
+            Ok(())
+        })?;
+        if let Err(e) = self.enter_name(w, &parent, &tx, name, (file, a.kind)) {
+            self.update(w, file, &tx, |node, c| {
+                c.word(Sa::Links, node.attr().nlink.saturating_sub(1));
+                c.word(Sa::Parent, a.parent.0);
+                Ok(())
+            })?;
+            return Err(e);
+        }
+        self.attr(file)
+    }
+}

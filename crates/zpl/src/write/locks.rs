@@ -1,0 +1,154 @@
+//! The locks of nodes: made when first wanted, gone when nobody has them.
+//!
+//! # Locks
+//! A shard of the table is locked for one look-up. The order of the others is in [`crate::write`].
+
+use ondisk::ObjNum;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Parts of the table, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+/// All locks of a file system.
+pub(super) struct Locks {
+    shards: [Mutex<HashMap<ObjNum, Arc<NodeLocks>>>; SHARDS],
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Locks { shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+/// The locks of one node.
+#[derive(Default)]
+pub(super) struct NodeLocks {
+    names: Mutex<()>,
+    attrs: Mutex<()>,
+    ranges: Ranges,
+}
+
+/// Keeps the locks of a node in the table.
+pub(super) struct Held<'a> {
+    table: &'a Locks,
+    object: ObjNum,
+    locks: Arc<NodeLocks>,
+}
+
+impl Locks {
+    fn shard(&self, object: ObjNum) -> &Mutex<HashMap<ObjNum, Arc<NodeLocks>>> {
+        // Neighbours lie in one block of dnodes, and are used together: spread them.
+        &self.shards[(object.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
+    }
+
+    pub(super) fn hold(&self, object: ObjNum) -> Held<'_> {
+        let locks = self.shard(object).lock().entry(object).or_default().clone();
+        Held { table: self, object, locks }
+    }
+
+    /// The same for several nodes, each once, in the order in which their names are to be locked.
+    pub(super) fn hold_all(&self, objects: &[ObjNum]) -> Vec<Held<'_>> {
+        let mut all = objects.to_vec();
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter().map(|o| self.hold(o)).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().len()).sum()
+    }
+}
+
+impl Held<'_> {
+    /// Locks the names in a directory.
+    pub(super) fn names(&self) -> MutexGuard<'_, ()> {
+        self.locks.names.lock()
+    }
+
+    /// Locks the attributes.
+    pub(super) fn attrs(&self) -> MutexGuard<'_, ()> {
+        self.locks.attrs.lock()
+    }
+
+    /// Locks bytes of the contents, `start..end`; writers alone, readers together.
+    pub(super) fn range(&self, start: u64, end: u64, write: bool) -> RangeGuard<'_> {
+        self.locks.ranges.lock(start, end, write)
+    }
+
+    /// Locks all of the contents alone.
+    pub(super) fn whole(&self) -> RangeGuard<'_> {
+        self.range(0, u64::MAX, true)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut shard = self.table.shard(self.object).lock();
+        // The table's reference and ours: nobody can get another while the shard is locked.
+        if Arc::strong_count(&self.locks) == 2 {
+            shard.remove(&self.object);
+        }
+    }
+}
+
+/// Locked and wanted ranges of one file, in the order in which they were asked for: nobody overtakes, so nobody starves.
+#[derive(Default)]
+struct Ranges {
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    claims: Vec<Claim>,
+    waiting: usize,
+}
+
+struct Claim {
+    id: u64,
+    start: u64,
+    end: u64,
+    write: bool,
+}
+
+/// A locked range.
+pub(super) struct RangeGuard<'a> {
+    ranges: &'a Ranges,
+    id: u64,
+}
+
+impl Ranges {
+    fn lock(&self, start: u64, end: u64, write: bool) -> RangeGuard<'_> {
+        let mut s = self.state.lock();
+        let id = s.next;
+        s.next += 1;
+        s.claims.push(Claim { id, start, end, write });
+        let blocked = |s: &State| {
+            let meets = |c: &Claim| c.start < end && start < c.end && (c.write || write);
+            s.claims.iter().any(|c| c.id < id && meets(c))
+        };
+        while blocked(&s) {
+            s.waiting += 1;
+            self.freed.wait(&mut s);
+            s.waiting -= 1;
+        }
+        RangeGuard { ranges: self, id }
+    }
+}
+
+impl Drop for RangeGuard<'_> {
+    fn drop(&mut self) {
+        let mut s = self.ranges.state.lock();
+        s.claims.retain(|c| c.id != self.id);
+        if s.waiting > 0 {
+            self.ranges.freed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! New files of all kinds (`zfs_create`, `zfs_mkdir`, `zfs_symlink`, `zfs_mknode`).
+//!
+//! # On disk
+//! A new file's attributes come in the order in which OpenZFS writes them: accounting finds owner, flags and project at fixed places.
+
+use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
+use super::{Purpose, Writer, trivial};
+use crate::{Attr, Error, FileSystem, FileType, Node, Result};
+use dmu::zap::Zap;
+use dmu::{Dnode, NewObject, Tx};
+use ondisk::objset::ObjsetFlags;
+use ondisk::sa::Attr as Sa;
+use ondisk::zap::ZapFlags;
+use ondisk::znode::Pflags;
+use ondisk::{DmuType, ObjNum};
+
+/// The ACL is inherited by itself (`ZFS_ACL_AUTO_INHERIT`): directories have it.
+const AUTO_INHERIT: u64 = 0x40;
+/// Longest target of a symbolic link, Linux's limit (`PATH_MAX`), with its NUL.
+const TARGET_MAX: usize = 4096;
+/// What making a file dirties, about: its dnode, and its share of blocks of names.
+pub(super) const MAKE_BYTES: u64 = 2048;
+/// Set-group-id.
+const S_ISGID: u32 = 0o2000;
+
+/// What kind of file is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A plain file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link to this.
+    Symlink(Vec<u8>),
+    /// A fifo.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device: major and minor number.
+    CharDevice(u32, u32),
+    /// A device: major and minor number.
+    BlockDevice(u32, u32),
+}
+
+impl Kind {
+    fn file_type(&self) -> FileType {
+        match self {
+            Kind::Regular => FileType::Regular,
+            Kind::Directory => FileType::Directory,
+            Kind::Symlink(_) => FileType::Symlink,
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Socket,
+            Kind::CharDevice(..) => FileType::CharDevice,
+            Kind::BlockDevice(..) => FileType::BlockDevice,
+        }
+    }
+
+    /// The device number as Linux's port stores it.
+    fn rdev(&self) -> Option<u64> {
+        match self {
+            Kind::CharDevice(major, minor) | Kind::BlockDevice(major, minor) => {
+                Some(u64::from(*major) << 20 | u64::from(*minor & 0xf_ffff))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A file to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewFile {
+    /// What it is.
+    pub kind: Kind,
+    /// Its permissions, the low twelve bits of a mode.
+    pub permissions: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group, unless its directory gives its own on (set-group-id).
+    pub gid: u32,
+}
+
+impl NewFile {
+    /// A file of root's.
+    pub fn new(kind: Kind, permissions: u32) -> Self {
+        NewFile { kind, permissions, uid: 0, gid: 0 }
+    }
+}
+
+/// What a new object is to be.
+pub(super) struct Birth<'a> {
+    pub(super) new: &'a NewFile,
+    /// Its directory, or, of a hidden directory, the file that it belongs to.
+    pub(super) parent: &'a Attr,
+    /// It is a hidden directory of extended attributes, or one of them.
+    pub(super) xattr: bool,
+}
+
+impl FileSystem {
+    /// Makes a file in a directory.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::BadName`], [`Error::NameTooLong`], [`Error::NotUtf8`]; [`Error::NotDirectory`], [`Error::NoEntry`] if the
+    /// directory was removed; [`Error::NotPermitted`] by its flags; [`Error::NoSpace`] and the like; as reading fails.
+    pub fn create(&self, dir: ObjNum, name: &[u8], new: &NewFile) -> Result<Attr> {
+        let w = self.writer()?;
+        self.check_name(w, name)?;
+        if let Kind::Symlink(target) = &new.kind
+            && (target.is_empty() || target.len() >= TARGET_MAX)
+        {
+            return Err(Error::NameTooLong { len: target.len() });
+        }
+        let held = w.locks.hold(dir);
+        let _names = held.names();
+        let parent = self.dir_to_change(dir, true)?;
+        if self.find(&parent, name)?.is_some() {
+            return Err(Error::Exists { dir });
+        }
+        let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
+        let born = self.make(w, &tx, &Birth { new, parent: parent.attr(), xattr: false })?;
+        let kind = new.kind.file_type();
+        if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), kind)) {
+            // What has no name must not stay.
+            self.objset().free_object(&tx, born.object())?;
+            return Err(e);
+        }
+        Ok(*Node::new(self.clone(), born)?.attr())
+    }
+
+    /// Makes the object of a file that has no name yet (`zfs_mknode`).
+    pub(super) fn make(&self, w: &Writer, tx: &Tx, b: &Birth<'_>) -> Result<Dnode> {
+        let kind = b.new.kind.file_type();
+        let directory = kind == FileType::Directory;
+        let dmu_kind = if directory { DmuType::DIRECTORY_CONTENTS } else { DmuType::PLAIN_FILE_CONTENTS };
+        let slots = w.policy().slots;
+        let spec = NewObject { slots, ..NewObject::new(dmu_kind) }.with_bonus(DmuType::SA, Vec::new());
+        let os = self.objset();
+        let dn = if directory {
+            let zap = Zap::create(os, tx, &spec, self.normalization_on_disk(), ZapFlags::default())?;
+            zap.dnode().clone()
+        } else {
+            os.create_object(tx, &spec)?
+        };
+        if let Err(e) = self.attributes(w, tx, b, &dn) {
+            os.free_object(tx, dn.object())?;
+            return Err(e);
+        }
+        if slots > 1 {
+            w.txs.begin_feature("large_dnode");
+        }
+        Ok(dn.reload()?)
+    }
+
+    fn attributes(&self, w: &Writer, tx: &Tx, b: &Birth<'_>, dn: &Dnode) -> Result<()> {
+        let new = b.new;
+        let kind = new.kind.file_type();
+        let directory = kind == FileType::Directory;
+        let mut permissions = new.permissions & 0o7777;
+        let gives_group = b.parent.mode & S_ISGID != 0 && !b.xattr;
+        if gives_group && directory {
+            permissions |= S_ISGID;
+        }
+        let gid = if gives_group { b.parent.gid.0 } else { u64::from(new.gid) };
+        let mode = (kind.bits() as u32) << 12 | permissions;
+
+        let mut flags = Pflags::ARCHIVE | AV_MODIFIED | Pflags::ACL_TRIVIAL;
+        flags |= if b.xattr || b.parent.pflags.has(Pflags::XATTR) { Pflags::XATTR } else { 0 };
+        flags |= if directory { AUTO_INHERIT } else { 0 };
+        flags |= if trivial::all_execute(mode) { NO_EXECS_DENIED } else { 0 };
+        let mut project = 0;
+        let counts = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
+        if matches!(kind, FileType::Regular | FileType::Directory) {
+            flags |= if counts { Pflags::PROJID } else { 0 };
+            if b.parent.pflags.has(Pflags::PROJINHERIT) {
+                flags |= Pflags::PROJINHERIT;
+                project = b.parent.projid;
+            }
+        }
+
+        let word = |n: u64| n.to_le_bytes();
+        let now = time_bytes(w.txs.now());
+        let (count, aces) = trivial::aces(mode, directory);
+        let target: &[u8] = if let Kind::Symlink(t) = &new.kind { t } else { b"" };
+        let size = if directory { 2 } else { target.len() as u64 };
+        let words = [
+            (Sa::Mode, word(mode.into())),
+            (Sa::Size, word(size)),
+            (Sa::Gen, word(tx.txg().0)),
+            (Sa::Uid, word(new.uid.into())),
+            (Sa::Gid, word(gid)),
+            (Sa::Parent, word(b.parent.object.0)),
+            (Sa::Flags, word(flags)),
+        ];
+        let mut all: Vec<(Sa, &[u8])> = words.iter().map(|(a, v)| (*a, &v[..])).collect();
+        all.extend([Sa::Atime, Sa::Mtime, Sa::Ctime, Sa::Crtime].map(|a| (a, &now[..])));
+        let (links, project) = (word(if directory { 2 } else { 1 }), word(project));
+        let (rdev, count) = (new.kind.rdev().map(word), word(count));
+        all.push((Sa::Links, &links));
+        if flags & Pflags::PROJID != 0 {
+            all.push((Sa::Projid, &project));
+        }
+        if let Some(rdev) = &rdev {
+            all.push((Sa::Rdev, rdev));
+        }
+        all.push((Sa::DaclCount, &count));
+        all.push((Sa::DaclAces, &aces));
+        if kind == FileType::Symlink {
+            all.push((Sa::Symlink, target));
+        }
+        Ok(self.sa().replace(dn, tx, &all)?)
+    }
+}

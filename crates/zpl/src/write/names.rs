@@ -1,0 +1,132 @@
+//! Names in directories: which there may be, adding and removing them.
+
+use super::Writer;
+use super::update::Changes;
+use crate::fs::CaseSensitivity;
+use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
+use dmu::Tx;
+use dmu::zap::{Match, Value};
+use ondisk::ObjNum;
+use ondisk::dirent::Dirent;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+/// Names longer than this need the feature `longname` (`ZAP_MAXNAMELEN`).
+const SHORT_NAME: usize = 255;
+/// OpenZFS's GUID of that feature.
+const LONGNAME: &str = "longname";
+
+impl FileSystem {
+    /// Checks a name that is to be entered.
+    pub(super) fn check_name(&self, w: &Writer, name: &[u8]) -> Result<()> {
+        let most = w.policy().name_max;
+        if name.len() > most {
+            return Err(Error::NameTooLong { len: name.len() });
+        }
+        if matches!(name, b"" | b"." | b"..") || name.iter().any(|b| matches!(b, 0 | b'/')) {
+            return Err(Error::BadName);
+        }
+        if self.utf8only() && std::str::from_utf8(name).is_err() {
+            return Err(Error::NotUtf8);
+        }
+        Ok(())
+    }
+
+    /// A directory that names may be entered in or removed from.
+    pub(super) fn dir_to_change(&self, dir: ObjNum, add: bool) -> Result<Node> {
+        let node = self.node_to_change(dir)?;
+        node.require_dir()?;
+        if node.attr().nlink == 0 {
+            return Err(Error::NoEntry { dir });
+        }
+        let flags = node.attr().pflags.0;
+        let denied = Pflags::IMMUTABLE | if add { 0 } else { Pflags::APPENDONLY };
+        if flags & denied != 0 { Err(Error::NotPermitted { object: dir }) } else { Ok(node) }
+    }
+
+    /// The entry of a name, if there is one.
+    pub(super) fn find(&self, dir: &Node, name: &[u8]) -> Result<Option<DirEntry>> {
+        match dir.lookup_entry(name, false) {
+            Ok(e) => Ok(Some(e)),
+            Err(Error::NoEntry { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Checks that a file may lose a name.
+    pub(super) fn may_unlink(attr: &Attr) -> Result<()> {
+        let denied = Pflags::IMMUTABLE | Pflags::APPENDONLY | Pflags::NOUNLINK;
+        if attr.pflags.0 & denied != 0 {
+            return Err(Error::NotPermitted { object: attr.object });
+        }
+        Ok(())
+    }
+
+    /// Enters a name that is not there; the directory's names are locked.
+    pub(super) fn enter_name(
+        &self,
+        w: &Writer,
+        dir: &Node,
+        tx: &Tx,
+        name: &[u8],
+        (obj, kind): (ObjNum, FileType),
+    ) -> Result<()> {
+        let value = Value::from(Dirent { obj, kind }.to_disk());
+        self.dir_zap(&dir.dn)?.add(tx, name, &value).map_err(|e| match e {
+            dmu::Error::ZapFull { .. } => Error::NoSpace,
+            e => Error::Dmu(e),
+        })?;
+        if name.len() > SHORT_NAME {
+            w.txs.begin_feature(LONGNAME);
+        }
+        self.count_entries(w, dir.object(), tx, 1, i64::from(kind == FileType::Directory))
+    }
+
+    /// Removes an entry; the directory's names are locked.
+    pub(super) fn remove_name(
+        &self,
+        w: &Writer,
+        dir: &Node,
+        tx: &Tx,
+        e: &DirEntry,
+        is_dir: bool,
+    ) -> Result<()> {
+        self.dir_zap(&dir.dn)?.remove_matching(tx, &e.name, Match::Exact)?;
+        self.count_entries(w, dir.object(), tx, -1, -i64::from(is_dir))
+    }
+
+    /// Makes an entry name another object; the directory's names are locked.
+    pub(super) fn replace_name(
+        &self,
+        dir: &Node,
+        tx: &Tx,
+        name: &[u8],
+        (obj, kind): (ObjNum, FileType),
+    ) -> Result<()> {
+        Ok(self.dir_zap(&dir.dn)?.update(tx, name, &Value::from(Dirent { obj, kind }.to_disk()))?)
+    }
+
+    /// Notes in a directory's attributes what became of its entries.
+    pub(super) fn count_entries(
+        &self,
+        w: &Writer,
+        dir: ObjNum,
+        tx: &Tx,
+        entries: i64,
+        subdirs: i64,
+    ) -> Result<()> {
+        let now = w.txs.now();
+        self.update(w, dir, tx, |node, c: &mut Changes| {
+            let a = node.attr();
+            c.word(Sa::Size, a.size.saturating_add_signed(entries));
+            c.word(Sa::Links, a.nlink.saturating_add_signed(subdirs));
+            c.modified(a, now);
+            Ok(())
+        })
+    }
+
+    /// How a name that is to be entered is compared with those that are there.
+    pub(super) fn folds(&self) -> bool {
+        self.case_sensitivity() == CaseSensitivity::Insensitive || !self.normalization().is_none()
+    }
+}

@@ -1,0 +1,226 @@
+//! Removing names and files (`zfs_remove`, `zfs_rmdir`, `zfs_rmnode`).
+
+use super::update::Changes;
+use super::{Purpose, Writer};
+use crate::node::Store;
+use crate::{Error, FileSystem, FileType, Node, Result};
+use dmu::Tx;
+use dmu::zap::{Value, Zap};
+use ondisk::ObjNum;
+use ondisk::acl::AclPhys;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+/// What removing a name dirties, about.
+pub(super) const REMOVE_BYTES: u64 = 2048;
+
+fn queue_name(object: ObjNum) -> Vec<u8> {
+    format!("{:x}", object.0).into_bytes()
+}
+
+impl FileSystem {
+    /// Removes the name of a file that is no directory. Returns the file if that was its last one: it stays readable and
+    /// writable until [`FileSystem::reap`] is told that nobody uses it any more.
+    ///
+    /// # Errors
+    /// [`Error::NoEntry`], [`Error::IsDirectory`], [`Error::NotPermitted`] by flags; as reading and writing fail.
+    pub fn unlink(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
+        let w = self.writer()?;
+        let held = w.locks.hold(dir);
+        let _names = held.names();
+        let parent = self.dir_to_change(dir, false)?;
+        let e = parent.lookup_entry(name, false)?;
+        let child = self.node_to_change(e.object)?;
+        if child.attr().kind == FileType::Directory {
+            return Err(Error::IsDirectory { object: e.object });
+        }
+        Self::may_unlink(child.attr())?;
+        let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+        self.remove_name(w, &parent, &tx, &e, false)?;
+        let gone = self.drop_link(w, &tx, &child)?;
+        Ok(gone.then_some(e.object))
+    }
+
+    /// Removes an empty directory, which [`FileSystem::reap`] then frees.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`], [`Error::NotDirectory`], [`Error::NoEntry`], [`Error::NotPermitted`] by flags; [`Error::BadName`] for `.` and
+    /// `..`; as reading and writing fail.
+    pub fn rmdir(&self, dir: ObjNum, name: &[u8]) -> Result<ObjNum> {
+        let w = self.writer()?;
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(Error::BadName);
+        }
+        loop {
+            let object = self.dir_to_change(dir, false)?.lookup_entry(name, false)?.object;
+            let held = w.locks.hold_all(&[dir, object]);
+            let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
+            let parent = self.dir_to_change(dir, false)?;
+            let e = parent.lookup_entry(name, false)?;
+            if e.object != object {
+                continue;
+            }
+            let child = self.node_to_change(object)?;
+            child.require_dir()?;
+            Self::may_unlink(child.attr())?;
+            self.require_empty(&child)?;
+            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            self.remove_name(w, &parent, &tx, &e, true)?;
+            self.drop_link(w, &tx, &child)?;
+            return Ok(object);
+        }
+    }
+
+    pub(super) fn require_empty(&self, dir: &Node) -> Result<()> {
+        match self.dir_zap(&dir.dn)?.count()? {
+            0 => Ok(()),
+            _ => Err(Error::NotEmpty { object: dir.object() }),
+        }
+    }
+
+    /// Takes a link from a file whose name was removed (`zfs_drop_nlink`); true if that was the last, and it is in the list now.
+    pub(super) fn drop_link(&self, w: &Writer, tx: &Tx, node: &Node) -> Result<bool> {
+        let now = w.txs.now();
+        let gone = self.update(w, node.object(), tx, |node, c: &mut Changes| {
+            let a = node.attr();
+            // A directory's own two links go together.
+            let left = if a.kind == FileType::Directory { 0 } else { a.nlink.saturating_sub(1) };
+            c.word(Sa::Links, left);
+            if left > 0 {
+                c.changed(a, now);
+            }
+            Ok(left == 0)
+        })?;
+        if gone {
+            w.enqueue(tx, node.object())?;
+        }
+        Ok(gone)
+    }
+
+    /// Frees a file that has no name and that nobody uses any more; nothing happens to others.
+    ///
+    /// # Errors
+    /// As reading and writing fail: it then stays in the list, and the next mount tries again.
+    pub fn reap(&self, object: ObjNum) -> Result<()> {
+        let w = self.writer()?;
+        if !w.orphans.lock().remove(&object) {
+            return Ok(());
+        }
+        self.free_unlinked(w, object)
+    }
+
+    /// True if there are files that wait for [`FileSystem::reap`].
+    pub fn has_orphans(&self) -> bool {
+        self.writer_if_any().is_some_and(|w| !w.orphans.lock().is_empty())
+    }
+
+    /// Frees what the list of unlinked files holds from before this file system was opened, and what nobody came to reap
+    /// (`zfs_unlinked_drain`): for who has just mounted, or just unmounted. Returns how many files there were.
+    ///
+    /// # Errors
+    /// As reading the list fails. A file that can't be freed stays in it.
+    pub fn drain(&self) -> Result<u64> {
+        let w = self.writer()?;
+        let mut freed = 0;
+        for entry in w.queue.entries() {
+            let object = ObjNum(entry?.value.first().unwrap_or(0));
+            w.orphans.lock().remove(&object);
+            freed += u64::from(self.free_unlinked(w, object).is_ok());
+        }
+        Ok(freed)
+    }
+
+    fn free_unlinked(&self, w: &Writer, object: ObjNum) -> Result<()> {
+        let node = match self.node(object) {
+            Ok(node) => node,
+            // Freed before a crash that kept the list, or never there: only the entry is left.
+            Err(Error::NoFile { .. }) => {
+                let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+                return w.dequeue(&tx, object);
+            }
+            Err(e) => return Err(e),
+        };
+        if node.attr().nlink != 0 {
+            // Somebody's list names a file that has names: the names count.
+            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            return w.dequeue(&tx, object);
+        }
+        let hidden = node.attr().kind == FileType::Directory && node.attr().pflags.has(Pflags::XATTR);
+        if hidden {
+            self.purge(w, &node)?;
+        }
+        let xattrs = node.attr().xattr_dir.map(|o| self.node_to_change(o)).transpose()?;
+        let acl = outer_acl(&node)?;
+        let held = w.locks.hold(object);
+        let whole = held.whole();
+        {
+            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            if let Some(dir) = &xattrs {
+                self.update(w, dir.object(), &tx, |_, c| {
+                    c.word(Sa::Links, 0);
+                    Ok(())
+                })?;
+                w.enqueue(&tx, dir.object())?;
+            }
+            w.dequeue(&tx, object)?;
+            if let Some(acl) = acl {
+                self.objset().free_object(&tx, acl)?;
+            }
+            self.forget_dir(object);
+            self.objset().free_object(&tx, object)?;
+        }
+        drop(whole);
+        match xattrs {
+            Some(dir) => self.reap(dir.object()),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes everything in a hidden directory whose file is gone (`zfs_purgedir`).
+    fn purge(&self, w: &Writer, dir: &Node) -> Result<()> {
+        let held = w.locks.hold(dir.object());
+        let _names = held.names();
+        let zap = Zap::open(&dir.dn)?;
+        while let Some(entry) = zap.entries().next().transpose()? {
+            let e = dir.lookup_entry(entry.name(), false)?;
+            let child = self.node_to_change(e.object)?;
+            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            self.remove_name(w, dir, &tx, &e, false)?;
+            let gone = self.drop_link(w, &tx, &child)?;
+            drop(tx);
+            // Attributes have no attributes of their own, so that this goes no deeper.
+            if gone {
+                self.reap(e.object)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The object of an ACL that is kept beside its file, as files of older versions do.
+pub(super) fn outer_acl(node: &Node) -> Result<Option<ObjNum>> {
+    let phys = match &node.store {
+        Store::Znode(z) => Some(z.acl),
+        Store::Sa(sa) => match sa.raw(Sa::ZnodeAcl)? {
+            Some((raw, order)) => Some(AclPhys::parse(order, raw).map_err(|e| node.corrupt(e))?),
+            None => None,
+        },
+    };
+    Ok(phys.map(|p| p.extern_obj).filter(|o| o.0 != 0))
+}
+
+impl Writer {
+    /// Enters a file without names in the list of unlinked files (`zfs_unlinked_add`).
+    fn enqueue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
+        self.queue.update(tx, &queue_name(object), &Value::from(object.0))?;
+        self.orphans.lock().insert(object);
+        Ok(())
+    }
+
+    fn dequeue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
+        match self.queue.remove(tx, &queue_name(object)) {
+            Ok(()) | Err(dmu::Error::NoEntry { .. }) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}

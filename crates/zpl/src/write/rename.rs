@@ -1,0 +1,223 @@
+//! Renaming (`zfs_rename`).
+
+use super::make::MAKE_BYTES;
+use super::update::AV_MODIFIED;
+use super::{Purpose, Writer};
+use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
+use dmu::Tx;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+use ondisk::{Corrupt, ObjNum};
+use std::collections::HashSet;
+
+/// How to treat what has the new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rename {
+    /// It is replaced.
+    Replace,
+    /// There must be nothing (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// The two change places (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+/// What a rename is about, looked up under all its locks.
+struct Move {
+    from: Node,
+    to: Node,
+    source: (DirEntry, Node),
+    target: Option<(DirEntry, Node)>,
+}
+
+fn is_dir(node: &Node) -> bool {
+    node.attr().kind == FileType::Directory
+}
+
+fn typed(node: &Node) -> (ObjNum, FileType) {
+    (node.object(), node.attr().kind)
+}
+
+impl FileSystem {
+    /// Moves the entry `name` of directory `from` to `new_name` in directory `to`. Returns the file that lost its last name by that, for
+    /// [`FileSystem::reap`].
+    ///
+    /// # Errors
+    /// [`Error::NoEntry`]; [`Error::Exists`] with [`Rename::NoReplace`]; [`Error::NotEmpty`], [`Error::IsDirectory`],
+    /// [`Error::NotDirectory`] by what is replaced; [`Error::IntoItself`]; [`Error::OtherProject`]; [`Error::NotPermitted`] by flags; as
+    /// [`FileSystem::create`].
+    pub fn rename(
+        &self,
+        (from, name): (ObjNum, &[u8]),
+        (to, new_name): (ObjNum, &[u8]),
+        how: Rename,
+    ) -> Result<Option<ObjNum>> {
+        let w = self.writer()?;
+        self.check_name(w, new_name)?;
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(Error::BadName);
+        }
+        loop {
+            // What is to be locked depends on what the names mean, which may change until it is.
+            let source = self.node(from)?.lookup_entry(name, false)?.object;
+            let target = self.find(&self.node(to)?, new_name)?.map(|e| e.object);
+            let moved = is_dir(&self.node(source)?);
+            let swapped = match target {
+                Some(t) => is_dir(&self.node(t)?),
+                None => false,
+            };
+            let _moves = (from != to && (moved || swapped)).then(|| w.moves.lock());
+            let mut objects = vec![from, to];
+            objects.extend(target.filter(|_| swapped));
+            let held = w.locks.hold_all(&objects);
+            let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
+            let m = self.look(from, name, to, new_name)?;
+            let same = m.source.1.object() == source
+                && m.target.as_ref().map(|t| t.1.object()) == target
+                && is_dir(&m.source.1) == moved;
+            if same {
+                return self.rename_locked(w, m, new_name, how);
+            }
+        }
+    }
+
+    fn look(&self, from: ObjNum, name: &[u8], to: ObjNum, new_name: &[u8]) -> Result<Move> {
+        let from = self.dir_to_change(from, false)?;
+        let to = self.dir_to_change(to, true)?;
+        let e = from.lookup_entry(name, false)?;
+        let node = self.node_to_change(e.object)?;
+        let target = match self.find(&to, new_name)? {
+            Some(t) => {
+                let node = self.node_to_change(t.object)?;
+                Some((t, node))
+            }
+            None => None,
+        };
+        Ok(Move { from, to, source: (e, node), target })
+    }
+
+    fn rename_locked(&self, w: &Writer, m: Move, new_name: &[u8], how: Rename) -> Result<Option<ObjNum>> {
+        let source = &m.source.1;
+        Self::may_unlink(source.attr())?;
+        check_project(m.to.attr(), source.attr())?;
+        if is_dir(source) {
+            self.check_not_below(source.object(), &m.to)?;
+        }
+        let Some((old, target)) = &m.target else {
+            if how == Rename::Exchange {
+                return Err(Error::NoEntry { dir: m.to.object() });
+            }
+            let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+            self.enter_name(w, &m.to, &tx, new_name, typed(source))?;
+            self.leave(w, &m, &tx)?;
+            return Ok(None);
+        };
+        if how == Rename::NoReplace {
+            return Err(Error::Exists { dir: m.to.object() });
+        }
+        if target.object() == source.object() {
+            return self.respell(w, &m, old, new_name);
+        }
+        Self::may_unlink(target.attr())?;
+        if how == Rename::Exchange {
+            return self.exchange(w, &m, old, target);
+        }
+        match (is_dir(source), is_dir(target)) {
+            (true, false) => return Err(Error::NotDirectory { object: target.object() }),
+            (false, true) => return Err(Error::IsDirectory { object: target.object() }),
+            (true, true) => self.require_empty(target)?,
+            (false, false) => {}
+        }
+        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        if old.name == new_name {
+            self.replace_name(&m.to, &tx, new_name, typed(source))?;
+            // One subdirectory comes and one goes, or none does.
+            self.count_entries(w, m.to.object(), &tx, 0, 0)?;
+        } else {
+            self.remove_name(w, &m.to, &tx, old, is_dir(target))?;
+            self.enter_name(w, &m.to, &tx, new_name, typed(source))?;
+        }
+        let gone = self.drop_link(w, &tx, target)?;
+        self.leave(w, &m, &tx)?;
+        Ok(gone.then_some(target.object()))
+    }
+
+    /// The source has its new name: it loses the old one, and learns of its directory.
+    fn leave(&self, w: &Writer, m: &Move, tx: &Tx) -> Result<()> {
+        let (e, node) = &m.source;
+        self.remove_name(w, &m.from, tx, e, is_dir(node))?;
+        self.moved(w, tx, node.object(), m.to.object())
+    }
+
+    fn moved(&self, w: &Writer, tx: &Tx, object: ObjNum, dir: ObjNum) -> Result<()> {
+        let now = w.txs.now();
+        self.update(w, object, tx, |node, c| {
+            let a = node.attr();
+            c.word(Sa::Parent, dir.0);
+            c.changed(a, now);
+            c.word(Sa::Flags, a.pflags.0 | Pflags::ARCHIVE | AV_MODIFIED);
+            Ok(())
+        })
+    }
+
+    /// Both names mean one file: nothing happens, as POSIX has it, unless they are one entry whose spelling changes.
+    fn respell(&self, w: &Writer, m: &Move, old: &DirEntry, new_name: &[u8]) -> Result<Option<ObjNum>> {
+        let (e, node) = &m.source;
+        let one_entry = m.from.object() == m.to.object() && e.name == old.name;
+        if !one_entry || e.name == new_name || !self.folds() {
+            return Ok(None);
+        }
+        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        self.remove_name(w, &m.from, &tx, e, is_dir(node))?;
+        self.enter_name(w, &m.to, &tx, new_name, typed(node))?;
+        self.moved(w, &tx, node.object(), m.to.object())?;
+        Ok(None)
+    }
+
+    fn exchange(&self, w: &Writer, m: &Move, old: &DirEntry, target: &Node) -> Result<Option<ObjNum>> {
+        let (e, source) = &m.source;
+        check_project(m.from.attr(), target.attr())?;
+        if is_dir(target) {
+            self.check_not_below(target.object(), &m.from)?;
+        }
+        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        self.replace_name(&m.from, &tx, &e.name, typed(target))?;
+        self.replace_name(&m.to, &tx, &old.name, typed(source))?;
+        let change = i64::from(is_dir(target)) - i64::from(is_dir(source));
+        if m.from.object() == m.to.object() {
+            self.count_entries(w, m.from.object(), &tx, 0, 0)?;
+        } else {
+            self.count_entries(w, m.from.object(), &tx, 0, change)?;
+            self.count_entries(w, m.to.object(), &tx, 0, -change)?;
+        }
+        self.moved(w, &tx, source.object(), m.to.object())?;
+        self.moved(w, &tx, target.object(), m.from.object())?;
+        Ok(None)
+    }
+
+    /// Checks that directory `at` is neither `object` nor below it. Directories don't move between parents meanwhile.
+    fn check_not_below(&self, object: ObjNum, at: &Node) -> Result<()> {
+        let mut seen = HashSet::new();
+        let mut at = *at.attr();
+        loop {
+            if at.object == object {
+                return Err(Error::IntoItself { object });
+            }
+            if at.object == self.root() || at.parent == at.object {
+                return Ok(());
+            }
+            if !seen.insert(at.object) {
+                let source = Corrupt::Shape { what: "file", why: "its parents run in a circle" };
+                return Err(Error::Corrupt { object: at.object, source });
+            }
+            at = self.attr(at.parent)?;
+        }
+    }
+}
+
+/// A directory that gives its project on takes nothing of another.
+fn check_project(dir: &Attr, file: &Attr) -> Result<()> {
+    if dir.pflags.has(Pflags::PROJINHERIT) && dir.projid != file.projid {
+        return Err(Error::OtherProject { dir: dir.object });
+    }
+    Ok(())
+}

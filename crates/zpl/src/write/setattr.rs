@@ -1,0 +1,112 @@
+//! Changing attributes (`zfs_setattr`).
+
+use super::data::ATTR_BYTES;
+use super::update::{Changes, NO_EXECS_DENIED};
+use super::{Purpose, trivial};
+use crate::node::Store;
+use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
+use ondisk::ObjNum;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+/// Flags that say what the ACL holds: entries to inherit (`ZFS_INHERIT_ACE`), entries of CIFS (`ZFS_ACL_OBJ_ACE`).
+const ACL_HOLDS: u64 = 0x2 | 0x8;
+
+/// What is to change; `None` stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttr {
+    /// Permissions: the low twelve bits.
+    pub permissions: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Bytes of a plain file.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<Time>,
+    /// Last change of the contents.
+    pub mtime: Option<Time>,
+    /// Take set-user-id and set-group-id from the file, as writing by an ordinary user does.
+    pub kill: bool,
+}
+
+impl FileSystem {
+    /// Changes attributes of a file, all but the size at once, and returns them as they are then.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] by flags; as [`FileSystem::truncate`]; as reading and writing fail.
+    pub fn set_attr(&self, object: ObjNum, set: &SetAttr) -> Result<Attr> {
+        let w = self.writer()?;
+        let node = self.node_to_change(object)?;
+        let fixed = Pflags::IMMUTABLE | Pflags::APPENDONLY;
+        let owned = set.permissions.is_some() || set.uid.is_some() || set.gid.is_some();
+        if node.attr().pflags.0 & fixed != 0 && (owned || set.atime.is_some() || set.mtime.is_some()) {
+            return Err(Error::NotPermitted { object });
+        }
+        if let Some(size) = set.size {
+            self.truncate(object, size, set.kill)?;
+        }
+        let rest = SetAttr { size: None, kill: set.kill && set.size.is_none(), ..*set };
+        if rest != SetAttr::default() {
+            let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+            let now = w.txs.now();
+            let acl = self.update(w, object, &tx, |node, c| {
+                change(node, c, &rest);
+                c.time(Sa::Ctime, now);
+                if rest.permissions.is_some() { old_acl(node, c) } else { Ok(None) }
+            })?;
+            if let Some(acl) = acl {
+                self.objset().free_object(&tx, acl)?;
+            }
+            let owner = SetAttr { uid: set.uid, gid: set.gid, ..SetAttr::default() };
+            if let Some(dir) = node.attr().xattr_dir.filter(|_| owner != SetAttr::default()) {
+                self.update(w, dir, &tx, |node, c| {
+                    change(node, c, &owner);
+                    Ok(())
+                })?;
+            }
+        }
+        self.attr(object)
+    }
+}
+
+fn change(node: &Node, c: &mut Changes, set: &SetAttr) {
+    let a = node.attr();
+    let mut flags = a.pflags.0 | Pflags::ARCHIVE;
+    if let Some(p) = set.permissions {
+        let mode = a.mode & !0o7777 | p & 0o7777;
+        let (count, aces) = trivial::aces(mode, a.kind == FileType::Directory);
+        c.word(Sa::Mode, mode.into());
+        c.word(Sa::DaclCount, count);
+        c.bytes(Sa::DaclAces, aces);
+        flags &= !(ACL_HOLDS | NO_EXECS_DENIED);
+        flags |= Pflags::ACL_TRIVIAL | if trivial::all_execute(mode) { NO_EXECS_DENIED } else { 0 };
+    }
+    if let Some(uid) = set.uid {
+        c.word(Sa::Uid, uid.into());
+    }
+    if let Some(gid) = set.gid {
+        c.word(Sa::Gid, gid.into());
+    }
+    if let Some(t) = set.atime {
+        c.time(Sa::Atime, t);
+    }
+    if let Some(t) = set.mtime {
+        c.time(Sa::Mtime, t);
+    }
+    if set.kill && set.permissions.is_none() {
+        c.drop_privileges(a);
+    }
+    c.word(Sa::Flags, flags);
+}
+
+/// An ACL in the old form goes when a new one is written; returns the object that it is in, if it has one.
+fn old_acl(node: &Node, c: &mut Changes) -> Result<Option<ObjNum>> {
+    let Store::Sa(sa) = &node.store else { return Ok(None) };
+    if sa.raw(Sa::ZnodeAcl)?.is_none() {
+        return Ok(None);
+    }
+    c.remove(Sa::ZnodeAcl);
+    super::remove::outer_acl(node)
+}

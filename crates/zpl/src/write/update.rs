@@ -1,0 +1,138 @@
+//! Changing a node's attributes.
+
+use super::Writer;
+use crate::node::Store;
+use crate::{Attr, Error, FileSystem, Node, Result, Time};
+use dmu::Tx;
+use ondisk::ObjNum;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+/// A file's contents were changed (`ZFS_AV_MODIFIED`).
+pub(super) const AV_MODIFIED: u64 = 1 << 42;
+/// Its ACL lets everybody execute it (`ZFS_NO_EXECS_DENIED`).
+pub(super) const NO_EXECS_DENIED: u64 = 0x100;
+/// Set-user-id, set-group-id.
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+
+/// An attribute's new value.
+enum Value {
+    Word([u8; 8]),
+    Time([u8; 16]),
+    Bytes(Vec<u8>),
+    Gone,
+}
+
+/// Changes of one node's attributes, made at once.
+#[derive(Default)]
+pub(super) struct Changes(Vec<(Sa, Value)>);
+
+pub(super) fn time_bytes(t: Time) -> [u8; 16] {
+    let mut raw = [0; 16];
+    raw[..8].copy_from_slice(&t.secs.to_le_bytes());
+    raw[8..].copy_from_slice(&u64::from(t.nanos).to_le_bytes());
+    raw
+}
+
+impl Changes {
+    fn put(&mut self, attr: Sa, value: Value) {
+        match self.0.iter_mut().find(|(a, _)| *a == attr) {
+            Some((_, v)) => *v = value,
+            None => self.0.push((attr, value)),
+        }
+    }
+
+    pub(super) fn word(&mut self, attr: Sa, value: u64) {
+        self.put(attr, Value::Word(value.to_le_bytes()));
+    }
+
+    pub(super) fn time(&mut self, attr: Sa, t: Time) {
+        self.put(attr, Value::Time(time_bytes(t)));
+    }
+
+    pub(super) fn bytes(&mut self, attr: Sa, value: Vec<u8>) {
+        self.put(attr, Value::Bytes(value));
+    }
+
+    pub(super) fn remove(&mut self, attr: Sa) {
+        self.put(attr, Value::Gone);
+    }
+
+    /// The contents changed (`zfs_tstamp_update_setup` with `CONTENT_MODIFIED`).
+    pub(super) fn modified(&mut self, attr: &Attr, now: Time) {
+        self.time(Sa::Mtime, now);
+        self.time(Sa::Ctime, now);
+        self.word(Sa::Flags, attr.pflags.0 | Pflags::ARCHIVE | AV_MODIFIED);
+    }
+
+    /// Something else changed (`STATE_CHANGED`).
+    pub(super) fn changed(&mut self, attr: &Attr, now: Time) {
+        self.time(Sa::Ctime, now);
+        self.word(Sa::Flags, attr.pflags.0 | Pflags::ARCHIVE);
+    }
+
+    /// Takes from a file that somebody writes to or gives away what would let others act as its owner.
+    pub(super) fn drop_privileges(&mut self, attr: &Attr) {
+        let mut lost = S_ISUID;
+        if attr.mode & 0o10 != 0 {
+            lost |= S_ISGID;
+        }
+        if attr.mode & lost != 0 && attr.kind == crate::FileType::Regular {
+            self.word(Sa::Mode, u64::from(attr.mode & !lost));
+        }
+    }
+
+    fn apply(&self, node: &Node, tx: &Tx) -> Result<()> {
+        let list: Vec<(Sa, Option<&[u8]>)> = self
+            .0
+            .iter()
+            .map(|(attr, v)| {
+                let bytes = match v {
+                    Value::Word(b) => Some(&b[..]),
+                    Value::Time(b) => Some(&b[..]),
+                    Value::Bytes(b) => Some(&b[..]),
+                    Value::Gone => None,
+                };
+                (*attr, bytes)
+            })
+            .collect();
+        Ok(node.fs.sa().set(&node.dn, tx, &list)?)
+    }
+}
+
+impl FileSystem {
+    /// Changes a node's attributes as `f` says, who sees them as they are now.
+    ///
+    /// # Errors
+    /// As `f`; as changing attributes fails.
+    pub(super) fn update<R>(
+        &self,
+        w: &Writer,
+        object: ObjNum,
+        tx: &Tx,
+        f: impl FnOnce(&Node, &mut Changes) -> Result<R>,
+    ) -> Result<R> {
+        let held = w.locks.hold(object);
+        let _attrs = held.attrs();
+        let node = self.node(object)?;
+        let mut changes = Changes::default();
+        let r = f(&node, &mut changes)?;
+        if !changes.0.is_empty() {
+            changes.apply(&node, tx)?;
+        }
+        Ok(r)
+    }
+
+    /// A node that may be changed: one with system attributes.
+    ///
+    /// # Errors
+    /// [`Error::OldNode`] for one of an older version; as [`FileSystem::node`].
+    pub(super) fn node_to_change(&self, object: ObjNum) -> Result<Node> {
+        let node = self.node(object)?;
+        match node.store {
+            Store::Sa(_) => Ok(node),
+            Store::Znode(_) => Err(Error::OldNode { object }),
+        }
+    }
+}

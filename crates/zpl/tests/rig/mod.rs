@@ -1,0 +1,151 @@
+//! A pool in a file that tests write files to, and the judge of what is on it then.
+
+#![allow(dead_code)]
+
+use dsl::{Need, Owned, Refusal};
+use ondisk::Txg;
+use ondisk::feature::{FEATURES, Feature};
+use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::engine::{Live, SystemWorld, TaskError};
+use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use spa::{Host, Spa};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use zpl::{Error, FileSystem, NewFileSystem, Policy, Purpose, Time, Txs};
+
+/// The pool as a file system sees it.
+pub struct Pool {
+    owned: Owned,
+    spa: Spa,
+    clock: AtomicI64,
+}
+
+impl Pool {
+    pub fn live(&self) -> &Live {
+        self.spa.writer().unwrap()
+    }
+}
+
+impl Txs for Pool {
+    fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<dmu::Tx> {
+        let need = Need { bytes, netfree: purpose == Purpose::Free };
+        self.live().tx_for(&self.owned, need).map_err(|e| match e {
+            TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => Error::NoSpace,
+            TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => Error::Quota,
+            e => Error::Stopped { source: Arc::new(e) },
+        })
+    }
+
+    fn wait(&self, txg: Txg) -> zpl::Result<()> {
+        self.live().txgs().wait_synced(txg).map_err(|e| Error::Stopped { source: Arc::new(e) })
+    }
+
+    fn now(&self) -> Time {
+        Time { secs: self.clock.fetch_add(1, Ordering::Relaxed), nanos: 5 }
+    }
+
+    fn begin_feature(&self, feature: &'static str) {
+        self.live().dsl().heads().begin_feature(self.owned.object(), feature);
+    }
+}
+
+/// A pool with its root file system open to be written.
+pub struct Rig {
+    pub fs: FileSystem,
+    pub pool: Arc<Pool>,
+    dir: Arc<tempfile::TempDir>,
+}
+
+fn host() -> Host {
+    Host { hostid: 0x1234, hostname: "here".into() }
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        Self::with(&NewFileSystem::new((1_000_000, 0)), Policy::default())
+    }
+
+    pub fn with(root: &NewFileSystem, policy: Policy) -> Rig {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d0.img");
+        std::fs::File::create(&path).unwrap().set_len(512 << 20).unwrap();
+        let leaves = vec![NewLeaf { path }];
+        let vdevs = vec![NewVdev { shape: VdevShape::Single, bias: None, leaves }];
+        let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
+        let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+        let begin = Beginning { features: &features, contents: root, props: &Vec::new() };
+        let setting = Setting {
+            host: &host(),
+            world: Arc::new(SystemWorld),
+            claimer: &claim_file,
+            workers: Arc::new(zio::Workers::new("zio", 1)),
+            cache_bytes: 64 << 20,
+            altroot: None,
+        };
+        let spa = create(&new, &begin, &setting).unwrap();
+        Self::open(Arc::new(dir), spa, policy)
+    }
+
+    fn open(dir: Arc<tempfile::TempDir>, spa: Spa, policy: Policy) -> Rig {
+        let live = spa.writer().unwrap();
+        let owned = live.dsl().heads().own(&live.dsl().dataset("tank").unwrap()).unwrap();
+        let os = owned.objset().clone();
+        let pool = Arc::new(Pool { owned, spa, clock: AtomicI64::new(2_000_000_000) });
+        let fs = FileSystem::open_live(&os, pool.clone(), policy).unwrap();
+        Rig { fs, pool, dir }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn sync(&self) {
+        self.pool.live().sync_all().unwrap();
+    }
+
+    /// Exports the pool.
+    pub fn export(self) -> Arc<tempfile::TempDir> {
+        let Rig { fs, pool, dir } = self;
+        drop(fs);
+        let Pool { owned, spa, .. } = Arc::into_inner(pool).expect("nobody else has the pool");
+        drop(owned);
+        spa.writer().unwrap().export().unwrap();
+        drop(spa);
+        dir
+    }
+
+    /// Exports the pool, has it judged, and imports it again.
+    pub fn again(self, policy: Policy) -> Rig {
+        let dir = self.export();
+        judge(dir.path());
+        let scan = spa::scan(&[dir.path()]);
+        let options = Options { readonly: false, ..Options::default() };
+        let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) };
+        let spa = import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap();
+        Self::open(dir, spa, policy)
+    }
+}
+
+/// Where `zdb` is: named by `ZDB`, or on the path.
+fn zdb() -> Option<PathBuf> {
+    let named = std::env::var_os("ZDB").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|d| d.join("zdb")).find(|p| p.is_file());
+    named.or(found)
+}
+
+/// What `zdb` says; `None` without one.
+pub fn ask(dir: &Path, args: &[&str]) -> Option<String> {
+    let out = std::process::Command::new(zdb()?).args(["-e", "-p"]).arg(dir).args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "zdb {args:?}: {text}");
+    Some(text)
+}
+
+/// Asks `zdb`, if there is one, whether an exported pool is sound.
+pub fn judge(dir: &Path) {
+    if let Some(blocks) = ask(dir, &["-bcc", "tank"]) {
+        assert!(blocks.contains("No leaks"), "{blocks}");
+    }
+}
