@@ -14,6 +14,7 @@
 mod geometry;
 mod spec;
 
+pub(crate) use spec::{Claimed, Terms, claim};
 pub use spec::{Claimer, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
 
 use std::sync::Arc;
@@ -68,17 +69,12 @@ pub struct Beginning<'a> {
 /// As [`CreateError`] says.
 pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Result<Spa, CreateError> {
     let mut random = || setting.world.random();
-    let terms = spec::Terms {
-        first: 0,
-        ashift: new.ashift,
-        force: new.force,
-        txg: TXG_INITIAL,
-        claimer: setting.claimer,
-    };
+    let terms =
+        Terms { first: 0, ashift: new.ashift, force: new.force, txg: TXG_INITIAL, claimer: setting.claimer };
     if !new.vdevs.iter().any(|v| v.bias.is_none()) {
         return Err(CreateError::NoData);
     }
-    let (tops, claimed) = spec::claim(&new.vdevs, &terms, &mut random)?;
+    let (tops, claimed) = claim(&new.vdevs, &terms, &mut random)?;
     let mut root = VdevConfig::new(VdevKind::Root, Guid(random().max(1)));
     root.create_txg = Some(TXG_INITIAL);
     root.children = tops;
@@ -91,7 +87,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         ..PoolConfig::new(&new.name, crate::engine::SPA_VERSION)
     };
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| CreateError::Write(e.into());
-    begin_labels(&config, &claimed).map_err(|e| failed(e.into()))?;
+    begin_labels(&config, &claimed, TXG_INITIAL).map_err(|e| failed(e.into()))?;
     let parts = parts(&config, &claimed, setting).map_err(failed)?;
     let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
     let live = Live::start(&new.name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
@@ -121,14 +117,15 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     })
 }
 
-/// Labels of devices that are not yet part of a pool, and empty rings (`vdev_label_init`).
+/// Labels of devices that are not yet part of a pool but shall be from `txg` on, and empty rings (`vdev_label_init`).
 pub(crate) fn begin_labels(
     config: &PoolConfig,
-    claimed: &spec::Claimed,
+    claimed: &Claimed,
+    txg: Txg,
 ) -> Result<(), vdev::label::LabelWriteError> {
     for (guid, device) in claimed {
         let mut label = config.to_label(*guid, Txg(0)).expect("every claimed device is in the config");
-        label.set("create_txg", ondisk::Value::Uint64(TXG_INITIAL.0));
+        label.set("create_txg", ondisk::Value::Uint64(txg.0));
         let writer = LabelWriter::new(&**device);
         writer.clear_rings()?;
         (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
@@ -138,12 +135,12 @@ pub(crate) fn begin_labels(
 
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
-fn parts(config: &PoolConfig, claimed: &spec::Claimed, setting: &Setting<'_>) -> Result<Parts, Anything> {
+fn parts(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Result<Parts, Anything> {
     let root = config.vdev_tree.as_ref().expect("it was just made");
     let mut open = |leaf: &VdevConfig| Ok(claimed[&leaf.guid].clone());
     let tree = Arc::new(Tree::open(root, &mut open)?);
     let zio = Zio::new(tree.clone());
-    let allocator = Arc::new(Allocator::new(tree.clone()));
+    let allocator = Arc::new(Allocator::new(zio.trees().clone()));
     let mut salt = [0; 32];
     salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
     zio.set_salt(&salt);
@@ -179,7 +176,7 @@ fn books(
     let deferred = mos.create_bpobj(&tx)?;
     mos.link(&tx, mos::SYNC_BPOBJ, deferred)?;
     let root = config.vdev_tree.as_mut().expect("it was just made");
-    let room = crate::engine::add_vdevs(&mos, &tx, &parts, root)?;
+    let room = crate::engine::add_vdevs(&mos, &tx, &parts.tree, &parts.allocator, root)?;
     mos.create_history(&tx, room)?;
     let name = config.name.clone().expect("a new pool has a name");
     let options = dsl::Options { pool_name: name, altroot, ..dsl::Options::default() };

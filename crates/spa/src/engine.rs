@@ -24,6 +24,7 @@ mod labels;
 mod live;
 mod open;
 mod policy;
+mod shape;
 mod sync;
 mod tasks;
 
@@ -44,6 +45,7 @@ pub(crate) use labels::SPA_VERSION;
 pub use live::{Live, TaskError};
 pub use open::WriteRefusal;
 pub(crate) use open::equip;
+pub use shape::{AddTerms, ShapeError};
 pub use tasks::Ticket;
 
 /// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).
@@ -123,6 +125,15 @@ pub enum SyncError {
         /// Devices that should have.
         wanted: usize,
     },
+    /// A change of the pool's shape that was found good when it was asked for.
+    #[error("transaction group {txg}: the tree of vdevs")]
+    Shape {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: vdev::VdevError,
+    },
     /// The passes did not converge.
     #[error("transaction group {txg}: no end after {MAX_PASSES} passes")]
     Endless {
@@ -151,7 +162,6 @@ pub(crate) struct Parts {
 
 /// A pool being written.
 pub(crate) struct Engine {
-    pub(crate) tree: Arc<Tree>,
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) mos: Mos,
@@ -173,6 +183,10 @@ pub(crate) struct Engine {
     to_free: std::sync::atomic::AtomicBool,
     /// Commands that the history is to tell of.
     commands: Mutex<Vec<Command>>,
+    /// Changes of the pool as a whole, by group.
+    pool_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
+    /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
+    shape: Mutex<()>,
 }
 
 /// A command that somebody gave.

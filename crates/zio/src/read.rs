@@ -135,6 +135,11 @@ impl Zio {
         self.tree.get()
     }
 
+    /// Where the vdevs are looked up: another tree can be put there.
+    pub fn trees(&self) -> &TreeCell {
+        &self.tree
+    }
+
     /// Sets the salt of the salted checksums (`org.illumos:checksum_salt` of the MOS directory).
     pub fn set_salt(&self, salt: &[u8; 32]) {
         *self.checksummer.write() = Arc::new(Checksummer::new(salt));

@@ -9,7 +9,9 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Blkptr, ObjNum, PoolConfig, Psize, VdevConfig, VdevId, VdevKind, mos};
 use parking_lot::{Mutex, RwLock};
 use pool::Mos;
+use pool::alloc::Allocator;
 use pool::metaslab::TopVdev;
+use vdev::Tree;
 
 use super::{Engine, Parts, SyncError, Synced};
 use crate::create::Beginning;
@@ -26,7 +28,13 @@ const DRAID: &str = "org.openzfs:draid";
 ///
 /// # Errors
 /// As changing the MOS fails.
-pub(crate) fn add_vdevs(mos: &Mos, tx: &Tx, parts: &Parts, root: &mut VdevConfig) -> pool::Result<u64> {
+pub(crate) fn add_vdevs(
+    mos: &Mos,
+    tx: &Tx,
+    tree: &Tree,
+    allocator: &Allocator,
+    root: &mut VdevConfig,
+) -> pool::Result<u64> {
     let feature = |guid| Feature::by_guid(guid).expect("it is in the table");
     if root.root_zap.is_none() && mos.feature_enabled(AVZ_V2)? {
         root.root_zap = Some(mos.create_vdev_zap(tx)?);
@@ -56,12 +64,11 @@ pub(crate) fn add_vdevs(mos: &Mos, tx: &Tx, parts: &Parts, root: &mut VdevConfig
         give_leaf_zaps(mos, tx, top)?;
         // The array's number is not known before the vdev is described.
         top.metaslab_array = Some(ObjNum(0));
-        let block = parts
-            .tree
+        let block = tree
             .psize_to_asize(VdevId(top.id as u32), Psize(1 << 17), tx.txg())
             .expect("a new vdev can hold a block");
         let described = TopVdev::from_config(mos, top, block.0)?.expect("a new vdev has metaslabs");
-        top.metaslab_array = Some(parts.allocator.create(tx, mos, &described)?);
+        top.metaslab_array = Some(allocator.create(tx, mos, &described)?);
         if described.class == pool::metaslab::Class::Normal {
             room += described.deflate(described.space());
         }
@@ -83,7 +90,6 @@ impl Engine {
     pub(crate) fn new(parts: Parts, mos: Mos, dsl: dsl::Dsl, deferred: ObjNum, loaded: Synced) -> Engine {
         let config = loaded.config.clone();
         Engine {
-            tree: parts.tree,
             cache: parts.cache,
             allocator: parts.allocator,
             mos,
@@ -95,6 +101,8 @@ impl Engine {
             tasks: Default::default(),
             ratios: Mutex::default(),
             commands: Mutex::default(),
+            pool_tasks: Default::default(),
+            shape: Mutex::default(),
             to_free: Default::default(),
             deferred,
             world: parts.world,
@@ -126,7 +134,7 @@ impl Engine {
         if let Some(ratio) = self.ratios.lock().get(&vdev) {
             return *ratio;
         }
-        let taken = self.tree.psize_to_asize(vdev, Psize(1 << 17), ondisk::Txg(0)).map_or(1 << 17, |a| a.0);
+        let taken = self.tree().psize_to_asize(vdev, Psize(1 << 17), ondisk::Txg(0)).map_or(1 << 17, |a| a.0);
         let ratio = pool::metaslab::deflate_ratio(taken);
         self.ratios.lock().insert(vdev, ratio);
         ratio

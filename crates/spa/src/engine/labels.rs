@@ -73,11 +73,12 @@ impl Engine {
     }
 
     fn leaves<'c>(&self, top: &'c VdevConfig) -> Vec<(&'c VdevConfig, Arc<dyn Device>)> {
+        let tree = self.tree();
         let devices: HashMap<Guid, Arc<dyn Device>> =
-            self.tree.devices().map(|(guid, device)| (guid, device.clone())).collect();
+            tree.devices().map(|(guid, device)| (guid, device.clone())).collect();
         top.leaves()
             .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
-            .filter(|leaf| self.tree.is_writable(leaf.guid))
+            .filter(|leaf| tree.is_writable(leaf.guid))
             .filter_map(|leaf| Some((leaf, devices.get(&leaf.guid)?.clone())))
             .collect()
     }

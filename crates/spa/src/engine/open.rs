@@ -111,7 +111,7 @@ impl Spa {
         let tops = self.top_vdevs()?;
         self.mos.refuse_shared_blocks(self.tree.top_count())?;
         let space = self.space()?;
-        let allocator = Arc::new(Allocator::open(&self.mos, self.tree.clone(), &tops)?);
+        let allocator = Arc::new(Allocator::open(&self.mos, self.cache.zio().trees().clone(), &tops)?);
         let reader = Dsl::open(self.mos.clone(), dsl::Options::default())?;
         self.check_logs(&reader)?;
         equip(&self.cache, &allocator, workers, &world);

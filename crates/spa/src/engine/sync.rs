@@ -75,6 +75,7 @@ impl Engine {
         for pass in 1..=MAX_PASSES {
             self.datasets(&tx, pass, paid, tasks.take().unwrap_or_default(), results)?;
             if pass == 1 {
+                self.run_pool_tasks(&tx)?;
                 self.write_config(&tx)?;
                 if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
                     // Nothing has changed: the last uberblock still says it all. But what was freed has waited a group longer.

@@ -1,0 +1,192 @@
+//! Changes of the pool as a whole: its vdevs, its guid, its properties.
+//!
+//! # Theory
+//! Such a change is checked when it is asked for, by whoever asks, who then keeps every other one out ([`Engine::shape`]) until it is on disk:
+//! so what was checked still holds in the group that does it. The group does it in its first pass, after the datasets and before the config is
+//! written, so that config, tree, allocator and MOS change together.
+//!
+//! # Crash
+//! New devices have labels that say "half added, group 0" before anything refers to them. The group that takes them in writes the even labels
+//! of all devices, the uberblock, and the odd labels, as any group does whose config changed ([`super::labels`]). Blocks may lie on a new
+//! vdev in that very group: without its uberblock nobody refers to them. (OpenZFS takes two groups for it, since it allocates outside of
+//! the sync too.)
+//!
+//! # See
+//! OpenZFS `spa_vdev_add`, `spa_change_guid`, `spa_prop_set`.
+
+use std::sync::Arc;
+
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::{Ashift, PoolConfig, Txg, VdevConfig};
+use parking_lot::Mutex;
+use vdev::Tree;
+
+use super::{Engine, Live, SyncError};
+use crate::create::{Claimed, Claimer, CreateError, NewVdev, Terms, begin_labels, claim};
+use crate::txg::{Stopped, TXG_SIZE};
+
+/// Why the pool was not changed; it is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ShapeError {
+    /// The pool has stopped: what the disk knows of the change, nobody knows.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The devices can't be had, or not in this shape.
+    #[error(transparent)]
+    Devices(#[from] CreateError),
+    /// The new vdevs have other sector sizes than all that the pool has (`ZFS_ERR_ASHIFT_MISMATCH`).
+    #[error("a new vdev has the ashift {}, all others have {}", new.0, old.0)]
+    AshiftMismatch {
+        /// The new one's.
+        new: Ashift,
+        /// All others'.
+        old: Ashift,
+    },
+    /// The labels of a new device can't be written.
+    #[error("labels of a new device")]
+    Labels(#[from] vdev::label::LabelWriteError),
+    /// The changed tree means nothing.
+    #[error("the tree of vdevs")]
+    Tree(#[from] vdev::VdevError),
+}
+
+/// What is done in the group that syncs. An error stops the pool, as the group can't be taken back.
+pub(super) type PoolTask = Box<dyn FnOnce(&Engine, &Tx) -> Result<Vec<Event>, SyncError> + Send>;
+
+/// A change in the queue of its group.
+pub(crate) struct Queued {
+    task: PoolTask,
+    done: Arc<Mutex<bool>>,
+}
+
+/// How vdevs are added.
+pub struct AddTerms<'a> {
+    /// Sector size as a shift, if it is prescribed.
+    pub ashift: Option<Ashift>,
+    /// Refuse a sector size other than that of all the pool's vdevs, where they have one.
+    pub check_ashift: bool,
+    /// Take devices that seem to belong to a pool which is not in use.
+    pub force: bool,
+    /// How devices are opened.
+    pub claimer: &'a Claimer<'a>,
+}
+
+impl Engine {
+    /// The tree as it is now.
+    pub(crate) fn tree(&self) -> Arc<Tree> {
+        self.cache.zio().tree()
+    }
+
+    /// Does what was asked of the pool as a whole in this group.
+    pub(super) fn run_pool_tasks(&self, tx: &Tx) -> Result<(), SyncError> {
+        let tasks = std::mem::take(&mut *self.pool_tasks[tx.txg().0 as usize % TXG_SIZE].lock());
+        for Queued { task, done } in tasks {
+            let events = task(self, tx)?;
+            self.log_events(tx, &events)?;
+            *done.lock() = true;
+        }
+        Ok(())
+    }
+
+    /// Changes the config that this group writes to the MOS and to all labels (`vdev_config_dirty`).
+    pub(super) fn edit_config(&self, edit: impl FnOnce(&mut PoolConfig)) {
+        let mut changed = self.changed_config.lock();
+        let now = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
+        let mut config = PoolConfig::clone(&now);
+        edit(&mut config);
+        *changed = Some(Arc::new(config));
+    }
+
+    /// Puts the tree of this configuration in the place of the one there is.
+    pub(super) fn reshape(&self, root: &VdevConfig, new: &Claimed) -> Result<Arc<Tree>, vdev::VdevError> {
+        let tree = Arc::new(self.reshaped(root, new)?);
+        self.cache.zio().trees().set(Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    fn reshaped(&self, root: &VdevConfig, new: &Claimed) -> Result<Tree, vdev::VdevError> {
+        let mut open = |leaf: &VdevConfig| new.get(&leaf.guid).cloned().ok_or(vdev::VdevAux::OpenFailed);
+        self.tree().reshape(root, &mut open)
+    }
+
+    /// Takes vdevs in, in the group that syncs.
+    fn take_in(&self, tx: &Tx, tops: Vec<VdevConfig>, claimed: &Claimed) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let mut root = None;
+        self.edit_config(|config| {
+            let tree = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+            tree.children.extend(tops);
+            root = Some(tree.clone());
+        });
+        let mut root = root.expect("it was just set");
+        let tree = self.reshape(&root, claimed).map_err(|source| SyncError::Shape { txg, source })?;
+        super::add_vdevs(&self.mos, tx, &tree, &self.allocator, &mut root)
+            .map_err(|source| SyncError::Books { txg, source })?;
+        self.edit_config(|config| config.vdev_tree = Some(root));
+        Ok(())
+    }
+}
+
+/// A group's number in a vdev and all below it: when they came to the pool (`vdev_crtxg`).
+fn born(vdev: &mut VdevConfig, txg: Txg) {
+    vdev.create_txg = Some(txg);
+    vdev.children.iter_mut().for_each(|c| born(c, txg));
+}
+
+/// The sector size that all vdevs for ordinary blocks have, if it is one (`spa_min_ashift`, `spa_max_ashift`).
+fn common_ashift(root: &VdevConfig) -> Option<Ashift> {
+    let ordinary = root.children.iter().filter(|t| !t.is_log && t.alloc_bias.is_none());
+    let mut shifts = ordinary.filter(|t| t.metaslab_array.is_some()).filter_map(|t| t.ashift);
+    let first = shifts.next()?;
+    shifts.all(|s| s == first).then_some(first)
+}
+
+impl Live {
+    /// Does a change of the pool as a whole, and waits until it is on disk. Who calls this holds `shape`.
+    pub(super) fn change_pool(&self, task: PoolTask) -> Result<(), Stopped> {
+        let done = Arc::new(Mutex::new(false));
+        let hold = self.txgs().hold(0)?;
+        let txg = hold.txg();
+        let queue = &self.engine().pool_tasks[txg.0 as usize % TXG_SIZE];
+        queue.lock().push(Queued { task, done: Arc::clone(&done) });
+        drop(hold);
+        self.txgs().wait_synced(txg)?;
+        assert!(*done.lock(), "a synced group has done its tasks");
+        Ok(())
+    }
+
+    /// Adds top-level vdevs; when it returns, the pool allocates from them (`spa_vdev_add`).
+    ///
+    /// # Errors
+    /// [`ShapeError`]; the pool is then as it was, though a device that was to be added may have lost its old label.
+    pub fn add(&self, vdevs: &[NewVdev], terms: &AddTerms<'_>) -> Result<(), ShapeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        let mut config = PoolConfig::clone(&self.config());
+        let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+        let txg = self.txgs().open();
+        let common = Terms {
+            first: root.children.len() as u64,
+            ashift: terms.ashift,
+            force: terms.force,
+            txg,
+            claimer: terms.claimer,
+        };
+        let (tops, claimed) = claim(vdevs, &common, &mut || engine.world.random())?;
+        if let Some(old) = common_ashift(root).filter(|_| terms.check_ashift)
+            && let Some(new) = tops.iter().filter_map(|t| t.ashift).find(|a| *a != old)
+        {
+            return Err(ShapeError::AshiftMismatch { new, old });
+        }
+        root.children.extend(tops.iter().cloned());
+        engine.reshaped(root, &claimed)?;
+        begin_labels(&config, &claimed, txg)?;
+        let mut tops = tops;
+        self.change_pool(Box::new(move |engine, tx| {
+            tops.iter_mut().for_each(|top| born(top, tx.txg()));
+            engine.take_in(tx, tops, &claimed).map(|()| Vec::new())
+        }))?;
+        Ok(())
+    }
+}
