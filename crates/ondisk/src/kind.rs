@@ -334,6 +334,8 @@ impl DmuType {
     pub const SPA_HISTORY: Self = Self(29);
     /// Its bounds, in the bonus.
     pub const SPA_HISTORY_OFFSETS: Self = Self(30);
+    /// The pool's properties.
+    pub const POOL_PROPS: Self = Self(31);
     /// A large ACL.
     pub const ACL: Self = Self(33);
     /// A snapshot's clones.

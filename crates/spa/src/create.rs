@@ -14,7 +14,7 @@
 mod geometry;
 mod spec;
 
-pub(crate) use spec::{Claimed, Terms, claim};
+pub(crate) use spec::{Claimed, Terms, claim, claim_aux};
 pub use spec::{Claimer, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
 
 use std::sync::Arc;
@@ -105,7 +105,6 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         name: new.name.clone(),
         candidate,
         loaded: live.synced(),
-        tree: live.engine().tree.clone(),
         cache: live.engine().cache.clone(),
         mos: live.engine().mos.clone(),
         spares: Vec::new(),
@@ -186,6 +185,8 @@ fn books(
     let loaded = Synced { uberblock: nothing(), config: Arc::new(config), features };
     let engine = Engine::new(parts, mos, dsl, deferred, loaded);
     engine.begin(&tx, begin)?;
+    let made = engine.synced.read().config.clone();
+    engine.list_distributed(&tx, &made.vdev_tree.as_ref().expect("it was just made").children)?;
     Ok(engine)
 }
 

@@ -19,11 +19,14 @@
 //! # See
 //! OpenZFS `spa_sync`, `spa_sync_iterate_to_convergence`, `dsl_pool_sync`.
 
+mod aux;
 mod books;
+mod identity;
 mod labels;
 mod live;
 mod open;
 mod policy;
+mod props;
 mod shape;
 mod sync;
 mod tasks;
@@ -40,11 +43,13 @@ use vdev::Tree;
 
 use crate::txg::TXG_SIZE;
 
+pub(crate) use aux::Aux;
 pub(crate) use books::add_vdevs;
 pub(crate) use labels::SPA_VERSION;
 pub use live::{Live, TaskError};
 pub use open::WriteRefusal;
 pub(crate) use open::equip;
+pub use props::PoolProp;
 pub use shape::{AddTerms, ShapeError};
 pub use tasks::Ticket;
 
@@ -183,6 +188,8 @@ pub(crate) struct Engine {
     to_free: std::sync::atomic::AtomicBool,
     /// Commands that the history is to tell of.
     commands: Mutex<Vec<Command>>,
+    /// Hot spares and cache devices.
+    pub(crate) aux: RwLock<aux::Aux>,
     /// Changes of the pool as a whole, by group.
     pool_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.

@@ -181,7 +181,7 @@ pub fn import_for_writing(
     if !features.is_empty() {
         let ub = spa.uberblock();
         let error = SpaError::UnsupportedFeatures { features, can_readonly: true };
-        let (tree, used) = (Some(spa.tree.describe()), Some((ub.txg, ub.timestamp)));
+        let (tree, used) = (Some(spa.tree().describe()), Some((ub.txg, ub.timestamp)));
         return Err(OpenFailure::Import(Box::new(Failure { error, tree, used, rewind: None })));
     }
     Ok(spa.into_live(host, altroot, hands.workers, hands.world)?)

@@ -22,7 +22,6 @@ pub struct Spa {
     pub(crate) candidate: Candidate,
     /// As it was loaded; a writer knows newer.
     pub(crate) loaded: Synced,
-    pub(crate) tree: Arc<Tree>,
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Mos,
     pub(crate) spares: Vec<AuxVdev>,
@@ -99,9 +98,9 @@ impl Spa {
         self.uberblock().txg
     }
 
-    /// The vdev tree (`spa_root_vdev`).
-    pub fn tree(&self) -> &Arc<Tree> {
-        &self.tree
+    /// The vdev tree as it is now (`spa_root_vdev`).
+    pub fn tree(&self) -> Arc<Tree> {
+        self.cache.zio().tree()
     }
 
     /// The cache that all blocks are read through; the pipeline is below it.
@@ -120,13 +119,13 @@ impl Spa {
     }
 
     /// Hot spares (`spa_spares`).
-    pub fn spares(&self) -> &[AuxVdev] {
-        &self.spares
+    pub fn spares(&self) -> Vec<AuxVdev> {
+        self.writer.as_ref().map_or_else(|| self.spares.clone(), |live| live.aux().spares)
     }
 
     /// Cache devices (`spa_l2cache`).
-    pub fn l2cache(&self) -> &[AuxVdev] {
-        &self.l2cache
+    pub fn l2cache(&self) -> Vec<AuxVdev> {
+        self.writer.as_ref().map_or_else(|| self.l2cache.clone(), |live| live.aux().l2cache)
     }
 
     /// The uberblock of the pool's checkpoint, if it has one (`spa_checkpoint_txg`).

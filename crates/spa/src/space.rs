@@ -20,7 +20,7 @@ impl Spa {
         let tops = root.filter_map(|config| {
             // A raidz is reckoned at its first width, also when it was expanded.
             let id = VdevId(u32::try_from(config.id).ok()?);
-            let asize = self.tree.psize_to_asize(id, DEFLATE_BLOCK, Txg(0)).ok()?;
+            let asize = self.tree().psize_to_asize(id, DEFLATE_BLOCK, Txg(0)).ok()?;
             TopVdev::from_config(&self.mos, config, asize.0).transpose()
         });
         tops.collect()

@@ -90,6 +90,28 @@ impl VdevConfig {
         nv
     }
 
+    /// The list of a hot spare or cache device as the MOS names it (`VDEV_CONFIG_L2CACHE`): it has no number, and no space of its own.
+    pub fn to_aux_nvlist(&self) -> Nvlist {
+        let mut nv = Nvlist::new();
+        nv.set("type", Value::String(self.kind.name().into()));
+        put(&mut nv, "guid", self.guid.0);
+        text(&mut nv, "path", &self.path);
+        text(&mut nv, "devid", &self.devid);
+        text(&mut nv, "phys_path", &self.phys_path);
+        self.put_shape(&mut nv);
+        if let Some(whole) = self.whole_disk {
+            put(&mut nv, "whole_disk", whole.into());
+        }
+        set_flag(&mut nv, "not_present", self.not_present);
+        set_flag(&mut nv, "is_spare", self.is_spare);
+        put(&mut nv, "ashift", self.ashift.map_or(0, |a| a.0.into()));
+        if let Some(txg) = self.create_txg {
+            put(&mut nv, "create_txg", txg.0);
+        }
+        self.put_leaf_state(&mut nv);
+        nv
+    }
+
     fn put_shape(&self, nv: &mut Nvlist) {
         if let Some(p) = self.nparity {
             put(nv, "nparity", p);

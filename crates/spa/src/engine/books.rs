@@ -101,6 +101,7 @@ impl Engine {
             tasks: Default::default(),
             ratios: Mutex::default(),
             commands: Mutex::default(),
+            aux: RwLock::default(),
             pool_tasks: Default::default(),
             shape: Mutex::default(),
             to_free: Default::default(),

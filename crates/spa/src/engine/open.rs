@@ -21,7 +21,7 @@ use pool::alloc::Allocator;
 use vdev::VdevState;
 use zio::{Entropy, Workers};
 
-use super::{Engine, Live, Parts, Synced, World};
+use super::{Aux, Engine, Live, Parts, Synced, World};
 use crate::{Host, Spa};
 
 /// Why a pool that can be read can't be written.
@@ -109,7 +109,7 @@ impl Spa {
     ) -> Result<Spa, WriteRefusal> {
         self.check_writable()?;
         let tops = self.top_vdevs()?;
-        self.mos.refuse_shared_blocks(self.tree.top_count())?;
+        self.mos.refuse_shared_blocks(self.tree().top_count())?;
         let space = self.space()?;
         let allocator = Arc::new(Allocator::open(&self.mos, self.cache.zio().trees().clone(), &tops)?);
         let reader = Dsl::open(self.mos.clone(), dsl::Options::default())?;
@@ -130,11 +130,17 @@ impl Spa {
             hostname: Some(host.hostname.clone()),
             ..PoolConfig::clone(&config)
         };
-        let (tree, cache) = (self.tree.clone(), self.cache.clone());
-        let parts = Parts { tree, cache, allocator, world, salt: [0; 32] };
+        let parts = Parts {
+            tree: self.cache.zio().tree(),
+            cache: self.cache.clone(),
+            allocator,
+            world,
+            salt: [0; 32],
+        };
         let last = uberblock.txg;
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone());
+        *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         let writer = Some(Live::start(&self.name, last, Arc::new(engine)));
         Ok(Spa { loaded, mos, writer, ..self })
     }
@@ -147,7 +153,7 @@ impl Spa {
         if self.log_dropped {
             return Err(WriteRefusal::Rewound);
         }
-        if self.tree.state().0 != VdevState::Healthy {
+        if self.tree().state().0 != VdevState::Healthy {
             return Err(WriteRefusal::Unhealthy);
         }
         let features = self.features();

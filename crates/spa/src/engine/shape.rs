@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use dmu::Tx;
 use dsl::sync::Event;
-use ondisk::{Ashift, PoolConfig, Txg, VdevConfig};
+use ondisk::{Ashift, Guid, PoolConfig, Txg, VdevConfig};
 use parking_lot::Mutex;
 use vdev::Tree;
 
@@ -46,6 +46,30 @@ pub enum ShapeError {
     /// The labels of a new device can't be written.
     #[error("labels of a new device")]
     Labels(#[from] vdev::label::LabelWriteError),
+    /// A device is missing or bad (`ENXIO`).
+    #[error("a device is missing or bad")]
+    Unhealthy,
+    /// It is in use (`EBUSY`).
+    #[error("the device {} is in use", guid.0)]
+    Busy {
+        /// Which.
+        guid: Guid,
+    },
+    /// The guid is 0, or something has it (`EEXIST`).
+    #[error("the guid {} is in use", guid.0)]
+    Guid {
+        /// Which.
+        guid: Guid,
+    },
+    /// This release does not do it.
+    #[error("{what} is not in this release")]
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
+    /// The pool's books can't be read.
+    #[error("the pool's books")]
+    Books(#[from] pool::Error),
     /// The changed tree means nothing.
     #[error("the tree of vdevs")]
     Tree(#[from] vdev::VdevError),
@@ -112,7 +136,7 @@ impl Engine {
 
     /// Takes vdevs in, in the group that syncs.
     fn take_in(&self, tx: &Tx, tops: Vec<VdevConfig>, claimed: &Claimed) -> Result<(), SyncError> {
-        let txg = tx.txg();
+        let (txg, added) = (tx.txg(), tops.len());
         let mut root = None;
         self.edit_config(|config| {
             let tree = config.vdev_tree.as_mut().expect("an engine's config has a tree");
@@ -123,6 +147,8 @@ impl Engine {
         let tree = self.reshape(&root, claimed).map_err(|source| SyncError::Shape { txg, source })?;
         super::add_vdevs(&self.mos, tx, &tree, &self.allocator, &mut root)
             .map_err(|source| SyncError::Books { txg, source })?;
+        let first = root.children.len() - added;
+        self.list_distributed(tx, &root.children[first..])?;
         self.edit_config(|config| config.vdev_tree = Some(root));
         Ok(())
     }

@@ -329,7 +329,6 @@ impl Loader<'_> {
             checkpoint: checkpoint(&mos)?,
             log_dropped: rewound || !missing_logs(&tree).is_empty(),
             loaded: Synced { uberblock, config: Arc::new(config), features: Arc::new(features) },
-            tree,
             cache,
             mos,
             errata,

@@ -62,7 +62,7 @@ pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dy
     let version = ub.map_or(candidate.config.version, |u| u.version);
     match loaded {
         Ok(spa) => {
-            report.tree = Some(spa.tree.describe());
+            report.tree = Some(spa.tree().describe());
             report.config = Some(PoolConfig::clone(&spa.config()));
             report.unknown_for_write = features::unknown_for_write(&spa.mos, &spa.features());
             report.errata = spa.errata;

@@ -129,10 +129,10 @@ fn classes_and_auxiliary_devices() {
     let bias: Vec<_> = tops.iter().map(|t| (t.alloc_bias, t.is_log)).collect();
     let normal = (None, false);
     assert_eq!(bias, [normal, normal, (Some(AllocBias::Special), false), (Some(AllocBias::Log), true)]);
-    let [cache] = spa.l2cache() else { panic!("{:?}", spa.l2cache()) };
+    let [cache] = &spa.l2cache()[..] else { panic!("{:?}", spa.l2cache()) };
     assert!(cache.place.as_ref().unwrap().partition.is_some());
     assert_eq!(cache.state, VdevState::Healthy);
-    let [spare] = spa.spares() else { panic!("{:?}", spa.spares()) };
+    let [spare] = &spa.spares()[..] else { panic!("{:?}", spa.spares()) };
     assert_eq!((spare.state, spare.config.kind), (VdevState::Healthy, VdevKind::File));
 }
 

@@ -53,10 +53,14 @@ fn hands() -> Hands {
 
 pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
-    let vdevs = vec![NewVdev { shape, bias: None, leaves }];
-    let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let begin = Beginning { features: &features, contents: &Empty, props: &Vec::new() };
+    pool_of(vec![NewVdev { shape, bias: None, leaves }], &features)
+}
+
+/// A pool of these vdevs with these features.
+pub fn pool_of(vdevs: Vec<NewVdev>, features: &[&'static Feature]) -> Spa {
+    let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
+    let begin = Beginning { features, contents: &Empty, props: &Vec::new() };
     let setting = Setting {
         host: &host(),
         world: Arc::new(SystemWorld),

@@ -25,6 +25,27 @@ impl Tree {
         self.guid(guid).is_ok_and(|node| matches!(node.layout, Layout::Leaf(Some(_))) && node.readable())
     }
 
+    /// Forgets the errors that a vdev and all below it were charged with, or all vdevs (`vdev_clear`). States stay.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    pub fn clear_errors(&self, guid: Option<Guid>) -> Result<()> {
+        let first = match guid {
+            Some(guid) => *self.by_guid.get(&guid).ok_or(crate::VdevError::NoSuchGuid { guid })?,
+            None => Self::ROOT,
+        };
+        let mut todo = vec![first];
+        while let Some(id) = todo.pop() {
+            let node = self.node(id);
+            let stats = &node.stats;
+            for counter in [&stats.read_errors, &stats.write_errors, &stats.checksum_errors] {
+                counter.clear();
+            }
+            todo.extend(&node.children);
+        }
+        Ok(())
+    }
+
     /// State of the whole pool, as far as its vdevs tell.
     pub fn state(&self) -> (VdevState, VdevAux) {
         let root = self.node(Self::ROOT);

@@ -1,0 +1,229 @@
+//! Hot spares and cache devices of a pool that is written.
+//!
+//! # Theory
+//! They are no part of the tree: lists in the MOS name them, and their labels say no more than what they are, since pools may share a spare. So
+//! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
+//!
+//! # Absent
+//! Nothing is read from a cache device or written to it, but its labels; and no spare takes the place of a device that fails.
+//!
+//! # See
+//! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.
+
+use std::os::unix::ffi::OsStrExt;
+
+use device::Device;
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::config::PoolState;
+use ondisk::label::LABELS;
+use ondisk::{Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
+use vdev::label::LabelWriter;
+use vdev::{VdevAux, VdevState};
+
+use super::{Engine, Live, SPA_VERSION, ShapeError, SyncError};
+use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
+use crate::import::AuxVdev;
+use crate::{Labels, Place};
+
+/// The devices beside a pool's tree.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Aux {
+    /// Hot spares (`spa_spares`).
+    pub(crate) spares: Vec<AuxVdev>,
+    /// Cache devices (`spa_l2cache`).
+    pub(crate) l2cache: Vec<AuxVdev>,
+}
+
+/// What a device beside the tree is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Spare,
+    Cache,
+}
+
+impl Role {
+    fn state(self) -> PoolState {
+        match self {
+            Role::Spare => PoolState::Spare,
+            Role::Cache => PoolState::L2cache,
+        }
+    }
+
+    /// OpenZFS's word for it in the history.
+    fn word(self) -> &'static str {
+        match self {
+            Role::Spare => "spare",
+            Role::Cache => "l2cache",
+        }
+    }
+}
+
+impl Aux {
+    fn list(&mut self, role: Role) -> &mut Vec<AuxVdev> {
+        match role {
+            Role::Spare => &mut self.spares,
+            Role::Cache => &mut self.l2cache,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &AuxVdev> {
+        self.spares.iter().chain(&self.l2cache)
+    }
+}
+
+/// Writes the labels of a device beside a tree, which end what it was before.
+fn label(device: &dyn Device, config: &VdevConfig, role: Role) -> Result<(), vdev::label::LabelWriteError> {
+    let mut nv = Nvlist::new();
+    nv.set("version", Value::Uint64(SPA_VERSION));
+    nv.set("state", Value::Uint64(role.state() as u64));
+    nv.set("guid", Value::Uint64(config.guid.0));
+    if role == Role::Cache {
+        nv.set("ashift", Value::Uint64(config.ashift.map_or(0, |a| a.0.into())));
+    }
+    if let Some(path) = &config.path {
+        nv.set("path", Value::String(path.clone()));
+    }
+    let writer = LabelWriter::new(device);
+    writer.clear_rings()?;
+    (0..LABELS).try_for_each(|l| writer.config(l, &nv))
+}
+
+/// The distributed spares that the draid vdevs among these have.
+fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxVdev> {
+    let mut all = Vec::new();
+    for top in tops {
+        let (Some(draid), VdevKind::Draid) = (top.draid, top.kind) else { continue };
+        for n in 0..draid.nspares {
+            let mut config = VdevConfig::new(VdevKind::DraidSpare, Guid(random().max(1)));
+            config.path = Some(format!("draid{}-{}-{n}", top.nparity.unwrap_or(1), top.id).into_bytes());
+            config.draid_spare = Some((top.guid, n));
+            (config.is_spare, config.whole_disk) = (true, Some(true));
+            (config.ashift, config.create_txg) = (top.ashift, top.create_txg);
+            all.push(AuxVdev { config, place: None, state: VdevState::Healthy, aux: VdevAux::None });
+        }
+    }
+    all
+}
+
+impl Engine {
+    /// Writes both lists as they shall be from this group on.
+    fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        for (name, list) in [(mos::SPARES, &aux.spares), (mos::L2CACHE, &aux.l2cache)] {
+            if list.is_empty() && self.mos.dir(name).is_ok_and(|d| d.is_none()) {
+                continue;
+            }
+            let mut nv = Nvlist::new();
+            nv.set(name, Value::ListArray(list.iter().map(|a| a.config.to_aux_nvlist()).collect()));
+            self.mos.write_named_nvlist(tx, name, &nv).map_err(|source| SyncError::Books { txg, source })?;
+        }
+        *self.aux.write() = aux.clone();
+        Ok(())
+    }
+
+    /// Lists the distributed spares of new draid vdevs, in the group that takes these in.
+    pub(crate) fn list_distributed(&self, tx: &Tx, tops: &[VdevConfig]) -> Result<(), SyncError> {
+        let new = distributed(tops, &mut || self.world.random());
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut aux = self.aux.read().clone();
+        aux.spares.extend(new);
+        self.put_aux(tx, &aux)
+    }
+}
+
+impl Live {
+    /// The hot spares and cache devices as of the last group.
+    pub(crate) fn aux(&self) -> Aux {
+        self.engine().aux.read().clone()
+    }
+
+    /// Adds hot spares and cache devices (`spa_vdev_add`).
+    ///
+    /// # Errors
+    /// [`ShapeError`]; the pool is then as it was, though devices may have lost their old labels.
+    pub fn add_aux(
+        &self,
+        spares: &[NewLeaf],
+        cache: &[NewLeaf],
+        force: bool,
+        claimer: &Claimer<'_>,
+    ) -> Result<(), ShapeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        let mut aux = self.aux();
+        let txg = self.txgs().open();
+        let terms = Terms { first: 0, ashift: None, force, txg, claimer };
+        let mut new = Vec::new();
+        for (role, leaf) in
+            spares.iter().map(|l| (Role::Spare, l)).chain(cache.iter().map(|l| (Role::Cache, l)))
+        {
+            let (device, mut config) = claim_aux(leaf, &terms, &mut || engine.world.random())?;
+            let old = Labels::read(&*device).newest().map(|l| (l.state, l.guid));
+            let mine = |g: Option<Guid>| aux.all().any(|a| Some(a.config.guid) == g);
+            match old {
+                Some((PoolState::Spare | PoolState::L2cache, guid)) if mine(guid) => {
+                    let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
+                    return Err(CreateError::InUse { path, pool, state: role.state() }.into());
+                }
+                // It may be the spare of another pool too: all know it by the same guid.
+                Some((PoolState::Spare, Some(guid))) if role == Role::Spare => config.guid = guid,
+                _ => {}
+            }
+            new.push((role, device, config));
+        }
+        for (n, (_, _, config)) in new.iter().enumerate() {
+            if new[..n].iter().any(|(_, _, c)| c.path == config.path) {
+                let path = String::from_utf8_lossy(config.path.as_deref().unwrap_or_default()).into_owned();
+                return Err(CreateError::Twice { path }.into());
+            }
+        }
+        for (role, device, config) in new {
+            label(&*device, &config, role)?;
+            let path = config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
+            let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
+            aux.list(role).push(added);
+        }
+        self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
+        Ok(())
+    }
+
+    /// Removes a hot spare or cache device (`spa_vdev_remove`).
+    ///
+    /// # Errors
+    /// [`ShapeError::Tree`] when the pool has none of this guid; [`ShapeError::Busy`] for a spare in use;
+    /// [`ShapeError::Unsupported`] for a distributed spare, and for vdevs of the tree.
+    pub fn remove_aux(&self, guid: Guid) -> Result<(), ShapeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        let mut aux = self.aux();
+        let config = self.config();
+        let in_tree = config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
+        let found = [Role::Spare, Role::Cache].into_iter().find_map(|role| {
+            let at = aux.list(role).iter().position(|a| a.config.guid == guid)?;
+            Some((role, at))
+        });
+        let Some((role, at)) = found else {
+            return Err(match in_tree {
+                true => ShapeError::Unsupported { what: "removing a vdev that holds data or logs" },
+                false => vdev::VdevError::NoSuchGuid { guid }.into(),
+            });
+        };
+        if in_tree {
+            return Err(ShapeError::Busy { guid });
+        }
+        if aux.list(role)[at].config.kind == VdevKind::DraidSpare {
+            return Err(ShapeError::Unsupported { what: "removing a distributed spare" });
+        }
+        let gone = aux.list(role).remove(at).config;
+        self.change_pool(Box::new(move |engine, tx| {
+            engine.put_aux(tx, &aux)?;
+            let path = String::from_utf8_lossy(gone.path.as_deref().unwrap_or(b"-")).into_owned();
+            let text = format!("{} vdev ({}) {path}", engine.dsl.pool_name(), role.word());
+            Ok(vec![Event { what: "vdev remove", dataset: String::new(), object: 0, text }])
+        }))?;
+        Ok(())
+    }
+}
