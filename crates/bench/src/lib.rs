@@ -7,9 +7,10 @@
 //! median of each and the ratio of the medians. CPU time is measured besides wall time: it says more on a busy machine.
 //!
 //! # Absent
-//! Pools are made by others; `docs/performance.md` says how those in its tables came about. The page cache is left as it is,
+//! Pools that are read are made by others; `docs/performance.md` says how those in its tables came about. The page cache is left as it is,
 //! so devices are as fast as memory from the second round on: these are figures of our code, not of disks.
 
+pub mod making;
 pub mod measure;
 pub mod plan;
 pub mod work;

@@ -1,7 +1,8 @@
 //! `poolhouse-bench [--rounds N] [--work NAME]... DIR...`: measures each workload on the pool in each folder, prints JSON.
 //!
 //! `poolhouse-bench work NAME DIR` does one workload once, and prints what it took; that is how the former calls itself.
-//! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine.
+//! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
+//! folder in which new pools are made (the system's for temporary files if it is not set).
 
 #![allow(clippy::print_stdout, reason = "printing is what it does")]
 
@@ -25,6 +26,8 @@ fn main() -> Result<()> {
     let mut plan = Plan {
         pools: Vec::new(),
         works: Vec::new(),
+        makings: Vec::new(),
+        scratch: from_env("BENCH_SCRATCH").unwrap_or_else(std::env::temp_dir),
         rounds: 5,
         threads,
         tools: from_env("BENCH_TOOLS"),
@@ -36,12 +39,16 @@ fn main() -> Result<()> {
                 let n = args.next().context("--rounds wants a number")?;
                 plan.rounds = n.to_str().and_then(|n| n.parse().ok()).context("--rounds wants a number")?;
             }
-            Some("--work") => plan.works.push(work(&args.next().context("--work wants a name")?)?),
+            Some("--work") => match work(&args.next().context("--work wants a name")?)? {
+                making @ Work::Making(_) => plan.makings.push(making),
+                reading => plan.works.push(reading),
+            },
             _ => plan.pools.push(PathBuf::from(arg)),
         }
     }
-    if plan.works.is_empty() {
-        plan.works = Work::ALL.to_vec();
+    if plan.works.is_empty() && plan.makings.is_empty() {
+        plan.works = Work::READING.to_vec();
+        plan.makings = Work::MAKING.to_vec();
     }
     println!("{}", serde_json::to_string_pretty(&plan.run()?)?);
     Ok(())

@@ -14,6 +14,10 @@ pub struct Plan {
     pub pools: Vec<PathBuf>,
     /// What is done to each.
     pub works: Vec<Work>,
+    /// What is done to new pools.
+    pub makings: Vec<Work>,
+    /// Where new pools are made.
+    pub scratch: PathBuf,
     /// Rounds; the medians count.
     pub rounds: usize,
     /// Threads of a traversal and of a mount.
@@ -40,6 +44,9 @@ impl Plan {
     pub fn run(&self) -> Result<Value> {
         let me = std::env::current_exe().context("find this program")?;
         let mut results = Vec::new();
+        for work in &self.makings {
+            results.push(self.measure(&me, *work, &self.scratch));
+        }
         for pool in &self.pools {
             for work in &self.works {
                 results.push(self.measure(&me, *work, pool));

@@ -1,5 +1,6 @@
 //! What is done to a pool.
 
+use crate::making::Making;
 use crate::measure::{Took, here};
 use anyhow::{Context, Result, ensure};
 use fuse::dataset::Shown;
@@ -39,12 +40,23 @@ pub enum Work {
     MountRead,
     /// `ls -lR` of the file system with the most files, through a FUSE mount; mounting isn't counted.
     MountFiles,
+    /// Something on a new pool, in a folder that is not one's own.
+    Making(Making),
 }
 
 impl Work {
-    /// Every workload.
-    pub const ALL: [Work; 6] =
+    /// Every workload on a pool that is there.
+    pub const READING: [Work; 6] =
         [Work::Traverse, Work::Read, Work::Datasets, Work::Files, Work::MountRead, Work::MountFiles];
+    /// Every workload on a new pool.
+    pub const MAKING: [Work; 6] = [
+        Work::Making(Making::Lz4),
+        Work::Making(Making::Zstd),
+        Work::Making(Making::Raidz2),
+        Work::Making(Making::Datasets),
+        Work::Making(Making::Snapshots),
+        Work::Making(Making::Zap),
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -55,12 +67,18 @@ impl Work {
             Work::Files => "files",
             Work::MountRead => "mount-read",
             Work::MountFiles => "mount-files",
+            Work::Making(Making::Lz4) => "write-lz4",
+            Work::Making(Making::Zstd) => "write-zstd",
+            Work::Making(Making::Raidz2) => "write-raidz2",
+            Work::Making(Making::Datasets) => "make-datasets",
+            Work::Making(Making::Snapshots) => "make-snapshots",
+            Work::Making(Making::Zap) => "zap-add",
         }
     }
 
     /// The workload of that name.
     pub fn by_name(name: &str) -> Option<Work> {
-        Work::ALL.into_iter().find(|w| w.name() == name)
+        Work::READING.into_iter().chain(Work::MAKING).find(|w| w.name() == name)
     }
 
     /// Does it to the pool in folder `dir`. The answer has `wall_s`, `cpu_s`, and what was done.
@@ -75,6 +93,7 @@ impl Work {
             Work::Files => here(|| files(dir)),
             Work::MountRead => mount_read(dir, threads),
             Work::MountFiles => mount_files(dir, threads),
+            Work::Making(making) => making.run(dir),
         }?;
         done["wall_s"] = json!(took.wall_s);
         done["cpu_s"] = json!(took.cpu_s);

@@ -23,14 +23,25 @@ use spa::Host;
 use spa::import::Clock;
 use testkit::Fixture;
 
-/// A folder with links to some of a fixture's devices.
-fn folder(f: &Fixture, which: &[usize]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+/// A folder with some of a fixture's devices, as private copies: an import may write them.
+struct Folder {
+    dir: tempfile::TempDir,
+    _copy: testkit::FixtureCopy,
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+fn folder(f: &Fixture, which: &[usize]) -> Folder {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), f.copy());
     for &n in which {
-        let image = &f.images()[n];
+        let image = &copy.images()[n];
         symlink(image, dir.path().join(image.file_name().unwrap())).unwrap();
     }
-    dir
+    Folder { dir, _copy: copy }
 }
 
 fn house() -> Rc<dyn Service> {
@@ -126,15 +137,22 @@ fn the_log_is_missing() {
     assert_eq!(run("zpool list -H -o name,health", service.clone()).out, format!("{}\tDEGRADED\n", f.pool()));
 }
 
-/// Goal: the life of an import: refused for writing, taken in under a new name, hidden from searches, exported.
+/// Goal: the life of an import: taken in for writing and written, taken in under a new name for reading, hidden from searches, exported;
+/// and what can't be written says why.
 #[test]
 fn in_and_out() {
     let Some(f) = testkit::find("mirror2") else { return };
     let dir = folder(&f, &[0, 1]);
     let service = house();
-    let ran = import(&service, dir.path(), f.pool());
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("this release imports pools read-only"), "{}", ran.err);
+    let ran = import(&service, dir.path(), &format!("-f -N -R /r {}", f.pool()));
+    assert_eq!((ran.code, ran.out, ran.err), (0, String::new(), String::new()));
+    assert_eq!(run("zpool list -H -o readonly,altroot", service.clone()).out, "off\t/r\n");
+    let ran = run(&format!("zfs snapshot {}@ours", f.pool()), service.clone());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let history = run(&format!("zpool history {}", f.pool()), service.clone()).out;
+    let (imported, snapshot) = (history.find(" zpool import "), history.find("@ours\n"));
+    assert!(imported.is_some() && imported < snapshot, "{history}");
+    assert_eq!(run(&format!("zpool export {}", f.pool()), service.clone()).code, 0);
     let ran = import(&service, dir.path(), &format!("-N -o readonly=maybe {}", f.pool()));
     let expected = format!("cannot import pool '{}': 'readonly' must be one of 'on | off'\n", f.pool());
     assert_eq!((ran.code, ran.err), (1, expected));
@@ -145,8 +163,16 @@ fn in_and_out() {
     assert_eq!(import(&service, dir.path(), "").err, "no pools available to import\n");
     let ran = run("zfs list -Hr -d0 -o name,mountpoint renamed", service.clone());
     assert!(ran.out.starts_with("renamed\t/r/m/"), "{}", ran.out);
+    assert_eq!(run("zfs list -H -o name renamed@ours", service.clone()).out, "renamed@ours\n");
     assert_eq!(run("zpool export renamed", service.clone()).code, 0);
     assert_eq!(run("zpool list", service).out, "no pools available\n");
+    let Some(f) = testkit::find("removed-vdev") else { return };
+    let (dir, service) = (folder(&f, &[0, 1, 2]), house());
+    let ran = import(&service, dir.path(), &format!("-f {}", f.pool()));
+    assert_eq!(ran.code, 1);
+    let why =
+        "this release can't write it: the feature com.delphix:device_removal is active, and is not written\n";
+    assert!(ran.err.contains(why), "{}", ran.err);
 }
 
 /// Goal: a pool that another host left in use asks for -f, a rewind says where it leads, and a rehearsal imports nothing.

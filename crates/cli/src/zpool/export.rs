@@ -1,6 +1,6 @@
 //! `zpool export`.
 
-use server::api::{ExportRequest, Reason};
+use server::api::{ExportRequest, PoolChange, Reason};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -42,6 +42,12 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     names.sort();
     names.dedup();
     for name in names {
+        // In the history before the pool is gone; one that is only read has none to be written.
+        match service.change_pool(&name, &PoolChange::Log { command: cx.command.clone() }) {
+            Ok(()) => {}
+            Err(e) if e.reason == Reason::PoolReadonly => {}
+            Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
+        }
         let request = ExportRequest { name: name.clone(), force, hardforce };
         if let Err(e) = service.export(&request) {
             let (what, why) = match e.reason {

@@ -304,6 +304,9 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
         return Ok(true);
     }
     let now = im.new_name.as_ref().unwrap_or(name);
+    if !im.request.props.iter().any(|(prop, value)| prop == "readonly" && value == "on") {
+        cx.changed(now);
+    }
     let failed = im.load_keys && zfs::load_keys_below(cx, now)?;
     if !im.only {
         let mount = MountRequest {

@@ -1,0 +1,224 @@
+//! What is done to new pools: blocks written, datasets made, entries added.
+//!
+//! Each work makes its own pool on sparse images in an empty folder, and removes them when it is done.
+
+use crate::measure::{Took, here};
+use anyhow::{Context, Result, ensure};
+use poolhouse::dmu::zap::{Value as Entry, Zap};
+use poolhouse::dmu::{Dnode, NewObject};
+use poolhouse::dsl::ops::create::Create;
+use poolhouse::dsl::ops::snapshot::Snapshot;
+use poolhouse::dsl::prop::parse::{Context as Parsing, setting};
+use poolhouse::dsl::{Kind, Need, PropList, SyncTask};
+use poolhouse::ondisk::DmuType;
+use poolhouse::ondisk::feature::{FEATURES, Feature};
+use poolhouse::spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use poolhouse::spa::engine::Live;
+use poolhouse::spa::import::Hands;
+use poolhouse::spa::{Host, Spa};
+use poolhouse::zpl::NewFileSystem;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that a writing work writes.
+const BYTES: u64 = 1 << 30;
+/// Bytes written at a time, and so to a transaction.
+const CHUNK: usize = 1 << 20;
+/// Bytes of data that are made; a prime number of chunks less than a power of two, so that what follows is not the same again.
+const PATTERN: usize = 64 << 20;
+/// Entries of the ZAP.
+const ENTRIES: u64 = 1_000_000;
+/// Entries that one transaction adds.
+const BATCH: u64 = 50;
+const POOL: &str = "bench";
+
+/// What a new pool is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Making {
+    /// 1 GiB in 128 KiB records with lz4, on one device.
+    Lz4,
+    /// The same with zstd-3.
+    Zstd,
+    /// The same without compression, on a raidz2 of six.
+    Raidz2,
+    /// The 2,602 file systems of the benchmark of mounts, in one call.
+    Datasets,
+    /// A snapshot of each of them, in one call.
+    Snapshots,
+    /// A million entries in a ZAP.
+    Zap,
+}
+
+impl Making {
+    /// Does it on images in folder `dir`.
+    ///
+    /// # Errors
+    /// As it fails.
+    pub fn run(self, dir: &Path) -> Result<(Value, Took)> {
+        let images = Images::new(dir, if self == Making::Raidz2 { 6 } else { 1 })?;
+        let spa = images.pool()?;
+        let live = spa.writer().context("a new pool is open for writing")?;
+        let done = match self {
+            Making::Lz4 => write(live, "lz4"),
+            Making::Zstd => write(live, "zstd-3"),
+            Making::Raidz2 => write(live, "off"),
+            Making::Datasets => make_datasets(live),
+            Making::Snapshots => snapshots(live),
+            Making::Zap => zap(live),
+        };
+        live.export()?;
+        done
+    }
+}
+
+/// Sparse files, gone when dropped.
+struct Images(Vec<PathBuf>);
+
+impl Images {
+    fn new(dir: &Path, count: usize) -> Result<Images> {
+        let paths = (0..count).map(|i| dir.join(format!("making-{i}.img")));
+        let images = Images(paths.collect());
+        for path in &images.0 {
+            std::fs::File::create_new(path)
+                .and_then(|file| file.set_len(4 << 30))
+                .with_context(|| format!("make {}", path.display()))?;
+        }
+        Ok(images)
+    }
+
+    fn pool(&self) -> Result<Spa> {
+        let leaves = self.0.iter().map(|path| NewLeaf { path: path.clone() }).collect();
+        let shape = if self.0.len() > 1 { VdevShape::Raidz(2) } else { VdevShape::Single };
+        let vdevs = vec![NewVdev { shape, bias: None, leaves }];
+        let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
+        let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+        let contents = NewFileSystem::new((1_700_000_000, 0));
+        let begin = Beginning { features: &features, contents: &contents, props: &Vec::new() };
+        let Hands { workers, world } = Hands::of_system(POOL);
+        let host = Host::of_system();
+        let cache_bytes = 256 << 20;
+        let setting =
+            Setting { host: &host, world, claimer: &claim_file, workers, cache_bytes, altroot: None };
+        Ok(create(&new, &begin, &setting)?)
+    }
+}
+
+impl Drop for Images {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Best effort: what stays is seen by the next run, which makes its images anew or says that it can't.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn task(name: &str, props: PropList) -> Box<dyn SyncTask + Send> {
+    let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
+    Box::new(Create { name: name.to_owned(), contents, props, crypt: None, enforce_limits: false })
+}
+
+/// Half noise, half text in each 4 KiB, as the peer's harness fills its buffers.
+fn pattern() -> Vec<u8> {
+    const TEXT: &[u8] =
+        b"the quick brown fox jumps over the lazy dog; pack my box with five dozen liquor jugs 0123456789 ";
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let mut out = vec![0; PATTERN];
+    for page in out.chunks_exact_mut(4096) {
+        let (noise, text) = page.split_at_mut(2048);
+        noise.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&next().to_le_bytes()));
+        let shift = next() as usize % TEXT.len();
+        text.iter_mut().enumerate().for_each(|(i, byte)| *byte = TEXT[(i + shift) % TEXT.len()]);
+    }
+    out
+}
+
+/// A new object in a new file system, held to be written.
+fn object(live: &Live, props: PropList, kind: DmuType) -> Result<(poolhouse::dsl::Owned, Dnode)> {
+    let name = format!("{POOL}/fs");
+    live.run(task(&name, props))?;
+    let owned = live.dsl().heads().own(&live.dsl().dataset(&name)?)?;
+    let tx = live.tx_for(&owned, Need { bytes: 1 << 14, netfree: false })?;
+    let spec = NewObject { block_size: 1 << 17, ..NewObject::new(kind) };
+    let dnode = owned.objset().create_object(&tx, &spec)?;
+    Ok((owned, dnode))
+}
+
+fn write(live: &Live, compression: &str) -> Result<(Value, Took)> {
+    let parsing = Parsing { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
+    let props = vec![setting("compression", compression, parsing).context("a compressor")?];
+    let (owned, dnode) = object(live, props, DmuType::PLAIN_FILE_CONTENTS)?;
+    live.sync_all()?;
+    let pattern = pattern();
+    let (_, took) = here(|| {
+        for offset in (0..BYTES).step_by(CHUNK) {
+            let from = offset as usize % (PATTERN - CHUNK);
+            let tx = live.tx_for(&owned, Need { bytes: CHUNK as u64, netfree: false })?;
+            dnode.write_at(&tx, offset, &pattern[from..from + CHUNK])?;
+        }
+        Ok(live.sync_all()?)
+    })?;
+    Ok((json!({ "bytes": BYTES }), took))
+}
+
+/// The names of the pool of illumos bug 8115, parents first.
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = (0..2).map(|g| format!("{POOL}/group-{g}")).collect();
+    let below = |parents: &[String], what: &str, count: usize| -> Vec<String> {
+        let each = |parent: &String| (0..count).map(|i| format!("{parent}/{what}-{i}")).collect::<Vec<_>>();
+        parents.iter().flat_map(each).collect()
+    };
+    let containers = below(&names, "container", 100);
+    let timeflows = below(&containers, "timeflow", 2);
+    let leaves = below(&timeflows, "ds", 5);
+    names.extend(containers.into_iter().chain(timeflows).chain(leaves));
+    names
+}
+
+fn all_done(done: Vec<poolhouse::dsl::Result<()>>) -> Result<u64> {
+    let count = done.len() as u64;
+    done.into_iter().collect::<poolhouse::dsl::Result<()>>()?;
+    Ok(count)
+}
+
+fn make_datasets(live: &Live) -> Result<(Value, Took)> {
+    let tasks = names().iter().map(|name| task(name, PropList::new())).collect();
+    let (datasets, took) = here(|| all_done(live.run_all(tasks)?))?;
+    Ok((json!({ "datasets": datasets }), took))
+}
+
+fn snapshots(live: &Live) -> Result<(Value, Took)> {
+    let names = names();
+    all_done(live.run_all(names.iter().map(|name| task(name, PropList::new())).collect())?)?;
+    let names: Vec<String> = names.iter().map(|name| format!("{name}@s")).collect();
+    let count = names.len();
+    let (_, took) = here(|| Ok(live.run(Box::new(Snapshot { names, ..Snapshot::default() }))?))?;
+    ensure!(live.dsl().dataset(&format!("{POOL}/group-0@s")).is_ok(), "no snapshot was made");
+    Ok((json!({ "snapshots": count }), took))
+}
+
+fn zap(live: &Live) -> Result<(Value, Took)> {
+    let (owned, _) = object(live, PropList::new(), DmuType::PLAIN_FILE_CONTENTS)?;
+    let tx = live.tx_for(&owned, Need { bytes: 1 << 14, netfree: false })?;
+    let zap = Zap::create_kind(owned.objset(), &tx, DmuType::DIRECTORY_CONTENTS)?;
+    drop(tx);
+    let (_, took) = here(|| {
+        for first in (0..ENTRIES).step_by(BATCH as usize) {
+            let tx = live.tx_for(&owned, Need { bytes: BATCH << 12, netfree: false })?;
+            for i in first..first + BATCH {
+                zap.add(&tx, format!("entry-{i:08}").as_bytes(), &Entry::integers(8, &[i]))?;
+            }
+        }
+        Ok(live.sync_all()?)
+    })?;
+    Ok((
+        json!({ "entries": ENTRIES, "us_per_entry": crate::measure::round(took.cpu_s * 1e6 / ENTRIES as f64) }),
+        took,
+    ))
+}
