@@ -212,9 +212,6 @@ pub enum PropError {
     /// It is fixed when a dataset is created.
     #[error("'{0}' can only be set at creation time")]
     Onetime(&'static str),
-    /// What it asks for is not written yet.
-    #[error("'{0}' is not supported: deduplicated blocks are not written in this release")]
-    NotWritten(&'static str),
     /// Datasets of this kind lack it.
     #[error("'{0}' does not apply to datasets of this type")]
     WrongType(&'static str),

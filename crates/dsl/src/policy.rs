@@ -80,6 +80,12 @@ fn good_for_nopwrite(kind: ChecksumKind) -> bool {
     matches!(kind, Sha256 | Sha512 | Skein | Edonr | Blake3)
 }
 
+/// Checksums of which an equal one is enough for the dedup table (`ZCHECKSUM_FLAG_DEDUP`).
+fn good_for_dedup(kind: ChecksumKind) -> bool {
+    use ChecksumKind::{Blake3, Sha256, Sha512, Skein};
+    matches!(kind, Sha256 | Sha512 | Skein | Blake3)
+}
+
 impl Settings {
     /// How a block of this type and level is stored, if its dnode asks for `own`.
     pub(crate) fn policy(&self, kind: DmuType, level: Level, own: Own) -> WritePolicy {
@@ -117,9 +123,13 @@ impl Settings {
                 out.checksum = own;
             }
             match self.dedup {
-                // The dedup tables are not kept up yet, and a block that says it is in one must be. The property can't be set
-                // here; a dataset that OpenZFS set it on gets its strong checksum, and stores each block by itself.
-                Some((checksum, _)) => out.checksum = checksum,
+                Some((checksum, verify)) => {
+                    out.checksum = checksum;
+                    // The tables know no types: of an encrypted object set only encrypted blocks are shared.
+                    out.dedup = !self.encrypt || kind.is_encrypted();
+                    // A checksum that is not strong enough is not enough.
+                    out.verify = out.dedup && (verify || !good_for_dedup(checksum));
+                }
                 None => {
                     out.nopwrite =
                         good_for_nopwrite(out.checksum) && out.compress != CompressKind::Off && !self.encrypt;

@@ -49,7 +49,7 @@ impl Dva {
         })
     }
 
-    fn encode(self) -> (u64, u64) {
+    pub(crate) fn encode(self) -> (u64, u64) {
         let w0 = u64::from(self.vdev.0) << 32 | self.asize.0 >> SPA_MINBLOCKSHIFT;
         (w0, self.offset.0 >> SPA_MINBLOCKSHIFT | u64::from(self.gang) << 63)
     }

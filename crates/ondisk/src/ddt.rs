@@ -41,6 +41,15 @@ impl DdtKey {
         Self { cksum: [w[0], w[1], w[2], w[3]], prop: w[4] }
     }
 
+    /// The key of a block that is written with dedup (`ddt_key_fill`); `None` if it takes no space.
+    pub fn of(bp: &Blkptr) -> Option<Self> {
+        let s = bp.stored()?;
+        let sectors = |n: u64| ((n >> crate::SPA_MINBLOCKSHIFT).saturating_sub(1)) & 0xffff;
+        let (lsize, psize) = (sectors(bp.lsize.0), sectors(s.psize.0));
+        let how = (s.compress as u64) << 32 | u64::from(s.crypt) << 39;
+        Some(Self { cksum: s.sum, prop: lsize | psize << 16 | how })
+    }
+
     /// The words by which a ZAP finds it.
     pub fn to_words(self) -> [u64; DDT_KEY_WORDS] {
         let [a, b, c, d] = self.cksum;
@@ -91,6 +100,36 @@ impl DdtPhysSlot {
             refcnt: w[6],
             phys_birth: Txg(w[7]),
             class_start: w.get(8).copied().unwrap_or(0),
+        }
+    }
+
+    fn encode(&self, w: &mut [u64]) {
+        w[..6].copy_from_slice(&self.words);
+        (w[6], w[7]) = (self.refcnt, self.phys_birth.0);
+        if let Some(start) = w.get_mut(8) {
+            *start = self.class_start;
+        }
+    }
+
+    /// Sets its copies, and of an encrypted block salt and IV (`ddt_phys_extend`); an unused slot gets the block's birth.
+    pub fn set_block(&mut self, bp: &Blkptr) {
+        let Some(s) = bp.stored() else { return };
+        self.set_dvas(s.dvas, s.crypt);
+        if s.crypt {
+            let (salt, iv) = (s.crypt_params.salt, s.crypt_params.iv);
+            self.words[4] = u64::from_le_bytes(salt);
+            self.words[5] = iv.first_chunk().map_or(0, |iv| u64::from_le_bytes(*iv));
+        }
+        if self.phys_birth.0 == 0 {
+            self.phys_birth = s.phys_birth;
+        }
+    }
+
+    /// Sets its copies alone.
+    pub fn set_dvas(&mut self, dvas: [Option<Dva>; DVAS_PER_BP], crypt: bool) {
+        let n = if crypt { 2 } else { 3 };
+        for (i, dva) in dvas.iter().enumerate().take(n) {
+            (self.words[2 * i], self.words[2 * i + 1]) = dva.map_or((0, 0), Dva::encode);
         }
     }
 
@@ -167,6 +206,37 @@ impl DdtPhys {
         Ok(Self::Trad(Box::new(std::array::from_fn(|i| DdtPhysSlot::decode(&w[i * 8..i * 8 + 8])))))
     }
 
+    /// A value without copies.
+    pub fn empty(flat: bool) -> Self {
+        if flat { Self::Flat(DdtPhysSlot::default()) } else { Self::Trad(Box::default()) }
+    }
+
+    /// The words of an uncompressed value.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = vec![0; if let Self::Flat(_) = self { 9 } else { 32 }];
+        match self {
+            Self::Flat(slot) => slot.encode(&mut w),
+            Self::Trad(slots) => slots.iter().zip(w.chunks_exact_mut(8)).for_each(|(s, w)| s.encode(w)),
+        }
+        w.iter().flat_map(|w: &u64| w.to_le_bytes()).collect()
+    }
+
+    /// All slots, to be changed.
+    pub fn slots_mut(&mut self) -> &mut [DdtPhysSlot] {
+        match self {
+            Self::Trad(s) => s.as_mut_slice(),
+            Self::Flat(s) => std::slice::from_mut(s),
+        }
+    }
+
+    /// The slot of blocks of so many copies (`DDT_PHYS_FOR_COPIES`).
+    pub fn slot_of(&self, copies: usize) -> usize {
+        match self {
+            Self::Trad(_) => copies.clamp(1, DVAS_PER_BP),
+            Self::Flat(_) => 0,
+        }
+    }
+
     /// All slots; those with `phys_birth` 0 are unused.
     pub fn slots(&self) -> &[DdtPhysSlot] {
         match self {
@@ -194,6 +264,12 @@ pub struct DdtPacking {
 }
 
 impl DdtPacking {
+    /// The first byte of a packed value.
+    pub fn to_disk(self) -> u8 {
+        let order = if self.order == ByteOrder::Little { 0x80 } else { 0 };
+        self.compress as u8 | order
+    }
+
     /// Splits a packed value into how and what.
     ///
     /// # Errors
@@ -229,6 +305,13 @@ pub struct DdtLogHeader {
 }
 
 impl DdtLogHeader {
+    /// The bonus.
+    pub fn encode(&self) -> Vec<u8> {
+        let key = self.checkpoint.map_or([0; DDT_KEY_WORDS], DdtKey::to_words);
+        let words = [&[1 | u64::from(self.flags) << 8, self.length, self.first_txg], key.as_slice()].concat();
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
     /// Decodes the bonus.
     ///
     /// # Errors

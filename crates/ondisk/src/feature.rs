@@ -18,7 +18,7 @@ const ACT: u8 = 4;
 const DS: u8 = 8;
 
 /// Features whose on-disk state is not kept up by writing.
-const NOT_WRITTEN: [&str; 13] = [
+const NOT_WRITTEN: [&str; 11] = [
     "encryption",
     "device_removal",
     "obsolete_counts",
@@ -27,10 +27,8 @@ const NOT_WRITTEN: [&str; 13] = [
     "redaction_bookmarks",
     "redacted_datasets",
     "device_rebuild",
-    "block_cloning",
     "redaction_list_spill",
     "raidz_expansion",
-    "fast_dedup",
     "large_microzap",
 ];
 

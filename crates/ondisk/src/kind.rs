@@ -3,7 +3,7 @@
 use crate::{Corrupt, Result};
 
 /// Checksum function of a block (`enum zio_checksum`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ChecksumKind {
     /// Take the parent's; never in a block pointer that was written.
@@ -344,6 +344,10 @@ impl DmuType {
     pub const USERGROUP_USED: Self = Self(39);
     /// A snapshot's holds.
     pub const USERREFS: Self = Self(41);
+    /// A dedup table.
+    pub const DDT_ZAP: Self = Self(42);
+    /// Sums of the dedup tables.
+    pub const DDT_STATS: Self = Self(43);
     /// System attributes: a bonus or a spill block.
     pub const SA: Self = Self(44);
     /// The SA master node.

@@ -112,6 +112,11 @@ impl Allocator {
         !self.state.lock().pending.is_empty()
     }
 
+    /// The vdevs that it gives out.
+    pub fn vdevs(&self) -> Vec<TopVdev> {
+        self.state.lock().vdevs.values().map(|v| v.top).collect()
+    }
+
     /// Room by class.
     pub fn totals(&self) -> Totals {
         self.state.lock().totals()

@@ -10,6 +10,10 @@ use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
 use ondisk::{ByteOrder, ChecksumKind, Corrupt, Dva, ObjNum, bytes};
 use std::collections::BTreeMap;
 
+mod table;
+
+pub use table::DedupTables;
+
 const WHAT: &str = "DDT";
 /// Checksums that tables are kept for, in the order of their numbers.
 const CHECKSUMS: [ChecksumKind; 5] = [
@@ -65,6 +69,31 @@ impl DdtStat {
         self.ref_lsize = self.ref_lsize.wrapping_add(o.ref_lsize);
         self.ref_psize = self.ref_psize.wrapping_add(o.ref_psize);
         self.ref_dsize = self.ref_dsize.wrapping_add(o.ref_dsize);
+    }
+
+    /// Takes a sum away that was added before (`ddt_stat_sub`).
+    pub(crate) fn subtract(&mut self, o: &Self) {
+        self.blocks = self.blocks.saturating_sub(o.blocks);
+        self.lsize = self.lsize.saturating_sub(o.lsize);
+        self.psize = self.psize.saturating_sub(o.psize);
+        self.dsize = self.dsize.saturating_sub(o.dsize);
+        self.ref_blocks = self.ref_blocks.saturating_sub(o.ref_blocks);
+        self.ref_lsize = self.ref_lsize.saturating_sub(o.ref_lsize);
+        self.ref_psize = self.ref_psize.saturating_sub(o.ref_psize);
+        self.ref_dsize = self.ref_dsize.saturating_sub(o.ref_dsize);
+    }
+
+    pub(crate) fn to_words(self) -> [u64; 8] {
+        [
+            self.blocks,
+            self.lsize,
+            self.psize,
+            self.dsize,
+            self.ref_blocks,
+            self.ref_lsize,
+            self.ref_psize,
+            self.ref_dsize,
+        ]
     }
 
     /// What an entry adds (`ddt_stat_generate`).

@@ -147,21 +147,13 @@ fn histograms_are_right(books: &Mos, vdevs: &[TopVdev], name: &str) {
 fn pools_whose_frees_are_not_simple_are_refused() {
     let refusal = |name: &str| {
         let o = open(testkit::find(name)?.images());
-        let tree = o.cache.zio().tree();
-        let opened = Allocator::open(&o.mos, tree.clone(), &o.vdevs());
-        match opened.map(|_| o.mos.refuse_shared_blocks(tree.top_count())) {
-            Ok(Ok(())) => Some("nothing"),
-            Ok(Err(pool::Error::Unsupported { what })) | Err(pool::Error::Unsupported { what }) => Some(what),
+        match Allocator::open(&o.mos, o.cache.zio().tree().clone(), &o.vdevs()) {
+            Ok(_) => Some("nothing"),
+            Err(pool::Error::Unsupported { what }) => Some(what),
             other => panic!("{name}: {other:?}"),
         }
     };
-    let want = [
-        ("single-lz4", "nothing"),
-        ("checkpoint", "a checkpoint"),
-        ("dedup-legacy", "deduplicated blocks"),
-        ("dedup-fast", "deduplicated blocks"),
-        ("block-clone", "cloned blocks"),
-    ];
+    let want = [("single-lz4", "nothing"), ("checkpoint", "a checkpoint"), ("block-clone", "nothing")];
     for (name, what) in want {
         assert!(refusal(name).is_none_or(|r| r == what), "{name}: {:?}", refusal(name));
     }

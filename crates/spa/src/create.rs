@@ -183,7 +183,7 @@ fn books(
     parts.cache.zio().set_keys(dsl.keys().clone());
     let features = Arc::new(mos.features()?);
     let loaded = Synced { uberblock: nothing(), config: Arc::new(config), features };
-    let engine = Engine::new(parts, mos, dsl, deferred, loaded);
+    let engine = Engine::new(parts, mos, dsl, deferred, loaded)?;
     engine.begin(&tx, begin)?;
     let made = engine.synced.read().config.clone();
     engine.list_distributed(&tx, &made.vdev_tree.as_ref().expect("it was just made").children)?;

@@ -28,6 +28,7 @@ mod open;
 mod policy;
 mod props;
 mod shape;
+mod shared;
 mod sync;
 mod tasks;
 
@@ -171,6 +172,7 @@ pub(crate) struct Engine {
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) mos: Mos,
     pub(crate) dsl: Dsl,
+    shared: shared::Shared,
     /// The pool as its last uberblock has it.
     pub(crate) synced: RwLock<Synced>,
     /// See the module's lock order.

@@ -90,14 +90,8 @@ pub fn setting(name: &str, text: &str, context: Context) -> Result<Setting, Prop
         PropKind::Number => Value::Number(numeric(prop, text, context.kind)?),
     };
     check_value(prop, &value, context)?;
-    if prop == Prop::Dedup && value != Value::Number(DEDUP_OFF) {
-        return Err(PropError::NotWritten(desc.name));
-    }
     Ok(Setting { name: desc.name.to_owned(), value })
 }
-
-/// `dedup=off` (`ZIO_CHECKSUM_OFF`).
-const DEDUP_OFF: u64 = 2;
 
 fn user_setting(name: &str, text: &str) -> Result<Setting, PropError> {
     if !is_user_property(name) {

@@ -2,7 +2,6 @@
 
 use super::Allocator;
 use super::state::State;
-use crate::ddt::Ddt;
 use crate::metaslab::{LogChanges, TopVdev};
 use crate::spacemap::SpaceMap;
 use crate::{Error, Mos, Result};
@@ -40,24 +39,6 @@ fn refuse(mos: &Mos, tree: &Tree) -> Result<()> {
     unless(mos.dir_words(mos::ZPOOL_CHECKPOINT)?.is_some(), "a checkpoint")?;
     let removed = |id| tree.top_spec(VdevId(id)).is_ok_and(|v| v.kind == VdevKind::Indirect || v.removing);
     unless((0..tree.top_count()).any(removed), "devices that were removed")
-}
-
-impl Mos {
-    /// Refuses a pool of which blocks can't simply be freed, since others may refer to them: whoever frees has no tables of shared
-    /// blocks yet. `vdevs` is the number of top-level vdevs.
-    ///
-    /// # Errors
-    /// As reading fails; [`Error::Unsupported`].
-    pub fn refuse_shared_blocks(&self, vdevs: u32) -> Result<()> {
-        if !self.brt(vdevs)?.is_empty() {
-            return Err(Error::Unsupported { what: "cloned blocks" });
-        }
-        // What space the entries stand for does not matter here.
-        if self.ddts(&|_| 0)?.iter().any(Ddt::has_entries) {
-            return Err(Error::Unsupported { what: "deduplicated blocks" });
-        }
-        Ok(())
-    }
 }
 
 impl State {

@@ -278,6 +278,11 @@ impl CloneTable {
         })
     }
 
+    /// The vdevs that a pool has now.
+    pub fn set_vdevs(&self, vdevs: &[TopVdev]) {
+        vdevs.iter().for_each(|top| self.add_vdev(top));
+    }
+
     /// The group `txg` begins to sync: its clones count, before anything is freed (`brt_pending_apply`).
     ///
     /// # Errors

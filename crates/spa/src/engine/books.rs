@@ -87,9 +87,20 @@ fn give_leaf_zaps(mos: &Mos, tx: &Tx, vdev: &mut VdevConfig) -> pool::Result<()>
 }
 
 impl Engine {
-    pub(crate) fn new(parts: Parts, mos: Mos, dsl: dsl::Dsl, deferred: ObjNum, loaded: Synced) -> Engine {
+    /// An engine over a pool's books.
+    ///
+    /// # Errors
+    /// As reading the tables of shared blocks fails.
+    pub(crate) fn new(
+        parts: Parts,
+        mos: Mos,
+        dsl: dsl::Dsl,
+        deferred: ObjNum,
+        loaded: Synced,
+    ) -> pool::Result<Engine> {
         let config = loaded.config.clone();
-        Engine {
+        Ok(Engine {
+            shared: super::shared::Shared::open(&mos, &parts)?,
             cache: parts.cache,
             allocator: parts.allocator,
             mos,
@@ -108,7 +119,7 @@ impl Engine {
             deferred,
             world: parts.world,
             multihost: false,
-        }
+        })
     }
 
     /// Makes the datasets of a new pool.

@@ -109,7 +109,6 @@ impl Spa {
     ) -> Result<Spa, WriteRefusal> {
         self.check_writable()?;
         let tops = self.top_vdevs()?;
-        self.mos.refuse_shared_blocks(self.tree().top_count())?;
         let space = self.space()?;
         let allocator = Arc::new(Allocator::open(&self.mos, self.cache.zio().trees().clone(), &tops)?);
         let reader = Dsl::open(self.mos.clone(), dsl::Options::default())?;
@@ -139,7 +138,7 @@ impl Spa {
         };
         let last = uberblock.txg;
         let loaded = Synced { uberblock, config: Arc::new(config), features };
-        let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone());
+        let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         let writer = Some(Live::start(&self.name, last, Arc::new(engine)));
         Ok(Spa { loaded, mos, writer, ..self })

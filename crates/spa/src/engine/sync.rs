@@ -9,7 +9,7 @@ use dsl::sync::{Env, Syncing};
 use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg};
 use pool::alloc::ClassKind;
 use pool::space::PoolSpace;
-use zio::WritePolicy;
+use zio::{ClassHint, WritePolicy};
 
 use super::tasks::Queued;
 use super::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
@@ -27,8 +27,9 @@ struct MosSink<'a> {
 }
 
 impl SyncSink for MosSink<'_> {
-    fn policy(&self, _: DmuType, _: Level, _: &DnodePhys) -> WritePolicy {
-        self.policy
+    fn policy(&self, kind: DmuType, _: Level, _: &DnodePhys) -> WritePolicy {
+        let class = if kind == DmuType::DDT_ZAP { ClassHint::Dedup } else { self.policy.class };
+        WritePolicy { class, ..self.policy }
     }
 
     fn dsize(&self, bp: &Blkptr) -> u64 {
@@ -72,8 +73,10 @@ impl Engine {
         let os = self.mos.objset();
         let mut tasks = Some(tasks);
         let mut paid = Delta::default();
+        self.begin_shared(txg)?;
         for pass in 1..=MAX_PASSES {
             self.datasets(&tx, pass, paid, tasks.take().unwrap_or_default(), results)?;
+            self.sync_shared(&tx)?;
             if pass == 1 {
                 self.run_pool_tasks(&tx)?;
                 self.write_config(&tx)?;
@@ -94,6 +97,7 @@ impl Engine {
             if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
                 self.commit(txg, &root)?;
                 self.allocator.sync_done(txg, &self.mos);
+                self.shared_synced();
                 return Ok(());
             }
         }
@@ -159,7 +163,7 @@ impl Engine {
         let deferred = self.mos.bpobj(self.deferred).map_or(0, |list| list.bytes);
         self.dsl.set_space(PoolSpace {
             rdspace: room,
-            dspace: room,
+            dspace: room.saturating_add(self.shared_saved()),
             embedded_log: totals.of(ClassKind::EmbeddedLog).dspace,
             checkpoint: 0,
             deferred,
@@ -194,7 +198,7 @@ impl Engine {
         list.iter().try_for_each(|bp| self.free(txg, bp))
     }
 
-    fn free(&self, txg: Txg, bp: &Blkptr) -> Result<(), SyncError> {
+    pub(super) fn free(&self, txg: Txg, bp: &Blkptr) -> Result<(), SyncError> {
         self.cache.zio().free(txg, bp).map_err(|source| SyncError::Free { txg, source })
     }
 }

@@ -1,0 +1,600 @@
+//! The dedup tables of a pool that is written.
+//!
+//! # Theory
+//! A block that is written with dedup is looked up by its checksum and sizes; one that is there gets a reference instead of a place, and a free
+//! takes a reference away. What a group changes of an entry is kept in memory, and written when the group's datasets are
+//! ([`DedupTables::sync`]): an entry with more than one reference goes to the table's *duplicate* ZAP, with one to its *unique* ZAP, with
+//! none it goes, and its block is freed. Sums over all entries are kept by class; an entry that is being changed is taken out of its class's
+//! sums, and put back as it is then.
+//!
+//! An old table (*legacy*) has in each entry a slot for each number of copies, each a block of its own; of one of `fast_dedup` the single slot
+//! is extended when more copies are wanted. Both are kept up; new tables are of the kind that OpenZFS would make, the latter if the feature
+//! is enabled. The logs of a fast table, which save writing into ZAPs, are folded into these by the first group and stay empty.
+//!
+//! # Locks
+//! One mutex, held while an entry is looked up, in the MOS as the last group left it; whoever writes or frees a block waits for
+//! that anyway.
+//!
+//! # Crash
+//! A group's entries are in the same MOS as its blocks.
+//!
+//! # Absent
+//! `dedup_table_quota=auto` sets no limit. Entries are not pruned. Entries of class ditto, which no release since 0.8 writes, are freed
+//! when they are touched, as OpenZFS does.
+//!
+//! # See
+//! OpenZFS `module/zfs/ddt.c`, `ddt_zap.c`, `ddt_stats.c`.
+
+use super::{Ddt, DdtHistogram, DdtStat, unpack};
+use crate::feature::known;
+use crate::metaslab::TopVdev;
+use crate::{Error, Mos, Result};
+use arc::Cache;
+use codec::compress::ZstdLevel;
+use dmu::zap::{Normalization, Value, Zap};
+use dmu::{NewObject, Objset, Tx};
+use ondisk::blkptr::Body;
+use ondisk::ddt::{
+    DDL_FLAG_FLUSHING, DDT_CLASS_NAMES, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtKey, DdtPacking, DdtPhys,
+};
+use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
+use ondisk::zap::ZapFlags;
+use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, ObjNum, Txg, VdevId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use zio::{Found, Space};
+
+/// Bytes of the ZAPs' blocks (`ddt_zap_default_bs`, `ddt_zap_default_ibs`: 2^15).
+const BLOCK: u32 = 1 << 15;
+const BLOCK_SHIFT: u8 = 15;
+/// Classes, as indices of [`DDT_CLASS_NAMES`].
+const DUPLICATE: usize = 1;
+const UNIQUE: usize = 2;
+const CLASSES: usize = DDT_CLASS_NAMES.len();
+/// `fast_dedup`: counts the tables of that kind.
+const FEATURE: &str = "com.klarasystems:fast_dedup";
+/// The pool's property that bounds the tables; all ones is `auto`.
+const QUOTA: &str = "dedup_table_quota";
+
+/// The tables (`spa_ddt`).
+pub struct DedupTables {
+    state: Mutex<State>,
+    /// Takes back places of a batch that failed.
+    space: Arc<dyn Space>,
+}
+
+impl std::fmt::Debug for DedupTables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DedupTables").finish_non_exhaustive()
+    }
+}
+
+struct State {
+    tables: BTreeMap<ChecksumKind, Table>,
+    vdevs: BTreeMap<VdevId, TopVdev>,
+    /// The MOS as of the last group.
+    view: (Weak<Cache>, Blkptr),
+    /// Most bytes of all tables; `None` for no limit.
+    quota: Option<u64>,
+    /// Seconds since 1970: what fast tables say of when an entry was made.
+    now: u64,
+    /// A look-up failed, or an entry makes no sense: nothing more is freed or written.
+    failed: Option<Error>,
+}
+
+/// The table of a checksum.
+struct Table {
+    checksum: ChecksumKind,
+    /// `DDT_FLAG_*`; 0 is a legacy table.
+    flags: u64,
+    /// The directory that names its objects; `None` before the first use.
+    dir: Option<ObjNum>,
+    classes: [Class; CLASSES],
+    /// Logs that are to be emptied.
+    logs: Vec<ObjNum>,
+    /// What this group has looked up, and what is to be folded in from the logs.
+    entries: BTreeMap<DdtKey, Live>,
+}
+
+/// A ZAP of a table.
+#[derive(Default)]
+struct Class {
+    object: Option<ObjNum>,
+    /// As the last group left it.
+    known: Option<ObjNum>,
+    histogram: DdtHistogram,
+    /// Bytes that it takes (`ddo_dspace`).
+    dspace: u64,
+}
+
+/// An entry as it is now.
+struct Live {
+    phys: DdtPhys,
+    /// The class whose ZAP has it.
+    stored: Option<usize>,
+    /// It is in no class's sums, and will be written.
+    out: bool,
+}
+
+impl Table {
+    fn new(checksum: ChecksumKind, flags: u64, dir: Option<ObjNum>) -> Table {
+        let (classes, logs, entries) = Default::default();
+        Table { checksum, flags, dir, classes, logs, entries }
+    }
+
+    fn open(ddt: Ddt) -> Table {
+        let mut table = Table::new(ddt.checksum, ddt.flags, Some(ddt.dir));
+        for c in ddt.classes {
+            let class = &mut table.classes[c.class];
+            (class.object, class.known) = (Some(c.object), Some(c.object));
+            (class.histogram, class.dspace) = (c.histogram, c.dspace);
+        }
+        let mut logs = ddt.logs;
+        // What the active log says is newer.
+        logs.sort_by_key(|log| !log.is_flushing());
+        for log in logs {
+            table.logs.push(log.object);
+            for (key, (class, phys)) in log.entries {
+                let stored = Some(usize::from(class)).filter(|c| *c < CLASSES);
+                table.entries.insert(key, Live { phys, stored, out: true });
+            }
+        }
+        table
+    }
+
+    fn is_flat(&self) -> bool {
+        self.flags & DDT_FLAG_FLAT != 0
+    }
+
+    fn name(&self, class: usize) -> String {
+        format!("DDT-{}-zap-{}", self.checksum.name(), DDT_CLASS_NAMES[class])
+    }
+}
+
+fn dsize(vdevs: &BTreeMap<VdevId, TopVdev>, dva: &Dva) -> u64 {
+    vdevs.get(&dva.vdev).map_or(dva.asize.0, |v| v.deflate(dva.asize.0))
+}
+
+/// An entry's share of the sums, and the bucket that it belongs to.
+fn share(
+    vdevs: &BTreeMap<VdevId, TopVdev>,
+    dir: Option<ObjNum>,
+    key: &DdtKey,
+    phys: &DdtPhys,
+) -> Result<Option<(usize, DdtStat)>> {
+    let object = dir.unwrap_or(ObjNum(DIRECTORY_OBJECT));
+    let stat = DdtStat::of(key, phys, &|dva| dsize(vdevs, dva)).map_err(Error::corrupt(object))?;
+    Ok(stat.ref_blocks.checked_ilog2().map(|bucket| (bucket as usize, stat)))
+}
+
+/// The value of an entry as its ZAP has it (`ddt_zap_compress`).
+fn pack(phys: &DdtPhys) -> Value {
+    let raw = phys.encode();
+    let mut packed = vec![0; raw.len()];
+    let zle = codec::compress::compress(CompressKind::Zle, ZstdLevel::DEFAULT, &raw, &mut packed);
+    let (compress, bytes) = match zle {
+        Some(len) if len < raw.len() => (CompressKind::Zle, &packed[..len]),
+        _ => (CompressKind::Off, raw.as_slice()),
+    };
+    let first = DdtPacking { compress, order: ByteOrder::Little }.to_disk();
+    Value::bytes(&[&[first], bytes].concat())
+}
+
+impl State {
+    /// The table for a block, made if there is none.
+    fn table(&mut self, mos: Option<&Mos>, checksum: ChecksumKind) -> Result<&mut Table> {
+        if !self.tables.contains_key(&checksum) {
+            let opened = mos.is_none().then(|| self.view()).transpose()?;
+            let mos = mos.or(opened.as_ref()).expect("it was just opened");
+            let fast = mos.feature_enabled(FEATURE)?;
+            let table = match fast {
+                true => Table::new(checksum, DDT_FLAG_FLAT | DDT_FLAG_LOG, None),
+                false => Table::new(checksum, 0, Some(ObjNum(DIRECTORY_OBJECT))),
+            };
+            self.tables.insert(checksum, table);
+        }
+        Ok(self.tables.get_mut(&checksum).expect("it was just put there"))
+    }
+
+    fn view(&self) -> Result<Mos> {
+        let cache = self.view.0.upgrade().ok_or(Error::Closed)?;
+        Mos::open(Objset::open(cache, 0, &self.view.1)?)
+    }
+
+    /// Brings an entry to memory; one that is not there has no copies.
+    fn load(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
+        let table = self.table(None, checksum)?;
+        if !table.entries.contains_key(key) {
+            let flat = table.is_flat();
+            let known: Vec<_> =
+                table.classes.iter().enumerate().filter_map(|(n, c)| Some((n, c.known?))).collect();
+            let mut found = None;
+            if !known.is_empty() {
+                let mos = self.view()?;
+                for (class, object) in known {
+                    let Some(value) = mos.zap(object)?.lookup_words(&key.to_words())? else { continue };
+                    let why = "a value is not bytes";
+                    let shape = Error::Corrupt { object, source: Corrupt::Shape { what: super::WHAT, why } };
+                    found = Some((class, unpack(object, flat, value.as_bytes().ok_or(shape)?)?));
+                    break;
+                }
+            }
+            let live = match found {
+                Some((class, phys)) => Live { phys, stored: Some(class), out: false },
+                None => Live { phys: DdtPhys::empty(flat), stored: None, out: false },
+            };
+            self.tables.get_mut(&checksum).expect("it is there").entries.insert(*key, live);
+        }
+        let table = self.tables.get_mut(&checksum).expect("it is there");
+        Ok(table.entries.get_mut(key).expect("it was just put there"))
+    }
+
+    /// As [`State::load`], to be changed: taken out of its class's sums.
+    fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
+        let now = self.now;
+        self.load(checksum, key)?;
+        let State { tables, vdevs, .. } = self;
+        let table = tables.get_mut(&checksum).expect("it was loaded");
+        let live = table.entries.get_mut(key).expect("it was loaded");
+        if !std::mem::replace(&mut live.out, true) {
+            match live.stored {
+                Some(class) => {
+                    if let Some((bucket, stat)) = share(vdevs, table.dir, key, &live.phys)? {
+                        table.classes[class].histogram.0[bucket].subtract(&stat);
+                    }
+                }
+                None => live.phys.slots_mut().iter_mut().for_each(|s| s.class_start = now),
+            }
+        }
+        Ok(live)
+    }
+
+    fn over_quota(&self) -> bool {
+        let size = || self.tables.values().flat_map(|t| &t.classes).map(|c| c.dspace).sum::<u64>();
+        self.quota.is_some_and(|quota| size() > quota)
+    }
+
+    fn look_at(&mut self, mos: &Mos) -> Result<()> {
+        self.view = (Arc::downgrade(mos.objset().cache()), mos.objset().root_bp());
+        let props = mos.dir(ondisk::mos::PROPS)?;
+        let quota = props.map(|props| mos.u64(props, QUOTA)).transpose()?.flatten();
+        self.quota = quota.filter(|q| *q != 0 && *q != u64::MAX);
+        Ok(())
+    }
+
+    fn fail(&mut self, e: Error) {
+        self.failed.get_or_insert(e);
+    }
+
+    fn find(&mut self, bp: &Blkptr, copies: u8) -> Result<Found> {
+        let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(Found::Full) };
+        let live = self.load(s.checksum, &key)?;
+        let slot = &live.phys.slots()[live.phys.slot_of(copies.into())];
+        if slot.phys_birth.0 != 0 {
+            let dvas = slot.dvas(&key).map_err(Error::corrupt(ObjNum(DIRECTORY_OBJECT)))?;
+            return Ok(Found::Have { dvas, phys_birth: slot.phys_birth });
+        }
+        let none = live.phys.slots().iter().all(|s| s.phys_birth.0 == 0);
+        Ok(if none && self.over_quota() { Found::Full } else { Found::New })
+    }
+
+    fn enter(&mut self, bp: &Blkptr) -> Result<()> {
+        let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(()) };
+        let live = self.take(s.checksum, &key)?;
+        let n = live.phys.slot_of(s.copies().count());
+        let slot = &mut live.phys.slots_mut()[n];
+        slot.set_block(bp);
+        slot.refcnt += 1;
+        Ok(())
+    }
+
+    fn revoke(&mut self, bp: &Blkptr, new: &[Dva]) -> Result<()> {
+        let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(()) };
+        let live = self.take(s.checksum, &key)?;
+        let n = live.phys.slot_of(s.copies().count());
+        let slot = &mut live.phys.slots_mut()[n];
+        slot.refcnt = slot.refcnt.saturating_sub(1);
+        let is_new = |d: &Dva| new.iter().any(|n| n.vdev == d.vdev && n.offset == d.offset);
+        let kept = s.dvas.map(|d| d.filter(|d| !is_new(d)));
+        slot.set_dvas(kept, s.crypt);
+        if kept[0].is_none() {
+            *slot = ondisk::ddt::DdtPhysSlot::default();
+        }
+        Ok(())
+    }
+
+    /// True if the table doesn't know the block.
+    fn release(&mut self, bp: &Blkptr) -> Result<bool> {
+        let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(true) };
+        let bad = Error::corrupt(ObjNum(DIRECTORY_OBJECT));
+        let live = self.load(s.checksum, &key)?;
+        let mut mine = None;
+        for (n, slot) in live.phys.slots().iter().enumerate().filter(|(_, slot)| slot.phys_birth.0 != 0) {
+            let first = slot.dvas(&key).map_err(&bad)?[0];
+            if slot.phys_birth == s.phys_birth && first == s.dvas[0] {
+                mine = Some(n);
+                break;
+            }
+        }
+        let Some(mine) = mine else { return Ok(true) };
+        let slot = &mut self.take(s.checksum, &key)?.phys.slots_mut()[mine];
+        let why = "more references go than there are";
+        slot.refcnt = slot.refcnt.checked_sub(1).ok_or(bad(Corrupt::Shape { what: super::WHAT, why }))?;
+        Ok(false)
+    }
+}
+
+impl DedupTables {
+    /// The tables of a pool, by its MOS as it was synced last; `vdevs` are those that have space, which `space` gives out.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn open(mos: &Mos, vdevs: &[TopVdev], space: Arc<dyn Space>) -> Result<DedupTables> {
+        let vdevs: BTreeMap<VdevId, TopVdev> = vdevs.iter().map(|v| (v.id, *v)).collect();
+        let tables = mos.ddts(&|dva| dsize(&vdevs, dva))?;
+        let tables = tables.into_iter().map(|ddt| (ddt.checksum, Table::open(ddt))).collect();
+        let view = (Weak::new(), Blkptr::HOLE);
+        let mut state = State { tables, vdevs, view, quota: None, now: 0, failed: None };
+        state.look_at(mos)?;
+        Ok(DedupTables { state: Mutex::new(state), space })
+    }
+
+    /// A group begins to sync, at this time, with these vdevs.
+    pub fn begin(&self, now: u64, vdevs: &[TopVdev]) {
+        let mut state = self.state.lock();
+        state.now = now;
+        state.vdevs = vdevs.iter().map(|v| (v.id, *v)).collect();
+    }
+
+    /// Writes what the group has changed since the last call (`ddt_sync`); `mos` is the live one. Returns the blocks that nobody refers
+    /// to any more, to be freed in this group, before the space maps are written.
+    ///
+    /// # Errors
+    /// As changing the MOS fails, or as a look-up failed.
+    pub fn sync(&self, tx: &Tx, mos: &Mos) -> Result<Vec<Blkptr>> {
+        let mut state = self.state.lock();
+        if let Some(e) = &state.failed {
+            return Err(e.clone());
+        }
+        let State { tables, vdevs, .. } = &mut *state;
+        let mut dead = Vec::new();
+        for table in tables.values_mut() {
+            if table.entries.values().any(|e| e.out) || !table.logs.is_empty() {
+                table.sync(tx, mos, vdevs, &mut dead)?;
+            }
+        }
+        Ok(dead)
+    }
+
+    /// The group has synced, and `mos` with it.
+    pub fn sync_done(&self, mos: &Mos) {
+        let mut state = self.state.lock();
+        if let Err(e) = state.look_at(mos) {
+            state.fail(e);
+        }
+        for table in state.tables.values_mut() {
+            // What a log had and nobody has written yet stays.
+            table.entries.retain(|_, e| e.out);
+            table.classes.iter_mut().for_each(|c| c.known = c.object);
+        }
+        // A table that has become empty may begin anew, of the other kind.
+        state.tables.retain(|_, t| !t.entries.is_empty() || t.classes.iter().any(|c| c.object.is_some()));
+    }
+
+    /// What sharing saves, in deflated bytes (`ddt_get_dedup_dspace`'s gain).
+    pub fn saved(&self) -> u64 {
+        let state = self.state.lock();
+        let mut all = DdtStat::default();
+        for class in state.tables.values().flat_map(|t| &t.classes) {
+            all.add(&class.histogram.total());
+        }
+        all.ref_dsize.saturating_sub(all.dsize)
+    }
+}
+
+impl Table {
+    fn sync(
+        &mut self,
+        tx: &Tx,
+        mos: &Mos,
+        vdevs: &BTreeMap<VdevId, TopVdev>,
+        dead: &mut Vec<Blkptr>,
+    ) -> Result<()> {
+        let stats = match mos.dir(DDT_STATS)? {
+            Some(stats) => stats,
+            None => {
+                let stats = mos.create_zap_of(tx, DmuType::DDT_STATS)?;
+                mos.link(tx, DDT_STATS, stats)?;
+                stats
+            }
+        };
+        let dir = self.directory(tx, mos)?;
+        let mut entries = std::mem::take(&mut self.entries);
+        for (key, live) in entries.iter_mut().filter(|(_, e)| e.out) {
+            self.put(tx, mos, (dir, stats), vdevs, key, live, dead)?;
+            live.out = false;
+        }
+        self.entries = entries;
+        for log in std::mem::take(&mut self.logs) {
+            empty_log(tx, mos, log)?;
+        }
+        self.sum_up(tx, mos, (dir, stats))
+    }
+
+    /// The directory of its objects, made if there is none (`ddt_create_dir`).
+    fn directory(&mut self, tx: &Tx, mos: &Mos) -> Result<ObjNum> {
+        if let Some(dir) = self.dir {
+            return Ok(dir);
+        }
+        let dir = mos.create_zap(tx)?;
+        mos.link(tx, &format!("DDT-{}", self.checksum.name()), dir)?;
+        mos.set_word(tx, dir, "version", 1)?;
+        mos.set_word(tx, dir, "flags", self.flags)?;
+        mos.feature_incr(tx, known(FEATURE))?;
+        self.dir = Some(dir);
+        Ok(dir)
+    }
+
+    /// Puts an entry where it belongs now (`ddt_sync_flush_entry`).
+    #[allow(clippy::too_many_arguments, reason = "they are what one entry's way needs")]
+    fn put(
+        &mut self,
+        tx: &Tx,
+        mos: &Mos,
+        (dir, stats): (ObjNum, ObjNum),
+        vdevs: &BTreeMap<VdevId, TopVdev>,
+        key: &DdtKey,
+        live: &mut Live,
+        dead: &mut Vec<Blkptr>,
+    ) -> Result<()> {
+        let flat = self.is_flat();
+        let mut refs = 0u64;
+        for (n, slot) in live.phys.slots_mut().iter_mut().enumerate() {
+            if slot.phys_birth.0 == 0 {
+                continue;
+            }
+            let ditto = !flat && n == 0;
+            if ditto || slot.refcnt == 0 {
+                let mut bp = slot.blkptr(self.checksum, key).map_err(Error::corrupt(dir))?;
+                if let Body::Stored(s) = &mut bp.body {
+                    // It is to be freed for good.
+                    s.dedup = false;
+                }
+                dead.push(bp);
+                *slot = ondisk::ddt::DdtPhysSlot::default();
+                continue;
+            }
+            refs = refs.saturating_add(slot.refcnt);
+        }
+        let class = if refs > 1 { DUPLICATE } else { UNIQUE };
+        let words = key.to_words();
+        if let Some(old) = live.stored.filter(|old| *old != class || refs == 0)
+            && let Some(object) = self.classes[old].object
+        {
+            mos.zap(object)?.remove_words(tx, &words)?;
+            live.stored = None;
+        }
+        if refs == 0 {
+            live.phys = DdtPhys::empty(flat);
+            return Ok(());
+        }
+        let object = match self.classes[class].object {
+            Some(object) => object,
+            None => self.create(tx, mos, (dir, stats), class)?,
+        };
+        mos.zap(object)?.update_words(tx, &words, &pack(&live.phys))?;
+        live.stored = Some(class);
+        if let Some((bucket, stat)) = share(vdevs, Some(dir), key, &live.phys)? {
+            self.classes[class].histogram.0[bucket].add(&stat);
+        }
+        Ok(())
+    }
+
+    /// Makes the ZAP of a class (`ddt_object_create`).
+    fn create(&mut self, tx: &Tx, mos: &Mos, (dir, stats): (ObjNum, ObjNum), class: usize) -> Result<ObjNum> {
+        let spec =
+            NewObject { block_size: BLOCK, indblkshift: BLOCK_SHIFT, ..NewObject::new(DmuType::DDT_ZAP) };
+        // Strong checksums are good enough as hashes.
+        let strong = codec::checksum::is_strong(self.checksum);
+        let flags = if strong { ZapFlags::PRE_HASHED_WORDS } else { ZapFlags::WORDS };
+        let object = Zap::create(mos.objset(), tx, &spec, Normalization::NONE, flags)?.dnode().object();
+        let name = self.name(class);
+        mos.set_word(tx, dir, &name, object.0)?;
+        mos.set_words(tx, stats, &name, &[0; 64 * 8])?;
+        self.classes[class].object = Some(object);
+        Ok(object)
+    }
+
+    /// Writes the sums; a table without entries goes (`ddt_sync_update_stats`).
+    fn sum_up(&mut self, tx: &Tx, mos: &Mos, (dir, stats): (ObjNum, ObjNum)) -> Result<()> {
+        let mut entries = 0;
+        for class in 0..CLASSES {
+            let Some(object) = self.classes[class].object else { continue };
+            let words: Vec<u64> = self.classes[class].histogram.0.iter().flat_map(|s| s.to_words()).collect();
+            mos.set_words(tx, stats, &self.name(class), &words)?;
+            let dn = mos.objset().dnode(object)?;
+            self.classes[class].dspace = dn.used_bytes();
+            entries += Zap::open(&dn)?.count()?;
+        }
+        if entries > 0 {
+            return Ok(());
+        }
+        for class in 0..CLASSES {
+            let Some(object) = self.classes[class].object.take() else { continue };
+            let name = self.name(class);
+            mos.unset(tx, dir, &name)?;
+            mos.unset(tx, stats, &name)?;
+            mos.objset().free_object(tx, object)?;
+            self.classes[class] = Class { known: self.classes[class].known, ..Class::default() };
+        }
+        if self.flags != 0 {
+            self.destroy_directory(tx, mos, dir)?;
+        }
+        Ok(())
+    }
+
+    fn destroy_directory(&mut self, tx: &Tx, mos: &Mos, dir: ObjNum) -> Result<()> {
+        for n in 0..2 {
+            if let Some(log) = mos.u64(dir, &format!("DDT-log-{}-{n}", self.checksum.name()))? {
+                mos.objset().free_object(tx, ObjNum(log))?;
+            }
+        }
+        mos.unlink(tx, &format!("DDT-{}", self.checksum.name()))?;
+        mos.objset().free_object(tx, dir)?;
+        mos.feature_decr(tx, known(FEATURE))?;
+        self.dir = None;
+        Ok(())
+    }
+}
+
+/// Empties a log whose entries are in the ZAPs (`ddt_log_truncate`).
+fn empty_log(tx: &Tx, mos: &Mos, log: ObjNum) -> Result<()> {
+    let dn = mos.objset().dnode(log)?;
+    let mut header = ondisk::ddt::DdtLogHeader::decode(dn.bonus()).map_err(Error::corrupt(log))?;
+    if header.length == 0 && header.checkpoint.is_none() {
+        return Ok(());
+    }
+    dn.free_range(tx, 0, u64::MAX)?;
+    header.flags &= DDL_FLAG_FLUSHING;
+    (header.length, header.checkpoint) = (0, None);
+    Ok(dn.set_bonus(tx, DmuType::UINT64_METADATA, &header.encode())?)
+}
+
+impl zio::Dedup for DedupTables {
+    fn find(&self, _: Txg, bp: &Blkptr, copies: u8) -> Found {
+        let mut state = self.state.lock();
+        state.find(bp, copies).unwrap_or_else(|e| {
+            state.fail(e);
+            Found::Full
+        })
+    }
+
+    fn enter(&self, _: Txg, bp: &Blkptr) {
+        let mut state = self.state.lock();
+        if let Err(e) = state.enter(bp) {
+            state.fail(e);
+        }
+    }
+
+    fn revoke(&self, txg: Txg, bp: &Blkptr, new: &[Dva]) {
+        let mut state = self.state.lock();
+        if let Err(e) = state.revoke(bp, new) {
+            state.fail(e);
+        }
+        drop(state);
+        new.iter().for_each(|dva| self.space.unallocate(dva, txg));
+    }
+
+    fn release(&self, _: Txg, bp: &Blkptr) -> bool {
+        let mut state = self.state.lock();
+        match state.release(bp) {
+            Ok(free) => free,
+            // It may be shared: it stays, and the group can't be synced.
+            Err(e) => {
+                state.fail(e);
+                false
+            }
+        }
+    }
+}
