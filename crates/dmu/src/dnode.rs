@@ -134,6 +134,11 @@ impl Dnode {
         self.head.phys.used_bytes
     }
 
+    /// True if no change of it waits to be written.
+    pub fn is_clean(&self) -> bool {
+        self.live.as_ref().is_none_or(|l| l.is_clean())
+    }
+
     /// Bytes up to the end of the last block; saturates.
     pub fn max_size(&self) -> u64 {
         self.max_blkid().0.saturating_add(1).saturating_mul(self.block_size())

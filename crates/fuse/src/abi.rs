@@ -1,4 +1,4 @@
-//! The kernel's FUSE protocol, version 7.40: the messages that a read-only file system meets.
+//! The kernel's FUSE protocol, version 7.40: the messages that a file system meets.
 //!
 //! # Theory
 //! A message is a fixed header and, by opcode, a fixed body and names that end in NUL. Kernel and daemon share the
@@ -6,7 +6,7 @@
 //! meanings are those of `include/uapi/linux/fuse.h`, whose type names stand in each comment.
 //!
 //! # Absent
-//! Messages that change a file system: the session answers them from their opcode alone.
+//! Locks, polling, writing back from the page cache: the kernel is told that it needn't ask, or never asked to.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -69,6 +69,7 @@ pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
+    pub const DONT_MASK: u64 = 1 << 6;
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const ASYNC_DIO: u64 = 1 << 15;
@@ -78,6 +79,7 @@ pub mod init {
     pub const MAX_PAGES: u64 = 1 << 22;
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const INIT_EXT: u64 = 1 << 30;
 }
 
@@ -454,7 +456,210 @@ pub struct Dirent {
     pub typ: u32,
 }
 
+/// What FORGET says (`fuse_forget_in`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct ForgetIn {
+    /// How often the node was given out.
+    pub nlookup: u64,
+}
+
+/// What BATCH_FORGET says first (`fuse_batch_forget_in`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct BatchForgetIn {
+    /// Nodes that follow.
+    pub count: u32,
+    /// Unused.
+    pub dummy: u32,
+}
+
+/// One node of BATCH_FORGET (`fuse_forget_one`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct ForgetOne {
+    /// The node.
+    pub nodeid: u64,
+    /// How often it was given out.
+    pub nlookup: u64,
+}
+
+/// What CREATE asks (`fuse_create_in`); the name follows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CreateIn {
+    /// Flags of `open`.
+    pub flags: u32,
+    /// Type and permissions.
+    pub mode: u32,
+    /// The caller's umask.
+    pub umask: u32,
+    /// `FUSE_OPEN_*`.
+    pub open_flags: u32,
+}
+
+/// What CREATE answers behind the entry (`fuse_open_out`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct OpenOut {
+    /// Our handle.
+    pub fh: u64,
+    /// `FOPEN_*`.
+    pub open_flags: u32,
+    /// Unused.
+    pub backing_id: i32,
+}
+
+/// What MKNOD asks (`fuse_mknod_in`); the name follows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct MknodIn {
+    /// Type and permissions.
+    pub mode: u32,
+    /// Device number in the kernel's 32-bit form.
+    pub rdev: u32,
+    /// The caller's umask.
+    pub umask: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
+/// What MKDIR asks (`fuse_mkdir_in`); the name follows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct MkdirIn {
+    /// Permissions.
+    pub mode: u32,
+    /// The caller's umask.
+    pub umask: u32,
+}
+
+/// What LINK asks (`fuse_link_in`); the name follows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct LinkIn {
+    /// The file.
+    pub oldnodeid: u64,
+}
+
+/// What RENAME asks (`fuse_rename_in`); both names follow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RenameIn {
+    /// The directory of the new name.
+    pub newdir: u64,
+}
+
+/// What RENAME2 asks (`fuse_rename2_in`); both names follow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Rename2In {
+    /// The directory of the new name.
+    pub newdir: u64,
+    /// `RENAME_*`.
+    pub flags: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
+/// What WRITE asks (`fuse_write_in`); the data follow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct WriteIn {
+    /// Our handle.
+    pub fh: u64,
+    /// Where.
+    pub offset: u64,
+    /// Bytes that follow.
+    pub size: u32,
+    /// `FUSE_WRITE_*`.
+    pub write_flags: u32,
+    /// Owner of a mandatory lock.
+    pub lock_owner: u64,
+    /// Open flags.
+    pub flags: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
+/// Answer to WRITE (`fuse_write_out`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct WriteOut {
+    /// Bytes written.
+    pub size: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
+/// What SETATTR asks (`fuse_setattr_in`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SetattrIn {
+    /// `FATTR_*`: which of the fields count.
+    pub valid: u32,
+    /// Unused.
+    pub padding: u32,
+    /// Our handle.
+    pub fh: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Owner of a mandatory lock.
+    pub lock_owner: u64,
+    /// Seconds.
+    pub atime: i64,
+    /// Seconds.
+    pub mtime: i64,
+    /// Seconds.
+    pub ctime: i64,
+    /// Nanoseconds.
+    pub atimensec: u32,
+    /// Nanoseconds.
+    pub mtimensec: u32,
+    /// Nanoseconds.
+    pub ctimensec: u32,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Unused.
+    pub unused4: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Unused.
+    pub unused5: u32,
+}
+
+/// What FALLOCATE asks (`fuse_fallocate_in`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct FallocateIn {
+    /// Our handle.
+    pub fh: u64,
+    /// Where.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// `FALLOC_FL_*`.
+    pub mode: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
+/// What SETXATTR asks (`fuse_setxattr_in`, its first two words); name and value follow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SetxattrIn {
+    /// Bytes of the value.
+    pub size: u32,
+    /// `XATTR_CREATE`, `XATTR_REPLACE`.
+    pub flags: u32,
+}
+
 const _: () = {
+    assert!(size_of::<CreateIn>() == 16 && size_of::<OpenOut>() == 16 && size_of::<MknodIn>() == 16);
+    assert!(size_of::<WriteIn>() == 40 && size_of::<SetattrIn>() == 88 && size_of::<FallocateIn>() == 32);
+    assert!(size_of::<ForgetOne>() == 16 && size_of::<Rename2In>() == 16 && size_of::<SetxattrIn>() == 8);
     assert!(size_of::<InHeader>() == 40 && size_of::<OutHeader>() == 16);
     assert!(size_of::<InitIn>() == 16 && size_of::<InitOut>() == 64);
     assert!(size_of::<AttrPhys>() == 88 && size_of::<EntryOut>() == 128 && size_of::<AttrOut>() == 104);

@@ -21,7 +21,9 @@
 //! # Absent
 //! `.zfs/shares`; making, renaming and destroying snapshots with `mkdir`, `mv` and `rmdir`.
 
-use crate::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+use crate::tree::{
+    Allocate, Attr, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time, Tree,
+};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -204,6 +206,8 @@ impl WithSnapshots {
             mtime: root.btime,
             ctime: root.btime,
             btime: Time::default(),
+            // Snapshots come and go behind the kernel's back.
+            settled: !self.head.writable(),
         })
     }
 
@@ -374,9 +378,105 @@ impl Tree for WithSnapshots {
     fn flags(&self, node: Node) -> Result<Flags, Errno> {
         self.file(node, Err(Errno::NOTTY), |tree, node| tree.flags(node))
     }
+
+    fn writable(&self) -> bool {
+        self.head.writable()
+    }
+
+    fn names_stay(&self, dir: Node) -> bool {
+        match Self::place(dir) {
+            Ok(Place::Head) => self.head.names_stay(dir),
+            // Snapshots come and go.
+            Ok(Place::Control | Place::Snapdir) | Err(_) => !self.head.writable(),
+            Ok(Place::Snapshot(..)) => true,
+        }
+    }
+
+    fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
+        self.named(dir, name)?;
+        Self::placed(0, self.head.create(dir, name, new)?)
+    }
+
+    fn link(&self, node: Node, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        self.named(dir, name)?;
+        Self::in_head(node)?;
+        Self::placed(0, self.head.link(node, dir, name)?)
+    }
+
+    fn unlink(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
+        self.named(dir, name)?;
+        self.head.unlink(dir, name)
+    }
+
+    fn rmdir(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
+        self.named(dir, name)?;
+        self.head.rmdir(dir, name)
+    }
+
+    fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), how: Rename) -> Result<(), Errno> {
+        self.named(from.0, from.1)?;
+        self.named(to.0, to.1)?;
+        self.head.rename(from, to, how)
+    }
+
+    fn write(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
+        Self::in_head(node)?;
+        self.head.write(node, offset, data, kill)
+    }
+
+    fn set_attr(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
+        Self::in_head(node)?;
+        self.head.set_attr(node, set)?;
+        self.attr(node)
+    }
+
+    fn allocate(&self, node: Node, offset: u64, len: u64, what: Allocate) -> Result<(), Errno> {
+        Self::in_head(node)?;
+        self.head.allocate(node, offset, len, what)
+    }
+
+    fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
+        Self::in_head(node)?;
+        self.head.set_xattr(node, name, value, how)
+    }
+
+    fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<(), Errno> {
+        Self::in_head(node)?;
+        self.head.remove_xattr(node, name)
+    }
+
+    fn set_flags(&self, node: Node, flags: Flags) -> Result<(), Errno> {
+        Self::in_head(node)?;
+        self.head.set_flags(node, flags)
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        self.head.sync()
+    }
+
+    fn forget(&self, node: Node) {
+        if Self::in_head(node).is_ok() {
+            self.head.forget(node);
+        }
+    }
 }
 
 impl WithSnapshots {
+    /// Only the head can be changed.
+    fn in_head(node: Node) -> Result<(), Errno> {
+        match Self::place(node)? {
+            Place::Head => Ok(()),
+            Place::Control | Place::Snapdir | Place::Snapshot(..) => Err(Errno::ROFS),
+        }
+    }
+
+    /// Only names of the head can be changed, and `.zfs` is none.
+    fn named(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
+        Self::in_head(dir)?;
+        let control = name == b".zfs" && dir == self.root() && !self.snapshots.disabled();
+        if control { Err(Errno::PERM) } else { Ok(()) }
+    }
+
     /// Passes a question on to the tree that holds the node; the control directory has only `control` to say.
     fn file<T>(
         &self,

@@ -1,6 +1,10 @@
 //! A dataset's file system as a [`Tree`].
 
-use crate::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+mod change;
+
+use crate::tree::{
+    Allocate, Attr, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time, Tree,
+};
 use ondisk::ObjNum;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -17,14 +21,18 @@ pub struct Shown {
     pub posix_acl: bool,
     /// Whether extended attributes are shown (`xattr`).
     pub xattrs: bool,
-    /// Sizes. They are fixed: nothing changes in a pool that is imported read-only.
+    /// Sizes. Of a file system that can be changed they are asked for anew ([`Dataset::with_sizes`]).
     pub sizes: Statfs,
 }
+
+/// Says what `statfs` shows.
+type Sizes = Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>;
 
 /// A file system of a pool, by object number.
 pub struct Dataset {
     fs: FileSystem,
     shown: Shown,
+    sizes: Option<Sizes>,
     /// The object that the last message was about, so that a large damaged file doesn't fill the log.
     told: Mutex<Option<u64>>,
 }
@@ -32,7 +40,13 @@ pub struct Dataset {
 impl Dataset {
     /// Shows `fs` as `shown` says.
     pub fn new(fs: FileSystem, shown: Shown) -> Self {
-        Self { fs, shown, told: Mutex::new(None) }
+        Self { fs, shown, sizes: None, told: Mutex::new(None) }
+    }
+
+    /// Asks for sizes each time that somebody wants to see them.
+    #[must_use]
+    pub fn with_sizes(self, sizes: Sizes) -> Self {
+        Self { sizes: Some(sizes), ..self }
     }
 
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
@@ -74,6 +88,7 @@ impl Dataset {
             mtime: time(attr.mtime),
             ctime: time(attr.ctime),
             btime: time(attr.crtime),
+            settled: attr.settled,
         }
     }
 }
@@ -87,7 +102,7 @@ fn errno(error: &Error) -> Errno {
         | Error::NotRegular { .. }
         | Error::BadName
         | Error::IntoItself { .. } => Errno::INVAL,
-        Error::UnsupportedVersion { .. } => Errno::OPNOTSUPP,
+        Error::UnsupportedVersion { .. } | Error::BadFlags { .. } => Errno::OPNOTSUPP,
         Error::NoEntry { .. } | Error::NoFile { .. } => Errno::NOENT,
         Error::Unlinked { .. } => Errno::STALE,
         Error::NoXattr { .. } => Errno::NODATA,
@@ -99,6 +114,8 @@ fn errno(error: &Error) -> Errno {
         Error::TooManyLinks => Errno::LOOP,
         Error::LeavesFileSystem { .. } | Error::OtherProject { .. } => Errno::XDEV,
         Error::PastEnd { .. } => Errno::NXIO,
+        Error::XattrExists { .. } => Errno::EXIST,
+        Error::BadAcl { .. } => Errno::INVAL,
         Error::ReadOnly | Error::OldVersion { .. } | Error::OldNode { .. } => Errno::ROFS,
         Error::Exists { .. } => Errno::EXIST,
         Error::NotEmpty { .. } => Errno::NOTEMPTY,
@@ -136,7 +153,10 @@ impl Tree for Dataset {
     }
 
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-        self.told(node, self.node(node)?.read(offset, buf))
+        match self.fs.read(ObjNum(node.0), offset, buf) {
+            Err(Error::NoFile { .. }) => Err(Errno::STALE),
+            result => self.told(node, result),
+        }
     }
 
     fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
@@ -178,7 +198,7 @@ impl Tree for Dataset {
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {
-        Ok(self.shown.sizes)
+        self.sizes.as_ref().map_or(Ok(self.shown.sizes), |sizes| sizes())
     }
 
     fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {
@@ -195,5 +215,73 @@ impl Tree for Dataset {
         let attr = file.attr();
         let project = u32::try_from(attr.projid).map_err(|_| Errno::OVERFLOW)?;
         Ok(Flags { bits: attr.fs_flags(), project })
+    }
+
+    fn writable(&self) -> bool {
+        self.fs.is_writable()
+    }
+
+    fn names_stay(&self, _dir: Node) -> bool {
+        !self.fs.is_writable() || !self.fs.folds_names()
+    }
+
+    fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
+        self.make(dir, name, new)
+    }
+
+    fn link(&self, node: Node, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        let attr = self.told(node, self.fs.link(ObjNum(node.0), ObjNum(dir.0), name))?;
+        Ok(Self::of(&attr))
+    }
+
+    fn unlink(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
+        self.told(dir, self.fs.unlink(ObjNum(dir.0), name)).map(|_| ())
+    }
+
+    fn rmdir(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
+        self.told(dir, self.fs.rmdir(ObjNum(dir.0), name)).map(|_| ())
+    }
+
+    fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), how: Rename) -> Result<(), Errno> {
+        self.moved(from, to, how)
+    }
+
+    fn write(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
+        self.told(node, self.fs.write(ObjNum(node.0), offset, data, kill))
+    }
+
+    fn set_attr(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
+        self.changed(node, set)
+    }
+
+    fn allocate(&self, node: Node, offset: u64, len: u64, what: Allocate) -> Result<(), Errno> {
+        self.allocated(node, offset, len, what)
+    }
+
+    fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
+        self.may_set_xattr(name)?;
+        self.told(node, self.fs.set_xattr(ObjNum(node.0), name, value, how.into()))
+    }
+
+    fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<(), Errno> {
+        self.may_set_xattr(name)?;
+        self.told(node, self.fs.remove_xattr(ObjNum(node.0), name))
+    }
+
+    fn set_flags(&self, node: Node, flags: Flags) -> Result<(), Errno> {
+        self.told(node, self.fs.set_flags(ObjNum(node.0), flags.bits, flags.project))
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        self.told(self.root(), self.fs.sync())
+    }
+
+    fn forget(&self, node: Node) {
+        if self.fs.has_orphans()
+            && let Err(error) = self.fs.reap(ObjNum(node.0))
+        {
+            // It stays in the list, and the next mount tries again.
+            tracing::warn!(dataset = self.shown.name, object = node.0, %error, "not freed");
+        }
     }
 }

@@ -1,14 +1,22 @@
 //! One request in, one answer out: the protocol's meaning over a [`Tree`].
 //!
 //! # Theory
-//! The tree never changes under the kernel (a read-only import, or a snapshot), so whatever the kernel learns it may
-//! keep: names, absent names, attributes, listings, links and data are given out for good. Opens carry no state
+//! The tree never changes behind the kernel's back: it is read-only, or all changes come through this mount, and the kernel knows
+//! what it changes. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
+//! for good. Two things are exceptions: where different names may mean one entry, the kernel can't know what a change does to others, and
+//! keeps none; and what a file takes up is known only when it has been written, so that until then its attributes are
+//! good for a second. Opens carry no state
 //! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
-//! cache, and so a small file costs one LOOKUP and one READ. Permissions are the kernel's to check
+//! cache, and so a small file costs one LOOKUP and one READ. A file that was removed while it is open is kept until the kernel forgets
+//! it, which it does when the last user has closed it. Permissions are the kernel's to check
 //! (`default_permissions`, with ACLs fetched as extended attributes).
 //!
+//! Writes come at once (no write-back cache), so that who writes hears that there is no room.
+//!
 //! # Absent
-//! Everything that changes a file: answered `EROFS`.
+//! Files without a name (`O_TMPFILE`), and copying within the daemon (`copy_file_range`): the kernel then copies by itself.
+
+mod change;
 
 use crate::abi::{self, init, op};
 use crate::message::{Answer, Request};
@@ -18,6 +26,8 @@ use zerocopy::IntoBytes;
 
 /// How long the kernel may keep what it was told, in seconds: 34 years.
 const FOREVER: u64 = 1 << 30;
+/// How long it may keep attributes that are about to change, in seconds.
+const SOON: u64 = 1;
 /// The largest read that is answered, and the readahead asked for, bytes.
 pub const MAX_READ: u32 = 1 << 20;
 /// The largest write that is accepted, bytes. It sizes the buffer of each worker.
@@ -34,6 +44,13 @@ const FS_XFLAG_IMMUTABLE: u32 = 0x8;
 const FS_XFLAG_APPEND: u32 = 0x10;
 const FS_XFLAG_NODUMP: u32 = 0x80;
 const FS_XFLAG_PROJINHERIT: u32 = 0x200;
+/// Flags of files in both forms: that of `FS_IOC_GETFLAGS`, that of `FS_IOC_FSGETXATTR`.
+const FLAGS: [(u32, u32); 4] = [
+    (0x10, FS_XFLAG_IMMUTABLE),
+    (0x20, FS_XFLAG_APPEND),
+    (0x40, FS_XFLAG_NODUMP),
+    (0x2000_0000, FS_XFLAG_PROJINHERIT),
+];
 
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
@@ -52,13 +69,19 @@ pub enum Outcome {
 pub struct Behaviour {
     /// Let the kernel check POSIX ACLs (`acltype=posix`).
     pub posix_acl: bool,
+    /// The tree can be changed.
+    pub writable: bool,
 }
 
 /// Answers one request; the body of the answer is left in `out`.
 pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Outcome {
     let node = node_of(tree, request.head.nodeid);
     Outcome::Send(match request.head.opcode {
-        op::FORGET | op::BATCH_FORGET | op::INTERRUPT => return Outcome::Silent,
+        op::FORGET | op::BATCH_FORGET => {
+            change::forget(tree, request);
+            return Outcome::Silent;
+        }
+        op::INTERRUPT => return Outcome::Silent,
         op::INIT => handshake(behaviour, request, out),
         op::DESTROY => Ok(()),
         op::LOOKUP => lookup(tree, node, request, out),
@@ -73,25 +96,10 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::LISTXATTR => listxattr(tree, node, request, out),
         op::IOCTL => ioctl(tree, node, request, out),
         op::LSEEK => lseek(tree, node, request, out),
-        op::SETATTR
-        | op::SYMLINK
-        | op::MKNOD
-        | op::MKDIR
-        | op::UNLINK
-        | op::RMDIR
-        | op::RENAME
-        | op::RENAME2
-        | op::LINK
-        | op::WRITE
-        | op::CREATE
-        | op::TMPFILE
-        | op::FALLOCATE
-        | op::COPY_FILE_RANGE
-        | op::SETXATTR
-        | op::REMOVEXATTR => Err(Errno::ROFS),
-        // OPEN, OPENDIR, RELEASE, FLUSH, FSYNC, ACCESS, locks and whatever else: once is enough for the kernel to
-        // learn that it needn't ask.
-        _ => Err(Errno::NOSYS),
+        op::TMPFILE | op::COPY_FILE_RANGE if !tree.writable() => Err(Errno::ROFS),
+        // OPEN, OPENDIR, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
+        // learn that it needn't ask. Of a tree that doesn't change, FSYNC too.
+        _ => change::answer(tree, node, request, out).unwrap_or(Err(Errno::NOSYS)),
     })
 }
 
@@ -134,7 +142,11 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
         | init::INIT_EXT
         | needed;
     if behaviour.posix_acl {
-        wanted |= init::POSIX_ACL;
+        // Where a directory has a default ACL the umask doesn't count, which the tree sees to.
+        wanted |= init::POSIX_ACL | init::DONT_MASK;
+    }
+    if behaviour.writable {
+        wanted |= init::HANDLE_KILLPRIV_V2;
     }
     let offered = u64::from(hello.flags);
     if hello.major < abi::VERSION_MAJOR || offered & needed != needed {
@@ -172,12 +184,31 @@ fn kernel_dev((major, minor): (u32, u32)) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
 }
 
-fn entry_out(tree: &dyn Tree, attr: &Attr) -> abi::EntryOut {
+/// The major and minor number of what [`kernel_dev`] gives.
+fn kernel_dev_parts(dev: u32) -> (u32, u32) {
+    (dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xf_ff00)
+}
+
+/// How long attributes may be kept.
+fn attr_valid(attr: &Attr) -> u64 {
+    if attr.settled { FOREVER } else { SOON }
+}
+
+/// How long names may be kept.
+fn entry_valid(tree: &dyn Tree, dir: Node) -> u64 {
+    if tree.names_stay(dir) { FOREVER } else { 0 }
+}
+
+fn attr_out(attr: &Attr) -> abi::AttrOut {
+    abi::AttrOut { attr_valid: attr_valid(attr), attr: attr_phys(attr), ..abi::AttrOut::default() }
+}
+
+fn entry_out(tree: &dyn Tree, dir: Node, attr: &Attr) -> abi::EntryOut {
     abi::EntryOut {
         nodeid: nodeid_of(tree, attr.node),
         generation: attr.generation,
-        entry_valid: FOREVER,
-        attr_valid: FOREVER,
+        entry_valid: entry_valid(tree, dir),
+        attr_valid: attr_valid(attr),
         attr: attr_phys(attr),
         ..abi::EntryOut::default()
     }
@@ -195,16 +226,17 @@ fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -
         _ => tree.lookup(dir, name),
     };
     match found {
-        Ok(attr) => out.put(&entry_out(tree, &attr)),
-        Err(Errno::NOENT) => out.put(&abi::EntryOut { entry_valid: FOREVER, ..abi::EntryOut::default() }),
+        Ok(attr) => out.put(&entry_out(tree, dir, &attr)),
+        Err(Errno::NOENT) => {
+            out.put(&abi::EntryOut { entry_valid: entry_valid(tree, dir), ..abi::EntryOut::default() });
+        }
         Err(errno) => return Err(errno),
     }
     Ok(())
 }
 
 fn getattr(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
-    let attr = tree.attr(node)?;
-    out.put(&abi::AttrOut { attr_valid: FOREVER, attr: attr_phys(&attr), ..abi::AttrOut::default() });
+    out.put(&attr_out(&tree.attr(node)?));
     Ok(())
 }
 
@@ -212,7 +244,7 @@ fn statx(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
     let attr = tree.attr(node)?;
     let time = |time: Time| abi::StatxTime { sec: time.sec, nsec: time.nsec, reserved: 0 };
     out.put(&abi::StatxOut {
-        attr_valid: FOREVER,
+        attr_valid: attr_valid(&attr),
         mask: STATX_BASIC_STATS | STATX_BTIME,
         blksize: attr.blksize,
         nlink: attr.nlink,
@@ -278,7 +310,7 @@ fn readdir(
         if room - out.len() < padded(fixed + entry.name.len()) {
             break;
         }
-        let head = plus.then(|| entry_attr(tree, entry));
+        let head = plus.then(|| entry_attr(tree, dir, entry));
         if !put_entry(out, room, head, dirent, &entry.name) {
             break;
         }
@@ -287,9 +319,9 @@ fn readdir(
 }
 
 /// The attributes that go with an entry. One whose attributes can't be read is listed all the same, by name.
-fn entry_attr(tree: &dyn Tree, entry: &Entry) -> abi::EntryOut {
+fn entry_attr(tree: &dyn Tree, dir: Node, entry: &Entry) -> abi::EntryOut {
     match entry.node.map(|node| tree.attr(node)) {
-        Some(Ok(attr)) => entry_out(tree, &attr),
+        Some(Ok(attr)) => entry_out(tree, dir, &attr),
         Some(Err(_)) | None => abi::EntryOut::default(),
     }
 }
@@ -375,21 +407,23 @@ fn ioctl(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -
         }
         FS_IOC_FSGETXATTR => {
             let flags = tree.flags(node)?;
-            let table = [
-                (0x10, FS_XFLAG_IMMUTABLE),
-                (0x20, FS_XFLAG_APPEND),
-                (0x40, FS_XFLAG_NODUMP),
-                (0x2000_0000, FS_XFLAG_PROJINHERIT),
-            ];
             let xflags =
-                table.iter().filter(|(bit, _)| flags.bits & bit != 0).fold(0, |all, (_, flag)| all | flag);
+                FLAGS.iter().filter(|(bit, _)| flags.bits & bit != 0).fold(0, |all, (_, flag)| all | flag);
             // struct fsxattr: xflags, extsize, nextents, projid, cowextsize, 8 bytes of padding.
             out.put(&abi::IoctlOut::default());
             out.bytes([xflags, 0, 0, flags.project, 0, 0, 0].as_bytes());
         }
-        _ => return Err(Errno::NOTTY),
+        _ => {
+            let data = request.rest_after::<abi::IoctlIn>()?;
+            return change::ioctl(tree, node, ask.cmd, data, out).unwrap_or(Err(Errno::NOTTY));
+        }
     }
     Ok(())
+}
+
+/// Flags of files as `FS_IOC_SETFLAGS` has them, from those of `FS_IOC_FSSETXATTR`.
+fn fs_flags(xflags: u32) -> u32 {
+    FLAGS.iter().filter(|(_, flag)| xflags & flag != 0).fold(0, |all, (bit, _)| all | bit)
 }
 
 fn lseek(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {

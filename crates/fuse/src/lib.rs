@@ -13,7 +13,7 @@
 //! None is held across a call of a tree, except those that a tree takes itself.
 //!
 //! # Absent
-//! Writing. What a file system is, which datasets exist, where they belong: `zpl` and `server` know.
+//! What a file system is, which datasets exist, where they belong: `zpl` and `server` know.
 
 pub mod abi;
 pub mod ctldir;

@@ -30,6 +30,19 @@ impl<'a> Request<'a> {
         let end = rest.iter().position(|&byte| byte == 0).ok_or(Errno::INVAL)?;
         Ok(&rest[..end])
     }
+
+    /// The two names that follow a body of `T`, each without its NUL; `EINVAL` when they are not there.
+    pub fn names_after<T>(&self) -> Result<(&'a [u8], &'a [u8]), Errno> {
+        let first = self.name_after::<T>()?;
+        let rest = &self.body[size_of::<T>() + first.len() + 1..];
+        let end = rest.iter().position(|&byte| byte == 0).ok_or(Errno::INVAL)?;
+        Ok((first, &rest[..end]))
+    }
+
+    /// The bytes that follow a body of `T`.
+    pub fn rest_after<T>(&self) -> Result<&'a [u8], Errno> {
+        self.body.get(size_of::<T>()..).ok_or(Errno::INVAL)
+    }
 }
 
 /// An answer under construction: one buffer, kept from request to request.

@@ -53,6 +53,9 @@ pub struct Attr {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
+    /// Whether it stays as it is until the kernel changes it. If not (its blocks are not written yet, so that their number will
+    /// change), the kernel asks again soon.
+    pub settled: bool,
 }
 
 /// One entry of a directory.
@@ -107,7 +110,94 @@ pub enum Seek {
     Hole,
 }
 
-/// A read-only tree of files.
+/// Who asks for a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// Its user, who will own the file.
+    pub uid: u32,
+    /// Its group, unless the directory gives its own on.
+    pub gid: u32,
+}
+
+/// A file to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewNode<'a> {
+    /// Type and permissions, as `st_mode`.
+    pub mode: u32,
+    /// What the caller doesn't want to give (`umask`). The kernel has taken it off already unless the mount has POSIX ACLs.
+    pub umask: u32,
+    /// Major and minor number of a device.
+    pub rdev: (u32, u32),
+    /// Target of a symbolic link.
+    pub target: &'a [u8],
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// Attributes to be changed; `None` stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttr {
+    /// Permissions: the low twelve bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of contents.
+    pub mtime: Option<SetTime>,
+    /// Take set-user-id and set-group-id from the file.
+    pub kill: bool,
+}
+
+/// A time to be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of the change.
+    Now,
+    /// This one.
+    At(Time),
+}
+
+/// How to treat what has the new name of a rename.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rename {
+    /// It is replaced.
+    Replace,
+    /// There must be nothing.
+    NoReplace,
+    /// The two change places.
+    Exchange,
+}
+
+/// When a `setxattr` is to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Never because of what is there.
+    Either,
+    /// If the attribute is there (`XATTR_CREATE`).
+    Create,
+    /// If it is not (`XATTR_REPLACE`).
+    Replace,
+}
+
+/// What `fallocate` is to do with a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocate {
+    /// Make the file at least so long.
+    Extend,
+    /// Nothing that shows: the file's length stays.
+    Keep,
+    /// Make a hole, within the file's length.
+    Punch,
+    /// Make zeros, and the file at least so long.
+    Zero,
+}
+
+/// A tree of files, which can be changed unless it is read-only.
 ///
 /// Every method may be called by several threads at once, may block on devices, and answers with the errno that the
 /// caller of the system call shall see. Names are single components, without NUL and `/`. `.` and `..` are the
@@ -146,4 +236,78 @@ pub trait Tree: Send + Sync {
 
     /// File flags and project number.
     fn flags(&self, node: Node) -> Result<Flags, Errno>;
+
+    /// Whether the methods below do anything.
+    fn writable(&self) -> bool {
+        false
+    }
+
+    /// Whether the kernel knows all that becomes of names in a directory. Not where names that differ may mean one entry, so that
+    /// it can't tell what a change of one does to another, and not where they change by themselves.
+    fn names_stay(&self, _dir: Node) -> bool {
+        true
+    }
+
+    /// Makes a file of any kind.
+    fn create(&self, _dir: Node, _name: &[u8], _new: &NewNode<'_>) -> Result<Attr, Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Gives a file one more name.
+    fn link(&self, _node: Node, _dir: Node, _name: &[u8]) -> Result<Attr, Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Removes a name; its file goes when the kernel forgets it.
+    fn unlink(&self, _dir: Node, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Removes an empty directory.
+    fn rmdir(&self, _dir: Node, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Moves an entry.
+    fn rename(&self, _from: (Node, &[u8]), _to: (Node, &[u8]), _how: Rename) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Writes all of `data`. `kill` takes set-user-id and set-group-id from the file.
+    fn write(&self, _node: Node, _offset: u64, _data: &[u8], _kill: bool) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Changes attributes, and says what they are then.
+    fn set_attr(&self, _node: Node, _set: &SetAttr) -> Result<Attr, Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// See [`Allocate`].
+    fn allocate(&self, _node: Node, _offset: u64, _len: u64, _what: Allocate) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Sets an extended attribute.
+    fn set_xattr(&self, _node: Node, _name: &[u8], _value: &[u8], _how: SetXattr) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, _node: Node, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Changes file flags.
+    fn set_flags(&self, _node: Node, _flags: Flags) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+
+    /// Waits until what was changed before is on disk.
+    fn sync(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// The kernel has forgotten a node: nobody has it open, and nobody will unless it has a name.
+    fn forget(&self, _node: Node) {}
 }

@@ -116,20 +116,26 @@ impl Pflags {
         self.0 & bits == bits
     }
 
+    /// Those that `FS_IOC_GETFLAGS` shows.
+    pub const FS_FLAGS: u64 = Self::IMMUTABLE | Self::APPENDONLY | Self::NODUMP | Self::PROJINHERIT;
+
+    /// The same by the bits of Linux: immutable, append-only, nodump, and project inheritance.
+    const FS_BITS: [(u64, u32); 4] = [
+        (Self::IMMUTABLE, 0x10),
+        (Self::APPENDONLY, 0x20),
+        (Self::NODUMP, 0x40),
+        (Self::PROJINHERIT, 0x2000_0000),
+    ];
+
     /// What `FS_IOC_GETFLAGS` answers: immutable, append-only, nodump, and project inheritance.
     pub fn to_fs_flags(self) -> u32 {
-        const FS_IMMUTABLE_FL: u32 = 0x10;
-        const FS_APPEND_FL: u32 = 0x20;
-        const FS_NODUMP_FL: u32 = 0x40;
-        const FS_PROJINHERIT_FL: u32 = 0x2000_0000;
-        [
-            (Self::IMMUTABLE, FS_IMMUTABLE_FL),
-            (Self::APPENDONLY, FS_APPEND_FL),
-            (Self::NODUMP, FS_NODUMP_FL),
-            (Self::PROJINHERIT, FS_PROJINHERIT_FL),
-        ]
-        .iter()
-        .filter(|(bit, _)| self.has(*bit))
-        .fold(0, |fl, (_, f)| fl | f)
+        Self::FS_BITS.iter().filter(|(bit, _)| self.has(*bit)).fold(0, |fl, (_, f)| fl | f)
+    }
+
+    /// The flags that `FS_IOC_SETFLAGS` asks for; `None` if one of them is unknown.
+    pub fn from_fs_flags(bits: u32) -> Option<Self> {
+        let known = Self::FS_BITS.iter().fold(0, |all, (_, f)| all | f);
+        let flags = Self::FS_BITS.iter().filter(|(_, f)| bits & f != 0).fold(0, |all, (bit, _)| all | bit);
+        (bits & !known == 0).then_some(Self(flags))
     }
 }

@@ -76,6 +76,9 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
         | zpl::Error::LeavesFileSystem { .. }
         | zpl::Error::PastEnd { .. }
         | zpl::Error::Exists { .. }
+        | zpl::Error::XattrExists { .. }
+        | zpl::Error::BadAcl { .. }
+        | zpl::Error::BadFlags { .. }
         | zpl::Error::NotEmpty { .. }
         | zpl::Error::NotPermitted { .. }
         | zpl::Error::NotRegular { .. }

@@ -170,6 +170,24 @@ pub enum Error {
         /// The file.
         object: ObjNum,
     },
+    /// The extended attribute is there (`EEXIST`).
+    #[error("object {object}: the extended attribute exists")]
+    XattrExists {
+        /// The file.
+        object: ObjNum,
+    },
+    /// No file has these flags, or this one can't have such a project (`EOPNOTSUPP`).
+    #[error("object {object}: these flags or this project cannot be set")]
+    BadFlags {
+        /// The file.
+        object: ObjNum,
+    },
+    /// The value is no POSIX ACL (`EINVAL`).
+    #[error("object {object}: not a POSIX ACL")]
+    BadAcl {
+        /// The file, or the directory that gives it on.
+        object: ObjNum,
+    },
     /// There is no room (`ENOSPC`).
     #[error("no space left")]
     NoSpace,

@@ -28,9 +28,11 @@ mod link;
 mod locks;
 mod make;
 mod names;
+mod posix;
 mod remove;
 mod rename;
 mod setattr;
+mod setxattr;
 mod trivial;
 mod update;
 
@@ -43,6 +45,7 @@ use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 pub use rename::Rename;
 pub use setattr::SetAttr;
+pub use setxattr::SetXattr;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +87,8 @@ pub struct Policy {
     pub recordsize: u32,
     /// Extended attributes go into the file's own attributes where they fit (`xattr=sa`).
     pub xattr_sa: bool,
+    /// POSIX ACLs count (`acltype=posix`): new files begin with what their directory gives on.
+    pub posix_acl: bool,
     /// Slots of a new file's dnode (`dnodesize`); more than one needs the feature `large_dnode`.
     pub slots: u8,
     /// Longest name, in bytes: 255, or 1023 with `longname=on`.
@@ -92,7 +97,7 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { recordsize: 128 << 10, xattr_sa: true, slots: 1, name_max: 255 }
+        Policy { recordsize: 128 << 10, xattr_sa: true, posix_acl: false, slots: 1, name_max: 255 }
     }
 }
 
@@ -171,6 +176,14 @@ impl FileSystem {
             0 => Ok(()),
             txg => w.txs.wait(Txg(txg)),
         }
+    }
+
+    /// The time that a change made now is stamped with.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn now(&self) -> Result<Time> {
+        Ok(self.writer()?.txs.now())
     }
 
     /// A file's attributes as they are now.

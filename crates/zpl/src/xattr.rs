@@ -28,7 +28,7 @@ fn shown(stored: &[u8]) -> Option<Vec<u8>> {
 
 impl Node {
     /// The attributes that are kept in the file's own.
-    fn sa_xattrs(&self) -> Result<Option<Nvlist>> {
+    pub(crate) fn sa_xattrs(&self) -> Result<Option<Nvlist>> {
         let Store::Sa(sa) = &self.store else { return Ok(None) };
         let Some(packed) = sa.get(Sa::Dxattr)? else { return Ok(None) };
         if packed.is_empty() {

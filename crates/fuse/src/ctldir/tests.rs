@@ -45,6 +45,7 @@ impl Tree for Odd {
             mtime: time,
             ctime: time,
             btime: time,
+            settled: true,
         })
     }
     fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {

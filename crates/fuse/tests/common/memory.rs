@@ -100,6 +100,7 @@ impl Tree for Memory {
             mtime: file.mtime,
             ctime: file.mtime,
             btime: Time { sec: 1_600_000_000, nsec: 999_999_999 },
+            settled: true,
         })
     }
 

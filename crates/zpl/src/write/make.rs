@@ -5,7 +5,7 @@
 
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
 use super::{Purpose, Writer, trivial};
-use crate::{Attr, Error, FileSystem, FileType, Node, Result};
+use crate::{Attr, Error, FileSystem, FileType, Result};
 use dmu::zap::Zap;
 use dmu::{Dnode, NewObject, Tx};
 use ondisk::objset::ObjsetFlags;
@@ -73,6 +73,8 @@ pub struct NewFile {
     pub kind: Kind,
     /// Its permissions, the low twelve bits of a mode.
     pub permissions: u32,
+    /// Permissions that its maker doesn't give, unless a default ACL of its directory decides.
+    pub umask: u32,
     /// Its owner.
     pub uid: u32,
     /// Its group, unless its directory gives its own on (set-group-id).
@@ -82,7 +84,7 @@ pub struct NewFile {
 impl NewFile {
     /// A file of root's.
     pub fn new(kind: Kind, permissions: u32) -> Self {
-        NewFile { kind, permissions, uid: 0, gid: 0 }
+        NewFile { kind, permissions, umask: 0, uid: 0, gid: 0 }
     }
 }
 
@@ -115,6 +117,8 @@ impl FileSystem {
         if self.find(&parent, name)?.is_some() {
             return Err(Error::Exists { dir });
         }
+        let (permissions, acls) = self.inherited(w, &parent, new)?;
+        let new = &NewFile { permissions, ..new.clone() };
         let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
         let born = self.make(w, &tx, &Birth { new, parent: parent.attr(), xattr: false })?;
         let kind = new.kind.file_type();
@@ -123,7 +127,10 @@ impl FileSystem {
             self.objset().free_object(&tx, born.object())?;
             return Err(e);
         }
-        Ok(*Node::new(self.clone(), born)?.attr())
+        drop(tx);
+        // Nobody has seen it yet: the directory is locked.
+        self.endow(w, born.object(), acls)?;
+        self.attr(born.object())
     }
 
     /// Makes the object of a file that has no name yet (`zfs_mknode`).

@@ -125,8 +125,8 @@ impl FileSystem {
         })
     }
 
-    /// How a name that is to be entered is compared with those that are there.
-    pub(super) fn folds(&self) -> bool {
+    /// True if names that differ may mean one entry: case is ignored, or names are normalized.
+    pub fn folds_names(&self) -> bool {
         self.case_sensitivity() == CaseSensitivity::Insensitive || !self.normalization().is_none()
     }
 }

@@ -163,7 +163,7 @@ impl FileSystem {
     fn respell(&self, w: &Writer, m: &Move, old: &DirEntry, new_name: &[u8]) -> Result<Option<ObjNum>> {
         let (e, node) = &m.source;
         let one_entry = m.from.object() == m.to.object() && e.name == old.name;
-        if !one_entry || e.name == new_name || !self.folds() {
+        if !one_entry || e.name == new_name || !self.folds_names() {
             return Ok(None);
         }
         let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;

@@ -2,7 +2,7 @@
 
 use super::data::ATTR_BYTES;
 use super::update::{Changes, NO_EXECS_DENIED};
-use super::{Purpose, trivial};
+use super::{Purpose, Writer, trivial};
 use crate::node::Store;
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
 use ondisk::ObjNum;
@@ -39,6 +39,9 @@ impl FileSystem {
     pub fn set_attr(&self, object: ObjNum, set: &SetAttr) -> Result<Attr> {
         let w = self.writer()?;
         let node = self.node_to_change(object)?;
+        // An ACL changes with the mode.
+        let held = w.locks.hold(object);
+        let _names = (set.permissions.is_some() && w.policy().posix_acl).then(|| held.names());
         let fixed = Pflags::IMMUTABLE | Pflags::APPENDONLY;
         let owned = set.permissions.is_some() || set.uid.is_some() || set.gid.is_some();
         if node.attr().pflags.0 & fixed != 0 && (owned || set.atime.is_some() || set.mtime.is_some()) {
@@ -67,7 +70,51 @@ impl FileSystem {
                 })?;
             }
         }
+        if let Some(permissions) = set.permissions.filter(|_| w.policy().posix_acl) {
+            self.chmod_acl(w, object, permissions)?;
+        }
         self.attr(object)
+    }
+
+    /// Sets nine bits of permissions; the file is locked.
+    pub(super) fn set_permissions(&self, w: &Writer, node: &Node, permissions: u32) -> Result<()> {
+        let permissions = Some(node.attr().mode & 0o7000 | permissions & 0o777);
+        let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+        let now = w.txs.now();
+        self.update(w, node.object(), &tx, |node, c| {
+            change(node, c, &SetAttr { permissions, ..SetAttr::default() });
+            c.time(Sa::Ctime, now);
+            Ok(())
+        })
+    }
+}
+
+impl FileSystem {
+    /// Sets the flags that `FS_IOC_SETFLAGS` knows, and the project.
+    ///
+    /// # Errors
+    /// [`Error::BadFlags`] for other flags, for a project of what has none, or where projects are not counted; as reading and writing fail.
+    pub fn set_flags(&self, object: ObjNum, fs_flags: u32, project: u32) -> Result<()> {
+        let w = self.writer()?;
+        let node = self.node_to_change(object)?;
+        let wanted = Pflags::from_fs_flags(fs_flags).ok_or(Error::BadFlags { object })?;
+        let a = node.attr();
+        // A file gets room for its project when it is made; older ones have none.
+        if u64::from(project) != a.projid && !a.pflags.has(Pflags::PROJID) {
+            return Err(Error::BadFlags { object });
+        }
+        let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+        let now = w.txs.now();
+        self.update(w, object, &tx, |node, c| {
+            let a = node.attr();
+            c.changed(a, now);
+            let kept = a.pflags.0 & !Pflags::FS_FLAGS;
+            c.word(Sa::Flags, kept | wanted.0 | Pflags::ARCHIVE);
+            if a.pflags.has(Pflags::PROJID) {
+                c.word(Sa::Projid, project.into());
+            }
+            Ok(())
+        })
     }
 }
 

@@ -1,0 +1,105 @@
+//! What the kernel asks to be changed, in the file system's words.
+
+use super::{Dataset, POSIX_ACLS};
+use crate::tree::{Allocate, Attr, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time};
+use ondisk::ObjNum;
+use rustix::io::Errno;
+use zpl::{FileType, Kind, NewFile};
+
+impl From<SetXattr> for zpl::SetXattr {
+    fn from(how: SetXattr) -> Self {
+        match how {
+            SetXattr::Either => Self::Either,
+            SetXattr::Create => Self::Create,
+            SetXattr::Replace => Self::Replace,
+        }
+    }
+}
+
+fn kind_of(new: &NewNode<'_>) -> Option<Kind> {
+    let (major, minor) = new.rdev;
+    Some(match FileType::from_mode(new.mode.into()) {
+        // A plain file, if nothing is said (`mknod`).
+        FileType::Regular => Kind::Regular,
+        FileType::Unknown if new.mode >> 12 == 0 => Kind::Regular,
+        FileType::Unknown => return None,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink(new.target.to_vec()),
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharDevice => Kind::CharDevice(major, minor),
+        FileType::BlockDevice => Kind::BlockDevice(major, minor),
+    })
+}
+
+fn time_of(time: Time) -> zpl::Time {
+    zpl::Time { secs: time.sec, nanos: time.nsec.min(999_999_999) }
+}
+
+impl Dataset {
+    pub(super) fn make(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
+        let file = NewFile {
+            kind: kind_of(new).ok_or(Errno::INVAL)?,
+            permissions: new.mode & 0o7777,
+            umask: new.umask & 0o777,
+            uid: new.caller.uid,
+            gid: new.caller.gid,
+        };
+        let attr = self.told(dir, self.fs.create(ObjNum(dir.0), name, &file))?;
+        Ok(Self::of(&attr))
+    }
+
+    pub(super) fn moved(
+        &self,
+        (from, name): (Node, &[u8]),
+        (to, new_name): (Node, &[u8]),
+        how: Rename,
+    ) -> Result<(), Errno> {
+        let how = match how {
+            Rename::Replace => zpl::Rename::Replace,
+            Rename::NoReplace => zpl::Rename::NoReplace,
+            Rename::Exchange => zpl::Rename::Exchange,
+        };
+        let (source, target) = ((ObjNum(from.0), name), (ObjNum(to.0), new_name));
+        self.told(from, self.fs.rename(source, target, how)).map(|_| ())
+    }
+
+    pub(super) fn changed(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
+        let now = self.told(node, self.fs.now())?;
+        let time = |t: Option<SetTime>| {
+            t.map(|t| match t {
+                SetTime::Now => now,
+                SetTime::At(t) => time_of(t),
+            })
+        };
+        let set = zpl::SetAttr {
+            permissions: set.mode,
+            uid: set.uid,
+            gid: set.gid,
+            size: set.size,
+            atime: time(set.atime),
+            mtime: time(set.mtime),
+            kill: set.kill,
+        };
+        let attr = self.told(node, self.fs.set_attr(ObjNum(node.0), &set))?;
+        Ok(Self::of(&attr))
+    }
+
+    pub(super) fn allocated(&self, node: Node, offset: u64, len: u64, what: Allocate) -> Result<(), Errno> {
+        let object = ObjNum(node.0);
+        let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
+        if matches!(what, Allocate::Punch | Allocate::Zero) {
+            self.told(node, self.fs.punch(object, offset, len))?;
+        }
+        if matches!(what, Allocate::Extend | Allocate::Zero) {
+            self.told(node, self.fs.extend(object, end))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn may_set_xattr(&self, name: &[u8]) -> Result<(), Errno> {
+        let known = [&b"user."[..], b"trusted.", b"security."].iter().any(|ns| name.starts_with(ns));
+        let acl = POSIX_ACLS.contains(&name) && self.shown.posix_acl;
+        if self.shown.xattrs && (known || acl) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    }
+}

@@ -1,0 +1,237 @@
+//! Requests that change a tree.
+
+use super::{entry_out, node_of};
+use crate::abi::{self, op};
+use crate::dispatch::{attr_out, kernel_dev_parts};
+use crate::message::{Answer, Request};
+use crate::tree::{Allocate, Caller, Flags, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time, Tree};
+use rustix::io::Errno;
+
+const S_IFMT: u32 = 0o170_000;
+const S_IFREG: u32 = 0o100_000;
+const S_IFDIR: u32 = 0o040_000;
+const S_IFLNK: u32 = 0o120_000;
+/// Pages of the file that are cached stay good (`FOPEN_KEEP_CACHE`).
+const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+/// The writer may not keep set-user-id (`FUSE_WRITE_KILL_SUIDGID`).
+const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+const FATTR_MODE: u32 = 1 << 0;
+const FATTR_UID: u32 = 1 << 1;
+const FATTR_GID: u32 = 1 << 2;
+const FATTR_SIZE: u32 = 1 << 3;
+const FATTR_ATIME: u32 = 1 << 4;
+const FATTR_MTIME: u32 = 1 << 5;
+const FATTR_ATIME_NOW: u32 = 1 << 7;
+const FATTR_MTIME_NOW: u32 = 1 << 8;
+const FATTR_KILL_SUIDGID: u32 = 1 << 11;
+
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+const FALLOC_KEEP_SIZE: u32 = 0x1;
+const FALLOC_PUNCH_HOLE: u32 = 0x2;
+const FALLOC_ZERO_RANGE: u32 = 0x10;
+
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+/// Answers a request that changes the tree; `None` if it is none.
+pub(super) fn answer(
+    tree: &dyn Tree,
+    node: Node,
+    request: &Request<'_>,
+    out: &mut Answer,
+) -> Option<Result<(), Errno>> {
+    Some(match request.head.opcode {
+        op::CREATE => create(tree, node, request, out),
+        op::MKNOD => mknod(tree, node, request, out),
+        op::MKDIR => mkdir(tree, node, request, out),
+        op::SYMLINK => symlink(tree, node, request, out),
+        op::LINK => link(tree, node, request, out),
+        op::UNLINK => request.name_after::<()>().and_then(|name| tree.unlink(node, name)),
+        op::RMDIR => request.name_after::<()>().and_then(|name| tree.rmdir(node, name)),
+        op::RENAME => rename(tree, node, request),
+        op::RENAME2 => rename2(tree, node, request),
+        op::WRITE => write(tree, node, request, out),
+        op::SETATTR => setattr(tree, node, request, out),
+        op::FALLOCATE => fallocate(tree, node, request),
+        op::SETXATTR => setxattr(tree, node, request),
+        op::REMOVEXATTR => request.name_after::<()>().and_then(|name| tree.remove_xattr(node, name)),
+        op::FSYNC | op::FSYNCDIR | op::SYNCFS if tree.writable() => tree.sync(),
+        _ => return None,
+    })
+}
+
+fn made(tree: &dyn Tree, dir: Node, name: &[u8], new: &NewNode<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let attr = tree.create(dir, name, new)?;
+    out.put(&entry_out(tree, dir, &attr));
+    Ok(())
+}
+
+fn caller(request: &Request<'_>) -> Caller {
+    Caller { uid: request.head.uid, gid: request.head.gid }
+}
+
+fn create(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::CreateIn = request.body()?;
+    let name = request.name_after::<abi::CreateIn>()?;
+    let mode = S_IFREG | ask.mode & !S_IFMT;
+    let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
+    made(tree, dir, name, &new, out)?;
+    out.put(&abi::OpenOut { open_flags: FOPEN_KEEP_CACHE, ..abi::OpenOut::default() });
+    Ok(())
+}
+
+fn mknod(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::MknodIn = request.body()?;
+    let name = request.name_after::<abi::MknodIn>()?;
+    let rdev = kernel_dev_parts(ask.rdev);
+    let new = NewNode { mode: ask.mode, umask: ask.umask, rdev, target: b"", caller: caller(request) };
+    made(tree, dir, name, &new, out)
+}
+
+fn mkdir(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::MkdirIn = request.body()?;
+    let name = request.name_after::<abi::MkdirIn>()?;
+    let mode = S_IFDIR | ask.mode & !S_IFMT;
+    let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
+    made(tree, dir, name, &new, out)
+}
+
+fn symlink(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let (name, target) = request.names_after::<()>()?;
+    let new = NewNode { mode: S_IFLNK | 0o777, umask: 0, rdev: (0, 0), target, caller: caller(request) };
+    made(tree, dir, name, &new, out)
+}
+
+fn link(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::LinkIn = request.body()?;
+    let attr = tree.link(node_of(tree, ask.oldnodeid), dir, request.name_after::<abi::LinkIn>()?)?;
+    out.put(&entry_out(tree, dir, &attr));
+    Ok(())
+}
+
+fn rename(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+    let ask: abi::RenameIn = request.body()?;
+    let (old, new) = request.names_after::<abi::RenameIn>()?;
+    tree.rename((dir, old), (node_of(tree, ask.newdir), new), Rename::Replace)
+}
+
+fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+    let ask: abi::Rename2In = request.body()?;
+    let how = match ask.flags {
+        0 => Rename::Replace,
+        RENAME_NOREPLACE => Rename::NoReplace,
+        RENAME_EXCHANGE => Rename::Exchange,
+        // Leaving a whiteout behind, and what later kernels may think of.
+        _ => return Err(Errno::INVAL),
+    };
+    let (old, new) = request.names_after::<abi::Rename2In>()?;
+    tree.rename((dir, old), (node_of(tree, ask.newdir), new), how)
+}
+
+fn write(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::WriteIn = request.body()?;
+    let data = request.rest_after::<abi::WriteIn>()?.get(..ask.size as usize).ok_or(Errno::INVAL)?;
+    tree.write(node, ask.offset, data, ask.write_flags & WRITE_KILL_SUIDGID != 0)?;
+    out.put(&abi::WriteOut { size: ask.size, padding: 0 });
+    Ok(())
+}
+
+fn setattr(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::SetattrIn = request.body()?;
+    let has = |bit: u32| ask.valid & bit != 0;
+    let time = |given: u32, now: u32, sec: i64, nsec: u32| match (has(given), has(now)) {
+        (false, _) => None,
+        (true, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::At(Time { sec, nsec })),
+    };
+    let (uid, gid) = (has(FATTR_UID).then_some(ask.uid), has(FATTR_GID).then_some(ask.gid));
+    let set = SetAttr {
+        mode: has(FATTR_MODE).then_some(ask.mode & 0o7777),
+        uid,
+        gid,
+        size: has(FATTR_SIZE).then_some(ask.size),
+        atime: time(FATTR_ATIME, FATTR_ATIME_NOW, ask.atime, ask.atimensec),
+        mtime: time(FATTR_MTIME, FATTR_MTIME_NOW, ask.mtime, ask.mtimensec),
+        // Who gives a file away takes these with it always.
+        kill: has(FATTR_KILL_SUIDGID) || uid.is_some() || gid.is_some(),
+    };
+    let attr = tree.set_attr(node, &set)?;
+    out.put(&attr_out(&attr));
+    Ok(())
+}
+
+fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), Errno> {
+    let ask: abi::FallocateIn = request.body()?;
+    let what = match ask.mode {
+        0 => Allocate::Extend,
+        FALLOC_KEEP_SIZE => Allocate::Keep,
+        m if m == FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE => Allocate::Punch,
+        m if m == FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE => Allocate::Punch,
+        FALLOC_ZERO_RANGE => Allocate::Zero,
+        _ => return Err(Errno::OPNOTSUPP),
+    };
+    tree.allocate(node, ask.offset, ask.length, what)
+}
+
+fn setxattr(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), Errno> {
+    let ask: abi::SetxattrIn = request.body()?;
+    let name = request.name_after::<abi::SetxattrIn>()?;
+    let rest = request.rest_after::<abi::SetxattrIn>()?;
+    let value = rest.get(name.len() + 1..).and_then(|v| v.get(..ask.size as usize)).ok_or(Errno::INVAL)?;
+    let how = match ask.flags {
+        0 => SetXattr::Either,
+        1 => SetXattr::Create,
+        2 => SetXattr::Replace,
+        _ => return Err(Errno::INVAL),
+    };
+    tree.set_xattr(node, name, value, how)
+}
+
+/// Changes file flags, if the command says so.
+pub(super) fn ioctl(
+    tree: &dyn Tree,
+    node: Node,
+    cmd: u32,
+    data: &[u8],
+    out: &mut Answer,
+) -> Option<Result<(), Errno>> {
+    let word = |at: usize| {
+        let bytes = data.get(at * 4..at * 4 + 4).ok_or(Errno::INVAL)?;
+        Ok::<u32, Errno>(u32::from_ne_bytes(bytes.try_into().expect("four bytes")))
+    };
+    let set = || match cmd {
+        FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => {
+            let project = tree.flags(node)?.project;
+            tree.set_flags(node, Flags { bits: word(0)?, project })
+        }
+        _ => tree.set_flags(node, Flags { bits: super::fs_flags(word(0)?), project: word(3)? }),
+    };
+    if !matches!(cmd, FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS | FS_IOC_FSSETXATTR) {
+        return None;
+    }
+    Some(set().map(|()| out.put(&abi::IoctlOut::default())))
+}
+
+/// Tells the tree what the kernel has forgotten.
+pub(super) fn forget(tree: &dyn Tree, request: &Request<'_>) {
+    if !tree.writable() {
+        return;
+    }
+    if request.head.opcode == op::FORGET {
+        tree.forget(node_of(tree, request.head.nodeid));
+        return;
+    }
+    let (Ok(head), Ok(rest)) =
+        (request.body::<abi::BatchForgetIn>(), request.rest_after::<abi::BatchForgetIn>())
+    else {
+        return;
+    };
+    for one in rest.chunks_exact(size_of::<abi::ForgetOne>()).take(head.count as usize) {
+        let nodeid = u64::from_ne_bytes(one[..8].try_into().expect("eight bytes"));
+        tree.forget(node_of(tree, nodeid));
+    }
+}

@@ -1,0 +1,276 @@
+//! Changing extended attributes (`zpl_xattr_set`).
+//!
+//! # On disk
+//! With `xattr=sa` they go into the file's own attributes, as a packed list, as long as one has at most 32 KiB and all have at most 64 KiB;
+//! what doesn't fit, and everything with `xattr=dir`, is a file of a hidden directory. An attribute is in one of the two places.
+//!
+//! # Locks
+//! The file's names, whatever it is; nobody looks into a hidden directory but by way of its file.
+
+use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
+use super::posix::{self, ACCESS, DEFAULT};
+use super::update::Changes;
+use super::{Purpose, Writer};
+use crate::node::Store;
+use crate::{Error, FileSystem, FileType, Node, Result, XATTR_SIZE_MAX};
+use ondisk::ObjNum;
+use ondisk::nvlist::{Nvlist, Value};
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+/// Largest attribute among a file's own (`DXATTR_MAX_ENTRY_SIZE`).
+const OWN_ENTRY_MAX: usize = 32768;
+/// Largest packed list of them (`SA_ATTR_MAX_LEN`).
+const OWN_LIST_MAX: usize = 65535;
+/// Longest name, Linux's limit (`XATTR_NAME_MAX`).
+const NAME_MAX: usize = 255;
+
+/// When setting an attribute is to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Never because of what is there.
+    Either,
+    /// If it is there (`XATTR_CREATE`).
+    Create,
+    /// If it is not (`XATTR_REPLACE`).
+    Replace,
+}
+
+/// Attributes that a new file begins with.
+type Inherited = Vec<(&'static [u8], Vec<u8>)>;
+
+impl FileSystem {
+    /// Sets an extended attribute. A POSIX ACL sets the mode too, and is not kept if the mode says it all.
+    ///
+    /// # Errors
+    /// [`Error::XattrExists`] and [`Error::NoXattr`] as `how` says; [`Error::XattrTooLarge`], [`Error::NameTooLong`]; [`Error::BadAcl`];
+    /// [`Error::NotPermitted`] by flags; [`Error::NoSpace`] and the like; as reading fails.
+    pub fn set_xattr(&self, object: ObjNum, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Error::NameTooLong { len: name.len() });
+        }
+        if value.len() as u64 > XATTR_SIZE_MAX {
+            return Err(Error::XattrTooLarge { object, size: value.len() as u64 });
+        }
+        let w = self.writer()?;
+        let held = w.locks.hold(object);
+        let _names = held.names();
+        let node = self.node_to_change(object)?;
+        may_change(&node)?;
+        let there = match node.xattr(name) {
+            Ok(_) => true,
+            Err(Error::NoXattr { .. }) => false,
+            Err(e) => return Err(e),
+        };
+        match how {
+            SetXattr::Create if there => return Err(Error::XattrExists { object }),
+            SetXattr::Replace if !there => return Err(Error::NoXattr { object }),
+            _ => {}
+        }
+        if name == ACCESS {
+            let mode = posix::mode_of(value).ok_or(Error::BadAcl { object })?;
+            self.set_permissions(w, &node, mode.permissions)?;
+            if mode.says_all {
+                return if there { self.unset(w, &self.node(object)?, name) } else { Ok(()) };
+            }
+        } else if name == DEFAULT && posix::mode_of(value).is_none() {
+            return Err(Error::BadAcl { object });
+        }
+        self.put(w, &self.node(object)?, name, value)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoXattr`]; as [`FileSystem::set_xattr`].
+    pub fn remove_xattr(&self, object: ObjNum, name: &[u8]) -> Result<()> {
+        let w = self.writer()?;
+        let held = w.locks.hold(object);
+        let _names = held.names();
+        let node = self.node_to_change(object)?;
+        may_change(&node)?;
+        node.xattr(name)?;
+        self.unset(w, &node, name)
+    }
+
+    /// Puts the attribute where it belongs, and takes it from elsewhere; the file is locked.
+    fn put(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
+        if w.policy().xattr_sa && value.len() <= OWN_ENTRY_MAX {
+            let mut list = node.sa_xattrs()?.unwrap_or_default();
+            list.set(name, Value::ByteArray(value.to_vec()));
+            drop_bare(&mut list, name);
+            let packed = list.encode_xdr();
+            if packed.len() <= OWN_LIST_MAX {
+                match self.put_own(w, node, packed) {
+                    Ok(()) => return self.unset_hidden(w, node, name),
+                    Err(Error::Dmu(dmu::Error::Attributes { .. })) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        self.put_hidden(w, node, name, value)?;
+        self.unset_own(w, &self.node(node.object())?, name)
+    }
+
+    fn put_own(&self, w: &Writer, node: &Node, packed: Vec<u8>) -> Result<()> {
+        let tx = w.tx(MAKE_BYTES + packed.len() as u64, Purpose::Grow)?;
+        self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed))
+    }
+
+    pub(super) fn own_list(&self, w: &Writer, node: &Node, c: &mut Changes, packed: Vec<u8>) -> Result<()> {
+        c.bytes(Sa::Dxattr, packed);
+        c.changed(node.attr(), w.txs.now());
+        Ok(())
+    }
+
+    /// Puts the attribute into the hidden directory, which is made if there is none.
+    fn put_hidden(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
+        let a = node.attr();
+        let bytes = 4 * MAKE_BYTES + (value.len() as u64).next_multiple_of(512);
+        let tx = w.tx(bytes, Purpose::Grow)?;
+        let mut new = NewFile { uid: a.uid.rid(), gid: a.gid.rid(), ..NewFile::new(Kind::Directory, 0o1777) };
+        let dir = match node.xattr_dir()? {
+            Some(dir) => dir,
+            None => {
+                let born = self.make(w, &tx, &Birth { new: &new, parent: a, xattr: true })?;
+                self.update(w, node.object(), &tx, |_, c| {
+                    c.word(Sa::Xattr, born.object().0);
+                    Ok(())
+                })?;
+                Node::new(self.clone(), born)?
+            }
+        };
+        let file = match self.find(&dir, name)? {
+            Some(e) => self.node_to_change(e.object)?,
+            None => {
+                (new.kind, new.permissions) = (Kind::Regular, 0o644);
+                let born = self.make(w, &tx, &Birth { new: &new, parent: dir.attr(), xattr: true })?;
+                if let Err(e) = self.enter_name(w, &dir, &tx, name, (born.object(), FileType::Regular)) {
+                    self.objset().free_object(&tx, born.object())?;
+                    return Err(e);
+                }
+                Node::new(self.clone(), born)?
+            }
+        };
+        file.dn.free_range(&tx, 0, u64::MAX)?;
+        let size = (value.len() as u32).next_multiple_of(512);
+        if u64::from(size) > file.dn.block_size() {
+            file.dn.set_block_size(&tx, size)?;
+        }
+        file.dn.write_at(&tx, 0, value)?;
+        let now = w.txs.now();
+        self.update(w, file.object(), &tx, |file, c| {
+            c.word(Sa::Size, value.len() as u64);
+            c.modified(file.attr(), now);
+            Ok(())
+        })?;
+        self.update(w, node.object(), &tx, |node, c| {
+            c.changed(node.attr(), now);
+            Ok(())
+        })
+    }
+
+    /// Removes the attribute wherever it is.
+    fn unset(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
+        self.unset_own(w, node, name)?;
+        self.unset_hidden(w, node, name)
+    }
+
+    fn unset_own(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
+        let Some(mut list) = node.sa_xattrs()? else { return Ok(()) };
+        let had = list.remove(name);
+        if !drop_bare(&mut list, name) && !had {
+            return Ok(());
+        }
+        self.put_own(w, node, list.encode_xdr())
+    }
+
+    fn unset_hidden(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
+        let Some(dir) = node.xattr_dir()? else { return Ok(()) };
+        for stored in std::iter::once(name).chain(bare(name)) {
+            let Some(e) = self.find(&dir, stored)? else { continue };
+            let file = self.node_to_change(e.object)?;
+            let tx = w.tx(2 * MAKE_BYTES, Purpose::Free)?;
+            self.remove_name(w, &dir, &tx, &e, false)?;
+            let gone = self.drop_link(w, &tx, &file)?;
+            let now = w.txs.now();
+            self.update(w, node.object(), &tx, |node, c| {
+                c.changed(node.attr(), now);
+                Ok(())
+            })?;
+            drop(tx);
+            if gone {
+                self.reap(e.object)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a file's POSIX ACL up to a new mode; the file is locked.
+    pub(super) fn chmod_acl(&self, w: &Writer, object: ObjNum, permissions: u32) -> Result<()> {
+        let node = self.node(object)?;
+        match node.xattr(ACCESS) {
+            Ok(mut acl) => {
+                if posix::chmod(&mut acl, permissions) {
+                    self.put(w, &node, ACCESS, &acl)?;
+                }
+                Ok(())
+            }
+            Err(Error::NoXattr { .. }) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What a new file gets of its directory's POSIX ACL: its permissions, and the attributes that it begins with.
+    pub(super) fn inherited(&self, w: &Writer, dir: &Node, new: &NewFile) -> Result<(u32, Inherited)> {
+        let masked = new.permissions & !new.umask;
+        if !w.policy().posix_acl || matches!(new.kind, Kind::Symlink(_)) {
+            return Ok((masked, Vec::new()));
+        }
+        let acl = match dir.xattr(DEFAULT) {
+            Ok(acl) => acl,
+            Err(Error::NoXattr { .. }) => return Ok((masked, Vec::new())),
+            Err(e) => return Err(e),
+        };
+        let mut access = acl.clone();
+        let mode =
+            posix::create(&mut access, new.permissions).ok_or(Error::BadAcl { object: dir.object() })?;
+        let mut all = Vec::new();
+        if !mode.says_all {
+            all.push((ACCESS, access));
+        }
+        if new.kind == Kind::Directory {
+            all.push((DEFAULT, acl));
+        }
+        Ok((mode.permissions, all))
+    }
+
+    /// Gives a new file the attributes that it inherits.
+    pub(super) fn endow(&self, w: &Writer, object: ObjNum, all: Inherited) -> Result<()> {
+        for (name, value) in all {
+            self.put(w, &self.node(object)?, name, &value)?;
+        }
+        Ok(())
+    }
+}
+
+fn may_change(node: &Node) -> Result<()> {
+    let denied = Pflags::IMMUTABLE | Pflags::APPENDONLY;
+    if node.attr().pflags.0 & denied != 0 {
+        return Err(Error::NotPermitted { object: node.object() });
+    }
+    match node.store {
+        Store::Sa(_) => Ok(()),
+        Store::Znode(_) => Err(Error::OldNode { object: node.object() }),
+    }
+}
+
+/// The name that another port of OpenZFS stores this one under.
+fn bare(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(b"user.").filter(|b| !b.is_empty())
+}
+
+/// Removes what another port stored under this name; true if it was there.
+fn drop_bare(list: &mut Nvlist, name: &[u8]) -> bool {
+    bare(name).is_some_and(|b| list.remove(b))
+}
