@@ -126,6 +126,7 @@ mod tree {
                 mtime: time,
                 ctime: time,
                 btime: time,
+                settled: true,
             })
         }
         fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {
