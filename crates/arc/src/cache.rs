@@ -81,20 +81,31 @@ impl Cache {
     /// As [`Zio::read`]; failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
         let Some(key) = Key::of(bp, bookmark.objset) else { return self.zio.read(bp, bookmark) };
+        loop {
+            match self.read_once(bp, bookmark, key) {
+                // Who must not fail waits for devices himself, and does not take another's failure.
+                (true, Err(zio::Error::Io { .. })) if zio::Patience::is_here() => {}
+                (_, result) => return result,
+            }
+        }
+    }
+
+    /// Reads through the cache; says whether somebody else did it.
+    fn read_once(&self, bp: &Blkptr, bookmark: &Bookmark, key: Key) -> (bool, zio::Result<Block>) {
         let shard = &self.shards[key.shard(SHARDS)];
         let flight = Arc::new(Flight::default());
         let found = shard.lock().find_or_start(&key, &flight);
         match found {
             Found::Block(block) => {
                 self.hits.fetch_add(1, Ordering::Relaxed);
-                Ok(block)
+                (true, Ok(block))
             }
             Found::Flight(other) => {
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {
-                        Some(result) => return result.clone(),
+                        Some(result) => return (true, result.clone()),
                         None => other.landed.wait(&mut done),
                     }
                 }
@@ -105,7 +116,7 @@ impl Cache {
                 let result = self.zio.read(bp, bookmark);
                 landing.result = Some(result.clone());
                 drop(landing);
-                result
+                (false, result)
             }
         }
     }

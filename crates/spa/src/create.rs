@@ -92,6 +92,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
     let live = Live::start(&new.name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
     live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;
+    live.attend(&new.name);
     let config = live.config();
     let candidate = Candidate {
         guid: config.pool_guid.unwrap_or_default(),

@@ -19,7 +19,10 @@
 //! wait. A group closes early at `zfs_dirty_data_sync_percent`. Bytes count until their group has synced.
 //!
 //! # Failure
-//! When syncing fails, the pool stops: the group's changes are in memory only and no later group may reach the disk before
+//! What devices fail at makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
+//! does who wants to change anything, or is refused, by the pool's `failmode`.
+//!
+//! When syncing fails for another reason, the pool stops: the group's changes are in memory only and no later group may reach the disk before
 //! them. Waiters get [`Stopped`]; nothing on disk has changed, since the uberblock was not written.
 //!
 //! # Locks
@@ -34,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use ondisk::Txg;
 use parking_lot::{Condvar, Mutex};
+use zio::{Entry, Suspended, Suspension};
 
 #[cfg(test)]
 mod tests;
@@ -50,6 +54,11 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// Says why the pool must stop; it is never called again.
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>>;
+
+    /// Whether the pool waits for its devices; one that never does by default.
+    fn suspension(&self) -> Arc<Suspension> {
+        Arc::default()
+    }
 }
 
 /// What a synced group leaves to do.
@@ -63,13 +72,20 @@ pub enum After {
     Later,
 }
 
-/// The pool takes no more writes, since a group could not be synced.
+/// The pool takes no writes: a group could not be synced, or ([`Suspended`] as its source) it is suspended.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the pool has stopped writing")]
 pub struct Stopped {
     /// Why; nothing if it was closed.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Stopped {
+    /// Whether the pool is suspended, and why.
+    pub fn suspended(&self) -> Option<Suspended> {
+        self.source.as_ref()?.downcast_ref().copied()
+    }
 }
 
 /// Limits, by OpenZFS's names.
@@ -152,6 +168,7 @@ struct Shared {
     /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
     done: Condvar,
     tunables: Tunables,
+    suspension: Arc<Suspension>,
 }
 
 /// The groups of one pool, with their two threads. Dropping it syncs what is open and stops them.
@@ -212,6 +229,7 @@ impl Txgs {
             work: Condvar::new(),
             done: Condvar::new(),
             tunables,
+            suspension: engine.suspension(),
         });
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
@@ -240,6 +258,14 @@ impl Txgs {
             }
             if s.last.is_some_and(|last| s.open > last) {
                 return Err(Stopped { source: None });
+            }
+            match shared.suspension.entry() {
+                Entry::Free => {}
+                Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
+                Entry::Wait => {
+                    shared.done.wait(&mut s);
+                    continue;
+                }
             }
             // Objects must not be changed in an older group than the last one was: nobody enters the next group before
             // the last holder of the one before has left.
@@ -322,6 +348,33 @@ impl Txgs {
         Ok(last)
     }
 
+    /// Wakes whoever waits, to look at the pool's suspension again.
+    pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + use<> {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            let Some(shared) = shared.upgrade() else { return };
+            // Whoever has looked before, and is on the way to sleep, is asleep when the lock can be had.
+            drop(shared.state.lock());
+            shared.done.notify_all();
+        }
+    }
+
+    /// From now on a group that devices don't take is given up, and the pool is left as after a crash: nobody is going to see to them.
+    pub fn abandon(&self) {
+        self.shared.suspension.let_go();
+    }
+
+    /// Refuses what is better not begun while the pool is suspended, whatever its `failmode` (`POOL_CHECK_SUSPENDED`).
+    ///
+    /// # Errors
+    /// [`Stopped`] with [`Suspended`] as its source.
+    pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
+        match self.shared.suspension.reason() {
+            None => Ok(()),
+            Some(reason) => Err(Stopped { source: Some(Arc::new(Suspended { reason })) }),
+        }
+    }
+
     /// The open group.
     pub fn open(&self) -> Txg {
         self.shared.state.lock().open
@@ -353,6 +406,7 @@ impl Drop for Txgs {
             }
             self.shared.work.notify_all();
         }
+        self.abandon();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() && !std::thread::panicking() {
                 panic!("a thread of the transaction groups has panicked");

@@ -74,6 +74,8 @@ pub(crate) struct Vitals {
     /// Whether `dtl` holds anything, so that a read of a healthy device asks no lock.
     stale: AtomicBool,
     dtl: RwLock<TxgRanges>,
+    /// It takes no more writes, though the pool can't do without it; of a vdev above the leaves: one below is so.
+    pub(crate) cant_write: AtomicBool,
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,

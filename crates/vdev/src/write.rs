@@ -18,6 +18,7 @@
 //! # See
 //! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_stat_update`.
 
+mod fault;
 mod flush;
 mod repair;
 mod run;
@@ -108,7 +109,8 @@ pub struct Refused {
     pub block: usize,
     column: usize,
     account: NodeId,
-    source: Arc<DeviceError>,
+    /// Nothing if the device had been given up before it was asked.
+    source: Option<Arc<DeviceError>>,
 }
 
 /// What is to be put somewhere: a range of a column's bytes.
@@ -130,7 +132,21 @@ impl Tree {
         data: &[u8],
         txg: Txg,
     ) -> std::result::Result<Written, WriteError> {
-        let laid = [self.lay_out(vdev, offset, &Block::copy_of(data), txg)?];
+        self.write_block(vdev, offset, &Block::copy_of(data), txg)
+    }
+
+    /// As [`Tree::write`], of bytes that need no copy.
+    ///
+    /// # Errors
+    /// As [`Tree::write`].
+    pub fn write_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        data: &Block,
+        txg: Txg,
+    ) -> std::result::Result<Written, WriteError> {
+        let laid = [self.lay_out(vdev, offset, data, txg)?];
         let refused: Vec<Refused> = join(&laid).iter().flat_map(|run| self.issue(run)).collect();
         self.conclude(&laid[0], &refused)
     }
@@ -231,7 +247,7 @@ impl Tree {
         *budget -= 1;
         let node = self.node(id);
         match &node.layout {
-            Layout::Leaf(Some(_)) if node.readable() => laid.pieces.push(Piece {
+            Layout::Leaf(Some(_)) if self.writable(id) => laid.pieces.push(Piece {
                 leaf: id,
                 account: account.unwrap_or(id),
                 offset,
@@ -293,7 +309,7 @@ impl Tree {
         if failed <= laid.tolerated {
             return Ok(Written { missed: missed.len() });
         }
-        let source = refused.last().map(|r| Arc::clone(&r.source));
+        let source = refused.iter().rev().find_map(|r| r.source.clone());
         Err(WriteError::Lost {
             vdev: laid.vdev,
             offset: laid.offset,

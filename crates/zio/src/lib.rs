@@ -20,6 +20,7 @@ mod keys;
 mod policy;
 mod read;
 mod space;
+mod suspend;
 mod workers;
 mod write;
 
@@ -30,6 +31,7 @@ pub use keys::{Entropy, KeyError, KeySource};
 pub use policy::{WritePolicy, WriteReq};
 pub use read::Zio;
 pub use space::{ClassHint, NoSpace, Space, Want};
+pub use suspend::{Entry, FailMode, Patience, Reason, Suspended, Suspension};
 pub use workers::Workers;
 
 /// A result of this room.

@@ -1,6 +1,10 @@
 //! Reading a block.
 
-use crate::{Bookmark, Clones, Dedup, Entropy, Error, KeyError, KeySource, Result, Space, Workers};
+use crate::suspend::{Patience, Reason};
+use crate::write::Unflushed;
+use crate::{
+    Bookmark, Clones, Dedup, Entropy, Error, KeyError, KeySource, Result, Space, Suspension, Workers,
+};
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
@@ -9,7 +13,7 @@ use ondisk::blkptr::{Body, Stored};
 use ondisk::{
     Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vdev::{Tree, TreeCell};
@@ -30,6 +34,9 @@ pub struct Zio {
     clones: RwLock<Option<Arc<dyn Clones>>>,
     /// Blocks born before this group are written again where they are found wrong; 0 while the pool is not ours to write.
     heals_before: AtomicU64,
+    suspension: Arc<Suspension>,
+    /// What devices took and may not hold for good yet.
+    pub(crate) unflushed: Mutex<Unflushed>,
 }
 
 /// No source of randomness.
@@ -62,6 +69,8 @@ impl Zio {
             dedup: RwLock::new(None),
             clones: RwLock::new(None),
             heals_before: AtomicU64::new(0),
+            suspension: Arc::default(),
+            unflushed: Mutex::default(),
         }
     }
 
@@ -69,6 +78,11 @@ impl Zio {
     /// their places: set when a group has been synced. [`Txg`]`(0)`, as in the beginning, for a pool that is not ours to write.
     pub fn set_healing(&self, before: Txg) {
         self.heals_before.store(before.0, Relaxed);
+    }
+
+    /// Whether the pool waits for its devices.
+    pub fn suspension(&self) -> &Arc<Suspension> {
+        &self.suspension
     }
 
     /// Sets the dedup table; without one nothing is deduplicated.
@@ -233,16 +247,27 @@ impl Zio {
             let source = Corrupt::Range { what: "block pointer", field: "psize", value: s.psize.0 };
             return Err(Error::Corrupt { bookmark: *bm, source });
         }
-        let mut failure = None;
-        for dva in s.copies() {
-            match read(dva) {
-                Ok(got) => return Ok(got),
-                // The first copy's failure is the one worth telling, unless a later one was at least readable.
-                Err(e) if failure.is_none() || matches!(e, Error::Checksum { .. }) => failure = Some(e),
-                Err(_) => {}
+        loop {
+            let mut failure = None;
+            for dva in s.copies() {
+                match read(dva) {
+                    Ok(got) => return Ok(got),
+                    // The first copy's failure is the one worth telling, unless a later one was at least readable.
+                    Err(e) if failure.is_none() || matches!(e, Error::Checksum { .. }) => failure = Some(e),
+                    Err(_) => {}
+                }
+            }
+            let failure = failure.expect("a stored block has a first copy");
+            if !(self.is_gone(&failure, s) && self.suspension.wait(Reason::Io)) {
+                return Err(failure);
             }
         }
-        Err(failure.expect("a stored block has a first copy"))
+    }
+
+    /// Whether a read that must succeed failed since devices have gone, which may come back.
+    fn is_gone(&self, failure: &Error, s: &Stored) -> bool {
+        let failed = Patience::is_here() && matches!(failure, Error::Io { .. });
+        failed && s.copies().any(|dva| !self.tree().probe(dva.vdev))
     }
 
     /// Asks the vdevs for candidates until one passes `verify`.

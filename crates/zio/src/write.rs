@@ -19,13 +19,34 @@ mod gang;
 mod log;
 mod place;
 mod prepare;
+mod unflushed;
 
-use crate::{Error, Result, WriteReq, Zio};
-use ondisk::{Blkptr, Dva, Guid, Txg, VdevId};
+use crate::{Error, Reason, Result, WriteReq, Zio};
+use device::Block;
+use ondisk::{Blkptr, Dva, Txg};
 use place::{Batch, Bound};
-use prepare::{Env, Prepared};
+use prepare::{Env, Prepared, Sealed};
 use std::sync::Arc;
 use vdev::{Laid, Tree};
+
+pub(crate) use unflushed::Unflushed;
+
+/// How often a block is placed anew before the pool is suspended.
+const MAX_TRIES: u32 = 8;
+
+/// A request on its way.
+struct Placed {
+    pointer: Blkptr,
+    /// Nothing if it takes no space.
+    sealed: Option<Box<Sealed>>,
+}
+
+/// Bytes that did not get to a place.
+struct Failed {
+    req: usize,
+    dva: Dva,
+    source: vdev::WriteError,
+}
 
 impl Zio {
     /// Writes blocks of a group, and gives their pointers in the order of the requests, once the devices have taken them. A pointer that
@@ -39,65 +60,130 @@ impl Zio {
     /// When nobody has set the allocator ([`Zio::set_space`]).
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Blkptr>> {
         let env = Arc::new(Env::of(self, txg));
-        let bookmarks: Vec<_> = reqs.iter().map(|r| r.bookmark).collect();
         let prepared = self.workers().map(reqs, move |req| env.prepare(req));
         let mut batch = Batch::default();
-        let pointers: Result<Vec<Blkptr>> = (prepared.into_iter().enumerate())
-            .map(|(n, prepared)| match prepared? {
-                Prepared::Done(bp) => Ok(bp),
-                Prepared::Store(sealed) => self.place(&mut batch, n, *sealed),
-            })
-            .collect();
-        let bound = std::mem::take(&mut batch.bound);
-        let written = pointers.and_then(|pointers| match self.put(txg, bound) {
-            Ok(()) => Ok(pointers),
-            Err((n, dva, source)) => Err(Error::Write { bookmark: bookmarks[n], dva, source }),
-        });
-        if written.is_err() {
-            self.undo(txg, &batch);
+        let written =
+            self.place_all(&mut batch, prepared).and_then(|placed| self.store(txg, &mut batch, placed));
+        match &written {
+            Ok(_) => self.give_back_spoiled(txg, &mut batch),
+            Err(_) => self.undo(txg, &batch),
         }
         written
     }
 
-    /// Hands bytes to their devices and waits for them.
-    fn put(&self, txg: Txg, bound: Vec<Bound>) -> std::result::Result<(), (usize, Dva, vdev::WriteError)> {
+    fn place_all(&self, batch: &mut Batch, prepared: Vec<Result<Prepared>>) -> Result<Vec<Placed>> {
+        let place = |(n, prepared)| match prepared? {
+            Prepared::Done(pointer) => Ok(Placed { pointer, sealed: None }),
+            Prepared::Store(sealed) => {
+                let pointer = self.place_or_wait(batch, n, &sealed)?;
+                Ok(Placed { pointer, sealed: Some(sealed) })
+            }
+        };
+        prepared.into_iter().enumerate().map(place).collect()
+    }
+
+    /// Finds a place for a block; where there is none since devices have failed, waits for them.
+    fn place_or_wait(&self, batch: &mut Batch, n: usize, sealed: &Sealed) -> Result<Blkptr> {
+        loop {
+            match self.place(batch, n, sealed) {
+                Err(e @ Error::NoSpace { .. }) => {
+                    if self.tree().is_whole() || !self.suspension().wait(Reason::Io) {
+                        return Err(e);
+                    }
+                    self.displace(sealed.want.txg, batch, &[n]);
+                    self.give_back_spoiled(sealed.want.txg, batch);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Writes what was placed. What fails is placed elsewhere and written again; when nothing works, the pool is suspended, and when
+    /// that is over, everything begins anew.
+    fn store(&self, txg: Txg, batch: &mut Batch, mut placed: Vec<Placed>) -> Result<Vec<Blkptr>> {
+        let mut tries = 0;
+        loop {
+            let bound = std::mem::take(&mut batch.bound);
+            let failed = self.put(txg, bound, true);
+            let Some(first) = failed.first() else {
+                return Ok(placed.into_iter().map(|p| p.pointer).collect());
+            };
+            let bookmark = |n: usize| placed[n].sealed.as_ref().expect("what is written was sealed").bookmark;
+            let error =
+                Error::Write { bookmark: bookmark(first.req), dva: first.dva, source: first.source.clone() };
+            let mut again: Vec<usize> = failed.iter().map(|f| f.req).collect();
+            if batch.shares(&again) {
+                // Other blocks of the batch may point at what was not written.
+                again = (0..placed.len()).filter(|n| placed[*n].sealed.is_some()).collect();
+            }
+            again.dedup();
+            tries += 1;
+            let mut moved = tries % MAX_TRIES != 0 && self.move_away(txg, batch, &mut placed, &again)?;
+            while !moved {
+                if !self.suspension().wait(Reason::Io) {
+                    return Err(error);
+                }
+                self.displace(txg, batch, &again);
+                self.give_back_spoiled(txg, batch);
+                moved = self.move_away(txg, batch, &mut placed, &again)?;
+            }
+        }
+    }
+
+    /// Places some requests anew; false if there is no room elsewhere.
+    fn move_away(&self, txg: Txg, batch: &mut Batch, placed: &mut [Placed], reqs: &[usize]) -> Result<bool> {
+        self.displace(txg, batch, reqs);
+        for n in reqs {
+            let Some(sealed) = placed[*n].sealed.as_mut() else { continue };
+            // Where it was is no place to write it to again.
+            sealed.old = None;
+            match self.place(batch, *n, sealed) {
+                Ok(pointer) => placed[*n].pointer = pointer,
+                Err(Error::NoSpace { .. }) => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; with `keep` the others
+    /// are kept until they are durable.
+    fn put(&self, txg: Txg, bound: Vec<Bound>, keep: bool) -> Vec<Failed> {
         let workers = self.workers();
-        let whose: Vec<(usize, Dva)> = bound.iter().map(|b| (b.req, b.dva)).collect();
+        let whose: Vec<(usize, Dva, Block)> = bound.iter().map(|b| (b.req, b.dva, b.bytes.clone())).collect();
         let now = self.tree();
         let tree = Arc::clone(&now);
         let lay = move |b: Bound| tree.lay_out(b.dva.vdev, b.dva.offset.0, &b.bytes, txg);
-        let mut laid: Vec<Laid> = Vec::with_capacity(whose.len());
-        for (result, (req, dva)) in workers.map(bound, lay).into_iter().zip(&whose) {
-            laid.push(result.map_err(|e| (*req, *dva, e.into()))?);
+        let (mut laid, mut places, mut failed) =
+            (Vec::<Laid>::with_capacity(whose.len()), Vec::new(), Vec::new());
+        for (result, place) in workers.map(bound, lay).into_iter().zip(whose) {
+            match result {
+                Ok(l) => {
+                    laid.push(l);
+                    places.push(place);
+                }
+                Err(e) => failed.push(Failed { req: place.0, dva: place.1, source: e.into() }),
+            }
         }
         let tree: Arc<Tree> = Arc::clone(&now);
-        let refused = workers.map(vdev::join(&laid), move |run| tree.issue(&run)).concat();
-        for (n, (laid, (req, dva))) in laid.iter().zip(&whose).enumerate() {
-            let mine = refused.iter().filter(|r| r.block == n);
-            now.conclude(laid, mine).map_err(|e| (*req, *dva, e))?;
+        let mut refused = workers.map(vdev::join(&laid), move |run| tree.issue(&run)).concat();
+        refused.sort_by_key(|r| r.block);
+        let mut kept = Vec::with_capacity(if keep { laid.len() } else { 0 });
+        let mut rest = refused.as_slice();
+        for (n, (laid, (req, dva, bytes))) in laid.iter().zip(places).enumerate() {
+            let (mine, others) = rest.split_at(rest.partition_point(|r| r.block <= n));
+            rest = others;
+            match now.conclude(laid, mine) {
+                Ok(_) if keep => kept.push((dva, bytes)),
+                Ok(_) => {}
+                Err(source) => failed.push(Failed { req, dva, source }),
+            }
         }
-        Ok(())
-    }
-
-    /// Makes everything that was written durable. A device that fails at it is faulted; see [`vdev::Tree::flush`].
-    ///
-    /// # Errors
-    /// [`vdev::FlushError`] when the pool can't do without it.
-    pub fn flush(&self, txg: Txg) -> std::result::Result<(), vdev::FlushError> {
-        self.flush_leaves(self.tree().devices().map(|(guid, _)| guid).collect(), txg)
-    }
-
-    /// As [`Zio::flush`], for these top-level vdevs alone: what a log block needs.
-    ///
-    /// # Errors
-    /// As [`Zio::flush`].
-    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> std::result::Result<(), vdev::FlushError> {
-        self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)
-    }
-
-    fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> std::result::Result<(), vdev::FlushError> {
-        let tree = self.tree();
-        self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
+        if keep {
+            self.keep(txg, kept);
+        }
+        failed.sort_by_key(|f| f.req);
+        failed
     }
 }
 

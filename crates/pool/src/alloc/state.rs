@@ -225,6 +225,8 @@ impl State {
                 let group = self.classes[&kind].groups[at];
                 let vdev = self.groups[group.0].vdev;
                 let asize = tree.psize_to_asize(vdev, want.psize, want.txg).ok();
+                // One that has failed takes nothing until its errors are cleared (`vdev_allocatable`).
+                let asize = asize.filter(|_| tree.takes_blocks(vdev));
                 let found = asize.and_then(|a| self.allocate_in(group, a.0, want.txg, others, try_hard));
                 if let (Some(start), Some(asize)) = (found, asize) {
                     self.take_turn(kind, at, asize.0, log);

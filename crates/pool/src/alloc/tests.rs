@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vdev::Tree;
-use vdev::VdevAux;
+use vdev::{VdevAux, VdevState};
 use zio::ClassHint;
 
 const MS_SHIFT: u8 = 24;
@@ -22,6 +22,10 @@ fn allocator(vdevs: &[(Class, u64)]) -> Allocator {
     let children = (0..vdevs.len() as u64).map(leaf).collect();
     let root = VdevConfig { children, ..VdevConfig::new(VdevKind::Root, Guid(1)) };
     let tree = Tree::open(&root, &mut |_| Err(VdevAux::OpenFailed)).unwrap();
+    // No device is asked for anything here; but nothing is given out of a vdev that has failed.
+    for leaf in root.leaves() {
+        tree.set_state(leaf.guid, VdevState::Healthy, VdevAux::None).unwrap();
+    }
     let out = Allocator::new(Arc::new(tree));
     for (id, (class, count)) in vdevs.iter().enumerate() {
         let top = TopVdev {

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use device::Device;
 use ondisk::label::{LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count, uberblock_shift};
 use ondisk::uberblock::Mmp;
-use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind};
+use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind};
 use vdev::label::LabelWriter;
+use zio::Reason;
 
 use super::{Engine, SyncError};
 
@@ -35,8 +36,7 @@ impl Engine {
     /// Makes `root` the pool's state as of `txg`.
     pub(super) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
         let features = self.mos.features().map_err(|source| SyncError::Books { txg, source })?;
-        let flush = || self.cache.zio().flush(txg).map_err(|source| SyncError::Flush { txg, source });
-        flush()?;
+        self.cache.zio().flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
         let changed = self.changed_config.lock().take();
         let config = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
         let before = self.synced.read().uberblock.clone();
@@ -55,14 +55,11 @@ impl Engine {
             raidz_reflow: before.raidz_reflow,
         };
         if changed.is_some() {
-            self.write_labels(&config, txg, 0)?;
-            flush()?;
+            self.insist(txg, || self.write_labels(&config, txg, 0))?;
         }
-        self.write_uberblock(tree, &uberblock, changed.is_some())?;
-        flush()?;
+        self.insist(txg, || self.write_uberblock(tree, &uberblock, changed.is_some()))?;
         if changed.is_some() {
-            self.write_labels(&config, txg, 1)?;
-            flush()?;
+            self.insist(txg, || self.write_labels(&config, txg, 1))?;
         }
         let mut synced = self.synced.write();
         synced.uberblock = uberblock;
@@ -70,6 +67,19 @@ impl Engine {
         synced.features = Arc::new(features);
         drop(synced);
         Ok(())
+    }
+
+    /// Writes something and makes it durable. When that fails the pool is suspended, and afterwards it is written again.
+    fn insist(&self, txg: Txg, write: impl Fn() -> Result<(), SyncError>) -> Result<(), SyncError> {
+        let zio = self.cache.zio();
+        let flush = || zio.flush_once(txg).map_err(|source| SyncError::Flush { txg, source });
+        loop {
+            match write().and_then(|()| flush()) {
+                Err(e) if !zio.suspension().wait(Reason::Io) => return Err(e),
+                Err(_) => {}
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     fn leaves<'c>(&self, top: &'c VdevConfig) -> Vec<(&'c VdevConfig, Arc<dyn Device>)> {
@@ -94,17 +104,28 @@ impl Engine {
                 let writer = LabelWriter::new(&**device);
                 let good = (parity..LABELS).step_by(2).filter(|l| writer.config(*l, &label).is_ok()).count();
                 written += usize::from(good > 0);
+                if good == 0 {
+                    self.cache.zio().tree().blame(leaf.guid);
+                }
             }
             // Without a log device the pool can live.
-            if written == 0 && !leaves.is_empty() && !top.is_log {
+            let needed = !top.is_log && self.cache.zio().tree().holds_blocks(VdevId(top.id as u32));
+            if written == 0 && needed {
                 return Err(SyncError::Labels { txg, what: "labels", written, wanted: leaves.len() });
             }
         }
         Ok(())
     }
 
-    /// Writes the uberblock to all devices, or to those of a few vdevs.
+    /// Writes the uberblock to all devices, or to those of a few vdevs; if none of these takes it, to all.
     fn write_uberblock(&self, root: &VdevConfig, ub: &Uberblock, all: bool) -> Result<(), SyncError> {
+        match self.put_uberblock(root, ub, all) {
+            Err(_) if !all => self.put_uberblock(root, ub, true),
+            done => done,
+        }
+    }
+
+    fn put_uberblock(&self, root: &VdevConfig, ub: &Uberblock, all: bool) -> Result<(), SyncError> {
         let concrete =
             |t: &&VdevConfig| all || t.metaslab_array.is_some() && !t.is_log && t.kind != VdevKind::Indirect;
         let tops: Vec<&VdevConfig> = root.children.iter().filter(concrete).collect();
@@ -117,11 +138,14 @@ impl Engine {
             let slots =
                 uberblock_count(shift) as u64 - if self.multihost { MMP_BLOCKS_PER_LABEL as u64 } else { 0 };
             let slot = (ub.txg.0 % slots) as usize;
-            for (_, device) in self.leaves(top) {
+            for (leaf, device) in self.leaves(top) {
                 let writer = LabelWriter::new(&*device);
                 wanted += 1;
                 let good = (0..LABELS).filter(|l| writer.uberblock(*l, shift, slot, ub).is_ok()).count();
                 written += usize::from(good > 0);
+                if good == 0 {
+                    self.cache.zio().tree().blame(leaf.guid);
+                }
             }
         }
         if written == 0 {

@@ -6,7 +6,8 @@ use dmu::Tx;
 use dsl::sync::SyncTask;
 use dsl::{Asked, Dsl, Need};
 use ondisk::config::PoolState;
-use ondisk::{PoolConfig, Txg, Uberblock};
+use ondisk::{Guid, PoolConfig, Txg, Uberblock};
+use zio::{FailMode, Reason};
 
 use super::tasks::{Queued, Ticket};
 use super::{Engine, Synced};
@@ -41,6 +42,33 @@ impl Live {
         engine.update_space();
         let txgs = Txgs::start(name, last, Tunables::default(), engine.clone());
         Live { txgs, engine }
+    }
+
+    /// From now on the pool waits for devices that fail, since somebody may see to them.
+    pub(crate) fn attend(&self, name: &str) {
+        let waker = Box::new(self.txgs.waker());
+        self.engine.cache.zio().suspension().attend(name, self.engine.failmode(), waker);
+    }
+
+    /// Why the pool is suspended, if it is (`spa_suspended`).
+    pub fn suspended(&self) -> Option<Reason> {
+        self.engine.cache.zio().suspension().reason()
+    }
+
+    /// What becomes of the pool when its devices fail (`spa_get_failmode`).
+    pub fn failmode(&self) -> FailMode {
+        self.engine.cache.zio().suspension().mode()
+    }
+
+    /// Forgets the errors of a vdev, or of all, and lets a suspended pool try again (`zpool clear`, `zfs_ioc_clear`).
+    ///
+    /// # Errors
+    /// [`vdev::VdevError::NoSuchGuid`].
+    pub fn clear(&self, guid: Option<Guid>) -> Result<(), vdev::VdevError> {
+        let zio = self.engine.cache.zio();
+        zio.tree().clear(guid)?;
+        zio.suspension().clear();
+        Ok(())
     }
 
     /// The datasets.
@@ -132,6 +160,7 @@ impl Live {
     /// # Errors
     /// [`Stopped`]: then none has happened, as far as the disk knows.
     pub fn run_all(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Vec<dsl::Result<()>>, Stopped> {
+        self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
         let txg = hold.txg();
         let tickets: Vec<Ticket> = {
@@ -156,6 +185,7 @@ impl Live {
     /// # Errors
     /// [`Stopped`].
     pub fn log_command(&self, line: &str, uid: u32) -> Result<(), Stopped> {
+        self.txgs.check_suspended()?;
         let _hold = self.txgs.hold(0)?;
         self.engine.commands.lock().push(super::Command { line: line.to_owned(), uid });
         Ok(())
@@ -191,6 +221,7 @@ impl Live {
     }
 
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
+        self.txgs.check_suspended()?;
         self.sync_all()?;
         let mut config = PoolConfig::clone(&self.config());
         config.state = state;

@@ -140,7 +140,9 @@ impl Spa {
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
-        let writer = Some(Live::start(&self.name, last, Arc::new(engine)));
+        let writer = Live::start(&self.name, last, Arc::new(engine));
+        writer.attend(&self.name);
+        let writer = Some(writer);
         Ok(Spa { loaded, mos, writer, ..self })
     }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use dmu::{SyncSink, Tx};
 use dsl::Delta;
 use dsl::sync::{Env, Syncing};
-use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg};
+use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg, mos};
 use pool::alloc::ClassKind;
 use pool::space::PoolSpace;
-use zio::{ClassHint, WritePolicy};
+use zio::{ClassHint, FailMode, Patience, Suspension, WritePolicy};
 
 use super::tasks::Queued;
 use super::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
@@ -52,6 +52,8 @@ impl SyncSink for MosSink<'_> {
 
 impl txg::Engine for Engine {
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
+        // What a group does can't be done again: what it reads and writes waits for devices that fail.
+        let _patience = Patience::begin();
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
         let mut results = Vec::new();
         let done = self.sync_group(txg, tasks, &mut results);
@@ -61,7 +63,21 @@ impl txg::Engine for Engine {
                 ticket.settle(result);
             }
         }
+        self.cache.zio().suspension().set_mode(self.failmode());
         done.map(|()| self.after()).map_err(|e| Arc::new(e) as _)
+    }
+
+    fn suspension(&self) -> Arc<Suspension> {
+        self.cache.zio().suspension().clone()
+    }
+}
+
+impl Engine {
+    /// The pool property `failmode`. What can't be read says nothing: the default is the safe one.
+    pub(super) fn failmode(&self) -> FailMode {
+        let props = self.mos.dir(mos::PROPS).ok().flatten();
+        let value = props.and_then(|props| self.mos.u64(props, "failmode").ok().flatten());
+        FailMode::from_disk(value.unwrap_or(0))
     }
 }
 

@@ -12,7 +12,7 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum};
 use spa::Host;
 use spa::Spa;
-use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{Live, SystemWorld, TaskError};
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
@@ -52,19 +52,28 @@ fn hands() -> Hands {
 }
 
 pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
+    new_pool_on(shape, images, &claim_file)
+}
+
+/// A pool on devices that are opened by `claimer`.
+pub fn new_pool_on(shape: VdevShape, images: &[PathBuf], claimer: &Claimer<'_>) -> Spa {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    pool_of(vec![NewVdev { shape, bias: None, leaves }], &features)
+    pool_on(vec![NewVdev { shape, bias: None, leaves }], &features, claimer)
 }
 
 /// A pool of these vdevs with these features.
 pub fn pool_of(vdevs: Vec<NewVdev>, features: &[&'static Feature]) -> Spa {
+    pool_on(vdevs, features, &claim_file)
+}
+
+fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Claimer<'_>) -> Spa {
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
     let begin = Beginning { features, contents: &Empty, props: &Vec::new() };
     let setting = Setting {
         host: &host(),
         world: Arc::new(SystemWorld),
-        claimer: &claim_file,
+        claimer,
         workers: Arc::new(zio::Workers::new("zio", 1)),
         cache_bytes: 64 << 20,
         altroot: None,

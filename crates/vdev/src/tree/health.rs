@@ -22,7 +22,8 @@ impl Tree {
 
     /// Whether a device is there and takes writes (`vdev_writeable`).
     pub fn is_writable(&self, guid: Guid) -> bool {
-        self.guid(guid).is_ok_and(|node| matches!(node.layout, Layout::Leaf(Some(_))) && node.readable())
+        let is_leaf = |id: &NodeId| matches!(self.node(*id).layout, Layout::Leaf(Some(_)));
+        self.by_guid.get(&guid).is_some_and(|id| is_leaf(id) && self.writable(*id))
     }
 
     /// Forgets the errors that a vdev and all below it were charged with, or all vdevs (`vdev_clear`). States stay.

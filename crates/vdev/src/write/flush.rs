@@ -6,7 +6,9 @@ use device::DeviceError;
 use ondisk::{Guid, Txg, VdevId};
 
 use crate::tree::{Layout, NodeId, Tree};
-use crate::{VdevAux, VdevState};
+
+/// Groups that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
+const OPEN_GROUPS: u64 = 2;
 
 /// A device could not make its writes durable, and the pool can't do without it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -52,15 +54,17 @@ impl Tree {
         let Some(id) = self.by_guid.get(&guid).copied() else { return Ok(()) };
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return Ok(()) };
+        // Blocks of logs belong to groups that have not synced yet.
+        let miss = || (txg.0..=txg.0.saturating_add(OPEN_GROUPS)).for_each(|txg| node.miss(Txg(txg)));
         if !node.readable() {
+            // What it took before it was given up may not be on it for good.
+            miss();
             return Ok(());
         }
         let Err(source) = device.flush() else { return Ok(()) };
         node.stats.write_errors.inc();
-        node.miss(txg);
-        node.put_state(VdevState::Faulted, VdevAux::IoFailure);
-        self.assess_above(id);
-        if self.state().0 >= VdevState::Degraded {
+        miss();
+        if self.fault(id) {
             return Ok(());
         }
         Err(FlushError { guid, source: Arc::new(source) })

@@ -72,26 +72,30 @@ pub fn join(laid: &[Laid]) -> Vec<Run> {
 
 impl Tree {
     /// Writes a run, counting the operation and its failure. When it fails as a whole its pieces are tried one by one, so
-    /// that one bad sector costs one block its copy. Yields those that were refused.
+    /// that one bad sector costs one block its copy, unless the device fails altogether and is given up. Yields those that were refused.
     pub fn issue(&self, run: &Run) -> Vec<Refused> {
-        let bufs: Vec<&[u8]> = run.pieces.iter().map(|(_, p)| &p.bytes[p.range.clone()]).collect();
-        let whole = self.write_leaf(run.leaf, run.offset, &bufs);
-        let mut refused = Vec::new();
-        let Err(source) = whole else { return refused };
         let refuse = |(block, part): &(usize, Part), source| Refused {
             block: *block,
             column: part.column,
             account: part.account,
             source,
         };
-        if let [only] = run.pieces.as_slice() {
-            refused.push(refuse(only, source));
-            return refused;
+        // Given up since the run was laid out: each further try might take a device's whole patience.
+        if !self.writable(run.leaf) {
+            return run.pieces.iter().map(|piece| refuse(piece, None)).collect();
+        }
+        let bufs: Vec<&[u8]> = run.pieces.iter().map(|(_, p)| &p.bytes[p.range.clone()]).collect();
+        let whole = self.write_leaf(run.leaf, run.offset, &bufs);
+        let mut refused = Vec::new();
+        let Err(source) = whole else { return refused };
+        self.suspect(run.leaf);
+        if run.pieces.len() == 1 || !self.writable(run.leaf) {
+            return run.pieces.iter().map(|piece| refuse(piece, Some(Arc::clone(&source)))).collect();
         }
         let mut offset = run.offset;
         for (piece, bytes) in run.pieces.iter().zip(&bufs) {
             if let Err(source) = self.write_leaf(run.leaf, offset, &[*bytes]) {
-                refused.push(refuse(piece, source));
+                refused.push(refuse(piece, Some(source)));
             }
             offset += bytes.len() as u64;
         }

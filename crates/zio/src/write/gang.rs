@@ -32,7 +32,7 @@ impl Zio {
             return Err(no_space());
         }
         let mut dvas = self.allocate_header(&need.want).ok_or_else(no_space)?;
-        batch.allocated.extend(dvas.iter().flatten());
+        batch.take(need.req, &dvas);
         let headers = dvas;
         let unit = self.tree().alloc_unit().0 as usize;
         let mut children = Vec::with_capacity(GANG_NBLKPTRS);
@@ -46,7 +46,7 @@ impl Zio {
             let piece = Need { want, bytes: &bytes, mac: false, ..*need };
             let places = match self.space().allocate(&want) {
                 Ok(places) => {
-                    batch.allocated.extend(places.iter().flatten());
+                    batch.take(need.req, &places);
                     batch.bind(need.req, &places, &bytes);
                     places
                 }

@@ -1,5 +1,6 @@
 //! Blocks of intent logs: allocated ahead, since each is pointed at before it is written.
 
+use super::Failed;
 use super::place::Batch;
 use crate::{Bookmark, ClassHint, Error, KeyError, Result, Want, Zio};
 use codec::checksum::Checksum;
@@ -101,7 +102,11 @@ impl Zio {
         let bytes = block.freeze();
         let mut batch = Batch::default();
         batch.bind(0, &s.dvas, &bytes);
-        self.put(s.phys_birth, batch.bound).map_err(|(_, dva, source)| Error::Write { bookmark, dva, source })
+        // Whoever logs has another way, which is to wait for the group: it is not the one to wait here.
+        match self.put(s.phys_birth, batch.bound, false).into_iter().next() {
+            Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
+            None => Ok(()),
+        }
     }
 
     fn log_keys(&self, objset: u64) -> Result<Arc<DataKeys>> {

@@ -30,11 +30,13 @@ struct Key {
 /// What a batch has taken and will write.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Given out to it, and not entered in the dedup table.
-    pub(super) allocated: Vec<Dva>,
+    /// Given out to it, with the number of the request, and not entered in the dedup table.
+    allocated: Vec<(usize, Dva)>,
     pub(super) bound: Vec<Bound>,
-    /// Pointers that it entered in the dedup table, with the places that are new.
-    entered: Vec<(Blkptr, Vec<Dva>)>,
+    /// Pointers that it entered in the dedup table, with the number of the request and the places that are new.
+    entered: Vec<(usize, Blkptr, Vec<Dva>)>,
+    /// Given out to it and found bad. Given back when it is done, so that it does not get them again.
+    spoiled: Vec<Dva>,
     /// Contents of blocks that are in the table and not on the devices yet.
     unwritten: HashMap<Key, Block>,
 }
@@ -52,15 +54,18 @@ pub(super) struct Need<'a> {
 
 impl Zio {
     /// Finds a place for a block, and gives its pointer.
-    pub(super) fn place(&self, batch: &mut Batch, req: usize, sealed: Sealed) -> Result<Blkptr> {
-        let Sealed { bytes, mut pointer, want, bookmark, old, data, verify } = sealed;
+    pub(super) fn place(&self, batch: &mut Batch, req: usize, sealed: &Sealed) -> Result<Blkptr> {
+        let Sealed { bytes, mut pointer, want, bookmark, old, data, verify } = sealed.clone();
         let s = *pointer.stored().expect("a sealed block is one that is stored");
         let mac = crate::read::has_mac(&pointer, &s);
         let need = Need { req, want, bookmark, bytes: &bytes, checksum: s.checksum, mac };
         if let Some(old) = old {
-            let dvas = self.overwrite(batch, &need, &old)?;
-            put(&mut pointer, |s| s.dvas = dvas);
-            return Ok(pointer);
+            if let Ok(dvas) = self.overwrite(batch, &need, &old) {
+                put(&mut pointer, |s| s.dvas = dvas);
+                return Ok(pointer);
+            }
+            // A gang whose header can't be read is left, and freed by whoever pointed at it.
+            batch.unbind(req);
         }
         if s.dedup {
             return self.share(batch, &need, pointer, &data, verify);
@@ -85,7 +90,7 @@ impl Zio {
     pub(super) fn allocate(&self, batch: &mut Batch, need: &Need<'_>) -> Result<[Option<Dva>; 3]> {
         match self.space().allocate(&need.want) {
             Ok(dvas) => {
-                batch.allocated.extend(dvas.iter().flatten());
+                batch.take(need.req, &dvas);
                 batch.bind(need.req, &dvas, need.bytes);
                 Ok(dvas)
             }
@@ -135,7 +140,7 @@ impl Zio {
             let need = Need { want: Want { copies: missing as u8, ..need.want }, ..*need };
             let more = self.allocate(batch, &need)?;
             // From here on they are the table's to give back.
-            new = batch.allocated.split_off(before);
+            new = batch.allocated.split_off(before).into_iter().map(|(_, dva)| dva).collect();
             let mut rest = more.into_iter().flatten();
             for free in dvas.iter_mut().filter(|d| d.is_none()) {
                 *free = rest.next();
@@ -143,7 +148,7 @@ impl Zio {
         }
         put(&mut pointer, |s| (s.dvas, s.phys_birth) = (dvas, phys_birth));
         table.enter(txg, &pointer);
-        batch.entered.push((pointer, new));
+        batch.entered.push((need.req, pointer, new));
         batch.unwritten.entry(key).or_insert_with(|| data.clone());
         Ok(pointer)
     }
@@ -151,14 +156,52 @@ impl Zio {
     /// Gives everything back that a failed batch has taken.
     pub(super) fn undo(&self, txg: Txg, batch: &Batch) {
         let space = self.space();
-        batch.allocated.iter().for_each(|dva| space.unallocate(dva, txg));
+        batch.allocated.iter().for_each(|(_, dva)| space.unallocate(dva, txg));
+        batch.spoiled.iter().for_each(|dva| space.unallocate(dva, txg));
         if let Some(table) = self.dedup() {
-            batch.entered.iter().rev().for_each(|(bp, new)| table.revoke(txg, bp, new));
+            batch.entered.iter().rev().for_each(|(_, bp, new)| table.revoke(txg, bp, new));
         }
+    }
+
+    /// Takes back what was done for some requests, rising numbers, which are to be placed anew elsewhere.
+    pub(super) fn displace(&self, txg: Txg, batch: &mut Batch, reqs: &[usize]) {
+        let gone = |req: usize| reqs.binary_search(&req).is_ok();
+        batch.bound.retain(|b| !gone(b.req));
+        let (bad, good) = std::mem::take(&mut batch.allocated).into_iter().partition(|(req, _)| gone(*req));
+        batch.allocated = good;
+        batch.spoiled.extend(Vec::into_iter(bad).map(|(_, dva): (usize, Dva)| dva));
+        let (bad, good): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut batch.entered).into_iter().partition(|(req, ..)| gone(*req));
+        batch.entered = good;
+        if let Some(table) = self.dedup().filter(|_| !bad.is_empty()) {
+            bad.iter().rev().for_each(|(_, bp, new)| table.revoke(txg, bp, new));
+            batch.unwritten.clear();
+        }
+    }
+
+    /// Gives back the places that were found bad: the batch is done, or its devices have been seen to.
+    pub(super) fn give_back_spoiled(&self, txg: Txg, batch: &mut Batch) {
+        let space = self.space();
+        batch.spoiled.drain(..).for_each(|dva| space.unallocate(&dva, txg));
     }
 }
 
 impl Batch {
+    /// Notes places that it was given.
+    pub(super) fn take(&mut self, req: usize, dvas: &[Option<Dva>; 3]) {
+        self.allocated.extend(dvas.iter().flatten().map(|dva| (req, *dva)));
+    }
+
+    /// Forgets what was to be written for a request.
+    fn unbind(&mut self, req: usize) {
+        self.bound.retain(|b| b.req != req);
+    }
+
+    /// Whether others may share what was written for any of these requests.
+    pub(super) fn shares(&self, reqs: &[usize]) -> bool {
+        self.entered.iter().any(|(req, ..)| reqs.binary_search(req).is_ok())
+    }
+
     /// Sends bytes to each of these places.
     pub(super) fn bind(&mut self, req: usize, dvas: &[Option<Dva>; 3], bytes: &Block) {
         self.bound.extend(dvas.iter().flatten().map(|dva| Bound { req, dva: *dva, bytes: bytes.clone() }));

@@ -32,6 +32,7 @@ pub(super) enum Prepared {
 }
 
 /// A block that lacks nothing but a place.
+#[derive(Clone)]
 pub(super) struct Sealed {
     /// As stored, padding included.
     pub(super) bytes: Block,

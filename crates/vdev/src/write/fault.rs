@@ -1,0 +1,127 @@
+//! Devices that fail: found out, and no longer asked.
+//!
+//! # Theory
+//! One failed write says little: a bad sector costs one copy of one block. So a device that failed is *probed*: a part of its labels that nobody
+//! needs is read and written back. Only a device that fails at this too is given up: it is *faulted*, so that nothing is read from it or
+//! written to it any more, and what it misses goes to its DTL. But one that the pool can't do without stays readable, and is only
+//! written no more; then its top-level vdev takes no new blocks, until the errors are cleared.
+//!
+//! # See
+//! OpenZFS `vdev_probe`, `spa_async_fault_vdev`, `vdev_clear`, `vdev_allocatable`.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use device::{AlignedBuf, Device};
+use ondisk::label::{BOOT_ENV_OFFSET, LABELS, PAD_SIZE, label_offset};
+use ondisk::{Guid, VdevId};
+
+use crate::tree::{Layout, NodeId, Tree};
+use crate::{Result, VdevAux, VdevState};
+
+impl Tree {
+    /// Probes a device that has just failed, and gives it up if it fails again.
+    pub(crate) fn suspect(&self, id: NodeId) {
+        let node = self.node(id);
+        let Layout::Leaf(Some(device)) = &node.layout else { return };
+        if self.writable(id) && !probe(&**device) {
+            self.fault(id);
+        }
+    }
+
+    /// Charges a device with a write that failed outside of its space, to its labels, and gives it up if it fails again.
+    pub fn blame(&self, guid: Guid) {
+        if let Some(id) = self.by_guid.get(&guid) {
+            self.node(*id).stats.write_errors.inc();
+            self.suspect(*id);
+        }
+    }
+
+    /// Gives a device up, as far as the pool can do without it; says whether it can.
+    pub(crate) fn fault(&self, id: NodeId) -> bool {
+        let node = self.node(id);
+        let before = (node.state(), node.aux());
+        node.put_state(VdevState::Faulted, VdevAux::ErrExceeded);
+        self.assess_above(id);
+        if self.state().0 >= VdevState::Degraded {
+            return true;
+        }
+        node.put_state(before.0, before.1);
+        self.assess_above(id);
+        let mut up = Some(id);
+        while let Some(id) = up.filter(|id| *id != Self::ROOT) {
+            self.node(id).cant_write.store(true, Relaxed);
+            up = self.node(id).parent;
+        }
+        false
+    }
+
+    /// Whether anything may be written below a vdev.
+    pub(crate) fn writable(&self, id: NodeId) -> bool {
+        let node = self.node(id);
+        node.readable() && !node.cant_write.load(Relaxed)
+    }
+
+    /// Whether a top-level vdev takes new blocks (`vdev_allocatable`): its devices are there and take writes.
+    pub fn takes_blocks(&self, vdev: VdevId) -> bool {
+        self.holds_blocks(vdev) && self.top(vdev).is_ok_and(|id| self.writable(id))
+    }
+
+    /// Whether no top-level vdev has lost more devices than it can do without.
+    pub fn is_whole(&self) -> bool {
+        let tops = &self.node(Self::ROOT).children;
+        self.state().0 >= VdevState::Degraded
+            && tops.iter().all(|id| !self.node(*id).cant_write.load(Relaxed))
+    }
+
+    /// Probes the devices of a top-level vdev, of which one failed. Says whether the vdev is still whole.
+    pub fn probe(&self, vdev: VdevId) -> bool {
+        let Ok(top) = self.top(vdev) else { return false };
+        for guid in self.leaves_of(vdev) {
+            if let Some(id) = self.by_guid.get(&guid) {
+                self.suspect(*id);
+            }
+        }
+        self.writable(top)
+    }
+
+    /// Forgets the errors of a vdev and of all below it, or of the whole pool: devices that were given up and are open are tried again
+    /// (`vdev_clear`).
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    pub fn clear(&self, guid: Option<Guid>) -> Result<()> {
+        let first = match guid {
+            Some(guid) => *self.by_guid.get(&guid).ok_or(crate::VdevError::NoSuchGuid { guid })?,
+            None => Self::ROOT,
+        };
+        let mut todo = vec![first];
+        while let Some(id) = todo.pop() {
+            let node = self.node(id);
+            todo.extend(&node.children);
+            node.stats.clear_errors();
+            node.cant_write.store(false, Relaxed);
+            if matches!(node.layout, Layout::Leaf(Some(_))) {
+                node.put_state(VdevState::Healthy, VdevAux::None);
+                self.assess_above(id);
+            }
+        }
+        let mut up = self.node(first).parent;
+        while let Some(id) = up {
+            self.node(id).cant_write.store(false, Relaxed);
+            up = self.node(id).parent;
+        }
+        Ok(())
+    }
+}
+
+/// Reads and writes back a part of a label; one that works is enough.
+fn probe(device: &dyn Device) -> bool {
+    let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);
+    (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|at| {
+        let at = at + BOOT_ENV_OFFSET;
+        device.read_at(&mut buf, at).is_ok() && device.write_at(&buf, at).is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Writes whose devices fail: elsewhere, later, or not at all.
+
+use super::{BOOKMARK, noise, req};
+use crate::{FailMode, NoSpace, Patience, Reason, Space, Want, WritePolicy, Zio};
+use device::{Device, Fault, Faulty, MemDevice, Op};
+use ondisk::label::{LABEL_START_SIZE, SPA_MINDEVSIZE};
+use ondisk::{Ashift, Dva, Guid, Offset, Txg, VdevConfig, VdevId, VdevKind};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use vdev::Tree;
+
+/// Gives out slots of 128 KiB of the vdevs that take blocks, in turns, the first free one of each.
+struct Slots {
+    tree: Arc<Tree>,
+    taken: Mutex<BTreeSet<(u32, u64)>>,
+    turn: Mutex<u32>,
+}
+
+const SLOT: u64 = 128 << 10;
+
+impl Space for Slots {
+    fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
+        let (mut taken, mut turn) = (self.taken.lock(), self.turn.lock());
+        let mut dvas = [None; 3];
+        for dva in dvas.iter_mut().take(want.copies.into()) {
+            let tops = self.tree.top_count();
+            let at = (0..tops).map(|n| (*turn + n) % tops).find(|n| self.tree.takes_blocks(VdevId(*n)));
+            let vdev = at.ok_or(NoSpace)?;
+            *turn = vdev + 1;
+            let slot = (0..100).find(|s| !taken.contains(&(vdev, *s))).ok_or(NoSpace)?;
+            taken.insert((vdev, slot));
+            let asize = self.tree.psize_to_asize(VdevId(vdev), want.psize, want.txg).map_err(|_| NoSpace)?;
+            *dva = Some(Dva { vdev: VdevId(vdev), offset: Offset(slot * SLOT), asize, gang: false });
+        }
+        Ok(dvas)
+    }
+
+    fn free(&self, _: &Dva, _: Txg) {}
+
+    fn unallocate(&self, dva: &Dva, _: Txg) {
+        assert!(
+            self.taken.lock().remove(&(dva.vdev.0, dva.offset.0 / SLOT)),
+            "what was taken is given back once"
+        );
+    }
+}
+
+struct Bench {
+    zio: Arc<Zio>,
+    space: Arc<Slots>,
+    devices: Vec<Arc<Faulty>>,
+}
+
+fn bench(tops: u64) -> Bench {
+    let mem = |_| Arc::new(Faulty::new(Arc::new(MemDevice::new("d", SPA_MINDEVSIZE)), 1));
+    let devices: Vec<Arc<Faulty>> = (0..tops).map(mem).collect();
+    let leaf =
+        |id| VdevConfig { id, ashift: Some(Ashift(12)), ..VdevConfig::new(VdevKind::File, Guid(100 + id)) };
+    let root =
+        VdevConfig { children: (0..tops).map(leaf).collect(), ..VdevConfig::new(VdevKind::Root, Guid(1)) };
+    let open = &mut |leaf: &VdevConfig| Ok(devices[leaf.guid.0 as usize - 100].clone() as Arc<dyn Device>);
+    let tree = Arc::new(Tree::open(&root, open).unwrap());
+    let zio = Zio::new(Arc::clone(&tree));
+    let space = Arc::new(Slots { tree, taken: Mutex::default(), turn: Mutex::default() });
+    zio.set_space(space.clone());
+    Bench { zio: Arc::new(zio), space, devices }
+}
+
+impl Bench {
+    fn attend(&self) {
+        self.zio.suspension().attend("tank", FailMode::Wait, Box::new(|| ()));
+    }
+
+    /// Waits until the pool is suspended, heals its devices and clears it.
+    fn rescue(&self) {
+        while self.zio.suspension().reason() != Some(Reason::Io) {
+            std::thread::yield_now();
+        }
+        self.devices.iter().for_each(|d| d.heal());
+        self.zio.tree().clear(None).unwrap();
+        self.zio.suspension().clear();
+    }
+}
+
+const ALL: std::ops::Range<u64> = 0..u64::MAX;
+
+/// Goal: a block that hits a bad place goes to another one, and only it; the bad place is given back.
+#[test]
+fn bad_places_are_left() {
+    let b = bench(1);
+    let bad = LABEL_START_SIZE + SLOT..LABEL_START_SIZE + 2 * SLOT;
+    b.devices[0].inject(Fault::Error { op: Op::Write, range: bad });
+    let reqs: Vec<_> = (0..4).map(|_| req(noise(8192), WritePolicy::PLAIN)).collect();
+    let bps = b.zio.write_batch(Txg(4), reqs).unwrap();
+    let slots: Vec<u64> =
+        bps.iter().map(|bp| bp.stored().unwrap().dvas[0].unwrap().offset.0 / SLOT).collect();
+    assert_eq!(slots, [0, 4, 2, 3]);
+    assert_eq!(*b.space.taken.lock(), [(0, 0), (0, 2), (0, 3), (0, 4)].into());
+    assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK).unwrap() == noise(8192)));
+}
+
+/// Goal: when one of two vdevs dies, everything goes to the other.
+#[test]
+fn dead_vdevs_are_left() {
+    let b = bench(2);
+    b.devices[0].inject(Fault::Error { op: Op::Write, range: ALL });
+    let policy = WritePolicy { copies: 2, ..WritePolicy::PLAIN };
+    let bps = b.zio.write_batch(Txg(4), vec![req(noise(8192), policy), req(noise(4096), policy)]).unwrap();
+    let tops: Vec<u32> = bps
+        .iter()
+        .flat_map(|bp| bp.stored().unwrap().copies().map(|d| d.vdev.0).collect::<Vec<_>>())
+        .collect();
+    assert_eq!((tops, b.space.taken.lock().len()), (vec![1; 4], 4));
+    assert_eq!(b.zio.read(&bps[0], &BOOKMARK).unwrap(), noise(8192));
+}
+
+/// Goal: when nothing works the writer waits, and its blocks are written when the pool is cleared; unattended, it fails and gives
+/// everything back.
+#[test]
+fn writers_wait() {
+    let b = bench(1);
+    b.devices[0].inject(Fault::Error { op: Op::Write, range: ALL });
+    let batch = || vec![req(noise(8192), WritePolicy::PLAIN); 3];
+    assert!(b.zio.write_batch(Txg(4), batch()).is_err());
+    assert!(b.space.taken.lock().is_empty());
+    b.attend();
+    let bps = std::thread::scope(|s| {
+        let writer = s.spawn(|| b.zio.write_batch(Txg(4), batch()).unwrap());
+        b.rescue();
+        writer.join().unwrap()
+    });
+    assert!(bps.iter().all(|bp| b.zio.read(bp, &BOOKMARK).unwrap() == noise(8192)));
+    assert_eq!(b.space.taken.lock().len(), 3);
+}
+
+/// Goal: what a device had not made durable when its flush failed is written again: nobody knows what became of it.
+#[test]
+fn failed_flushes_write_again() {
+    let b = bench(1);
+    b.attend();
+    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    b.devices[0].inject(Fault::Error { op: Op::Flush, range: ALL });
+    std::thread::scope(|s| {
+        let flusher = s.spawn(|| b.zio.flush(Txg(4)));
+        while b.zio.suspension().reason().is_none() {
+            std::thread::yield_now();
+        }
+        let at = LABEL_START_SIZE + bp.stored().unwrap().dvas[0].unwrap().offset.0;
+        b.devices[0].write_at(&[0; 8192], at).unwrap();
+        b.rescue();
+        flusher.join().unwrap().unwrap();
+    });
+    assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), noise(8192));
+}
+
+/// Goal: a read that a sync needs waits for a device that has gone; any other fails at once, and so does one of a bad sector.
+#[test]
+fn needed_reads_wait() {
+    let b = bench(1);
+    b.attend();
+    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    b.devices[0].inject(Fault::Error { op: Op::Read, range: LABEL_START_SIZE..1 << 30 });
+    assert!(b.zio.read(&bp, &BOOKMARK).is_err());
+    {
+        let _patience = Patience::begin();
+        // Nothing but the block's place is bad.
+        b.devices[0].heal();
+        b.devices[0].inject(Fault::Error { op: Op::Read, range: LABEL_START_SIZE..LABEL_START_SIZE + SLOT });
+        assert!(b.zio.read(&bp, &BOOKMARK).is_err());
+    }
+    b.devices[0].inject(Fault::Error { op: Op::Read, range: ALL });
+    let data = std::thread::scope(|s| {
+        let reader = s.spawn(|| {
+            let _patience = Patience::begin();
+            b.zio.read(&bp, &BOOKMARK).unwrap()
+        });
+        b.rescue();
+        reader.join().unwrap()
+    });
+    assert_eq!(data, noise(8192));
+}

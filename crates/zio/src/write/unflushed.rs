@@ -1,0 +1,112 @@
+//! Making writes durable, even by devices that fail at it.
+//!
+//! # Theory
+//! When a flush fails, nobody knows what of all that was written before is on the device, and asking it again proves nothing: systems forget what
+//! they could not write. A device that the pool can do without is faulted for it. But for one that it can't do without, there is only one
+//! way: to write everything again. So what was written is kept until a flush has succeeded, and there are flushes in between, lest that be much.
+//!
+//! # See
+//! OpenZFS `zio_flush`, which believes the device.
+
+use crate::{Reason, Zio};
+use device::Block;
+use ondisk::{Dva, Guid, Txg, VdevId};
+
+/// Bytes that are kept before there is a flush.
+const KEEP_MAX: u64 = 64 << 20;
+
+/// What devices took and may not hold for good.
+#[derive(Default)]
+pub(crate) struct Unflushed {
+    /// In the order in which it was written.
+    blocks: Vec<(Txg, Dva, Block)>,
+    bytes: u64,
+}
+
+impl Unflushed {
+    fn clear(&mut self) {
+        self.blocks.clear();
+        self.bytes = 0;
+    }
+}
+
+impl Zio {
+    /// Makes everything that was written durable. A device that fails at it is faulted; see [`vdev::Tree::flush`]. If the pool can't do without
+    /// it the pool is suspended, and what was written since the last flush is written again when that is over.
+    ///
+    /// # Errors
+    /// [`vdev::FlushError`] when the pool can't do without a device, and nobody attends the pool.
+    pub fn flush(&self, txg: Txg) -> Result<(), vdev::FlushError> {
+        loop {
+            match self.flush_once(txg) {
+                Ok(()) => {
+                    self.unflushed.lock().clear();
+                    return Ok(());
+                }
+                Err(e) if !self.suspension().wait(Reason::Io) => return Err(e),
+                Err(e) => {
+                    if !self.write_again() {
+                        return Err(e);
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`Zio::flush`], without waiting: whoever wrote something that is not kept here writes it again if it fails.
+    ///
+    /// # Errors
+    /// [`vdev::FlushError`] when the pool can't do without a device.
+    pub fn flush_once(&self, txg: Txg) -> Result<(), vdev::FlushError> {
+        self.flush_leaves(self.tree().devices().map(|(guid, _)| guid).collect(), txg)
+    }
+
+    /// As [`Zio::flush`], for these top-level vdevs alone, and without waiting: what a log block needs.
+    ///
+    /// # Errors
+    /// As [`Zio::flush`].
+    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<(), vdev::FlushError> {
+        self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)
+    }
+
+    fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> Result<(), vdev::FlushError> {
+        let tree = self.tree();
+        self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
+    }
+
+    /// Keeps what was written until it is durable.
+    pub(super) fn keep(&self, txg: Txg, blocks: Vec<(Dva, Block)>) {
+        // Where nobody waits, nothing is written twice.
+        if !self.suspension().is_attended() {
+            return;
+        }
+        let full = {
+            let mut unflushed = self.unflushed.lock();
+            for (dva, bytes) in blocks {
+                unflushed.bytes += bytes.len() as u64;
+                unflushed.blocks.push((txg, dva, bytes));
+            }
+            unflushed.bytes > KEEP_MAX
+        };
+        if full {
+            // If it fails, all is kept, and the flush at the group's end sees to it.
+            if self.flush_once(txg).is_ok() {
+                self.unflushed.lock().clear();
+            }
+        }
+    }
+
+    /// Writes what is kept again, in its order, until it succeeds. False: nobody attends the pool any more.
+    fn write_again(&self) -> bool {
+        let blocks = self.unflushed.lock().blocks.clone();
+        // Two of them may be at one place, so one after another.
+        blocks.iter().all(|(txg, dva, bytes)| {
+            while self.tree().write_block(dva.vdev, dva.offset.0, bytes, *txg).is_err() {
+                if !self.suspension().wait(Reason::Io) {
+                    return false;
+                }
+            }
+            true
+        })
+    }
+}
