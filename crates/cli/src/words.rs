@@ -71,6 +71,9 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         }
         Reason::DeviceOfPool { pool, .. } => format!("one or more devices are part of the pool '{pool}'"),
         Reason::BadAshift => "block size out of range or does not match".into(),
+        Reason::AshiftMismatch => "adding devices with different physical sector sizes is not allowed".into(),
+        Reason::NoSuchDevice => "no such device in pool".into(),
+        Reason::BadGuid => "invalid guid".into(),
         Reason::Suspended => "pool I/O is currently suspended".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
         Reason::BadRequest { what } | Reason::Daemon { what } => what.clone(),

@@ -127,3 +127,111 @@ fn pools_keep_apart() {
         (1, "cannot create 'more': one or more devices is less than the minimum size (64M)\n")
     );
 }
+
+/// Goal: a pool grows, gets properties, another guid, spares and cache devices, and loses these again, as the commands say; what is
+/// refused is refused in OpenZFS's words, and the history tells of it all.
+#[test]
+fn a_pool_changes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path());
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    let image = |name: &str| {
+        let path = dir.path().join(name);
+        std::fs::File::create(&path).expect("an image").set_len(128 << 20).expect("room");
+        path.display().to_string()
+    };
+    let (d1, d2, m0, m1, l0, s0, s1) =
+        (image("d1"), image("d2"), image("m0"), image("m1"), image("l0"), image("s0"), image("s1"));
+    let size = |of: &str| of.trim().parse::<u64>().expect("a number");
+    let before = size(&good("zpool list -Hp -o size tank"));
+    good(&format!("zpool add tank {d1}"));
+    assert!(size(&good("zpool list -Hp -o size tank")) > before);
+    let mixed = ran(&format!("zpool add tank mirror {m0} {m1}"));
+    assert_eq!(
+        (mixed.code, mixed.err.as_str()),
+        (
+            1,
+            "invalid vdev specification\nuse '-f' to override the following errors:\n\
+             mismatched replication level: pool uses file and new vdev is mirror\n"
+        )
+    );
+    let odd = ran(&format!("zpool add -o ashift=12 tank {d2}"));
+    assert_eq!(
+        (odd.code, odd.err.as_str()),
+        (1, "cannot add to 'tank': adding devices with different physical sector sizes is not allowed\n")
+    );
+    good(&format!("zpool add -f tank mirror {m0} {m1}"));
+    good(&format!("zpool add tank spare {s0} {s1} cache {l0}"));
+    let status = good("zpool status -P tank");
+    for line in [format!("  {s0}"), format!("  {l0}"), "mirror-2".to_owned()] {
+        assert!(status.contains(&line), "{line}: {status}");
+    }
+    good(&format!("zpool remove tank {s1}"));
+    good(&format!("zpool remove tank {l0}"));
+    let status = good("zpool status -P tank");
+    assert!(status.contains(&s0) && !status.contains(&s1) && !status.contains(&l0), "{status}");
+    let gone = ran(&format!("zpool remove tank {s1}"));
+    assert_eq!((gone.code, gone.err), (1, format!("cannot remove {s1}: no such device in pool\n")));
+    assert_eq!(ran(&format!("zpool remove tank {d1}")).code, 1);
+    for (property, value) in
+        [("comment", "mine"), ("autoexpand", "on"), ("failmode", "continue"), ("org.example:a", "b")]
+    {
+        good(&format!("zpool set {property}={value} tank"));
+        assert_eq!(good(&format!("zpool get -H -o value {property} tank")), format!("{value}\n"));
+    }
+    for (set, words) in [
+        ("size=1", "'size' is readonly"),
+        ("nope=1", "invalid property 'nope'"),
+        ("failmode=x", "'failmode' must be one of 'wait | continue | panic'"),
+        ("bootfs=tank/none", "dataset does not exist"),
+    ] {
+        let r = ran(&format!("zpool set {set} tank"));
+        assert_eq!((r.code, r.err), (255, format!("cannot set property for 'tank': {words}\n")));
+    }
+    good("zfs create tank/boot");
+    good("zpool set bootfs=tank/boot tank");
+    assert_eq!(good("zpool get -H -o value bootfs tank"), "tank/boot\n");
+    let guid = good("zpool get -H -o value guid tank");
+    good("zpool reguid tank");
+    assert_ne!(good("zpool get -H -o value guid tank"), guid);
+    good("zpool reguid -g 12345 tank");
+    assert_eq!(good("zpool get -H -o value guid tank"), "12345\n");
+    good("zpool clear tank");
+    good(&format!("zpool clear tank {d1}"));
+    let history = good("zpool history -i tank");
+    for line in
+        ["zpool add -f tank mirror", "guid change", "comment=mine", "vdev remove", "zpool reguid -g 12345"]
+    {
+        assert!(history.contains(line), "{line}: {history}");
+    }
+    good("zpool export tank");
+    let folder = dir.path().display();
+    good(&format!("zpool import -N -d {folder} tank"));
+    assert_eq!(good("zpool get -H -o value comment,guid tank"), "mine\n12345\n");
+    good("zpool destroy tank");
+}
+
+/// Goal: a pool that was made without features gets them by `zpool upgrade`, and then has all that this release writes.
+#[test]
+fn upgrades() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("d0.img");
+    std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let ran = |line: &str| run(line, house.clone());
+    let made = ran(&format!("zpool create -d -o comment=old -m none tank {}", image.display()));
+    assert_eq!((made.code, made.err.as_str()), (0, ""));
+    assert_eq!(ran("zpool get -H -o value comment,feature@lz4_compress tank").out, "old\ndisabled\n");
+    assert!(ran("zpool upgrade").out.contains("Some supported features are not enabled"));
+    let up = ran("zpool upgrade tank");
+    assert_eq!((up.code, up.err.as_str()), (0, ""));
+    assert!(up.out.contains("Enabled the following features on 'tank':\n"), "{}", up.out);
+    assert_eq!(ran("zpool get -H -o value feature@lz4_compress tank").out, "active\n");
+    let again = ran("zpool upgrade -a");
+    assert!(again.out.contains("Every feature flags pool already has all supported"), "{}", again.out);
+}

@@ -64,7 +64,8 @@ impl Service for House {
     fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
         let pool = self.pools.pool(name)?;
         let spa = pool.pool.spa();
-        spa.read(|| view::pool(spa, pool.pool.dsl(), &pool.facts, query))
+        let facts = pool.facts.read().clone();
+        spa.read(|| view::pool(spa, pool.pool.dsl(), &facts, query))
     }
 
     fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
@@ -72,7 +73,7 @@ impl Service for House {
         let pool = self.pools.pool(name)?;
         let spa = pool.pool.spa();
         if *from == 0 && spa.writer().is_some() {
-            self.pools.change_pool(name, &PoolChange::Sync)?;
+            self.pools.change_pool(name, &PoolChange::Sync, &self.host)?;
         }
         spa.read(|| view::history(name, spa.mos(), *from, view::HISTORY_PART))
     }
@@ -161,7 +162,7 @@ impl Service for House {
     }
 
     fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
-        self.pools.change_pool(name, change)
+        self.pools.change_pool(name, change, &self.host)
     }
 
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {

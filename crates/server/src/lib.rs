@@ -21,6 +21,7 @@ pub mod place;
 pub mod plan;
 pub mod pools;
 pub mod settings;
+mod shape;
 pub mod start;
 pub mod view;
 pub mod work;

@@ -29,6 +29,7 @@ use fuse::Detach;
 use ondisk::Guid;
 use parking_lot::RwLock;
 use poolhouse::Pool;
+use spa::Host;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub struct Imported {
     /// What is mounted of it.
     pub mounts: Arc<Mounts>,
     /// What only its holder knows of it.
-    pub facts: PoolFacts,
+    pub facts: RwLock<PoolFacts>,
 }
 
 impl Imported {
@@ -133,7 +134,7 @@ impl Pools {
         }
         let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
-            Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts }), told))
+            Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts: RwLock::new(facts) }), told))
         });
         let mut table = self.table.write();
         match opened {
@@ -177,7 +178,7 @@ impl Pools {
     }
 
     /// Changes a pool as a whole.
-    pub fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
+    pub fn change_pool(&self, name: &str, change: &PoolChange, host: &Host) -> Result<(), Error> {
         let imported = self.pool(name)?;
         let live = writer(&imported, name)?;
         match change {
@@ -187,12 +188,29 @@ impl Pools {
                 self.let_go(&request, true)
             }
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
-            PoolChange::Add { .. } => Err(absent(name, "adding vdevs")),
-            PoolChange::Set { .. } => Err(absent(name, "setting properties of pools")),
-            PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools")),
-            PoolChange::Reguid { .. } => Err(absent(name, "changing a pool's guid")),
+            PoolChange::Set { props } => {
+                let props = crate::shape::props(&imported, props, host)?;
+                if let Some(file) = props.cachefile {
+                    imported.facts.write().cachefile = file;
+                }
+                if props.kept.is_empty() {
+                    return Ok(());
+                }
+                live.set(props.kept).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+            }
+            PoolChange::Reguid { guid } => {
+                let taken = |g: u64| self.all().iter().any(|other| other.pool.spa().guid().0 == g);
+                if guid.is_some_and(taken) {
+                    return Err(Error::new(name, Reason::BadGuid));
+                }
+                let done = live.reguid(guid.map(Guid));
+                done.map(drop).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+            }
+            PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
+                crate::shape::change(&imported, live, change)
+            }
+            PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools of old versions")),
             PoolChange::Checkpoint | PoolChange::DiscardCheckpoint => Err(absent(name, "checkpoints")),
-            PoolChange::Clear { .. } => Err(absent(name, "clearing errors")),
             PoolChange::Log { command } => log(live, command).map_err(|reason| Error::new(name, reason)),
         }
     }

@@ -11,7 +11,7 @@ use spa::Host;
 use spa::create::{
     Beginning, CreateError, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create,
 };
-use spa::engine::Live;
+use spa::engine::{Live, PoolProp};
 use spa::import::Hands;
 use zpl::NewFileSystem;
 
@@ -29,18 +29,29 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
     let bad = |what: String| Error::new(name, Reason::BadValue { what });
     let mut features: Vec<&'static Feature> = Vec::new();
     let (mut ashift, mut facts) = (None, PoolFacts::default());
+    let mut kept = Vec::new();
     for (property, value) in &request.props {
         match pool::check(property, value, When::Create, 1, host.hostid).map_err(bad)? {
             pool::Setting::Feature(feature) => features.push(feature),
-            pool::Setting::NoFeature(_) | pool::Setting::Number("ashift", 0) => {}
-            pool::Setting::Number("ashift", shift) => {
-                ashift = Some(Ashift(u8::try_from(shift).expect("checked to be 16 at most")));
+            pool::Setting::NoFeature(_) => {}
+            pool::Setting::Number(of, number) => {
+                if of == "ashift" && number != 0 {
+                    ashift = Some(Ashift(u8::try_from(number).expect("checked to be 16 at most")));
+                }
+                kept.push(PoolProp::Number(of.to_owned(), number));
             }
+            pool::Setting::Text(of, text) => kept.push(PoolProp::Text(of, text)),
             pool::Setting::AltRoot(path) => {
                 facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
             }
             pool::Setting::CacheFile(file) => facts.cachefile = file,
-            _ => return Err(absent(name, &format!("setting the property '{property}' of a pool"))),
+            pool::Setting::Version(5000) => {}
+            pool::Setting::Version(_)
+            | pool::Setting::ReadOnly(_)
+            | pool::Setting::TemporaryName(_)
+            | pool::Setting::BootFs(_) => {
+                return Err(absent(name, &format!("setting the property '{property}' of a pool")));
+            }
         }
     }
     if request.key.is_some() {
@@ -62,8 +73,24 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
         altroot: facts.altroot.clone(),
     };
     let spa = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;
+    if let Some(live) = spa.writer() {
+        furnish(live, name, request, kept)?;
+    }
     let pool = Pool::with_spa(spa, None).map_err(|e| Error::new(name, of_library(&e)))?;
     Ok((pool, facts))
+}
+
+/// What a new pool gets that is not needed to make it. If it can't have that, there is no pool.
+fn furnish(live: &Live, name: &str, request: &CreatePool, props: Vec<PoolProp>) -> Result<(), Error> {
+    let set = if props.is_empty() { Ok(()) } else { live.set(props) };
+    let done = set
+        .map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+        .and_then(|()| crate::shape::add_aux(live, name, &request.layout, request.force));
+    if done.is_err() {
+        // Its devices are free again.
+        let _ = live.destroy();
+    }
+    done
 }
 
 /// Writes a command line to the pool's history, with the next group.
@@ -105,14 +132,14 @@ fn root_props(name: &str, request: &CreatePool) -> Result<PropList, Error> {
     request.root_props.iter().map(each).collect()
 }
 
-fn vdevs(name: &str, layout: &Layout) -> Result<Vec<NewVdev>, Error> {
-    if !layout.spares.is_empty() || !layout.cache.is_empty() {
-        return Err(absent(name, "a pool with hot spares or cache devices"));
-    }
-    let leaf = |v: &Vdev| {
-        let path = v.path.clone().ok_or_else(|| Error::new(name, Reason::InvalidConfig))?;
-        Ok(NewLeaf { path: PathBuf::from(path) })
-    };
+/// A device of a new vdev.
+pub(crate) fn leaf(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
+    let path = v.path.clone().ok_or_else(|| Error::new(name, Reason::InvalidConfig))?;
+    Ok(NewLeaf { path: PathBuf::from(path) })
+}
+
+pub(crate) fn vdevs(name: &str, layout: &Layout) -> Result<Vec<NewVdev>, Error> {
+    let leaf = |v: &Vdev| leaf(name, v);
     let top = |v: &Vdev| -> Result<NewVdev, Error> {
         let children = v.children.len() as u64;
         let shape = match v.kind.as_str() {
@@ -149,7 +176,7 @@ fn draid(v: &Vdev, children: u64) -> DraidShape {
     DraidShape { ndata: v.draid_ndata, nspares: v.draid_nspares, ngroups: disks / gcd(group, disks) }
 }
 
-fn of_create(error: &CreateError) -> Reason {
+pub(crate) fn of_create(error: &CreateError) -> Reason {
     match error {
         CreateError::Open { source, .. } => match device_errno(source) {
             Some(errno) => Reason::DeviceOpen { errno },

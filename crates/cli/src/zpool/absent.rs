@@ -9,8 +9,8 @@ pub fn run(cx: &mut Cx, verb: &str) -> Outcome {
         return Err(Stop::usage(format!("unrecognized command '{verb}'\n")));
     }
     let what = match verb {
-        "attach" | "detach" | "replace" | "remove" | "split" | "online" | "offline" => {
-            "which does not change the vdevs of a pool but by adding some"
+        "attach" | "detach" | "replace" | "split" | "online" | "offline" => {
+            "which does not change the vdevs that a pool has"
         }
         "scrub" | "resilver" | "initialize" | "trim" => "which does not work through the devices of a pool",
         _ => "COMPAT.md lists the commands that it has",

@@ -15,6 +15,7 @@ mod labelclear;
 mod list;
 mod progress;
 mod reason;
+mod remove;
 mod replication;
 mod settings;
 mod show_import;
@@ -71,6 +72,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "create" => create::run(cx, rest),
         "destroy" => change::destroy(cx, rest),
         "add" => add::run(cx, rest),
+        "remove" => remove::run(cx, rest),
         "set" => {
             shown = UsageProps::Pool;
             change::set(cx, rest)

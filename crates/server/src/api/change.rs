@@ -61,6 +61,11 @@ pub enum PoolChange {
         /// Take devices that seem to belong to a pool which is not in use.
         force: bool,
     },
+    /// Remove a hot spare or cache device.
+    Remove {
+        /// Its path, its guid, or the name that it is shown with.
+        device: String,
+    },
     /// Set properties or enable features.
     Set {
         /// These.

@@ -200,6 +200,12 @@ pub enum Reason {
     },
     /// The sector size does not go with the devices or the pool.
     BadAshift,
+    /// The sector size of a new vdev is not that of all others.
+    AshiftMismatch,
+    /// The pool has no such device.
+    NoSuchDevice,
+    /// A guid can't be taken: something has it, or it is 0.
+    BadGuid,
     /// The pool is suspended.
     Suspended,
     /// Understood, and not done by this release.

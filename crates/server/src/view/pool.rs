@@ -28,7 +28,6 @@ pub fn pool(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> Resul
 }
 
 fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Result<Pool> {
-    let mos = spa.mos();
     let info = spa.tree().describe();
     let tree = Tree::of(spa, &info, facts.readonly)?;
     let ddts = spa.ddts(&spa.top_vdevs()?)?;
@@ -55,7 +54,7 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
     if let Some(c) = &mut out.checkpoint {
         c.space = out.root.stat.checkpoint_space;
     }
-    let compatibility = mos.pool_props()?.get("compatibility").and_then(pool::string_of);
+    let compatibility = spa.config().compatibility.clone();
     out.status = status(&out, &|guid| spa.features().is_enabled(guid), compatibility.as_deref());
     if query.props {
         out.props = props::properties(spa, &out, &tree, &tables, facts)?;

@@ -49,10 +49,6 @@ impl Stored {
         self.0.get(name).and_then(ZapValue::first)
     }
 
-    fn text(&self, name: &str) -> Option<String> {
-        self.0.get(name).and_then(string_of)
-    }
-
     /// One of some words, the default one if nothing or something unknown is stored.
     fn word(&self, name: &str, words: &[&str], default: u64) -> Prop {
         let n = self.number(name).unwrap_or(default);
@@ -61,13 +57,6 @@ impl Stored {
         let mut p = Prop::new(name, known.map_or_else(|| n.to_string(), |w| (*w).to_owned()), source);
         p.number = Some(n);
         p
-    }
-
-    fn line(&self, name: &str, default: &str) -> Prop {
-        match self.text(name) {
-            Some(s) => Prop::new(name, s, Source::Local),
-            None => Prop::new(name, default, Source::Default),
-        }
     }
 }
 
@@ -100,6 +89,12 @@ pub fn properties(
     let or_dash = |name: &str, n: u64| {
         if n == 0 { Prop::new(name, "-", Source::None) } else { fact(name, nicebytes(n), n) }
     };
+    // These two are in the config, and so in the labels.
+    let config = spa.config();
+    let kept = |name: &str, text: &Option<String>, default: &str| match text {
+        Some(text) => Prop::new(name, text, Source::Local),
+        None => Prop::new(name, default, Source::Default),
+    };
     let optional = |name: &str, text: &Option<String>| match text {
         Some(text) => Prop::new(name, text, Source::Local),
         None => Prop::new(name, "-", Source::Default),
@@ -129,7 +124,7 @@ pub fn properties(
         count("allocated", alloc),
         Prop::new("readonly", if facts.readonly { "on" } else { "off" }, Source::None),
         ashift(&stored),
-        stored.line("comment", "-"),
+        kept("comment", &config.comment, "-"),
         Prop::new("expandsize", "-", Source::None),
         count("freeing", directory_used(spa, "$FREE")?),
         percent("fragmentation", fragmentation),
@@ -138,7 +133,7 @@ pub fn properties(
         or_dash("checkpoint", pool.root.stat.checkpoint_space),
         fact("load_guid", facts.load_guid.to_string(), facts.load_guid),
         stored.word("autotrim", &ON_OFF, 0),
-        stored.line("compatibility", "off"),
+        kept("compatibility", &config.compatibility, "off"),
         count("bcloneused", used),
         count("bclonesaved", saved),
         ratio_of("bcloneratio", narrow(cloned)),

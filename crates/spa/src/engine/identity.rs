@@ -1,4 +1,4 @@
-//! The pool's guid, and the errors that its devices are charged with.
+//! The pool's guid.
 
 use dsl::sync::Event;
 use ondisk::{Guid, PoolConfig};
@@ -43,13 +43,5 @@ impl Live {
             Ok(vec![Event { what: "guid change", dataset: String::new(), object: 0, text }])
         }))?;
         Ok(new)
-    }
-
-    /// Forgets the errors that a device and all below it were charged with, or all devices (`vdev_clear`).
-    ///
-    /// # Errors
-    /// [`ShapeError::Tree`] when there is no such device.
-    pub fn clear_errors(&self, guid: Option<Guid>) -> Result<(), ShapeError> {
-        Ok(self.engine().tree().clear_errors(guid)?)
     }
 }

@@ -26,27 +26,6 @@ impl Tree {
         self.by_guid.get(&guid).is_some_and(|id| is_leaf(id) && self.writable(*id))
     }
 
-    /// Forgets the errors that a vdev and all below it were charged with, or all vdevs (`vdev_clear`). States stay.
-    ///
-    /// # Errors
-    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
-    pub fn clear_errors(&self, guid: Option<Guid>) -> Result<()> {
-        let first = match guid {
-            Some(guid) => *self.by_guid.get(&guid).ok_or(crate::VdevError::NoSuchGuid { guid })?,
-            None => Self::ROOT,
-        };
-        let mut todo = vec![first];
-        while let Some(id) = todo.pop() {
-            let node = self.node(id);
-            let stats = &node.stats;
-            for counter in [&stats.read_errors, &stats.write_errors, &stats.checksum_errors] {
-                counter.clear();
-            }
-            todo.extend(&node.children);
-        }
-        Ok(())
-    }
-
     /// State of the whole pool, as far as its vdevs tell.
     pub fn state(&self) -> (VdevState, VdevAux) {
         let root = self.node(Self::ROOT);
