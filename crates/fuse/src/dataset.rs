@@ -45,8 +45,9 @@ impl Dataset {
 
     /// Asks for sizes each time that somebody wants to see them.
     #[must_use]
-    pub fn with_sizes(self, sizes: Sizes) -> Self {
-        Self { sizes: Some(sizes), ..self }
+    pub fn with_sizes(mut self, sizes: Sizes) -> Self {
+        self.sizes = Some(sizes);
+        self
     }
 
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
@@ -89,6 +90,17 @@ impl Dataset {
             ctime: time(attr.ctime),
             btime: time(attr.crtime),
             settled: attr.settled,
+        }
+    }
+}
+
+impl Drop for Dataset {
+    /// The kernel forgets what is left without saying so when it unmounts.
+    fn drop(&mut self) {
+        if self.fs.has_orphans()
+            && let Err(error) = self.fs.drain()
+        {
+            tracing::warn!(dataset = self.shown.name, %error, "removed files are left for the next mount");
         }
     }
 }

@@ -41,13 +41,17 @@ struct Session {
     device: OwnedFd,
     tree: Arc<dyn Tree>,
     behaviour: Behaviour,
-    done: Arc<Done>,
+    /// Last, so that it tells when the others are gone.
+    _end: End,
 }
 
-impl Drop for Session {
+/// Tells that a mount has ended when it is dropped.
+struct End(Arc<Done>);
+
+impl Drop for End {
     fn drop(&mut self) {
-        *self.done.ended.lock() = true;
-        self.done.changed.notify_all();
+        *self.0.ended.lock() = true;
+        self.0.changed.notify_all();
     }
 }
 
@@ -117,7 +121,7 @@ impl Workers {
     ) -> Result<(u64, Arc<Done>), Error> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let done = Arc::new(Done::default());
-        let session = Arc::new(Session { device, tree, behaviour, done: Arc::clone(&done) });
+        let session = Arc::new(Session { device, tree, behaviour, _end: End(Arc::clone(&done)) });
         // In the table before it can wake a worker.
         self.shared.sessions.write().insert(id, Arc::clone(&session));
         if let Err(errno) = epoll::add(&self.shared.epoll, &session.device, EventData::new_u64(id), ARMED) {

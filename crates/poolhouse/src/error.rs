@@ -27,6 +27,9 @@ pub enum Error {
     /// The pool can be read, but not written.
     #[error(transparent)]
     Refused(spa::engine::WriteRefusal),
+    /// The pool was not opened for writing.
+    #[error("the pool is not open for writing")]
+    ReadOnly,
     /// The pool takes no more writes.
     #[error(transparent)]
     Stopped(#[from] spa::txg::Stopped),

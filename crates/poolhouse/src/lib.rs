@@ -1,7 +1,7 @@
 //! OpenZFS pools in user space: open a pool, its datasets, their files.
 //!
-//! A pool that OpenZFS wrote opens from its devices, wherever they are now; nothing is mounted, no daemon runs,
-//! nothing is written. Every byte that comes back was verified.
+//! A pool that OpenZFS wrote opens from its devices, wherever they are now; nothing is mounted, no daemon runs, and
+//! nothing is written unless it is opened for that ([`OpenOptions::write`]). Every byte that comes back was verified.
 //!
 //! ```
 //! use poolhouse::{OpenOptions, Pool};
@@ -44,6 +44,7 @@ mod dataset;
 mod error;
 mod file;
 mod pool;
+mod writing;
 
 pub use ::spa::import::Claim;
 pub use dataset::Dataset;

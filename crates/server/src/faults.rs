@@ -133,6 +133,7 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
         Error::Key(error) => of_key(error),
         Error::File(error) => of_zpl(error),
         Error::Empty { .. } => Reason::BadType,
+        Error::ReadOnly => Reason::PoolReadonly,
     }
 }
 

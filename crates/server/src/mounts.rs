@@ -8,7 +8,7 @@
 //! The table is held for looking up and entering, never while something is mounted or unmounted.
 
 use crate::api::{self, Error, Reason};
-use crate::faults::{of_dsl, of_fuse, of_zpl};
+use crate::faults::{of_dsl, of_fuse, of_library, of_zpl};
 use crate::plan::{Plan, SnapDir, Where};
 use dsl::Dsl;
 use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
@@ -16,11 +16,12 @@ use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{Statfs, Tree};
 use fuse::{Detach, Workers};
 use parking_lot::Mutex;
+use poolhouse::Pool;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use zpl::FileSystem;
+use zpl::{FileSystem, Policies};
 
 /// The mounts of one pool.
 pub struct Mounts {
@@ -48,6 +49,8 @@ pub struct Live {
     pub options: String,
     /// In which order mounts were made.
     pub number: u64,
+    /// What properties say about writing to it.
+    pub policies: Policies,
 }
 
 impl Live {
@@ -96,7 +99,7 @@ impl Mounts {
     }
 
     /// Mounts a file system at its place. `cover` lets it cover what is there (`-O`).
-    pub fn mount(&self, plan: &Plan, cover: bool) -> Result<(), Error> {
+    pub fn mount(&self, pool: &Pool, plan: &Plan, cover: bool) -> Result<(), Error> {
         let fail = |reason| Error::new(&plan.name, reason);
         let Where::Path(target) = &plan.place else { return Err(fail(Reason::NoMountpoint)) };
         {
@@ -108,13 +111,14 @@ impl Mounts {
             }
             table.by_dataset.insert(plan.name.clone(), State::Coming);
         }
-        let mounted = self.mount_at(plan, target, cover);
+        let mounted = self.mount_at(pool, plan, target, cover);
         let mut table = self.table.lock();
         match mounted {
-            Ok(mount) => {
+            Ok((mount, read_only, policies)) => {
                 table.made += 1;
-                let (dataset, options, number) = (plan.name.clone(), plan.words(), table.made);
-                let live = Live { mount, dataset, options, number };
+                let (dataset, number) = (plan.name.clone(), table.made);
+                let options = plan.words(read_only);
+                let live = Live { mount, dataset, options, number, policies };
                 table.by_dataset.insert(plan.name.clone(), State::Here(Arc::new(live)));
                 Ok(())
             }
@@ -125,20 +129,36 @@ impl Mounts {
         }
     }
 
-    fn mount_at(&self, plan: &Plan, target: &Path, cover: bool) -> Result<fuse::Mount, Reason> {
+    /// Mounts; says too whether it can only be read.
+    fn mount_at(
+        &self,
+        pool: &Pool,
+        plan: &Plan,
+        target: &Path,
+        cover: bool,
+    ) -> Result<(fuse::Mount, bool, Policies), Reason> {
         let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
         let fresh = make_mountpoint(target).map_err(system)?;
         if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
             return Err(Reason::MountpointNotEmpty);
         }
         let how = Look { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes };
-        let head = how.open(&plan.dataset)?;
+        let policies = Policies::new(plan.policy);
+        let wanted = !plan.options.read_only && pool.spa().writer().is_some();
+        let writable = if wanted { how.open_for_writing(pool, plan, &policies)? } else { None };
+        let read_only = writable.is_none();
+        let head = match writable {
+            Some(tree) => tree,
+            None => how.open(&plan.dataset)?,
+        };
         let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
-        fuse::Mount::new(&self.workers, tree, target, &plan.options).map_err(|error| {
+        let options = fuse::Options { read_only, ..plan.options.clone() };
+        let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
-        })
+        })?;
+        Ok((mount, read_only, policies))
     }
 
     /// Unmounts one file system.
@@ -208,6 +228,37 @@ impl Look {
         let fs = FileSystem::open(&objset).map_err(|error| of_zpl(&error))?;
         let Self { posix_acl, xattrs, sizes } = self;
         Ok(Arc::new(Shown::new(fs, How { name: dataset.name(), posix_acl, xattrs, sizes })))
+    }
+}
+
+impl Look {
+    /// A file system to be changed; `None` for one that can only be read, because its version is old.
+    fn open_for_writing(
+        self,
+        pool: &Pool,
+        plan: &Plan,
+        policies: &Policies,
+    ) -> Result<Option<Arc<dyn Tree>>, Reason> {
+        let fs = match pool.open_for_writing(&plan.dataset, policies.clone()) {
+            Ok(fs) => fs,
+            Err(poolhouse::Error::File(error @ zpl::Error::OldVersion { .. })) => {
+                tracing::warn!(dataset = plan.name, %error, "mounted read-only");
+                return Ok(None);
+            }
+            Err(error) => return Err(of_library(&error)),
+        };
+        let Self { posix_acl, xattrs, sizes } = self;
+        let name = plan.name.clone();
+        let (dsl, about) = (pool.dsl().clone(), name.clone());
+        let now = move || {
+            let found = dsl.dataset(&about);
+            found.and_then(|dataset| Plan::sizes_of(&dataset, sizes.unit, sizes.name_max)).map_err(|error| {
+                tracing::warn!(dataset = about, %error, "its sizes are unreadable");
+                Errno::IO
+            })
+        };
+        let shown = Shown::new(fs, How { name, posix_acl, xattrs, sizes }).with_sizes(Box::new(now));
+        Ok(Some(Arc::new(shown)))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
+use zpl::Policy;
 
 /// Where a file system belongs (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct Plan {
     pub xattrs: bool,
     /// Sizes that `statfs` shows.
     pub sizes: Statfs,
+    /// What properties say about writing.
+    pub policy: Policy,
     /// What the kernel is told.
     pub options: fuse::Options,
 }
@@ -72,6 +75,18 @@ pub struct Plan {
 /// Longest names, without and with `longname`.
 const NAME_MAX: (u32, u32) = (255, 1023);
 const DEFAULT_RECORD: u64 = 128 << 10;
+/// `xattr=sa`.
+const XATTR_SA: u64 = 2;
+/// `dnodesize=auto`: 1 KiB.
+const DNODE_AUTO: u64 = 1;
+
+/// Slots of the dnodes that `dnodesize` asks for.
+fn slots(dnodesize: u64) -> u8 {
+    match dnodesize {
+        DNODE_AUTO => 2,
+        bytes => u8::try_from(bytes.div_ceil(512)).unwrap_or(1).clamp(1, 32),
+    }
+}
 
 impl Plan {
     /// Reads a dataset's properties. `None` for what is no file system.
@@ -93,20 +108,19 @@ impl Plan {
             Some(Value::Text(_) | Value::Number(_)) | None => Where::None,
         };
         let record = number(Prop::Recordsize, DEFAULT_RECORD)?.clamp(512, 16 << 20);
-        let (referenced, available) = (number(Prop::Referenced, 0)?, number(Prop::Available, 0)?);
-        let used_objects = dataset.phys().bp.stored().map_or(0, |stored| stored.fill);
         let unit = u32::try_from(record).expect("clamped to 16 MiB");
-        let files_free = available / 512;
+        let name_max = if number(Prop::Longname, 0)? == 0 { NAME_MAX.0 } else { NAME_MAX.1 };
+        let posix_acl = number(Prop::Acltype, 0)? == 1;
         let options = fuse::Options {
             source: name.clone(),
-            read_only: true,
+            read_only: number(Prop::Readonly, 0)? != 0,
             nosuid: off(Prop::Setuid)?,
             nodev: off(Prop::Devices)?,
             noexec: off(Prop::Exec)?,
             noatime: off(Prop::Atime)?,
             // Others may come in where the kernel lets a mount of ours have them.
             allow_other: rustix::process::geteuid().is_root(),
-            posix_acl: number(Prop::Acltype, 0)? == 1,
+            posix_acl,
         };
         Ok(Some(Self {
             place,
@@ -126,19 +140,43 @@ impl Plan {
                 _ => SnapDir::Hidden,
             },
             xattrs: !off(Prop::Xattr)?,
-            sizes: Statfs {
-                unit,
-                transfer: unit,
-                blocks: referenced.saturating_add(available) / record,
-                free: available / record,
-                files: files_free.saturating_add(used_objects),
-                files_free,
-                name_max: if number(Prop::Longname, 0)? == 0 { NAME_MAX.0 } else { NAME_MAX.1 },
+            sizes: Self::sizes_of(&dataset, unit, name_max)?,
+            policy: Policy {
+                recordsize: unit.next_power_of_two(),
+                xattr_sa: number(Prop::Xattr, XATTR_SA)? == XATTR_SA,
+                posix_acl,
+                slots: slots(number(Prop::Dnodesize, 0)?),
+                name_max: name_max as usize,
             },
             options,
             name,
             dataset,
         }))
+    }
+
+    /// What `statfs` shows of a dataset whose records are `unit` bytes large.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn sizes_of(dataset: &dsl::Dataset, unit: u32, name_max: u32) -> dsl::Result<Statfs> {
+        let number = |prop| {
+            Ok::<u64, dsl::Error>(match dataset.property(prop)?.map(|property| property.value) {
+                Some(Value::Number(number)) => number,
+                Some(Value::Text(_)) | None => 0,
+            })
+        };
+        let (referenced, available) = (number(Prop::Referenced)?, number(Prop::Available)?);
+        let used_objects = dataset.phys().bp.stored().map_or(0, |stored| stored.fill);
+        let files_free = available / 512;
+        Ok(Statfs {
+            unit,
+            transfer: unit,
+            blocks: referenced.saturating_add(available) / u64::from(unit),
+            free: available / u64::from(unit),
+            files: files_free.saturating_add(used_objects),
+            files_free,
+            name_max,
+        })
     }
 
     /// Why this file system isn't mounted, if so. Some reasons hold always, the others unless it was asked for by name
@@ -172,7 +210,9 @@ impl Plan {
         for option in options {
             let to = &mut self.options;
             match option.as_str() {
-                "ro" | "defaults" | "remount" | "relatime" | "norelatime" | "nomand" | "mand" => {}
+                "ro" => to.read_only = true,
+                "rw" => to.read_only = false,
+                "defaults" | "remount" | "relatime" | "norelatime" | "nomand" | "mand" => {}
                 "suid" | "setuid" => to.nosuid = false,
                 "nosuid" | "nosetuid" => to.nosuid = true,
                 "dev" | "devices" => to.nodev = false,
@@ -193,9 +233,9 @@ impl Plan {
     }
 
     /// The options as `mount` shows them.
-    pub fn words(&self) -> String {
+    pub fn words(&self, read_only: bool) -> String {
         let options = &self.options;
-        let mut words = vec![if options.read_only { "ro" } else { "rw" }];
+        let mut words = vec![if read_only { "ro" } else { "rw" }];
         for (set, word) in [
             (options.nosuid, "nosuid"),
             (options.nodev, "nodev"),

@@ -229,6 +229,7 @@ impl Pools {
                 errors.push(error_of(about, &e));
             }
         }
+        self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.
         let alone = !matches!(change, DatasetChange::Destroy { .. });
         let mut changed = Changed::default();
@@ -268,6 +269,21 @@ impl Pools {
                     .map(|error| MountFailure { name: error.about.clone(), error })
                     .collect();
                 Ok(changed)
+            }
+        }
+    }
+
+    /// Tells mounted file systems what their properties say now about writing.
+    fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) {
+        if !matches!(change, DatasetChange::Set { .. } | DatasetChange::Inherit { .. }) {
+            return;
+        }
+        for (_, live) in imported.mounted() {
+            let plan = imported.pool.dsl().dataset(&live.dataset).and_then(Plan::of);
+            match plan {
+                Ok(Some(plan)) => live.policies.set(plan.policy),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(dataset = live.dataset, %error, "its properties are unreadable"),
             }
         }
     }
@@ -383,7 +399,7 @@ impl Pools {
         let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
         let fates = Forest::new(&paths).walk(Way::Down, threads(), |at| {
             let (pool, plan, _) = &ready[at];
-            pool.mounts.mount(plan, request.overlay)
+            pool.mounts.mount(&pool.pool, plan, request.overlay)
         });
         for (fate, (_, plan, _)) in fates.into_iter().zip(&ready) {
             match fate {

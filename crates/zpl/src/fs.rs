@@ -1,7 +1,7 @@
 //! The file system: its master node, and what every file needs of it (`zfsvfs_t`).
 
 use crate::fuid::Domains;
-use crate::write::{Policy, Txs, Writer};
+use crate::write::{Policies, Txs, Writer};
 use crate::{Error, Node, Result, SpaceKind};
 use dmu::sa::Sa;
 use dmu::zap::{Normalization, Zap};
@@ -80,11 +80,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`FileSystem::open`]; [`Error::OldVersion`] if its version is older than 5.
-    pub fn open_live(os: &Objset, txs: Arc<dyn Txs>, policy: Policy) -> Result<FileSystem> {
-        Self::open_with(os, Some((txs, policy)))
+    pub fn open_live(os: &Objset, txs: Arc<dyn Txs>, policies: Policies) -> Result<FileSystem> {
+        Self::open_with(os, Some((txs, policies)))
     }
 
-    fn open_with(os: &Objset, write: Option<(Arc<dyn Txs>, Policy)>) -> Result<FileSystem> {
+    fn open_with(os: &Objset, write: Option<(Arc<dyn Txs>, Policies)>) -> Result<FileSystem> {
         if os.kind() != ObjsetKind::Zfs {
             return Err(Error::NotFileSystem);
         }
@@ -118,10 +118,10 @@ impl FileSystem {
         let unlinked = object("DELETE_QUEUE")?;
         let writer = match write {
             Some(_) if version < ZPL_VERSION_SA => return Err(Error::OldVersion { version }),
-            Some((txs, policy)) => {
+            Some((txs, policies)) => {
                 let none = Corrupt::Shape { what: "master node", why: "it has no list of unlinked files" };
                 let queue = unlinked.ok_or(Error::Corrupt { object: MASTER_NODE, source: none })?;
-                Some(Writer::new(txs, policy, Zap::open(&os.dnode(queue)?)?))
+                Some(Writer::new(txs, policies, Zap::open(&os.dnode(queue)?)?))
             }
             None => None,
         };

@@ -39,7 +39,7 @@ pub use ondisk::dirent::FileType;
 pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;
 pub use space::{Space, SpaceKind};
-pub use write::{Kind, NewFile, Policy, Purpose, Rename, SetAttr, SetXattr, Txs};
+pub use write::{Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr, SetXattr, Txs};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -101,10 +101,31 @@ impl Default for Policy {
     }
 }
 
+/// What properties say now: one who follows them may change it while the file system is used.
+#[derive(Debug, Clone, Default)]
+pub struct Policies(Arc<RwLock<Policy>>);
+
+impl Policies {
+    /// What they say to begin with.
+    pub fn new(policy: Policy) -> Self {
+        Policies(Arc::new(RwLock::new(policy)))
+    }
+
+    /// What they say.
+    pub fn get(&self) -> Policy {
+        *self.0.read()
+    }
+
+    /// From now on they say this.
+    pub fn set(&self, policy: Policy) {
+        *self.0.write() = policy;
+    }
+}
+
 /// What a writable file system has beside a readable one.
 pub(crate) struct Writer {
     txs: Arc<dyn Txs>,
-    policy: RwLock<Policy>,
+    policies: Policies,
     locks: Locks,
     /// Held while a directory moves to another parent.
     moves: Mutex<()>,
@@ -118,15 +139,15 @@ pub(crate) struct Writer {
 
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Writer({:?})", *self.policy.read())
+        write!(f, "Writer({:?})", self.policies.get())
     }
 }
 
 impl Writer {
-    pub(crate) fn new(txs: Arc<dyn Txs>, policy: Policy, queue: Zap) -> Writer {
+    pub(crate) fn new(txs: Arc<dyn Txs>, policies: Policies, queue: Zap) -> Writer {
         Writer {
             txs,
-            policy: RwLock::new(policy),
+            policies,
             locks: Locks::default(),
             moves: Mutex::default(),
             queue,
@@ -142,7 +163,7 @@ impl Writer {
     }
 
     fn policy(&self) -> Policy {
-        *self.policy.read()
+        self.policies.get()
     }
 }
 
@@ -154,15 +175,6 @@ impl FileSystem {
     /// True if it can be changed.
     pub fn is_writable(&self) -> bool {
         self.writer_if_any().is_some()
-    }
-
-    /// Follows properties that have changed.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`].
-    pub fn set_policy(&self, policy: Policy) -> Result<()> {
-        *self.writer()?.policy.write() = policy;
-        Ok(())
     }
 
     /// Waits until every change that was made before the call is on disk (`fsync`, `zil_commit`): a whole transaction group, as long

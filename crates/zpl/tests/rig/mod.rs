@@ -12,7 +12,7 @@ use spa::{Host, Spa};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use zpl::{Error, FileSystem, NewFileSystem, Policy, Purpose, Time, Txs};
+use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs};
 
 /// The pool as a file system sees it.
 pub struct Pool {
@@ -92,7 +92,7 @@ impl Rig {
         let owned = live.dsl().heads().own(&live.dsl().dataset("tank").unwrap()).unwrap();
         let os = owned.objset().clone();
         let pool = Arc::new(Pool { owned, spa, clock: AtomicI64::new(2_000_000_000) });
-        let fs = FileSystem::open_live(&os, pool.clone(), policy).unwrap();
+        let fs = FileSystem::open_live(&os, pool.clone(), Policies::new(policy)).unwrap();
         Rig { fs, pool, dir }
     }
 

@@ -1,0 +1,154 @@
+//! Files in mounted file systems of a pool that commands made, and what OpenZFS's `zdb` says of it, where it is at hand.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use common::run;
+use server::api::Service;
+use server::house::House;
+
+/// Whether this machine can mount; says so when not.
+fn can_mount() -> bool {
+    let can = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    if !can {
+        println!("skipped: /dev/fuse can't be opened here");
+    }
+    can
+}
+
+struct Stand {
+    dir: tempfile::TempDir,
+    house: Rc<dyn Service>,
+}
+
+impl Stand {
+    /// A pool of one device, mounted in a folder of its own.
+    fn new() -> Stand {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("dev")).unwrap();
+        let image = dir.path().join("dev/d0.img");
+        fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
+        let stand = Stand { dir, house: Rc::new(House::new()) };
+        stand.good(&format!("zpool create -m {} tank {}", stand.at("").display(), image.display()));
+        stand
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join("mnt").join(path)
+    }
+
+    fn good(&self, line: &str) -> String {
+        let ran = run(line, self.house.clone());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+        ran.out
+    }
+
+    /// Asks `zdb`, if there is one, whether the exported pool is sound.
+    fn judge(&self) {
+        let named = std::env::var_os("ZDB").map(PathBuf::from);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).map(|d| d.join("zdb")).find(|p| p.is_file());
+        let Some(zdb) = named.or(found) else { return };
+        let ask = |args: &[&str]| {
+            let mut zdb = std::process::Command::new(&zdb);
+            let out = zdb.args(["-e", "-p"]).arg(self.dir.path().join("dev")).args(args).output().unwrap();
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            assert!(out.status.success(), "zdb {args:?}: {text}{}", String::from_utf8_lossy(&out.stderr));
+            text
+        };
+        assert!(ask(&["-bcc", "tank"]).contains("No leaks"));
+        let shown = ask(&["-ddddd", "tank/a"]);
+        assert!(shown.contains("path\t/sub/hello") && shown.contains("size\t11"), "{shown}");
+        assert!(!shown.contains("leaked"), "{shown}");
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        run("zpool export -f tank", self.house.clone());
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut all: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    all.sort();
+    all
+}
+
+/// Goal: file systems of a new pool are mounted to be written, one inside the other; what is written is in snapshots, survives an export, and
+/// is where properties and `zfs` commands say.
+#[test]
+fn written_through_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    fs::write(stand.at("top"), b"top").unwrap();
+    stand.good("zfs create tank/a");
+    assert_eq!(names(&stand.at("")), ["a", "top"]);
+    fs::create_dir(stand.at("a/sub")).unwrap();
+    fs::write(stand.at("a/sub/hello"), b"hello world").unwrap();
+    let data: Vec<u8> =
+        (0..2_000_000_u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    fs::write(stand.at("a/big"), &data).unwrap();
+    stand.good("zfs snapshot tank/a@before");
+    fs::write(stand.at("a/big"), b"small now").unwrap();
+    fs::remove_file(stand.at("a/sub/hello")).unwrap();
+    assert!(fs::read(stand.at("a/.zfs/snapshot/before/big")).unwrap() == data);
+    assert_eq!(fs::read(stand.at("a/.zfs/snapshot/before/sub/hello")).unwrap(), b"hello world");
+    assert_eq!(
+        fs::write(stand.at("a/.zfs/snapshot/before/x"), b"").unwrap_err().kind(),
+        std::io::ErrorKind::ReadOnlyFilesystem
+    );
+    stand.good("zfs rollback tank/a@before");
+    assert!(fs::read(stand.at("a/big")).unwrap() == data);
+    stand.good("zfs set recordsize=4k tank/a");
+    fs::write(stand.at("a/fine"), &data[..100_000]).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::blksize(&fs::metadata(stand.at("a/fine")).unwrap()), 4096);
+    stand.good("zfs rename tank/a tank/b");
+    assert_eq!(names(&stand.at("b")), ["big", "fine", "sub"]);
+    stand.good("zfs rename tank/b tank/a");
+    stand.good("zpool export tank");
+    assert!(names(&stand.at("")).is_empty());
+    stand.judge();
+    let image_dir = stand.dir.path().join("dev").display().to_string();
+    stand.good(&format!("zpool import -d {image_dir} tank"));
+    assert_eq!(fs::read(stand.at("top")).unwrap(), b"top");
+    assert!(fs::read(stand.at("a/big")).unwrap() == data);
+    assert_eq!(fs::read(stand.at("a/sub/hello")).unwrap(), b"hello world");
+    fs::write(stand.at("a/more"), b"more").unwrap();
+    stand.good("zfs unmount tank/a");
+    stand.good("zfs set readonly=on tank/a");
+    stand.good("zfs mount tank/a");
+    assert_eq!(fs::read(stand.at("a/more")).unwrap(), b"more");
+    assert_eq!(
+        fs::write(stand.at("a/even"), b"").unwrap_err().kind(),
+        std::io::ErrorKind::ReadOnlyFilesystem
+    );
+    stand.good("zpool export tank");
+    stand.judge();
+}
+
+/// Goal: a file system with a quota says that it is full, and takes more when something is removed.
+#[test]
+fn a_quota_is_felt() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    stand.good("zfs create -o quota=8M -o compression=off tank/a");
+    let full = (0..64).find_map(|i| fs::write(stand.at(&format!("a/{i}")), vec![7; 1 << 20]).err());
+    let errno = full.expect("there is an end").raw_os_error();
+    assert_eq!(errno, Some(122));
+    for i in 0..4 {
+        fs::remove_file(stand.at(&format!("a/{i}"))).unwrap();
+    }
+    stand.good("zpool sync tank");
+    fs::write(stand.at("a/again"), vec![8; 1 << 20]).unwrap();
+    stand.good("zfs destroy tank/a");
+}

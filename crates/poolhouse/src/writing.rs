@@ -1,0 +1,70 @@
+//! A file system that is changed, and what it needs of its pool.
+
+use crate::{Error, Pool, Result};
+use dmu::Tx;
+use dsl::{Need, Owned, Refusal};
+use ondisk::Txg;
+use spa::Spa;
+use spa::engine::{Live, TaskError};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use zpl::{FileSystem, Policies, Purpose, Time, Txs};
+
+/// A head with the pool that it is written to.
+struct Head {
+    /// Let go of before the pool.
+    owned: Owned,
+    spa: Arc<Spa>,
+}
+
+impl Head {
+    fn live(&self) -> &Live {
+        self.spa.writer().expect("a head is owned only in a pool that is written")
+    }
+}
+
+fn stopped(e: impl std::error::Error + Send + Sync + 'static) -> zpl::Error {
+    zpl::Error::Stopped { source: Arc::new(e) }
+}
+
+impl Txs for Head {
+    fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<Tx> {
+        let need = Need { bytes, netfree: purpose == Purpose::Free };
+        self.live().tx_for(&self.owned, need).map_err(|e| match e {
+            TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => zpl::Error::NoSpace,
+            TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => zpl::Error::Quota,
+            e => stopped(e),
+        })
+    }
+
+    fn wait(&self, txg: Txg) -> zpl::Result<()> {
+        self.live().txgs().wait_synced(txg).map_err(stopped)
+    }
+
+    fn now(&self) -> Time {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+    }
+
+    fn begin_feature(&self, feature: &'static str) {
+        self.live().dsl().heads().begin_feature(self.owned.object(), feature);
+    }
+}
+
+impl Pool {
+    /// Opens a file system to be changed. Nobody else can have it as long as a handle of it is alive, and it can't be destroyed or rolled
+    /// back. What was removed before and is not freed yet is freed ([`FileSystem::drain`]).
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::File`] if it holds no
+    /// file system, or one of an old version, which is read only.
+    pub fn open_for_writing(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
+        let live = self.spa().writer().ok_or(Error::ReadOnly)?;
+        let owned = live.dsl().heads().own(dataset)?;
+        let os = owned.objset().clone();
+        let head = Arc::new(Head { owned, spa: Arc::clone(self.spa()) });
+        let fs = FileSystem::open_live(&os, head, policies)?;
+        fs.drain()?;
+        Ok(fs)
+    }
+}
