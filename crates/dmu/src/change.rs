@@ -4,9 +4,10 @@ use crate::live::header::Header;
 use crate::live::node::LiveDnode;
 use crate::{DN_MAX_OBJECT, Dnode, Error, Objset, Result, Tx};
 use device::Block;
+use ondisk::blkptr::Body;
 use ondisk::dnode::DNODE_BLOCK_SIZE;
 use ondisk::objset::{ObjsetFlags, ObjsetPhys};
-use ondisk::{BlkId, ChecksumKind, CompressKind, DmuType, ObjNum, SPA_MAXBLOCKSIZE, Txg};
+use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, ObjNum, SPA_MAXBLOCKSIZE, Txg};
 use std::sync::Arc;
 
 /// What a new object is like (`dmu_object_alloc_dnsize`).
@@ -121,6 +122,12 @@ impl Objset {
         self.live().is_ok_and(|l| l.is_dirty(txg))
     }
 
+    /// Blocks of other objects that the group `txg`, which is closed and not yet synced, makes blocks of this object set: each gains
+    /// a reference before the group frees anything.
+    pub fn clones(&self, txg: Txg) -> Vec<Blkptr> {
+        self.live().map_or_else(|_| Vec::new(), |l| l.clones(txg))
+    }
+
     /// Sets the header of the intent log, as `ondisk::zil` encodes it (`os_zil_header`).
     ///
     /// # Errors
@@ -181,7 +188,53 @@ impl Dnode {
             let h = d.header.as_mut().expect("a changed object is not free");
             assert_eq!(block.len(), h.datablksz as usize, "a block has the size of the object's blocks");
             h.reach(blkid).map_err(|e| self.corrupt(e))?;
-            d.blocks.insert(blkid, block);
+            d.put(blkid, block);
+            Ok(())
+        })?
+    }
+
+    /// Makes `count` blocks from `first` on the same as those of `source` from `from` on, without copying them: they share their places from
+    /// this group on (`dmu_read_l0_bps`, `dmu_brt_clone`). Both are of one pool, whose feature `block_cloning` is enabled; if they are
+    /// encrypted, with the same key.
+    ///
+    /// # Errors
+    /// [`Error::Unsynced`] (`EAGAIN`) if one of the source's blocks was changed in a group that is not synced: let it sync, or copy;
+    /// [`Error::CloneShape`] (`EINVAL`) if the blocks are not of one size or are no file's; as reading pointers fails. Nothing has been changed
+    /// then.
+    pub fn clone_blocks(&self, tx: &Tx, first: BlkId, source: &Dnode, from: BlkId, count: u64) -> Result<()> {
+        let (objset, object) = (self.objset_id(), self.object());
+        let shape = Error::CloneShape { objset, object };
+        let (live, origin) = (self.to_change()?, source.to_change()?);
+        let size = live.block_size();
+        let files = [self.kind(), source.kind()].iter().all(|k| !k.is_metadata());
+        let fits = first.0.checked_add(count).is_some() && from.0.checked_add(count).is_some();
+        if size != origin.block_size() || !files || !fits {
+            return Err(shape);
+        }
+        let mut bps = Vec::new();
+        for i in 0..count {
+            let blkid = BlkId(from.0 + i);
+            let unsynced = Error::Unsynced { objset: source.objset_id(), object: source.object(), blkid };
+            let bp = origin.synced_bp(blkid)?.ok_or(unsynced)?;
+            if !bp.is_hole() && (bp.lsize.0 != size || bp.is_metadata() || bp.body == Body::Redacted) {
+                return Err(shape);
+            }
+            bps.push(bp);
+        }
+        live.os.note_clones();
+        live.change(tx, |d| {
+            let h = d.header.as_mut().expect("a changed object is not free");
+            if let Some(last) = count.checked_sub(1) {
+                h.reach(BlkId(first.0 + last)).map_err(|e| self.corrupt(e))?;
+            }
+            for (i, bp) in bps.into_iter().enumerate() {
+                let blkid = BlkId(first.0 + i as u64);
+                if bp.is_hole() {
+                    d.free(blkid, blkid);
+                } else {
+                    d.put_clone(blkid, bp);
+                }
+            }
             Ok(())
         })?
     }
@@ -302,7 +355,7 @@ impl Dnode {
             h.datablksz = size;
             if let Some(block) = block {
                 tx.count(block.len() as u64);
-                d.blocks.insert(BlkId(0), block);
+                d.put(BlkId(0), block);
             }
         })
     }

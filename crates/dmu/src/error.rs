@@ -70,6 +70,24 @@ pub enum Error {
         /// The size asked for.
         size: u64,
     },
+    /// A block to be cloned was changed in a group that is not synced (`EAGAIN`).
+    #[error("object set {objset}, object {object}: block {blkid} has not been synced yet")]
+    Unsynced {
+        /// Dataset object of the object set.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+        /// The block.
+        blkid: BlkId,
+    },
+    /// Blocks can't be cloned into an object: theirs and its differ in size or kind (`EINVAL`).
+    #[error("object set {objset}, object {object}: its blocks cannot be clones of those")]
+    CloneShape {
+        /// Dataset object of the object set.
+        objset: u64,
+        /// The object.
+        object: ObjNum,
+    },
     /// The bonus does not fit into the dnode.
     #[error("object set {objset}, object {object}: a bonus of {len} bytes does not fit, {room} do")]
     BonusLength {

@@ -32,6 +32,7 @@ use ondisk::{Blkptr, ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 use slots::Slots;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Groups that may have changes at one time, and one (`TXG_SIZE`).
@@ -44,6 +45,8 @@ pub(crate) struct Live {
     table: Mutex<HashMap<ObjNum, Weak<LiveDnode>>>,
     dirty: [Mutex<DirtySet>; TXG_SIZE],
     pub(crate) slots: Mutex<Slots>,
+    /// Something was cloned since it was opened.
+    cloned: AtomicBool,
 }
 
 /// What was synced last.
@@ -74,6 +77,7 @@ impl Live {
             table: Mutex::default(),
             dirty: Default::default(),
             slots: Mutex::default(),
+            cloned: AtomicBool::new(false),
         })
     }
 
@@ -96,6 +100,21 @@ impl Live {
     pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
         let set = self.dirty_set(txg).lock();
         set.root || !set.dnodes.is_empty()
+    }
+
+    /// Something is being cloned.
+    pub(crate) fn note_clones(&self) {
+        self.cloned.store(true, Ordering::Release);
+    }
+
+    /// Blocks of others that the group makes blocks of this object set.
+    pub(crate) fn clones(&self, txg: Txg) -> Vec<Blkptr> {
+        let mut out = Vec::new();
+        if self.cloned.load(Ordering::Acquire) {
+            let dnodes: Vec<_> = self.dirty_set(txg).lock().dnodes.values().cloned().collect();
+            dnodes.iter().for_each(|dn| dn.clones(txg, &mut out));
+        }
+        out
     }
 
     /// Takes the set of objects that `txg` changed.

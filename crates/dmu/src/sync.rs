@@ -189,6 +189,9 @@ impl Sync<'_> {
                 let req = self.request(weave, kind, Level(0), *blkid, (block.clone(), fill, old));
                 self.push(&mut batch, weaves, at, req)?;
             }
+            for (blkid, bp) in &dirty.clones {
+                self.link(&mut weaves[at], *blkid, bp)?;
+            }
             if let Some(Some(block)) = &dirty.spill {
                 let old = weaves[at].phys.spill.unwrap_or(Blkptr::HOLE);
                 let kind = weaves[at].phys.bonus_kind;
@@ -263,6 +266,14 @@ impl Sync<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Makes another's block a block of this object: born now, but where and when it was written (`dbuf_sync_leaf` of a clone).
+    fn link(&mut self, weave: &mut Weave, blkid: BlkId, bp: &Blkptr) -> Result<()> {
+        let old = weave.pointer(Level(0), blkid)?;
+        let new = Blkptr { birth: self.txg, ..*bp };
+        self.replace(&old, &new, false, &mut weave.phys.used_bytes);
+        weave.set_pointer(Level(0), blkid, new)
     }
 
     /// Notes that `new` is now where `old` was.

@@ -177,6 +177,23 @@ impl Dsl {
         Dataset::open(&dir, object, Some(name.ok_or(Error::Corrupt { object, source: lost })?))
     }
 
+    /// Whether blocks of one head may become blocks of another without being copied (`zfs_clone_range`): the feature `block_cloning` is
+    /// enabled, and neither is encrypted, or both are the same. (OpenZFS also clones between datasets that share a master key.)
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn may_clone(&self, from: u64, to: u64) -> Result<bool> {
+        let feature = ondisk::feature::Feature::by_name("block_cloning").expect("it is in the table");
+        if self.mos().feature_refcount(feature)?.is_none() {
+            return Ok(false);
+        }
+        let encrypted = |head| {
+            let dir = ObjNum(self.dataset_phys(ObjNum(head))?.dir_obj);
+            Ok::<_, Error>(self.dir_by_object(dir)?.crypto_object()?.is_some())
+        };
+        Ok(from == to || !encrypted(from)? && !encrypted(to)?)
+    }
+
     /// The name of an object in a map, which `read` looks through.
     fn name_in(
         &self,

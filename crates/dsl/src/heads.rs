@@ -198,6 +198,13 @@ impl Heads {
         self.get(object).is_some_and(|os| os.is_dirty(txg))
     }
 
+    /// Blocks that a group, which is closed and not yet synced, clones into heads: each gains a reference before the group
+    /// frees anything.
+    pub fn clones(&self, txg: Txg) -> Vec<Blkptr> {
+        let live: Vec<Objset> = self.state.lock().live.values().map(|h| h.os.clone()).collect();
+        live.iter().flat_map(|os| os.clones(txg)).collect()
+    }
+
     /// Heads with changes of a group.
     fn dirty(&self, txg: Txg) -> Vec<u64> {
         self.state.lock().live.iter().filter(|(_, h)| h.os.is_dirty(txg)).map(|(o, _)| *o).collect()

@@ -2,7 +2,7 @@
 
 use crate::live::header::Header;
 use device::Block;
-use ondisk::{BlkId, Txg};
+use ondisk::{BlkId, Blkptr, Txg};
 use std::collections::BTreeMap;
 
 /// A set of block numbers, as ranges that neither overlap nor touch: first to last.
@@ -57,6 +57,8 @@ pub(crate) struct Dirty {
     pub(crate) freed: Ranges,
     /// Written data blocks, ordered so that a range of them is found and dropped without looking at the others.
     pub(crate) blocks: BTreeMap<BlkId, Block>,
+    /// Blocks of others that are to be here too, as they were when they were cloned; none is in `blocks`.
+    pub(crate) clones: BTreeMap<BlkId, Blkptr>,
     /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
     pub(crate) spill: Option<Option<Block>>,
 }
@@ -65,6 +67,8 @@ pub(crate) struct Dirty {
 pub(crate) enum Whereabouts {
     /// Here.
     Here(Block),
+    /// Where another's block is.
+    There(Blkptr),
     /// Nowhere: it reads as zeros.
     Hole,
     /// Not changed by this group.
@@ -73,12 +77,38 @@ pub(crate) enum Whereabouts {
 
 impl Dirty {
     pub(crate) fn new(txg: Txg, header: Option<Header>) -> Dirty {
-        Dirty { txg, wipe: false, header, freed: Ranges::default(), blocks: BTreeMap::new(), spill: None }
+        let (freed, blocks, clones) = Default::default();
+        Dirty { txg, wipe: false, header, freed, blocks, clones, spill: None }
+    }
+
+    /// Writes a block.
+    pub(crate) fn put(&mut self, blkid: BlkId, block: Block) {
+        self.clones.remove(&blkid);
+        self.blocks.insert(blkid, block);
+    }
+
+    /// Makes a block another's.
+    pub(crate) fn put_clone(&mut self, blkid: BlkId, bp: Blkptr) {
+        self.blocks.remove(&blkid);
+        self.clones.insert(blkid, bp);
+    }
+
+    /// Whether a block was written or cloned.
+    pub(crate) fn has(&self, blkid: BlkId) -> bool {
+        self.blocks.contains_key(&blkid) || self.clones.contains_key(&blkid)
+    }
+
+    /// The first block from `from` on that was written or cloned.
+    pub(crate) fn next(&self, from: BlkId) -> Option<BlkId> {
+        let written = self.blocks.range(from..).next().map(|(b, _)| *b);
+        let cloned = self.clones.range(from..).next().map(|(b, _)| *b);
+        written.into_iter().chain(cloned).min()
     }
 
     pub(crate) fn block(&self, blkid: BlkId) -> Whereabouts {
         match self.blocks.get(&blkid) {
             Some(b) => Whereabouts::Here(b.clone()),
+            None if self.clones.contains_key(&blkid) => Whereabouts::There(self.clones[&blkid]),
             None if self.wipe || self.freed.has(blkid.0) => Whereabouts::Hole,
             None => Whereabouts::Before,
         }
@@ -90,6 +120,10 @@ impl Dirty {
         for b in gone {
             self.blocks.remove(&b);
         }
+        let gone: Vec<BlkId> = self.clones.range(first..=last).map(|(b, _)| *b).collect();
+        for b in gone {
+            self.clones.remove(&b);
+        }
         self.freed.insert(first.0, last.0);
     }
 
@@ -99,6 +133,7 @@ impl Dirty {
         self.header = None;
         self.freed = Ranges::default();
         self.blocks.clear();
+        self.clones.clear();
         self.spill = None;
     }
 }

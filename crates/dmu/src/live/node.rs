@@ -6,11 +6,12 @@ use crate::live::header::Header;
 use crate::tree::Tree;
 use crate::{Error, Result, Tx};
 use device::{AlignedBuf, Block};
-use ondisk::{BlkId, Corrupt, ObjNum, Txg};
+use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use zio::Bookmark;
 
 type User = Arc<dyn Any + Send + Sync>;
 
@@ -34,6 +35,13 @@ struct State {
     seq: u64,
 }
 
+/// Where a block is to be found.
+enum Place {
+    Known(Option<Block>),
+    Cloned(Blkptr),
+    Tree(Arc<Tree>),
+}
+
 impl State {
     /// All changes, the newest first.
     fn changes(&self) -> impl Iterator<Item = &Dirty> {
@@ -51,16 +59,17 @@ impl State {
         self.changes().next().map_or(self.tree.is_none(), |d| d.header.is_none())
     }
 
-    /// The block, if a change has it or made it a hole; else the tree to look in.
-    fn find(&self, blkid: BlkId) -> std::result::Result<Option<Block>, Option<Arc<Tree>>> {
+    /// Where the block is: what a change says of it, or the tree to look in.
+    fn find(&self, blkid: BlkId) -> Place {
         for d in self.changes() {
             match d.block(blkid) {
-                Whereabouts::Here(b) => return Ok(Some(b)),
-                Whereabouts::Hole => return Ok(None),
+                Whereabouts::Here(b) => return Place::Known(Some(b)),
+                Whereabouts::There(bp) => return Place::Cloned(bp),
+                Whereabouts::Hole => return Place::Known(None),
                 Whereabouts::Before => {}
             }
         }
-        Err(self.tree.clone())
+        self.tree.clone().map_or(Place::Known(None), Place::Tree)
     }
 }
 
@@ -117,12 +126,36 @@ impl LiveDnode {
 
     /// Data block `blkid` as it is now; `None` for a hole.
     pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
-        let found = self.state.read().find(blkid);
-        match found {
-            Ok(block) => Ok(block),
-            Err(None) => Ok(None),
-            Err(Some(tree)) => tree.block(blkid),
+        let place = self.state.read().find(blkid);
+        self.fetch(blkid, place)
+    }
+
+    fn fetch(&self, blkid: BlkId, place: Place) -> Result<Option<Block>> {
+        match place {
+            Place::Known(block) => Ok(block),
+            Place::Tree(tree) => tree.block(blkid),
+            Place::Cloned(bp) => {
+                let (objset, object) = (self.os.home.id, self.object);
+                let bookmark = Bookmark { objset, object, level: Level(0), blkid };
+                Ok(Some(self.os.home.cache.read(&bp, &bookmark)?))
+            }
         }
+    }
+
+    /// The pointer to a data block as it was synced last; `None` if a group that is not synced has changed it.
+    pub(crate) fn synced_bp(&self, blkid: BlkId) -> Result<Option<Blkptr>> {
+        let place = self.state.read().find(blkid);
+        match place {
+            Place::Tree(tree) => tree.bp(Level(0), blkid).map(Some),
+            Place::Known(None) if self.state.read().tree.is_none() => Ok(Some(Blkptr::HOLE)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Blocks of others that the group `txg`, which is closed, makes this object's.
+    pub(crate) fn clones(&self, txg: Txg, out: &mut Vec<Blkptr>) {
+        let s = self.state.read();
+        out.extend(s.dirty.iter().filter(|d| d.txg == txg).flat_map(|d| d.clones.values()));
     }
 
     /// The spill block as it is now.
@@ -147,10 +180,10 @@ impl LiveDnode {
         let s = self.state.read();
         let mut end = u64::MAX;
         for d in s.changes() {
-            if d.blocks.contains_key(&from) {
+            if d.has(from) {
                 return (from, Some(true));
             }
-            if let Some((next, _)) = d.blocks.range(from..).next() {
+            if let Some(next) = d.next(from) {
                 end = end.min(next.0 - 1);
             }
             if d.wipe {
@@ -233,11 +266,7 @@ impl LiveDnode {
                 (s.seq, s.find(blkid))
             };
             // Read without the lock; if anything changed meanwhile, look again.
-            let base = match found {
-                Ok(b) => b,
-                Err(None) => None,
-                Err(Some(tree)) => tree.block(blkid)?,
-            };
+            let base = self.fetch(blkid, found)?;
             let mut s = self.state.write();
             if s.seq != seq {
                 continue;
@@ -254,7 +283,7 @@ impl LiveDnode {
             };
             tx.count(buf.len() as u64);
             let r = f(&mut buf);
-            d.blocks.insert(blkid, buf.freeze());
+            d.put(blkid, buf.freeze());
             return Ok(r);
         }
     }

@@ -77,7 +77,7 @@ impl Vdev {
     }
 
     fn new(top: TopVdev) -> Vdev {
-        let size = top.asize.div_ceil(RANGE);
+        let size = top.space().div_ceil(RANGE);
         let phys = BrtVdevPhys { size, rangesize: RANGE, ..BrtVdevPhys::default() };
         let counts = vec![0; size as usize];
         Vdev { top, object: None, phys, counts, known: None, entries: BTreeMap::new(), dirty: false }
@@ -92,8 +92,8 @@ impl Vdev {
         if phys.big_endian {
             return Err(Error::Unsupported { what: "cloned blocks counted big-endian" });
         }
-        // As many as cover the vdev; it may have grown since.
-        let size = top.asize.div_ceil(phys.rangesize.max(1 << 20));
+        // As many as cover the vdev's metaslabs; it may have grown since.
+        let size = top.space().div_ceil(phys.rangesize.max(1 << 20));
         let dn = mos.objset().dnode(brt.object)?;
         if phys.rangesize < 1 << 20 || phys.size > size || phys.size > dn.max_size() / 2 {
             return Err(range("ranges", phys.size));

@@ -304,20 +304,24 @@ impl State {
         Ok(())
     }
 
+    /// The slot that a block is in (`ddt_phys_select`); `None` if the table doesn't know it.
+    fn slot_of(&mut self, bp: &Blkptr, key: &DdtKey) -> Result<Option<usize>> {
+        let Some(s) = bp.stored() else { return Ok(None) };
+        let live = self.load(s.checksum, key)?;
+        for (n, slot) in live.phys.slots().iter().enumerate().filter(|(_, slot)| slot.phys_birth.0 != 0) {
+            let first = slot.dvas(key).map_err(Error::corrupt(ObjNum(DIRECTORY_OBJECT)))?[0];
+            if slot.phys_birth == s.phys_birth && first == s.dvas[0] {
+                return Ok(Some(n));
+            }
+        }
+        Ok(None)
+    }
+
     /// True if the table doesn't know the block.
     fn release(&mut self, bp: &Blkptr) -> Result<bool> {
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(true) };
         let bad = Error::corrupt(ObjNum(DIRECTORY_OBJECT));
-        let live = self.load(s.checksum, &key)?;
-        let mut mine = None;
-        for (n, slot) in live.phys.slots().iter().enumerate().filter(|(_, slot)| slot.phys_birth.0 != 0) {
-            let first = slot.dvas(&key).map_err(&bad)?[0];
-            if slot.phys_birth == s.phys_birth && first == s.dvas[0] {
-                mine = Some(n);
-                break;
-            }
-        }
-        let Some(mine) = mine else { return Ok(true) };
+        let Some(mine) = self.slot_of(bp, &key)? else { return Ok(true) };
         let slot = &mut self.take(s.checksum, &key)?.phys.slots_mut()[mine];
         let why = "more references go than there are";
         slot.refcnt = slot.refcnt.checked_sub(1).ok_or(bad(Corrupt::Shape { what: super::WHAT, why }))?;
@@ -345,6 +349,18 @@ impl DedupTables {
         let mut state = self.state.lock();
         state.now = now;
         state.vdevs = vdevs.iter().map(|v| (v.id, *v)).collect();
+    }
+
+    /// Adds a reference to a block that is cloned (`ddt_addref`): false if the tables don't know it.
+    ///
+    /// # Errors
+    /// As looking it up fails.
+    pub fn add_ref(&self, bp: &Blkptr) -> Result<bool> {
+        let mut state = self.state.lock();
+        let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(false) };
+        let Some(mine) = state.slot_of(bp, &key)? else { return Ok(false) };
+        state.take(s.checksum, &key)?.phys.slots_mut()[mine].refcnt += 1;
+        Ok(true)
     }
 
     /// Writes what the group has changed since the last call (`ddt_sync`); `mos` is the live one. Returns the blocks that nobody refers

@@ -43,7 +43,14 @@ impl Engine {
         let vdevs = self.allocator.vdevs();
         self.shared.dedup.begin(self.world.now(), &vdevs);
         self.shared.clones.set_vdevs(&vdevs);
-        self.shared.clones.begin(txg).map_err(|source| SyncError::Books { txg, source })
+        let books = |source| SyncError::Books { txg, source };
+        for bp in self.dsl.heads().clones(txg) {
+            let deduped = bp.stored().is_some_and(|s| s.dedup);
+            if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
+                self.shared.clones.add(txg, &bp);
+            }
+        }
+        self.shared.clones.begin(txg).map_err(books)
     }
 
     /// Writes what the pass changed in the tables, and frees what nobody refers to any more.
