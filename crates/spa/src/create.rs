@@ -112,6 +112,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         l2cache: Vec::new(),
         checkpoint: None,
         errata: None,
+        newest: Txg(0),
         log_dropped: false,
         writer: Some(live),
     })

@@ -21,6 +21,7 @@
 
 mod aux;
 mod books;
+mod dtl;
 mod identity;
 mod labels;
 mod live;
@@ -179,6 +180,8 @@ pub(crate) struct Engine {
     pub(crate) config: RwLock<()>,
     /// What the next group writes to the MOS and to all labels.
     pub(crate) changed_config: Mutex<Option<Arc<PoolConfig>>>,
+    /// What each leaf's dirty time log says on disk.
+    dtls: Mutex<dtl::Written>,
     /// Operations by group.
     pub(crate) tasks: [Mutex<Vec<tasks::Queued>>; TXG_SIZE],
     /// The list of blocks that are freed in the next group (`spa_deferred_bpobj`).

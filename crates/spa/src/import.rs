@@ -157,8 +157,8 @@ impl Hands {
     }
 }
 
-/// Imports a pool for writing. `options` say how; of them `readonly` must be false, and nothing may be rewound. Until a first group
-/// syncs, nothing is written.
+/// Imports a pool for writing. `options` say how; of them `readonly` and `checkpoint` must be false. Until a first group
+/// syncs, nothing is written; one that is rewound writes its first group at once.
 ///
 /// # Errors
 /// [`OpenFailure`]: nothing has been written then.
@@ -170,8 +170,7 @@ pub fn import_for_writing(
     clock: &dyn Clock,
     hands: Hands,
 ) -> Result<Spa, OpenFailure> {
-    let rewinds = options.checkpoint || options.max_txg.is_some() || options.rewind != Rewind::No;
-    if rewinds || options.readonly || options.claim != Claim::Own {
+    if options.checkpoint || options.readonly || options.claim != Claim::Own {
         return Err(WriteRefusal::Rewound.into());
     }
     let purpose = load::Purpose::Import;

@@ -28,6 +28,8 @@ pub struct Spa {
     pub(crate) l2cache: Vec<AuxVdev>,
     pub(crate) checkpoint: Option<Uberblock>,
     pub(crate) errata: Option<Errata>,
+    /// Group of the newest uberblock that the devices held, though the pool may have been opened at an older one.
+    pub(crate) newest: Txg,
     pub(crate) log_dropped: bool,
     pub(crate) writer: Option<Live>,
 }

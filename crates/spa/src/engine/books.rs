@@ -99,6 +99,7 @@ impl Engine {
         loaded: Synced,
     ) -> pool::Result<Engine> {
         let config = loaded.config.clone();
+        let dtls = super::dtl::loaded(&config, &parts.cache.zio().tree());
         Ok(Engine {
             shared: super::shared::Shared::open(&mos, &parts)?,
             cache: parts.cache,
@@ -109,6 +110,7 @@ impl Engine {
             config: RwLock::new(()),
             // Whoever opens a pool brings all its labels up to date with its first group.
             changed_config: Mutex::new(Some(config)),
+            dtls: Mutex::new(dtls),
             tasks: Default::default(),
             ratios: Mutex::default(),
             commands: Mutex::default(),

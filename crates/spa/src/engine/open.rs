@@ -5,8 +5,12 @@
 //! the MOS opened live, the allocator from its space maps. Whatever this engine does not keep up is refused by name before anything
 //! is written, since a pool that is written by half is lost.
 //!
+//! A pool may be opened without devices that it can do without: what they miss is remembered. And it may be opened at an older state, as far as
+//! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks on its devices, and is written at once, so that
+//! nobody finds the states again that were given up.
+//!
 //! # Absent
-//! Replaying intent logs, keeping dirty time logs, multihost writes, checkpoints, removed devices: such pools open for reading only.
+//! Replaying intent logs, multihost writes, checkpoints, removed devices: such pools open for reading only.
 
 use std::sync::Arc;
 
@@ -15,14 +19,18 @@ use dmu::Objset;
 use dsl::Dsl;
 use ondisk::config::PoolState;
 use ondisk::feature::Feature;
-use ondisk::{Blkptr, Corrupt, ObjNum, PoolConfig, mos};
+use ondisk::objset::ZIL_HEADER;
+use ondisk::{Blkptr, Corrupt, ObjNum, PoolConfig, Txg, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
-use vdev::VdevState;
 use zio::{Entropy, Workers};
 
 use super::{Aux, Engine, Live, Parts, Synced, World};
+use crate::txg::Stopped;
 use crate::{Host, Spa};
+
+/// Latest group that a pool is opened at: there is room for more groups after it than anybody will see.
+const LAST_TXG: u64 = 1 << 62;
 
 /// Why a pool that can be read can't be written.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +41,6 @@ pub enum WriteRefusal {
         /// Its version.
         version: u64,
     },
-    /// A device is missing or bad: what it misses would have to be remembered.
-    #[error("a device is missing or bad, and pools are only written when all are there")]
-    Unhealthy,
     /// A feature is active that is not written.
     #[error("the feature {guid} is active, and is not written")]
     Feature {
@@ -45,9 +50,12 @@ pub enum WriteRefusal {
     /// `multihost=on` wants its owner to write all the time.
     #[error("the pool has the multihost property on, which is not kept up")]
     Multihost,
-    /// The pool was opened at an older state.
-    #[error("a pool that was rewound is not written")]
+    /// It was asked for at the state of its checkpoint, or without a claim of its devices.
+    #[error("a pool at the state of its checkpoint is not written")]
     Rewound,
+    /// The first group could not be written.
+    #[error("the first transaction group")]
+    Stopped(#[from] Stopped),
     /// A dataset's intent log holds what was never replayed.
     #[error("the intent log of '{dataset}' has not been replayed")]
     Log {
@@ -112,7 +120,7 @@ impl Spa {
         let space = self.space()?;
         let allocator = Arc::new(Allocator::open(&self.mos, self.cache.zio().trees().clone(), &tops)?);
         let reader = Dsl::open(self.mos.clone(), dsl::Options::default())?;
-        self.check_logs(&reader)?;
+        let dropped = self.check_logs(&reader)?;
         equip(&self.cache, &allocator, workers, &world);
         let Synced { uberblock, config, features } = self.loaded;
         let root = Blkptr::decode(&uberblock.rootbp)?;
@@ -136,11 +144,20 @@ impl Spa {
             world,
             salt: [0; 32],
         };
-        let last = uberblock.txg;
+        // What is written from now on is newer than every uberblock that there is, also where the pool was rewound.
+        let (state, last) = (uberblock.txg, self.newest.max(uberblock.txg));
+        if last.0 > LAST_TXG {
+            return Err(Corrupt::Range { what: "uberblock", field: "txg", value: last.0 }.into());
+        }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         let writer = Live::start(&self.name, last, Arc::new(engine));
+        dropped.iter().try_for_each(|name| drop_log(&writer, name))?;
+        if last > state {
+            // Until a newer uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
+            writer.sync_first(Txg(last.0 + 1))?;
+        }
         writer.attend(&self.name);
         let writer = Some(writer);
         Ok(Spa { loaded, mos, writer, ..self })
@@ -150,12 +167,6 @@ impl Spa {
         let version = self.version();
         if version != super::SPA_VERSION {
             return Err(WriteRefusal::Version { version });
-        }
-        if self.log_dropped {
-            return Err(WriteRefusal::Rewound);
-        }
-        if self.tree().state().0 != VdevState::Healthy {
-            return Err(WriteRefusal::Unhealthy);
         }
         let features = self.features();
         for guid in features.for_read.iter().chain(&features.for_write) {
@@ -173,10 +184,11 @@ impl Spa {
         if multihost { Err(WriteRefusal::Multihost) } else { Ok(()) }
     }
 
-    /// Refuses a pool with logs that hold anything: what was fsynced would be lost.
-    fn check_logs(&self, dsl: &Dsl) -> Result<(), WriteRefusal> {
+    /// Refuses a pool with logs that hold anything: what was fsynced would be lost. Where that was asked for, or belongs to groups that
+    /// were given up, it yields the datasets whose logs are to be forgotten.
+    fn check_logs(&self, dsl: &Dsl) -> Result<Vec<String>, WriteRefusal> {
         let synced = self.last_synced_txg().0;
-
+        let mut dropped = Vec::new();
         let heads = dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()?;
         for head in heads {
             let Some(os) = head.objset()? else { continue };
@@ -184,9 +196,20 @@ impl Spa {
             // A log that another import claimed waits for its replay too, though its blocks are as old as the pool's state.
             let waits = log.header().claim_txg != 0 || log.is_live(&log.header().log);
             if waits && log.blocks().next().is_some() {
-                return Err(WriteRefusal::Log { dataset: head.name() });
+                // The blocks of one that was claimed are allocated, and would have to be freed.
+                if !self.log_dropped || log.header().claim_txg != 0 {
+                    return Err(WriteRefusal::Log { dataset: head.name() });
+                }
+                dropped.push(head.name());
             }
         }
-        Ok(())
+        Ok(dropped)
     }
+}
+
+/// Forgets the log of a dataset (`zil_claim` with `SPA_LOG_CLEAR`). None of its blocks is allocated.
+fn drop_log(live: &Live, dataset: &str) -> Result<(), WriteRefusal> {
+    let owned = live.dsl().heads().own(&live.dsl().dataset(dataset)?)?;
+    let tx = live.tx(0)?;
+    Ok(owned.objset().set_zil_header(&tx, [0; ZIL_HEADER.end - ZIL_HEADER.start])?)
 }

@@ -95,7 +95,12 @@ impl Engine {
             self.sync_shared(&tx)?;
             if pass == 1 {
                 self.run_pool_tasks(&tx)?;
+            }
+            let renamed = self.write_dtls(&tx, pass)?;
+            if pass == 1 || renamed {
                 self.write_config(&tx)?;
+            }
+            if pass == 1 {
                 if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
                     // Nothing has changed: the last uberblock still says it all. But what was freed has waited a group longer.
                     self.allocator.sync_done(txg, &self.mos);

@@ -80,6 +80,8 @@ struct Opened {
     cache: Arc<Cache>,
     mos: Mos,
     uberblock: Uberblock,
+    /// Group of the newest uberblock on any device, be it too new.
+    newest: Txg,
 }
 
 pub(super) fn in_mos(what: &'static str) -> impl Fn(pool::Error) -> SpaError {
@@ -105,7 +107,8 @@ impl Loader<'_> {
             let checkpoint = checkpoint(&opened.mos)?.ok_or(SpaError::NoCheckpoint)?;
             progress.uberblock = Some(checkpoint.clone());
             let mos = self.open_mos(&opened.tree, &checkpoint)?;
-            opened = self.trusted(devices, mos, checkpoint, extreme, progress)?;
+            let newest = opened.newest;
+            opened = Opened { newest, ..self.trusted(devices, mos, checkpoint, extreme, progress)? };
         }
         self.finish(opened)
     }
@@ -132,16 +135,20 @@ impl Loader<'_> {
             self.check_activity(&tree, &root, &found, max)?;
             self.check_label(&found)?;
             let mos = self.open_mos(&tree, &found.uberblock)?;
-            self.trusted(devices, mos, found.uberblock, extreme, progress)?
+            let opened = self.trusted(devices, mos, found.uberblock, extreme, progress)?;
+            Opened { newest: found.newest.max(opened.newest), ..opened }
         };
         for _ in 0..MAX_RELOADS {
             // Devices that only the trusted config names may know of a newer state.
-            let newest = select(&leaves(&opened.tree, &opened.root), max, extreme);
-            let Some(found) = newest.filter(|s| s.uberblock.newer(&opened.uberblock).is_gt()) else { break };
+            let best = select(&leaves(&opened.tree, &opened.root), max, extreme);
+            let newest = best.as_ref().map_or(opened.newest, |s| s.newest.max(opened.newest));
+            opened.newest = newest;
+            let Some(found) = best.filter(|s| s.uberblock.newer(&opened.uberblock).is_gt()) else { break };
             progress.uberblock = Some(found.uberblock.clone());
             self.check_label(&found)?;
             let mos = self.open_mos(&opened.tree, &found.uberblock)?;
             opened = self.trusted(devices, mos, found.uberblock, extreme, progress)?;
+            opened.newest = opened.newest.max(newest);
         }
         Ok(opened)
     }
@@ -250,7 +257,8 @@ impl Loader<'_> {
         }
         let (cache, mos) = self.open_mos(&tree, &uberblock)?;
         config.vdev_tree = Some(root.clone());
-        Ok(Opened { config, root, tree, cache, mos, uberblock })
+        let newest = uberblock.txg;
+        Ok(Opened { config, root, tree, cache, mos, uberblock, newest })
     }
 
     /// Refuses a pool that another host had and did not export, unless forced (`zfs_force_import_required`).
@@ -297,7 +305,7 @@ impl Loader<'_> {
 
     /// The steps after the trusted tree stands.
     fn finish(&self, opened: Opened) -> Result<Spa, SpaError> {
-        let Opened { config, root, tree, cache, mos, uberblock } = opened;
+        let Opened { config, root, tree, cache, mos, uberblock, newest } = opened;
         load_mappings(&tree, &root, &mos)?;
         let features = if uberblock.version >= features::SPA_VERSION_FEATURES {
             mos.features().map_err(in_mos("the features"))?
@@ -331,6 +339,7 @@ impl Loader<'_> {
             loaded: Synced { uberblock, config: Arc::new(config), features: Arc::new(features) },
             cache,
             mos,
+            newest,
             errata,
             writer: None,
         })

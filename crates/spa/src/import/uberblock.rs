@@ -15,6 +15,8 @@ use crate::label::{FoundUberblock, Labels, read_uberblocks};
 pub(super) struct Selected {
     /// The uberblock.
     pub(super) uberblock: Uberblock,
+    /// Group of the newest uberblock that there is, be it too new.
+    pub(super) newest: Txg,
     /// The label that goes with it, from the device that it was found on: the newest that is not newer.
     pub(super) label: Option<PoolConfig>,
 }
@@ -63,6 +65,7 @@ pub(super) fn select(
     let all = read_all(leaves);
     let found = || all.iter().flat_map(|(n, us)| us.iter().map(move |u| (*n, &u.uberblock)));
     let latest = found().map(|(_, u)| u).max_by(|a, b| a.newer(b))?;
+    let newest = found().map(|(_, u)| u.txg).max()?;
     // Of equals the first is taken, so that the choice doesn't depend on the number of threads.
     let (n, best) = found()
         .filter(|(_, u)| u.txg <= max && u.txg != Txg(0))
@@ -73,5 +76,5 @@ pub(super) fn select(
     }
     let labels = Labels::read(&*leaves[n].1);
     let label = labels.best(best.txg).or_else(|| extreme.then(|| labels.best(Txg(u64::MAX))).flatten());
-    Some(Selected { uberblock: best.clone(), label: label.cloned() })
+    Some(Selected { uberblock: best.clone(), newest, label: label.cloned() })
 }

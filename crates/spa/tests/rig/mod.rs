@@ -82,8 +82,13 @@ fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Claimer
 }
 
 pub fn import(dir: &Path) -> Result<Spa, OpenFailure> {
+    import_as(dir, Options::default())
+}
+
+/// Imports the pool in a folder for writing, with these options.
+pub fn import_as(dir: &Path, options: Options) -> Result<Spa, OpenFailure> {
     let scan = spa::scan(&[dir]);
-    let options = Options { readonly: false, force: true, ..Options::default() };
+    let options = Options { readonly: false, force: true, ..options };
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
 }
 
