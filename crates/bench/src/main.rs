@@ -11,6 +11,10 @@ use bench::Work;
 use bench::plan::Plan;
 use std::path::PathBuf;
 
+/// As the program that is measured.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut args = std::env::args_os().skip(1).peekable();

@@ -10,6 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
+/// Blocks come and go by the hundred thousand, and large ones cost a page fault for each page with the system's allocator.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const USAGE: &str = "\
 usage: poolhouse COMMAND [ARGUMENT ...]
 

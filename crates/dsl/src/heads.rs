@@ -18,6 +18,8 @@
 //! Livelists: they make destroying a clone quicker, and are optional. A clone that has one loses it when it is first written to here, since
 //! a livelist must be complete or not there.
 
+mod write;
+
 use crate::account::{Delta, adjust};
 use crate::dataset::Dataset;
 use crate::error::Refusal;
@@ -225,24 +227,41 @@ impl Head {
     }
 }
 
-impl Syncing<'_> {
+impl<'a> Syncing<'a> {
     /// Writes all heads with changes of this group (the first half of `dsl_pool_sync`).
     ///
     /// # Errors
     /// As reading and writing fails: the group must not reach the disk.
     pub fn sync_heads(&mut self, pass: u32) -> Result<()> {
         let heads = self.dsl.heads().clone();
-        for object in heads.dirty(self.tx.txg()) {
-            self.sync_head(object, pass)?;
-            heads.state.lock().forget_idle(object);
+        let dirty = heads.dirty(self.tx.txg());
+        let mut planned = Vec::with_capacity(dirty.len());
+        for object in &dirty {
+            planned.extend(self.plan_head(*object)?);
         }
+        for head in write::all(planned, self.tx, pass)? {
+            self.conclude_head(head)?;
+        }
+        let mut state = heads.state.lock();
+        dirty.iter().for_each(|object| state.forget_idle(*object));
         Ok(())
     }
 
     /// Writes one head, if it has changes of this group.
     pub(crate) fn sync_head(&mut self, object: u64, pass: u32) -> Result<()> {
+        match self.plan_head(object)? {
+            Some(head) => {
+                let written = head.write(self.tx, pass)?;
+                self.conclude_head(written)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What writing a head takes, if it has changes of this group.
+    fn plan_head(&mut self, object: u64) -> Result<Option<HeadSync<'a>>> {
         let heads = self.dsl.heads().clone();
-        let Some(os) = heads.get(object).filter(|os| os.is_dirty(self.tx.txg())) else { return Ok(()) };
+        let Some(os) = heads.get(object).filter(|os| os.is_dirty(self.tx.txg())) else { return Ok(None) };
         let settings = self.head_settings(object)?;
         let phys = self.ds(object)?;
         let dir = self.dir(phys.dir_obj)?;
@@ -253,7 +272,7 @@ impl Syncing<'_> {
         let origin_txg = self.origin_txg(dir.origin_obj)?;
         self.drop_livelist(phys.dir_obj)?;
         let marks = self.counting_bookmarks(object)?;
-        let mut sink = HeadSink {
+        let sink = HeadSink {
             settings,
             marks: marks.iter().map(|b| (b.phys.creation_txg, Delta::default())).collect(),
             phys,
@@ -261,14 +280,20 @@ impl Syncing<'_> {
             origin_txg,
             prev_prev_txg: prev.map(|p| p.prev_snap_txg),
             dsize: self.env.dsize,
-            zio: os.cache().zio(),
+            os: os.clone(),
             sums: Sums::default(),
             dead: Vec::new(),
             begun: BTreeSet::new(),
             failed: None,
         };
-        let root = os.sync(self.tx, pass, &mut sink)?;
-        let HeadSink { sums, dead, mut begun, marks: freed, failed, .. } = sink;
+        Ok(Some(HeadSync { object, os, marks, sink }))
+    }
+
+    /// Enters what writing a head came to.
+    fn conclude_head(&mut self, (head, root): (HeadSync<'a>, Blkptr)) -> Result<()> {
+        let heads = self.dsl.heads().clone();
+        let HeadSync { object, marks, sink, .. } = head;
+        let HeadSink { phys, sums, dead, mut begun, marks: freed, failed, .. } = sink;
         if let Some(e) = failed {
             return Err(dmu::Error::from(e).into());
         }
@@ -348,6 +373,15 @@ struct Sums {
     to_snap: i64,
 }
 
+/// A head that is about to be written, or was.
+struct HeadSync<'a> {
+    object: u64,
+    os: Objset,
+    /// The bookmarks that count what dies.
+    marks: Vec<crate::ops::bookmark::Named>,
+    sink: HeadSink<'a>,
+}
+
 struct HeadSink<'a> {
     settings: Settings,
     phys: DslDatasetPhys,
@@ -355,8 +389,8 @@ struct HeadSink<'a> {
     origin_txg: u64,
     /// The snapshot before the last one, if the last one is this dataset's own.
     prev_prev_txg: Option<u64>,
-    dsize: &'a dyn Fn(&Blkptr) -> u64,
-    zio: &'a zio::Zio,
+    dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
+    os: Objset,
     sums: Sums,
     dead: Vec<Blkptr>,
     /// What died of what each bookmark after the last snapshot knew, by its txg.
@@ -411,7 +445,7 @@ impl SyncSink for HeadSink<'_> {
         if bp.birth.0 > self.phys.prev_snap_txg {
             self.sums.freed += d;
             if bp.stored().is_some()
-                && let Err(e) = self.zio.free(self.txg, bp)
+                && let Err(e) = self.os.cache().zio().free(self.txg, bp)
             {
                 self.failed.get_or_insert(e);
             }

@@ -36,7 +36,7 @@ pub struct Env<'a> {
     /// Random numbers, fit for keys: what an attacker cannot guess.
     pub random: &'a mut dyn FnMut() -> u64,
     /// What a block takes of the pool's room, deflated (`bp_get_dsize_sync`).
-    pub dsize: &'a dyn Fn(&Blkptr) -> u64,
+    pub dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
 }
 
 impl std::fmt::Debug for Env<'_> {

@@ -122,7 +122,8 @@ impl Zio {
         self.space.read().clone().expect("a pool that is written has an allocator")
     }
 
-    pub(crate) fn workers(&self) -> Arc<Workers> {
+    /// The threads that batches are spread over.
+    pub fn workers(&self) -> Arc<Workers> {
         self.workers.read().clone()
     }
 
