@@ -22,7 +22,8 @@ mod write;
 
 use crate::account::{Delta, adjust};
 use crate::dataset::Dataset;
-use crate::error::Refusal;
+use crate::error::{KeyRefusal, Refusal};
+use crate::keys::KeyStatus;
 use crate::policy::{Own, Settings};
 use crate::sync::Syncing;
 use crate::{Error, Result};
@@ -126,13 +127,17 @@ impl Heads {
     /// Takes a dataset for writing (`dsl_dataset_own`).
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if somebody has it; [`Refusal::ReadOnly`] for a snapshot; as opening it fails.
+    /// [`Refusal::Busy`] if somebody has it; [`Refusal::ReadOnly`] for a snapshot; [`KeyRefusal::NotLoaded`] for one that is encrypted, and
+    /// its key is not loaded; as opening it fails.
     pub fn own(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         let refuse = |why| Err(Error::Refused { name: ds.name(), why });
         if ds.is_snapshot() {
             return refuse(Refusal::ReadOnly);
         }
         let object = ds.object().0;
+        if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable {
+            return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
+        }
         if let Some(os) = self.take(object) {
             return os.map_or_else(|| refuse(Refusal::Busy), |os| Ok(self.owned(object, os)));
         }
@@ -169,6 +174,15 @@ impl Heads {
     pub fn is_busy(&self, object: u64) -> bool {
         let state = self.state.lock();
         state.holds.contains_key(&object) || state.live.get(&object).is_some_and(|h| h.owned)
+    }
+
+    /// True if one of these is owned, or has changes that are not written.
+    pub(crate) fn any_live(&self, mut heads: impl Iterator<Item = u64>) -> bool {
+        let mut state = self.state.lock();
+        heads.any(|head| {
+            state.forget_idle(head);
+            state.live.contains_key(&head)
+        })
     }
 
     /// Notes that the holder of a head uses a feature; the dataset names it from the next sync on.

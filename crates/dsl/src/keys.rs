@@ -76,6 +76,12 @@ pub enum KeyError {
         /// The dataset.
         name: String,
     },
+    /// Somebody writes to a dataset under it, or what was written is not on disk yet (`EBUSY`).
+    #[error("'{name}' is busy.")]
+    Busy {
+        /// The dataset.
+        name: String,
+    },
     /// The key cannot be one of this format.
     #[error("{0}")]
     Malformed(Malformed),
@@ -247,10 +253,11 @@ impl Keys {
         Ok(())
     }
 
-    /// Forgets the key of an encryption root (`zfs unload-key`). Whether a dataset under it is in use, the caller knows.
+    /// Forgets the key of an encryption root (`zfs unload-key`). Whether a dataset under it is read, the caller knows. One that was written
+    /// must have been let go and synced: its blocks can't be encrypted without the key.
     ///
     /// # Errors
-    /// [`KeyError::NotEncrypted`], [`KeyError::NotRoot`], [`KeyError::NotLoaded`]; as reading fails.
+    /// [`KeyError::NotEncrypted`], [`KeyError::NotRoot`], [`KeyError::NotLoaded`], [`KeyError::Busy`]; as reading fails.
     pub fn unload(&self, dir: &Dir) -> std::result::Result<(), KeyError> {
         let name = || dir.name().to_owned();
         let object = dir.crypto_object()?.ok_or(KeyError::NotEncrypted)?;
@@ -260,6 +267,10 @@ impl Keys {
             return Err(KeyError::NotRoot { name: name(), root });
         }
         let mut state = self.0.write();
+        let under = state.admitted.iter().filter(|(_, a)| a.root == root).map(|(objset, _)| *objset);
+        if dir.dsl().heads().any_live(under) {
+            return Err(KeyError::Busy { name: name() });
+        }
         if state.roots.remove(&root).is_none() {
             return Err(KeyError::NotLoaded { name: name() });
         }

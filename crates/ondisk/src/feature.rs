@@ -18,8 +18,7 @@ const ACT: u8 = 4;
 const DS: u8 = 8;
 
 /// Features whose on-disk state is not kept up by writing.
-const NOT_WRITTEN: [&str; 11] = [
-    "encryption",
+const NOT_WRITTEN: [&str; 10] = [
     "device_removal",
     "obsolete_counts",
     "zpool_checkpoint",

@@ -114,6 +114,7 @@ pub(crate) fn of_key(error: &dsl::keys::KeyError) -> Reason {
         KeyError::NotRoot { root, .. } => Reason::NotEncryptionRoot { root: root.clone() },
         KeyError::Loaded { .. } => Reason::KeyLoaded,
         KeyError::NotLoaded { .. } => Reason::KeyNotLoaded,
+        KeyError::Busy { .. } => Reason::Busy,
         KeyError::Malformed(_) => Reason::BadKey,
         KeyError::Wrong { .. } => Reason::WrongKey,
         KeyError::Dataset(error) => of_dsl(error),
