@@ -105,6 +105,14 @@ fn written_through_mounts() {
         fs::write(stand.at("a/.zfs/snapshot/before/x"), b"").unwrap_err().kind(),
         std::io::ErrorKind::ReadOnlyFilesystem
     );
+    for round in ["one", "two"] {
+        stand.good("zfs snapshot tank/a@again");
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["again", "before"]);
+        assert_eq!(stand.at("a/.zfs/snapshot/again/two").exists(), round == "two");
+        stand.good("zfs destroy tank/a@again");
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
+        fs::write(stand.at("a/two"), round).unwrap();
+    }
     stand.good("zfs rollback tank/a@before");
     assert!(fs::read(stand.at("a/big")).unwrap() == data);
     stand.good("zfs set recordsize=4k tank/a");

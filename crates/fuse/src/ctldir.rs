@@ -56,6 +56,10 @@ pub trait Snapshots: Send + Sync {
     fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno>;
     /// How many there are.
     fn count(&self) -> Result<u64, Errno>;
+    /// A number that changes when a snapshot comes or goes.
+    fn version(&self) -> Result<u64, Errno> {
+        self.count()
+    }
     /// Opens one; `ENOENT` when there is none of that name.
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
     /// Whether `.zfs` is listed in the root (`snapdir=visible`). It can be walked into either way, unless
@@ -81,8 +85,16 @@ pub struct Named {
 pub struct Snapshot {
     /// Its files.
     pub tree: Arc<dyn Tree>,
-    /// Its dataset's object number, which tells it from all others of the pool.
+    /// Its dataset's object number, which tells it from all others that the pool has at one time.
     pub dataset: u64,
+    /// The transaction group that made it: with the number, it is this one for ever.
+    pub born: u64,
+}
+
+impl Snapshot {
+    fn identity(&self) -> (u64, u64) {
+        (self.dataset, self.born)
+    }
 }
 
 /// A dataset's files with its control directory.
@@ -95,7 +107,8 @@ pub struct WithSnapshots {
 #[derive(Default)]
 struct Slots {
     by_name: HashMap<Vec<u8>, u64>,
-    names: Vec<Vec<u8>>,
+    /// Name and identity of the snapshot of each slot.
+    names: Vec<(Vec<u8>, (u64, u64))>,
     /// The open ones, the one used last at the end.
     open: Vec<(u64, Snapshot)>,
 }
@@ -143,7 +156,7 @@ impl WithSnapshots {
 
     /// The snapshot of a slot, opened again if it was closed meanwhile.
     fn snapshot(&self, slot: u64) -> Result<Snapshot, Errno> {
-        let name = {
+        let (name, identity) = {
             let mut slots = self.slots.lock();
             if let Some(found) = slots.touch(slot) {
                 return Ok(found);
@@ -152,18 +165,23 @@ impl WithSnapshots {
             slots.names.get(at).cloned().ok_or(Errno::STALE)?
         };
         let opened = self.snapshots.open(&name)?;
+        if opened.identity() != identity {
+            // Another has the name now.
+            return Err(Errno::STALE);
+        }
         Ok(self.slots.lock().keep(slot, opened))
     }
 
     /// The slot of a snapshot by name.
     fn slot(&self, name: &[u8]) -> Result<(u64, Snapshot), Errno> {
-        let known = self.slots.lock().by_name.get(name).copied();
+        // Where snapshots come and go, the name may be another's than it was.
+        let known = self.slots.lock().by_name.get(name).copied().filter(|_| !self.head.writable());
         if let Some(slot) = known {
             return Ok((slot, self.snapshot(slot)?));
         }
         let opened = self.snapshots.open(name)?;
         let mut slots = self.slots.lock();
-        let slot = slots.assign(name)?;
+        let slot = slots.assign(name, opened.identity())?;
         Ok((slot, slots.keep(slot, opened)))
     }
 
@@ -248,8 +266,10 @@ impl Slots {
         opened
     }
 
-    fn assign(&mut self, name: &[u8]) -> Result<u64, Errno> {
-        if let Some(&slot) = self.by_name.get(name) {
+    fn assign(&mut self, name: &[u8], identity: (u64, u64)) -> Result<u64, Errno> {
+        if let Some(&slot) = self.by_name.get(name)
+            && self.names.get(slot as usize - 1).is_some_and(|(_, known)| *known == identity)
+        {
             return Ok(slot);
         }
         let slot = self.names.len() as u64 + 1;
@@ -257,7 +277,7 @@ impl Slots {
             // 65,534 snapshots walked into through one mount.
             return Err(Errno::NFILE);
         }
-        self.names.push(name.to_vec());
+        self.names.push((name.to_vec(), identity));
         self.by_name.insert(name.to_vec(), slot);
         Ok(slot)
     }
@@ -301,7 +321,12 @@ impl Tree for WithSnapshots {
             Place::Control => self.directory(CONTROL, CONTROL_INO, self.root(), 3),
             Place::Snapdir => {
                 let entries = self.snapshots.count()?.saturating_add(2);
-                self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)
+                let mut attr = self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)?;
+                if self.head.writable() {
+                    // The kernel keeps a listing as long as the directory's time is the same.
+                    attr.mtime.nsec = (self.snapshots.version()? % 1_000_000_000) as u32;
+                }
+                Ok(attr)
             }
             Place::Snapshot(slot, node) => {
                 let snapshot = self.snapshot(slot)?;

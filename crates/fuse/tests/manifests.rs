@@ -56,7 +56,7 @@ impl Snapshots for Of {
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno> {
         let name = format!("{}@{}", self.dataset, String::from_utf8_lossy(name));
         let dataset = 1 + self.sets.keys().position(|other| *other == name).ok_or(Errno::NOENT)? as u64;
-        Ok(Snapshot { tree: tree(&name, &self.sets[&name]), dataset })
+        Ok(Snapshot { tree: tree(&name, &self.sets[&name]), dataset, born: 1 })
     }
     fn visible(&self) -> bool {
         false

@@ -322,7 +322,7 @@ impl Snapshots for Two {
             b"two" => 102,
             _ => return Err(Errno::NOENT),
         };
-        Ok(Snapshot { tree: Arc::new(with_file(name)), dataset })
+        Ok(Snapshot { tree: Arc::new(with_file(name)), dataset, born: 1 })
     }
     fn visible(&self) -> bool {
         self.visible

@@ -297,7 +297,15 @@ impl Snapshots for Heads {
             tracing::warn!(dataset = snapshot.name(), ?reason, "unreadable");
             Errno::IO
         })?;
-        Ok(Snapshot { tree, dataset: snapshot.object().0 })
+        Ok(Snapshot { tree, dataset: snapshot.object().0, born: snapshot.phys().creation_txg.0 })
+    }
+
+    fn version(&self) -> Result<u64, Errno> {
+        // A new snapshot is the head's last; one that goes makes fewer.
+        let name = self.head.name();
+        let head = self.head.dsl().dataset(&name).map_err(|error| self.failed(&error))?;
+        let last = head.phys().prev_snap_txg.wrapping_mul(0x9e37_79b9);
+        Ok(last.wrapping_add(self.count()?))
     }
 
     fn visible(&self) -> bool {

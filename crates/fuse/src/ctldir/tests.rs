@@ -102,7 +102,7 @@ impl Snapshots for Arc<Many> {
         Ok(self.count)
     }
     fn open(&self, _: &[u8]) -> Result<Snapshot, Errno> {
-        Ok(Snapshot { tree: Arc::new(Odd { parent: self.parent }), dataset: 7 })
+        Ok(Snapshot { tree: Arc::new(Odd { parent: self.parent }), dataset: 7, born: 1 })
     }
     fn visible(&self) -> bool {
         false
