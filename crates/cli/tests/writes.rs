@@ -235,3 +235,54 @@ fn upgrades() {
     let again = ran("zpool upgrade -a");
     assert!(again.out.contains("Every feature flags pool already has all supported"), "{}", again.out);
 }
+
+/// Goal: the file that remembers pools has those that name it, as long as they are imported, keeps what others wrote into it, and `zpool import -c`
+/// finds pools by it; a folder that is not there changes nothing.
+#[test]
+fn the_cache_file_remembers() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path());
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    let file = dir.path().join("cache");
+    let path = file.display();
+    let names = || -> Vec<String> {
+        let list = ondisk::Nvlist::decode(&std::fs::read(&file).expect("a file")).expect("a list");
+        list.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect()
+    };
+    let mut foreign = ondisk::Nvlist::new();
+    let mut other = ondisk::Nvlist::new();
+    other.set("pool_guid", ondisk::Value::Uint64(7));
+    foreign.set("theirs", ondisk::Value::List(other));
+    std::fs::write(&file, foreign.encode_xdr()).expect("a file");
+    good(&format!("zpool set cachefile={path} tank"));
+    assert_eq!(names(), ["theirs", "tank"]);
+    if let Some(zdb) = std::env::var_os("ZDB") {
+        let said = std::process::Command::new(zdb).arg("-C").arg("-U").arg(&file).output().expect("zdb runs");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("name: 'tank'") && said.contains("d0.img"), "{said}");
+    }
+    good("zpool set comment=new tank");
+    good("zpool set cachefile=none tank");
+    assert_eq!(names(), ["theirs"]);
+    good(&format!("zpool set cachefile={path} tank"));
+    let copy = dir.path().join("copy");
+    std::fs::copy(&file, &copy).expect("a copy");
+    good("zpool export tank");
+    assert_eq!(names(), ["theirs"]);
+    std::fs::remove_file(&file).expect("it is there");
+    // What the foreign entry lacks makes no config, so it is left out of what is imported from.
+    let mut mine = ondisk::Nvlist::decode(&std::fs::read(&copy).expect("a file")).expect("a list");
+    let tank = mine.get("tank").cloned().expect("it was there");
+    mine = ondisk::Nvlist::new();
+    mine.set("tank", tank);
+    std::fs::write(&copy, mine.encode_xdr()).expect("a file");
+    good(&format!("zpool import -N -c {} -o cachefile={path} tank", copy.display()));
+    assert_eq!(names(), ["tank"]);
+    good("zpool destroy tank");
+    assert!(!file.exists(), "the last pool takes the file with it");
+}

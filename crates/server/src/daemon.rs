@@ -39,6 +39,8 @@ const CLEANING: Duration = Duration::from_secs(5);
 pub trait House: Service + Send + Sync {
     /// Whether nothing is imported.
     fn is_empty(&self) -> bool;
+    /// Says in which file pools are remembered that name none.
+    fn remember_in(&self, _cachefile: &Path) {}
     /// Unmounts and exports everything, as far as it goes. Nothing is asked after this.
     fn close(&self);
 }
@@ -108,6 +110,9 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         held => held?,
     };
     remove_orphans();
+    if place.is_shared() {
+        house.remember_in(Path::new(crate::cachefile::USUAL));
+    }
     if options.background {
         say_ready()?;
     }

@@ -175,6 +175,10 @@ impl daemon::House for House {
         self.pools.is_empty()
     }
 
+    fn remember_in(&self, cachefile: &std::path::Path) {
+        self.pools.remember_in(cachefile);
+    }
+
     fn close(&self) {
         self.pools.close();
     }

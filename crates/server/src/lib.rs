@@ -8,6 +8,7 @@
 //! says what a pool looks like.
 
 pub mod api;
+mod cachefile;
 pub mod change;
 pub mod client;
 pub mod daemon;

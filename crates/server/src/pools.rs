@@ -16,6 +16,7 @@ use crate::api::{
     Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
     MountReport, MountRequest, PoolChange, Reason, UnmountRequest,
 };
+use crate::cachefile::Memory;
 use crate::change::error_of;
 use crate::change::tasks::plan;
 use crate::faults::{of_dsl, of_fuse, of_key};
@@ -70,6 +71,7 @@ impl State {
 #[derive(Default)]
 pub struct Pools {
     table: RwLock<BTreeMap<String, State>>,
+    memory: Memory,
 }
 
 /// A mount with the pool that it belongs to.
@@ -136,15 +138,15 @@ impl Pools {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
             Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts: RwLock::new(facts) }), told))
         });
-        let mut table = self.table.write();
         match opened {
             Ok((imported, told)) => {
-                table.insert(name.to_owned(), State::Here(imported));
+                self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
+                self.remember(&imported);
                 tracing::info!(pool = name, "imported");
                 Ok(told)
             }
             Err(error) => {
-                table.remove(name);
+                self.table.write().remove(name);
                 Err(error)
             }
         }
@@ -173,14 +175,43 @@ impl Pools {
         let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy));
         self.table.write().remove(name);
         left.map_err(|reason| Error::new(name, reason))?;
+        if let Some(file) = self.memory.file_of(&imported.facts.read()) {
+            self.memory.write(&file, &self.all(), Some(guid));
+        }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
+    }
+
+    /// Remembers pools in this file that name none.
+    pub fn remember_in(&self, cachefile: &std::path::Path) {
+        self.memory.set_usual(cachefile);
+    }
+
+    /// Brings the file that remembers a pool up to date, if one does.
+    fn remember(&self, imported: &Imported) {
+        let file = self.memory.file_of(&imported.facts.read());
+        if let Some(file) = file.filter(|_| imported.pool.spa().writer().is_some()) {
+            self.memory.write(&file, &self.all(), None);
+        }
     }
 
     /// Changes a pool as a whole.
     pub fn change_pool(&self, name: &str, change: &PoolChange, host: &Host) -> Result<(), Error> {
         let imported = self.pool(name)?;
-        let live = writer(&imported, name)?;
+        let done = self.change_one(&imported, change, host);
+        let config = !matches!(
+            change,
+            PoolChange::Destroy { .. } | PoolChange::Sync | PoolChange::Log { .. } | PoolChange::Clear { .. }
+        );
+        if done.is_ok() && config {
+            self.remember(&imported);
+        }
+        done
+    }
+
+    fn change_one(&self, imported: &Arc<Imported>, change: &PoolChange, host: &Host) -> Result<(), Error> {
+        let name = imported.pool.name();
+        let live = writer(imported, name)?;
         match change {
             PoolChange::Destroy { force, command } => {
                 log(live, command).map_err(|reason| Error::new(name, reason))?;
@@ -189,9 +220,13 @@ impl Pools {
             }
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Set { props } => {
-                let props = crate::shape::props(&imported, props, host)?;
+                let props = crate::shape::props(imported, props, host)?;
                 if let Some(file) = props.cachefile {
+                    let before = self.memory.file_of(&imported.facts.read());
                     imported.facts.write().cachefile = file;
+                    if let Some(before) = before {
+                        self.memory.write(&before, &self.all(), None);
+                    }
                 }
                 if props.kept.is_empty() {
                     return Ok(());
@@ -207,7 +242,7 @@ impl Pools {
                 done.map(drop).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
             }
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
-                crate::shape::change(&imported, live, change)
+                crate::shape::change(imported, live, change)
             }
             PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools of old versions")),
             PoolChange::Checkpoint | PoolChange::DiscardCheckpoint => Err(absent(name, "checkpoints")),
