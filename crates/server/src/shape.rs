@@ -6,7 +6,7 @@
 use ondisk::{Ashift, Guid};
 use spa::Host;
 use spa::create::{NewLeaf, claim_file};
-use spa::engine::{AddTerms, Live, PoolProp, ShapeError};
+use spa::engine::{AddTerms, ClearError, Live, PoolProp, ShapeError};
 use vdev::VdevInfo;
 
 use crate::api::{Error, Layout, PoolChange, Reason, Settings};
@@ -93,7 +93,12 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
         PoolChange::Remove { device } => live.remove_aux(find(imported, device)?).map_err(failed),
         PoolChange::Clear { device } => {
             let guid = device.as_ref().map(|device| find(imported, device)).transpose()?;
-            live.clear(guid).map_err(|e| failed(e.into()))
+            live.clear(guid).map_err(|e| match e {
+                ClearError::Vdev(e) => failed(e.into()),
+                ClearError::Active(_) => {
+                    Error::new(name, Reason::System { errno: rustix::io::Errno::REMOTEIO.raw_os_error() })
+                }
+            })
         }
         _ => Err(Error::new(name, Reason::BadRequest { what: "not a change of devices".to_owned() })),
     }

@@ -25,6 +25,7 @@ mod dtl;
 mod identity;
 mod labels;
 mod live;
+mod mmp;
 mod open;
 mod policy;
 mod props;
@@ -48,12 +49,13 @@ use crate::txg::TXG_SIZE;
 pub(crate) use aux::Aux;
 pub(crate) use books::add_vdevs;
 pub(crate) use labels::SPA_VERSION;
-pub use live::{Live, TaskError};
+pub use live::{ClearError, Live, TaskError};
 pub use open::WriteRefusal;
 pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use shape::{AddTerms, ShapeError};
 pub use tasks::Ticket;
+pub use zio::{FailMode, Reason};
 
 /// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).
 const MAX_PASSES: u32 = 64;
@@ -141,6 +143,12 @@ pub enum SyncError {
         #[source]
         source: vdev::VdevError,
     },
+    /// The pool was suspended and then let go.
+    #[error("transaction group {txg}: given up, as the pool is suspended")]
+    LetGo {
+        /// The group.
+        txg: Txg,
+    },
     /// The passes did not converge.
     #[error("transaction group {txg}: no end after {MAX_PASSES} passes")]
     Endless {
@@ -188,7 +196,9 @@ pub(crate) struct Engine {
     deferred: ObjNum,
     world: Arc<dyn World>,
     ratios: Mutex<std::collections::HashMap<ondisk::VdevId, u64>>,
-    multihost: bool,
+    heart: mmp::Heart,
+    /// When it was made.
+    began: std::time::Instant,
     /// Destroyed datasets are not all freed yet.
     to_free: std::sync::atomic::AtomicBool,
     /// Commands that the history is to tell of.

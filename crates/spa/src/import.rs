@@ -173,6 +173,8 @@ pub fn import_for_writing(
     if options.checkpoint || options.readonly || options.claim != Claim::Own {
         return Err(WriteRefusal::Rewound.into());
     }
+    // A writer can't live with another one.
+    let options = &Options { skip_mmp: false, ..options.clone() };
     let purpose = load::Purpose::Import;
     let loader = load::Loader { candidate, options, host, clock, purpose };
     let spa = rewind::best(&loader).map_err(OpenFailure::Import)?;
@@ -199,4 +201,21 @@ pub fn import(
     let options = &Options { readonly: true, ..options.clone() };
     let purpose = load::Purpose::Import;
     rewind::best(&load::Loader { candidate, options, host, clock, purpose })
+}
+
+/// Whether a pool that is ours and was suspended still is: nobody has written to it since `last`, and nobody does while it is watched
+/// (`spa_mmp_remote_host_activity`).
+pub(crate) fn check_still_ours(
+    tree: &vdev::Tree,
+    root: &ondisk::VdevConfig,
+    last: &ondisk::Uberblock,
+) -> Result<(), SpaError> {
+    let devices = uberblock::leaves(tree, root);
+    let look = || uberblock::select(&devices, Txg(u64::MAX), true).map(|s| (s.uberblock, s.label));
+    let (now, label) = look().ok_or(SpaError::NoUberblock)?;
+    if now.newer(last).is_gt() {
+        let hostid = label.as_ref().and_then(|l| l.hostid);
+        return Err(SpaError::Active { hostname: label.and_then(|l| l.hostname), hostid });
+    }
+    mmp::watch(&now, &SystemClock, look)
 }

@@ -9,7 +9,7 @@ use ondisk::{Guid, ObjNum, Txg};
 use rig::{ask, images, import, import_as, judge, new_pool, noise, own, pool_of, read_file, write_file};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
-use spa::engine::Live;
+use spa::engine::{Live, PoolProp};
 use spa::import::{Options, Rewind};
 use vdev::VdevState;
 
@@ -151,4 +151,33 @@ fn given_up_states_stay_so() {
         export(spa);
         judge(dir.path(), "tank");
     }
+}
+
+/// Goal: a pool with `multihost=on` shows other hosts that it is in use, and can be had by them once it is exported.
+#[test]
+fn other_hosts_see_a_beating_heart() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, 96 << 20);
+    let spa = new_pool(VdevShape::Mirror, &images);
+    live(&spa).set(vec![PoolProp::Number("multihost".into(), 1)]).unwrap();
+    let mmp = spa.uberblock().mmp.unwrap();
+    assert_eq!((mmp.interval_ms(), mmp.fail_intervals(), mmp.seq()), (Some(1000), Some(10), Some(0)));
+    assert!(mmp.delay_ns > 0);
+    // What other hosts look at: the best uberblock of the labels.
+    let seen = || spa::import::list_txgs(&spa::scan(&[dir.path()]).pools[0]).unwrap()[0].uberblock.clone();
+    let group = spa.last_synced_txg();
+    while seen().mmp.unwrap().seq().is_none_or(|n| n == 0) {
+        std::thread::yield_now();
+    }
+    assert_eq!(seen().txg, group);
+    let first = write(&spa, 1).0;
+    export(spa);
+    judge(dir.path(), "tank");
+    let spa = import(dir.path()).unwrap();
+    assert!(spa.uberblock().mmp.unwrap().delay_ns > 0);
+    check(&spa, &[(1, first)]);
+    live(&spa).set(vec![PoolProp::Number("multihost".into(), 0)]).unwrap();
+    assert_eq!(spa.uberblock().mmp.unwrap().delay_ns, 0);
+    export(spa);
+    judge(dir.path(), "tank");
 }

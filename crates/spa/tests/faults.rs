@@ -232,6 +232,9 @@ fn a_suspended_pool_can_be_let_go() {
             }
             let refused = live.run(rig::file_system("tank/a", Vec::new())).unwrap_err();
             assert!(matches!(refused, spa::engine::TaskError::Stopped(s) if s.suspended().is_some()));
+            // Whoever looks at the pool is not kept waiting.
+            assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
+            assert!(ward.spa.mos().features().is_ok());
             assert!(live.export().unwrap_err().suspended().is_some());
             live.txgs().abandon();
             assert!(waker.join().unwrap().is_err());

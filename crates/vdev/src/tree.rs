@@ -76,6 +76,8 @@ pub(crate) struct Vitals {
     dtl: RwLock<TxgRanges>,
     /// It takes no more writes, though the pool can't do without it; of a vdev above the leaves: one below is so.
     pub(crate) cant_write: AtomicBool,
+    /// A flush of it failed, though the pool can't do without it: what it holds of what it took is not known.
+    pub(crate) lost_writes: AtomicBool,
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,

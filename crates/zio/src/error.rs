@@ -96,6 +96,12 @@ pub enum Error {
         #[source]
         source: vdev::WriteError,
     },
+    /// The pool was suspended, and nobody attends it any more.
+    #[error("block {bookmark}: not written, as the pool is suspended")]
+    Suspended {
+        /// The block.
+        bookmark: Bookmark,
+    },
     /// The data were left out of the stream that this dataset was received from.
     #[error("block {bookmark}: redacted")]
     Redacted {
@@ -117,6 +123,7 @@ impl Error {
             | Error::Encode { bookmark, .. }
             | Error::NoSpace { bookmark, .. }
             | Error::Write { bookmark, .. }
+            | Error::Suspended { bookmark }
             | Error::Redacted { bookmark } => bookmark,
         }
     }

@@ -59,6 +59,10 @@ impl Zio {
     /// # Panics
     /// When nobody has set the allocator ([`Zio::set_space`]).
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Blkptr>> {
+        // Whoever waits for another reason than a write of his own must not write meanwhile: the pool may be another host's.
+        if let Some(first) = reqs.first().filter(|_| !self.suspension().pass()) {
+            return Err(Error::Suspended { bookmark: first.bookmark });
+        }
         let env = Arc::new(Env::of(self, txg));
         let prepared = self.workers().map(reqs, move |req| env.prepare(req));
         let mut batch = Batch::default();

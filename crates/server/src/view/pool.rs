@@ -4,6 +4,7 @@ use dsl::Dsl;
 use ondisk::mos;
 use pool::errlog::ErrLog;
 use spa::Spa;
+use spa::engine::{FailMode, Live, Reason};
 use zpl::FileSystem;
 
 use super::props::{self, PoolFacts};
@@ -11,7 +12,7 @@ use super::vdevs::Tree;
 use super::{ddt, engine, states, status, vdev_props};
 use crate::api::{
     CheckpointStat, CheckpointState, Error, ExpandStat, Pool, PoolQuery, PoolState, RemovalStat, ScanFunc,
-    ScanStat, ScanState,
+    ScanStat, ScanState, SuspendReason,
 };
 
 /// Bytes of an entry of a removed vdev's mapping in memory.
@@ -49,6 +50,7 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
         expand: expansion(spa)?,
         error_count: Some(errors.len() as u64),
         ddt: Some(tables.clone()),
+        suspended: spa.writer().and_then(suspended),
         ..Pool::default()
     };
     if let Some(c) = &mut out.checkpoint {
@@ -66,6 +68,15 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
         out.errors = errors.iter().map(|&(dataset, object)| error_path(dsl, dataset, object)).collect();
     }
     Ok(out)
+}
+
+/// Why a pool is suspended, if it is.
+fn suspended(live: &Live) -> Option<SuspendReason> {
+    Some(match (live.suspended()?, live.failmode()) {
+        (Reason::Mmp, _) => SuspendReason::Mmp,
+        (Reason::Io, FailMode::Continue) => SuspendReason::IoContinue,
+        (Reason::Io, FailMode::Wait | FailMode::Panic) => SuspendReason::IoWait,
+    })
 }
 
 /// The damaged objects that the pool's logs name, each once.

@@ -99,6 +99,7 @@ impl Engine {
         loaded: Synced,
     ) -> pool::Result<Engine> {
         let config = loaded.config.clone();
+        let heart = super::mmp::Heart::new(loaded.uberblock.clone());
         let dtls = super::dtl::loaded(&config, &parts.cache.zio().tree());
         Ok(Engine {
             shared: super::shared::Shared::open(&mos, &parts)?,
@@ -120,7 +121,8 @@ impl Engine {
             to_free: Default::default(),
             deferred,
             world: parts.world,
-            multihost: false,
+            heart,
+            began: std::time::Instant::now(),
         })
     }
 

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use device::Device;
 use ondisk::label::{LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count, uberblock_shift};
-use ondisk::uberblock::Mmp;
 use ondisk::{Blkptr, ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind};
 use vdev::label::LabelWriter;
 use zio::Reason;
@@ -36,7 +35,10 @@ impl Engine {
     /// Makes `root` the pool's state as of `txg`.
     pub(super) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
         let features = self.mos.features().map_err(|source| SyncError::Books { txg, source })?;
-        self.cache.zio().flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
+        let zio = self.cache.zio();
+        zio.suspension().set_mode(self.failmode());
+        let mmp = self.heart.fields(self.multihost(), self.uptime());
+        zio.flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
         let changed = self.changed_config.lock().take();
         let config = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
         let before = self.synced.read().uberblock.clone();
@@ -49,8 +51,7 @@ impl Engine {
             timestamp: self.world.now(),
             rootbp: root.encode(),
             software_version: SPA_VERSION,
-            // Multihost protection is off: its fields say so.
-            mmp: Some(Mmp { delay_ns: 0, config: 0 }),
+            mmp: Some(mmp),
             checkpoint_txg: Txg(0),
             raidz_reflow: before.raidz_reflow,
         };
@@ -61,6 +62,7 @@ impl Engine {
         if changed.is_some() {
             self.insist(txg, || self.write_labels(&config, txg, 1))?;
         }
+        self.heart.synced(&uberblock, zio.tree().devices().count(), self.uptime());
         let mut synced = self.synced.write();
         synced.uberblock = uberblock;
         synced.config = config;
@@ -74,6 +76,10 @@ impl Engine {
         let zio = self.cache.zio();
         let flush = || zio.flush_once(txg).map_err(|source| SyncError::Flush { txg, source });
         loop {
+            // Whoever could not show for too long that the pool is his must not change it.
+            if !zio.suspension().pass() {
+                return Err(SyncError::LetGo { txg });
+            }
             match write().and_then(|()| flush()) {
                 Err(e) if !zio.suspension().wait(Reason::Io) => return Err(e),
                 Err(_) => {}
@@ -82,7 +88,7 @@ impl Engine {
         }
     }
 
-    fn leaves<'c>(&self, top: &'c VdevConfig) -> Vec<(&'c VdevConfig, Arc<dyn Device>)> {
+    pub(super) fn leaves<'c>(&self, top: &'c VdevConfig) -> Vec<(&'c VdevConfig, Arc<dyn Device>)> {
         let tree = self.tree();
         let devices: HashMap<Guid, Arc<dyn Device>> =
             tree.devices().map(|(guid, device)| (guid, device.clone())).collect();
@@ -135,8 +141,8 @@ impl Engine {
         for i in 0..count {
             let top = tops[(first + i) % tops.len()];
             let shift = uberblock_shift(top.ashift.unwrap_or_default());
-            let slots =
-                uberblock_count(shift) as u64 - if self.multihost { MMP_BLOCKS_PER_LABEL as u64 } else { 0 };
+            let slots = uberblock_count(shift) as u64
+                - if self.heart.is_on() { MMP_BLOCKS_PER_LABEL as u64 } else { 0 };
             let slot = (ub.txg.0 % slots) as usize;
             for (leaf, device) in self.leaves(top) {
                 let writer = LabelWriter::new(&*device);

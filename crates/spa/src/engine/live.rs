@@ -1,6 +1,6 @@
 //! What changes a pool that is open for writing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dmu::Tx;
 use dsl::sync::SyncTask;
@@ -9,6 +9,7 @@ use ondisk::config::PoolState;
 use ondisk::{Guid, PoolConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
+use super::mmp::Beating;
 use super::tasks::{Queued, Ticket};
 use super::{Engine, Synced};
 use crate::txg::{Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
@@ -18,6 +19,8 @@ use crate::txg::{Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 pub struct Live {
     txgs: Txgs,
     engine: Arc<Engine>,
+    /// Beats until the last group has synced.
+    beating: OnceLock<Beating>,
 }
 
 impl std::fmt::Debug for Live {
@@ -37,17 +40,29 @@ pub enum TaskError {
     Stopped(#[from] Stopped),
 }
 
+/// Why errors were not cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum ClearError {
+    /// There is no such vdev.
+    #[error(transparent)]
+    Vdev(#[from] vdev::VdevError),
+    /// Another host has taken the pool meanwhile, or it can't be seen whether one has (`EREMOTEIO`).
+    #[error("the pool may be in use by another host")]
+    Active(#[from] crate::SpaError),
+}
+
 impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
         engine.update_space();
         let txgs = Txgs::start(name, last, Tunables::default(), engine.clone());
-        Live { txgs, engine }
+        Live { txgs, engine, beating: OnceLock::new() }
     }
 
     /// From now on the pool waits for devices that fail, since somebody may see to them.
     pub(crate) fn attend(&self, name: &str) {
         let waker = Box::new(self.txgs.waker());
         self.engine.cache.zio().suspension().attend(name, self.engine.failmode(), waker);
+        self.beating.get_or_init(|| Beating::start(name, &self.engine));
     }
 
     /// Why the pool is suspended, if it is (`spa_suspended`).
@@ -62,10 +77,21 @@ impl Live {
 
     /// Forgets the errors of a vdev, or of all, and lets a suspended pool try again (`zpool clear`, `zfs_ioc_clear`).
     ///
+    /// A suspended pool with `multihost=on` is watched first: another host may have taken it.
+    ///
     /// # Errors
-    /// [`vdev::VdevError::NoSuchGuid`].
-    pub fn clear(&self, guid: Option<Guid>) -> Result<(), vdev::VdevError> {
+    /// [`ClearError`].
+    pub fn clear(&self, guid: Option<Guid>) -> Result<(), ClearError> {
         let zio = self.engine.cache.zio();
+        if zio.suspension().reason().is_some()
+            && let Some(last) = self.engine.heart.last()
+        {
+            let tree = zio.tree();
+            let config = self.config();
+            let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+            tree.clear(None)?;
+            crate::import::check_still_ours(&tree, root, &last)?;
+        }
         zio.tree().clear(guid)?;
         zio.suspension().clear();
         Ok(())
@@ -227,6 +253,10 @@ impl Live {
         config.state = state;
         *self.engine.changed_config.lock() = Some(Arc::new(config));
         let txg = self.txgs.close()?;
-        self.txgs.wait_synced(txg)
+        self.txgs.wait_synced(txg)?;
+        if let Some(beating) = self.beating.get() {
+            beating.stop();
+        }
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@
 //! nobody finds the states again that were given up.
 //!
 //! # Absent
-//! Replaying intent logs, multihost writes, checkpoints, removed devices: such pools open for reading only.
+//! Replaying intent logs, checkpoints, removed devices: such pools open for reading only.
 
 use std::sync::Arc;
 
@@ -47,9 +47,6 @@ pub enum WriteRefusal {
         /// Which.
         guid: &'static str,
     },
-    /// `multihost=on` wants its owner to write all the time.
-    #[error("the pool has the multihost property on, which is not kept up")]
-    Multihost,
     /// It was asked for at the state of its checkpoint, or without a claim of its devices.
     #[error("a pool at the state of its checkpoint is not written")]
     Rewound,
@@ -154,7 +151,8 @@ impl Spa {
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         let writer = Live::start(&self.name, last, Arc::new(engine));
         dropped.iter().try_for_each(|name| drop_log(&writer, name))?;
-        if last > state {
+        // With `multihost` other hosts are to see at once whose the pool is.
+        if last > state || writer.engine().multihost() {
             // Until a newer uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
             writer.sync_first(Txg(last.0 + 1))?;
         }
@@ -177,11 +175,7 @@ impl Spa {
                 _ => {}
             }
         }
-        let multihost = match self.mos.dir(mos::PROPS)? {
-            Some(props) => self.mos.u64(props, "multihost")?.unwrap_or(0) != 0,
-            None => false,
-        };
-        if multihost { Err(WriteRefusal::Multihost) } else { Ok(()) }
+        Ok(())
     }
 
     /// Refuses a pool with logs that hold anything: what was fsynced would be lost. Where that was asked for, or belongs to groups that

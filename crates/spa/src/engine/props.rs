@@ -47,9 +47,6 @@ impl Live {
                         what: "another form of error log while there are errors",
                     });
                 }
-                PoolProp::Number(name, 1..) if name == "multihost" => {
-                    return Err(ShapeError::Unsupported { what: "multihost" });
-                }
                 PoolProp::Feature(_) | PoolProp::Number(..) | PoolProp::Text(..) => {}
             }
         }

@@ -63,7 +63,6 @@ impl txg::Engine for Engine {
                 ticket.settle(result);
             }
         }
-        self.cache.zio().suspension().set_mode(self.failmode());
         done.map(|()| self.after()).map_err(|e| Arc::new(e) as _)
     }
 
@@ -73,6 +72,13 @@ impl txg::Engine for Engine {
 }
 
 impl Engine {
+    /// The pool property `multihost` (`spa_multihost`).
+    pub(super) fn multihost(&self) -> bool {
+        let props = self.mos.dir(mos::PROPS).ok().flatten();
+        let value = props.and_then(|props| self.mos.u64(props, "multihost").ok().flatten());
+        value.unwrap_or(0) != 0
+    }
+
     /// The pool property `failmode`. What can't be read says nothing: the default is the safe one.
     pub(super) fn failmode(&self) -> FailMode {
         let props = self.mos.dir(mos::PROPS).ok().flatten();
@@ -136,14 +142,15 @@ impl Engine {
     ) -> Result<(), SyncError> {
         let txg = tx.txg();
         let fail = |source| SyncError::Datasets { txg, source };
-        let _config = self.config.write();
         let mut random = || self.world.random();
         let dsize = |bp: &Blkptr| self.dsize(bp);
         let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
         let log_blocks = |os: &dmu::Objset| self.log_blocks(os, txg);
         let mut s = Syncing::new(&self.dsl, tx, env).with_logs(&log_blocks);
         s.mos_diduse(paid).map_err(fail)?;
+        // Writing blocks may have to wait for devices: who looks at the pool then must not wait too.
         s.sync_heads(pass).map_err(fail)?;
+        let _config = self.config.write();
         for mut queued in tasks {
             let result = s.run(&mut *queued.task).map_err(fail)?;
             results.push((queued.ticket, result));

@@ -100,6 +100,7 @@ impl Tree {
             todo.extend(&node.children);
             node.stats.clear_errors();
             node.cant_write.store(false, Relaxed);
+            node.lost_writes.store(false, Relaxed);
             if matches!(node.layout, Layout::Leaf(Some(_))) {
                 node.put_state(VdevState::Healthy, VdevAux::None);
                 self.assess_above(id);

@@ -1,8 +1,9 @@
 //! Making writes durable.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use device::DeviceError;
+use device::{DeviceError, Op};
 use ondisk::{Guid, Txg, VdevId};
 
 use crate::tree::{Layout, NodeId, Tree};
@@ -61,12 +62,25 @@ impl Tree {
             miss();
             return Ok(());
         }
-        let Err(source) = device.flush() else { return Ok(()) };
+        // A system tells of what it could not write once; whoever asks later is told that all is well.
+        let lost = || DeviceError::Io {
+            op: Op::Flush,
+            device: device.name().to_owned(),
+            offset: 0,
+            len: 0,
+            source: std::io::Error::other("an earlier flush failed"),
+        };
+        let Err(source) =
+            device.flush().and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) })
+        else {
+            return Ok(());
+        };
         node.stats.write_errors.inc();
         miss();
         if self.fault(id) {
             return Ok(());
         }
+        node.lost_writes.store(true, Relaxed);
         Err(FlushError { guid, source: Arc::new(source) })
     }
 }
