@@ -31,6 +31,8 @@ pub struct Zio {
     workers: RwLock<Arc<Workers>>,
     entropy: RwLock<Arc<dyn Entropy>>,
     dedup: RwLock<Option<Arc<dyn Dedup>>>,
+    /// Held while a block is looked up in the dedup table, placed and entered: batches may be written at the same time.
+    pub(crate) sharing: Mutex<()>,
     clones: RwLock<Option<Arc<dyn Clones>>>,
     /// Blocks born before this group are written again where they are found wrong; 0 while the pool is not ours to write.
     heals_before: AtomicU64,
@@ -67,6 +69,7 @@ impl Zio {
             workers: RwLock::new(Arc::new(Workers::new("zio", 1))),
             entropy: RwLock::new(Arc::new(Unset)),
             dedup: RwLock::new(None),
+            sharing: Mutex::new(()),
             clones: RwLock::new(None),
             heals_before: AtomicU64::new(0),
             suspension: Arc::default(),

@@ -111,6 +111,8 @@ impl Zio {
         let s = *pointer.stored().expect("a sealed block is one that is stored");
         let key = key(&pointer, &s);
         let table = self.dedup();
+        // Two batches with the same new block would both give it a place, and the table would forget one.
+        let _one = self.sharing.lock();
         let found = table.as_ref().map_or(Found::Full, |t| t.find(txg, &pointer, need.want.copies));
         let (have, phys_birth) = match found {
             Found::Have { dvas, phys_birth } => (dvas, phys_birth),
