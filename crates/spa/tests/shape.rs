@@ -204,8 +204,6 @@ fn properties_and_guid() {
     ])
     .unwrap();
     live.set(vec![text("org.example:gone", "x"), text("org.example:gone", "")]).unwrap();
-    let refused = live.set(vec![PoolProp::Number("multihost".into(), 1)]);
-    assert!(matches!(refused, Err(ShapeError::Unsupported { .. })));
     let old = live.config().pool_guid.unwrap();
     let new = live.reguid(None).unwrap();
     assert!(new != old && live.config().pool_guid == Some(new));

@@ -94,6 +94,23 @@ impl Log {
         !bp.is_hole() && bp.birth.0 >= self.min_claim_txg
     }
 
+    /// True if it holds what a replay would do: a record of a group that was never synced (`zil_replay_log_record`). The births of its
+    /// blocks say nothing of that, since a block is allocated before it is filled.
+    pub fn is_needed(&self) -> bool {
+        // The chain ends at the first block that can't be read, which was never written.
+        self.blocks().map_while(std::result::Result::ok).any(|block| match block.records {
+            Some(records) => records.iter().any(|record| record.header.txg >= self.min_claim_txg),
+            None => true,
+        })
+    }
+
+    /// True if a device failed where the chain goes on, so that nobody knows what is there.
+    pub fn is_cut_short(&self) -> bool {
+        let mut blocks = self.blocks();
+        blocks.by_ref().for_each(drop);
+        matches!(blocks.end(), Some(End::Unreadable(_)))
+    }
+
     /// The blocks in the order of the chain.
     pub fn blocks(&self) -> Blocks<'_> {
         Blocks { log: self, next: Some(self.header.log), end: None }

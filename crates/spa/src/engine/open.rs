@@ -187,11 +187,12 @@ impl Spa {
         for head in heads {
             let Some(os) = head.objset()? else { continue };
             let Some(log) = zil::Log::open(&os, synced, 0)? else { continue };
-            // A log that another import claimed waits for its replay too, though its blocks are as old as the pool's state.
-            let waits = log.header().claim_txg != 0 || log.is_live(&log.header().log);
-            if waits && log.blocks().next().is_some() {
-                // The blocks of one that was claimed are allocated, and would have to be freed.
-                if !self.log_dropped || log.header().claim_txg != 0 {
+            // A log that another import claimed waits for its replay, whatever it holds.
+            let claimed = log.header().claim_txg != 0 && log.blocks().next().is_some();
+            if claimed || log.is_needed() || !self.log_dropped && log.is_cut_short() {
+                // Blocks that are as old as the pool's state are allocated, and would have to be freed.
+                let allocated = claimed || !log.is_live(&log.header().log);
+                if !self.log_dropped || allocated {
                     return Err(WriteRefusal::Log { dataset: head.name() });
                 }
                 dropped.push(head.name());
