@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz crash lint
+.PHONY: demo test fixtures oracle bench fuzz crash soak judge lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -39,6 +39,18 @@ SEED ?= 1
 crash:
 	@scripts/needs.sh rust cc
 	cargo run --release -q -p poolhouse-sim --example crash -- $(CRASH_POINTS) $(SEED)
+
+# Lets pools live under seeded operations and kills for SOAK_MINUTES, held to a model; with ZDB=PROGRAM, zdb judges what each life leaves.
+SOAK_MINUTES ?= 30
+soak:
+	@scripts/needs.sh rust cc
+	cargo run --release -q -p poolhouse-sim --example soak -- $(SOAK_MINUTES) $(SEED)
+
+# Pools of every shape made by the commands and through a mount, judged by zdb, and by OpenZFS's kernel module where KERNEL names a
+# command that is given the images of a pool.
+judge:
+	@scripts/needs.sh rust cc mount
+	@scripts/judge.sh $(JUDGE_SHAPES)
 
 lint:
 	cargo fmt --all --check

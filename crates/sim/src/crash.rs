@@ -9,8 +9,10 @@
 //! # Absent
 //! Writes that the device reorders across a flush, or that it tears inside a sector: no file system survives these.
 
+mod dice;
 mod tape;
 mod work;
 
+pub use dice::SplitMix;
 pub use tape::{Point, Tape};
 pub use work::{Outcome, Script, record};

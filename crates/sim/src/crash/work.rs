@@ -19,7 +19,7 @@ use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, crea
 use spa::engine::{Live, World};
 use zpl::NewFileSystem;
 
-use super::{Point, Tape};
+use super::{Point, SplitMix, Tape};
 
 /// The pool's name.
 const POOL: &str = "tank";
@@ -60,13 +60,9 @@ impl World for Seeded {
     }
 }
 
-/// SplitMix64.
 fn next(state: &AtomicU64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut z = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    SplitMix(state.fetch_add(STEP, Ordering::Relaxed)).roll()
 }
 
 fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Spa {

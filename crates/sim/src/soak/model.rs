@@ -1,0 +1,275 @@
+//! What the pool should hold, and what may be done to it next.
+
+use std::collections::BTreeMap;
+
+use crate::crash::SplitMix;
+
+/// Most heads at a time.
+const MOST_HEADS: usize = 12;
+/// Most snapshots of a head.
+const MOST_SNAPSHOTS: usize = 6;
+/// Objects that each dataset may hold.
+pub(super) const OBJECTS: u64 = 4;
+/// Most bytes of an object.
+const MOST_BYTES: u64 = 400_000;
+const POOL: &str = "soak";
+
+/// The contents of a dataset: its objects.
+pub type Contents = BTreeMap<u64, Vec<u8>>;
+
+#[derive(Debug, Clone, Default)]
+struct Head {
+    contents: Contents,
+    /// Oldest first.
+    snapshots: Vec<(String, Contents)>,
+    /// The head and the snapshot that it was cloned from.
+    origin: Option<(String, String)>,
+}
+
+/// The datasets of a pool.
+#[derive(Debug, Clone)]
+pub struct Model {
+    heads: BTreeMap<String, Head>,
+    made: u64,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Make a file system.
+    Create(String),
+    /// Write bytes that follow from a seed.
+    Write {
+        /// The head.
+        head: String,
+        /// The object, made if it is not there.
+        object: u64,
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// What.
+        seed: u64,
+    },
+    /// Free an object.
+    Remove(String, u64),
+    /// Take snapshots of one moment; full names.
+    Snapshot(Vec<String>),
+    /// Destroy a snapshot.
+    DestroySnapshot(String),
+    /// Clone a snapshot as a new head.
+    Clone(String, String),
+    /// Make a clone the origin of its origin.
+    Promote(String),
+    /// Go back to the last snapshot.
+    Rollback(String),
+    /// Rename a head.
+    Rename(String, String),
+    /// Destroy a head.
+    Destroy(String),
+    /// Set a property to a value.
+    Set(String, &'static str, &'static str),
+    /// Export and import again.
+    Reimport,
+}
+
+/// Bytes that follow from a seed; every other page compresses.
+pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
+    let mut dice = SplitMix(seed);
+    let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
+    out.truncate(len as usize);
+    out.chunks_mut(8192).for_each(|page| page.iter_mut().skip(4096).for_each(|b| *b &= 1));
+    out
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Model { heads: BTreeMap::from([(POOL.to_owned(), Head::default())]), made: 0 }
+    }
+}
+
+impl Model {
+    /// The pool's name.
+    pub const POOL: &'static str = POOL;
+
+    /// What each dataset must hold, by name.
+    pub fn seen(&self) -> BTreeMap<String, Contents> {
+        let mut out = BTreeMap::new();
+        for (name, head) in &self.heads {
+            out.insert(name.clone(), head.contents.clone());
+            let snapshots = head.snapshots.iter().map(|(s, c)| (format!("{name}@{s}"), c.clone()));
+            out.extend(snapshots);
+        }
+        out
+    }
+
+    /// The next step by these dice, and the state that it leads to.
+    pub fn step(&mut self, dice: u64) -> Op {
+        let mut dice = SplitMix(dice);
+        let op = (0..20).find_map(|_| self.choose(&mut dice)).unwrap_or(Op::Reimport);
+        self.apply(&op);
+        op
+    }
+
+    /// One of the heads but the root.
+    fn any(&self, dice: &mut SplitMix) -> Option<String> {
+        let names: Vec<&String> = self.heads.keys().filter(|n| *n != POOL).collect();
+        (!names.is_empty()).then(|| names[dice.below(names.len() as u64) as usize].clone())
+    }
+
+    fn clones(&self, head: &str, snapshot: &str) -> Vec<&String> {
+        let of = |h: &&Head| h.origin.as_ref().is_some_and(|(o, s)| o == head && s == snapshot);
+        self.heads.iter().filter(|(_, h)| of(h)).map(|(n, _)| n).collect()
+    }
+
+    fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
+        let kind = dice.below(100);
+        if kind < 12 {
+            self.made += 1;
+            return (self.heads.len() < MOST_HEADS).then(|| Op::Create(format!("{POOL}/fs{}", self.made)));
+        }
+        if kind == 99 {
+            return Some(Op::Reimport);
+        }
+        let name = self.any(dice)?;
+        let head = &self.heads[&name];
+        match kind {
+            12..50 => Some(Op::Write {
+                head: name,
+                object: 1 + dice.below(OBJECTS),
+                offset: dice.below(MOST_BYTES / 2),
+                len: 1 + dice.below(MOST_BYTES / 2),
+                seed: dice.roll(),
+            }),
+            50..54 => {
+                let object = *head.contents.keys().next()?;
+                Some(Op::Remove(name, object))
+            }
+            54..66 => {
+                self.made += 1;
+                let snap = format!("s{}", self.made);
+                // One, or all at one moment.
+                let all = dice.below(4) == 0;
+                let of: Vec<String> =
+                    self.heads.keys().filter(|n| all && *n != POOL || **n == name).cloned().collect();
+                let room = of.iter().all(|n| self.heads[n].snapshots.len() < MOST_SNAPSHOTS);
+                room.then(|| Op::Snapshot(of.iter().map(|n| format!("{n}@{snap}")).collect()))
+            }
+            66..74 => {
+                let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
+                let (snap, _) = head.snapshots.get(at)?;
+                self.clones(&name, snap).is_empty().then(|| Op::DestroySnapshot(format!("{name}@{snap}")))
+            }
+            74..80 => {
+                let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
+                let (snap, _) = head.snapshots.get(at)?;
+                self.made += 1;
+                let origin = format!("{name}@{snap}");
+                (self.heads.len() < MOST_HEADS).then(|| Op::Clone(origin, format!("{POOL}/c{}", self.made)))
+            }
+            80..84 => {
+                let (origin, snap) = head.origin.clone()?;
+                // The clone gets the origin's snapshots up to its own beginning; none may be there already.
+                let moved = self.heads[&origin].snapshots.iter().position(|(s, _)| *s == snap)? + 1;
+                let taken = |s: &String| head.snapshots.iter().any(|(own, _)| own == s);
+                let room = moved + head.snapshots.len() <= MOST_SNAPSHOTS;
+                let free = !self.heads[&origin].snapshots[..moved].iter().any(|(s, _)| taken(s));
+                (room && free).then_some(Op::Promote(name))
+            }
+            84..89 => (!head.snapshots.is_empty()).then_some(Op::Rollback(name)),
+            89..92 => {
+                self.made += 1;
+                Some(Op::Rename(name, format!("{POOL}/r{}", self.made)))
+            }
+            92..96 => head.snapshots.is_empty().then_some(Op::Destroy(name)),
+            _ => {
+                const SETTINGS: [(&str, &str); 8] = [
+                    ("compression", "off"),
+                    ("compression", "lz4"),
+                    ("compression", "zstd"),
+                    ("checksum", "sha256"),
+                    ("checksum", "fletcher4"),
+                    ("copies", "2"),
+                    ("copies", "1"),
+                    ("poolhouse:soak", "yes"),
+                ];
+                let (prop, value) = SETTINGS[dice.below(SETTINGS.len() as u64) as usize];
+                Some(Op::Set(name, prop, value))
+            }
+        }
+    }
+
+    fn head(&mut self, name: &str) -> &mut Head {
+        self.heads.get_mut(name).expect("a step is chosen among what is there")
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Create(name) => drop(self.heads.insert(name.clone(), Head::default())),
+            Op::Write { head, object, offset, len, seed } => {
+                let held = self.head(head).contents.entry(*object).or_default();
+                let end = (offset + len) as usize;
+                held.resize(held.len().max(end), 0);
+                held[*offset as usize..end].copy_from_slice(&bytes(*seed, *len));
+            }
+            Op::Remove(head, object) => drop(self.head(head).contents.remove(object)),
+            Op::Snapshot(names) => {
+                for (name, snap) in names.iter().filter_map(|n| n.split_once('@')) {
+                    let head = self.head(name);
+                    head.snapshots.push((snap.to_owned(), head.contents.clone()));
+                }
+            }
+            Op::DestroySnapshot(full) => {
+                let (name, snap) = full.split_once('@').expect("it names a snapshot");
+                self.head(name).snapshots.retain(|(s, _)| s != snap);
+            }
+            Op::Clone(full, name) => {
+                let (origin, snap) = full.split_once('@').expect("it names a snapshot");
+                let found = self.head(origin).snapshots.iter().find(|(s, _)| s == snap);
+                let contents = found.expect("a step is chosen among what is there").1.clone();
+                let origin = Some((origin.to_owned(), snap.to_owned()));
+                self.heads.insert(name.clone(), Head { contents, snapshots: Vec::new(), origin });
+            }
+            Op::Promote(name) => self.promote(name),
+            Op::Rollback(name) => {
+                let head = self.head(name);
+                head.contents =
+                    head.snapshots.last().expect("a step is chosen among what is there").1.clone();
+            }
+            Op::Rename(old, new) => {
+                let head = self.heads.remove(old).expect("a step is chosen among what is there");
+                self.heads.insert(new.clone(), head);
+                for (origin, _) in self.heads.values_mut().filter_map(|h| h.origin.as_mut()) {
+                    if origin == old {
+                        origin.clone_from(new);
+                    }
+                }
+            }
+            Op::Destroy(name) => drop(self.heads.remove(name)),
+            Op::Set(..) | Op::Reimport => {}
+        }
+    }
+
+    fn promote(&mut self, name: &str) {
+        let (origin, snap) = self.head(name).origin.clone().expect("it is a clone");
+        let from = self.head(&origin);
+        let moved = from.snapshots.iter().position(|(s, _)| *s == snap).expect("its origin is there") + 1;
+        let mut snapshots: Vec<_> = from.snapshots.drain(..moved).collect();
+        let names: Vec<String> = snapshots.iter().map(|(s, _)| s.clone()).collect();
+        let grand = from.origin.replace((name.to_owned(), snap));
+        let head = self.head(name);
+        snapshots.append(&mut head.snapshots);
+        head.snapshots = snapshots;
+        head.origin = grand;
+        // Other clones of what moved follow it.
+        for (other, h) in &mut self.heads {
+            if let Some((o, s)) = &mut h.origin
+                && other != name
+                && *o == origin
+                && names.contains(s)
+            {
+                name.clone_into(o);
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Doing the steps to a real pool on image files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dmu::NewObject;
+use dsl::ops::clone::Clone as CloneTask;
+use dsl::ops::create::Create;
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::promote::Promote;
+use dsl::ops::props::{SetAs, SetProps};
+use dsl::ops::rename::Rename;
+use dsl::ops::rollback::Rollback;
+use dsl::ops::snapshot::Snapshot;
+use dsl::prop::parse::{Context, setting};
+use dsl::{Dsl, Kind, SyncTask};
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{DmuType, ObjNum};
+use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::engine::{Live, World};
+use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
+use spa::{Host, Spa};
+use zpl::NewFileSystem;
+
+use super::model::{self, Contents, Model, Op};
+use crate::crash::SplitMix;
+
+/// Bytes of each device.
+const SIZE: u64 = 256 << 20;
+/// Number of the first object of the model in an object set, above those of the file system.
+const FIRST: u64 = 1000;
+
+/// Anything that goes wrong ends a soak.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// The devices of a pool.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// What they are for each other.
+    pub vdev: VdevShape,
+    /// How many.
+    pub devices: usize,
+}
+
+impl Shape {
+    /// Those that a soak takes in turns.
+    pub const ALL: [Shape; 4] = [
+        Shape { vdev: VdevShape::Single, devices: 1 },
+        Shape { vdev: VdevShape::Mirror, devices: 2 },
+        Shape { vdev: VdevShape::Raidz(1), devices: 3 },
+        Shape { vdev: VdevShape::Raidz(2), devices: 5 },
+    ];
+}
+
+struct Seeded(AtomicU64);
+
+impl World for Seeded {
+    fn now(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn random(&self) -> u64 {
+        SplitMix(self.0.fetch_add(1, Ordering::Relaxed)).roll()
+    }
+}
+
+/// A pool and what it should hold.
+pub struct Life {
+    dir: PathBuf,
+    seed: u64,
+    workers: usize,
+    /// Steps done.
+    steps: u64,
+    model: Model,
+    /// Nothing while it is exported.
+    spa: Option<Spa>,
+}
+
+fn host() -> Host {
+    Host { hostid: 1, hostname: "soak".into() }
+}
+
+fn file_system() -> NewFileSystem {
+    NewFileSystem::new((1_700_000_000, 0))
+}
+
+impl Life {
+    /// A new pool on images in folder `dir`, written by so many workers.
+    ///
+    /// # Errors
+    /// As making it fails.
+    pub fn begin(dir: &Path, shape: Shape, seed: u64, workers: usize) -> Result<Life, Failure> {
+        let paths: Vec<PathBuf> = (0..shape.devices).map(|n| dir.join(format!("d{n}.img"))).collect();
+        paths.iter().try_for_each(|p| File::create(p)?.set_len(SIZE))?;
+        let leaves = paths.into_iter().map(|path| NewLeaf { path }).collect();
+        let vdevs = vec![NewVdev { shape: shape.vdev, bias: None, leaves }];
+        let new = NewPool { name: Model::POOL.into(), vdevs, ashift: None, force: true };
+        let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+        let contents = file_system();
+        let begin = Beginning { features: &features, contents: &contents, props: &Vec::new() };
+        let Hands { workers: threads, world } = hands(seed, workers);
+        let setting = Setting {
+            host: &host(),
+            world,
+            claimer: &claim_file,
+            workers: threads,
+            cache_bytes: 64 << 20,
+            altroot: None,
+        };
+        let spa = Some(create(&new, &begin, &setting)?);
+        Ok(Life { dir: dir.to_owned(), seed, workers, steps: 0, model: Model::default(), spa })
+    }
+
+    /// Goes on with the pool that an actor left after `steps` steps, or one more: whichever the pool shows.
+    ///
+    /// # Errors
+    /// When it shows neither, or can't be opened.
+    pub fn resume(dir: &Path, seed: u64, workers: usize, steps: u64) -> Result<Life, Failure> {
+        let mut model = Model::default();
+        (0..steps).for_each(|n| drop(model.step(dice(seed, n))));
+        let mut life = Life { dir: dir.to_owned(), seed, workers, steps, model, spa: None };
+        let seen = life.look()?;
+        if seen != bare(life.model.seen()) {
+            let op = life.model.step(dice(seed, steps));
+            life.steps += 1;
+            life.compare(&seen).map_err(|e| format!("after {steps} steps, and {op:?} begun: {e}"))?;
+        }
+        life.import()?;
+        Ok(life)
+    }
+
+    /// Steps done.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn import(&mut self) -> Result<(), Failure> {
+        let scan = spa::scan(&[&self.dir]);
+        let candidate = scan.pools.first().ok_or("the pool is gone")?;
+        let options = Options { readonly: false, force: true, cache_bytes: 64 << 20, ..Options::default() };
+        let hands = hands(self.seed ^ self.steps.rotate_left(32), self.workers);
+        self.spa = Some(import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)?);
+        Ok(())
+    }
+
+    /// Does the next step; it is on disk when this returns.
+    ///
+    /// # Errors
+    /// As the pool refuses it: nothing stands in its way.
+    pub fn step(&mut self) -> Result<Op, Failure> {
+        let op = self.model.step(dice(self.seed, self.steps));
+        self.perform(&op).map_err(|e| format!("step {}, {op:?}: {}", self.steps, chain(&*e)))?;
+        self.steps += 1;
+        Ok(op)
+    }
+
+    fn live(&self) -> Result<&Live, Failure> {
+        self.spa.as_ref().and_then(Spa::writer).ok_or_else(|| "the pool is not open for writing".into())
+    }
+
+    fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Failure> {
+        Ok(self.live()?.run(Box::new(task))?)
+    }
+
+    fn perform(&mut self, op: &Op) -> Result<(), Failure> {
+        match op.clone() {
+            Op::Create(name) => {
+                let (contents, props) = (Arc::new(file_system()), Vec::new());
+                self.run(Create { name, contents, props, crypt: None, enforce_limits: false })
+            }
+            Op::Write { head, object, offset, len, seed } => {
+                let live = self.live()?;
+                let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
+                let tx = live.tx(len)?;
+                let number = ObjNum(FIRST + object);
+                let dn = match owned.objset().dnode(number) {
+                    Ok(dn) => dn,
+                    Err(dmu::Error::NoSuchObject { .. }) => {
+                        let spec =
+                            NewObject { block_size: 1 << 14, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+                        owned.objset().claim_object(&tx, number, &spec)?
+                    }
+                    Err(e) => return Err(e.into()),
+                };
+                dn.write_at(&tx, offset, &model::bytes(seed, len))?;
+                let txg = tx.txg();
+                drop(tx);
+                Ok(live.txgs().wait_synced(txg)?)
+            }
+            Op::Remove(head, object) => {
+                let live = self.live()?;
+                let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
+                let tx = live.tx(1)?;
+                owned.objset().free_object(&tx, ObjNum(FIRST + object))?;
+                let txg = tx.txg();
+                drop(tx);
+                Ok(live.txgs().wait_synced(txg)?)
+            }
+            Op::Snapshot(names) => self.run(Snapshot { names, ..Snapshot::default() }),
+            Op::DestroySnapshot(name) => self.run(DestroySnapshots { names: vec![name], defer: false }),
+            Op::Clone(origin, name) => {
+                self.run(CloneTask { name, origin, props: Vec::new(), enforce_limits: false })
+            }
+            Op::Promote(name) => self.run(Promote { name, enforce_limits: false }),
+            Op::Rollback(name) => self.run(Rollback { name, to: None }),
+            Op::Rename(old, new) => self.run(Rename { old, new, enforce_limits: false }),
+            Op::Destroy(name) => self.run(DestroyHead { name }),
+            Op::Set(name, prop, value) => {
+                let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
+                let props = vec![setting(prop, value, context)?];
+                self.run(SetProps { name, props, source: SetAs::Local })
+            }
+            Op::Reimport => {
+                self.export()?;
+                self.check()?;
+                self.import()
+            }
+        }
+    }
+
+    /// Lets the pool go in order.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn export(&mut self) -> Result<(), Failure> {
+        if let Some(spa) = self.spa.take() {
+            spa.writer().ok_or("the pool is not open for writing")?.export()?;
+        }
+        Ok(())
+    }
+
+    /// Holds the exported pool to the model.
+    ///
+    /// # Errors
+    /// Where they differ.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.compare(&self.look()?)
+    }
+
+    fn compare(&self, seen: &BTreeMap<String, Contents>) -> Result<(), Failure> {
+        let wanted = bare(self.model.seen());
+        if *seen == wanted {
+            return Ok(());
+        }
+        let names = |of: &BTreeMap<String, Contents>| of.keys().cloned().collect::<Vec<_>>().join(" ");
+        let differ = wanted.iter().filter(|(name, held)| seen.get(*name).is_some_and(|s| s != *held));
+        let differ: Vec<&String> = differ.map(|(name, _)| name).collect();
+        Err(format!("wanted {}; found {}; contents differ: {differ:?}", names(&wanted), names(seen)).into())
+    }
+
+    /// What the pool on the images holds.
+    fn look(&self) -> Result<BTreeMap<String, Contents>, Failure> {
+        let scan = spa::scan(&[&self.dir]);
+        let candidate = scan.pools.first().ok_or("the pool is gone")?;
+        let options = Options { force: true, cache_bytes: 64 << 20, ..Options::default() };
+        let spa = import(candidate, &options, &host(), &SystemClock).map_err(|f| f.error)?;
+        let options = dsl::Options { pool_name: spa.name().to_owned(), space: spa.space()?, altroot: None };
+        let dsl = Dsl::open(spa.mos().clone(), options)?;
+        let mut out = BTreeMap::new();
+        let listing = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
+        for dataset in dsl.list_sorted(None, &listing)?.whole()? {
+            let mut contents = Contents::new();
+            let os = dataset.objset()?.ok_or("a dataset without contents")?;
+            for object in 1..=model::OBJECTS {
+                match os.dnode(ObjNum(FIRST + object)) {
+                    Ok(dn) => {
+                        let mut bytes = vec![0; dn.max_size() as usize];
+                        dn.read_at(0, &mut bytes)?;
+                        contents.insert(object, bytes);
+                    }
+                    Err(dmu::Error::NoSuchObject { .. }) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            out.insert(dataset.name(), contents);
+        }
+        Ok(bare(out))
+    }
+
+    /// A hash of all images: the same seed with one worker gives the same.
+    ///
+    /// # Errors
+    /// As reading them fails.
+    pub fn digest(&self) -> std::io::Result<String> {
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(&self.dir)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
+        paths.sort();
+        let mut hash = blake3::Hasher::new();
+        for path in paths {
+            hash.update(&std::fs::read(path)?);
+        }
+        Ok(hash.finalize().to_hex().to_string())
+    }
+}
+
+fn hands(seed: u64, workers: usize) -> Hands {
+    Hands {
+        workers: Arc::new(zio::Workers::new("zio", workers)),
+        world: Arc::new(Seeded(AtomicU64::new(seed))),
+    }
+}
+
+/// What decides about a step.
+fn dice(seed: u64, step: u64) -> u64 {
+    SplitMix(seed ^ step.wrapping_mul(0xa076_1d64_78bd_642f)).roll()
+}
+
+/// Without the zeros at the ends of objects: an object is as long as its blocks.
+fn bare(mut seen: BTreeMap<String, Contents>) -> BTreeMap<String, Contents> {
+    for bytes in seen.values_mut().flat_map(BTreeMap::values_mut) {
+        let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |n| n + 1);
+        bytes.truncate(used);
+    }
+    seen
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut out = error.to_string();
+    let mut source = error.source();
+    while let Some(e) = source {
+        out = format!("{out}: {e}");
+        source = e.source();
+    }
+    out
+}
