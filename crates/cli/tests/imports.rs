@@ -144,8 +144,12 @@ fn in_and_out() {
     let Some(f) = testkit::find("mirror2") else { return };
     let dir = folder(&f, &[0, 1]);
     let service = house();
-    let ran = import(&service, dir.path(), &format!("-f -N -R /r {}", f.pool()));
+    let ran = import(&service, dir.path(), &format!("-f -N -o failmode=never {}", f.pool()));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(run("zpool list", service.clone()).out, "no pools available\n");
+    let ran = import(&service, dir.path(), &format!("-f -N -R /r -o comment=mine {}", f.pool()));
     assert_eq!((ran.code, ran.out, ran.err), (0, String::new(), String::new()));
+    assert_eq!(run("zpool get -H -o value comment", service.clone()).out, "mine\n");
     assert_eq!(run("zpool list -H -o readonly,altroot", service.clone()).out, "off\t/r\n");
     let ran = run(&format!("zfs snapshot {}@ours", f.pool()), service.clone());
     assert_eq!(ran.code, 0, "{ran:?}");

@@ -1,6 +1,9 @@
 //! From devices to an imported pool.
 
-use crate::api::{Candidate, Error, ImportOutcome, ImportRequest, Reason, RewindInfo, ScanRequest};
+use crate::api::{
+    Candidate, Error, ExportRequest, ImportOutcome, ImportRequest, PoolChange, Reason, RewindInfo,
+    ScanRequest,
+};
 use crate::faults::{of_library, of_open, of_spa};
 use crate::pools::Pools;
 use crate::view::{self, PoolFacts};
@@ -126,16 +129,25 @@ pub(super) fn import(
     if request.rewind.dry_run {
         return open().map(|(_, outcome)| outcome);
     }
-    pools.import(name, candidate.guid, || {
+    // Those that hold for this import alone are in the facts; the rest is written, to a pool that is.
+    let alone = |name: &str| matches!(name, "readonly" | "altroot" | "cachefile");
+    let props: Vec<_> = request.props.iter().filter(|(p, _)| !alone(p)).cloned().collect();
+    let set = !facts.readonly && !props.is_empty();
+    let outcome = pools.import(name, candidate.guid, || {
         let (spa, outcome) = open()?;
         let altroot = facts.altroot.clone();
         let pool = Pool::with_spa(spa, altroot).map_err(|error| Error::new(name, of_library(&error)))?;
         Ok((pool, facts, outcome))
-    })
+    })?;
+    if set && let Err(error) = pools.change_pool(name, &PoolChange::Set { props }, host) {
+        pools.export(&ExportRequest { name: name.to_owned(), ..ExportRequest::default() })?;
+        return Err(error);
+    }
+    Ok(outcome)
 }
 
-/// What is set for this import only. The rest of the properties would be written to the pool; a read-only import passes
-/// them over, as OpenZFS does.
+/// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as
+/// OpenZFS does.
 fn facts(request: &ImportRequest, name: &str) -> Result<PoolFacts, Error> {
     let bad = |property: &str| Error::new(name, Reason::BadProperty { property: property.to_owned() });
     let mut facts = PoolFacts { load_guid: RandomState::new().hash_one(name), ..PoolFacts::default() };
