@@ -97,11 +97,10 @@ impl Log {
     /// True if it holds what a replay would do: a record of a group that was never synced (`zil_replay_log_record`). The births of its
     /// blocks say nothing of that, since a block is allocated before it is filled.
     pub fn is_needed(&self) -> bool {
-        // The chain ends at the first block that can't be read, which was never written.
-        self.blocks().map_while(std::result::Result::ok).any(|block| match block.records {
-            Some(records) => records.iter().any(|record| record.header.txg >= self.min_claim_txg),
-            None => true,
-        })
+        let beyond = |record: &LogRecord| record.header.txg >= self.min_claim_txg;
+        // The block at which the chain ends has none, and one that means nothing can't be replayed.
+        let blocks = self.blocks().map_while(std::result::Result::ok);
+        blocks.filter_map(|block| block.records).any(|records| records.iter().any(beyond))
     }
 
     /// True if a device failed where the chain goes on, so that nobody knows what is there.
