@@ -11,3 +11,14 @@
 pub mod crash;
 pub mod open;
 pub mod soak;
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut out = error.to_string();
+    let mut source = error.source();
+    while let Some(e) = source {
+        out = format!("{out}: {e}");
+        source = e.source();
+    }
+    out
+}

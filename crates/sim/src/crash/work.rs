@@ -20,6 +20,7 @@ use spa::engine::{Live, World};
 use zpl::NewFileSystem;
 
 use super::{Point, SplitMix, Tape};
+use crate::chain;
 
 /// The pool's name.
 const POOL: &str = "tank";
@@ -232,14 +233,4 @@ fn look(pool: &Pool) -> poolhouse::Result<Seen> {
         out.insert(name, bare(contents));
     }
     Ok(out)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut out = error.to_string();
-    let mut source = error.source();
-    while let Some(e) = source {
-        out = format!("{out}: {e}");
-        source = e.source();
-    }
-    out
 }

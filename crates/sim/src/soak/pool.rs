@@ -26,6 +26,7 @@ use spa::{Host, Spa};
 use zpl::NewFileSystem;
 
 use super::model::{self, Contents, Model, Op};
+use crate::chain;
 use crate::crash::SplitMix;
 
 /// Bytes of each device.
@@ -315,14 +316,4 @@ fn bare(mut seen: BTreeMap<String, Contents>) -> BTreeMap<String, Contents> {
         bytes.truncate(used);
     }
     seen
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut out = error.to_string();
-    let mut source = error.source();
-    while let Some(e) = source {
-        out = format!("{out}: {e}");
-        source = e.source();
-    }
-    out
 }
