@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use crate::{Device, DeviceError, Op, Result, check_range};
@@ -43,6 +44,8 @@ pub struct FileDevice {
     physical: u32,
     block: bool,
     writable: bool,
+    /// Held while an image is written: its file system lets in one writer at a time, and threads that wait in the system for that spin.
+    turn: Mutex<()>,
     /// Loop devices over the image, which are claimed with it.
     #[expect(dead_code, reason = "held, never used")]
     loops: Vec<File>,
@@ -105,11 +108,16 @@ impl FileDevice {
         } else {
             (file.metadata().map_err(fail)?.len(), 512, 512)
         };
-        Ok(Self { file, name, size, logical, physical, block, writable: mode == Mode::Write, loops })
+        let (writable, turn) = (mode == Mode::Write, Mutex::default());
+        Ok(Self { file, name, size, logical, physical, block, writable, turn, loops })
     }
 
     fn io(&self, op: Op, offset: u64, len: usize, source: io::Error) -> DeviceError {
         DeviceError::Io { op, device: self.name.clone(), offset, len: len as u64, source }
+    }
+
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        (!self.block).then(|| self.turn.lock())
     }
 
     fn check_write(&self, op: Op) -> Result<()> {
@@ -173,6 +181,7 @@ impl Device for FileDevice {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.check_write(Op::Write)?;
         check_range(self, Op::Write, offset, buf.len() as u64)?;
+        let _turn = self.turn();
         self.file.write_all_at(buf, offset).map_err(|e| self.io(Op::Write, offset, buf.len(), e))
     }
 
@@ -180,6 +189,7 @@ impl Device for FileDevice {
         self.check_write(Op::Write)?;
         let total: u64 = bufs.iter().map(|b| b.len() as u64).sum();
         check_range(self, Op::Write, offset, total)?;
+        let _turn = self.turn();
         let mut slices: Vec<IoSlice<'_>> = bufs.iter().map(|b| IoSlice::new(b)).collect();
         let mut rest = slices.as_mut_slice();
         let mut at = offset;

@@ -50,8 +50,8 @@ impl Run {
     }
 }
 
-/// The runs that write these blocks, those of one device together and in the order of its offsets. Blocks are known by their place
-/// in `laid` from here on.
+/// The runs that write these blocks: those of one device in the order of its offsets, the devices in turns, so that threads that take
+/// one run after another are mostly on different devices. Blocks are known by their place in `laid` from here on.
 pub fn join(laid: &[Laid]) -> Vec<Run> {
     let mut all: Vec<(usize, &Piece)> =
         laid.iter().enumerate().flat_map(|(n, l)| l.pieces.iter().map(move |p| (n, p))).collect();
@@ -67,7 +67,14 @@ pub fn join(laid: &[Laid]) -> Vec<Run> {
         let Piece { bytes, range, column, account, .. } = piece.clone();
         run.pieces.push((block, Part { bytes, range, column, account }));
     }
-    runs
+    let mut rounds: Vec<(usize, Run)> = Vec::with_capacity(runs.len());
+    for run in runs {
+        let round =
+            rounds.last().filter(|(_, before)| before.leaf == run.leaf).map_or(0, |(round, _)| round + 1);
+        rounds.push((round, run));
+    }
+    rounds.sort_by_key(|(round, _)| *round);
+    rounds.into_iter().map(|(_, run)| run).collect()
 }
 
 impl Tree {
