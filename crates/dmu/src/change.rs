@@ -183,12 +183,14 @@ impl Dnode {
     /// # Panics
     /// If it hasn't the size of the object's blocks.
     pub fn write_block(&self, tx: &Tx, blkid: BlkId, block: Block) -> Result<()> {
-        tx.count(block.len() as u64);
         self.to_change()?.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
             assert_eq!(block.len(), h.datablksz as usize, "a block has the size of the object's blocks");
             h.reach(blkid).map_err(|e| self.corrupt(e))?;
-            d.put(blkid, block);
+            let len = block.len() as u64;
+            if d.put(blkid, block) {
+                tx.count(len);
+            }
             Ok(())
         })?
     }

@@ -35,7 +35,7 @@ pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use error::Error;
 pub use objset::{Objects, Objset};
 pub use sync::SyncSink;
-pub use tx::Tx;
+pub use tx::{Hold, Tx};
 pub use walk::{Damage, Walk};
 
 /// No object has this number or a higher one (`DN_MAX_OBJECT`).

@@ -1,8 +1,13 @@
 //! Transactions: which transaction group a change belongs to.
 
 use ondisk::Txg;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What holds a transaction's group open until it is dropped.
+pub trait Hold: Send + Sync {
+    /// Learns that the transaction has made so many bytes dirty that were not dirty before in its group: blocks, and what is remembered of
+    /// objects (`dp_dirty_pertxg`).
+    fn dirtied(&self, bytes: u64);
+}
 
 /// The right to change objects in one transaction group (`dmu_tx_t`, assigned).
 ///
@@ -12,20 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// wants an object in the newer one wait for those who hold it in the older one.)
 pub struct Tx {
     txg: Txg,
-    gauge: Option<Arc<AtomicU64>>,
-    _hold: Option<Box<dyn Send + Sync>>,
+    hold: Option<Box<dyn Hold>>,
 }
 
 impl Tx {
     /// A transaction of group `txg`; `hold` is dropped with it, and lets the group go.
-    pub fn new(txg: Txg, hold: Option<Box<dyn Send + Sync>>) -> Tx {
-        Tx { txg, gauge: None, _hold: hold }
-    }
-
-    /// The same, counting in `gauge` the bytes of blocks that become dirty (`dp_dirty_pertxg`).
-    #[must_use]
-    pub fn with_gauge(self, gauge: Arc<AtomicU64>) -> Tx {
-        Tx { gauge: Some(gauge), ..self }
+    pub fn new(txg: Txg, hold: Option<Box<dyn Hold>>) -> Tx {
+        Tx { txg, hold }
     }
 
     /// Its group (`tx_txg`).
@@ -34,8 +32,8 @@ impl Tx {
     }
 
     pub(crate) fn count(&self, bytes: u64) {
-        if let Some(g) = &self.gauge {
-            g.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(hold) = &self.hold {
+            hold.dirtied(bytes);
         }
     }
 }

@@ -102,13 +102,13 @@ pub struct Reservation {
     txg: Txg,
     head: u64,
     taken: Vec<(u64, u64)>,
-    dirtied: Arc<AtomicU64>,
+    dirtied: AtomicU64,
 }
 
 impl Reservation {
-    /// Counts what the transaction makes dirty: for [`dmu::Tx::with_gauge`].
-    pub fn gauge(&self) -> Arc<AtomicU64> {
-        self.dirtied.clone()
+    /// Counts what the transaction makes dirty; see [`dmu::Hold`].
+    pub fn dirtied(&self, bytes: u64) {
+        self.dirtied.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -284,7 +284,7 @@ impl Dsl {
             txg,
             head,
             taken: Vec::new(),
-            dirtied: Arc::default(),
+            dirtied: AtomicU64::new(0),
         };
         if need.bytes == 0 {
             return Ok(Asked::Granted(granted));

@@ -176,14 +176,9 @@ impl OpenOptions {
     }
 }
 
-/// Bytes of the block cache if nobody says: a quarter of the machine's memory, or 256 MiB where that can't be found out.
+/// Bytes of the block cache if nobody says: a quarter of the memory that this process may use.
 pub fn default_cache_bytes() -> u64 {
-    const FALLBACK: u64 = 256 << 20;
-    let total_kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    });
-    total_kib.map_or(FALLBACK, |kib| (kib << 10) / 4)
+    spa::host::memory() / 4
 }
 
 /// The candidate that is meant: by name or guid, or the only one.

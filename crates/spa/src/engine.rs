@@ -68,9 +68,11 @@ pub trait World: Send + Sync {
     fn now(&self) -> u64;
     /// A random number.
     fn random(&self) -> u64;
+    /// Bytes of memory that the engine may reckon with.
+    fn memory(&self) -> u64;
 }
 
-/// The system's clock and random numbers.
+/// The system's clock, random numbers and memory.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemWorld;
 
@@ -224,5 +226,9 @@ impl World for SystemWorld {
 
     fn random(&self) -> u64 {
         getrandom::u64().expect("the system gives random numbers")
+    }
+
+    fn memory(&self) -> u64 {
+        crate::host::memory()
     }
 }

@@ -1,6 +1,6 @@
-//! Who this host is, as pools know it.
+//! Who this host is, as pools know it, and how much memory it gives.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[cfg(test)]
 mod tests;
@@ -36,4 +36,32 @@ impl Host {
         let hostname = text("proc/sys/kernel/hostname").map(|t| t.trim().to_owned()).unwrap_or_default();
         Host { hostid, hostname }
     }
+}
+
+/// Bytes of memory that this process may use: the machine's, or what its control group is limited to. 1 GiB where that can't be found out.
+pub fn memory() -> u64 {
+    memory_below(Path::new("/"))
+}
+
+fn memory_below(root: &Path) -> u64 {
+    const FALLBACK: u64 = 1 << 30;
+    let text = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
+    let total = text(Path::new("proc/meminfo")).and_then(|t| {
+        let kib = t.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim();
+        kib.parse::<u64>().ok()?.checked_mul(1024)
+    });
+    let number = |path: PathBuf| text(&path)?.trim().parse::<u64>().ok();
+    // Version 2 has one tree, and each group above ours limits us too; version 1 one for memory alone. `max` is no number, and no limit.
+    let groups = text(Path::new("proc/self/cgroup")).unwrap_or_default();
+    let limits = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let (base, file) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max"),
+            "memory" => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let path = Path::new(path.trim_start_matches('/'));
+        path.ancestors().filter_map(|group| number(Path::new(base).join(group).join(file))).min()
+    });
+    limits.chain(total).min().unwrap_or(FALLBACK)
 }

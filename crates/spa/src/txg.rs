@@ -16,7 +16,8 @@
 //! # Throttle
 //! A holder says how many bytes it is about to dirty. Above `zfs_delay_min_dirty_percent` of `zfs_dirty_data_max` each new holder is
 //! delayed, the longer the fuller, so that writers slow down to what the disk takes instead of stopping dead; at the limit they
-//! wait. A group closes early at `zfs_dirty_data_sync_percent`. Bytes count until their group has synced.
+//! wait. A group closes early at `zfs_dirty_data_sync_percent`. When a holder leaves, what he did make dirty counts instead, until its
+//! group has synced.
 //!
 //! # Failure
 //! What devices fail at makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
@@ -32,6 +33,8 @@
 //! OpenZFS `module/zfs/txg.c`, `dsl_pool.c` (`dsl_pool_need_dirty_delay`), `dmu_tx.c` (`dmu_tx_delay`).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -116,6 +119,17 @@ impl Default for Tunables {
 }
 
 impl Tunables {
+    /// Those for an engine that may reckon with so many bytes of memory: a tenth of them dirty, at most 4 GiB (`arc_init`).
+    pub fn for_memory(bytes: u64) -> Tunables {
+        let dirty_max = (bytes / 10).clamp(64 << 20, 4 << 30);
+        Tunables { dirty_max, ..Tunables::default() }
+    }
+
+    /// Dirty bytes at which a group is closed.
+    fn full(&self) -> u64 {
+        (self.dirty_max / 100 * self.sync_percent).max(1)
+    }
+
     /// How long a holder is delayed when `dirty` bytes are dirty: a hyperbola that is 0 at the threshold, and large near the
     /// limit, at most 100 ms.
     fn delay(&self, dirty: u64) -> Option<Duration> {
@@ -188,6 +202,10 @@ impl std::fmt::Debug for Txgs {
 pub struct Hold {
     shared: Arc<Shared>,
     txg: Txg,
+    /// What he said that he would make dirty; it counts until he is done.
+    bytes: u64,
+    /// What he did make dirty; it counts from then on.
+    dirtied: AtomicU64,
 }
 
 impl Hold {
@@ -197,13 +215,27 @@ impl Hold {
     }
 }
 
+impl dmu::Hold for Hold {
+    fn dirtied(&self, bytes: u64) {
+        self.dirtied.fetch_add(bytes, Relaxed);
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut s = self.shared.state.lock();
+        let shared = &self.shared;
+        let mut s = shared.state.lock();
+        let dirtied = self.dirtied.load(Relaxed);
+        s.dirty = s.dirty - self.bytes + dirtied;
         let slot = s.slot(self.txg);
+        slot.dirty = slot.dirty - self.bytes + dirtied;
         slot.holders -= 1;
-        if slot.holders == 0 {
-            self.shared.work.notify_all();
+        let full = slot.dirty >= shared.tunables.full();
+        if slot.holders == 0 || full {
+            shared.work.notify_all();
+        }
+        if dirtied < self.bytes {
+            shared.done.notify_all();
         }
     }
 }
@@ -295,12 +327,8 @@ impl Txgs {
             slot.opened = Some(Instant::now());
             shared.work.notify_all();
         }
-        let full = s.dirty >= shared.tunables.dirty_max / 100 * shared.tunables.sync_percent;
-        if full && s.quiescing.is_none() && s.quiesced.is_none() {
-            shared.work.notify_all();
-        }
         drop(s);
-        Ok(Hold { shared: shared.clone(), txg })
+        Ok(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) })
     }
 
     /// Waits until `txg` is on disk (`txg_wait_synced`); what is not open yet is opened for it.
@@ -421,11 +449,11 @@ impl Shared {
         if s.stopped.is_some() {
             return Err(None);
         }
-        let full = self.tunables.dirty_max / 100 * self.tunables.sync_percent;
+        let full = self.tunables.full();
         let timeout = self.tunables.timeout;
         let (wanted, open) = (s.wanted, s.open);
         let slot = s.slot(open);
-        if wanted >= open || slot.dirty >= full && full > 0 {
+        if wanted >= open || slot.dirty >= full {
             return Ok(());
         }
         match slot.opened {

@@ -81,10 +81,10 @@ impl Dirty {
         Dirty { txg, wipe: false, header, freed, blocks, clones, spill: None }
     }
 
-    /// Writes a block.
-    pub(crate) fn put(&mut self, blkid: BlkId, block: Block) {
+    /// Writes a block; true if it was not written before.
+    pub(crate) fn put(&mut self, blkid: BlkId, block: Block) -> bool {
         self.clones.remove(&blkid);
-        self.blocks.insert(blkid, block);
+        self.blocks.insert(blkid, block).is_none()
     }
 
     /// Makes a block another's.

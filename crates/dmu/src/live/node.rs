@@ -6,6 +6,7 @@ use crate::live::header::Header;
 use crate::tree::Tree;
 use crate::{Error, Result, Tx};
 use device::{AlignedBuf, Block};
+use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
@@ -236,6 +237,7 @@ impl LiveDnode {
         if s.dirty.back().is_none_or(|d| d.txg != tx.txg()) {
             let header = s.header();
             s.dirty.push_back(Dirty::new(tx.txg(), header));
+            tx.count(size_of::<Dirty>() as u64 + DNODE_MIN_SIZE as u64);
             self.os.note_dirty(tx.txg(), self);
         }
         s.seq += 1;

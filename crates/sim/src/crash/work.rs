@@ -59,6 +59,10 @@ impl World for Seeded {
     fn random(&self) -> u64 {
         next(&self.0)
     }
+
+    fn memory(&self) -> u64 {
+        1 << 30
+    }
 }
 
 fn next(state: &AtomicU64) -> u64 {

@@ -66,6 +66,10 @@ impl World for Seeded {
     fn random(&self) -> u64 {
         SplitMix(self.0.fetch_add(1, Ordering::Relaxed)).roll()
     }
+
+    fn memory(&self) -> u64 {
+        1 << 30
+    }
 }
 
 /// A pool and what it should hold.

@@ -51,10 +51,23 @@ pub enum ClearError {
     Active(#[from] crate::SpaError),
 }
 
+/// Room and a group, of one transaction. The room goes first, before the group may sync.
+struct Granted {
+    reservation: dsl::Reservation,
+    hold: crate::txg::Hold,
+}
+
+impl dmu::Hold for Granted {
+    fn dirtied(&self, bytes: u64) {
+        self.reservation.dirtied(bytes);
+        self.hold.dirtied(bytes);
+    }
+}
+
 impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
         engine.update_space();
-        let txgs = Txgs::start(name, last, Tunables::default(), engine.clone());
+        let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
         Live { txgs, engine, beating: OnceLock::new() }
     }
 
@@ -155,9 +168,7 @@ impl Live {
             let asked = self.engine.dsl.reserve(head.object(), txg, need).map_err(TaskError::Refused)?;
             let full = match asked {
                 Asked::Granted(reservation) => {
-                    let gauge = reservation.gauge();
-                    // The reservation goes before the group may sync.
-                    return Ok(Tx::new(txg, Some(Box::new((reservation, hold)))).with_gauge(gauge));
+                    return Ok(Tx::new(txg, Some(Box::new(Granted { reservation, hold }))));
                 }
                 Asked::Again { full } => full,
             };

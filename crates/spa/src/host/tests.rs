@@ -20,3 +20,27 @@ fn sources_of_the_hostid() {
     put("sys/module/spl/parameters/spl_hostid", b"77\n");
     assert_eq!(Host::from_root(root.path()).hostid, 77);
 }
+
+/// Goal: memory is the machine's, or what the narrowest of the control groups above allows, in both versions of them.
+#[test]
+fn memory_of_a_control_group() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let memory = || memory_below(root.path());
+    assert_eq!(memory(), 1 << 30);
+    put("proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\n");
+    assert_eq!(memory(), 16 << 30);
+    put("proc/self/cgroup", "0::/a/b\n");
+    assert_eq!(memory(), 16 << 30);
+    put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    assert_eq!(memory(), 16 << 30);
+    put("sys/fs/cgroup/a/memory.max", "4294967296\n");
+    assert_eq!(memory(), 4 << 30);
+    put("proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n0::/a/b\n");
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
+    assert_eq!(memory(), 2 << 30);
+}
