@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The unit that buffers are made of: direct I/O wants memory aligned to the sector.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -22,9 +22,8 @@ pub struct AlignedBuf {
 impl AlignedBuf {
     /// A buffer of `len` zeros. The caller has checked `len`: a buffer that can't be had aborts.
     pub fn zeroed(len: usize) -> Self {
-        let n = len.div_ceil(SECTOR);
-        let sectors = Sector::new_vec_zeroed(n).expect("an allocation of checked size succeeds or aborts");
-        Self { sectors, len }
+        // Zeros from the allocator would be pages that the system hands out anew, at a fault for each.
+        Self::padded(&[], len)
     }
 
     /// A copy of `bytes`.

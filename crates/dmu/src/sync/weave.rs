@@ -32,6 +32,8 @@ pub(crate) struct Weave {
 
 struct Indirect {
     buf: AlignedBuf,
+    /// Bytes before which all that is not zeros lies: most blocks of a small object are zeros nearly to the end.
+    used: usize,
     changed: bool,
 }
 
@@ -111,6 +113,7 @@ impl Weave {
         let slot = self.slot(blkid);
         let indirect = self.load(above, parent)?;
         indirect.changed = true;
+        indirect.used = indirect.used.max(slot.end);
         indirect.buf[slot].copy_from_slice(&bp.encode());
         Ok(())
     }
@@ -120,7 +123,8 @@ impl Weave {
         if !self.indirects.contains_key(&(level, blkid)) {
             let bp = self.pointer(level, blkid)?;
             let buf = if bp.is_hole() { self.unfold(&bp) } else { self.read(&bp, level, blkid)?.thaw() };
-            self.indirects.insert((level, blkid), Indirect { buf, changed: false });
+            let used = if bp == Blkptr::HOLE { 0 } else { buf.len() };
+            self.indirects.insert((level, blkid), Indirect { buf, used, changed: false });
         }
         Ok(self.indirects.get_mut(&(level, blkid)).expect("it was just put there"))
     }
@@ -158,7 +162,8 @@ impl Weave {
                 for (slot, bp) in buf.as_chunks_mut::<BLKPTR_SIZE>().0.iter_mut().zip(&old) {
                     *slot = bp.encode();
                 }
-                self.indirects.insert((level, BlkId(0)), Indirect { buf, changed: true });
+                let used = n << BLKPTR_SHIFT;
+                self.indirects.insert((level, BlkId(0)), Indirect { buf, used, changed: true });
             }
             self.phys.nlevels += 1;
         }
@@ -182,7 +187,7 @@ impl Weave {
         let indirect = self.indirects.remove(&(level, blkid)).expect("a changed block is held");
         let below = Level(level.0 - 1);
         let (mut fill, mut empty) = (0u64, true);
-        for raw in indirect.buf.as_chunks::<BLKPTR_SIZE>().0 {
+        for raw in indirect.buf[..indirect.used].as_chunks::<BLKPTR_SIZE>().0 {
             // Most of a sparse block is zeros.
             if raw[..] == [0; BLKPTR_SIZE] {
                 continue;
