@@ -140,8 +140,8 @@ fn pattern() -> Vec<u8> {
 }
 
 /// A new object in a new file system, held to be written.
-fn object(live: &Live, props: PropList, kind: DmuType) -> Result<(poolhouse::dsl::Owned, Dnode)> {
-    let name = format!("{POOL}/fs");
+fn object(live: &Live, name: &str, props: PropList, kind: DmuType) -> Result<(poolhouse::dsl::Owned, Dnode)> {
+    let name = format!("{POOL}/{name}");
     live.run(task(&name, props))?;
     let owned = live.dsl().heads().own(&live.dsl().dataset(&name)?)?;
     let tx = live.tx_for(&owned, Need { bytes: 1 << 14, netfree: false })?;
@@ -151,12 +151,19 @@ fn object(live: &Live, props: PropList, kind: DmuType) -> Result<(poolhouse::dsl
 }
 
 fn write(live: &Live, compression: &str) -> Result<(Value, Took)> {
+    let pattern = pattern();
+    // What a process takes from the system for the first time costs a page fault for each page: that is not what is measured here.
+    fill(live, "warm", compression, &pattern)?;
+    let took = fill(live, "fs", compression, &pattern)?;
+    Ok((json!({ "bytes": BYTES }), took))
+}
+
+fn fill(live: &Live, name: &str, compression: &str, pattern: &[u8]) -> Result<Took> {
     let parsing = Parsing { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
     let props = vec![setting("compression", compression, parsing).context("a compressor")?];
-    let (owned, dnode) = object(live, props, DmuType::PLAIN_FILE_CONTENTS)?;
+    let (owned, dnode) = object(live, name, props, DmuType::PLAIN_FILE_CONTENTS)?;
     live.sync_all()?;
-    let pattern = pattern();
-    let (_, took) = here(|| {
+    let ((), took) = here(|| {
         for offset in (0..BYTES).step_by(CHUNK) {
             let from = offset as usize % (PATTERN - CHUNK);
             let tx = live.tx_for(&owned, Need { bytes: CHUNK as u64, netfree: false })?;
@@ -164,7 +171,7 @@ fn write(live: &Live, compression: &str) -> Result<(Value, Took)> {
         }
         Ok(live.sync_all()?)
     })?;
-    Ok((json!({ "bytes": BYTES }), took))
+    Ok(took)
 }
 
 /// The names of the pool of illumos bug 8115, parents first.
@@ -204,7 +211,7 @@ fn snapshots(live: &Live) -> Result<(Value, Took)> {
 }
 
 fn zap(live: &Live) -> Result<(Value, Took)> {
-    let (owned, _) = object(live, PropList::new(), DmuType::PLAIN_FILE_CONTENTS)?;
+    let (owned, _) = object(live, "fs", PropList::new(), DmuType::PLAIN_FILE_CONTENTS)?;
     let tx = live.tx_for(&owned, Need { bytes: 1 << 14, netfree: false })?;
     let zap = Zap::create_kind(owned.objset(), &tx, DmuType::DIRECTORY_CONTENTS)?;
     drop(tx);
