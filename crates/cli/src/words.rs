@@ -27,6 +27,8 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::Active(info) => active(info),
         Reason::MissingDevices(_) => "one or more devices is currently unavailable".into(),
         Reason::NoCheckpoint => "checkpoint does not exist".into(),
+        Reason::CheckpointExists => "checkpoint exists".into(),
+        Reason::DiscardingCheckpoint => "currently discarding checkpoint".into(),
         Reason::InvalidConfig => "invalid vdev configuration".into(),
         Reason::ReadonlyOnly { why } => {
             format!("this release can't write it: {why}\nThe pool can be imported using '-o readonly=on'.")

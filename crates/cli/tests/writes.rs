@@ -286,3 +286,41 @@ fn the_cache_file_remembers() {
     good("zpool destroy tank");
     assert!(!file.exists(), "the last pool takes the file with it");
 }
+
+/// Goal: a checkpoint is taken, shown, in the way of what would lose it, gone back to and let go, in OpenZFS's words.
+#[test]
+fn checkpoints() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path());
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    let bad = |line: &str, words: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (1, words), "{line}");
+    };
+    bad("zpool checkpoint -d tank", "cannot discard checkpoint in 'tank': checkpoint does not exist\n");
+    good("zfs create tank/before");
+    good("zpool checkpoint tank");
+    bad("zpool checkpoint tank", "cannot checkpoint 'tank': checkpoint exists\n");
+    bad("zpool reguid tank", "cannot reguid 'tank': checkpoint exists\n");
+    assert!(good("zpool status tank").contains("\ncheckpoint: created "), "it is shown");
+    assert_eq!(good("zpool get -H -o value feature@zpool_checkpoint tank"), "active\n");
+    good("zfs destroy tank/before");
+    good("zfs create tank/after");
+    good("zpool export tank");
+    good(&format!("zpool import -N -d {} --rewind-to-checkpoint tank", dir.path().display()));
+    assert_eq!(good("zfs list -H -o name"), "tank\ntank/before\n");
+    assert!(good("zpool history -i tank").contains(" checkpoint rewind rewound state to txg="));
+    good("zpool checkpoint tank");
+    good("zfs destroy tank/before");
+    good("zpool checkpoint -d -w tank");
+    assert!(!good("zpool status tank").contains("\ncheckpoint:"), "it is gone");
+    assert_eq!(good("zpool get -H -o value checkpoint,feature@zpool_checkpoint tank"), "-\nenabled\n");
+    good("zpool export tank");
+    let back = format!("zpool import -N -d {} --rewind-to-checkpoint tank", dir.path().display());
+    assert_eq!(ran(&back).code, 1);
+}

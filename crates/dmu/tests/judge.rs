@@ -48,7 +48,7 @@ impl Space for Front {
         Ok(std::array::from_fn(|i| (i < usize::from(want.copies)).then_some(i).map(place)))
     }
 
-    fn free(&self, _: &Dva, _: Txg) {}
+    fn free(&self, _: &Dva, _: Txg, _: Txg) {}
 
     fn unallocate(&self, _: &Dva, _: Txg) {}
 }

@@ -18,10 +18,9 @@ const ACT: u8 = 4;
 const DS: u8 = 8;
 
 /// Features whose on-disk state is not kept up by writing.
-const NOT_WRITTEN: [&str; 10] = [
+const NOT_WRITTEN: [&str; 9] = [
     "device_removal",
     "obsolete_counts",
-    "zpool_checkpoint",
     "resilver_defer",
     "redaction_bookmarks",
     "redacted_datasets",

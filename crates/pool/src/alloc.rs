@@ -26,8 +26,8 @@
 //! Everything here is memory; the maps that a group writes are reached by its uberblock only.
 //!
 //! # Absent
-//! No log space maps are written: those of an imported pool are folded into the metaslabs' own and destroyed. Pools with a
-//! checkpoint or removed devices are refused: freeing does not heed these yet. No trim.
+//! No log space maps are written: those of an imported pool are folded into the metaslabs' own and destroyed. Pools with a device
+//! that is being removed are refused: freeing does not heed that. No trim.
 //!
 //! # See
 //! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.
@@ -36,6 +36,7 @@ mod free_space;
 mod group;
 mod live;
 mod open;
+mod side;
 mod state;
 mod sync;
 mod totals;
@@ -104,7 +105,7 @@ impl Allocator {
     /// True if the group `txg` has allocated or freed something that is not on the space maps.
     pub fn is_dirty(&self, txg: Txg) -> bool {
         let state = self.state.lock();
-        !state.dirty[slot(txg)].is_empty()
+        !state.dirty[slot(txg)].is_empty() || state.side.is_dirty(txg)
     }
 
     /// True if there are frees that wait for groups to come: until those have synced, `zpool list` shows less room than there is.
@@ -143,9 +144,9 @@ impl Space for Allocator {
         self.state.lock().allocate(&self.tree.get(), want)
     }
 
-    fn free(&self, dva: &Dva, txg: Txg) {
+    fn free(&self, dva: &Dva, born: Txg, txg: Txg) {
         let size = self.size_of(dva);
-        self.state.lock().free(dva.vdev, dva.offset.0, size, txg);
+        self.state.lock().free_copy(&self.tree.get(), (dva.vdev, dva.offset.0, size), born, txg);
     }
 
     fn unallocate(&self, dva: &Dva, txg: Txg) {

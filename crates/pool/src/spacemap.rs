@@ -94,42 +94,44 @@ impl SpaceMap {
     /// # Errors
     /// As reading or `step` fails; [`Error::Corrupt`] for a bad entry or one that leaves the region.
     pub fn walk(&self, mut step: impl FnMut(MapStep) -> Result<()>) -> Result<()> {
-        let object = self.object();
-        let bad = Error::corrupt(object);
         let block_size = self.dnode.block_size();
-        let (mut txg, mut pass) = (0, 0);
+        let mut when = (0, 0);
         let mut at = 0;
         for block in self.dnode.log_blocks(self.phys.length.div_ceil(block_size)) {
             let block = block?;
             let n = (self.phys.length - at).min(block_size) as usize;
-            let words = &block[..n];
-            let mut i = 0;
-            while i + 8 <= n {
-                let next = (i + 16 <= n).then(|| le64(words, i + 8));
-                let (entry, took) = decode_entry(le64(words, i), next).map_err(&bad)?;
-                let word = (at + i as u64) / 8;
-                match entry {
-                    SpaceMapEntry::Debug { action, pass: p, txg: t } => {
-                        (txg, pass) = (t, p);
-                        step(MapStep::Debug { word, action, pass: p, txg: t })?;
-                    }
-                    SpaceMapEntry::Range { kind, vdev, offset, run, two_words } => {
-                        let (start, end) = self.bytes(offset, run).map_err(&bad)?;
-                        step(MapStep::Range(MapRange {
-                            kind,
-                            vdev,
-                            start,
-                            end,
-                            txg,
-                            pass,
-                            word,
-                            two_words,
-                        }))?;
-                    }
-                }
-                i += took * 8;
-            }
+            self.walk_block(&block[..n], at, &mut when, &mut step)?;
             at += block_size;
+        }
+        Ok(())
+    }
+
+    /// Calls `step` for every entry of a block that lies at byte `at`; `when` are the txg and pass that were announced last.
+    fn walk_block(
+        &self,
+        words: &[u8],
+        at: u64,
+        when: &mut (u64, u16),
+        step: &mut impl FnMut(MapStep) -> Result<()>,
+    ) -> Result<()> {
+        let bad = Error::corrupt(self.object());
+        let mut i = 0;
+        while i + 8 <= words.len() {
+            let next = (i + 16 <= words.len()).then(|| le64(words, i + 8));
+            let (entry, took) = decode_entry(le64(words, i), next).map_err(&bad)?;
+            let word = (at + i as u64) / 8;
+            match entry {
+                SpaceMapEntry::Debug { action, pass, txg } => {
+                    *when = (txg, pass);
+                    step(MapStep::Debug { word, action, pass, txg })?;
+                }
+                SpaceMapEntry::Range { kind, vdev, offset, run, two_words } => {
+                    let (start, end) = self.bytes(offset, run).map_err(&bad)?;
+                    let (txg, pass) = *when;
+                    step(MapStep::Range(MapRange { kind, vdev, start, end, txg, pass, word, two_words }))?;
+                }
+            }
+            i += took * 8;
         }
         Ok(())
     }

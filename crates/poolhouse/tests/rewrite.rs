@@ -30,7 +30,7 @@ impl Space for Given {
         Ok(dvas)
     }
 
-    fn free(&self, _: &Dva, _: Txg) {
+    fn free(&self, _: &Dva, _: Txg, _: Txg) {
         panic!("nothing is freed");
     }
 

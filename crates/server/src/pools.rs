@@ -245,7 +245,12 @@ impl Pools {
                 crate::shape::change(imported, live, change)
             }
             PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools of old versions")),
-            PoolChange::Checkpoint | PoolChange::DiscardCheckpoint => Err(absent(name, "checkpoints")),
+            PoolChange::Checkpoint => {
+                live.checkpoint().map_err(|e| Error::new(name, crate::shape::of_checkpoint(&e)))
+            }
+            PoolChange::DiscardCheckpoint { wait } => {
+                live.discard_checkpoint(*wait).map_err(|e| Error::new(name, crate::shape::of_checkpoint(&e)))
+            }
             PoolChange::Log { command } => log(live, command).map_err(|reason| Error::new(name, reason)),
         }
     }

@@ -6,7 +6,7 @@
 use ondisk::{Ashift, Guid};
 use spa::Host;
 use spa::create::{NewLeaf, claim_file};
-use spa::engine::{AddTerms, ClearError, Live, PoolProp, ShapeError};
+use spa::engine::{AddTerms, CheckpointError, ClearError, Live, PoolProp, ShapeError};
 use vdev::VdevInfo;
 
 use crate::api::{Error, Layout, PoolChange, Reason, Settings};
@@ -104,6 +104,18 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
     }
 }
 
+/// Why a checkpoint was not taken or let go.
+pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
+    match error {
+        CheckpointError::Stopped(_) => Reason::Suspended,
+        CheckpointError::Feature => Reason::System { errno: rustix::io::Errno::NOTSUP.raw_os_error() },
+        CheckpointError::Exists => Reason::CheckpointExists,
+        CheckpointError::Discarding => Reason::DiscardingCheckpoint,
+        CheckpointError::Absent => Reason::NoCheckpoint,
+        CheckpointError::Books(_) => Reason::Io { what: chain(error), info: Box::default() },
+    }
+}
+
 /// Adds the hot spares and cache devices of a layout, if it has any.
 ///
 /// # Errors
@@ -148,6 +160,8 @@ pub(crate) fn of_shape(error: &ShapeError) -> Reason {
         ShapeError::AshiftMismatch { .. } => Reason::AshiftMismatch,
         ShapeError::Unhealthy => Reason::MissingDevices(Box::default()),
         ShapeError::Busy { .. } => Reason::Busy,
+        ShapeError::CheckpointExists => Reason::CheckpointExists,
+        ShapeError::DiscardingCheckpoint => Reason::DiscardingCheckpoint,
         ShapeError::Guid { .. } => Reason::BadGuid,
         ShapeError::Unsupported { what } => Reason::NotSupported { what: (*what).to_owned() },
         ShapeError::Tree(vdev::VdevError::NoSuchGuid { .. }) => Reason::NoSuchDevice,

@@ -21,6 +21,7 @@
 
 mod aux;
 mod books;
+mod checkpoint;
 mod dtl;
 mod identity;
 mod labels;
@@ -48,6 +49,8 @@ use crate::txg::TXG_SIZE;
 
 pub(crate) use aux::Aux;
 pub(crate) use books::add_vdevs;
+pub use checkpoint::CheckpointError;
+pub(crate) use checkpoint::decode as decode_checkpoint;
 pub(crate) use labels::SPA_VERSION;
 pub use live::{ClearError, Live, TaskError};
 pub use open::WriteRefusal;
@@ -209,6 +212,9 @@ pub(crate) struct Engine {
     pub(crate) aux: RwLock<aux::Aux>,
     /// Changes of the pool as a whole, by group.
     pool_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
+    /// Those that are done before anything else in their group.
+    early_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
+    checkpoint: checkpoint::Checkpoint,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,
 }

@@ -157,7 +157,7 @@ impl Hands {
     }
 }
 
-/// Imports a pool for writing. `options` say how; of them `readonly` and `checkpoint` must be false. Until a first group
+/// Imports a pool for writing. `options` say how; of them `readonly` must be false. Until a first group
 /// syncs, nothing is written; one that is rewound writes its first group at once.
 ///
 /// # Errors
@@ -170,8 +170,8 @@ pub fn import_for_writing(
     clock: &dyn Clock,
     hands: Hands,
 ) -> Result<Spa, OpenFailure> {
-    if options.checkpoint || options.readonly || options.claim != Claim::Own {
-        return Err(WriteRefusal::Rewound.into());
+    if options.readonly || options.claim != Claim::Own {
+        return Err(WriteRefusal::Unclaimed.into());
     }
     // A writer can't live with another one.
     let options = &Options { skip_mmp: false, ..options.clone() };

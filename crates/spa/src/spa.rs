@@ -131,8 +131,19 @@ impl Spa {
     }
 
     /// The uberblock of the pool's checkpoint, if it has one (`spa_checkpoint_txg`).
-    pub fn checkpoint(&self) -> Option<&Uberblock> {
-        self.checkpoint.as_ref()
+    pub fn checkpoint(&self) -> Option<Uberblock> {
+        match &self.writer {
+            Some(live) => live.checkpointed(),
+            None => self.checkpoint.clone(),
+        }
+    }
+
+    /// Whether what a checkpoint held is not all freed yet (`CS_CHECKPOINT_DISCARDING`).
+    pub fn is_discarding_checkpoint(&self) -> bool {
+        match &self.writer {
+            Some(live) => live.is_discarding(),
+            None => self.checkpoint.is_none() && self.features().is_active("com.delphix:zpool_checkpoint"),
+        }
     }
 
     /// A known defect of the pool (`spa_errata`).

@@ -50,28 +50,45 @@ pub(crate) struct Segment {
     pub(crate) size: u64,
 }
 
+/// Where a range of a removed vdev is now, and where it was: vdev, offset and size.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Route {
+    /// Ranges of removed vdevs that the way leads over, the first among them.
+    pub left: Vec<(VdevId, u64, u64)>,
+    /// The pieces that hold it now, in its order, as they were copied.
+    pub pieces: Vec<(VdevId, u64, u64)>,
+}
+
 /// Follows mappings from a range of a removed vdev to the segments that hold it now, in the block's order.
 pub(crate) fn remap(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Result<Vec<Segment>> {
     let mut out: Vec<Segment> = Vec::new();
+    for (vdev, offset, size) in follow(tree, vdev, offset, size)?.pieces {
+        match out.last_mut() {
+            Some(last) if last.vdev == vdev && last.offset + last.size == offset => last.size += size,
+            _ => out.push(Segment { vdev, offset, size }),
+        }
+    }
+    Ok(out)
+}
+
+/// Follows mappings from a range to the pieces that hold it now.
+pub(crate) fn follow(tree: &Tree, vdev: VdevId, offset: u64, size: u64) -> Result<Route> {
+    let mut out = Route::default();
     // What is still to be followed, the first on top, with the number of mappings that led to it.
     let mut todo = vec![(Segment { vdev, offset, size }, 0)];
     while let Some((at, hops)) = todo.pop() {
         let Layout::Indirect(indirect) = &tree.node(tree.top(at.vdev)?).layout else {
-            match out.last_mut() {
-                Some(last) if last.vdev == at.vdev && last.offset + last.size == at.offset => {
-                    last.size += at.size;
-                }
-                _ => out.push(at),
-            }
+            out.pieces.push((at.vdev, at.offset, at.size));
             continue;
         };
+        out.left.push((at.vdev, at.offset, at.size));
         let unmapped = |offset, size| VdevError::Unmapped { vdev: at.vdev, offset, size };
         // Each removal happened before the one whose mapping names it, so a longer way is a circle.
         if hops > tree.top_count() {
             return Err(unmapped(at.offset, at.size));
         }
         let entries = indirect.entries().ok_or(unmapped(at.offset, at.size))?;
-        let end = at.offset + at.size;
+        let end = at.offset.checked_add(at.size).ok_or(unmapped(at.offset, at.size))?;
         let mut pos = at.offset;
         let mut parts = Vec::new();
         let first = entries.partition_point(|e| e.src.0 + e.size <= pos);

@@ -55,6 +55,7 @@ mod write;
 pub use attempts::{Attempts, Failure};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
+pub use indirect::Route;
 pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 pub use raidz::Reflow;
 pub use state::{VdevAux, VdevState};

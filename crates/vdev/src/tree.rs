@@ -182,6 +182,14 @@ impl Tree {
         Ok(&self.node(self.top(vdev)?).spec)
     }
 
+    /// The way from a range of a removed vdev to where it is now (`vdev_indirect_remap`); of another vdev's it is short.
+    ///
+    /// # Errors
+    /// [`VdevError::Unmapped`] for what no mapping leads on from; [`VdevError::NoSuchVdev`].
+    pub fn follow(&self, vdev: VdevId, offset: u64, size: u64) -> Result<crate::Route> {
+        crate::indirect::follow(self, vdev, offset, size)
+    }
+
     /// The guesses at a block of `psize` bytes at `offset` of a top-level vdev, born in `birth` (its physical
     /// birth: the geometry of an expanded raidz and what a stale device has missed depend on it).
     ///

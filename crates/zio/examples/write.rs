@@ -24,7 +24,7 @@ impl Space for Front {
         Ok([Some(Dva { vdev: VdevId(0), offset, asize, gang: false }), None, None])
     }
 
-    fn free(&self, _: &Dva, _: Txg) {}
+    fn free(&self, _: &Dva, _: Txg, _: Txg) {}
 
     fn unallocate(&self, _: &Dva, _: Txg) {}
 }

@@ -59,8 +59,9 @@ pub trait Space: Send + Sync {
     /// [`NoSpace`] when a block of this size finds no room in one piece: the caller may try smaller ones.
     fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace>;
 
-    /// Gives up what a group frees; it may be allocated again `TXG_DEFER_SIZE` groups later.
-    fn free(&self, dva: &Dva, txg: Txg);
+    /// Gives up what the group `txg` frees and the group `born` wrote; it may be allocated again `TXG_DEFER_SIZE` groups later, unless a
+    /// checkpoint refers to it.
+    fn free(&self, dva: &Dva, born: Txg, txg: Txg);
 
     /// Gives back what was allocated in the open group and never referenced.
     fn unallocate(&self, dva: &Dva, txg: Txg);

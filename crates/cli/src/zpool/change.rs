@@ -55,6 +55,9 @@ fn one<'a>(operands: &'a [String], missing: &str) -> Result<&'a String, Stop> {
 pub(super) fn failed(cx: &mut Cx, what: &str, reason: &Reason) -> Outcome {
     let why = match reason {
         Reason::Busy => "pool is busy".to_owned(),
+        Reason::System { errno } if *errno == rustix::io::Errno::NOTSUP.raw_os_error() => {
+            "operation not supported on this type of pool".to_owned()
+        }
         reason => words::reason(reason, &cx.clock),
     };
     writeln!(cx.err, "{what}: {why}");
@@ -217,7 +220,12 @@ pub fn checkpoint(cx: &mut Cx, args: &[String]) -> Outcome {
         return Err(stop);
     }
     if discard {
-        ask(cx, name, &PoolChange::DiscardCheckpoint, &format!("cannot discard checkpoint in '{name}'"))
+        ask(
+            cx,
+            name,
+            &PoolChange::DiscardCheckpoint { wait },
+            &format!("cannot discard checkpoint in '{name}'"),
+        )
     } else {
         ask(cx, name, &PoolChange::Checkpoint, &format!("cannot checkpoint '{name}'"))
     }

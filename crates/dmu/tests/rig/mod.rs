@@ -35,12 +35,12 @@ impl Space for Front {
         Ok(dvas)
     }
 
-    fn free(&self, dva: &Dva, _: Txg) {
+    fn free(&self, dva: &Dva, _: Txg, _: Txg) {
         assert_eq!(self.state.lock().1.remove(&dva.offset.0), Some(dva.asize.0), "{dva:?} was freed twice");
     }
 
     fn unallocate(&self, dva: &Dva, txg: Txg) {
-        self.free(dva, txg);
+        self.free(dva, txg, txg);
     }
 }
 
@@ -63,7 +63,7 @@ impl SyncSink for Sink {
     }
 
     fn kill(&mut self, bp: &Blkptr) {
-        bp.stored().into_iter().flat_map(|s| s.copies()).for_each(|d| self.space.free(d, self.txg));
+        bp.stored().into_iter().flat_map(|s| s.copies()).for_each(|d| self.space.free(d, bp.birth, self.txg));
     }
 
     fn dsize(&self, bp: &Blkptr) -> u64 {

@@ -13,11 +13,11 @@ impl Allocator {
     /// space. Maps are not read but for their headers, and the logs.
     ///
     /// # Errors
-    /// As reading fails; [`Error::Unsupported`] for pools some of whose freed space must not, or not simply, be given out again: with
-    /// a checkpoint, or devices that were or are being removed.
+    /// As reading fails; [`Error::Unsupported`] for pools some of whose freed space must not simply be given out again: with
+    /// devices that are being removed.
     pub fn open(mos: &Mos, tree: impl Into<TreeCell>, vdevs: &[TopVdev]) -> Result<Allocator> {
         let tree = tree.into();
-        refuse(mos, &tree.get())?;
+        refuse(&tree.get())?;
         let logs = LogChanges::read(mos, vdevs)?;
         let mut state = State::new();
         for top in vdevs {
@@ -29,16 +29,19 @@ impl Allocator {
             state.logged = Some(vdevs.to_vec());
         }
         state.look_at(mos);
-        Ok(Allocator { tree, state: parking_lot::Mutex::new(state) })
+        let out = Allocator { tree, state: parking_lot::Mutex::new(state) };
+        out.open_side(mos)?;
+        Ok(out)
     }
 }
 
-/// Refuses what freeing does not heed yet.
-fn refuse(mos: &Mos, tree: &Tree) -> Result<()> {
-    let unless = |bad: bool, what| if bad { Err(Error::Unsupported { what }) } else { Ok(()) };
-    unless(mos.dir_words(mos::ZPOOL_CHECKPOINT)?.is_some(), "a checkpoint")?;
-    let removed = |id| tree.top_spec(VdevId(id)).is_ok_and(|v| v.kind == VdevKind::Indirect || v.removing);
-    unless((0..tree.top_count()).any(removed), "devices that were removed")
+/// Refuses what freeing does not heed.
+fn refuse(tree: &Tree) -> Result<()> {
+    let removing = |id| tree.top_spec(VdevId(id)).is_ok_and(|v| v.kind != VdevKind::Indirect && v.removing);
+    match (0..tree.top_count()).any(removing) {
+        true => Err(Error::Unsupported { what: "devices that are being removed" }),
+        false => Ok(()),
+    }
 }
 
 impl State {

@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) to_fold: BTreeSet<Place>,
     /// Frees of what was not allocated.
     pub(super) bad_frees: u64,
+    /// What is noted on maps of whole vdevs.
+    pub(super) side: super::side::Side,
 }
 
 impl State {
@@ -73,6 +75,7 @@ impl State {
             logged: None,
             to_fold: BTreeSet::new(),
             bad_frees: 0,
+            side: Default::default(),
         }
     }
 
@@ -149,7 +152,7 @@ impl State {
     }
 
     /// The metaslab that holds all of a range; `None` if there is none.
-    fn find(&self, vdev: VdevId, start: u64, size: u64) -> Option<Place> {
+    pub(super) fn find(&self, vdev: VdevId, start: u64, size: u64) -> Option<Place> {
         let v = self.vdevs.get(&vdev)?;
         let id = start.checked_shr(v.top.ms_shift.into())?;
         let ms = v.metaslabs.get(usize::try_from(id).ok()?)?;

@@ -40,7 +40,8 @@ impl Allocator {
             let changes = state.take(tx.txg());
             changes.into_iter().map(|c| (state.target(c.place, &c, pass), c)).collect::<Vec<_>>()
         };
-        let any = folded || !jobs.is_empty();
+        let noted = self.sync_side(&writing, mos)?;
+        let any = folded || noted || !jobs.is_empty();
         for (target, changes) in jobs {
             let (object, phys) = write(mos, &writing, &target, &changes)?;
             let mut state = self.state.lock();

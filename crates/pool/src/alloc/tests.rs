@@ -105,7 +105,7 @@ fn nothing_is_given_out_twice_or_lost() {
                 1 if !held.is_empty() => {
                     let (_, dvas) = held.swap_remove(n as usize % held.len());
                     for d in dvas {
-                        alloc.free(&d, Txg(txg));
+                        alloc.free(&d, Txg(4), Txg(txg));
                         busy.get_mut(&(d.vdev.0, d.offset.0)).unwrap().1 = Some(txg);
                     }
                 }
@@ -126,7 +126,7 @@ fn nothing_is_given_out_twice_or_lost() {
         }
         for t in txg..txg + 3 {
             for (_, dvas) in held.drain(..) {
-                dvas.iter().for_each(|d| alloc.free(d, Txg(t)));
+                dvas.iter().for_each(|d| alloc.free(d, Txg(4), Txg(t)));
             }
             alloc.sync_in_memory(t);
         }
@@ -214,16 +214,16 @@ fn bad_frees_are_refused() {
     let alloc = allocator(&[(Class::Normal, 4)]);
     let dva = places(&alloc.allocate(&want(4096, 1, 4)).unwrap())[0];
     alloc.sync_in_memory(4);
-    alloc.free(&dva, Txg(5));
-    alloc.free(&dva, Txg(5));
+    alloc.free(&dva, Txg(4), Txg(5));
+    alloc.free(&dva, Txg(4), Txg(5));
     alloc.sync_in_memory(5);
-    alloc.free(&dva, Txg(6));
+    alloc.free(&dva, Txg(4), Txg(6));
     let at = |offset, size| Dva { offset: ondisk::Offset(offset), asize: ondisk::Asize(size), ..dva };
-    alloc.free(&at(8192, 512), Txg(6));
-    alloc.free(&at((1 << MS_SHIFT) - 512, 1024), Txg(6));
-    alloc.free(&at(u64::MAX - 511, 1024), Txg(6));
-    alloc.free(&at(1, 512), Txg(6));
-    alloc.free(&Dva { vdev: VdevId(7), ..dva }, Txg(6));
+    alloc.free(&at(8192, 512), Txg(4), Txg(6));
+    alloc.free(&at((1 << MS_SHIFT) - 512, 1024), Txg(4), Txg(6));
+    alloc.free(&at(u64::MAX - 511, 1024), Txg(4), Txg(6));
+    alloc.free(&at(1, 512), Txg(4), Txg(6));
+    alloc.free(&Dva { vdev: VdevId(7), ..dva }, Txg(4), Txg(6));
     assert_eq!(alloc.bad_frees(), 7);
     (6..9).for_each(|t| alloc.sync_in_memory(t));
     assert_eq!(alloc.totals().alloc(), 0);

@@ -1,6 +1,6 @@
 //! Writing space maps.
 
-use super::SpaceMap;
+use super::{MapRange, MapStep, SpaceMap};
 use crate::feature::known;
 use crate::range::RangeSet;
 use crate::{Error, Mos, Result};
@@ -96,6 +96,36 @@ impl SpaceMap {
         let bytes = ranges.space() as i64;
         self.phys.alloc += if kind == MapType::Alloc { bytes } else { -bytes };
         Ok(())
+    }
+
+    /// Takes entries off its end, whole blocks of them, until `limit` ranges are taken or none is left
+    /// (`space_map_incremental_destroy`); `limit` becomes how many more might have been.
+    ///
+    /// # Errors
+    /// As reading, changing the object or `each` fails; [`Error::Corrupt`] for a bad entry.
+    pub fn take_last(
+        &mut self,
+        tx: &Tx,
+        limit: &mut u64,
+        mut each: impl FnMut(MapRange) -> Result<()>,
+    ) -> Result<()> {
+        let block = self.dnode.block_size();
+        while *limit > 0 && self.phys.length > 0 {
+            let at = (self.phys.length - 1) / block * block;
+            let mut words = vec![0; (self.phys.length - at) as usize];
+            self.dnode.read_at(at, &mut words)?;
+            let mut sum = 0i64;
+            self.walk_block(&words, at, &mut (0, 0), &mut |step| {
+                let MapStep::Range(range) = step else { return Ok(()) };
+                let bytes = (range.end - range.start) as i64;
+                sum = sum.saturating_add(if range.kind == MapType::Alloc { bytes } else { -bytes });
+                *limit = limit.saturating_sub(1);
+                each(range)
+            })?;
+            self.phys.length = at;
+            self.phys.alloc = self.phys.alloc.saturating_sub(sum);
+        }
+        self.store(tx)
     }
 
     /// Empties it (`space_map_truncate`).

@@ -86,7 +86,10 @@ pub enum PoolChange {
     /// Keep its present state, to go back to.
     Checkpoint,
     /// Let the kept state go.
-    DiscardCheckpoint,
+    DiscardCheckpoint {
+        /// Answer when all that it held is free.
+        wait: bool,
+    },
     /// Forget errors, and resume if it is suspended.
     Clear {
         /// Of this device only.

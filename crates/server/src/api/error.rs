@@ -85,8 +85,12 @@ pub enum Reason {
     Active(Box<LoadInfo>),
     /// Devices are missing or too damaged; the information says what an older state would cost.
     MissingDevices(Box<LoadInfo>),
-    /// The pool has no checkpoint to go back to.
+    /// The pool has no checkpoint to go back to, or to let go.
     NoCheckpoint,
+    /// The pool has a checkpoint.
+    CheckpointExists,
+    /// A checkpoint is being discarded.
+    DiscardingCheckpoint,
     /// The configuration is not valid.
     InvalidConfig,
     /// The pool can't be written by this release: import it read-only.

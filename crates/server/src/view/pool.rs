@@ -160,8 +160,15 @@ fn removal(spa: &Spa) -> pool::Result<Option<RemovalStat>> {
 }
 
 fn checkpoint(spa: &Spa) -> Option<CheckpointStat> {
-    let ub = spa.checkpoint()?;
-    Some(CheckpointStat { state: CheckpointState::Exists, start_time: ub.timestamp, space: 0 })
+    match spa.checkpoint() {
+        Some(ub) => {
+            Some(CheckpointStat { state: CheckpointState::Exists, start_time: ub.timestamp, space: 0 })
+        }
+        None if spa.is_discarding_checkpoint() => {
+            Some(CheckpointStat { state: CheckpointState::Discarding, start_time: 0, space: 0 })
+        }
+        None => None,
+    }
 }
 
 /// The expansion that runs, or the last that ended.

@@ -103,6 +103,7 @@ impl Engine {
         let dtls = super::dtl::loaded(&config, &parts.cache.zio().tree());
         Ok(Engine {
             shared: super::shared::Shared::open(&mos, &parts)?,
+            checkpoint: super::checkpoint::Checkpoint::of(&mos)?,
             cache: parts.cache,
             allocator: parts.allocator,
             mos,
@@ -117,6 +118,7 @@ impl Engine {
             commands: Mutex::default(),
             aux: RwLock::default(),
             pool_tasks: Default::default(),
+            early_tasks: Default::default(),
             shape: Mutex::default(),
             to_free: Default::default(),
             deferred,

@@ -11,11 +11,12 @@ impl Live {
     /// it is a random one. That no other pool has it, the caller knows.
     ///
     /// # Errors
-    /// [`ShapeError::Unhealthy`] when a device is missing: it would be left behind; [`ShapeError::Guid`] for 0 and for guids that
+    /// [`ShapeError::CheckpointExists`], since that knows the old guid; [`ShapeError::Unhealthy`] when a device is missing: it would be left behind; [`ShapeError::Guid`] for 0 and for guids that
     /// a vdev of the pool has.
     pub fn reguid(&self, guid: Option<Guid>) -> Result<Guid, ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
+        engine.shape_is_free()?;
         if engine.tree().state().0 != vdev::VdevState::Healthy {
             return Err(ShapeError::Unhealthy);
         }

@@ -131,7 +131,12 @@ impl Engine {
         }
     }
 
-    fn put_uberblock(&self, root: &VdevConfig, ub: &Uberblock, all: bool) -> Result<(), SyncError> {
+    pub(super) fn put_uberblock(
+        &self,
+        root: &VdevConfig,
+        ub: &Uberblock,
+        all: bool,
+    ) -> Result<(), SyncError> {
         let concrete =
             |t: &&VdevConfig| all || t.metaslab_array.is_some() && !t.is_log && t.kind != VdevKind::Indirect;
         let tops: Vec<&VdevConfig> = root.children.iter().filter(concrete).collect();

@@ -10,7 +10,7 @@
 //! nobody finds the states again that were given up.
 //!
 //! # Absent
-//! Replaying intent logs, checkpoints, removed devices: such pools open for reading only.
+//! Replaying intent logs: such pools open for reading only.
 
 use std::sync::Arc;
 
@@ -47,9 +47,12 @@ pub enum WriteRefusal {
         /// Which.
         guid: &'static str,
     },
-    /// It was asked for at the state of its checkpoint, or without a claim of its devices.
-    #[error("a pool at the state of its checkpoint is not written")]
-    Rewound,
+    /// It was asked for without a claim of its devices.
+    #[error("a pool is written by who owns its devices")]
+    Unclaimed,
+    /// The uberblock of the checkpoint could not be made the newest: which one is, nobody knows.
+    #[error("the uberblock of the checkpoint")]
+    GoBack(#[source] Box<super::SyncError>),
     /// The first group could not be written.
     #[error("the first transaction group")]
     Stopped(#[from] Stopped),
@@ -134,6 +137,7 @@ impl Spa {
             hostname: Some(host.hostname.clone()),
             ..PoolConfig::clone(&config)
         };
+        let now = world.now();
         let parts = Parts {
             tree: self.cache.zio().tree(),
             cache: self.cache.clone(),
@@ -142,17 +146,30 @@ impl Spa {
             salt: [0; 32],
         };
         // What is written from now on is newer than every uberblock that there is, also where the pool was rewound.
-        let (state, last) = (uberblock.txg, self.newest.max(uberblock.txg));
+        let (mut state, mut last) = (uberblock.txg, self.newest.max(uberblock.txg));
         if last.0 > LAST_TXG {
             return Err(Corrupt::Range { what: "uberblock", field: "txg", value: last.0 }.into());
         }
+        // An uberblock of the MOS, not of a label: the pool goes back to its checkpoint.
+        let mut uberblock = uberblock;
+        let goes_back = (uberblock.checkpoint_txg.0 != 0 && last > state).then_some(uberblock.checkpoint_txg);
+        if goes_back.is_some() {
+            last = Txg(last.0 + 1);
+            state = last;
+            (uberblock.txg, uberblock.timestamp) = (last, now);
+        }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
+        if goes_back.is_some() {
+            engine.go_back(&loaded.uberblock).map_err(|e| WriteRefusal::GoBack(Box::new(e)))?;
+        }
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         let writer = Live::start(&self.name, last, Arc::new(engine));
         dropped.iter().try_for_each(|name| drop_log(&writer, name))?;
         // With `multihost` other hosts are to see at once whose the pool is.
-        if last > state || writer.engine().multihost() {
+        if let Some(checkpoint) = goes_back {
+            writer.went_back(checkpoint)?;
+        } else if last > state || writer.engine().multihost() || writer.is_discarding() {
             // Until a newer uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
             writer.sync_first(Txg(last.0 + 1))?;
         }

@@ -55,6 +55,12 @@ pub enum ShapeError {
         /// Which.
         guid: Guid,
     },
+    /// There is a checkpoint (`ZFS_ERR_CHECKPOINT_EXISTS`).
+    #[error("a checkpoint exists")]
+    CheckpointExists,
+    /// A checkpoint is being discarded (`ZFS_ERR_DISCARDING_CHECKPOINT`).
+    #[error("a checkpoint is being discarded")]
+    DiscardingCheckpoint,
     /// The guid is 0, or something has it (`EEXIST`).
     #[error("the guid {} is in use", guid.0)]
     Guid {
@@ -104,7 +110,16 @@ impl Engine {
 
     /// Does what was asked of the pool as a whole in this group.
     pub(super) fn run_pool_tasks(&self, tx: &Tx) -> Result<(), SyncError> {
-        let tasks = std::mem::take(&mut *self.pool_tasks[tx.txg().0 as usize % TXG_SIZE].lock());
+        self.run_tasks(tx, &self.pool_tasks)
+    }
+
+    /// Does what must be done in this group before anything is freed.
+    pub(super) fn run_early_tasks(&self, tx: &Tx) -> Result<(), SyncError> {
+        self.run_tasks(tx, &self.early_tasks)
+    }
+
+    fn run_tasks(&self, tx: &Tx, queues: &[Mutex<Vec<Queued>>; TXG_SIZE]) -> Result<(), SyncError> {
+        let tasks = std::mem::take(&mut *queues[tx.txg().0 as usize % TXG_SIZE].lock());
         for Queued { task, done } in tasks {
             let events = task(self, tx)?;
             self.log_events(tx, &events)?;
@@ -171,10 +186,20 @@ fn common_ashift(root: &VdevConfig) -> Option<Ashift> {
 impl Live {
     /// Does a change of the pool as a whole, and waits until it is on disk. Who calls this holds `shape`.
     pub(super) fn change_pool(&self, task: PoolTask) -> Result<(), Stopped> {
+        self.change_in(&self.engine().pool_tasks, task)
+    }
+
+    /// As [`Live::change_pool`], before anything else in its group (`dsl_early_sync_task`).
+    pub(super) fn change_early(&self, task: PoolTask) -> Result<(), Stopped> {
+        self.change_in(&self.engine().early_tasks, task)
+    }
+
+    fn change_in(&self, queues: &[Mutex<Vec<Queued>>; TXG_SIZE], task: PoolTask) -> Result<(), Stopped> {
+        self.txgs().check_suspended()?;
         let done = Arc::new(Mutex::new(false));
         let hold = self.txgs().hold(0)?;
         let txg = hold.txg();
-        let queue = &self.engine().pool_tasks[txg.0 as usize % TXG_SIZE];
+        let queue = &queues[txg.0 as usize % TXG_SIZE];
         queue.lock().push(Queued { task, done: Arc::clone(&done) });
         drop(hold);
         self.txgs().wait_synced(txg)?;

@@ -95,12 +95,14 @@ impl Engine {
         let os = self.mos.objset();
         let mut tasks = Some(tasks);
         let mut paid = Delta::default();
+        self.run_early_tasks(&tx)?;
         self.begin_shared(txg)?;
         for pass in 1..=MAX_PASSES {
             self.datasets(&tx, pass, paid, tasks.take().unwrap_or_default(), results)?;
             self.sync_shared(&tx)?;
             if pass == 1 {
                 self.run_pool_tasks(&tx)?;
+                self.discard_checkpoint(&tx)?;
             }
             let renamed = self.write_dtls(&tx, pass)?;
             if pass == 1 || renamed {
@@ -177,7 +179,7 @@ impl Engine {
     /// What is left to do after a group, with the pool's room brought up to date.
     fn after(&self) -> After {
         self.update_space();
-        match self.to_free.load(Ordering::Relaxed) {
+        match self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() {
             true => After::GoOn,
             false if self.allocator.is_waiting() => After::Later,
             false => After::Rest,
@@ -193,7 +195,7 @@ impl Engine {
             rdspace: room,
             dspace: room.saturating_add(self.shared_saved()),
             embedded_log: totals.of(ClassKind::EmbeddedLog).dspace,
-            checkpoint: 0,
+            checkpoint: self.allocator.checkpoint_space(),
             deferred,
             waiting: totals.of(ClassKind::Normal).deferred,
         });

@@ -6,7 +6,7 @@ use arc::Cache;
 use dmu::Objset;
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::spacemap::MapType;
-use ondisk::uberblock::{ScratchState, UBERBLOCK_SIZE};
+use ondisk::uberblock::ScratchState;
 use ondisk::{Blkptr, Corrupt, Guid, ObjNum, PoolConfig, Txg, Uberblock, VdevConfig, VdevId, VdevKind, mos};
 use pool::Mos;
 use pool::config::Features;
@@ -327,7 +327,8 @@ impl Loader<'_> {
             self.candidate.auxiliary.iter().chain(&self.candidate.members).cloned().collect();
         let defect = features.is_enabled(ENCRYPTION) && !features.is_enabled(BOOKMARK_V2);
         let errata = if defect { Some(Errata::Zol8308Encryption) } else { Errata::from_disk(config.errata) };
-        let rewound = self.options.max_txg.is_some() || self.options.checkpoint;
+        // Space of its logs may have been used again since the checkpoint; who crashed on the way back to it opens its uberblock too.
+        let rewound = self.options.max_txg.is_some() || uberblock.checkpoint_txg.0 != 0;
         let name = self.options.name.as_ref().unwrap_or(&self.candidate.name).clone();
         Ok(Spa {
             name,
@@ -376,12 +377,7 @@ fn missing_logs(tree: &Tree) -> Vec<VdevInfo> {
 fn checkpoint(mos: &Mos) -> Result<Option<Uberblock>, SpaError> {
     let what = "the checkpoint's uberblock";
     let Some(words) = mos.checkpoint().map_err(in_mos(what))? else { return Ok(None) };
-    // Software before a field was added wrote fewer words.
-    let mut raw = vec![0; UBERBLOCK_SIZE];
-    for (to, word) in raw.chunks_exact_mut(8).zip(words) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    Uberblock::decode(&raw).map(Some).map_err(|source| SpaError::Corrupt { what, source })
+    crate::engine::decode_checkpoint(&words).map(Some).map_err(|source| SpaError::Corrupt { what, source })
 }
 
 /// Gives the tree the mappings of removed devices, the last removed first, since a mapping lies only on devices that

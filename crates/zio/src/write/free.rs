@@ -23,21 +23,21 @@ impl Zio {
             return Ok(());
         }
         let space = self.space();
-        self.places(bp)?.iter().for_each(|dva| space.free(dva, txg));
+        self.places(bp)?.iter().for_each(|(dva, born)| space.free(dva, *born, txg));
         Ok(())
     }
 
-    /// Every place that a block takes, as it was allocated: of a gang block its headers and all its pieces.
+    /// Every place that a block takes, as it was allocated, and the group that wrote it: of a gang block its headers and all its pieces.
     ///
     /// # Errors
     /// When a gang block's header can't be read.
-    pub fn places(&self, bp: &Blkptr) -> Result<Vec<Dva>> {
+    pub fn places(&self, bp: &Blkptr) -> Result<Vec<(Dva, Txg)>> {
         let mut out = Vec::new();
         self.gather(bp, 0, &mut out)?;
         Ok(out)
     }
 
-    fn gather(&self, bp: &Blkptr, depth: u32, out: &mut Vec<Dva>) -> Result<()> {
+    fn gather(&self, bp: &Blkptr, depth: u32, out: &mut Vec<(Dva, Txg)>) -> Result<()> {
         let Some(s) = bp.stored() else { return Ok(()) };
         let corrupt =
             |why| Error::Corrupt { bookmark: NOBODY, source: Corrupt::Shape { what: "gang block", why } };
@@ -52,7 +52,7 @@ impl Zio {
                 place.asize = asize.map_err(|source| Error::Place { bookmark: NOBODY, dva: *dva, source })?;
                 place.gang = false;
             }
-            out.push(place);
+            out.push((place, s.phys_birth));
         }
         if bp.is_gang() {
             let pieces = self.any_copy(bp, s, &NOBODY, |dva| self.gang_pieces(bp, s, dva, &NOBODY))?;

@@ -66,7 +66,7 @@ impl Space for Front {
         Ok(dvas)
     }
 
-    fn free(&self, dva: &Dva, _: Txg) {
+    fn free(&self, dva: &Dva, _: Txg, _: Txg) {
         self.freed.lock().push(*dva);
     }
 

@@ -36,7 +36,7 @@ impl Space for Slots {
         Ok(dvas)
     }
 
-    fn free(&self, _: &Dva, _: Txg) {}
+    fn free(&self, _: &Dva, _: Txg, _: Txg) {}
 
     fn unallocate(&self, dva: &Dva, _: Txg) {
         assert!(

@@ -1,0 +1,257 @@
+//! Maps of whole vdevs beside their metaslabs' own: what a checkpoint holds back, and what of a removed vdev nobody refers to any more.
+//!
+//! # Theory
+//! A block that the checkpointed uberblock reaches must not be given out again while there is a checkpoint. So when such a block is freed it
+//! stays allocated on its metaslab's map, and its range is noted as free on a map of its vdev, which is the list of what is to be freed when the
+//! checkpoint is discarded. That is done in steps, from the map's end, one step a group.
+//!
+//! A block of a removed vdev is freed where its pieces are now. That its range of the removed vdev is no longer referred to is noted
+//! on another map of that vdev (`obsolete_counts`), by which whoever condenses the mapping knows what may be left out of it.
+//!
+//! # On disk
+//! A space map for each vdev and kind, named in the vdev's ZAP once there is anything to note. The entries of a checkpoint's map are
+//! frees in sectors, and none crosses a metaslab; those of a map of obsolete ranges are allocations in bytes.
+//!
+//! # Absent
+//! Mappings are not condensed: that saves memory, and nothing on disk.
+//!
+//! # See
+//! OpenZFS `module/zfs/spa_checkpoint.c`, `vdev_indirect.c` (`vdev_indirect_mark_obsolete`, `vdev_indirect_sync_obsolete`).
+
+use super::Allocator;
+use super::live::{TXG_SIZE, slot};
+use super::state::State;
+use crate::feature::known;
+use crate::range::RangeSet;
+use crate::spacemap::{Pass, SpaceMap};
+use crate::{Error, Mos, Result};
+use dmu::Tx;
+use ondisk::spacemap::MapType;
+use ondisk::{ObjNum, Txg, VdevConfig, VdevId, mos};
+use std::collections::BTreeMap;
+use vdev::Tree;
+
+/// Bytes of the blocks of such a map (`zfs_vdev_standard_sm_blksz`).
+const BLOCK_SIZE: u32 = 1 << 17;
+/// `obsolete_counts`: counts removed vdevs with a map of obsolete ranges or such counts.
+const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
+
+/// What such a map is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Checkpoint,
+    Obsolete,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Checkpoint => mos::VDEV_TOP_POOL_CHECKPOINT_SM,
+            Kind::Obsolete => mos::VDEV_TOP_INDIRECT_OBSOLETE_SM,
+        }
+    }
+
+    fn notes(self) -> MapType {
+        match self {
+            Kind::Checkpoint => MapType::Free,
+            Kind::Obsolete => MapType::Alloc,
+        }
+    }
+}
+
+/// Where a vdev's maps are.
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    top_zap: Option<ObjNum>,
+    asize: u64,
+    shift: u8,
+}
+
+/// What these maps are to note, and what the checkpoint holds back.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    /// The group of the checkpointed uberblock.
+    checkpoint: Option<Txg>,
+    /// Bytes on the checkpoint's maps, of all vdevs.
+    held: u64,
+    /// Ranges of obsolete blocks are kept (`obsolete_counts` is enabled).
+    counts: bool,
+    /// What groups have to note: by kind, vdev, and metaslab, if that matters.
+    fresh: [BTreeMap<(Kind, VdevId, u32), RangeSet>; TXG_SIZE],
+}
+
+impl Side {
+    /// Whether the checkpoint refers to a block that was written in `born` and is freed in `txg`.
+    fn holds(&self, born: Txg, txg: Txg) -> bool {
+        self.checkpoint.is_some_and(|checkpoint| born <= checkpoint && txg > checkpoint)
+    }
+
+    /// True if the group `txg` has something to note.
+    pub(super) fn is_dirty(&self, txg: Txg) -> bool {
+        !self.fresh[slot(txg)].is_empty()
+    }
+}
+
+impl State {
+    /// Frees a block's copy wherever it is now (`metaslab_free_impl`). A mapping that leads nowhere frees nothing.
+    pub(super) fn free_copy(
+        &mut self,
+        tree: &Tree,
+        (vdev, start, size): (VdevId, u64, u64),
+        born: Txg,
+        txg: Txg,
+    ) {
+        let held = self.side.holds(born, txg);
+        if self.vdevs.contains_key(&vdev) {
+            return self.free_piece(vdev, start, size, held, txg);
+        }
+        let Ok(route) = tree.follow(vdev, start, size) else {
+            self.bad_frees += 1;
+            return;
+        };
+        if self.side.counts {
+            for (vdev, start, size) in route.left {
+                let noted = self.side.fresh[slot(txg)].entry((Kind::Obsolete, vdev, 0)).or_default();
+                if !noted.add(start, start + size) {
+                    self.bad_frees += 1;
+                }
+            }
+        }
+        for (vdev, start, size) in route.pieces {
+            self.free_piece(vdev, start, size, held, txg);
+        }
+    }
+
+    fn free_piece(&mut self, vdev: VdevId, start: u64, size: u64, held: bool, txg: Txg) {
+        if !held {
+            return self.free(vdev, start, size, txg);
+        }
+        let place = self.find(vdev, start, size);
+        let Some(place) = place.filter(|p| !self.metaslab(*p).refuses_free(start, start + size)) else {
+            self.bad_frees += 1;
+            return;
+        };
+        let noted = self.side.fresh[slot(txg)].entry((Kind::Checkpoint, place.0, place.1)).or_default();
+        if !noted.add(start, start + size) {
+            self.bad_frees += 1;
+        }
+    }
+
+    fn home(&self, tree: &Tree, vdev: VdevId) -> Home {
+        match self.vdevs.get(&vdev) {
+            Some(v) => Home { top_zap: v.top.top_zap, asize: v.top.asize, shift: v.top.ashift.0 },
+            None => {
+                let spec: Option<&VdevConfig> = tree.top_spec(vdev).ok();
+                let of = |f: fn(&VdevConfig) -> Option<u64>| spec.and_then(f);
+                let top_zap = spec.and_then(|s| s.top_zap);
+                Home { top_zap, asize: of(|s| s.asize).unwrap_or(0), shift: 0 }
+            }
+        }
+    }
+}
+
+impl Home {
+    /// The vdev's map of a kind, if it has one.
+    fn map(&self, mos: &Mos, kind: Kind) -> Result<Option<SpaceMap>> {
+        let Some(zap) = self.top_zap else { return Ok(None) };
+        let Some(object) = mos.u64(zap, kind.name())? else { return Ok(None) };
+        SpaceMap::open(mos, ObjNum(object), 0, self.asize, self.shift).map(Some)
+    }
+
+    fn make(&self, tx: &Tx, mos: &Mos, kind: Kind) -> Result<SpaceMap> {
+        let zap = self.top_zap.ok_or(Error::Missing { name: kind.name() })?;
+        let object = mos.create_space_map(tx, BLOCK_SIZE)?;
+        mos.set_word(tx, zap, kind.name(), object.0)?;
+        if kind == Kind::Obsolete {
+            mos.feature_incr(tx, known(OBSOLETE_COUNTS))?;
+        }
+        SpaceMap::open(mos, object, 0, self.asize, self.shift)
+    }
+}
+
+impl Allocator {
+    /// Reads what the maps of an existing pool hold.
+    ///
+    /// # Errors
+    /// As reading fails; [`Error::Unsupported`] for a mapping that is being condensed.
+    pub(super) fn open_side(&self, mos: &Mos) -> Result<()> {
+        if mos.dir_words(mos::CONDENSING_INDIRECT)?.is_some_and(|w| w.first().is_some_and(|vdev| *vdev != 0))
+        {
+            return Err(Error::Unsupported { what: "a mapping of a removed device that is being condensed" });
+        }
+        let checkpoint = mos.checkpoint()?.and_then(|words| words.get(2).copied()).map(Txg);
+        let mut state = self.state.lock();
+        state.side.checkpoint = checkpoint;
+        state.side.counts = mos.feature_enabled(OBSOLETE_COUNTS)?;
+        let tops: Vec<_> = state.vdevs.values().map(|v| v.top).collect();
+        for top in tops {
+            state.side.held = state.side.held.saturating_add(mos.checkpoint_space(&top)?);
+        }
+        Ok(())
+    }
+
+    /// From now on blocks up to this group's are held back when they are freed, or none any more. Called before anything is freed in the group
+    /// that syncs (`spa_checkpoint_txg`).
+    pub fn set_checkpoint(&self, checkpoint: Option<Txg>) {
+        self.state.lock().side.checkpoint = checkpoint;
+    }
+
+    /// Bytes that only a checkpoint refers to (`spa_get_checkpoint_space`).
+    pub fn checkpoint_space(&self) -> u64 {
+        self.state.lock().side.held
+    }
+
+    /// Puts what the group has to note on these maps.
+    pub(super) fn sync_side(&self, pass: &Pass<'_>, mos: &Mos) -> Result<bool> {
+        let (fresh, tree) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.side.fresh[slot(pass.tx.txg())]), self.tree.get())
+        };
+        let any = !fresh.is_empty();
+        for ((kind, vdev, _), ranges) in fresh {
+            let home = self.state.lock().home(&tree, vdev);
+            let mut map = match home.map(mos, kind)? {
+                Some(map) => map,
+                None => home.make(pass.tx, mos, kind)?,
+            };
+            map.append(pass, kind.notes(), &ranges)?;
+            map.store(pass.tx)?;
+            if kind == Kind::Checkpoint {
+                self.state.lock().side.held += ranges.space();
+            }
+        }
+        Ok(any)
+    }
+
+    /// Frees about `limit` ranges that a checkpoint held back, after it is gone; true when there are none left
+    /// (`spa_checkpoint_discard_thread_sync`). Called by the sync thread, once in a group, before [`Allocator::sync`].
+    ///
+    /// # Errors
+    /// As reading and changing the MOS fails.
+    pub fn discard(&self, tx: &Tx, mos: &Mos, limit: u64) -> Result<bool> {
+        let tree = self.tree.get();
+        let vdevs: Vec<VdevId> = self.state.lock().vdevs.keys().copied().collect();
+        let mut left = limit;
+        for vdev in vdevs {
+            let home = self.state.lock().home(&tree, vdev);
+            let Some(mut map) = home.map(mos, Kind::Checkpoint)? else { continue };
+            if left == 0 {
+                return Ok(false);
+            }
+            map.take_last(tx, &mut left, |range| {
+                let mut state = self.state.lock();
+                let size = range.end - range.start;
+                state.side.held = state.side.held.saturating_sub(size);
+                state.free(vdev, range.start, size, tx.txg());
+                Ok(())
+            })?;
+            if map.phys().length > 0 {
+                return Ok(false);
+            }
+            let zap = home.top_zap.expect("a vdev without a ZAP has no map");
+            mos.destroy_space_map(tx, map.object())?;
+            mos.unset(tx, zap, Kind::Checkpoint.name())?;
+        }
+        Ok(true)
+    }
+}
