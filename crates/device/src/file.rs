@@ -125,6 +125,14 @@ impl FileDevice {
     }
 }
 
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that this process is just starting has the file too until it runs its own program, and with
+        // it the lock. Best effort: what has no lock has none to lose.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 /// Opens without waiting, since a FIFO would wait for its writer, and without letting a terminal become ours.
 fn open_as(path: &Path, mode: Mode, block: bool) -> io::Result<File> {
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -257,3 +265,6 @@ impl FileDevice {
         self.block
     }
 }
+
+#[cfg(test)]
+mod tests;
