@@ -13,8 +13,10 @@
 use crate::words::words;
 use crate::{Blkptr, ChecksumKind, Corrupt, Result};
 
+mod encode;
 mod record;
 
+pub use encode::{LR_SIZE, set_place};
 pub use record::{
     AclLog, ClonedRange, Create, FileId, LR_WRITE_SIZE, Record, RecordBody, RecordHeader, Rename, Setattr,
     TxKind, Whiteout, Write, Xvattr,

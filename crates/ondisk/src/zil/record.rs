@@ -10,7 +10,7 @@ pub const LR_WRITE_SIZE: usize = 192;
 /// Bytes of a clone record before its block pointers (`sizeof (lr_clone_range_t)`).
 const LR_CLONE_RANGE_SIZE: usize = 72;
 /// The request ignored case (`TX_CI`).
-const TX_CI: u64 = 1 << 63;
+pub(super) const TX_CI: u64 = 1 << 63;
 
 macro_rules! kinds {
     ($($(#[$m:meta])* $name:ident = $v:literal, $text:literal;)*) => {
