@@ -136,6 +136,14 @@ impl Objset {
         self.change_root(tx, |phys| phys.zil_header = header)
     }
 
+    /// Has the object set written with the group of `tx` even if nothing in it changes (`dsl_dataset_dirty`).
+    ///
+    /// # Errors
+    /// [`Error::Fixed`].
+    pub fn touch(&self, tx: &Tx) -> Result<()> {
+        self.change_root(tx, |_| {})
+    }
+
     /// Sets the flags (`os_flags`).
     ///
     /// # Errors

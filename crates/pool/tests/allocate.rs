@@ -94,7 +94,8 @@ fn maps_say_what_was_allocated_and_freed() {
         let mut got = Vec::new();
         let kinds = [DmuType::PLAIN_FILE_CONTENTS, DmuType::DNODE, DmuType::PLAIN_FILE_CONTENTS];
         for i in 0..300u64 {
-            let class = [ClassHint::default(), ClassHint::Log, ClassHint::Dedup][i as usize % 7 % 3];
+            let class = [ClassHint::default(), ClassHint::Log { devices: true }, ClassHint::Dedup]
+                [i as usize % 7 % 3];
             let want = want(512 + i * 377 % 9 * 8192, kinds[i as usize % 3], (i % 3) as u8 + 1, txg, class);
             if let Ok(dvas) = alloc.allocate(&want) {
                 got.extend(dvas.into_iter().flatten());

@@ -26,6 +26,7 @@ mod dtl;
 mod identity;
 mod labels;
 mod live;
+mod logs;
 mod mmp;
 mod open;
 mod policy;
@@ -53,6 +54,7 @@ pub use checkpoint::CheckpointError;
 pub(crate) use checkpoint::decode as decode_checkpoint;
 pub(crate) use labels::SPA_VERSION;
 pub use live::{ClearError, Live, TaskError};
+pub use logs::LogHandle;
 pub use open::WriteRefusal;
 pub(crate) use open::equip;
 pub use props::PoolProp;
@@ -90,6 +92,15 @@ pub enum SyncError {
         /// Why.
         #[source]
         source: dsl::Error,
+    },
+    /// The log of a dataset.
+    #[error("transaction group {txg}: an intent log")]
+    Log {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: zil::Error,
     },
     /// The pool's own books.
     #[error("transaction group {txg}: the pool's books")]
@@ -210,6 +221,8 @@ pub(crate) struct Engine {
     commands: Mutex<Vec<Command>>,
     /// Hot spares and cache devices.
     pub(crate) aux: RwLock<aux::Aux>,
+    /// The logs of datasets that are changed.
+    logs: logs::Logs,
     /// Changes of the pool as a whole, by group.
     pool_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
     /// Those that are done before anything else in their group.

@@ -281,54 +281,7 @@ impl Txgs {
     /// # Errors
     /// [`Stopped`].
     pub fn hold(&self, bytes: u64) -> Result<Hold, Stopped> {
-        let shared = &self.shared;
-        let mut s = shared.state.lock();
-        let mut delayed = false;
-        loop {
-            if let Some(stopped) = &s.stopped {
-                return Err(stopped.clone());
-            }
-            if s.last.is_some_and(|last| s.open > last) {
-                return Err(Stopped { source: None });
-            }
-            match shared.suspension.entry() {
-                Entry::Free => {}
-                Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
-                Entry::Wait => {
-                    shared.done.wait(&mut s);
-                    continue;
-                }
-            }
-            // Objects must not be changed in an older group than the last one was: nobody enters the next group before
-            // the last holder of the one before has left.
-            if s.quiescing.is_some() {
-                shared.done.wait(&mut s);
-                continue;
-            }
-            // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
-            if s.dirty > 0 && s.dirty.saturating_add(bytes) > shared.tunables.dirty_max {
-                s.wanted = s.wanted.max(s.open);
-                shared.work.notify_all();
-                shared.done.wait(&mut s);
-                continue;
-            }
-            let pause = shared.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
-            let Some(pause) = pause else { break };
-            delayed = true;
-            shared.done.wait_for(&mut s, pause);
-        }
-        let txg = s.open;
-        s.dirty += bytes;
-        let slot = s.slot(txg);
-        slot.holders += 1;
-        slot.dirty += bytes;
-        if !slot.changed {
-            slot.changed = true;
-            slot.opened = Some(Instant::now());
-            shared.work.notify_all();
-        }
-        drop(s);
-        Ok(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) })
+        self.shared.hold(bytes)
     }
 
     /// Waits until `txg` is on disk (`txg_wait_synced`); what is not open yet is opened for it.
@@ -336,16 +289,12 @@ impl Txgs {
     /// # Errors
     /// [`Stopped`]; then it never will be.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
-        let mut s = self.shared.state.lock();
-        s.wanted = s.wanted.max(txg);
-        self.shared.work.notify_all();
-        while s.synced < txg {
-            if let Some(stopped) = &s.stopped {
-                return Err(stopped.clone());
-            }
-            self.shared.done.wait(&mut s);
-        }
-        Ok(())
+        self.shared.wait_synced(txg)
+    }
+
+    /// A handle of the groups for whoever must not keep them running.
+    pub(crate) fn handle(&self) -> TxgHandle {
+        TxgHandle(self.shared.clone())
     }
 
     /// Waits until everything that was changed before the call is on disk (`zpool sync`, `txg_wait_synced(dp, 0)`).
@@ -397,10 +346,7 @@ impl Txgs {
     /// # Errors
     /// [`Stopped`] with [`Suspended`] as its source.
     pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
-        match self.shared.suspension.reason() {
-            None => Ok(()),
-            Some(reason) => Err(Stopped { source: Some(Arc::new(Suspended { reason })) }),
-        }
+        self.handle().check_suspended()
     }
 
     /// The open group.
@@ -424,6 +370,40 @@ impl Txgs {
     }
 }
 
+/// The groups, for whoever uses them without keeping them running.
+#[derive(Clone)]
+pub(crate) struct TxgHandle(Arc<Shared>);
+
+impl TxgHandle {
+    /// See [`Txgs::hold`].
+    pub(crate) fn hold(&self, bytes: u64) -> Result<Hold, Stopped> {
+        self.0.hold(bytes)
+    }
+
+    /// See [`Txgs::wait_synced`].
+    pub(crate) fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
+        self.0.wait_synced(txg)
+    }
+
+    /// See [`Txgs::open`].
+    pub(crate) fn open(&self) -> Txg {
+        self.0.state.lock().open
+    }
+
+    /// See [`Txgs::synced`].
+    pub(crate) fn synced(&self) -> Txg {
+        self.0.state.lock().synced
+    }
+
+    /// See [`Txgs::check_suspended`].
+    pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
+        match self.0.suspension.reason() {
+            None => Ok(()),
+            Some(reason) => Err(Stopped { source: Some(Arc::new(Suspended { reason })) }),
+        }
+    }
+}
+
 impl Drop for Txgs {
     fn drop(&mut self) {
         {
@@ -444,6 +424,70 @@ impl Drop for Txgs {
 }
 
 impl Shared {
+    fn hold(self: &Arc<Self>, bytes: u64) -> Result<Hold, Stopped> {
+        let shared = self;
+        let mut s = shared.state.lock();
+        let mut delayed = false;
+        loop {
+            if let Some(stopped) = &s.stopped {
+                return Err(stopped.clone());
+            }
+            if s.last.is_some_and(|last| s.open > last) {
+                return Err(Stopped { source: None });
+            }
+            match shared.suspension.entry() {
+                Entry::Free => {}
+                Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
+                Entry::Wait => {
+                    shared.done.wait(&mut s);
+                    continue;
+                }
+            }
+            // Objects must not be changed in an older group than the last one was: nobody enters the next group before
+            // the last holder of the one before has left.
+            if s.quiescing.is_some() {
+                shared.done.wait(&mut s);
+                continue;
+            }
+            // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
+            if s.dirty > 0 && s.dirty.saturating_add(bytes) > shared.tunables.dirty_max {
+                s.wanted = s.wanted.max(s.open);
+                shared.work.notify_all();
+                shared.done.wait(&mut s);
+                continue;
+            }
+            let pause = shared.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
+            let Some(pause) = pause else { break };
+            delayed = true;
+            shared.done.wait_for(&mut s, pause);
+        }
+        let txg = s.open;
+        s.dirty += bytes;
+        let slot = s.slot(txg);
+        slot.holders += 1;
+        slot.dirty += bytes;
+        if !slot.changed {
+            slot.changed = true;
+            slot.opened = Some(Instant::now());
+            shared.work.notify_all();
+        }
+        drop(s);
+        Ok(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) })
+    }
+
+    fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
+        let mut s = self.state.lock();
+        s.wanted = s.wanted.max(txg);
+        self.work.notify_all();
+        while s.synced < txg {
+            if let Some(stopped) = &s.stopped {
+                return Err(stopped.clone());
+            }
+            self.done.wait(&mut s);
+        }
+        Ok(())
+    }
+
     /// Whether the open group should close now; if only its age is missing, how long.
     fn due(&self, s: &mut State) -> Result<(), Option<Duration>> {
         if s.stopped.is_some() {

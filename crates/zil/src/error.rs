@@ -25,4 +25,29 @@ pub enum Error {
         #[source]
         source: Corrupt,
     },
+    /// The object set can't be changed.
+    #[error("object set {objset}: {source}")]
+    Dmu {
+        /// The object set.
+        objset: u64,
+        /// Why.
+        #[source]
+        source: dmu::Error,
+    },
+    /// A block of the log can't be freed.
+    #[error("object set {objset}: freeing a block of its log: {source}")]
+    Free {
+        /// The object set.
+        objset: u64,
+        /// Why.
+        #[source]
+        source: zio::Error,
+    },
+    /// The pool takes no writes.
+    #[error("the pool has stopped writing")]
+    Stopped {
+        /// Why.
+        #[source]
+        source: std::sync::Arc<dyn std::error::Error + Send + Sync>,
+    },
 }

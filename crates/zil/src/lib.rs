@@ -7,19 +7,25 @@
 //! synced transaction group are *live*: importing the pool to write claims them, and replays their records of later
 //! groups than that. Until then, they lie in space that the space maps call free.
 //!
-//! [`Log`] walks a chain; what it says of claiming is what OpenZFS would do at import.
+//! [`Log`] walks a chain; what it says of claiming is what OpenZFS would do at import. [`Zilog`] writes one.
 //!
 //! # Absent
-//! Replay, and writing. Keys: without them an encrypted log shows headers only.
+//! Replay. Keys: without them an encrypted log shows headers only.
 //!
 //! # See
 //! OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
 
 mod error;
+mod groups;
 mod log;
+mod stats;
+mod zilog;
 
 pub use error::Error;
+pub use groups::{Found, Groups, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
+pub use stats::Stats;
+pub use zilog::{LogPolicy, SyncMode, Zilog};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

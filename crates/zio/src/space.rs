@@ -33,7 +33,10 @@ pub enum ClassHint {
     /// A dedup table (`DMU_OT_DDT_ZAP`).
     Dedup,
     /// A block of an intent log.
-    Log,
+    Log {
+        /// Log devices come first, if there are any; else it is as if there were none (`logbias=throughput`).
+        devices: bool,
+    },
 }
 
 impl Default for ClassHint {

@@ -165,8 +165,9 @@ impl State {
     fn preferences(&self, want: &Want) -> [Option<ClassKind>; 3] {
         let has = |c: ClassKind| !self.classes[&c].groups.is_empty();
         let small = match want.class {
-            ClassHint::Log => {
-                return [Some(ClassKind::Log), Some(ClassKind::EmbeddedLog), Some(ClassKind::Normal)];
+            ClassHint::Log { devices } => {
+                let first = devices.then_some(ClassKind::Log);
+                return [first, Some(ClassKind::EmbeddedLog), Some(ClassKind::Normal)];
             }
             ClassHint::Dedup => {
                 let first = if has(ClassKind::Dedup) { ClassKind::Dedup } else { ClassKind::Special };
@@ -219,7 +220,7 @@ impl State {
         let last = others.last().copied().flatten();
         let after = last.and_then(|d| class.groups.iter().position(|g| self.groups[g.0].vdev == d.vdev));
         let first = after.map_or(class.rotor, |at| at + 1) % n;
-        let log = want.class == ClassHint::Log;
+        let log = matches!(want.class, ClassHint::Log { .. });
         let least = self.vdevs.values().map(|v| 1u64 << v.top.ashift.0).min().unwrap_or(0);
         let tries_hard = want.gang_header || log || want.psize.0 <= least;
         for try_hard in [false, true].into_iter().take(1 + usize::from(tries_hard)) {

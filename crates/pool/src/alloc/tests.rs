@@ -182,7 +182,7 @@ fn classes_are_kept_and_fall_back() {
     let small = Want { class: ClassHint::Normal { special_small_blocks: 4096 }, ..want(4096, 1, 4) };
     let large = Want { psize: Psize(8192), ..small };
     let dedup = Want { class: ClassHint::Dedup, ..metadata };
-    let log = Want { class: ClassHint::Log, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
+    let log = Want { class: ClassHint::Log { devices: true }, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
     assert_eq!([want(4096, 1, 4), metadata, indirect, small].map(vdev), [0, 1, 1, 1]);
     assert_eq!([large, dedup, log].map(vdev), [0, 2, 3]);
     assert_eq!(vdev(Want { psize: Psize(16 << 20), ..metadata }), 0, "the special vdev has no such room");
@@ -199,7 +199,7 @@ fn classes_are_kept_and_fall_back() {
 #[test]
 fn a_metaslab_is_lent_to_logs() {
     let alloc = allocator(&[(Class::Normal, 65)]);
-    let log = Want { class: ClassHint::Log, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
+    let log = Want { class: ClassHint::Log { devices: true }, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
     let lent = places(&alloc.allocate(&log).unwrap())[0].offset.0 >> MS_SHIFT;
     let data: Vec<_> = std::iter::from_fn(|| alloc.allocate(&want(16 << 20, 1, 4)).ok()).collect();
     assert_eq!(data.len(), 64);

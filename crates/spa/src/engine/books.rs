@@ -117,6 +117,7 @@ impl Engine {
             ratios: Mutex::default(),
             commands: Mutex::default(),
             aux: RwLock::default(),
+            logs: Default::default(),
             pool_tasks: Default::default(),
             early_tasks: Default::default(),
             shape: Mutex::default(),

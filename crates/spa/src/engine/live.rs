@@ -259,6 +259,7 @@ impl Live {
 
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
+        self.close_logs()?;
         self.sync_all()?;
         let mut config = PoolConfig::clone(&self.config());
         config.state = state;

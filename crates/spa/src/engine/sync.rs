@@ -59,6 +59,7 @@ impl txg::Engine for Engine {
         let done = self.sync_group(txg, tasks, &mut results);
         // Whoever asked learns of it only now, when it is on disk; if it is not, that is what he learns.
         if done.is_ok() {
+            self.logs.clean(txg);
             for (ticket, result) in results {
                 ticket.settle(result);
             }
@@ -150,6 +151,9 @@ impl Engine {
         let log_blocks = |os: &dmu::Objset| self.log_blocks(os, txg);
         let mut s = Syncing::new(&self.dsl, tx, env).with_logs(&log_blocks);
         s.mos_diduse(paid).map_err(fail)?;
+        if pass == 1 {
+            self.logs.sync(tx).map_err(|source| SyncError::Log { txg, source })?;
+        }
         // Writing blocks may have to wait for devices: who looks at the pool then must not wait too.
         s.sync_heads(pass).map_err(fail)?;
         let _config = self.config.write();

@@ -6,7 +6,7 @@ use crate::{Bookmark, ClassHint, Error, KeyError, Result, Want, Zio};
 use codec::checksum::Checksum;
 use codec::checksum::embedded::{self, Verifier};
 use codec::crypt::{DataKeys, IV_LEN};
-use device::AlignedBuf;
+use device::{AlignedBuf, Block};
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::{
     Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Level, Lsize, ObjNum, Psize, Txg,
@@ -19,12 +19,20 @@ const ZIL_MIN_BLKSZ: usize = 4096;
 const NUSED: usize = 136;
 
 impl Zio {
-    /// Takes space for a log block of `size` bytes of an object set (`zio_alloc_zil`). Its checksum words, which bind it to its chain, are the
-    /// caller's to set before anything points at it. In an encrypted object set, salt and IV are chosen here.
+    /// Takes space for a log block of `size` bytes of an object set (`zio_alloc_zil`), on a log device if `devices` and there is one. Its checksum
+    /// words, which bind it to its chain, are the caller's to set before anything points at it. In an encrypted object set, salt and IV are
+    /// chosen here.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: log blocks never gang. [`Error::Key`].
-    pub fn allocate_log(&self, txg: Txg, size: Psize, objset: u64, encrypted: bool) -> Result<Blkptr> {
+    pub fn allocate_log(
+        &self,
+        txg: Txg,
+        size: Psize,
+        objset: u64,
+        encrypted: bool,
+        devices: bool,
+    ) -> Result<Blkptr> {
         let bookmark = log_bookmark(objset);
         let mut crypt_params = CryptParams { salt: [0; 8], iv: [0; 12] };
         if encrypted {
@@ -39,7 +47,7 @@ impl Zio {
             txg,
             kind: DmuType::INTENT_LOG,
             level: Level(0),
-            class: ClassHint::Log,
+            class: ClassHint::Log { devices },
             gang_header: false,
         };
         let dvas = self.space().allocate(&want).map_err(|_| Error::NoSpace { bookmark, psize: size })?;
@@ -65,16 +73,33 @@ impl Zio {
         })
     }
 
-    /// Writes a log block to the place of its pointer: encrypts its records and seals it. `block` begins with the chain's header, whose fill
-    /// count and next pointer are set, and is as long as the pointer says; what is behind the fill count is not written, but for
+    /// Writes log blocks to the places of their pointers: encrypts their records and seals them. Each begins with the chain's header, whose fill
+    /// count and next pointer are set, and is as long as its pointer says; what is behind the fill count is not written, but for
     /// what rounds it up.
     ///
     /// # Errors
-    /// [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense.
+    /// [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense: then none of them counts as written.
     ///
     /// # Panics
-    /// When `bp` does not point at a log block of this length.
-    pub fn write_log(&self, bp: &Blkptr, objset: u64, mut block: AlignedBuf) -> Result<()> {
+    /// When a pointer does not point at a log block of this length.
+    pub fn write_logs(&self, objset: u64, blocks: Vec<(Blkptr, AlignedBuf)>) -> Result<()> {
+        let bookmark = log_bookmark(objset);
+        let mut batch = Batch::default();
+        let mut txg = Txg(0);
+        for (n, (bp, block)) in blocks.into_iter().enumerate() {
+            let s = bp.stored().expect("a log block has a place");
+            let bytes = self.seal_log(&bp, objset, block)?;
+            batch.bind(n, &s.dvas, &bytes);
+            txg = txg.max(s.phys_birth);
+        }
+        // Whoever logs has another way, which is to wait for the group: it is not the one to wait here.
+        match self.put(txg, batch.bound, false).into_iter().next() {
+            Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
+            None => Ok(()),
+        }
+    }
+
+    fn seal_log(&self, bp: &Blkptr, objset: u64, mut block: AlignedBuf) -> Result<Block> {
         let bookmark = log_bookmark(objset);
         let encode = |source| Error::Encode { bookmark, source };
         let s = bp.stored().expect("a log block has a place");
@@ -99,14 +124,7 @@ impl Zio {
         if s.copies().all(|dva| !self.tree().is_striped(dva.vdev)) {
             block.truncate(used.next_multiple_of(ZIL_MIN_BLKSZ));
         }
-        let bytes = block.freeze();
-        let mut batch = Batch::default();
-        batch.bind(0, &s.dvas, &bytes);
-        // Whoever logs has another way, which is to wait for the group: it is not the one to wait here.
-        match self.put(s.phys_birth, batch.bound, false).into_iter().next() {
-            Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
-            None => Ok(()),
-        }
+        Ok(block.freeze())
     }
 
     fn log_keys(&self, objset: u64) -> Result<Arc<DataKeys>> {

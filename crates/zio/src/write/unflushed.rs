@@ -11,6 +11,7 @@
 use crate::{Reason, Zio};
 use device::Block;
 use ondisk::{Dva, Guid, Txg, VdevId};
+use std::collections::VecDeque;
 
 /// Bytes that are kept before there is a flush.
 const KEEP_MAX: u64 = 64 << 20;
@@ -19,14 +20,26 @@ const KEEP_MAX: u64 = 64 << 20;
 #[derive(Default)]
 pub(crate) struct Unflushed {
     /// In the order in which it was written.
-    blocks: Vec<(Txg, Dva, Block)>,
+    blocks: VecDeque<(Txg, Dva, Block)>,
     bytes: u64,
+    /// How many were forgotten.
+    gone: u64,
 }
 
 impl Unflushed {
-    fn clear(&mut self) {
-        self.blocks.clear();
-        self.bytes = 0;
+    /// A place behind all that has been written: what a flush that begins now makes durable.
+    fn mark(&self) -> u64 {
+        self.gone + self.blocks.len() as u64
+    }
+
+    /// Forgets what was written before `mark`: who logs writes while others flush.
+    fn forget(&mut self, mark: u64) {
+        while self.gone < mark
+            && let Some((.., bytes)) = self.blocks.pop_front()
+        {
+            self.gone += 1;
+            self.bytes -= bytes.len() as u64;
+        }
     }
 }
 
@@ -38,9 +51,10 @@ impl Zio {
     /// [`vdev::FlushError`] when the pool can't do without a device, and nobody attends the pool.
     pub fn flush(&self, txg: Txg) -> Result<(), vdev::FlushError> {
         loop {
+            let mark = self.unflushed.lock().mark();
             match self.flush_once(txg) {
                 Ok(()) => {
-                    self.unflushed.lock().clear();
+                    self.unflushed.lock().forget(mark);
                     return Ok(());
                 }
                 Err(e) if !self.suspension().wait(Reason::Io) => return Err(e),
@@ -80,18 +94,18 @@ impl Zio {
         if !self.suspension().is_attended() {
             return;
         }
-        let full = {
+        let (full, mark) = {
             let mut unflushed = self.unflushed.lock();
             for (dva, bytes) in blocks {
                 unflushed.bytes += bytes.len() as u64;
-                unflushed.blocks.push((txg, dva, bytes));
+                unflushed.blocks.push_back((txg, dva, bytes));
             }
-            unflushed.bytes > KEEP_MAX
+            (unflushed.bytes > KEEP_MAX, unflushed.mark())
         };
         if full {
             // If it fails, all is kept, and the flush at the group's end sees to it.
             if self.flush_once(txg).is_ok() {
-                self.unflushed.lock().clear();
+                self.unflushed.lock().forget(mark);
             }
         }
     }

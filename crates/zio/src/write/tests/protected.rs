@@ -142,7 +142,7 @@ fn salts_and_vectors() {
 fn log_blocks() {
     let zio = encrypted_pool();
     for encrypted in [false, true] {
-        let mut bp = zio.allocate_log(Txg(8), Psize(32_768), 5, encrypted).unwrap();
+        let mut bp = zio.allocate_log(Txg(8), Psize(32_768), 5, encrypted, true).unwrap();
         if let Body::Stored(s) = &mut bp.body {
             s.sum = [11, 12, 5, 1];
         }
@@ -155,7 +155,7 @@ fn log_blocks() {
             .copy_from_slice(&[4, 0, 0, 0, 0, 0, 0, 0, 192, 0, 0, 0, 0, 0, 0, 0]);
         block[ZIL_CHAIN_SIZE + 32..used].fill(0x5a);
         block[used..].fill(0xff);
-        zio.write_log(&bp, 5, block.clone()).unwrap();
+        zio.write_logs(5, vec![(bp, block.clone())]).unwrap();
         let read = zio.read(&bp, &BOOKMARK).unwrap();
         assert_eq!(read[..144], block[..144]);
         assert_eq!(read[ZIL_CHAIN_SIZE..used], block[ZIL_CHAIN_SIZE..used]);

@@ -1,0 +1,136 @@
+//! The intent logs of the datasets that are changed.
+//!
+//! # Life
+//! A log is here from [`Live::log`] until the group has synced in which its handle was dropped: until then it holds blocks, and its dataset is dirty, so
+//! that it stays the one live object set of that dataset.
+//!
+//! # Locks
+//! One mutex for the table, held for look-ups. A log that is synced may have to wait for its blocks, so it is not held then.
+
+use super::{Engine, Live};
+use crate::txg::{Stopped, TxgHandle};
+use dmu::Tx;
+use ondisk::Txg;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use zil::{Groups, Zilog};
+
+/// The logs, by dataset.
+#[derive(Default)]
+pub(super) struct Logs(Mutex<BTreeMap<u64, Arc<Zilog>>>);
+
+/// The log of a dataset, for whoever changes it. Dropping it closes the log, which must come before the dataset's owner lets go of it.
+#[derive(Debug)]
+pub struct LogHandle {
+    log: Arc<Zilog>,
+    engine: std::sync::Weak<Engine>,
+    groups: TxgGroups,
+}
+
+impl std::ops::Deref for LogHandle {
+    type Target = Zilog;
+
+    fn deref(&self) -> &Zilog {
+        &self.log
+    }
+}
+
+impl Drop for LogHandle {
+    fn drop(&mut self) {
+        // Nobody waits here for a pool that is suspended.
+        let ready = self.groups.0.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
+        let closed = ready.and_then(|tx| self.log.close(&tx));
+        // A log that can't be closed is left as a crash would leave it; nobody may touch it again.
+        if closed.is_err()
+            && let Some(engine) = self.engine.upgrade()
+        {
+            engine.logs.0.lock().remove(&self.log.objset().id());
+        }
+    }
+}
+
+/// The groups as logs see them.
+struct TxgGroups(TxgHandle);
+
+impl std::fmt::Debug for TxgGroups {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TxgGroups")
+    }
+}
+
+fn stopped(e: Stopped) -> zil::Error {
+    zil::Error::Stopped { source: Arc::new(e) }
+}
+
+impl Groups for TxgGroups {
+    fn hold(&self) -> zil::Result<Tx> {
+        let hold = self.0.hold(0).map_err(stopped)?;
+        Ok(Tx::new(hold.txg(), Some(Box::new(hold))))
+    }
+
+    fn open(&self) -> Txg {
+        self.0.open()
+    }
+
+    fn synced(&self) -> Txg {
+        self.0.synced()
+    }
+
+    fn wait(&self, txg: Txg) -> zil::Result<()> {
+        self.0.wait_synced(txg).map_err(stopped)
+    }
+}
+
+impl Logs {
+    fn all(&self) -> Vec<Arc<Zilog>> {
+        self.0.lock().values().cloned().collect()
+    }
+
+    /// What the group of `tx` does to logs before anything of it is written.
+    pub(super) fn sync(&self, tx: &Tx) -> zil::Result<()> {
+        self.all().iter().try_for_each(|log| log.sync(tx))?;
+        self.0.lock().retain(|_, log| !log.is_gone());
+        Ok(())
+    }
+
+    /// A group is on disk.
+    pub(super) fn clean(&self, synced: Txg) {
+        self.all().iter().for_each(|log| log.clean(synced));
+    }
+}
+
+impl Live {
+    /// The log of a dataset, for its owner, who drops it before he lets go of the dataset.
+    pub fn log(&self, head: &dsl::Owned) -> LogHandle {
+        let engine = self.engine();
+        let groups = || TxgGroups(self.txgs().handle());
+        let mut all = engine.logs.0.lock();
+        let log = match all.get(&head.object()).filter(|log| !log.is_gone()) {
+            Some(log) => {
+                log.reopen();
+                log.clone()
+            }
+            None => {
+                let world = engine.world.clone();
+                let random = Arc::new(move || world.random());
+                let log = Arc::new(Zilog::new(head.objset().clone(), Arc::new(groups()), random));
+                all.insert(head.object(), log.clone());
+                log
+            }
+        };
+        drop(all);
+        LogHandle { log, engine: Arc::downgrade(engine), groups: groups() }
+    }
+
+    /// Closes all logs: the pool is about to be let go.
+    pub(super) fn close_logs(&self) -> Result<(), Stopped> {
+        let groups = TxgGroups(self.txgs().handle());
+        for log in self.engine().logs.all() {
+            let hold = groups.0.hold(0)?;
+            // Only an object set that can't be changed refuses, and has no log.
+            let _ = log.close(&Tx::new(hold.txg(), Some(Box::new(hold))));
+        }
+        Ok(())
+    }
+}

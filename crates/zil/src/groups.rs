@@ -1,0 +1,44 @@
+//! What writing a log needs of the rooms around it.
+
+use crate::Result;
+use dmu::Tx;
+use ondisk::{ObjNum, Txg};
+
+/// The transaction groups of the pool.
+pub trait Groups: Send + Sync {
+    /// Joins the open group, for space that the log takes; waits as every change does.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stopped`].
+    fn hold(&self) -> Result<Tx>;
+
+    /// The open group.
+    fn open(&self) -> Txg;
+
+    /// The last group on disk.
+    fn synced(&self) -> Txg;
+
+    /// Waits until a group is on disk.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stopped`].
+    fn wait(&self, txg: Txg) -> Result<()>;
+}
+
+/// What became of data that is to be logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It is here.
+    Here,
+    /// Nobody needs it any more: the file is gone, or was cut off before it.
+    Gone,
+    /// It can't be read.
+    Unreadable,
+}
+
+/// Whoever logs, and is asked for the data of writes when they are committed (`zil_get_data_t`).
+pub trait Source {
+    /// Fills `buf` with the bytes of an object from `offset` on as they are now, with zeros behind its end. Nothing may be changing them meanwhile.
+    /// Called without locks, so that the object's may be taken.
+    fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found;
+}

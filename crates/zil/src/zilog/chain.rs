@@ -1,0 +1,182 @@
+//! The chain as memory has it: its blocks from the header's on, and what of them is durable.
+
+use ondisk::{Blkptr, Txg};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Groups that can be told apart at a time (`TXG_SIZE`).
+const TXG_SIZE: usize = 4;
+/// Bursts that the size of the next block is guessed from (`ZIL_BURSTS`).
+const BURSTS: usize = 8;
+/// Most writes of log blocks on their way at a time.
+const MAX_FLIGHTS: usize = 16;
+/// Smallest and largest log block (`ZIL_MIN_BLKSZ`, `zil_maxblocksize`).
+pub(super) const MIN_BLOCK: u64 = 4096;
+pub(super) const MAX_BLOCK: u64 = 128 << 10;
+
+/// What became of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockState {
+    /// It has its place, and nothing is in it.
+    Next,
+    /// It is being written.
+    Flying,
+    /// It is on the devices.
+    Durable,
+    /// It is not, and nobody relies on it.
+    Failed,
+}
+
+/// A block of the chain (`lwb_t`).
+#[derive(Debug)]
+pub(super) struct ChainBlock {
+    pub(super) bp: Blkptr,
+    /// The group that it was allocated in.
+    pub(super) alloc_txg: Txg,
+    /// The last group that it has a record of.
+    pub(super) max_txg: Txg,
+    pub(super) state: BlockState,
+}
+
+/// Blocks that are written together.
+#[derive(Debug)]
+struct Flight {
+    id: u64,
+    /// The take whose last record is in it, or in one before it.
+    take: u64,
+    /// Whether it has come down, and well.
+    landed: Option<bool>,
+    since: Instant,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    pub(super) guid: [u64; 2],
+    pub(super) blocks: VecDeque<ChainBlock>,
+    /// What the object set's header points at.
+    pub(super) header: Option<Blkptr>,
+    /// Number of the last record.
+    pub(super) lr_seq: u64,
+    /// The last take that is in log blocks, those being written included.
+    pub(super) taken: u64,
+    /// The last take that is durable, with all before it.
+    pub(super) durable: u64,
+    /// The last take that may not be in the log: who needs it waits for its group.
+    pub(super) lost: u64,
+    /// Blocks can't be added: the chain ends where writing failed, until it is gone.
+    pub(super) broken: bool,
+    /// The log is to go with the next group.
+    pub(super) closing: bool,
+    /// Somebody fills blocks.
+    pub(super) issuing: bool,
+    flights: VecDeque<Flight>,
+    last_flight: u64,
+    /// Flights whose blocks point at blocks of a group.
+    in_flight: [usize; TXG_SIZE],
+    last_issue: Option<Instant>,
+    latency: Duration,
+    bursts: [u64; BURSTS],
+    burst: usize,
+}
+
+impl Chain {
+    /// Whether whoever wants something written is to begin now. While nothing is on its way, at once; else after a little while, in which others
+    /// may come and join (`zfs_commit_timeout_pct`). If not now: how long to wait at most.
+    pub(super) fn due(&self) -> Result<(), Option<Duration>> {
+        let flying = self.flights.iter().filter(|f| f.landed.is_none()).count();
+        let Some(last) = self.last_issue.filter(|_| flying > 0) else { return Ok(()) };
+        if flying >= MAX_FLIGHTS {
+            return Err(None);
+        }
+        match (self.latency / 10).checked_sub(last.elapsed()) {
+            None | Some(Duration::ZERO) => Ok(()),
+            left => Err(left),
+        }
+    }
+
+    /// How large the next block should be, going by what was written lately.
+    pub(super) fn guess(&self) -> u64 {
+        block_size(self.bursts.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Notes how much one commit wanted to write, the blocks' own heads included.
+    pub(super) fn note_burst(&mut self, bytes: u64) {
+        self.bursts[self.burst % BURSTS] = bytes;
+        self.burst = (self.burst + 1) % BURSTS;
+    }
+
+    /// Blocks that point at one of `txg` take off.
+    pub(super) fn take_off(&mut self, take: u64, txg: Txg) -> u64 {
+        self.last_flight += 1;
+        let since = Instant::now();
+        self.flights.push_back(Flight { id: self.last_flight, take, landed: None, since });
+        self.in_flight[txg.0 as usize % TXG_SIZE] += 1;
+        self.last_issue = Some(since);
+        self.last_flight
+    }
+
+    /// They have come down. `seqs`: where they are in the chain, by the numbers that their pointers have.
+    pub(super) fn land(&mut self, id: u64, txg: Txg, seqs: std::ops::RangeInclusive<u64>, well: bool) {
+        self.in_flight[txg.0 as usize % TXG_SIZE] -= 1;
+        let state = if well { BlockState::Durable } else { BlockState::Failed };
+        for block in self.blocks.iter_mut().filter(|b| seqs.contains(&seq_of(&b.bp))) {
+            block.state = state;
+        }
+        if !well {
+            self.fail();
+        }
+        if let Some(flight) = self.flights.iter_mut().find(|f| f.id == id) {
+            flight.landed = Some(well);
+            self.latency = (self.latency * 7 + flight.since.elapsed()) / 8;
+        }
+        self.settle();
+    }
+
+    /// A take came to nothing that had to be written.
+    pub(super) fn pass(&mut self, take: u64) {
+        self.taken = take;
+        if self.broken {
+            self.lost = take;
+        }
+        self.last_flight += 1;
+        self.flights.push_back(Flight {
+            id: self.last_flight,
+            take,
+            landed: Some(true),
+            since: Instant::now(),
+        });
+        self.settle();
+    }
+
+    /// From here on nothing that was taken counts as durable.
+    pub(super) fn fail(&mut self) {
+        self.broken = true;
+        self.lost = self.lost.max(self.taken);
+    }
+
+    fn settle(&mut self) {
+        while let Some(well) = self.flights.front().and_then(|f| f.landed) {
+            let take = self.flights.pop_front().map_or(0, |f| f.take);
+            // What comes behind a block that failed can't be reached.
+            if well && !self.broken {
+                self.durable = self.durable.max(take);
+            }
+        }
+    }
+
+    /// True while blocks are being written that point at one of `txg`.
+    pub(super) fn flies_for(&self, txg: Txg) -> bool {
+        self.in_flight[txg.0 as usize % TXG_SIZE] > 0
+    }
+}
+
+/// The number that a pointer to a log block has.
+pub(super) fn seq_of(bp: &Blkptr) -> u64 {
+    bp.stored().map_or(0, |s| s.sum[ondisk::zil::ZIL_ZC_SEQ])
+}
+
+/// The size of a block that is to hold so many bytes, as far as there are such.
+pub(super) fn block_size(bytes: u64) -> u64 {
+    bytes.next_multiple_of(MIN_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
+}

@@ -1,0 +1,149 @@
+//! Laying records out in log blocks.
+
+use super::chain::{MAX_BLOCK, MIN_BLOCK, block_size};
+use device::AlignedBuf;
+use ondisk::zil::{LR_WRITE_SIZE, RecordBody, TxKind, Write, ZIL_CHAIN_SIZE, ZilChain, set_place};
+use ondisk::{Blkptr, Txg};
+
+/// A write is split between two blocks if at least so much of it gets into the first.
+const SPLIT_MIN: usize = 1024;
+/// Largest record that has a place in a block (`zil_max_log_data`).
+pub(super) const RECORD_MAX: usize = MAX_BLOCK as usize - ZIL_CHAIN_SIZE;
+
+/// A record with all that it needs.
+pub(super) struct Piece {
+    pub(super) txg: Txg,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    /// It stays in one piece.
+    Whole(Vec<u8>),
+    /// A write, which may be split.
+    Data { object: u64, offset: u64, bytes: Vec<u8> },
+}
+
+impl What {
+    /// Bytes that it takes at least.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            What::Whole(raw) => raw.len(),
+            What::Data { bytes, .. } => LR_WRITE_SIZE + bytes.len().next_multiple_of(8),
+        }
+    }
+}
+
+/// A block being filled.
+pub(super) struct Draft {
+    pub(super) bp: Blkptr,
+    pub(super) bytes: AlignedBuf,
+    used: usize,
+    pub(super) max_txg: Txg,
+}
+
+impl Draft {
+    pub(super) fn new(bp: Blkptr) -> Draft {
+        let size = usize::try_from(bp.lsize.0).expect("a log block is at most 128 KiB large");
+        Draft { bp, bytes: AlignedBuf::zeroed(size), used: ZIL_CHAIN_SIZE, max_txg: Txg(0) }
+    }
+
+    fn room(&self) -> usize {
+        self.bytes.len() - self.used
+    }
+
+    fn put(&mut self, txg: Txg, seq: &mut u64, raw: &mut [u8]) {
+        *seq += 1;
+        set_place(raw, txg.0, *seq);
+        self.bytes[self.used..self.used + raw.len()].copy_from_slice(raw);
+        self.used += raw.len();
+        self.max_txg = self.max_txg.max(txg);
+    }
+
+    /// Puts in as much of a record as there is room for; what is left goes to the next block.
+    fn take(&mut self, seq: &mut u64, piece: Piece) -> Option<Piece> {
+        let Piece { txg, what } = piece;
+        let fits = what.len() <= self.room();
+        match what {
+            What::Whole(mut raw) if fits => {
+                self.put(txg, seq, &mut raw);
+                None
+            }
+            What::Data { object, offset, bytes } => {
+                let most = self.room().saturating_sub(LR_WRITE_SIZE) & !7;
+                let n = if fits { bytes.len() } else { most };
+                if n < bytes.len() && n < SPLIT_MIN {
+                    return Some(Piece { txg, what: What::Data { object, offset, bytes } });
+                }
+                let data = bytes[..n].to_vec();
+                let write = Write { foid: object, offset, length: n as u64, blkptr: None, data };
+                self.put(txg, seq, &mut RecordBody::Write(write).encode(TxKind::Write, false));
+                let rest = (n < bytes.len()).then(|| bytes[n..].to_vec());
+                rest.map(|bytes| Piece { txg, what: What::Data { object, offset: offset + n as u64, bytes } })
+            }
+            what => Some(Piece { txg, what }),
+        }
+    }
+
+    /// Says where the chain goes on.
+    pub(super) fn close(&mut self, next: Blkptr) {
+        ZilChain { next, nused: self.used as u64 }.put(&mut self.bytes);
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used as u64
+    }
+}
+
+/// What `lay_out` comes to: blocks that are full and know their successors, and the block that comes after them.
+pub(super) struct Laid {
+    pub(super) full: Vec<Draft>,
+    pub(super) next: Blkptr,
+}
+
+/// Lays records out from the empty block `first` on. `allocate` gives the next block, of so many bytes; the last one, in which nothing is yet, is of
+/// `guess` bytes.
+///
+/// # Errors
+/// As `allocate`, with the blocks that it had given.
+pub(super) fn lay_out<E>(
+    first: Blkptr,
+    pieces: Vec<Piece>,
+    seq: &mut u64,
+    guess: u64,
+    mut allocate: impl FnMut(&Blkptr, u64) -> Result<Blkptr, E>,
+) -> Result<Laid, (E, Vec<Blkptr>)> {
+    let mut left: usize = pieces.iter().map(|p| p.what.len()).sum();
+    let mut full: Vec<Draft> = Vec::new();
+    let mut draft = Draft::new(first);
+    let mut given = Vec::new();
+    for piece in pieces {
+        let mut rest = Some(piece);
+        while let Some(piece) = rest {
+            let before = piece.what.len();
+            rest = draft.take(seq, piece);
+            let after = rest.as_ref().map_or(0, |p| p.what.len());
+            left = left.saturating_sub(before - after.min(before));
+            let Some(more) = &rest else { continue };
+            // As large as what is left, and at least as this record if it can't be split.
+            let want = left.max(more.what.len()).min(MAX_BLOCK as usize) + ZIL_CHAIN_SIZE;
+            let next = match allocate(&draft.bp, block_size(want as u64)) {
+                Ok(next) => next,
+                Err(e) => return Err((e, given)),
+            };
+            given.push(next);
+            draft.close(next);
+            full.push(std::mem::replace(&mut draft, Draft::new(next)));
+        }
+    }
+    match allocate(&draft.bp, guess.max(MIN_BLOCK)) {
+        Ok(next) => {
+            draft.close(next);
+            full.push(draft);
+            Ok(Laid { full, next })
+        }
+        Err(e) => Err((e, given)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

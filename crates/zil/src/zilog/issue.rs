@@ -1,0 +1,250 @@
+//! Taking records, filling blocks, and writing them.
+
+use super::chain::{BlockState, ChainBlock, MIN_BLOCK, seq_of};
+use super::fill::{Draft, Laid, Piece, What, lay_out};
+use super::pending::{Body, Itx};
+use super::{Carry, Zilog};
+use crate::{Error, Found, Result, Source};
+use dmu::Tx;
+use ondisk::blkptr::Body as BpBody;
+use ondisk::zil::{LR_WRITE_SIZE, ZIL_CHAIN_SIZE};
+use ondisk::{Blkptr, ObjNum, Psize, Txg, VdevId};
+use std::collections::BTreeSet;
+
+/// Bytes of data that are gathered and written at a time.
+const BATCH: u64 = 1 << 20;
+
+/// The turn of filling blocks: somebody else's when it is dropped.
+struct Turn<'a>(&'a Zilog);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.chain.lock().issuing = false;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Blocks on their way; they count as failed if it is dropped before they have arrived.
+struct Flight<'a> {
+    log: &'a Zilog,
+    id: u64,
+    txg: Txg,
+    seqs: std::ops::RangeInclusive<u64>,
+    well: bool,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.log.chain.lock().land(self.id, self.txg, self.seqs.clone(), self.well);
+        self.log.changed.notify_all();
+    }
+}
+
+impl Zilog {
+    /// Takes what is ordered, or goes on with what was taken, and makes some of it durable. Its caller has set `issuing`.
+    pub(super) fn issue(&self, source: &dyn Source) -> Result<()> {
+        let turn = Turn(self);
+        let mut carry = self.carry.lock();
+        if carry.records.is_empty() {
+            let synced = self.groups.synced();
+            let mut pending = self.pending.lock();
+            pending.takes += 1;
+            carry.take = pending.takes;
+            carry.records = pending.take(synced);
+        }
+        let pieces = self.gather(&mut carry, source);
+        if pieces.is_empty() {
+            if carry.records.is_empty() {
+                self.chain.lock().pass(carry.take);
+            }
+            return Ok(());
+        }
+        let result = match self.last_block() {
+            Some(first) => self.fill(&mut carry, first, pieces),
+            None => self.create().map(|()| None),
+        };
+        let flight = match result {
+            Ok(Some(flight)) => flight,
+            // All that was taken has synced, or will be waited for.
+            Ok(None) => {
+                carry.records.clear();
+                self.chain.lock().pass(carry.take);
+                return Ok(());
+            }
+            Err(e) => {
+                carry.records.clear();
+                let mut chain = self.chain.lock();
+                chain.taken = carry.take;
+                chain.lost = carry.take;
+                return Err(e);
+            }
+        };
+        drop(carry);
+        drop(turn);
+        self.fly(flight);
+        Ok(())
+    }
+
+    /// Makes records of what was taken, with their data, up to a batch.
+    fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<Piece> {
+        let synced = self.groups.synced();
+        let (mut out, mut room) = (Vec::new(), BATCH);
+        while room > 0
+            && let Some(Itx { txg, body }) = carry.records.pop_front()
+        {
+            if txg <= synced {
+                continue;
+            }
+            let what = match body {
+                Body::Whole(raw) => What::Whole(raw),
+                Body::Data { object, offset, length } => {
+                    let now = length.min(room.max(MIN_BLOCK));
+                    if now < length {
+                        let (offset, length) = (offset + now, length - now);
+                        carry.records.push_front(Itx { txg, body: Body::Data { object, offset, length } });
+                    }
+                    let mut bytes = vec![0; usize::try_from(now).expect("a batch fits into memory")];
+                    match source.data(ObjNum(object), offset, &mut bytes) {
+                        Found::Here => {}
+                        Found::Gone => continue,
+                        Found::Unreadable => {
+                            let mut pending = self.pending.lock();
+                            pending.unlogged = pending.unlogged.max(txg);
+                            continue;
+                        }
+                    }
+                    self.counters.itx_needcopy_count.inc();
+                    self.counters.itx_needcopy_bytes.add(now);
+                    What::Data { object, offset, bytes }
+                }
+            };
+            let taken = match &what {
+                What::Whole(raw) => raw.len(),
+                What::Data { bytes, .. } => LR_WRITE_SIZE + bytes.len(),
+            };
+            room = room.saturating_sub(taken as u64);
+            out.push(Piece { txg, what });
+        }
+        out
+    }
+
+    /// The block that comes next, if there is a chain.
+    fn last_block(&self) -> Option<Blkptr> {
+        let chain = self.chain.lock();
+        chain.blocks.back().filter(|b| b.state == BlockState::Next).map(|b| b.bp)
+    }
+
+    fn allocate(&self, tx: &Tx, size: u64, words: [u64; 4]) -> zio::Result<Blkptr> {
+        let encrypted = self.os.root_bp().stored().is_some_and(|s| s.crypt);
+        let devices = !self.policy().throughput;
+        let zio = self.os.cache().zio();
+        let mut bp = zio.allocate_log(tx.txg(), Psize(size), self.os.id(), encrypted, devices)?;
+        if let BpBody::Stored(s) = &mut bp.body {
+            s.sum = words;
+        }
+        Ok(bp)
+    }
+
+    /// Begins a chain: allocates its first block, and waits for the group that has it on disk, and everything that was taken with it.
+    fn create(&self) -> Result<()> {
+        let ready = {
+            let chain = self.chain.lock();
+            chain.blocks.is_empty() && !chain.broken && !chain.closing
+        };
+        // An object set that was never written does not say yet whether it is encrypted.
+        if !ready || self.os.root_bp().is_hole() {
+            return self.wait_group();
+        }
+        let tx = self.groups.hold()?;
+        let txg = tx.txg();
+        let guid = [(self.random)(), (self.random)()];
+        if let Ok(bp) = self.allocate(&tx, MIN_BLOCK, [guid[0], guid[1], self.os.id(), 1]) {
+            let mut chain = self.chain.lock();
+            chain.guid = guid;
+            chain.blocks.push_back(ChainBlock {
+                bp,
+                alloc_txg: txg,
+                max_txg: Txg(0),
+                state: BlockState::Next,
+            });
+            drop(chain);
+            // The header comes with the group.
+            self.os.touch(&tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })?;
+        }
+        drop(tx);
+        self.counters.commit_group_waits.inc();
+        self.groups.wait(txg)
+    }
+
+    /// Fills blocks from `first` on. `None`: it was not possible, and whoever needs it waits for the group.
+    fn fill(&self, carry: &mut Carry, first: Blkptr, pieces: Vec<Piece>) -> Result<Option<Loaded<'_>>> {
+        let tx = self.groups.hold()?;
+        let (guess, mut seq, guid) = {
+            let mut chain = self.chain.lock();
+            let bytes: u64 = pieces.iter().map(|p| p.what.len() as u64).sum();
+            chain.note_burst(bytes + ZIL_CHAIN_SIZE as u64);
+            (chain.guess(), chain.lr_seq, chain.guid)
+        };
+        let laid = lay_out(first, pieces, &mut seq, guess, |before, size| {
+            self.allocate(&tx, size, [guid[0], guid[1], self.os.id(), seq_of(before) + 1])
+        });
+        let txg = tx.txg();
+        let block = |bp, state| ChainBlock { bp, alloc_txg: txg, max_txg: Txg(0), state };
+        let mut chain = self.chain.lock();
+        let whole = carry.records.is_empty();
+        let Laid { full, next } = match laid {
+            Ok(laid) if !chain.broken => laid,
+            other => {
+                let unused = match other {
+                    Ok(laid) => laid.full.iter().skip(1).map(|d| d.bp).chain([laid.next]).collect(),
+                    Err((_, given)) => given,
+                };
+                chain.blocks.extend(unused.into_iter().map(|bp| block(bp, BlockState::Failed)));
+                chain.taken = carry.take;
+                chain.fail();
+                return Ok(None);
+            }
+        };
+        chain.lr_seq = seq;
+        let seqs = seq_of(&full[0].bp)..=seq_of(&full[full.len() - 1].bp);
+        let last = chain.blocks.back_mut().expect("the first block to fill is there");
+        (last.state, last.max_txg) = (BlockState::Flying, full[0].max_txg);
+        for draft in &full[1..] {
+            chain
+                .blocks
+                .push_back(ChainBlock { max_txg: draft.max_txg, ..block(draft.bp, BlockState::Flying) });
+        }
+        chain.blocks.push_back(block(next, BlockState::Next));
+        // A take of which more is to come is not there yet.
+        let take = if whole { carry.take } else { carry.take - 1 };
+        chain.taken = take;
+        let id = chain.take_off(take, txg);
+        drop(chain);
+        let flight = Flight { log: self, id, txg, seqs, well: false };
+        Ok(Some(Loaded { flight, full }))
+    }
+
+    /// Writes blocks and makes them durable.
+    fn fly(&self, loaded: Loaded<'_>) {
+        let Loaded { mut flight, full } = loaded;
+        let mut vdevs: BTreeSet<VdevId> = BTreeSet::new();
+        let mut blocks = Vec::with_capacity(full.len());
+        for draft in full {
+            self.counters.block_count.inc();
+            self.counters.block_bytes.add(draft.used());
+            vdevs.extend(draft.bp.stored().into_iter().flat_map(|s| s.copies()).map(|dva| dva.vdev));
+            blocks.push((draft.bp, draft.bytes));
+        }
+        let vdevs: Vec<VdevId> = vdevs.into_iter().collect();
+        let zio = self.os.cache().zio();
+        self.counters.flush_count.inc();
+        flight.well =
+            zio.write_logs(self.os.id(), blocks).is_ok() && zio.flush_vdevs(&vdevs, flight.txg).is_ok();
+    }
+}
+
+/// A flight with what it carries.
+struct Loaded<'a> {
+    flight: Flight<'a>,
+    full: Vec<Draft>,
+}

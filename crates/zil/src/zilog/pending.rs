@@ -1,0 +1,134 @@
+//! Records that are not in a log block yet.
+
+use ondisk::Txg;
+use std::collections::{HashMap, VecDeque};
+
+/// Groups that may have records at one time, and one (`TXG_SIZE`).
+const TXG_SIZE: usize = 4;
+/// Neighbouring writes become one record up to so many bytes.
+const JOIN_MAX: u64 = 1 << 20;
+
+/// One record (`itx_t`).
+#[derive(Debug)]
+pub(super) struct Itx {
+    pub(super) txg: Txg,
+    pub(super) body: Body,
+}
+
+/// What it says.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// As it goes into the log.
+    Whole(Vec<u8>),
+    /// Bytes of an object, which are fetched when it is committed (`WR_NEED_COPY`).
+    Data { object: u64, offset: u64, length: u64 },
+}
+
+impl Itx {
+    /// Takes a write that goes on where this one ends; false if it is another kind of record.
+    fn join(&mut self, more: &Itx) -> bool {
+        match (&mut self.body, &more.body) {
+            (Body::Data { offset, length, .. }, Body::Data { offset: at, length: len, .. })
+                if offset.checked_add(*length) == Some(*at) && *length + *len <= JOIN_MAX =>
+            {
+                *length += *len;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The records of one group.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    txg: Txg,
+    /// What the next commit takes, in this order.
+    ordered: VecDeque<Itx>,
+    /// What waits for a commit of its object.
+    of_object: HashMap<u64, Vec<Itx>>,
+}
+
+impl Group {
+    fn pull(&mut self, object: u64) {
+        if let Some(records) = self.of_object.remove(&object) {
+            self.ordered.extend(records);
+        }
+    }
+}
+
+/// All records that are not in a log block yet.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    groups: [Group; TXG_SIZE],
+    /// How often everything that is ordered was taken.
+    pub(super) takes: u64,
+    /// The last group with a change that has no record: commits wait for it.
+    pub(super) unlogged: Txg,
+}
+
+impl Pending {
+    fn group(&mut self, txg: Txg) -> &mut Group {
+        let group = &mut self.groups[txg.0 as usize % TXG_SIZE];
+        if group.txg != txg {
+            // What was there has synced.
+            *group = Group { txg, ..Group::default() };
+        }
+        group
+    }
+
+    /// Adds a record at the end of the order.
+    pub(super) fn push(&mut self, itx: Itx) {
+        self.group(itx.txg).ordered.push_back(itx);
+    }
+
+    /// Adds a record that waits for a commit of its object.
+    pub(super) fn push_of(&mut self, object: u64, itx: Itx) {
+        let list = self.group(itx.txg).of_object.entry(object).or_default();
+        if !list.last_mut().is_some_and(|last| last.join(&itx)) {
+            list.push(itx);
+        }
+    }
+
+    /// Puts what waits for an object, or for any, at the end of its group's order (`zil_async_to_sync`).
+    pub(super) fn pull(&mut self, object: Option<u64>) {
+        for group in &mut self.groups {
+            match object {
+                Some(object) => group.pull(object),
+                None => {
+                    let mut all: Vec<u64> = group.of_object.keys().copied().collect();
+                    all.sort_unstable();
+                    all.into_iter().for_each(|object| group.pull(object));
+                }
+            }
+        }
+    }
+
+    /// Forgets what waits for an object that is gone (`zil_remove_async`).
+    pub(super) fn forget(&mut self, object: u64) {
+        for group in &mut self.groups {
+            group.of_object.remove(&object);
+        }
+    }
+
+    /// True if a commit has something to take.
+    pub(super) fn is_waiting(&self, synced: Txg) -> bool {
+        self.groups.iter().any(|g| g.txg > synced && !g.ordered.is_empty())
+    }
+
+    /// Takes everything that is ordered and has not synced.
+    pub(super) fn take(&mut self, synced: Txg) -> VecDeque<Itx> {
+        let mut groups: Vec<&mut Group> = self.groups.iter_mut().filter(|g| g.txg > synced).collect();
+        groups.sort_by_key(|g| g.txg);
+        let mut out = VecDeque::new();
+        for group in groups {
+            out.append(&mut group.ordered);
+        }
+        out
+    }
+
+    /// Hands out what has synced, to be dropped without the lock (`zil_clean`).
+    pub(super) fn clean(&mut self, synced: Txg) -> Vec<Group> {
+        self.groups.iter_mut().filter(|g| g.txg <= synced).map(std::mem::take).collect()
+    }
+}
