@@ -9,7 +9,6 @@
 //! # Absent
 //! Sockets, processes and mounts: the server's. Writing to a pool: not in this release; those commands say so.
 
-pub mod accounts;
 pub mod clock;
 pub mod cx;
 pub mod getopt;

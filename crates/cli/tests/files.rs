@@ -160,3 +160,63 @@ fn a_quota_is_felt() {
     fs::write(stand.at("a/again"), vec![8; 1 << 20]).unwrap();
     stand.good("zfs destroy tank/a");
 }
+
+/// Goal: quotas of users and projects are set on mounted and unmounted file systems, shown, held, and refused where they make no sense; and
+/// properties that say how a file system is mounted take effect while it is.
+#[test]
+fn quotas_and_mount_options() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    stand.good("zfs create tank/a");
+    stand.good("zfs set userquota@1234=100k groupobjquota@root=10 projectquota@7=1m tank/a");
+    assert_eq!(
+        stand.good("zfs get -Hp -o value userquota@1234,groupobjquota@0,userquota@1 tank/a"),
+        "102400\n10\n0\n"
+    );
+    let noise: Vec<u8> = (0..100_000_u64)
+        .flat_map(|i| {
+            (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(i | 1).to_le_bytes()
+        })
+        .collect();
+    fs::write(stand.at("a/f"), &noise).unwrap();
+    std::os::unix::fs::chown(stand.at("a/f"), Some(1234), None).unwrap();
+    stand.good("zpool sync tank");
+    let e = fs::File::options()
+        .append(true)
+        .open(stand.at("a/f"))
+        .and_then(|mut f| std::io::Write::write_all(&mut f, b"x"));
+    assert_eq!(e.unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
+    stand.good("zfs unmount tank/a");
+    stand.good("zfs set userquota@1234=none tank/a");
+    stand.good("zfs mount tank/a");
+    fs::write(stand.at("a/f"), b"more").unwrap();
+    let bad = |line: &str| run(line, stand.house.clone());
+    for (line, why) in [
+        ("zfs set userused@1234=5 tank/a", "'userused@1234' is readonly"),
+        (
+            "zfs set userquota@nobody-at-all=5 tank/a",
+            "'userquota@nobody-at-all' has an invalid user/group name",
+        ),
+    ] {
+        let ran = bad(line);
+        assert!(ran.code != 0 && ran.err.contains(why), "{line}: {}", ran.err);
+    }
+    let options = || {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let at = stand.at("a").display().to_string();
+        let line = table.lines().find(|l| l.split(' ').nth(4) == Some(&at)).unwrap().to_owned();
+        line.split(' ').nth(5).unwrap().to_owned()
+    };
+    assert!(!options().contains("noexec"));
+    stand.good("zfs set exec=off tank/a");
+    stand.good("zfs set readonly=on tank/a");
+    assert!(options().contains("noexec") && options().starts_with("ro"), "{}", options());
+    stand.good("zfs set readonly=off tank/a");
+    stand.good("zfs inherit exec tank/a");
+    assert!(!options().contains("noexec") && options().starts_with("rw"), "{}", options());
+    stand.good("zfs mount -o remount,noatime tank/a");
+    stand.good("zfs set setuid=off tank/a");
+    assert!(options().contains("noatime") && options().contains("nosuid"), "{}", options());
+}

@@ -209,6 +209,12 @@ pub enum PropError {
     /// It is computed.
     #[error("'{0}' is readonly")]
     ReadOnly(&'static str),
+    /// It is what a user, group or project uses.
+    #[error("'{0}' is readonly")]
+    CountedOnly(String),
+    /// It is about a user or group that there is not.
+    #[error("'{0}' has an invalid user/group name")]
+    NobodyOf(String),
     /// It is fixed when a dataset is created.
     #[error("'{0}' can only be set at creation time")]
     Onetime(&'static str),

@@ -61,6 +61,7 @@ pub mod op {
     pub const SYNCFS: u32 = 50;
     pub const TMPFILE: u32 = 51;
     pub const STATX: u32 = 52;
+    pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
 /// Capabilities offered and taken in INIT (`FUSE_*` flags; bits above 31 travel in `flags2`).
@@ -630,6 +631,34 @@ pub struct SetattrIn {
     pub unused5: u32,
 }
 
+/// What COPY_FILE_RANGE asks (`fuse_copy_file_range_in`), of the file that is read.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CopyFileRangeIn {
+    /// Our handle.
+    pub fh_in: u64,
+    /// From where.
+    pub off_in: u64,
+    /// The file that is written.
+    pub nodeid_out: u64,
+    /// Our handle.
+    pub fh_out: u64,
+    /// To where.
+    pub off_out: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Unused.
+    pub flags: u64,
+}
+
+/// Answer to COPY_FILE_RANGE_64 (`fuse_copy_file_range_out`); COPY_FILE_RANGE answers with [`WriteOut`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct CopyFileRangeOut {
+    /// Bytes.
+    pub bytes_copied: u64,
+}
+
 /// What FALLOCATE asks (`fuse_fallocate_in`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -659,6 +688,7 @@ pub struct SetxattrIn {
 const _: () = {
     assert!(size_of::<CreateIn>() == 16 && size_of::<OpenOut>() == 16 && size_of::<MknodIn>() == 16);
     assert!(size_of::<WriteIn>() == 40 && size_of::<SetattrIn>() == 88 && size_of::<FallocateIn>() == 32);
+    assert!(size_of::<CopyFileRangeIn>() == 56 && size_of::<CopyFileRangeOut>() == 8);
     assert!(size_of::<ForgetOne>() == 16 && size_of::<Rename2In>() == 16 && size_of::<SetxattrIn>() == 8);
     assert!(size_of::<InHeader>() == 40 && size_of::<OutHeader>() == 16);
     assert!(size_of::<InitIn>() == 16 && size_of::<InitOut>() == 64);

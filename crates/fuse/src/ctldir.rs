@@ -22,7 +22,8 @@
 //! `.zfs/shares`; making, renaming and destroying snapshots with `mkdir`, `mv` and `rmdir`.
 
 use crate::tree::{
-    Allocate, Attr, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time, Tree,
+    Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
+    Tree,
 };
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -420,6 +421,24 @@ impl Tree for WithSnapshots {
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
         self.named(dir, name)?;
         Self::placed(0, self.head.create(dir, name, new)?)
+    }
+
+    fn create_unnamed(&self, dir: Node, new: &NewNode<'_>) -> Result<Attr, Errno> {
+        Self::in_head(dir)?;
+        Self::placed(0, self.head.create_unnamed(dir, new)?)
+    }
+
+    fn clone_range(&self, range: &CloneRange) -> Result<u64, Errno> {
+        Self::in_head(range.target)?;
+        // What is in a snapshot is copied.
+        Self::in_head(range.source).map_err(|_| Errno::XDEV)?;
+        self.head.clone_range(range)
+    }
+
+    fn accessed(&self, node: Node) {
+        if Self::in_head(node).is_ok() {
+            self.head.accessed(node);
+        }
     }
 
     fn link(&self, node: Node, dir: Node, name: &[u8]) -> Result<Attr, Errno> {

@@ -3,7 +3,8 @@
 mod change;
 
 use crate::tree::{
-    Allocate, Attr, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time, Tree,
+    Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
+    Tree,
 };
 use ondisk::ObjNum;
 use parking_lot::Mutex;
@@ -113,8 +114,9 @@ fn errno(error: &Error) -> Errno {
         | Error::NotSymlink { .. }
         | Error::NotRegular { .. }
         | Error::BadName
+        | Error::BadRange { .. }
         | Error::IntoItself { .. } => Errno::INVAL,
-        Error::UnsupportedVersion { .. } | Error::BadFlags { .. } => Errno::OPNOTSUPP,
+        Error::UnsupportedVersion { .. } | Error::BadFlags { .. } | Error::NotCounted => Errno::OPNOTSUPP,
         Error::NoEntry { .. } | Error::NoFile { .. } => Errno::NOENT,
         Error::Unlinked { .. } => Errno::STALE,
         Error::NoXattr { .. } => Errno::NODATA,
@@ -124,7 +126,9 @@ fn errno(error: &Error) -> Errno {
         Error::NameTooLong { .. } => Errno::NAMETOOLONG,
         Error::NotUtf8 => Errno::ILSEQ,
         Error::TooManyLinks => Errno::LOOP,
-        Error::LeavesFileSystem { .. } | Error::OtherProject { .. } => Errno::XDEV,
+        Error::LeavesFileSystem { .. } | Error::OtherProject { .. } | Error::NotCloneable { .. } => {
+            Errno::XDEV
+        }
         Error::PastEnd { .. } => Errno::NXIO,
         Error::XattrExists { .. } => Errno::EXIST,
         Error::BadAcl { .. } => Errno::INVAL,
@@ -239,6 +243,22 @@ impl Tree for Dataset {
 
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
         self.make(dir, name, new)
+    }
+
+    fn create_unnamed(&self, dir: Node, new: &NewNode<'_>) -> Result<Attr, Errno> {
+        self.make_unnamed(dir, new)
+    }
+
+    fn clone_range(&self, range: &CloneRange) -> Result<u64, Errno> {
+        self.cloned(range)
+    }
+
+    fn accessed(&self, node: Node) {
+        match self.fs.accessed(ObjNum(node.0)) {
+            // Reading went well: where there is no room for its time, that stays as it is.
+            Ok(()) | Err(Error::NoSpace | Error::Quota | Error::NoFile { .. }) => {}
+            Err(error) => tracing::debug!(dataset = self.shown.name, object = node.0, %error, "atime stays"),
+        }
     }
 
     fn link(&self, node: Node, dir: Node, name: &[u8]) -> Result<Attr, Errno> {

@@ -14,7 +14,8 @@
 //! Writes come at once (no write-back cache), so that who writes hears that there is no room.
 //!
 //! # Absent
-//! Files without a name (`O_TMPFILE`), and copying within the daemon (`copy_file_range`): the kernel then copies by itself.
+//! Locks (`flock`, `fcntl`): the kernel keeps them, since nobody else has the files. `FICLONE` and `FICLONERANGE`, which the kernel doesn't pass
+//! on: `copy_file_range` does the same. Times of access of what the kernel reads from its page cache: it doesn't tell.
 
 mod change;
 
@@ -52,6 +53,9 @@ const FLAGS: [(u32, u32); 4] = [
     (0x2000_0000, FS_XFLAG_PROJINHERIT),
 ];
 
+/// Reading is not to change the time of access.
+const O_NOATIME: u32 = 0o1_000_000;
+
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
@@ -87,7 +91,10 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::LOOKUP => lookup(tree, node, request, out),
         op::GETATTR => getattr(tree, node, out),
         op::STATX => statx(tree, node, out),
-        op::READLINK => tree.readlink(node).map(|target| out.bytes(&target)),
+        op::READLINK => tree.readlink(node).map(|target| {
+            tree.accessed(node);
+            out.bytes(&target);
+        }),
         op::READ => read(tree, node, request, out),
         op::READDIR => readdir(tree, node, request, out, false),
         op::READDIRPLUS => readdir(tree, node, request, out, true),
@@ -96,7 +103,7 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::LISTXATTR => listxattr(tree, node, request, out),
         op::IOCTL => ioctl(tree, node, request, out),
         op::LSEEK => lseek(tree, node, request, out),
-        op::TMPFILE | op::COPY_FILE_RANGE if !tree.writable() => Err(Errno::ROFS),
+        op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
         // OPEN, OPENDIR, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
         // learn that it needn't ask. Of a tree that doesn't change, FSYNC too.
         _ => change::answer(tree, node, request, out).unwrap_or(Err(Errno::NOSYS)),
@@ -269,6 +276,9 @@ fn read(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) ->
     let ask: abi::ReadIn = request.body()?;
     let got = tree.read(node, ask.offset, out.room(ask.size.min(MAX_READ) as usize))?;
     out.commit(got);
+    if ask.flags & O_NOATIME == 0 {
+        tree.accessed(node);
+    }
     Ok(())
 }
 
@@ -285,6 +295,9 @@ fn readdir(
 ) -> Result<(), Errno> {
     let ask: abi::ReadIn = request.body()?;
     let room = ask.size.min(MAX_READ) as usize;
+    if ask.offset == 0 {
+        tree.accessed(dir);
+    }
     if ask.offset < FIRST {
         let attr = tree.attr(dir)?;
         let parent = tree.attr(attr.parent).map_or(attr.ino, |parent| parent.ino);

@@ -64,6 +64,14 @@ impl Mount {
         self.done.is_over()
     }
 
+    /// Lets other options take effect while it is mounted. Only root may.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] if the system refuses.
+    pub fn remount(&self, options: &Options) -> Result<(), Error> {
+        system::remount(&self.target, options)
+    }
+
     /// Unmounts. When this returns, its tree is let go, and after a forced or lazy unmount whoever still uses it gets
     /// `ENOTCONN`.
     ///

@@ -68,10 +68,8 @@ pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     }
 }
 
-fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
-    let device =
-        rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
-            .map_err(|source| Error::Device { source })?;
+/// What the system calls know of the options.
+fn flags(options: &Options) -> MountFlags {
     let mut flags = MountFlags::empty();
     for (wanted, flag) in [
         (options.read_only, MountFlags::RDONLY),
@@ -82,6 +80,20 @@ fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     ] {
         flags.set(flag, wanted);
     }
+    flags
+}
+
+/// Changes the options of what is mounted at `target`: what may be written, and what is believed of its files.
+pub fn remount(target: &Path, options: &Options) -> Result<(), Error> {
+    rustix::mount::mount_remount(target, flags(options), "")
+        .map_err(|source| Error::Mount { target: target.to_owned(), source })
+}
+
+fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
+    let device =
+        rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+            .map_err(|source| Error::Device { source })?;
+    let flags = flags(options);
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         std::os::fd::AsRawFd::as_raw_fd(&device),

@@ -171,6 +171,30 @@ pub enum Rename {
     NoReplace,
     /// The two change places.
     Exchange,
+    /// A whiteout stays where the entry was: a device 0, by which an overlay knows that there is nothing.
+    Whiteout {
+        /// What has the new name is replaced; else there must be nothing.
+        replace: bool,
+        /// Who asks.
+        caller: Caller,
+    },
+}
+
+/// A range of a file that is to become part of another without being copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloneRange {
+    /// The file that it is in.
+    pub source: Node,
+    /// From this byte on.
+    pub from: u64,
+    /// The other file.
+    pub target: Node,
+    /// From this byte on.
+    pub to: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Take set-user-id and set-group-id from the other file.
+    pub kill: bool,
 }
 
 /// When a `setxattr` is to fail.
@@ -253,6 +277,11 @@ pub trait Tree: Send + Sync {
         Err(Errno::ROFS)
     }
 
+    /// Makes a plain file without a name, as if in this directory; it goes when the kernel forgets it, unless [`Tree::link`] names it.
+    fn create_unnamed(&self, _dir: Node, _new: &NewNode<'_>) -> Result<Attr, Errno> {
+        Err(Errno::ROFS)
+    }
+
     /// Gives a file one more name.
     fn link(&self, _node: Node, _dir: Node, _name: &[u8]) -> Result<Attr, Errno> {
         Err(Errno::ROFS)
@@ -277,6 +306,14 @@ pub trait Tree: Send + Sync {
     fn write(&self, _node: Node, _offset: u64, _data: &[u8], _kill: bool) -> Result<(), Errno> {
         Err(Errno::ROFS)
     }
+
+    /// Makes as much of a range as can be shared part of another file, from its start on, and says how much. `EXDEV` if it must be copied.
+    fn clone_range(&self, _range: &CloneRange) -> Result<u64, Errno> {
+        Err(Errno::XDEV)
+    }
+
+    /// Somebody has read a file, listed a directory or followed a link.
+    fn accessed(&self, _node: Node) {}
 
     /// Changes attributes, and says what they are then.
     fn set_attr(&self, _node: Node, _set: &SetAttr) -> Result<Attr, Errno> {

@@ -1,94 +1,15 @@
 //! A file system that is written through the real kernel, and what OpenZFS's `zdb` says of it, where it is at hand.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
-#[path = "../../zpl/tests/rig/mod.rs"]
-mod rig;
+mod stand;
 
-use fuse::dataset::{Dataset, Shown};
-use fuse::tree::Statfs;
-use fuse::{Detach, Mount, Options, Workers};
-use rig::Rig;
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
+use stand::{Stand, can_mount, errno, list};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use zpl::{NewFileSystem, Policy};
-
-/// Whether this machine can mount; says so when not.
-fn can_mount() -> bool {
-    let can = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if !can {
-        println!("skipped: /dev/fuse can't be opened here");
-    }
-    can
-}
-
-/// A mounted pool.
-struct Stand {
-    rig: Option<Rig>,
-    mount: Option<Mount>,
-    dir: tempfile::TempDir,
-    policy: Policy,
-}
-
-impl Stand {
-    fn new(policy: Policy) -> Stand {
-        Self::over(Rig::with(&NewFileSystem::new((1_000_000, 0)), policy), policy)
-    }
-
-    fn over(rig: Rig, policy: Policy) -> Stand {
-        let dir = tempfile::tempdir().unwrap();
-        let workers = Arc::new(Workers::start("fuse-test", 3).unwrap());
-        let posix_acl = policy.posix_acl;
-        let shown = Shown { name: "tank".into(), posix_acl, xattrs: true, sizes: Statfs::default() };
-        let tree = Arc::new(Dataset::new(rig.fs.clone(), shown));
-        let options = Options { source: "tank".into(), posix_acl, ..Options::default() };
-        let mount = Mount::new(&workers, tree, dir.path(), &options).unwrap();
-        Stand { rig: Some(rig), mount: Some(mount), dir, policy }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Unmounts, exports, has the pool judged, and mounts it again.
-    fn again(mut self) -> Stand {
-        self.mount.take().unwrap().unmount(Detach::Normal).unwrap();
-        let rig = self.rig.take().unwrap().again(self.policy);
-        Stand::over(rig, self.policy)
-    }
-
-    /// Unmounts, exports, and has the pool judged.
-    fn end(mut self) {
-        self.mount.take().unwrap().unmount(Detach::Normal).unwrap();
-        let rig = self.rig.take().unwrap();
-        assert!(rig.fs.unlinked().unwrap().is_empty(), "what was removed is freed");
-        let dir = rig.export();
-        rig::judge(dir.path());
-    }
-}
-
-impl Drop for Stand {
-    fn drop(&mut self) {
-        if let Some(mount) = self.mount.take() {
-            mount.unmount(Detach::Lazy).unwrap();
-        }
-    }
-}
-
-fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> Errno {
-    Errno::from_io_error(&result.unwrap_err()).unwrap()
-}
-
-fn list(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
+use zpl::Policy;
 
 /// Goal: files of all kinds are made, written, listed and removed by the system's own calls, and are there after an export.
 #[test]

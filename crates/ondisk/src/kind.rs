@@ -342,6 +342,8 @@ impl DmuType {
     pub const NEXT_CLONES: Self = Self(37);
     /// Space by user, group or project.
     pub const USERGROUP_USED: Self = Self(39);
+    /// ZAP of limits by user, group or project.
+    pub const USERGROUP_QUOTA: Self = Self(40);
     /// A snapshot's holds.
     pub const USERREFS: Self = Self(41);
     /// A dedup table.

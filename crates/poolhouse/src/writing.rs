@@ -49,6 +49,12 @@ impl Txs for Head {
     fn begin_feature(&self, feature: &'static str) {
         self.live().dsl().heads().begin_feature(self.owned.object(), feature);
     }
+
+    fn may_clone(&self) -> bool {
+        let head = self.owned.object();
+        // Copying works where this can't be read.
+        self.live().dsl().may_clone(head, head).unwrap_or(false)
+    }
 }
 
 impl Pool {

@@ -9,6 +9,7 @@
 //! Whether an operation may be done: each task checks that itself, at the moment when it is done.
 
 pub mod keys;
+pub mod quotas;
 pub mod tasks;
 
 use dsl::SyncTask;

@@ -53,6 +53,7 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
     match error {
         zpl::Error::Dmu(_) => io(error),
         zpl::Error::NotFileSystem => Reason::BadType,
+        zpl::Error::NotCounted => Reason::NotSupported { what: chain(error) },
         zpl::Error::UnsupportedVersion { .. }
         | zpl::Error::OldVersion { .. }
         | zpl::Error::OldNode { .. } => Reason::NotSupported { what: chain(error) },
@@ -83,6 +84,8 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
         | zpl::Error::NotPermitted { .. }
         | zpl::Error::NotRegular { .. }
         | zpl::Error::BadName
+        | zpl::Error::BadRange { .. }
+        | zpl::Error::NotCloneable { .. }
         | zpl::Error::IntoItself { .. }
         | zpl::Error::OtherProject { .. }
         | zpl::Error::TooLarge { .. } => corrupt(error),

@@ -7,6 +7,7 @@
 //! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
 //! says what a pool looks like.
 
+pub mod accounts;
 pub mod api;
 mod cachefile;
 pub mod change;

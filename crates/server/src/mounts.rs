@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use zpl::{FileSystem, Policies};
+use zpl::{FileSystem, Policies, WeakFileSystem};
 
 /// The mounts of one pool.
 pub struct Mounts {
@@ -46,11 +46,16 @@ pub struct Live {
     /// Its dataset.
     pub dataset: String,
     /// Its options, in words.
-    pub options: String,
+    options: Mutex<String>,
+    /// Those that it was mounted with, which go before its properties (`mount -o`).
+    given: Mutex<Vec<String>>,
+    read_only: bool,
     /// In which order mounts were made.
     pub number: u64,
     /// What properties say about writing to it.
-    pub policies: Policies,
+    policies: Policies,
+    /// Its files, if it can be written.
+    pub files: Option<WeakFileSystem>,
 }
 
 impl Live {
@@ -64,8 +69,33 @@ impl Live {
         api::Mount {
             dataset: self.dataset.clone(),
             mountpoint: self.target().to_string_lossy().into_owned(),
-            options: self.options.clone(),
+            options: self.options.lock().clone(),
         }
+    }
+}
+
+/// A file system to be changed, as it is shown, and a way back to it.
+type Writable = (Arc<dyn Tree>, WeakFileSystem);
+
+/// What mounting made.
+struct Made {
+    mount: fuse::Mount,
+    policies: Policies,
+    files: Option<WeakFileSystem>,
+}
+
+impl Live {
+    /// Gives the kernel the options of a plan, if they are others than it has.
+    fn remount(&self, plan: &Plan) -> Result<(), fuse::Error> {
+        let words = plan.words(self.read_only || plan.options.read_only);
+        let mut now = self.options.lock();
+        if *now == words {
+            return Ok(());
+        }
+        let read_only = self.read_only || plan.options.read_only;
+        self.mount.remount(&fuse::Options { read_only, ..plan.options.clone() })?;
+        *now = words;
+        Ok(())
     }
 }
 
@@ -114,11 +144,13 @@ impl Mounts {
         let mounted = self.mount_at(pool, plan, target, cover);
         let mut table = self.table.lock();
         match mounted {
-            Ok((mount, read_only, policies)) => {
+            Ok(Made { mount, policies, files }) => {
                 table.made += 1;
                 let (dataset, number) = (plan.name.clone(), table.made);
-                let options = plan.words(read_only);
-                let live = Live { mount, dataset, options, number, policies };
+                let read_only = files.is_none();
+                let options = Mutex::new(plan.words(read_only));
+                let given = Mutex::new(plan.given.clone());
+                let live = Live { mount, dataset, options, given, read_only, number, policies, files };
                 table.by_dataset.insert(plan.name.clone(), State::Here(Arc::new(live)));
                 Ok(())
             }
@@ -129,14 +161,8 @@ impl Mounts {
         }
     }
 
-    /// Mounts; says too whether it can only be read.
-    fn mount_at(
-        &self,
-        pool: &Pool,
-        plan: &Plan,
-        target: &Path,
-        cover: bool,
-    ) -> Result<(fuse::Mount, bool, Policies), Reason> {
+    /// Mounts.
+    fn mount_at(&self, pool: &Pool, plan: &Plan, target: &Path, cover: bool) -> Result<Made, Reason> {
         let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
         let fresh = make_mountpoint(target).map_err(system)?;
         if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
@@ -147,9 +173,9 @@ impl Mounts {
         let wanted = !plan.options.read_only && pool.spa().writer().is_some();
         let writable = if wanted { how.open_for_writing(pool, plan, &policies)? } else { None };
         let read_only = writable.is_none();
-        let head = match writable {
-            Some(tree) => tree,
-            None => how.open(&plan.dataset)?,
+        let (head, files) = match writable {
+            Some((tree, files)) => (tree, Some(files)),
+            None => (how.open(&plan.dataset)?, None),
         };
         let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
@@ -158,7 +184,38 @@ impl Mounts {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
         })?;
-        Ok((mount, read_only, policies))
+        Ok(Made { mount, policies, files })
+    }
+
+    /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
+    pub fn follow(&self, live: &Live, mut plan: Plan) {
+        let given = live.given.lock().clone();
+        if let Err(option) = plan.apply(&given) {
+            tracing::warn!(dataset = live.dataset, option, "it was known when this was mounted");
+        }
+        live.policies.set(plan.policy);
+        if let Err(error) = live.remount(&plan) {
+            // Only root may: for others it takes effect with the next mount.
+            tracing::info!(dataset = live.dataset, %error, "its mount options stay as they are");
+        }
+    }
+
+    /// Mounts again what is mounted, with other options (`-o remount`).
+    ///
+    /// # Errors
+    /// [`Reason::PoolReadonly`] if it was mounted to be read only, and is to be written; as the system refuses it.
+    pub fn remount(&self, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
+        let fail = |reason| Error::new(&live.dataset, reason);
+        let mut given = live.given.lock().clone();
+        given.extend(options.iter().filter(|option| *option != "remount").cloned());
+        plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
+        if live.read_only && !plan.options.read_only {
+            return Err(fail(Reason::PoolReadonly));
+        }
+        live.remount(&plan).map_err(|error| fail(of_fuse(&error)))?;
+        live.policies.set(plan.policy);
+        *live.given.lock() = given;
+        Ok(())
     }
 
     /// Unmounts one file system.
@@ -238,7 +295,7 @@ impl Look {
         pool: &Pool,
         plan: &Plan,
         policies: &Policies,
-    ) -> Result<Option<Arc<dyn Tree>>, Reason> {
+    ) -> Result<Option<Writable>, Reason> {
         let fs = match pool.open_for_writing(&plan.dataset, policies.clone()) {
             Ok(fs) => fs,
             Err(poolhouse::Error::File(error @ zpl::Error::OldVersion { .. })) => {
@@ -257,8 +314,9 @@ impl Look {
                 Errno::IO
             })
         };
+        let files = fs.downgrade();
         let shown = Shown::new(fs, How { name, posix_acl, xattrs, sizes }).with_sizes(Box::new(now));
-        Ok(Some(Arc::new(shown)))
+        Ok(Some((Arc::new(shown), files)))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
-use zpl::Policy;
+use zpl::{Atime, Policy};
 
 /// Where a file system belongs (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub struct Plan {
     pub policy: Policy,
     /// What the kernel is told.
     pub options: fuse::Options,
+    /// Mount options that were given, which go before properties.
+    pub given: Vec<String>,
 }
 
 /// Longest names, without and with `longname`.
@@ -147,8 +149,14 @@ impl Plan {
                 posix_acl,
                 slots: slots(number(Prop::Dnodesize, 0)?),
                 name_max: name_max as usize,
+                atime: match (number(Prop::Atime, 1)? != 0, number(Prop::Relatime, 1)? != 0) {
+                    (false, _) => Atime::Never,
+                    (true, true) => Atime::Relative,
+                    (true, false) => Atime::Always,
+                },
             },
             options,
+            given: Vec::new(),
             name,
             dataset,
         }))
@@ -207,20 +215,32 @@ impl Plan {
 
     /// Applies mount options (`-o`). The option that isn't known comes back.
     pub fn apply(&mut self, options: &[String]) -> Result<(), String> {
+        self.given.extend_from_slice(options);
         for option in options {
-            let to = &mut self.options;
+            let (to, atime) = (&mut self.options, &mut self.policy.atime);
             match option.as_str() {
                 "ro" => to.read_only = true,
                 "rw" => to.read_only = false,
-                "defaults" | "remount" | "relatime" | "norelatime" | "nomand" | "mand" => {}
+                "defaults" | "remount" | "nomand" | "mand" => {}
+                "relatime" if *atime != Atime::Never => *atime = Atime::Relative,
+                "norelatime" if *atime != Atime::Never => *atime = Atime::Always,
+                "relatime" | "norelatime" => {}
                 "suid" | "setuid" => to.nosuid = false,
                 "nosuid" | "nosetuid" => to.nosuid = true,
                 "dev" | "devices" => to.nodev = false,
                 "nodev" | "nodevices" => to.nodev = true,
                 "exec" => to.noexec = false,
                 "noexec" => to.noexec = true,
-                "atime" => to.noatime = false,
-                "noatime" => to.noatime = true,
+                "atime" => {
+                    to.noatime = false;
+                    if *atime == Atime::Never {
+                        *atime = Atime::Relative;
+                    }
+                }
+                "noatime" => {
+                    to.noatime = true;
+                    *atime = Atime::Never;
+                }
                 "xattr" => self.xattrs = true,
                 "noxattr" => self.xattrs = false,
                 other => match other.strip_prefix("mntpoint=") {

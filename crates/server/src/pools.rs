@@ -17,8 +17,8 @@ use crate::api::{
     MountReport, MountRequest, PoolChange, Reason, UnmountRequest,
 };
 use crate::cachefile::Memory;
-use crate::change::error_of;
 use crate::change::tasks::plan;
+use crate::change::{error_of, quotas};
 use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
@@ -260,6 +260,7 @@ impl Pools {
         let about = change.subject();
         let imported = self.pool_of(about)?;
         let live = writer(&imported, about)?;
+        let (change, limits) = &quotas::split(change)?;
         let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), change))?;
         let moved = self.make_way(&imported, change)?;
         let results = live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
@@ -268,6 +269,11 @@ impl Pools {
             if let Err(e) = result {
                 errors.push(error_of(about, &e));
             }
+        }
+        if errors.is_empty() && !limits.is_empty() {
+            let mounted = imported.mounts.list().into_iter().find(|live| live.dataset == about);
+            let open = mounted.and_then(|live| live.files.as_ref()?.upgrade());
+            quotas::set(&imported.pool, about, open, limits)?;
         }
         self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.
@@ -313,7 +319,7 @@ impl Pools {
         }
     }
 
-    /// Tells mounted file systems what their properties say now about writing.
+    /// Tells mounted file systems what their properties say now.
     fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) {
         if !matches!(change, DatasetChange::Set { .. } | DatasetChange::Inherit { .. }) {
             return;
@@ -321,7 +327,7 @@ impl Pools {
         for (_, live) in imported.mounted() {
             let plan = imported.pool.dsl().dataset(&live.dataset).and_then(Plan::of);
             match plan {
-                Ok(Some(plan)) => live.policies.set(plan.policy),
+                Ok(Some(plan)) => imported.mounts.follow(&live, plan),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(dataset = live.dataset, %error, "its properties are unreadable"),
             }
@@ -418,6 +424,15 @@ impl Pools {
         for (pool, mut plan) in chosen {
             plan.apply(&request.options)
                 .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
+            if request.options.iter().any(|option| option == "remount") {
+                match pool.mounts.list().into_iter().find(|live| live.dataset == plan.name) {
+                    Some(live) => pool.mounts.remount(&live, plan, &request.options)?,
+                    None => return Err(Error::new(&plan.name, Reason::NotMounted)),
+                }
+                report.total += 1;
+                report.mounted += 1;
+                continue;
+            }
             let mounted = pool.mounts.holds(&plan.name).then_some(Reason::AlreadyMounted);
             let obstacle = plan.obstacle(by_name, request.force).or(mounted);
             match (obstacle, &plan.place) {
@@ -435,7 +450,7 @@ impl Pools {
                 (Some(_), _) | (None, Where::Legacy | Where::None) => {}
             }
         }
-        report.total = ready.len() as u64 + report.failures.len() as u64;
+        report.total += ready.len() as u64 + report.failures.len() as u64;
         let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
         let fates = Forest::new(&paths).walk(Way::Down, threads(), |at| {
             let (pool, plan, _) = &ready[at];

@@ -182,6 +182,21 @@ pub enum Error {
         /// The file.
         object: ObjNum,
     },
+    /// The file system doesn't count what was to be limited (`ENOTSUP`).
+    #[error("the file system does not count what is to be limited")]
+    NotCounted,
+    /// Blocks of this file can't become the other's: it can be copied (`EXDEV`).
+    #[error("object {object}: this range cannot be cloned")]
+    NotCloneable {
+        /// The source.
+        object: ObjNum,
+    },
+    /// The range overlaps with where it is to go (`EINVAL`).
+    #[error("object {object}: the range overlaps with itself")]
+    BadRange {
+        /// The file.
+        object: ObjNum,
+    },
     /// The value is no POSIX ACL (`EINVAL`).
     #[error("object {object}: not a POSIX ACL")]
     BadAcl {

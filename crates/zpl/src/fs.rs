@@ -1,7 +1,7 @@
 //! The file system: its master node, and what every file needs of it (`zfsvfs_t`).
 
 use crate::fuid::Domains;
-use crate::write::{Policies, Txs, Writer};
+use crate::write::{Policies, Quotas, Txs, Writer};
 use crate::{Error, Node, Result, SpaceKind};
 use dmu::sa::Sa;
 use dmu::zap::{Normalization, Zap};
@@ -10,7 +10,7 @@ use ondisk::objset::ObjsetKind;
 use ondisk::{Corrupt, DmuType, ObjNum};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The master node's object (`MASTER_NODE_OBJ`).
 const MASTER_NODE: ObjNum = ObjNum(1);
@@ -39,6 +39,17 @@ pub enum CaseSensitivity {
 /// An open file system; clones share it.
 #[derive(Debug, Clone)]
 pub struct FileSystem(Arc<Inner>);
+
+/// A way back to an open file system that doesn't keep it open.
+#[derive(Debug, Clone)]
+pub struct WeakFileSystem(Weak<Inner>);
+
+impl WeakFileSystem {
+    /// The file system, if somebody has it open.
+    pub fn upgrade(&self) -> Option<FileSystem> {
+        self.0.upgrade().map(FileSystem)
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -121,7 +132,8 @@ impl FileSystem {
             Some((txs, policies)) => {
                 let none = Corrupt::Shape { what: "master node", why: "it has no list of unlinked files" };
                 let queue = unlinked.ok_or(Error::Corrupt { object: MASTER_NODE, source: none })?;
-                Some(Writer::new(txs, policies, Zap::open(&os.dnode(queue)?)?))
+                let quotas = Quotas::load(os, &master)?;
+                Some(Writer::new(txs, policies, Zap::open(&os.dnode(queue)?)?, quotas))
             }
             None => None,
         };
@@ -152,9 +164,19 @@ impl FileSystem {
         self.0.writer.as_ref()
     }
 
+    /// The master node.
+    pub(crate) fn master(&self) -> &Zap {
+        &self.0.master
+    }
+
     /// How new directories compare names: normalization, and the case that is folded.
     pub(crate) fn normalization_on_disk(&self) -> Normalization {
         self.0.norm_on_disk
+    }
+
+    /// A way back to it.
+    pub fn downgrade(&self) -> WeakFileSystem {
+        WeakFileSystem(Arc::downgrade(&self.0))
     }
 
     /// Its object set.

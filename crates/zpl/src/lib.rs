@@ -32,14 +32,16 @@ pub use attr::{Attr, Time};
 pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;
-pub use fs::{CaseSensitivity, FileSystem};
+pub use fs::{CaseSensitivity, FileSystem, WeakFileSystem};
 pub use fuid::Domains;
 pub use node::Node;
 pub use ondisk::dirent::FileType;
 pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;
 pub use space::{Space, SpaceKind};
-pub use write::{Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr, SetXattr, Txs};
+pub use write::{
+    Atime, CloneRange, Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr, SetXattr, Txs,
+};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,7 +6,7 @@ use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT};
 use ondisk::{Corrupt, ObjNum};
 
 /// Names of entries that count objects, not bytes, begin with this (`DMU_OBJACCT_PREFIX`).
-const OBJECTS: &[u8] = b"obj-";
+pub(crate) const OBJECTS: &[u8] = b"obj-";
 
 /// What is asked for (`zfs_userquota_prop_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

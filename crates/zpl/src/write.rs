@@ -20,29 +20,36 @@
 //! Nothing is durable before its group is: [`FileSystem::sync`] waits for it. There is no intent log yet.
 //!
 //! # Absent
-//! Permissions, which the kernel checks. Quotas. Updates of access times by reading. NFSv4 ACLs that say more than the mode are kept, but
+//! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept, but
 //! neither inherited nor edited: a new mode replaces them (`aclmode=discard`). File systems of versions before 5.
 
+mod atime;
+mod clone;
 mod data;
 mod link;
 mod locks;
 mod make;
 mod names;
 mod posix;
+mod quota;
 mod remove;
 mod rename;
 mod setattr;
 mod setxattr;
+mod tmpfile;
 mod trivial;
 mod update;
 
 use crate::{Attr, Error, FileSystem, Result, Time};
+pub use atime::Atime;
+pub use clone::CloneRange;
 use dmu::Tx;
 use dmu::zap::Zap;
 use locks::Locks;
 pub use make::{Kind, NewFile};
 use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
+pub(crate) use quota::Quotas;
 pub use rename::Rename;
 pub use setattr::SetAttr;
 pub use setxattr::SetXattr;
@@ -78,6 +85,11 @@ pub trait Txs: Send + Sync {
 
     /// Notes that the dataset uses a feature from now on.
     fn begin_feature(&self, feature: &'static str);
+
+    /// Whether files of the dataset may share blocks (the feature `block_cloning`).
+    fn may_clone(&self) -> bool {
+        false
+    }
 }
 
 /// What properties say about writing.
@@ -93,11 +105,20 @@ pub struct Policy {
     pub slots: u8,
     /// Longest name, in bytes: 255, or 1023 with `longname=on`.
     pub name_max: usize,
+    /// When reading changes the time of access (`atime`, `relatime`).
+    pub atime: Atime,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { recordsize: 128 << 10, xattr_sa: true, posix_acl: false, slots: 1, name_max: 255 }
+        Policy {
+            recordsize: 128 << 10,
+            xattr_sa: true,
+            posix_acl: false,
+            slots: 1,
+            name_max: 255,
+            atime: Atime::Relative,
+        }
     }
 }
 
@@ -133,6 +154,9 @@ pub(crate) struct Writer {
     queue: Zap,
     /// Files of the list that lost their last link since the file system was opened: they may have users.
     orphans: Mutex<HashSet<ObjNum>>,
+    /// Those among them that never had a link.
+    unnamed: Mutex<HashSet<ObjNum>>,
+    quotas: Quotas,
     /// The newest group that changed something here.
     newest: AtomicU64,
 }
@@ -144,7 +168,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(txs: Arc<dyn Txs>, policies: Policies, queue: Zap) -> Writer {
+    pub(crate) fn new(txs: Arc<dyn Txs>, policies: Policies, queue: Zap, quotas: Quotas) -> Writer {
         Writer {
             txs,
             policies,
@@ -152,6 +176,8 @@ impl Writer {
             moves: Mutex::default(),
             queue,
             orphans: Mutex::default(),
+            unnamed: Mutex::default(),
+            quotas,
             newest: AtomicU64::new(0),
         }
     }

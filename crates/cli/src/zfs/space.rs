@@ -7,7 +7,8 @@ use server::api::{DatasetKind as K, DatasetQuery, SpaceClass, SpaceEntry};
 use super::datasets::{SortKey, of_path};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
-use crate::{accounts, names, nice};
+use crate::{names, nice};
+use server::accounts;
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -146,7 +146,7 @@ fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
         cx.out.put(" [");
         if let Some(who) = r.who {
             write!(cx.out, "user {} ", who as i32);
-            if let Some(name) = u32::try_from(who).ok().and_then(crate::accounts::user) {
+            if let Some(name) = u32::try_from(who).ok().and_then(server::accounts::user) {
                 write!(cx.out, "({name}) ");
             }
         }

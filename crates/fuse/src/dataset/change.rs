@@ -1,7 +1,7 @@
 //! What the kernel asks to be changed, in the file system's words.
 
 use super::{Dataset, POSIX_ACLS};
-use crate::tree::{Allocate, Attr, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time};
+use crate::tree::{Allocate, Attr, CloneRange, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time};
 use ondisk::ObjNum;
 use rustix::io::Errno;
 use zpl::{FileType, Kind, NewFile};
@@ -36,17 +36,31 @@ fn time_of(time: Time) -> zpl::Time {
     zpl::Time { secs: time.sec, nanos: time.nsec.min(999_999_999) }
 }
 
+fn file_of(new: &NewNode<'_>) -> Result<NewFile, Errno> {
+    Ok(NewFile {
+        kind: kind_of(new).ok_or(Errno::INVAL)?,
+        permissions: new.mode & 0o7777,
+        umask: new.umask & 0o777,
+        uid: new.caller.uid,
+        gid: new.caller.gid,
+    })
+}
+
 impl Dataset {
     pub(super) fn make(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
-        let file = NewFile {
-            kind: kind_of(new).ok_or(Errno::INVAL)?,
-            permissions: new.mode & 0o7777,
-            umask: new.umask & 0o777,
-            uid: new.caller.uid,
-            gid: new.caller.gid,
-        };
-        let attr = self.told(dir, self.fs.create(ObjNum(dir.0), name, &file))?;
+        let attr = self.told(dir, self.fs.create(ObjNum(dir.0), name, &file_of(new)?))?;
         Ok(Self::of(&attr))
+    }
+
+    pub(super) fn make_unnamed(&self, dir: Node, new: &NewNode<'_>) -> Result<Attr, Errno> {
+        let attr = self.told(dir, self.fs.create_unnamed(ObjNum(dir.0), &file_of(new)?))?;
+        Ok(Self::of(&attr))
+    }
+
+    pub(super) fn cloned(&self, range: &CloneRange) -> Result<u64, Errno> {
+        let CloneRange { source, from, target, to, len, kill } = *range;
+        let range = zpl::CloneRange { source: ObjNum(source.0), from, target: ObjNum(target.0), to, len };
+        self.told(source, self.fs.clone_range(&range, kill))
     }
 
     pub(super) fn moved(
@@ -59,6 +73,9 @@ impl Dataset {
             Rename::Replace => zpl::Rename::Replace,
             Rename::NoReplace => zpl::Rename::NoReplace,
             Rename::Exchange => zpl::Rename::Exchange,
+            Rename::Whiteout { replace, caller } => {
+                zpl::Rename::Whiteout { replace, uid: caller.uid, gid: caller.gid }
+            }
         };
         let (source, target) = ((ObjNum(from.0), name), (ObjNum(to.0), new_name));
         self.told(from, self.fs.rename(source, target, how)).map(|_| ())

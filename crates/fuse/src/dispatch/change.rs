@@ -4,7 +4,9 @@ use super::{entry_out, node_of};
 use crate::abi::{self, op};
 use crate::dispatch::{attr_out, kernel_dev_parts};
 use crate::message::{Answer, Request};
-use crate::tree::{Allocate, Caller, Flags, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time, Tree};
+use crate::tree::{
+    Allocate, Caller, CloneRange, Flags, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time, Tree,
+};
 use rustix::io::Errno;
 
 const S_IFMT: u32 = 0o170_000;
@@ -28,6 +30,9 @@ const FATTR_KILL_SUIDGID: u32 = 1 << 11;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+/// Most bytes that an answer of 32 bits can tell, in whole blocks of any size.
+const COPY_MAX: u64 = 1 << 30;
 
 const FALLOC_KEEP_SIZE: u32 = 0x1;
 const FALLOC_PUNCH_HOLE: u32 = 0x2;
@@ -46,6 +51,8 @@ pub(super) fn answer(
 ) -> Option<Result<(), Errno>> {
     Some(match request.head.opcode {
         op::CREATE => create(tree, node, request, out),
+        op::TMPFILE => tmpfile(tree, node, request, out),
+        op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => copy_file_range(tree, node, request, out),
         op::MKNOD => mknod(tree, node, request, out),
         op::MKDIR => mkdir(tree, node, request, out),
         op::SYMLINK => symlink(tree, node, request, out),
@@ -81,6 +88,40 @@ fn create(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -
     let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
     made(tree, dir, name, &new, out)?;
     out.put(&abi::OpenOut { open_flags: FOPEN_KEEP_CACHE, ..abi::OpenOut::default() });
+    Ok(())
+}
+
+fn tmpfile(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    let ask: abi::CreateIn = request.body()?;
+    let mode = S_IFREG | ask.mode & !S_IFMT;
+    let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
+    let attr = tree.create_unnamed(dir, &new)?;
+    out.put(&entry_out(tree, dir, &attr));
+    out.put(&abi::OpenOut { open_flags: FOPEN_KEEP_CACHE, ..abi::OpenOut::default() });
+    Ok(())
+}
+
+fn copy_file_range(
+    tree: &dyn Tree,
+    node: Node,
+    request: &Request<'_>,
+    out: &mut Answer,
+) -> Result<(), Errno> {
+    let ask: abi::CopyFileRangeIn = request.body()?;
+    let bytes_copied = tree.clone_range(&CloneRange {
+        source: node,
+        from: ask.off_in,
+        target: node_of(tree, ask.nodeid_out),
+        to: ask.off_out,
+        len: ask.len.min(COPY_MAX),
+        kill: request.head.uid != 0,
+    })?;
+    if request.head.opcode == op::COPY_FILE_RANGE_64 {
+        out.put(&abi::CopyFileRangeOut { bytes_copied });
+    } else {
+        let size = u32::try_from(bytes_copied).expect("no more than was asked for");
+        out.put(&abi::WriteOut { size, padding: 0 });
+    }
     Ok(())
 }
 
@@ -125,7 +166,10 @@ fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errn
         0 => Rename::Replace,
         RENAME_NOREPLACE => Rename::NoReplace,
         RENAME_EXCHANGE => Rename::Exchange,
-        // Leaving a whiteout behind, and what later kernels may think of.
+        f if f & !RENAME_NOREPLACE == RENAME_WHITEOUT => {
+            Rename::Whiteout { replace: f & RENAME_NOREPLACE == 0, caller: caller(request) }
+        }
+        // What later kernels may think of.
         _ => return Err(Errno::INVAL),
     };
     let (old, new) = request.names_after::<abi::Rename2In>()?;

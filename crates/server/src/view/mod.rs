@@ -15,7 +15,7 @@ mod history;
 mod pool;
 mod props;
 mod reclaim;
-mod space;
+pub(crate) mod space;
 mod states;
 mod status;
 mod vdev_props;

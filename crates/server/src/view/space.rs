@@ -66,24 +66,51 @@ fn of_zpl(dataset: &str, e: &zpl::Error) -> Error {
     }
 }
 
+/// The class, the column of [`tables`] and the owner of a name such as `userused@1000` (`userquota_propname_decode`).
+fn parse(name: &str) -> Option<(SpaceClass, usize, &str)> {
+    let (table, who) = name.split_once('@')?;
+    let classes =
+        [("user", SpaceClass::User), ("group", SpaceClass::Group), ("project", SpaceClass::Project)];
+    let (rest, class) =
+        classes.into_iter().find_map(|(prefix, class)| Some((table.strip_prefix(prefix)?, class)))?;
+    let column = ["used", "quota", "objused", "objquota"].into_iter().position(|c| c == rest)?;
+    Some((class, column, who))
+}
+
+/// What a name such as `userquota@1000` limits; `None` if it is no name of the kind.
+pub(crate) fn limited(name: &str) -> Option<Limited> {
+    let (class, column, who) = parse(name)?;
+    let kind = tables(class)[column];
+    Some(match class_id(class, who) {
+        None => Limited::Nobody,
+        Some(_) if column % 2 == 0 => Limited::Counted,
+        Some(id) => Limited::By(kind, id),
+    })
+}
+
+/// What a name of a quota means.
+pub(crate) enum Limited {
+    /// Nobody has this name.
+    Nobody,
+    /// It is what is used, which can't be set.
+    Counted,
+    /// A quota of this user, group or project.
+    By(SpaceKind, u32),
+}
+
+/// The number of a user, group or project, by name or as it is.
+pub(crate) fn class_id(class: SpaceClass, who: &str) -> Option<u32> {
+    match class {
+        SpaceClass::User => crate::accounts::user_id(who),
+        SpaceClass::Group => crate::accounts::group_id(who),
+        SpaceClass::Project => who.parse().ok(),
+    }
+}
+
 /// A property of the kind `userused@1000`, if the name is one and the file system has that entry.
 pub(super) fn userquota(d: &dsl::Dataset, name: &str) -> Option<Prop> {
-    let (table, who) = name.split_once('@')?;
-    let class = match table {
-        t if t.starts_with("user") => SpaceClass::User,
-        t if t.starts_with("group") => SpaceClass::Group,
-        t if t.starts_with("project") => SpaceClass::Project,
-        _ => return None,
-    };
-    let column =
-        match table.trim_start_matches("user").trim_start_matches("group").trim_start_matches("project") {
-            "used" => 0,
-            "quota" => 1,
-            "objused" => 2,
-            "objquota" => 3,
-            _ => return None,
-        };
-    let id: u32 = who.parse().ok()?;
+    let (class, column, who) = parse(name)?;
+    let id = class_id(class, who)?;
     let fs = FileSystem::open(&d.objset().ok()??).ok()?;
     let entries = fs.space(tables(class)[column]).ok()?;
     let value = entries.iter().find(|s| s.id.domain() == 0 && s.id.rid() == id).map(|s| s.value);

@@ -1,5 +1,6 @@
 //! The contents of files: writing, extending, truncating, punching holes (`zfs_write`, `zfs_freesp`).
 
+use super::quota::Payers;
 use super::update::Changes;
 use super::{Purpose, Writer};
 use crate::{Error, FileSystem, FileType, Node, Result};
@@ -9,7 +10,7 @@ use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
 /// The largest file that Linux can have.
-const SIZE_MAX: u64 = i64::MAX as u64;
+pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 /// Most bytes that one transaction writes.
 const WRITE_MAX: usize = 1 << 20;
 /// What changing a file's attributes dirties, about.
@@ -30,7 +31,7 @@ fn grown(now: u64, size: u64, end: u64, recordsize: u64) -> Option<u64> {
 }
 
 impl FileSystem {
-    fn file_to_change(&self, object: ObjNum) -> Result<Node> {
+    pub(super) fn file_to_change(&self, object: ObjNum) -> Result<Node> {
         let node = self.node_to_change(object)?;
         match node.attr().kind {
             FileType::Regular => Ok(node),
@@ -96,6 +97,7 @@ impl FileSystem {
             // Later pieces begin at whole blocks.
             let n = (WRITE_MAX - (at % WRITE_MAX as u64) as usize).min(data.len() - done);
             let piece = &data[done..done + n];
+            self.check_bytes(w, Payers::from(node.attr()))?;
             let tx = w.tx(n as u64 + ATTR_BYTES, Purpose::Grow)?;
             if let Some(size) = grow.take() {
                 self.grow_block(node, &tx, size)?;

@@ -31,11 +31,12 @@ impl FileSystem {
         if self.find(&parent, name)?.is_some() {
             return Err(Error::Exists { dir });
         }
+        let unnamed = w.is_unnamed(file);
         let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
         self.update(w, file, &tx, |node, c| {
             let a = node.attr();
-            if a.nlink == 0 {
+            if a.nlink == 0 && !unnamed {
                 return Err(Error::Unlinked { object: file });
             }
             c.word(Sa::Links, a.nlink.saturating_add(1));
@@ -50,6 +51,9 @@ impl FileSystem {
                 Ok(())
             })?;
             return Err(e);
+        }
+        if unnamed {
+            w.named(&tx, file)?;
         }
         self.attr(file)
     }

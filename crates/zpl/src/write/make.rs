@@ -3,6 +3,7 @@
 //! # On disk
 //! A new file's attributes come in the order in which OpenZFS writes them: accounting finds owner, flags and project at fixed places.
 
+use super::quota::Payers;
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
 use super::{Purpose, Writer, trivial};
 use crate::{Attr, Error, FileSystem, FileType, Result};
@@ -95,6 +96,34 @@ pub(super) struct Birth<'a> {
     pub(super) parent: &'a Attr,
     /// It is a hidden directory of extended attributes, or one of them.
     pub(super) xattr: bool,
+    /// It has no name (`O_TMPFILE`).
+    pub(super) unnamed: bool,
+}
+
+impl<'a> Birth<'a> {
+    /// Of a file in a directory.
+    pub(super) fn new(new: &'a NewFile, parent: &'a Attr) -> Birth<'a> {
+        Birth { new, parent, xattr: false, unnamed: false }
+    }
+
+    fn gives_group(&self) -> bool {
+        self.parent.mode & S_ISGID != 0 && !self.xattr
+    }
+
+    fn gid(&self) -> u64 {
+        if self.gives_group() { self.parent.gid.0 } else { u64::from(self.new.gid) }
+    }
+
+    /// The project that its directory gives on.
+    fn project(&self) -> Option<u64> {
+        let counted = matches!(self.new.kind, Kind::Regular | Kind::Directory);
+        (counted && self.parent.pflags.has(Pflags::PROJINHERIT)).then_some(self.parent.projid)
+    }
+
+    /// Who pays for it.
+    pub(super) fn payers(&self) -> Payers {
+        Payers::new(Some(self.new.uid.into()), Some(self.gid()), self.project())
+    }
 }
 
 impl FileSystem {
@@ -119,8 +148,10 @@ impl FileSystem {
         }
         let (permissions, acls) = self.inherited(w, &parent, new)?;
         let new = &NewFile { permissions, ..new.clone() };
+        let birth = Birth::new(new, parent.attr());
+        self.check_one_more(w, birth.payers())?;
         let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
-        let born = self.make(w, &tx, &Birth { new, parent: parent.attr(), xattr: false })?;
+        let born = self.make(w, &tx, &birth)?;
         let kind = new.kind.file_type();
         if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), kind)) {
             // What has no name must not stay.
@@ -162,11 +193,9 @@ impl FileSystem {
         let kind = new.kind.file_type();
         let directory = kind == FileType::Directory;
         let mut permissions = new.permissions & 0o7777;
-        let gives_group = b.parent.mode & S_ISGID != 0 && !b.xattr;
-        if gives_group && directory {
+        if b.gives_group() && directory {
             permissions |= S_ISGID;
         }
-        let gid = if gives_group { b.parent.gid.0 } else { u64::from(new.gid) };
         let mode = (kind.bits() as u32) << 12 | permissions;
 
         let mut flags = Pflags::ARCHIVE | AV_MODIFIED | Pflags::ACL_TRIVIAL;
@@ -177,9 +206,9 @@ impl FileSystem {
         let counts = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
         if matches!(kind, FileType::Regular | FileType::Directory) {
             flags |= if counts { Pflags::PROJID } else { 0 };
-            if b.parent.pflags.has(Pflags::PROJINHERIT) {
+            if let Some(inherited) = b.project() {
                 flags |= Pflags::PROJINHERIT;
-                project = b.parent.projid;
+                project = inherited;
             }
         }
 
@@ -193,13 +222,13 @@ impl FileSystem {
             (Sa::Size, word(size)),
             (Sa::Gen, word(tx.txg().0)),
             (Sa::Uid, word(new.uid.into())),
-            (Sa::Gid, word(gid)),
+            (Sa::Gid, word(b.gid())),
             (Sa::Parent, word(b.parent.object.0)),
             (Sa::Flags, word(flags)),
         ];
         let mut all: Vec<(Sa, &[u8])> = words.iter().map(|(a, v)| (*a, &v[..])).collect();
         all.extend([Sa::Atime, Sa::Mtime, Sa::Ctime, Sa::Crtime].map(|a| (a, &now[..])));
-        let (links, project) = (word(if directory { 2 } else { 1 }), word(project));
+        let (links, project) = (word(if directory { 2 } else { u64::from(!b.unnamed) }), word(project));
         let (rdev, count) = (new.kind.rdev().map(word), word(count));
         all.push((Sa::Links, &links));
         if flags & Pflags::PROJID != 0 {

@@ -106,6 +106,7 @@ impl FileSystem {
         if !w.orphans.lock().remove(&object) {
             return Ok(());
         }
+        w.unnamed.lock().remove(&object);
         self.free_unlinked(w, object)
     }
 
@@ -211,13 +212,13 @@ pub(super) fn outer_acl(node: &Node) -> Result<Option<ObjNum>> {
 
 impl Writer {
     /// Enters a file without names in the list of unlinked files (`zfs_unlinked_add`).
-    fn enqueue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
+    pub(super) fn enqueue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         self.queue.update(tx, &queue_name(object), &Value::from(object.0))?;
         self.orphans.lock().insert(object);
         Ok(())
     }
 
-    fn dequeue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
+    pub(super) fn dequeue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         match self.queue.remove(tx, &queue_name(object)) {
             Ok(()) | Err(dmu::Error::NoEntry { .. }) => Ok(()),
             Err(e) => Err(e.into()),

@@ -1,6 +1,7 @@
 //! Renaming (`zfs_rename`).
 
-use super::make::MAKE_BYTES;
+use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
+use super::quota::Payers;
 use super::update::AV_MODIFIED;
 use super::{Purpose, Writer};
 use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
@@ -19,6 +20,15 @@ pub enum Rename {
     NoReplace,
     /// The two change places (`RENAME_EXCHANGE`).
     Exchange,
+    /// As the others, and a whiteout stays behind: a device 0, by which an overlay knows that there is nothing (`RENAME_WHITEOUT`).
+    Whiteout {
+        /// What has the new name is replaced; else there must be nothing.
+        replace: bool,
+        /// Owner of the whiteout.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+    },
 }
 
 /// What a rename is about, looked up under all its locks.
@@ -102,16 +112,25 @@ impl FileSystem {
         if is_dir(source) {
             self.check_not_below(source.object(), &m.to)?;
         }
+        if let Rename::Whiteout { uid, gid, .. } = how {
+            self.check_one_more(w, Payers::new(Some(uid.into()), Some(gid.into()), None))?;
+        }
         let Some((old, target)) = &m.target else {
             if how == Rename::Exchange {
                 return Err(Error::NoEntry { dir: m.to.object() });
             }
-            let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
-            self.enter_name(w, &m.to, &tx, new_name, typed(source))?;
-            self.leave(w, &m, &tx)?;
+            let tx = w.tx(3 * MAKE_BYTES, Purpose::Grow)?;
+            let whiteout = self.whiteout(w, &tx, &m, how)?;
+            if let Err(e) = self.enter_name(w, &m.to, &tx, new_name, typed(source)) {
+                if let Some(object) = whiteout {
+                    self.objset().free_object(&tx, object)?;
+                }
+                return Err(e);
+            }
+            self.leave(w, &m, &tx, whiteout)?;
             return Ok(None);
         };
-        if how == Rename::NoReplace {
+        if matches!(how, Rename::NoReplace | Rename::Whiteout { replace: false, .. }) {
             return Err(Error::Exists { dir: m.to.object() });
         }
         if target.object() == source.object() {
@@ -127,7 +146,8 @@ impl FileSystem {
             (true, true) => self.require_empty(target)?,
             (false, false) => {}
         }
-        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.tx(3 * MAKE_BYTES, Purpose::Grow)?;
+        let whiteout = self.whiteout(w, &tx, &m, how)?;
         if old.name == new_name {
             self.replace_name(&m.to, &tx, new_name, typed(source))?;
             // One subdirectory comes and one goes, or none does.
@@ -137,14 +157,27 @@ impl FileSystem {
             self.enter_name(w, &m.to, &tx, new_name, typed(source))?;
         }
         let gone = self.drop_link(w, &tx, target)?;
-        self.leave(w, &m, &tx)?;
+        self.leave(w, &m, &tx, whiteout)?;
         Ok(gone.then_some(target.object()))
     }
 
-    /// The source has its new name: it loses the old one, and learns of its directory.
-    fn leave(&self, w: &Writer, m: &Move, tx: &Tx) -> Result<()> {
+    /// Makes the whiteout that is to stay behind, if one is.
+    fn whiteout(&self, w: &Writer, tx: &Tx, m: &Move, how: Rename) -> Result<Option<ObjNum>> {
+        let Rename::Whiteout { uid, gid, .. } = how else { return Ok(None) };
+        let new = NewFile { uid, gid, ..NewFile::new(Kind::CharDevice(0, 0), 0) };
+        Ok(Some(self.make(w, tx, &Birth::new(&new, m.from.attr()))?.object()))
+    }
+
+    /// The source has its new name: it loses the old one, which may become a whiteout's, and learns of its directory.
+    fn leave(&self, w: &Writer, m: &Move, tx: &Tx, whiteout: Option<ObjNum>) -> Result<()> {
         let (e, node) = &m.source;
-        self.remove_name(w, &m.from, tx, e, is_dir(node))?;
+        match whiteout {
+            None => self.remove_name(w, &m.from, tx, e, is_dir(node))?,
+            Some(object) => {
+                self.replace_name(&m.from, tx, &e.name, (object, FileType::CharDevice))?;
+                self.count_entries(w, m.from.object(), tx, 0, -i64::from(is_dir(node)))?;
+            }
+        }
         self.moved(w, tx, node.object(), m.to.object())
     }
 

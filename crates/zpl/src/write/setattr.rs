@@ -1,6 +1,7 @@
 //! Changing attributes (`zfs_setattr`).
 
 use super::data::ATTR_BYTES;
+use super::quota::Payers;
 use super::update::{Changes, NO_EXECS_DENIED};
 use super::{Purpose, Writer, trivial};
 use crate::node::Store;
@@ -47,6 +48,10 @@ impl FileSystem {
         if node.attr().pflags.0 & fixed != 0 && (owned || set.atime.is_some() || set.mtime.is_some()) {
             return Err(Error::NotPermitted { object });
         }
+        // Who is given a file pays for it.
+        let news = |id: Option<u32>, has: u64| id.map(u64::from).filter(|id| *id != has);
+        let (uid, gid) = (news(set.uid, node.attr().uid.0), news(set.gid, node.attr().gid.0));
+        self.check_one_more(w, Payers::new(uid, gid, None))?;
         if let Some(size) = set.size {
             self.truncate(object, size, set.kill)?;
         }
@@ -103,6 +108,8 @@ impl FileSystem {
         if u64::from(project) != a.projid && !a.pflags.has(Pflags::PROJID) {
             return Err(Error::BadFlags { object });
         }
+        let new = Some(u64::from(project)).filter(|p| *p != a.projid);
+        self.check_one_more(w, Payers::new(None, None, new))?;
         let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
         self.update(w, object, &tx, |node, c| {

@@ -9,6 +9,7 @@
 
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::posix::{self, ACCESS, DEFAULT};
+use super::quota::Payers;
 use super::update::Changes;
 use super::{Purpose, Writer};
 use crate::node::Store;
@@ -127,12 +128,13 @@ impl FileSystem {
     fn put_hidden(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
         let a = node.attr();
         let bytes = 4 * MAKE_BYTES + (value.len() as u64).next_multiple_of(512);
+        self.check_one_more(w, Payers::from(a))?;
         let tx = w.tx(bytes, Purpose::Grow)?;
         let mut new = NewFile { uid: a.uid.rid(), gid: a.gid.rid(), ..NewFile::new(Kind::Directory, 0o1777) };
         let dir = match node.xattr_dir()? {
             Some(dir) => dir,
             None => {
-                let born = self.make(w, &tx, &Birth { new: &new, parent: a, xattr: true })?;
+                let born = self.make(w, &tx, &Birth { xattr: true, ..Birth::new(&new, a) })?;
                 self.update(w, node.object(), &tx, |_, c| {
                     c.word(Sa::Xattr, born.object().0);
                     Ok(())
@@ -144,7 +146,7 @@ impl FileSystem {
             Some(e) => self.node_to_change(e.object)?,
             None => {
                 (new.kind, new.permissions) = (Kind::Regular, 0o644);
-                let born = self.make(w, &tx, &Birth { new: &new, parent: dir.attr(), xattr: true })?;
+                let born = self.make(w, &tx, &Birth { xattr: true, ..Birth::new(&new, dir.attr()) })?;
                 if let Err(e) = self.enter_name(w, &dir, &tx, name, (born.object(), FileType::Regular)) {
                     self.objset().free_object(&tx, born.object())?;
                     return Err(e);

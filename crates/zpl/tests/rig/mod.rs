@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs};
 
+/// Goes on by a second whenever somebody looks, in all pools together.
+static CLOCK: AtomicI64 = AtomicI64::new(2_000_000_000);
+
 /// The pool as a file system sees it.
 pub struct Pool {
     owned: Owned,
     spa: Spa,
-    clock: AtomicI64,
 }
 
 impl Pool {
@@ -42,11 +44,15 @@ impl Txs for Pool {
     }
 
     fn now(&self) -> Time {
-        Time { secs: self.clock.fetch_add(1, Ordering::Relaxed), nanos: 5 }
+        Time { secs: CLOCK.fetch_add(1, Ordering::Relaxed), nanos: 5 }
     }
 
     fn begin_feature(&self, feature: &'static str) {
         self.live().dsl().heads().begin_feature(self.owned.object(), feature);
+    }
+
+    fn may_clone(&self) -> bool {
+        self.live().dsl().may_clone(self.owned.object(), self.owned.object()).unwrap()
     }
 }
 
@@ -91,7 +97,7 @@ impl Rig {
         let live = spa.writer().unwrap();
         let owned = live.dsl().heads().own(&live.dsl().dataset("tank").unwrap()).unwrap();
         let os = owned.objset().clone();
-        let pool = Arc::new(Pool { owned, spa, clock: AtomicI64::new(2_000_000_000) });
+        let pool = Arc::new(Pool { owned, spa });
         let fs = FileSystem::open_live(&os, pool.clone(), Policies::new(policy)).unwrap();
         Rig { fs, pool, dir }
     }

@@ -1,0 +1,38 @@
+//! Names of users and groups, from the system's own tables.
+//!
+//! # Absent
+//! Directory services: an id that only they know is shown as a number.
+
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
+
+/// The name of a user.
+pub fn user(id: u32) -> Option<String> {
+    find(USERS, |_, found| found == id).map(|(name, _)| name)
+}
+
+/// The name of a group.
+pub fn group(id: u32) -> Option<String> {
+    find(GROUPS, |_, found| found == id).map(|(name, _)| name)
+}
+
+/// The user of a name, which may be a number.
+pub fn user_id(name: &str) -> Option<u32> {
+    find(USERS, |found, _| found == name).map(|(_, id)| id).or_else(|| name.parse().ok())
+}
+
+/// The group of a name, which may be a number.
+pub fn group_id(name: &str) -> Option<u32> {
+    find(GROUPS, |found, _| found == name).map(|(_, id)| id).or_else(|| name.parse().ok())
+}
+
+/// Both tables have the name first and the id third.
+fn find(path: &str, wanted: impl Fn(&str, u32) -> bool) -> Option<(String, u32)> {
+    let table = std::fs::read_to_string(path).ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let id = fields.nth(1)?.parse().ok()?;
+        wanted(name, id).then(|| (name.to_owned(), id))
+    })
+}
