@@ -17,18 +17,8 @@ const MOS: u8 = 2;
 const ACT: u8 = 4;
 const DS: u8 = 8;
 
-/// Features whose on-disk state is not kept up by writing.
-const NOT_WRITTEN: [&str; 9] = [
-    "device_removal",
-    "obsolete_counts",
-    "resilver_defer",
-    "redaction_bookmarks",
-    "redacted_datasets",
-    "device_rebuild",
-    "redaction_list_spill",
-    "raidz_expansion",
-    "large_microzap",
-];
+/// Features whose on-disk state is not kept up by writing: they belong to resilvering.
+const NOT_WRITTEN: [&str; 2] = ["resilver_defer", "device_rebuild"];
 
 /// A feature that OpenZFS 2.3 knows (`zfeature_info_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

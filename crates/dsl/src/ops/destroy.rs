@@ -9,11 +9,14 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
-use crate::lists::DropEntry;
+use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DdUsed, DslDatasetPhys};
-use ondisk::{Corrupt, ObjNum, mos};
+use ondisk::{Corrupt, DmuType, ObjNum, mos};
+
+/// Counts, among others, the lists of blocks on removed devices that died.
+const OBSOLETE_COUNTS: &str = "obsolete_counts";
 
 /// Snapshots that are destroyed together; those that are not there are passed over (`zfs destroy pool/fs@a,b`).
 #[derive(Debug, Clone, Default)]
@@ -211,16 +214,39 @@ impl Syncing<'_> {
         Ok(Delta::of_list(mos.deadlist(ObjNum(deadlist))?.space_range(mos, after, to)?))
     }
 
-    /// Blocks of removed devices need an indirect mapping that is not written here.
+    /// What of removed devices only this snapshot knew is obsolete; the rest is left to the next
+    /// (`dsl_destroy_snapshot_handle_remaps`).
     fn move_remapped_blocks(&mut self, snap: u64, ds: &DslDatasetPhys) -> Result<()> {
-        for object in [snap, ds.next_snap_obj] {
-            if self.field(object, mos::DS_REMAP_DEADLIST)?.is_some() {
-                let why = "it has blocks on removed devices, which are not freed here";
-                let source = Corrupt::Shape { what: "DSL dataset", why };
-                return Err(Error::Corrupt { object: ObjNum(object), source });
-            }
+        let next = ds.next_snap_obj;
+        if let Some(list) = self.field_u64(next, mos::DS_REMAP_DEADLIST)? {
+            let obsolete = match self.mos().dir(mos::OBSOLETE_BPOBJ)? {
+                Some(object) => object,
+                None => {
+                    let object = self.mos().create_bpobj(self.tx)?;
+                    self.mos().link(self.tx, mos::OBSOLETE_BPOBJ, object)?;
+                    self.feature_count(OBSOLETE_COUNTS, 1)?;
+                    object
+                }
+            };
+            let mut list = self.mos().deadlist(ObjNum(list))?;
+            list.move_to(self.mos(), self.tx, obsolete, ds.prev_snap_txg)?;
         }
-        Ok(())
+        let Some(mine) = self.field_u64(snap, mos::DS_REMAP_DEADLIST)? else { return Ok(()) };
+        let into = match self.field_u64(next, mos::DS_REMAP_DEADLIST)? {
+            Some(list) => list,
+            None => {
+                let p = self.ds(next)?;
+                let keys = self.deadlist_keys(p.deadlist_obj, u64::MAX, p.prev_snap_obj)?;
+                let list = self.deadlist_create(keys)?;
+                self.zapify(next, DmuType::DSL_DATASET)?;
+                self.zap(next)?.add(self.tx, mos::DS_REMAP_DEADLIST.as_bytes(), &words(&[list]))?;
+                self.feature_count(OBSOLETE_COUNTS, 1)?;
+                list
+            }
+        };
+        self.deadlist_merge(into, mine)?;
+        self.zap(snap)?.drop_entry(self.tx, mos::DS_REMAP_DEADLIST.as_bytes())?;
+        self.feature_count(OBSOLETE_COUNTS, -1)
     }
 
     /// A key that no snapshot needs any more goes from the deadlists of all clones made after it (`dsl_dir_remove_clones_key`).
@@ -349,6 +375,7 @@ impl Syncing<'_> {
         self.deadlist_free(p.deadlist_obj)?;
         if let Some(remap) = self.field_u64(head, mos::DS_REMAP_DEADLIST)? {
             self.deadlist_free(remap)?;
+            self.feature_count(OBSOLETE_COUNTS, -1)?;
         }
         self.free_log(head)?;
         self.free_tree_later(dir, &p)?;

@@ -5,8 +5,8 @@ use super::state::State;
 use crate::metaslab::{LogChanges, TopVdev};
 use crate::spacemap::SpaceMap;
 use crate::{Error, Mos, Result};
-use ondisk::{ObjNum, Txg, VdevId, VdevKind, mos};
-use vdev::{Tree, TreeCell};
+use ondisk::{ObjNum, Txg, mos};
+use vdev::TreeCell;
 
 impl Allocator {
     /// The allocator of an existing pool, by its MOS as it was synced last, immutable. `vdevs` are the top-level vdevs that have
@@ -17,7 +17,7 @@ impl Allocator {
     /// devices that are being removed.
     pub fn open(mos: &Mos, tree: impl Into<TreeCell>, vdevs: &[TopVdev]) -> Result<Allocator> {
         let tree = tree.into();
-        refuse(&tree.get())?;
+        refuse(mos)?;
         let logs = LogChanges::read(mos, vdevs)?;
         let mut state = State::new();
         for top in vdevs {
@@ -36,9 +36,10 @@ impl Allocator {
 }
 
 /// Refuses what freeing does not heed.
-fn refuse(tree: &Tree) -> Result<()> {
-    let removing = |id| tree.top_spec(VdevId(id)).is_ok_and(|v| v.kind != VdevKind::Indirect && v.removing);
-    match (0..tree.top_count()).any(removing) {
+fn refuse(mos: &Mos) -> Result<()> {
+    /// The vdev's blocks are being copied (`DSS_SCANNING`).
+    const SCANNING: u64 = 1;
+    match mos.removing()?.is_some_and(|r| r.state == SCANNING) {
         true => Err(Error::Unsupported { what: "devices that are being removed" }),
         false => Ok(()),
     }

@@ -201,6 +201,20 @@ impl Allocator {
         self.state.lock().side.held
     }
 
+    /// Notes that a range of a removed vdev is not referred to any more, since its pointer was changed to where it is now and the
+    /// old one has died (`spa_vdev_indirect_mark_obsolete`). Ranges of other vdevs are passed over.
+    pub fn mark_obsolete(&self, dva: &ondisk::Dva, txg: Txg) {
+        let tree = self.tree.get();
+        let mut state = self.state.lock();
+        let removed = tree.top_spec(dva.vdev).is_ok_and(|v| v.kind == ondisk::VdevKind::Indirect);
+        let end = dva.offset.0.checked_add(dva.asize.0);
+        let Some(end) = end.filter(|_| removed && state.side.counts && dva.asize.0 > 0) else { return };
+        let noted = state.side.fresh[slot(txg)].entry((Kind::Obsolete, dva.vdev, 0)).or_default();
+        if !noted.add(dva.offset.0, end) {
+            state.bad_frees += 1;
+        }
+    }
+
     /// Puts what the group has to note on these maps.
     pub(super) fn sync_side(&self, pass: &Pass<'_>, mos: &Mos) -> Result<bool> {
         let (fresh, tree) = {

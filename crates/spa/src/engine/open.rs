@@ -47,6 +47,9 @@ pub enum WriteRefusal {
         /// Which.
         guid: &'static str,
     },
+    /// A raidz is growing, which moves its blocks.
+    #[error("a raidz vdev is being expanded")]
+    Expanding,
     /// It was asked for without a claim of its devices.
     #[error("a pool is written by who owns its devices")]
     Unclaimed,
@@ -178,7 +181,12 @@ impl Spa {
         Ok(Spa { loaded, mos, writer, ..self })
     }
 
+    /// Refuses what is not kept up.
     fn check_writable(&self) -> Result<(), WriteRefusal> {
+        let config = self.config();
+        if config.vdev_tree.iter().flat_map(ondisk::VdevConfig::walk).any(|v| v.raidz_expanding) {
+            return Err(WriteRefusal::Expanding);
+        }
         let version = self.version();
         if version != super::SPA_VERSION {
             return Err(WriteRefusal::Version { version });

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use dmu::{SyncSink, Tx};
 use dsl::Delta;
 use dsl::sync::{Env, Syncing};
+use ondisk::feature::Feature;
 use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg, mos};
 use pool::alloc::ClassKind;
 use pool::space::PoolSpace;
@@ -17,6 +18,8 @@ use crate::txg::{self, After, TXG_SIZE};
 
 /// Blocks of destroyed datasets that one group frees at most (`zfs_async_block_max_blocks`), so that none takes too long.
 const FREE_BUDGET: u64 = 100_000;
+/// `obsolete_counts`: counts the list of obsolete blocks among others.
+const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
 /// What writing the MOS does to space: `$MOS` pays for it; what dies is buried when the pass is over.
 struct MosSink<'a> {
@@ -116,6 +119,7 @@ impl Engine {
                     return Ok(());
                 }
                 self.free_deferred(&tx)?;
+                self.note_obsolete(&tx)?;
             }
             self.allocator.sync(&tx, &self.mos, pass).map_err(|source| SyncError::Books { txg, source })?;
             let features = self.mos_features().map_err(|source| SyncError::Books { txg, source })?;
@@ -230,6 +234,27 @@ impl Engine {
             .bpobj_take(tx, self.deferred, u64::MAX, &dsize, &mut each)
             .map_err(|source| SyncError::Books { txg, source })?;
         list.iter().try_for_each(|bp| self.free(txg, bp))
+    }
+
+    /// Notes what of removed devices destroyed snapshots were the last to know (`dsl_scan_obsolete_block_cb`).
+    fn note_obsolete(&self, tx: &Tx) -> Result<(), SyncError> {
+        let txg = tx.txg();
+        let books = |source| SyncError::Books { txg, source };
+        let Some(list) = self.mos.dir(mos::OBSOLETE_BPOBJ).map_err(books)? else { return Ok(()) };
+        let dsize = |bp: &Blkptr| self.dsize(bp);
+        let mut each = |bp: &Blkptr, _| {
+            let copies = bp.stored().into_iter().flat_map(|s| s.copies());
+            copies.take(1).for_each(|dva| self.allocator.mark_obsolete(dva, txg));
+            Ok(())
+        };
+        let (_, done) = self.mos.bpobj_take(tx, list, FREE_BUDGET, &dsize, &mut each).map_err(books)?;
+        if done {
+            self.mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(books)?;
+            self.mos.destroy_bpobj(tx, list).map_err(books)?;
+            let feature = Feature::by_guid(OBSOLETE_COUNTS).expect("it is in the table");
+            self.mos.feature_decr(tx, feature).map_err(books)?;
+        }
+        Ok(())
     }
 
     pub(super) fn free(&self, txg: Txg, bp: &Blkptr) -> Result<(), SyncError> {
