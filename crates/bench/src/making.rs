@@ -94,7 +94,13 @@ impl Images {
         let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
         let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
         let contents = NewFileSystem::new((1_700_000_000, 0));
-        let begin = Beginning { features: &features, contents: &contents, props: &Vec::new() };
+        let begin = Beginning {
+            features: &features,
+            contents: &contents,
+            props: &Vec::new(),
+            crypt: None,
+            temporary_name: None,
+        };
         let Hands { workers, world } = Hands::of_system(POOL);
         let host = Host::of_system();
         let cache_bytes = 256 << 20;

@@ -324,3 +324,122 @@ fn checkpoints() {
     let back = format!("zpool import -N -d {} --rewind-to-checkpoint tank", dir.path().display());
     assert_eq!(ran(&back).code, 1);
 }
+
+/// Goal: properties of vdevs are set, kept through an export, and refused, in OpenZFS's words.
+#[test]
+fn properties_of_vdevs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path());
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    let disk = dir.path().join("d0.img").display().to_string();
+    let other = dir.path().join("d1.img").display().to_string();
+    std::fs::File::create(&other).expect("an image").set_len(256 << 20).expect("room");
+    for (what, code, words) in [
+        ("guid=1", 255, format!("cannot set property guid for {disk} on tank: 'guid' is readonly\n")),
+        ("nope=1", 255, format!("cannot set property nope for {disk} on tank: invalid property: 'nope'\n")),
+        ("io_n=x", 255, format!("cannot set property io_n for {disk} on tank: bad numeric value 'x'\n")),
+        ("allocating=off", 255, format!("cannot set property allocating for {disk} on tank: out of space\n")),
+    ] {
+        let r = ran(&format!("zpool set {what} tank {disk}"));
+        assert_eq!((r.code, r.err), (code, words), "{what}");
+    }
+    let r = ran("zpool set io_n=1 tank nothing");
+    assert_eq!((r.code, r.err.as_str()), (22, "cannot find 'nothing' in 'tank': device not in pool\n"));
+    good(&format!("zpool add tank {other}"));
+    for what in
+        ["local:place=shelf", "comment=left", "io_n=12", "checksum_t=none", "allocating=off", "failfast=off"]
+    {
+        good(&format!("zpool set {what} tank {disk}"));
+    }
+    good("zpool set a:b=c tank root");
+    let shown = |good: &dyn Fn(&str) -> String| {
+        let props = "local:place,comment,io_n,checksum_t,allocating,failfast";
+        assert_eq!(
+            good(&format!("zpool get -H -o value {props} tank {disk}")),
+            "shelf\nleft\n12\n-\noff\noff\n"
+        );
+        assert_eq!(good("zpool get -H -o value a:b tank root-0"), "c\n");
+    };
+    shown(&good);
+    good("zpool export tank");
+    good(&format!("zpool import -N -d {} tank", dir.path().display()));
+    shown(&good);
+    good(&format!("zpool set allocating=on tank {disk}"));
+    good(&format!("zpool set local:place= tank {disk}"));
+    assert!(good("zpool history -i tank").contains(" vdev set vdev_guid="));
+    good("zpool destroy tank");
+}
+
+/// Goal: a pool's root file system is encrypted when it is made so, its children with it, and opens with its key alone; what is fixed of
+/// a file system can be said of it too.
+#[test]
+fn an_encrypted_pool() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("d0.img").display().to_string();
+    std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
+    let key = dir.path().join("key").display().to_string();
+    std::fs::write(&key, [7; 32]).expect("a key");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| {
+        let r = ran(line);
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    for (options, words) in [
+        ("-O encryption=on", "encryption enabled on root dataset without a 'keyformat'"),
+        ("-O encryption=off -O keyformat=raw", "Encryption must be turned on to set encryption properties."),
+    ] {
+        let r = ran(&format!("zpool create -m none {options} tank {image}"));
+        assert_eq!(r.code, 1, "{options}");
+        assert!(r.err.starts_with("cannot create 'tank': "), "{words}: {}", r.err);
+        assert_eq!(good("zpool list"), "no pools available\n");
+    }
+    good(&format!(
+        "zpool create -f -m none -O encryption=aes-192-gcm -O keyformat=raw -O keylocation=file://{key} -O casesensitivity=mixed tank {image}"
+    ));
+    good("zfs create tank/a");
+    let shown = "zfs get -H -o value encryption,encryptionroot,keystatus,keyformat,casesensitivity tank/a";
+    assert_eq!(good(shown), "aes-192-gcm\ntank\navailable\nraw\nmixed\n");
+    assert_eq!(good("zpool get -H -o value feature@encryption tank"), "active\n");
+    good("zpool export tank");
+    good(&format!("zpool import -N -d {} tank", dir.path().display()));
+    assert_eq!(good("zfs get -H -o value keystatus tank"), "unavailable\n");
+    good("zfs load-key tank");
+    assert_eq!(good("zfs get -H -o value keystatus tank/a"), "available\n");
+    good("zfs create tank/b");
+    good("zpool export tank");
+}
+
+/// Goal: a pool can go by another name until it is exported, made or imported so; its devices keep its own.
+#[test]
+fn temporary_names() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("d0.img").display().to_string();
+    std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let good = |line: &str| {
+        let r = run(line, house.clone());
+        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
+        r.out
+    };
+    good(&format!("zpool create -m none -t short tank {image}"));
+    good("zfs create short/a");
+    assert_eq!(good("zpool list -H -o name"), "short\n");
+    good("zpool export short");
+    good(&format!("zpool import -N -t -d {} tank again", dir.path().display()));
+    good("zfs create again/b");
+    good("zpool export again");
+    good(&format!("zpool import -N -d {} tank", dir.path().display()));
+    assert_eq!(good("zfs list -H -o name"), "tank\ntank/a\ntank/b\n");
+    good("zpool export tank");
+    good(&format!("zpool import -N -d {} tank other", dir.path().display()));
+    good("zpool export other");
+    assert!(run(&format!("zpool import -N -d {} tank", dir.path().display()), house.clone()).code != 0);
+    good(&format!("zpool import -N -d {} other", dir.path().display()));
+}

@@ -170,6 +170,7 @@ impl OpenOptions {
             rewind: self.rewind,
             max_txg: self.max_txg,
             name: self.name.clone(),
+            temporary: false,
             cache_bytes: self.cache_bytes.unwrap_or_else(default_cache_bytes),
             seen: None,
         }

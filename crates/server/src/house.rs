@@ -15,7 +15,7 @@ use crate::daemon;
 use crate::faults::of_library;
 use crate::pools::{Imported, Pools};
 use crate::view;
-use crate::work::{absent, create_pool};
+use crate::work::create_pool;
 use ondisk::Guid;
 use spa::Host;
 use spa::import::{Clock, SystemClock};
@@ -148,10 +148,7 @@ impl Service for House {
     }
 
     fn create_pool(&self, request: &CreatePool) -> Result<(), Error> {
-        let name = request.name.as_str();
-        if request.temporary_name.is_some() {
-            return Err(absent(name, "a temporary name"));
-        }
+        let name = request.temporary_name.as_deref().unwrap_or(&request.name);
         // Its guid is not known before it is there.
         let guid = Guid(RandomState::new().hash_one(name));
         self.pools.import(name, guid, || {

@@ -233,6 +233,12 @@ impl Pools {
                 }
                 live.set(props.kept).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
             }
+            PoolChange::SetVdev { guid, property, value } => {
+                let value = crate::settings::vdev::check(property, value)
+                    .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
+                let done = live.set_vdev(Guid(*guid), property, value);
+                done.map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+            }
             PoolChange::Reguid { guid } => {
                 let taken = |g: u64| self.all().iter().any(|other| other.pool.spa().guid().0 == g);
                 if guid.is_some_and(taken) {
@@ -240,6 +246,10 @@ impl Pools {
                 }
                 let done = live.reguid(guid.map(Guid));
                 done.map(drop).map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+            }
+            PoolChange::Reopen => {
+                let done = live.reopen(None);
+                done.map(drop).map_err(|e| Error::new(name, crate::shape::of_shape(&e.into())))
             }
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
                 crate::shape::change(imported, live, change)

@@ -7,3 +7,4 @@
 
 pub mod compat;
 pub mod pool;
+pub mod vdev;

@@ -160,6 +160,7 @@ pub(crate) fn of_shape(error: &ShapeError) -> Reason {
         ShapeError::AshiftMismatch { .. } => Reason::AshiftMismatch,
         ShapeError::Unhealthy => Reason::MissingDevices(Box::default()),
         ShapeError::Busy { .. } => Reason::Busy,
+        ShapeError::NoRoom => Reason::Refused { why: crate::api::Refusal::NoSpace },
         ShapeError::CheckpointExists => Reason::CheckpointExists,
         ShapeError::DiscardingCheckpoint => Reason::DiscardingCheckpoint,
         ShapeError::Guid { .. } => Reason::BadGuid,

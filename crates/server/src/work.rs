@@ -13,9 +13,9 @@ use spa::create::{
 };
 use spa::engine::{Live, PoolProp};
 use spa::import::Hands;
-use zpl::NewFileSystem;
 
 use crate::api::{CreatePool, Error, Layout, Reason, Vdev};
+use crate::change::tasks;
 use crate::faults::{chain, of_library};
 use crate::settings::pool::{self, When};
 use crate::view::PoolFacts;
@@ -46,23 +46,26 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
             }
             pool::Setting::CacheFile(file) => facts.cachefile = file,
             pool::Setting::Version(5000) => {}
-            pool::Setting::Version(_)
-            | pool::Setting::ReadOnly(_)
-            | pool::Setting::TemporaryName(_)
-            | pool::Setting::BootFs(_) => {
+            // The request has it by itself.
+            pool::Setting::TemporaryName(_) => {}
+            pool::Setting::Version(_) | pool::Setting::ReadOnly(_) | pool::Setting::BootFs(_) => {
                 return Err(absent(name, &format!("setting the property '{property}' of a pool")));
             }
         }
     }
-    if request.key.is_some() {
-        return Err(absent(name, "making an encrypted pool"));
-    }
+    let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
     let new =
         NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let contents = NewFileSystem::new((now.as_secs(), u64::from(now.subsec_nanos())));
     let props = root_props(name, request)?;
-    let begin = Beginning { features: &features, contents: &contents, props: &props };
+    let fixed = |prop: dsl::Prop| Ok(tasks::number_of(&props, prop).unwrap_or(prop.desc().default));
+    let contents = tasks::file_system(fixed)?;
+    let begin = Beginning {
+        features: &features,
+        contents: &contents,
+        props: &props,
+        crypt: crypt.as_ref(),
+        temporary_name: request.temporary_name.as_deref(),
+    };
     let Hands { workers, world } = Hands::of_system(name);
     let setting = Setting {
         host,
@@ -121,15 +124,7 @@ fn root_props(name: &str, request: &CreatePool) -> Result<PropList, Error> {
     let large = request.props.iter().any(|(n, v)| n == "feature@large_blocks" && v == "enabled");
     let max_block = if large { ondisk::SPA_MAXBLOCKSIZE } else { ondisk::SPA_OLD_MAXBLOCKSIZE };
     let context = dsl::prop::parse::Context { kind: dsl::Kind::Filesystem, creating: true, max_block };
-    let fixed = ["version", "utf8only", "normalization", "casesensitivity", "encryption", "keyformat"];
-    let each = |(property, value): &(String, String)| {
-        if fixed.contains(&property.as_str()) {
-            return Err(absent(name, &format!("'{property}' of a pool's root file system")));
-        }
-        dsl::prop::parse::setting(property, value, context)
-            .map_err(|why| crate::change::tasks::bad_value(name, &why))
-    };
-    request.root_props.iter().map(each).collect()
+    tasks::settings_in(name, context, &request.root_props)
 }
 
 /// A device of a new vdev.

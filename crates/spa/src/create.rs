@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use arc::Cache;
 use dmu::{Objset, Tx};
+use dsl::ops::key::NewCrypt;
 use dsl::{Contents, Dsl, PropList};
 use ondisk::feature::Feature;
 use ondisk::label::LABELS;
@@ -61,6 +62,10 @@ pub struct Beginning<'a> {
     pub contents: &'a dyn Contents,
     /// Properties of the root file system.
     pub props: &'a PropList,
+    /// How the root file system is encrypted, if it is.
+    pub crypt: Option<&'a NewCrypt>,
+    /// The name that the pool goes by until it is exported, if not its own.
+    pub temporary_name: Option<&'a str>,
 }
 
 /// Makes a pool, and gives it open for writing; its first group is on the devices.
@@ -90,9 +95,10 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     begin_labels(&config, &claimed, TXG_INITIAL).map_err(|e| failed(e.into()))?;
     let parts = parts(&config, &claimed, setting).map_err(failed)?;
     let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
-    let live = Live::start(&new.name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
+    let name = begin.temporary_name.unwrap_or(&new.name);
+    let live = Live::start(name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
     live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;
-    live.attend(&new.name);
+    live.attend(name);
     let config = live.config();
     let candidate = Candidate {
         guid: config.pool_guid.unwrap_or_default(),
@@ -103,7 +109,8 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         auxiliary: Arc::default(),
     };
     Ok(Spa {
-        name: new.name.clone(),
+        name: name.to_owned(),
+        kept_name: new.name.clone(),
         candidate,
         loaded: live.synced(),
         cache: live.engine().cache.clone(),
@@ -179,7 +186,8 @@ fn books(
     let root = config.vdev_tree.as_mut().expect("it was just made");
     let room = crate::engine::add_vdevs(&mos, &tx, &parts.tree, &parts.allocator, root)?;
     mos.create_history(&tx, room)?;
-    let name = config.name.clone().expect("a new pool has a name");
+    let own = config.name.clone().expect("a new pool has a name");
+    let name = begin.temporary_name.map_or(own, str::to_owned);
     let options = dsl::Options { pool_name: name, altroot, ..dsl::Options::default() };
     let dsl = Dsl::open(mos.clone(), options)?;
     parts.cache.zio().set_keys(dsl.keys().clone());

@@ -31,10 +31,12 @@ mod mmp;
 mod open;
 mod policy;
 mod props;
+mod reopen;
 mod shape;
 mod shared;
 mod sync;
 mod tasks;
+mod vdev_props;
 
 use std::sync::Arc;
 
@@ -60,6 +62,7 @@ pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use shape::{AddTerms, ShapeError};
 pub use tasks::Ticket;
+pub use vdev_props::VdevValue;
 pub use zio::{FailMode, Reason};
 
 /// More passes than any group needs: it is a defect of ours not to converge (`zfs_sync_pass_*` are single digits).
@@ -228,6 +231,8 @@ pub(crate) struct Engine {
     /// Those that are done before anything else in their group.
     early_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
     checkpoint: checkpoint::Checkpoint,
+    /// Held while a tree takes the place of another.
+    placing: Mutex<()>,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,
 }

@@ -94,6 +94,8 @@ pub struct Options {
     pub max_txg: Option<Txg>,
     /// The name to import it under, if not its own.
     pub name: Option<String>,
+    /// That name holds for this import alone: the devices keep the pool's own (`-t`, `ZFS_IMPORT_TEMP_NAME`).
+    pub temporary: bool,
     /// Bytes of the block cache (`zfs_arc_max`).
     pub cache_bytes: u64,
     /// What an earlier [`Report`] saw of the pool's activity: if it is unchanged it isn't watched again.
@@ -112,6 +114,7 @@ impl Default for Options {
             rewind: Rewind::No,
             max_txg: None,
             name: None,
+            temporary: false,
             cache_bytes: 256 << 20,
             seen: None,
         }
@@ -201,6 +204,17 @@ pub fn import(
     let options = &Options { readonly: true, ..options.clone() };
     let purpose = load::Purpose::Import;
     rewind::best(&load::Loader { candidate, options, host, clock, purpose })
+}
+
+/// The device of a leaf of a pool that is ours, if it is where its path leads and nobody has it.
+pub(crate) fn reopen(
+    leaf: &ondisk::VdevConfig,
+    top_level: bool,
+    pool: ondisk::Guid,
+    newest: Txg,
+) -> Option<Arc<dyn device::Device>> {
+    let trust = devices::Trust::Mos { pool, newest };
+    devices::Devices::new(&[], Mode::Write).open(leaf, top_level, trust).ok()
 }
 
 /// Whether a pool that is ours and was suspended still is: nobody has written to it since `last`, and nobody does while it is watched

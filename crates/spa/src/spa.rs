@@ -19,6 +19,8 @@ use crate::{Candidate, Errata};
 /// A pool that is imported: everything that the rooms above ask for (`spa_t`). Its devices stay locked as long as it lives.
 pub struct Spa {
     pub(crate) name: String,
+    /// The name that its devices have.
+    pub(crate) kept_name: String,
     pub(crate) candidate: Candidate,
     /// As it was loaded; a writer knows newer.
     pub(crate) loaded: Synced,

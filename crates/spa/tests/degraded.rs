@@ -181,3 +181,34 @@ fn other_hosts_see_a_beating_heart() {
     export(spa);
     judge(dir.path(), "tank");
 }
+
+/// Goal: a device that is plugged in while the pool is in use is found where it should be, takes part again from then on, and is known to
+/// lack what it missed; what is there instead, and is another device, is not taken.
+#[test]
+fn a_device_is_plugged_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, 96 << 20);
+    let spa = new_pool(VdevShape::Mirror, &images);
+    export(spa);
+    let away = tempfile::tempdir().unwrap();
+    let hidden = away.path().join("d0.img");
+    std::fs::rename(&images[0], &hidden).unwrap();
+    let spa = import(dir.path()).unwrap();
+    let (missed, txg) = write(&spa, 1);
+    assert_eq!(live(&spa).reopen(None).unwrap(), 0);
+    std::fs::File::create(&images[0]).unwrap().set_len(96 << 20).unwrap();
+    assert_eq!(live(&spa).reopen(None).unwrap(), 0);
+    assert_eq!(leaf(&spa, 0).1, VdevState::CantOpen);
+    std::fs::rename(&hidden, &images[0]).unwrap();
+    live(&spa).clear(None).unwrap();
+    assert_eq!((leaf(&spa, 0).1, spa.tree().state().0), (VdevState::Healthy, VdevState::Healthy));
+    assert!(spa.tree().dtl(leaf(&spa, 0).0).unwrap().contains(txg.0));
+    let (both, later) = write(&spa, 2);
+    assert!(!spa.tree().dtl(leaf(&spa, 0).0).unwrap().contains(later.0));
+    check(&spa, &[(1, missed), (2, both)]);
+    assert_eq!(live(&spa).reopen(None).unwrap(), 0, "it is there");
+    export(spa);
+    judge(dir.path(), "tank");
+    let spa = import(dir.path()).unwrap();
+    check(&spa, &[(1, missed), (2, both)]);
+}

@@ -63,7 +63,13 @@ fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
     let vdevs = vec![NewVdev { shape, bias: None, leaves }];
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let begin = Beginning { features: &features, contents: &Empty, props: &Vec::new() };
+    let begin = Beginning {
+        features: &features,
+        contents: &Empty,
+        props: &Vec::new(),
+        crypt: None,
+        temporary_name: None,
+    };
     let setting = Setting {
         host: &host(),
         world: Arc::new(SystemWorld),

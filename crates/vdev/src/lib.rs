@@ -60,7 +60,7 @@ pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 pub use raidz::Reflow;
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
-pub use tree::{Opener, Tree, TreeCell, VdevInfo};
+pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{FlushError, Laid, Refused, Repaired, Run, WriteError, Written, join};
 
 /// A result of this room.

@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub use describe::VdevInfo;
-pub use reshape::TreeCell;
+pub use reshape::{Devices, TreeCell};
 
 /// Opens the device of a leaf, or says why it can't be.
 pub type Opener<'a> = dyn FnMut(&VdevConfig) -> std::result::Result<Arc<dyn Device>, VdevAux> + 'a;
@@ -136,6 +136,8 @@ impl Node {
 pub struct Tree {
     nodes: Vec<Node>,
     pub(crate) by_guid: HashMap<Guid, NodeId>,
+    /// What it was built from.
+    config: VdevConfig,
 }
 
 impl std::fmt::Debug for Tree {
@@ -172,6 +174,11 @@ impl Tree {
     /// How many top-level vdevs the pool has, holes and removed ones included.
     pub fn top_count(&self) -> u32 {
         self.node(Self::ROOT).children.len() as u32
+    }
+
+    /// The configuration that it was built from.
+    pub fn config(&self) -> &VdevConfig {
+        &self.config
     }
 
     /// The configuration of a top-level vdev, without its children.

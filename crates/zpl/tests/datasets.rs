@@ -31,7 +31,13 @@ fn new_pool(image: &Path) -> Spa {
     let not = ["com.delphix:device_removal", "com.delphix:log_spacemap"];
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| !not.contains(&f.guid)).collect();
     let root = NewFileSystem::new((1_800_000_000, 0));
-    let begin = Beginning { features: &features, contents: &root, props: &Vec::new() };
+    let begin = Beginning {
+        features: &features,
+        contents: &root,
+        props: &Vec::new(),
+        crypt: None,
+        temporary_name: None,
+    };
     let host = Host { hostid: 0x1234, hostname: "here".into() };
     let setting = Setting {
         host: &host,

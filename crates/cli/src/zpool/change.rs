@@ -1,4 +1,4 @@
-//! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `checkpoint`, `clear`.
+//! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `checkpoint`, `clear`, `reopen`.
 
 use ondisk::feature::{FEATURES, Feature};
 use server::api::{Pool, PoolChange, PoolQuery, Reason};
@@ -95,9 +95,8 @@ pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
         writeln!(cx.err, "cannot open '{name}': is not a pool");
         return Ok(EINVAL);
     }
-    if vdev.is_some() {
-        cx.err.put("zpool set: vdev properties can't be set in this release of Poolhouse\n");
-        return Ok(1);
+    if let Some(vdev) = vdev {
+        return set_vdev(cx, name, vdev, (property, value));
     }
     let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
     if !compatible(cx, &pool, property, value)? {
@@ -106,6 +105,21 @@ pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
     let change = PoolChange::Set { props: vec![(property.to_owned(), value.to_owned())] };
     let code = ask(cx, name, &change, &format!("cannot set property for '{name}'"))?;
     // libzfs returns -1.
+    Ok(if code == 0 { 0 } else { 255 })
+}
+
+/// `zpool set <property=value> <pool> <vdev>`.
+fn set_vdev(cx: &mut Cx, name: &str, vdev: &str, (property, value): (&str, &str)) -> Outcome {
+    let pool = super::open(cx, name, PoolQuery::default())?;
+    let word = if vdev == "root" { "root-0" } else { vdev };
+    let found = super::get::guid_of(&pool, word);
+    let Some(guid) = found else {
+        writeln!(cx.err, "cannot find '{word}' in '{name}': device not in pool");
+        return Ok(EINVAL);
+    };
+    let (property, value) = (property.to_owned(), value.to_owned());
+    let what = format!("cannot set property {property} for {word} on {name}");
+    let code = ask(cx, name, &PoolChange::SetVdev { guid, property, value }, &what)?;
     Ok(if code == 0 { 0 } else { 255 })
 }
 
@@ -166,6 +180,27 @@ pub fn reguid(cx: &mut Cx, args: &[String]) -> Outcome {
     let name = one(&operands, "missing pool name\n")?;
     super::open(cx, name, PoolQuery::default())?;
     ask(cx, name, &PoolChange::Reguid { guid }, &format!("cannot reguid '{name}'"))
+}
+
+/// `zpool reopen [-n] [pool] ...`.
+pub fn reopen(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut g = Getopt::new(args, "n", &[]);
+    for found in g.by_ref() {
+        if let Found::Invalid(c) | Found::Missing(c) = found {
+            return Err(Stop::invalid(c));
+        }
+    }
+    let operands = g.operands();
+    let (pools, failed_any) = super::pools(cx, &operands, PoolQuery::default())?;
+    let mut code = i32::from(failed_any);
+    for pool in pools {
+        let name = &pool.name;
+        if let Err(e) = cx.service()?.change_pool(name, &PoolChange::Reopen) {
+            failed(cx, &format!("cannot reopen '{name}'"), &e.reason)?;
+            code = 1;
+        }
+    }
+    Ok(code)
 }
 
 /// `zpool sync [pool] ...`.

@@ -159,6 +159,11 @@ fn resolve<'a>(pool: &'a Pool, words: &[String]) -> Option<Vec<Target<'a>>> {
     }
 }
 
+/// The guid of the vdev that a word means.
+pub(super) fn guid_of(pool: &Pool, word: &str) -> Option<u64> {
+    find(pool, word).map(|t| t.vdev.guid)
+}
+
 /// The vdev that a word means: its name, path, path in `/dev`, or guid.
 fn find<'a>(pool: &'a Pool, word: &str) -> Option<Target<'a>> {
     let mut all = Vec::new();

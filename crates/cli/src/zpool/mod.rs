@@ -82,6 +82,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "reguid" => change::reguid(cx, rest),
         "sync" => change::sync(cx, rest),
         "checkpoint" => change::checkpoint(cx, rest),
+        "reopen" => change::reopen(cx, rest),
         "clear" => change::clear(cx, rest),
         "import" => import::run(cx, rest),
         "export" => export::run(cx, rest),

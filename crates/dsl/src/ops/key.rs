@@ -147,10 +147,17 @@ impl KeyFormat {
 impl Create {
     /// Whether a dataset may be made with this encryption below a directory (`dmu_objset_create_crypt_check`).
     pub(crate) fn check_key(&self, s: &mut Syncing<'_>, parent: u64) -> Result<()> {
-        let refuse = |why| Err(Error::Key { name: self.name.clone(), why });
+        s.check_new_key(parent, &self.name, self.crypt.as_ref())
+    }
+}
+
+impl Syncing<'_> {
+    /// Whether a dataset below this directory may be encrypted so (`dmu_objset_create_crypt_check`); 0 for the root dataset.
+    pub(crate) fn check_new_key(&self, parent: u64, name: &str, crypt: Option<&NewCrypt>) -> Result<()> {
+        let refuse = |why| Err(Error::Key { name: name.to_owned(), why });
         let none = NewCrypt::default();
-        let crypt = self.crypt.as_ref().unwrap_or(&none);
-        let above = s.crypto_object(parent)?;
+        let crypt = crypt.unwrap_or(&none);
+        let above = self.crypto_object(parent)?;
         let encrypts = !crypt.off && (crypt.suite.is_some() || crypt.key.is_some() || above.is_some());
         if !encrypts {
             if above.is_some() {
@@ -158,21 +165,19 @@ impl Create {
             }
             return if crypt.key.is_some() { refuse(KeyRefusal::NotEncrypted) } else { Ok(()) };
         }
-        if !s.feature_enabled("encryption")? || !s.feature_enabled("bookmark_v2")? {
+        if !self.feature_enabled("encryption")? || !self.feature_enabled("bookmark_v2")? {
             return refuse(KeyRefusal::Feature);
         }
         match (&crypt.key, above) {
             (Some(_), _) => Ok(()),
             (None, None) => refuse(KeyRefusal::NoFormat),
             (None, Some(above)) => {
-                let root = s.key_root(above)?;
-                if s.dsl.keys().root(root).is_none() { refuse(KeyRefusal::NotLoaded) } else { Ok(()) }
+                let root = self.key_root(above)?;
+                if self.dsl.keys().root(root).is_none() { refuse(KeyRefusal::NotLoaded) } else { Ok(()) }
             }
         }
     }
-}
 
-impl Syncing<'_> {
     /// The object that wraps a directory's key, if it is encrypted.
     pub(crate) fn crypto_object(&self, dir: u64) -> Result<Option<u64>> {
         if dir == 0 {

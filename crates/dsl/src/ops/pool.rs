@@ -2,6 +2,7 @@
 
 use crate::lists::words;
 use crate::ops::create::Contents;
+use crate::ops::key::NewCrypt;
 use crate::ops::props::PropList;
 use crate::sync::Syncing;
 use crate::{Error, Result};
@@ -41,8 +42,13 @@ impl Syncing<'_> {
     /// features that the pool begins with are enabled already, so that the root dataset can use them.
     ///
     /// # Errors
-    /// As writing fails.
-    pub fn create_pool_datasets(&mut self, contents: &dyn Contents, props: &PropList) -> Result<()> {
+    /// As writing fails; [`Error::Key`] when the root dataset can't be encrypted so.
+    pub fn create_pool_datasets(
+        &mut self,
+        contents: &dyn Contents,
+        props: &PropList,
+        crypt: Option<&NewCrypt>,
+    ) -> Result<()> {
         let root = self.dsl.root_object().0;
         self.create_dir(Some(root), "$MOS")?;
         self.create_dir(Some(root), "$FREE")?;
@@ -59,6 +65,8 @@ impl Syncing<'_> {
         }
         let name = self.dsl.pool_name().to_owned();
         let ds = self.create_dataset(root, None, 0)?;
+        self.check_new_key(0, &name, crypt)?;
+        self.create_key(root, ds, &name, crypt)?;
         self.create_contents(ds, contents, &name)?;
         self.set_new_props(root, props)?;
         self.log("create", &name, ds, String::new());

@@ -71,6 +71,15 @@ pub enum PoolChange {
         /// These.
         props: Settings,
     },
+    /// Set a property of a vdev.
+    SetVdev {
+        /// Its guid.
+        guid: u64,
+        /// The property.
+        property: String,
+        /// Its value, as it was typed.
+        value: String,
+    },
     /// Raise the version (`zpool upgrade`).
     Upgrade {
         /// To this.
@@ -95,6 +104,8 @@ pub enum PoolChange {
         /// Of this device only.
         device: Option<String>,
     },
+    /// Look for devices that are gone.
+    Reopen,
     /// Write this line to its history.
     Log {
         /// The command line.

@@ -187,7 +187,11 @@ pub fn settings(
     let large = dsl.mos().features().map_err(|e| Error::new(name, of_dsl(&e.into())))?;
     let large = large.is_enabled("org.open-zfs:large_blocks");
     let max_block = if large { SPA_MAXBLOCKSIZE } else { SPA_OLD_MAXBLOCKSIZE };
-    let context = Context { kind, creating, max_block };
+    settings_in(name, Context { kind, creating, max_block }, props)
+}
+
+/// As [`settings`], where the context is known.
+pub(crate) fn settings_in(name: &str, context: Context, props: &Settings) -> Result<PropList, Error> {
     let each = |(property, text): &(String, String)| {
         setting(property, text, context).map_err(|why| bad_value(name, &why))
     };
@@ -199,7 +203,8 @@ pub(crate) fn bad_value(name: &str, why: &PropError) -> Error {
     Error::new(name, Reason::BadValue { what: why.to_string() })
 }
 
-fn number_of(list: &PropList, prop: Prop) -> Option<u64> {
+/// The number that a list sets a property to.
+pub(crate) fn number_of(list: &PropList, prop: Prop) -> Option<u64> {
     list.iter().find(|s| s.name == prop.name()).and_then(|s| match s.value {
         Value::Number(n) => Some(n),
         Value::Text(_) => None,
@@ -244,6 +249,11 @@ fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSys
             Some(Value::Text(_)) | None => prop.desc().default,
         })
     };
+    file_system(fixed)
+}
+
+/// A new file system whose properties that never change are `fixed`.
+pub(crate) fn file_system(mut fixed: impl FnMut(Prop) -> Result<u64, Error>) -> Result<NewFileSystem, Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let normalization = fixed(Prop::Normalize)?;
     Ok(NewFileSystem {

@@ -185,6 +185,7 @@ fn options(request: &ImportRequest, facts: &PoolFacts) -> Options {
         },
         max_txg: going_back.txg.map(Txg),
         name: request.new_name.clone(),
+        temporary: request.temporary_name,
         seen: request.seen.map(|s| Seen { txg: Txg(s.txg), timestamp: s.timestamp, seq: s.seq }),
         ..OpenOptions::default().import()
     }

@@ -79,7 +79,13 @@ fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Spa {
     let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let contents = NewFileSystem::new((1_700_000_000, 0));
-    let begin = Beginning { features: &features, contents: &contents, props: &Vec::new() };
+    let begin = Beginning {
+        features: &features,
+        contents: &contents,
+        props: &Vec::new(),
+        crypt: None,
+        temporary_name: None,
+    };
     let setting = Setting {
         host: &Host { hostid: 1, hostname: "sim".into() },
         world: Arc::new(Seeded(AtomicU64::new(seed))),

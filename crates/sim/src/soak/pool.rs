@@ -105,7 +105,13 @@ impl Life {
         let new = NewPool { name: Model::POOL.into(), vdevs, ashift: None, force: true };
         let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
         let contents = file_system();
-        let begin = Beginning { features: &features, contents: &contents, props: &Vec::new() };
+        let begin = Beginning {
+            features: &features,
+            contents: &contents,
+            props: &Vec::new(),
+            crypt: None,
+            temporary_name: None,
+        };
         let Hands { workers: threads, world } = hands(seed, workers);
         let setting = Setting {
             host: &host(),

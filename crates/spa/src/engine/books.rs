@@ -121,6 +121,7 @@ impl Engine {
             pool_tasks: Default::default(),
             early_tasks: Default::default(),
             shape: Mutex::default(),
+            placing: Mutex::default(),
             to_free: Default::default(),
             deferred,
             world: parts.world,
@@ -138,7 +139,7 @@ impl Engine {
         let dsize = |bp: &Blkptr| self.dsize(bp);
         let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
         let mut s = Syncing::new(&self.dsl, tx, env);
-        s.create_pool_datasets(begin.contents, begin.props)?;
+        s.create_pool_datasets(begin.contents, begin.props, begin.crypt)?;
         s.finish().map(drop)
     }
 

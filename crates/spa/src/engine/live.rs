@@ -88,13 +88,15 @@ impl Live {
         self.engine.cache.zio().suspension().mode()
     }
 
-    /// Forgets the errors of a vdev, or of all, and lets a suspended pool try again (`zpool clear`, `zfs_ioc_clear`).
+    /// Looks for devices that are gone ([`Live::reopen`]), forgets the errors of a vdev, or of all, and lets a suspended pool try again
+    /// (`zpool clear`, `zfs_ioc_clear`).
     ///
     /// A suspended pool with `multihost=on` is watched first: another host may have taken it.
     ///
     /// # Errors
     /// [`ClearError`].
     pub fn clear(&self, guid: Option<Guid>) -> Result<(), ClearError> {
+        self.reopen(guid)?;
         let zio = self.engine.cache.zio();
         if zio.suspension().reason().is_some()
             && let Some(last) = self.engine.heart.last()

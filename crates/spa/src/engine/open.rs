@@ -134,7 +134,7 @@ impl Spa {
         let dsl = Dsl::open(mos.clone(), options)?;
         self.cache.zio().set_keys(dsl.keys().clone());
         let config = PoolConfig {
-            name: Some(self.name.clone()),
+            name: Some(self.kept_name.clone()),
             state: PoolState::Active,
             hostid: Some(host.hostid.into()).filter(|h| *h != 0),
             hostname: Some(host.hostname.clone()),

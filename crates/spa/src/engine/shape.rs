@@ -55,6 +55,9 @@ pub enum ShapeError {
         /// Which.
         guid: Guid,
     },
+    /// What would be left has no room (`ENOSPC`).
+    #[error("the rest of the pool has no room")]
+    NoRoom,
     /// There is a checkpoint (`ZFS_ERR_CHECKPOINT_EXISTS`).
     #[error("a checkpoint exists")]
     CheckpointExists,
@@ -139,6 +142,7 @@ impl Engine {
 
     /// Puts the tree of this configuration in the place of the one there is.
     pub(super) fn reshape(&self, root: &VdevConfig, new: &Claimed) -> Result<Arc<Tree>, vdev::VdevError> {
+        let _one = self.placing.lock();
         let tree = Arc::new(self.reshaped(root, new)?);
         self.cache.zio().trees().set(Arc::clone(&tree));
         Ok(tree)

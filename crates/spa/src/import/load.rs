@@ -330,8 +330,10 @@ impl Loader<'_> {
         // Space of its logs may have been used again since the checkpoint; who crashed on the way back to it opens its uberblock too.
         let rewound = self.options.max_txg.is_some() || uberblock.checkpoint_txg.0 != 0;
         let name = self.options.name.as_ref().unwrap_or(&self.candidate.name).clone();
+        let kept_name = if self.options.temporary { self.candidate.name.clone() } else { name.clone() };
         Ok(Spa {
             name,
+            kept_name,
             candidate: self.candidate.clone(),
             spares: aux::load(&mos, mos::SPARES, &auxiliary)?,
             l2cache: aux::load(&mos, mos::L2CACHE, &auxiliary)?,

@@ -69,7 +69,8 @@ pub fn pool_of(vdevs: Vec<NewVdev>, features: &[&'static Feature]) -> Spa {
 
 fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Claimer<'_>) -> Spa {
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
-    let begin = Beginning { features, contents: &Empty, props: &Vec::new() };
+    let begin =
+        Beginning { features, contents: &Empty, props: &Vec::new(), crypt: None, temporary_name: None };
     let setting = Setting {
         host: &host(),
         world: Arc::new(SystemWorld),

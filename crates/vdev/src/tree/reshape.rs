@@ -8,12 +8,19 @@
 //! # Locks
 //! A cell's lock is held for handing out the tree, never while a device is opened or read.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use device::Device;
+use ondisk::Guid;
 use parking_lot::RwLock;
 
 use super::{Layout, Opener, Tree};
-use crate::{Result, VdevConfig};
+use crate::{Result, VdevAux, VdevConfig, VdevState};
+
+/// Devices by the guids of their leaves.
+pub type Devices = HashMap<Guid, Arc<dyn Device>>;
 
 /// A pool's tree as it is now; all clones are the same cell.
 #[derive(Debug, Clone)]
@@ -47,12 +54,34 @@ impl Tree {
     /// # Errors
     /// As [`Tree::open`]; the tree that is there stays as it was.
     pub fn reshape(&self, root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
-        let mut known =
-            |leaf: &VdevConfig| match self.by_guid.get(&leaf.guid).map(|id| &self.node(*id).layout) {
+        self.rebuilt(root, &Devices::new(), open)
+    }
+
+    /// The same tree with other devices for some of its leaves, which are as if they had never failed: what is found at the path of a device
+    /// that was pulled (`vdev_reopen`). What they missed meanwhile stays known.
+    ///
+    /// # Errors
+    /// As [`Tree::reshape`].
+    pub fn reopened(&self, devices: &Devices) -> Result<Tree> {
+        let tree = self.rebuilt(&self.config, devices, &mut |_| Err(VdevAux::OpenFailed))?;
+        for id in devices.keys().filter_map(|guid| tree.by_guid.get(guid)) {
+            let node = tree.node(*id);
+            node.cant_write.store(false, Relaxed);
+            node.lost_writes.store(false, Relaxed);
+            node.put_state(VdevState::Healthy, VdevAux::None);
+        }
+        Ok(tree)
+    }
+
+    fn rebuilt(&self, root: &VdevConfig, anew: &Devices, open: &mut Opener<'_>) -> Result<Tree> {
+        let mut known = |leaf: &VdevConfig| match anew.get(&leaf.guid) {
+            Some(device) => Ok(Arc::clone(device)),
+            None => match self.by_guid.get(&leaf.guid).map(|id| &self.node(*id).layout) {
                 Some(Layout::Leaf(Some(device))) => Ok(Arc::clone(device)),
                 Some(Layout::Leaf(None)) => Err(self.node(self.by_guid[&leaf.guid]).aux()),
                 _ => open(leaf),
-            };
+            },
+        };
         let mut tree = super::build::build(root, &mut known)?;
         for node in &mut tree.nodes {
             let Some(old) = self.by_guid.get(&node.guid).map(|id| self.node(*id)) else { continue };
@@ -60,7 +89,9 @@ impl Tree {
             match (&node.layout, &old.layout) {
                 (Layout::Raidz(new), Layout::Raidz(old)) => new.set_reflow(old.reflow()),
                 // What was not open before, for whatever reason, stays so.
-                (Layout::Leaf(_), Layout::Leaf(None)) => node.layout = Layout::Leaf(None),
+                (Layout::Leaf(_), Layout::Leaf(None)) if !anew.contains_key(&node.guid) => {
+                    node.layout = Layout::Leaf(None)
+                }
                 (Layout::Indirect(_), Layout::Indirect(old)) => node.layout = Layout::Indirect(old.clone()),
                 _ => {}
             }

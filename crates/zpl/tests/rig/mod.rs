@@ -80,7 +80,13 @@ impl Rig {
         let vdevs = vec![NewVdev { shape: VdevShape::Single, bias: None, leaves }];
         let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
         let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-        let begin = Beginning { features: &features, contents: root, props: &Vec::new() };
+        let begin = Beginning {
+            features: &features,
+            contents: root,
+            props: &Vec::new(),
+            crypt: None,
+            temporary_name: None,
+        };
         let setting = Setting {
             host: &host(),
             world: Arc::new(SystemWorld),

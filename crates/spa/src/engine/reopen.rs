@@ -1,0 +1,75 @@
+//! Devices that come back.
+//!
+//! # Theory
+//! A device that was pulled, or was not there when the pool was imported, is looked for again when somebody says so: where its path leads. It is
+//! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
+//!
+//! # Locks
+//! A pool that is suspended has a sync thread that waits with half a group in hand, perhaps within a change of the tree's shape. So this takes
+//! `placing` alone, which is held only while one tree takes the place of another.
+//!
+//! # Absent
+//! Nothing looks by itself whether a device is back, nor anywhere but at its path; and resilvering does not bring it up to date.
+//!
+//! # See
+//! OpenZFS `vdev_reopen`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
+
+use std::sync::Arc;
+
+use ondisk::{Guid, VdevConfig, VdevKind};
+use vdev::{Devices, VdevState};
+
+use super::{Engine, Live};
+use crate::Labels;
+
+impl Engine {
+    /// The devices that are not to be had as they were opened, of a vdev or of all, as far as they are there now.
+    fn found_again(&self, of: Option<Guid>) -> Devices {
+        let tree = self.tree();
+        let root = tree.config();
+        let within = of.map_or(Some(root), |guid| root.find(guid));
+        let newest = self.synced.read().uberblock.txg;
+        let mut found = Devices::new();
+        for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
+            if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) {
+                continue;
+            }
+            let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
+            // One that answers is only cleared of its errors.
+            if open.is_some_and(|device| Labels::read(&*device).newest().is_some()) {
+                continue;
+            }
+            let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
+            if let Some(device) = crate::import::reopen(leaf, top_level, root.guid, newest) {
+                found.insert(leaf.guid, device);
+            }
+        }
+        found
+    }
+
+    fn put_back(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
+        let found = self.found_again(of);
+        if !found.is_empty() {
+            let _one = self.placing.lock();
+            let tree = Arc::new(self.tree().reopened(&found)?);
+            self.cache.zio().trees().set(tree);
+        }
+        Ok(found.len())
+    }
+}
+
+impl Live {
+    /// Looks for devices that are not to be had, of a vdev or of all, where they should be; how many came back (`vdev_reopen`).
+    ///
+    /// # Errors
+    /// [`vdev::VdevError`] never but for a defect.
+    pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
+        let engine = self.engine();
+        let back = engine.put_back(of)?;
+        if back > 0 && engine.tree().state().0 >= VdevState::Degraded {
+            // Their labels are those of the group in which they went.
+            engine.edit_config(|_| {});
+        }
+        Ok(back)
+    }
+}
