@@ -102,7 +102,9 @@ impl Slots {
         let per = u64::from(meta.phys.datablksz) >> DNODE_SHIFT;
         if !self.started {
             self.started = true;
-            self.next = self.roomy_span(os, per)?;
+            // In a new object set the first block is left to objects of fixed numbers, as in OpenZFS: so the root of a file system is 34.
+            let new = meta.bp(Level(0), BlkId(0))?.is_hole();
+            self.next = if new { per } else { self.roomy_span(os, per)? };
         }
         loop {
             let blkid = self.next / per;
