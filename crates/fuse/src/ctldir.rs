@@ -494,6 +494,11 @@ impl Tree for WithSnapshots {
         self.head.set_flags(node, flags)
     }
 
+    fn fsync(&self, node: Node) -> Result<(), Errno> {
+        // What is not the head's never changes.
+        if Self::in_head(node).is_ok() { self.head.fsync(node) } else { Ok(()) }
+    }
+
     fn sync(&self) -> Result<(), Errno> {
         self.head.sync()
     }

@@ -304,6 +304,10 @@ impl Tree for Dataset {
         self.told(node, self.fs.set_flags(ObjNum(node.0), flags.bits, flags.project))
     }
 
+    fn fsync(&self, node: Node) -> Result<(), Errno> {
+        self.told(node, self.fs.fsync(ObjNum(node.0)))
+    }
+
     fn sync(&self) -> Result<(), Errno> {
         self.told(self.root(), self.fs.sync())
     }

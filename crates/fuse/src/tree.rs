@@ -340,7 +340,12 @@ pub trait Tree: Send + Sync {
         Err(Errno::ROFS)
     }
 
-    /// Waits until what was changed before is on disk.
+    /// Makes what was done to a file or directory before durable, with its name.
+    fn fsync(&self, _node: Node) -> Result<(), Errno> {
+        self.sync()
+    }
+
+    /// Waits until everything that was changed before is on disk.
     fn sync(&self) -> Result<(), Errno> {
         Ok(())
     }

@@ -5,14 +5,15 @@ use dmu::Tx;
 use dsl::{Need, Owned, Refusal};
 use ondisk::Txg;
 use spa::Spa;
-use spa::engine::{Live, TaskError};
+use spa::engine::{Live, LogHandle, TaskError};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zpl::{FileSystem, Policies, Purpose, Time, Txs};
 
 /// A head with the pool that it is written to.
 struct Head {
-    /// Let go of before the pool.
+    /// Closed before its dataset is let go of, and that before the pool.
+    log: LogHandle,
     owned: Owned,
     spa: Arc<Spa>,
 }
@@ -55,6 +56,10 @@ impl Txs for Head {
         // Copying works where this can't be read.
         self.live().dsl().may_clone(head, head).unwrap_or(false)
     }
+
+    fn log(&self) -> Option<&zil::Zilog> {
+        Some(&self.log)
+    }
 }
 
 impl Pool {
@@ -68,7 +73,7 @@ impl Pool {
         let live = self.spa().writer().ok_or(Error::ReadOnly)?;
         let owned = live.dsl().heads().own(dataset)?;
         let os = owned.objset().clone();
-        let head = Arc::new(Head { owned, spa: Arc::clone(self.spa()) });
+        let head = Arc::new(Head { log: live.log(&owned), owned, spa: Arc::clone(self.spa()) });
         let fs = FileSystem::open_live(&os, head, policies)?;
         fs.drain()?;
         Ok(fs)

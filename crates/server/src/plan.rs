@@ -4,7 +4,7 @@ use crate::api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
-use zpl::{Atime, Policy};
+use zpl::{Atime, LogPolicy, Policy, SyncMode};
 
 /// Where a file system belongs (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,6 +153,14 @@ impl Plan {
                     (false, _) => Atime::Never,
                     (true, true) => Atime::Relative,
                     (true, false) => Atime::Always,
+                },
+                log: LogPolicy {
+                    sync: match number(Prop::Sync, 0)? {
+                        1 => SyncMode::Always,
+                        2 => SyncMode::Disabled,
+                        _ => SyncMode::Standard,
+                    },
+                    throughput: number(Prop::Logbias, 0)? == 1,
                 },
             },
             options,

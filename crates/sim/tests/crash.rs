@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::crash::{Outcome, record};
+use sim::crash::{Outcome, promise, record};
 use spa::create::VdevShape;
 
 /// Crashes at `count` points of a workload, spread evenly, or at all if there are fewer.
@@ -39,4 +39,34 @@ fn mirror() {
 #[test]
 fn raidz() {
     crash(VdevShape::Raidz(1), 3, 12, 80);
+}
+
+/// Crashes at `count` points of a workload of commits, spread evenly.
+fn promises(shape: VdevShape, devices: usize, logs: usize, actors: usize, count: usize) {
+    const SEED: u64 = 0x5eed;
+    let script = promise(shape, devices, logs, actors, 60 / actors, SEED);
+    let dir = tempfile::tempdir().unwrap();
+    let mut most = 0;
+    for n in 0..count {
+        let point = (n + 1) * script.points() / count;
+        let seed = SEED + point as u64;
+        match script.crash(point, seed, dir.path()).unwrap() {
+            Outcome::Step(asked) => most = most.max(asked),
+            Outcome::Nothing => {}
+            Outcome::Wrong(what) => panic!("crash at {point} with seed {seed:#x}: {what}"),
+        }
+    }
+    assert!(most > 10, "only {most} promises were asked for");
+}
+
+/// Goal: what a commit said is there is there, or in the log, after any crash.
+#[test]
+fn commits_are_kept() {
+    promises(VdevShape::Single, 1, 0, 1, 100);
+}
+
+/// Goal: so it is when several commit at once, on a mirror with log devices.
+#[test]
+fn commits_are_kept_on_log_devices() {
+    promises(VdevShape::Mirror, 2, 2, 3, 100);
 }

@@ -4,12 +4,15 @@
 
 mod rig;
 
-use ondisk::ObjNum;
+use ondisk::config::AllocBias;
+use ondisk::feature::{FEATURES, Feature};
 use ondisk::zil::{Create, FileId, RecordBody, TxKind};
-use rig::{ask, images, judge, new_pool, noise, own, write_file};
-use spa::create::VdevShape;
+use ondisk::{ObjNum, Txg};
+use rig::{ask, images, judge, noise, own, pool_of, write_file};
+use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{Live, LogHandle};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use zil::{Found, Source};
 
 /// Whoever writes the files of these tests.
@@ -24,12 +27,28 @@ impl Source for Files<'_> {
     }
 }
 
-/// What a crash now would leave.
-fn crash(from: &Path) -> tempfile::TempDir {
+/// Copies an image without its holes.
+fn copy(from: &Path, to: &Path) {
+    let (from, to) = (std::fs::File::open(from).unwrap(), std::fs::File::create(to).unwrap());
+    let len = from.metadata().unwrap().len();
+    to.set_len(len).unwrap();
+    let mut piece = vec![0; 1 << 16];
+    for at in (0..len).step_by(piece.len()) {
+        from.read_exact_at(&mut piece, at).unwrap();
+        if piece.iter().any(|b| *b != 0) {
+            to.write_all_at(&piece, at).unwrap();
+        }
+    }
+}
+
+/// What a crash now would leave: no group is written meanwhile.
+fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
+    let hold = live.tx(0).unwrap();
+    live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
     let to = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
-        std::fs::copy(file.path(), to.path().join(file.file_name())).unwrap();
+        copy(&file.path(), &to.path().join(file.file_name()));
     }
     to
 }
@@ -60,9 +79,19 @@ fn log_file(live: &Live, owned: &dsl::Owned, log: &LogHandle, n: u64, bytes: &[u
 
 /// Goal: what was committed, and nothing else, is in a chain that `zdb` reads, on every kind of vdev and while groups come and go;
 /// space that it takes is accounted for at any moment; and an exported pool has none.
-fn chain(shape: VdevShape, count: usize) {
+fn chain(shape: VdevShape, count: usize, log_devices: usize) {
     let dir = tempfile::tempdir().unwrap();
-    let spa = new_pool(shape, &images(dir.path(), count, 96 << 20));
+    let images = images(dir.path(), count + log_devices, 96 << 20);
+    let vdev = |shape, bias, images: &[PathBuf]| {
+        let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
+        NewVdev { shape, bias, leaves }
+    };
+    let mut vdevs = vec![vdev(shape, None, &images[..count])];
+    if log_devices > 0 {
+        vdevs.push(vdev(VdevShape::Mirror, Some(AllocBias::Log), &images[count..]));
+    }
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let spa = pool_of(vdevs, &features);
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
     let log = live.log(&owned);
@@ -78,17 +107,21 @@ fn chain(shape: VdevShape, count: usize) {
                 log.commit(Some(object), &Files(&owned)).unwrap();
             }
         }
-        let left = crash(dir.path());
+        let left = crash(live, dir.path());
         if let Some(said) = ask(left.path(), "tank", &["-iiii"]) {
             assert!(said.contains("TX_CREATE"), "{said}");
             let last = format!("file{}", round * 100 + 18);
             assert!(said.contains(&last), "{last}: {said}");
             assert!(!said.contains(&format!("file{}\n", round * 100 + 19)), "{said}");
+            // All blocks are where they belong.
+            let place = if log_devices > 0 { "DVA[0]=<1:" } else { "DVA[0]=<0:" };
+            let blocks: Vec<&str> = said.lines().filter(|l| l.contains("zilog2")).collect();
+            assert!(!blocks.is_empty() && blocks.iter().all(|b| b.contains(place)), "{blocks:?}");
         }
         judge(left.path(), "tank");
         if round % 2 == 1 {
             live.sync_all().unwrap();
-            judge(crash(dir.path()).path(), "tank");
+            judge(crash(live, dir.path()).path(), "tank");
         }
     }
     let stats = log.stats();
@@ -105,10 +138,15 @@ fn chain(shape: VdevShape, count: usize) {
 
 #[test]
 fn chain_on_a_disk() {
-    chain(VdevShape::Single, 1);
+    chain(VdevShape::Single, 1, 0);
 }
 
 #[test]
 fn chain_on_raidz() {
-    chain(VdevShape::Raidz(1), 3);
+    chain(VdevShape::Raidz(1), 3, 0);
+}
+
+#[test]
+fn chain_on_log_devices() {
+    chain(VdevShape::Single, 1, 2);
 }

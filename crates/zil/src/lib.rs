@@ -25,7 +25,7 @@ pub use error::Error;
 pub use groups::{Found, Groups, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
 pub use stats::Stats;
-pub use zilog::{LogPolicy, SyncMode, Zilog};
+pub use zilog::{BeginSaXattrs, LogPolicy, SyncMode, Zilog};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

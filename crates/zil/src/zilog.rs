@@ -97,6 +97,9 @@ impl LogPolicy {
     }
 }
 
+/// Has a dataset use the feature `zilsaxattr` from the next group on.
+pub type BeginSaXattrs = Arc<dyn Fn() + Send + Sync>;
+
 /// What was taken and is not in a block yet.
 #[derive(Default)]
 struct Carry {
@@ -109,6 +112,7 @@ pub struct Zilog {
     os: Objset,
     groups: Arc<dyn Groups>,
     random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    sa_xattrs: Option<BeginSaXattrs>,
     policy: AtomicU8,
     pending: Mutex<Pending>,
     carry: Mutex<Carry>,
@@ -129,13 +133,20 @@ impl std::fmt::Debug for Zilog {
 impl Zilog {
     /// The log of a live object set. `random` gives a chain its guid. A log that somebody left in it must have been replayed and dropped before;
     /// where one is left nothing is logged, and commits wait for groups.
-    pub fn new(os: Objset, groups: Arc<dyn Groups>, random: Arc<dyn Fn() -> u64 + Send + Sync>) -> Zilog {
+    /// `sa_xattrs`: the feature `zilsaxattr` is enabled, and this has the dataset use it.
+    pub fn new(
+        os: Objset,
+        groups: Arc<dyn Groups>,
+        random: Arc<dyn Fn() -> u64 + Send + Sync>,
+        sa_xattrs: Option<BeginSaXattrs>,
+    ) -> Zilog {
         let header = ZilHeader::decode(&os.phys().zil_header);
         let foreign = !header.is_ok_and(|h| h.log.is_hole());
         Zilog {
             os,
             groups,
             random,
+            sa_xattrs,
             policy: AtomicU8::default(),
             pending: Mutex::default(),
             carry: Mutex::default(),
@@ -159,6 +170,11 @@ impl Zilog {
     /// From now on they say this.
     pub fn set_policy(&self, policy: LogPolicy) {
         self.policy.store(policy.pack(), Ordering::Relaxed);
+    }
+
+    /// Whether extended attributes among a file's own have records ([`TxKind::SetSaXattr`]).
+    pub fn takes_sa_xattrs(&self) -> bool {
+        self.sa_xattrs.is_some()
     }
 
     /// What it has done.

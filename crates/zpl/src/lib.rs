@@ -43,6 +43,8 @@ pub use write::{
     Atime, CloneRange, Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr, SetXattr, Txs,
 };
 
+pub use zil::{LogPolicy, SyncMode, Zilog};
+
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;
 

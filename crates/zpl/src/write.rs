@@ -17,7 +17,8 @@
 //! transaction must take none of the first three: who holds them may be waiting for a transaction of the next group.
 //!
 //! # Crash
-//! Nothing is durable before its group is: [`FileSystem::sync`] waits for it. There is no intent log yet.
+//! Nothing is durable before its group is, for which [`FileSystem::sync`] waits, or before its record is in the intent log, which
+//! [`FileSystem::fsync`] sees to.
 //!
 //! # Absent
 //! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept, but
@@ -28,6 +29,7 @@ mod clone;
 mod data;
 mod link;
 mod locks;
+mod log;
 mod make;
 mod names;
 mod posix;
@@ -56,6 +58,7 @@ pub use setxattr::SetXattr;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zil::{LogPolicy, Zilog};
 
 /// What a change is for, as far as room matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +93,11 @@ pub trait Txs: Send + Sync {
     fn may_clone(&self) -> bool {
         false
     }
+
+    /// The dataset's intent log; without one, commits wait for groups.
+    fn log(&self) -> Option<&Zilog> {
+        None
+    }
 }
 
 /// What properties say about writing.
@@ -107,6 +115,8 @@ pub struct Policy {
     pub name_max: usize,
     /// When reading changes the time of access (`atime`, `relatime`).
     pub atime: Atime,
+    /// When changes are durable, and where they are logged (`sync`, `logbias`).
+    pub log: LogPolicy,
 }
 
 impl Default for Policy {
@@ -118,6 +128,7 @@ impl Default for Policy {
             slots: 1,
             name_max: 255,
             atime: Atime::Relative,
+            log: LogPolicy::default(),
         }
     }
 }
@@ -182,7 +193,8 @@ impl Writer {
         }
     }
 
-    fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
+    /// A transaction for what its caller logs, or what nobody ever waits for.
+    fn logged_tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx> {
         let tx = self.txs.tx(bytes, purpose)?;
         self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
         Ok(tx)
@@ -203,8 +215,8 @@ impl FileSystem {
         self.writer_if_any().is_some()
     }
 
-    /// Waits until every change that was made before the call is on disk (`fsync`, `zil_commit`): a whole transaction group, as long
-    /// as there is no intent log. At once if nothing changed since the last group.
+    /// Waits until every change that was made before the call is on disk with its group (`syncfs`). At once if nothing changed since the last
+    /// group.
     ///
     /// # Errors
     /// [`Error::Stopped`].

@@ -13,6 +13,8 @@ const S_IFMT: u32 = 0o170_000;
 const S_IFREG: u32 = 0o100_000;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
+/// Writes are durable when they are acknowledged; part of `O_SYNC` too.
+const O_DSYNC: u32 = 0o10_000;
 /// Pages of the file that are cached stay good (`FOPEN_KEEP_CACHE`).
 const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// The writer may not keep set-user-id (`FUSE_WRITE_KILL_SUIDGID`).
@@ -66,7 +68,8 @@ pub(super) fn answer(
         op::FALLOCATE => fallocate(tree, node, request),
         op::SETXATTR => setxattr(tree, node, request),
         op::REMOVEXATTR => request.name_after::<()>().and_then(|name| tree.remove_xattr(node, name)),
-        op::FSYNC | op::FSYNCDIR | op::SYNCFS if tree.writable() => tree.sync(),
+        op::FSYNC | op::FSYNCDIR if tree.writable() => tree.fsync(node),
+        op::SYNCFS if tree.writable() => tree.sync(),
         _ => return None,
     })
 }
@@ -180,6 +183,9 @@ fn write(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -
     let ask: abi::WriteIn = request.body()?;
     let data = request.rest_after::<abi::WriteIn>()?.get(..ask.size as usize).ok_or(Errno::INVAL)?;
     tree.write(node, ask.offset, data, ask.write_flags & WRITE_KILL_SUIDGID != 0)?;
+    if ask.flags & O_DSYNC != 0 {
+        tree.fsync(node)?;
+    }
     out.put(&abi::WriteOut { size: ask.size, padding: 0 });
     Ok(())
 }

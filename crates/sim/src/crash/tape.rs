@@ -83,6 +83,11 @@ impl Tape {
         self.0.lock().len()
     }
 
+    /// Forgets what comes from `point` on.
+    pub fn cut(&self, point: Point) {
+        self.0.lock().truncate(point);
+    }
+
     /// Makes the image files that a crash at `point` leaves of devices of `size` bytes, `dN.img` in `dir`; `random` decides what becomes of writes
     /// that were not flushed.
     ///

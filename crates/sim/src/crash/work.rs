@@ -10,6 +10,7 @@ use dmu::NewObject;
 use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
+use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{DmuType, ObjNum, VdevKind};
 use poolhouse::{OpenOptions, Pool};
@@ -23,7 +24,7 @@ use super::{Point, SplitMix, Tape};
 use crate::chain;
 
 /// The pool's name.
-const POOL: &str = "tank";
+pub(super) const POOL: &str = "tank";
 /// Bytes of each device.
 pub(super) const SIZE: u64 = 64 << 20;
 
@@ -65,17 +66,21 @@ impl World for Seeded {
     }
 }
 
-fn next(state: &AtomicU64) -> u64 {
+pub(super) fn next(state: &AtomicU64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     SplitMix(state.fetch_add(STEP, Ordering::Relaxed)).roll()
 }
 
-fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Spa {
-    let devices = tape.devices(count, SIZE);
+/// A new pool of this shape on `count` devices, with so many log devices.
+pub(super) fn begin(tape: &Tape, shape: VdevShape, count: usize, logs: usize, seed: u64) -> Spa {
+    let devices = tape.devices(count + logs, SIZE);
     let by_path: HashMap<std::path::PathBuf, Arc<dyn Device>> =
         devices.iter().map(|d| (d.name().into(), d.clone())).collect();
-    let leaves = devices.iter().map(|d| NewLeaf { path: d.name().into() }).collect();
-    let vdevs = vec![NewVdev { shape, bias: None, leaves }];
+    let leaves =
+        |devices: &[Arc<dyn Device>]| devices.iter().map(|d| NewLeaf { path: d.name().into() }).collect();
+    let mut vdevs = vec![NewVdev { shape, bias: None, leaves: leaves(&devices[..count]) }];
+    let log = |d| NewVdev { shape: VdevShape::Single, bias: Some(AllocBias::Log), leaves: leaves(d) };
+    vdevs.extend(devices[count..].chunks(1).map(log));
     let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let contents = NewFileSystem::new((1_700_000_000, 0));
@@ -103,7 +108,7 @@ fn begin(tape: &Tape, shape: VdevShape, count: usize, seed: u64) -> Spa {
 /// When a step fails: there is no fault yet.
 pub fn record(shape: VdevShape, count: usize, steps: usize, seed: u64) -> Script {
     let tape = Tape::default();
-    let spa = begin(&tape, shape, count, seed);
+    let spa = begin(&tape, shape, count, 0, seed);
     let live = spa.writer().expect("a new pool is open for writing");
     let mut script = Script { tape, count, steps: Vec::new() };
     let mut seen = Seen::from([(POOL.to_owned(), Vec::new())]);

@@ -11,10 +11,12 @@ use super::{Engine, Live};
 use crate::txg::{Stopped, TxgHandle};
 use dmu::Tx;
 use ondisk::Txg;
+use ondisk::feature::Feature;
+use ondisk::objset::ObjsetKind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zil::{Groups, Zilog};
+use zil::{BeginSaXattrs, Groups, Zilog};
 
 /// The logs, by dataset.
 #[derive(Default)]
@@ -100,6 +102,17 @@ impl Logs {
     }
 }
 
+/// The feature that records of extended attributes need, where it is enabled.
+fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<BeginSaXattrs> {
+    let feature = Feature::by_name("zilsaxattr")?;
+    let enabled = engine.mos.feature_refcount(feature).is_ok_and(|users| users.is_some());
+    if !enabled || head.objset().kind() != ObjsetKind::Zfs {
+        return None;
+    }
+    let (heads, object) = (engine.dsl.heads().clone(), head.object());
+    Some(Arc::new(move || heads.begin_feature(object, feature.name)))
+}
+
 impl Live {
     /// The log of a dataset, for its owner, who drops it before he lets go of the dataset.
     pub fn log(&self, head: &dsl::Owned) -> LogHandle {
@@ -114,7 +127,8 @@ impl Live {
             None => {
                 let world = engine.world.clone();
                 let random = Arc::new(move || world.random());
-                let log = Arc::new(Zilog::new(head.objset().clone(), Arc::new(groups()), random));
+                let os = head.objset().clone();
+                let log = Arc::new(Zilog::new(os, Arc::new(groups()), random, sa_xattrs(engine, head)));
                 all.insert(head.object(), log.clone());
                 log
             }

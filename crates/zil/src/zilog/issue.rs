@@ -168,7 +168,10 @@ impl Zilog {
                 state: BlockState::Next,
             });
             drop(chain);
-            // The header comes with the group.
+            // The header comes with the group, and so does the feature that records in the chain may need.
+            if let Some(begin) = &self.sa_xattrs {
+                begin();
+            }
             self.os.touch(&tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })?;
         }
         drop(tx);

@@ -45,7 +45,8 @@ impl FileSystem {
         if matches!(node.store, Store::Znode(_)) || !wanted(w, rule, node.attr()) {
             return Ok(());
         }
-        let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+        // No commit is for the time of a read.
+        let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
         self.update(w, object, &tx, |node, c| {
             // Another reader may have been here meanwhile; a removed file needs no times.
             if node.attr().nlink > 0 && wanted(w, rule, node.attr()) {

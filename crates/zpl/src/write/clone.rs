@@ -55,6 +55,12 @@ impl FileSystem {
     /// [`Error::BadRange`] for a range that overlaps itself, [`Error::TooLarge`], [`Error::NotPermitted`] by flags; [`Error::Quota`],
     /// [`Error::NoSpace`] and the like; as reading fails.
     pub fn clone_range(&self, range: &CloneRange, kill: bool) -> Result<u64> {
+        let done = self.clone_range_now(range, kill)?;
+        self.settle(range.target)?;
+        Ok(done)
+    }
+
+    fn clone_range_now(&self, range: &CloneRange, kill: bool) -> Result<u64> {
         let w = self.writer()?;
         let CloneRange { source, from, target, to, len } = *range;
         let end = |at: u64| at.checked_add(len).filter(|end| *end <= SIZE_MAX);

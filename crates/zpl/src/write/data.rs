@@ -2,7 +2,7 @@
 
 use super::quota::Payers;
 use super::update::Changes;
-use super::{Purpose, Writer};
+use super::{Purpose, SetAttr, Writer};
 use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
 use ondisk::ObjNum;
@@ -57,6 +57,11 @@ impl FileSystem {
     /// [`Error::NotRegular`], [`Error::IsDirectory`], [`Error::TooLarge`], [`Error::NotPermitted`] by flags; [`Error::NoSpace`] and the like:
     /// some of it may be written then; as reading blocks that are written in part fails.
     pub fn write(&self, object: ObjNum, offset: u64, data: &[u8], kill: bool) -> Result<()> {
+        self.write_now(object, offset, data, kill)?;
+        self.settle(object)
+    }
+
+    fn write_now(&self, object: ObjNum, offset: u64, data: &[u8], kill: bool) -> Result<()> {
         let w = self.writer()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX);
         let end = end.ok_or(Error::TooLarge { object })?;
@@ -98,7 +103,7 @@ impl FileSystem {
             let n = (WRITE_MAX - (at % WRITE_MAX as u64) as usize).min(data.len() - done);
             let piece = &data[done..done + n];
             self.check_bytes(w, Payers::from(node.attr()))?;
-            let tx = w.tx(n as u64 + ATTR_BYTES, Purpose::Grow)?;
+            let tx = w.logged_tx(n as u64 + ATTR_BYTES, Purpose::Grow)?;
             if let Some(size) = grow.take() {
                 self.grow_block(node, &tx, size)?;
             }
@@ -116,6 +121,10 @@ impl FileSystem {
                 }
                 Ok(())
             })?;
+            w.log_write(&tx, node.attr(), at, piece);
+            if kill {
+                w.log_setattr(&tx, node.attr(), &SetAttr { kill, ..SetAttr::default() });
+            }
         }
         Ok(())
     }
@@ -135,9 +144,12 @@ impl FileSystem {
     /// As [`FileSystem::write`].
     pub fn truncate(&self, object: ObjNum, size: u64, kill: bool) -> Result<()> {
         let w = self.writer()?;
-        let held = w.locks.hold(object);
-        let _whole = held.whole();
-        self.truncate_locked(w, object, size, kill)
+        {
+            let held = w.locks.hold(object);
+            let _whole = held.whole();
+            self.truncate_locked(w, object, size, kill)?;
+        }
+        self.settle(object)
     }
 
     fn truncate_locked(&self, w: &Writer, object: ObjNum, size: u64, kill: bool) -> Result<()> {
@@ -153,7 +165,7 @@ impl FileSystem {
         let grow = grown(node.dn.block_size(), a.size, size, recordsize);
         let bytes = ATTR_BYTES + node.dn.block_size().max(grow.unwrap_or(0));
         let purpose = if size < a.size { Purpose::Free } else { Purpose::Grow };
-        let (was, tx) = (a.size, w.tx(bytes, purpose)?);
+        let (was, tx) = (a.size, w.logged_tx(bytes, purpose)?);
         if size < was {
             node.dn.free_range(&tx, size, u64::MAX)?;
         } else if let Some(grow) = grow {
@@ -167,7 +179,12 @@ impl FileSystem {
                 c.drop_privileges(node.attr());
             }
             Ok(())
-        })
+        })?;
+        w.log_truncate(&tx, a, size, 0);
+        if kill {
+            w.log_setattr(&tx, a, &SetAttr { kill, ..SetAttr::default() });
+        }
+        Ok(())
     }
 
     /// Makes a file at least `size` bytes long (`fallocate`). No room is kept: a pool that never overwrites cannot.
@@ -176,12 +193,15 @@ impl FileSystem {
     /// As [`FileSystem::write`].
     pub fn extend(&self, object: ObjNum, size: u64) -> Result<()> {
         let w = self.writer()?;
-        let held = w.locks.hold(object);
-        let _whole = held.whole();
-        if self.file_to_change(object)?.attr().size >= size {
-            return Ok(());
+        {
+            let held = w.locks.hold(object);
+            let _whole = held.whole();
+            if self.file_to_change(object)?.attr().size >= size {
+                return Ok(());
+            }
+            self.truncate_locked(w, object, size, false)?;
         }
-        self.truncate_locked(w, object, size, false)
+        self.settle(object)
     }
 
     /// Makes a hole; the file's length stays (`FALLOC_FL_PUNCH_HOLE`).
@@ -189,6 +209,11 @@ impl FileSystem {
     /// # Errors
     /// As [`FileSystem::write`].
     pub fn punch(&self, object: ObjNum, offset: u64, len: u64) -> Result<()> {
+        self.punch_now(object, offset, len)?;
+        self.settle(object)
+    }
+
+    fn punch_now(&self, object: ObjNum, offset: u64, len: u64) -> Result<()> {
         let w = self.writer()?;
         let held = w.locks.hold(object);
         // Blocks in part in the range are changed too, and the last one may lose its place.
@@ -202,12 +227,14 @@ impl FileSystem {
         if len == 0 {
             return Ok(());
         }
-        let tx = w.tx(ATTR_BYTES + 2 * node.dn.block_size(), Purpose::Free)?;
+        let tx = w.logged_tx(ATTR_BYTES + 2 * node.dn.block_size(), Purpose::Free)?;
         node.dn.free_range(&tx, offset, len)?;
         let now = w.txs.now();
         self.update(w, object, &tx, |node, c| {
             c.modified(node.attr(), now);
             Ok(())
-        })
+        })?;
+        w.log_truncate(&tx, a, offset, len);
+        Ok(())
     }
 }

@@ -14,6 +14,12 @@ impl FileSystem {
     /// [`Error::NotPermitted`] for a directory, or by flags; [`Error::Unlinked`] if the file has no name left; [`Error::OtherProject`]; as
     /// [`FileSystem::create`].
     pub fn link(&self, file: ObjNum, dir: ObjNum, name: &[u8]) -> Result<Attr> {
+        let attr = self.link_now(file, dir, name)?;
+        self.settle(file)?;
+        Ok(attr)
+    }
+
+    fn link_now(&self, file: ObjNum, dir: ObjNum, name: &[u8]) -> Result<Attr> {
         let w = self.writer()?;
         self.check_name(w, name)?;
         let held = w.locks.hold(dir);
@@ -32,7 +38,7 @@ impl FileSystem {
             return Err(Error::Exists { dir });
         }
         let unnamed = w.is_unnamed(file);
-        let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
         self.update(w, file, &tx, |node, c| {
             let a = node.attr();
@@ -53,8 +59,11 @@ impl FileSystem {
             return Err(e);
         }
         if unnamed {
+            // It never had a record.
             w.named(&tx, file)?;
+            w.unlogged(&tx);
         }
+        w.log_link(&tx, dir, name, file);
         self.attr(file)
     }
 }

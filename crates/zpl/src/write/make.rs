@@ -57,7 +57,7 @@ impl Kind {
     }
 
     /// The device number as Linux's port stores it.
-    fn rdev(&self) -> Option<u64> {
+    pub(super) fn rdev(&self) -> Option<u64> {
         match self {
             Kind::CharDevice(major, minor) | Kind::BlockDevice(major, minor) => {
                 Some(u64::from(*major) << 20 | u64::from(*minor & 0xf_ffff))
@@ -133,6 +133,12 @@ impl FileSystem {
     /// [`Error::Exists`]; [`Error::BadName`], [`Error::NameTooLong`], [`Error::NotUtf8`]; [`Error::NotDirectory`], [`Error::NoEntry`] if the
     /// directory was removed; [`Error::NotPermitted`] by its flags; [`Error::NoSpace`] and the like; as reading fails.
     pub fn create(&self, dir: ObjNum, name: &[u8], new: &NewFile) -> Result<Attr> {
+        let made = self.create_now(dir, name, new)?;
+        self.settle(made.object)?;
+        Ok(made)
+    }
+
+    fn create_now(&self, dir: ObjNum, name: &[u8], new: &NewFile) -> Result<Attr> {
         let w = self.writer()?;
         self.check_name(w, name)?;
         if let Kind::Symlink(target) = &new.kind
@@ -150,7 +156,7 @@ impl FileSystem {
         let new = &NewFile { permissions, ..new.clone() };
         let birth = Birth::new(new, parent.attr());
         self.check_one_more(w, birth.payers())?;
-        let tx = w.tx(MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
         let born = self.make(w, &tx, &birth)?;
         let kind = new.kind.file_type();
         if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), kind)) {
@@ -158,6 +164,7 @@ impl FileSystem {
             self.objset().free_object(&tx, born.object())?;
             return Err(e);
         }
+        w.log_create(&tx, dir, name, &self.node(born.object())?, &new.kind);
         drop(tx);
         // Nobody has seen it yet: the directory is locked.
         self.endow(w, born.object(), acls)?;

@@ -25,6 +25,12 @@ impl FileSystem {
     /// # Errors
     /// [`Error::NoEntry`], [`Error::IsDirectory`], [`Error::NotPermitted`] by flags; as reading and writing fail.
     pub fn unlink(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
+        let gone = self.unlink_now(dir, name)?;
+        self.settle(dir)?;
+        Ok(gone)
+    }
+
+    fn unlink_now(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
         let w = self.writer()?;
         let held = w.locks.hold(dir);
         let _names = held.names();
@@ -35,9 +41,10 @@ impl FileSystem {
             return Err(Error::IsDirectory { object: e.object });
         }
         Self::may_unlink(child.attr())?;
-        let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+        let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
         self.remove_name(w, &parent, &tx, &e, false)?;
         let gone = self.drop_link(w, &tx, &child)?;
+        w.log_remove(&tx, dir, &e.name, (e.object, child.attr().kind), gone);
         Ok(gone.then_some(e.object))
     }
 
@@ -47,6 +54,12 @@ impl FileSystem {
     /// [`Error::NotEmpty`], [`Error::NotDirectory`], [`Error::NoEntry`], [`Error::NotPermitted`] by flags; [`Error::BadName`] for `.` and
     /// `..`; as reading and writing fail.
     pub fn rmdir(&self, dir: ObjNum, name: &[u8]) -> Result<ObjNum> {
+        let gone = self.rmdir_now(dir, name)?;
+        self.settle(dir)?;
+        Ok(gone)
+    }
+
+    fn rmdir_now(&self, dir: ObjNum, name: &[u8]) -> Result<ObjNum> {
         let w = self.writer()?;
         if matches!(name, b"" | b"." | b"..") {
             return Err(Error::BadName);
@@ -64,9 +77,10 @@ impl FileSystem {
             child.require_dir()?;
             Self::may_unlink(child.attr())?;
             self.require_empty(&child)?;
-            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             self.remove_name(w, &parent, &tx, &e, true)?;
             self.drop_link(w, &tx, &child)?;
+            w.log_remove(&tx, dir, &e.name, (object, FileType::Directory), true);
             return Ok(object);
         }
     }
@@ -136,14 +150,14 @@ impl FileSystem {
             Ok(node) => node,
             // Freed before a crash that kept the list, or never there: only the entry is left.
             Err(Error::NoFile { .. }) => {
-                let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+                let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
                 return w.dequeue(&tx, object);
             }
             Err(e) => return Err(e),
         };
         if node.attr().nlink != 0 {
             // Somebody's list names a file that has names: the names count.
-            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             return w.dequeue(&tx, object);
         }
         let hidden = node.attr().kind == FileType::Directory && node.attr().pflags.has(Pflags::XATTR);
@@ -155,7 +169,7 @@ impl FileSystem {
         let held = w.locks.hold(object);
         let whole = held.whole();
         {
-            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             if let Some(dir) = &xattrs {
                 self.update(w, dir.object(), &tx, |_, c| {
                     c.word(Sa::Links, 0);
@@ -185,7 +199,7 @@ impl FileSystem {
         while let Some(entry) = zap.entries().next().transpose()? {
             let e = dir.lookup_entry(entry.name(), false)?;
             let child = self.node_to_change(e.object)?;
-            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             self.remove_name(w, dir, &tx, &e, false)?;
             let gone = self.drop_link(w, &tx, &child)?;
             drop(tx);

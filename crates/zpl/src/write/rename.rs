@@ -1,5 +1,6 @@
 //! Renaming (`zfs_rename`).
 
+use super::log::Renamed;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::quota::Payers;
 use super::update::AV_MODIFIED;
@@ -7,6 +8,7 @@ use super::{Purpose, Writer};
 use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
 use ondisk::sa::Attr as Sa;
+use ondisk::zil::TxKind;
 use ondisk::znode::Pflags;
 use ondisk::{Corrupt, ObjNum};
 use std::collections::HashSet;
@@ -39,6 +41,26 @@ struct Move {
     target: Option<(DirEntry, Node)>,
 }
 
+impl Move {
+    /// What the log is to know of it; only the source has moved.
+    fn renamed<'a>(
+        &'a self,
+        new_name: &'a [u8],
+        gone: Option<ObjNum>,
+        whiteout: Option<ObjNum>,
+    ) -> Renamed<'a> {
+        let (e, _) = &self.source;
+        Renamed {
+            kind: TxKind::Rename,
+            from: (self.from.object(), &e.name),
+            to: (self.to.object(), new_name),
+            moved: std::slice::from_ref(&e.object),
+            gone,
+            whiteout: whiteout.is_some(),
+        }
+    }
+}
+
 fn is_dir(node: &Node) -> bool {
     node.attr().kind == FileType::Directory
 }
@@ -61,6 +83,17 @@ impl FileSystem {
         (to, new_name): (ObjNum, &[u8]),
         how: Rename,
     ) -> Result<Option<ObjNum>> {
+        let (moved, gone) = self.rename_now((from, name), (to, new_name), how)?;
+        self.settle(moved)?;
+        Ok(gone)
+    }
+
+    fn rename_now(
+        &self,
+        (from, name): (ObjNum, &[u8]),
+        (to, new_name): (ObjNum, &[u8]),
+        how: Rename,
+    ) -> Result<(ObjNum, Option<ObjNum>)> {
         let w = self.writer()?;
         self.check_name(w, new_name)?;
         if matches!(name, b"" | b"." | b"..") {
@@ -85,7 +118,8 @@ impl FileSystem {
                 && m.target.as_ref().map(|t| t.1.object()) == target
                 && is_dir(&m.source.1) == moved;
             if same {
-                return self.rename_locked(w, m, new_name, how);
+                let gone = self.rename_locked(w, m, new_name, how)?;
+                return Ok((source, gone));
             }
         }
     }
@@ -119,7 +153,7 @@ impl FileSystem {
             if how == Rename::Exchange {
                 return Err(Error::NoEntry { dir: m.to.object() });
             }
-            let tx = w.tx(3 * MAKE_BYTES, Purpose::Grow)?;
+            let tx = w.logged_tx(3 * MAKE_BYTES, Purpose::Grow)?;
             let whiteout = self.whiteout(w, &tx, &m, how)?;
             if let Err(e) = self.enter_name(w, &m.to, &tx, new_name, typed(source)) {
                 if let Some(object) = whiteout {
@@ -128,6 +162,7 @@ impl FileSystem {
                 return Err(e);
             }
             self.leave(w, &m, &tx, whiteout)?;
+            w.log_rename(&tx, &m.renamed(new_name, None, whiteout));
             return Ok(None);
         };
         if matches!(how, Rename::NoReplace | Rename::Whiteout { replace: false, .. }) {
@@ -146,7 +181,7 @@ impl FileSystem {
             (true, true) => self.require_empty(target)?,
             (false, false) => {}
         }
-        let tx = w.tx(3 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(3 * MAKE_BYTES, Purpose::Grow)?;
         let whiteout = self.whiteout(w, &tx, &m, how)?;
         if old.name == new_name {
             self.replace_name(&m.to, &tx, new_name, typed(source))?;
@@ -158,7 +193,9 @@ impl FileSystem {
         }
         let gone = self.drop_link(w, &tx, target)?;
         self.leave(w, &m, &tx, whiteout)?;
-        Ok(gone.then_some(target.object()))
+        let gone = gone.then_some(target.object());
+        w.log_rename(&tx, &m.renamed(new_name, gone, whiteout));
+        Ok(gone)
     }
 
     /// Makes the whiteout that is to stay behind, if one is.
@@ -212,7 +249,7 @@ impl FileSystem {
         if is_dir(target) {
             self.check_not_below(target.object(), &m.from)?;
         }
-        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
         self.replace_name(&m.from, &tx, &e.name, typed(target))?;
         self.replace_name(&m.to, &tx, &old.name, typed(source))?;
         let change = i64::from(is_dir(target)) - i64::from(is_dir(source));
@@ -224,6 +261,11 @@ impl FileSystem {
         }
         self.moved(w, &tx, source.object(), m.to.object())?;
         self.moved(w, &tx, target.object(), m.from.object())?;
+        let renamed = m.renamed(&old.name, None, None);
+        w.log_rename(
+            &tx,
+            &Renamed { kind: TxKind::RenameExchange, moved: &[source.object(), target.object()], ..renamed },
+        );
         Ok(None)
     }
 

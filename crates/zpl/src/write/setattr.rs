@@ -38,6 +38,12 @@ impl FileSystem {
     /// # Errors
     /// [`Error::NotPermitted`] by flags; as [`FileSystem::truncate`]; as reading and writing fail.
     pub fn set_attr(&self, object: ObjNum, set: &SetAttr) -> Result<Attr> {
+        let attr = self.set_attr_now(object, set)?;
+        self.settle(object)?;
+        Ok(attr)
+    }
+
+    fn set_attr_now(&self, object: ObjNum, set: &SetAttr) -> Result<Attr> {
         let w = self.writer()?;
         let node = self.node_to_change(object)?;
         // An ACL changes with the mode.
@@ -57,11 +63,12 @@ impl FileSystem {
         }
         let rest = SetAttr { size: None, kill: set.kill && set.size.is_none(), ..*set };
         if rest != SetAttr::default() {
-            let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+            let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
             let now = w.txs.now();
             let acl = self.update(w, object, &tx, |node, c| {
                 change(node, c, &rest);
                 c.time(Sa::Ctime, now);
+                w.log_setattr(&tx, node.attr(), &rest);
                 if rest.permissions.is_some() { old_acl(node, c) } else { Ok(None) }
             })?;
             if let Some(acl) = acl {
@@ -84,10 +91,12 @@ impl FileSystem {
     /// Sets nine bits of permissions; the file is locked.
     pub(super) fn set_permissions(&self, w: &Writer, node: &Node, permissions: u32) -> Result<()> {
         let permissions = Some(node.attr().mode & 0o7000 | permissions & 0o777);
-        let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
         self.update(w, node.object(), &tx, |node, c| {
-            change(node, c, &SetAttr { permissions, ..SetAttr::default() });
+            let set = SetAttr { permissions, ..SetAttr::default() };
+            change(node, c, &set);
+            w.log_setattr(&tx, node.attr(), &set);
             c.time(Sa::Ctime, now);
             Ok(())
         })
@@ -100,6 +109,11 @@ impl FileSystem {
     /// # Errors
     /// [`Error::BadFlags`] for other flags, for a project of what has none, or where projects are not counted; as reading and writing fail.
     pub fn set_flags(&self, object: ObjNum, fs_flags: u32, project: u32) -> Result<()> {
+        self.set_flags_now(object, fs_flags, project)?;
+        self.settle(object)
+    }
+
+    fn set_flags_now(&self, object: ObjNum, fs_flags: u32, project: u32) -> Result<()> {
         let w = self.writer()?;
         let node = self.node_to_change(object)?;
         let wanted = Pflags::from_fs_flags(fs_flags).ok_or(Error::BadFlags { object })?;

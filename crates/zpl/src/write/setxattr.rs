@@ -37,6 +37,8 @@ pub enum SetXattr {
     Replace,
 }
 
+/// An attribute and its new value, if it is to have one.
+type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 /// Attributes that a new file begins with.
 type Inherited = Vec<(&'static [u8], Vec<u8>)>;
 
@@ -47,6 +49,11 @@ impl FileSystem {
     /// [`Error::XattrExists`] and [`Error::NoXattr`] as `how` says; [`Error::XattrTooLarge`], [`Error::NameTooLong`]; [`Error::BadAcl`];
     /// [`Error::NotPermitted`] by flags; [`Error::NoSpace`] and the like; as reading fails.
     pub fn set_xattr(&self, object: ObjNum, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        self.set_xattr_now(object, name, value, how)?;
+        self.settle(object)
+    }
+
+    fn set_xattr_now(&self, object: ObjNum, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         if name.is_empty() || name.len() > NAME_MAX {
             return Err(Error::NameTooLong { len: name.len() });
         }
@@ -85,6 +92,11 @@ impl FileSystem {
     /// # Errors
     /// [`Error::NoXattr`]; as [`FileSystem::set_xattr`].
     pub fn remove_xattr(&self, object: ObjNum, name: &[u8]) -> Result<()> {
+        self.remove_xattr_now(object, name)?;
+        self.settle(object)
+    }
+
+    fn remove_xattr_now(&self, object: ObjNum, name: &[u8]) -> Result<()> {
         let w = self.writer()?;
         let held = w.locks.hold(object);
         let _names = held.names();
@@ -99,10 +111,10 @@ impl FileSystem {
         if w.policy().xattr_sa && value.len() <= OWN_ENTRY_MAX {
             let mut list = node.sa_xattrs()?.unwrap_or_default();
             list.set(name, Value::ByteArray(value.to_vec()));
-            drop_bare(&mut list, name);
+            let alone = !drop_bare(&mut list, name);
             let packed = list.encode_xdr();
             if packed.len() <= OWN_LIST_MAX {
-                match self.put_own(w, node, packed) {
+                match self.put_own(w, node, packed, alone.then_some((name, Some(value)))) {
                     Ok(()) => return self.unset_hidden(w, node, name),
                     Err(Error::Dmu(dmu::Error::Attributes { .. })) => {}
                     Err(e) => return Err(e),
@@ -113,9 +125,20 @@ impl FileSystem {
         self.unset_own(w, &self.node(node.object())?, name)
     }
 
-    fn put_own(&self, w: &Writer, node: &Node, packed: Vec<u8>) -> Result<()> {
-        let tx = w.tx(MAKE_BYTES + packed.len() as u64, Purpose::Grow)?;
-        self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed))
+    /// Sets the packed list; `one` says which attribute has changed in it, if it is only one.
+    fn put_own(&self, w: &Writer, node: &Node, packed: Vec<u8>, one: Option<Change<'_>>) -> Result<()> {
+        let bytes = MAKE_BYTES + packed.len() as u64;
+        let Some((name, value)) = one else {
+            let tx = w.tx(bytes, Purpose::Grow)?;
+            return self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed));
+        };
+        let tx = w.logged_tx(bytes, Purpose::Grow)?;
+        self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed))?;
+        // It may have been removed meanwhile.
+        self.update(w, node.object(), &tx, |node, _| {
+            w.log_sa_xattr(&tx, node.attr(), name, value);
+            Ok(())
+        })
     }
 
     pub(super) fn own_list(&self, w: &Writer, node: &Node, c: &mut Changes, packed: Vec<u8>) -> Result<()> {
@@ -181,10 +204,11 @@ impl FileSystem {
     fn unset_own(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
         let Some(mut list) = node.sa_xattrs()? else { return Ok(()) };
         let had = list.remove(name);
-        if !drop_bare(&mut list, name) && !had {
+        let alone = !drop_bare(&mut list, name);
+        if alone && !had {
             return Ok(());
         }
-        self.put_own(w, node, list.encode_xdr())
+        self.put_own(w, node, list.encode_xdr(), alone.then_some((name, None)))
     }
 
     fn unset_hidden(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {

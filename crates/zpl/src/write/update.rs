@@ -74,12 +74,8 @@ impl Changes {
 
     /// Takes from a file that somebody writes to or gives away what would let others act as its owner.
     pub(super) fn drop_privileges(&mut self, attr: &Attr) {
-        let mut lost = S_ISUID;
-        if attr.mode & 0o10 != 0 {
-            lost |= S_ISGID;
-        }
-        if attr.mode & lost != 0 && attr.kind == crate::FileType::Regular {
-            self.word(Sa::Mode, u64::from(attr.mode & !lost));
+        if let Some(mode) = attr.mode_without_privileges() {
+            self.word(Sa::Mode, mode.into());
         }
     }
 
@@ -98,6 +94,14 @@ impl Changes {
             })
             .collect();
         Ok(node.fs.sa().set(&node.dn, tx, &list)?)
+    }
+}
+
+impl Attr {
+    /// The mode without what would let others act as the file's owner; `None` if that is not in it.
+    pub(super) fn mode_without_privileges(&self) -> Option<u32> {
+        let lost = S_ISUID | if self.mode & 0o10 != 0 { S_ISGID } else { 0 };
+        (self.mode & lost != 0 && self.kind == crate::FileType::Regular).then_some(self.mode & !lost)
     }
 }
 

@@ -6,19 +6,20 @@ use dsl::{Need, Owned, Refusal};
 use ondisk::Txg;
 use ondisk::feature::{FEATURES, Feature};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, SystemWorld, TaskError};
+use spa::engine::{Live, LogHandle, SystemWorld, TaskError};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use spa::{Host, Spa};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs};
+use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs, Zilog};
 
 /// Goes on by a second whenever somebody looks, in all pools together.
 static CLOCK: AtomicI64 = AtomicI64::new(2_000_000_000);
 
 /// The pool as a file system sees it.
 pub struct Pool {
+    log: LogHandle,
     owned: Owned,
     spa: Spa,
 }
@@ -45,6 +46,10 @@ impl Txs for Pool {
 
     fn now(&self) -> Time {
         Time { secs: CLOCK.fetch_add(1, Ordering::Relaxed), nanos: 5 }
+    }
+
+    fn log(&self) -> Option<&Zilog> {
+        Some(&self.log)
     }
 
     fn begin_feature(&self, feature: &'static str) {
@@ -103,7 +108,8 @@ impl Rig {
         let live = spa.writer().unwrap();
         let owned = live.dsl().heads().own(&live.dsl().dataset("tank").unwrap()).unwrap();
         let os = owned.objset().clone();
-        let pool = Arc::new(Pool { owned, spa });
+        let log = live.log(&owned);
+        let pool = Arc::new(Pool { log, owned, spa });
         let fs = FileSystem::open_live(&os, pool.clone(), Policies::new(policy)).unwrap();
         Rig { fs, pool, dir }
     }

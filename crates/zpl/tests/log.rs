@@ -1,0 +1,170 @@
+//! What operations leave in the intent log, as `zdb` reads it in what a crash left.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod rig;
+
+use ondisk::{ObjNum, Txg};
+use rig::{Rig, ask};
+use spa::engine::Live;
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use zpl::{
+    FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policy, Rename, SetAttr, SetXattr, SyncMode, Time,
+};
+
+/// Copies an image without its holes.
+fn copy(from: &Path, to: &Path) {
+    let (from, to) = (std::fs::File::open(from).unwrap(), std::fs::File::create(to).unwrap());
+    let len = from.metadata().unwrap().len();
+    to.set_len(len).unwrap();
+    let mut piece = vec![0; 1 << 16];
+    for at in (0..len).step_by(piece.len()) {
+        from.read_exact_at(&mut piece, at).unwrap();
+        if piece.iter().any(|b| *b != 0) {
+            to.write_all_at(&piece, at).unwrap();
+        }
+    }
+}
+
+/// What a crash now would leave: no group is written meanwhile.
+fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
+    let hold = live.tx(0).unwrap();
+    live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        copy(&file.path(), &to.path().join(file.file_name()));
+    }
+    to
+}
+
+/// The kinds of records that `zdb` finds there, and all that it says of them; it must find no leak either. Nothing without `zdb`.
+fn records(left: &tempfile::TempDir) -> Option<(BTreeSet<String>, String)> {
+    let said = ask(left.path(), &["-iiii", "tank"])?;
+    let kinds = said.split_whitespace().filter(|w| w.starts_with("TX_")).map(str::to_owned).collect();
+    let blocks = ask(left.path(), &["-bcc", "tank"])?;
+    assert!(blocks.contains("No leaks"), "{blocks}");
+    Some((kinds, said))
+}
+
+fn file(fs: &FileSystem, dir: ObjNum, name: &str) -> ObjNum {
+    fs.create(dir, name.as_bytes(), &NewFile::new(Kind::Regular, 0o640)).unwrap().object
+}
+
+/// Has the log begin, so that what comes next goes into it.
+fn begin(fs: &FileSystem) {
+    let first = file(fs, fs.root(), "first");
+    fs.fsync(first).unwrap();
+}
+
+/// Every kind of change that has a record.
+fn work(fs: &FileSystem) -> ObjNum {
+    let root = fs.root();
+    let dir = fs.create(root, b"dir", &NewFile::new(Kind::Directory, 0o755)).unwrap().object;
+    fs.create(dir, b"link", &NewFile::new(Kind::Symlink(b"target".to_vec()), 0o777)).unwrap();
+    fs.create(dir, b"fifo", &NewFile::new(Kind::Fifo, 0o600)).unwrap();
+    let a = file(fs, dir, "a");
+    fs.write(a, 0, &[7; 300_000], false).unwrap();
+    fs.write(a, 300_000, b"small", false).unwrap();
+    fs.truncate(a, 200_000, false).unwrap();
+    fs.punch(a, 4096, 8192).unwrap();
+    let times = SetAttr { permissions: Some(0o604), uid: Some(5), ..SetAttr::default() };
+    fs.set_attr(a, &SetAttr { mtime: Some(Time { secs: 9, nanos: 8 }), ..times }).unwrap();
+    fs.set_xattr(a, b"user.x", b"value", SetXattr::Either).unwrap();
+    fs.set_xattr(a, b"user.y", b"other", SetXattr::Either).unwrap();
+    fs.remove_xattr(a, b"user.y").unwrap();
+    fs.link(a, root, b"a too").unwrap();
+    let b = file(fs, root, "b");
+    fs.write(b, 0, b"bbb", false).unwrap();
+    fs.rename((root, b"b"), (dir, b"c"), Rename::Replace).unwrap();
+    fs.rename((dir, b"c"), (dir, b"a"), Rename::Exchange).unwrap();
+    fs.unlink(root, b"a too").unwrap();
+    let gone = fs.create(dir, b"gone", &NewFile::new(Kind::Directory, 0o755)).unwrap().object;
+    fs.set_attr(gone, &SetAttr { permissions: Some(0o700), ..SetAttr::default() }).unwrap();
+    fs.rmdir(dir, b"gone").unwrap();
+    fs.reap(gone).unwrap();
+    a
+}
+
+const KINDS: [&str; 12] = [
+    "TX_CREATE",
+    "TX_MKDIR",
+    "TX_SYMLINK",
+    "TX_WRITE",
+    "TX_TRUNCATE",
+    "TX_SETATTR",
+    "TX_SETSAXATTR",
+    "TX_LINK",
+    "TX_RENAME",
+    "TX_RENAME_EXCHANGE",
+    "TX_REMOVE",
+    "TX_RMDIR",
+];
+
+/// Does the work on a new pool and then `commit`, until no group syncs meanwhile; yields the pool and what a crash leaves.
+fn in_one_group(policy: Policy, commit: impl Fn(&FileSystem, ObjNum)) -> (Rig, tempfile::TempDir) {
+    loop {
+        let rig = Rig::with(&NewFileSystem::new((1_000_000, 0)), policy);
+        begin(&rig.fs);
+        let before = rig.pool.live().txgs().synced();
+        let a = work(&rig.fs);
+        commit(&rig.fs, a);
+        let left = crash(rig.pool.live(), rig.path());
+        if rig.pool.live().txgs().synced() == before {
+            return (rig, left);
+        }
+    }
+}
+
+/// Goal: one fsync puts every kind of change into the log, without waiting for a group, but none of another file's data; and that goes
+/// into it when somebody asks.
+#[test]
+fn fsync_logs_what_is_its_own() {
+    const OTHER: &[u8] = b"nobody asks for it";
+    let (rig, left) = in_one_group(Policy::default(), |fs, a| {
+        let other = file(fs, fs.root(), "other");
+        fs.write(other, 0, OTHER, false).unwrap();
+        fs.fsync(a).unwrap();
+    });
+    let length = format!("length {:x}", OTHER.len());
+    if let Some((kinds, said)) = records(&left) {
+        assert!(KINDS.iter().all(|k| kinds.contains(*k)), "{kinds:?}");
+        assert!(said.contains("other") && !said.contains(&length), "{said}");
+    }
+    let other = rig.fs.lookup(rig.fs.root(), b"other").unwrap();
+    rig.fs.fsync(other).unwrap();
+    drop(records(&crash(rig.pool.live(), rig.path())));
+    rig.again(Policy::default());
+}
+
+/// Goal: with `sync=always` all that is there without an fsync; with `sync=disabled` nothing is, and fsync does nothing.
+#[test]
+fn sync_is_obeyed() {
+    let policy = |sync| Policy { log: LogPolicy { sync, throughput: false }, ..Policy::default() };
+    let (_, left) = in_one_group(policy(SyncMode::Always), |_, _| {});
+    if let Some((kinds, _)) = records(&left) {
+        assert!(KINDS.iter().all(|k| kinds.contains(*k)), "{kinds:?}");
+    }
+    let (_, left) = in_one_group(policy(SyncMode::Disabled), |fs, a| fs.fsync(a).unwrap());
+    if let Some((kinds, _)) = records(&left) {
+        assert!(kinds.is_empty(), "{kinds:?}");
+    }
+}
+
+/// Goal: what has no record makes commits wait for its group, once.
+#[test]
+fn what_has_no_record_is_waited_for() {
+    let rig = Rig::with(&NewFileSystem::new((1_000_000, 0)), Policy { xattr_sa: false, ..Policy::default() });
+    begin(&rig.fs);
+    let new = file(&rig.fs, rig.fs.root(), "new");
+    rig.fs.set_xattr(new, b"user.hidden", b"away", SetXattr::Either).unwrap();
+    let open = rig.pool.live().txgs().open();
+    rig.fs.fsync(new).unwrap();
+    assert!(rig.pool.live().txgs().synced() >= open);
+    rig.fs.write(new, 0, b"more", false).unwrap();
+    let before = rig.pool.live().txgs().synced();
+    rig.fs.fsync(new).unwrap();
+    assert_eq!(rig.pool.live().txgs().synced(), before);
+}
