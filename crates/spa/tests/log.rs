@@ -4,15 +4,22 @@
 
 mod rig;
 
+use device::{Device, Fault, Faulty, Op};
+use dsl::ops::clone::Clone as CloneOf;
+use dsl::ops::destroy::DestroyHead;
+use dsl::ops::rollback::Rollback;
+use dsl::ops::snapshot::Snapshot;
 use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::zil::{Create, FileId, RecordBody, TxKind};
 use ondisk::{ObjNum, Txg};
-use rig::{ask, images, judge, noise, own, pool_of, write_file};
-use spa::create::{NewLeaf, NewVdev, VdevShape};
+use parking_lot::Mutex;
+use rig::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
+use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{Live, LogHandle};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zil::{Found, Source};
 
 /// Whoever writes the files of these tests.
@@ -108,14 +115,14 @@ fn chain(shape: VdevShape, count: usize, log_devices: usize) {
             }
         }
         let left = crash(live, dir.path());
-        if let Some(said) = ask(left.path(), "tank", &["-iiii"]) {
+        if let Some(said) = ask(left.path(), "tank", &["-iiiii"]) {
             assert!(said.contains("TX_CREATE"), "{said}");
             let last = format!("file{}", round * 100 + 18);
             assert!(said.contains(&last), "{last}: {said}");
             assert!(!said.contains(&format!("file{}\n", round * 100 + 19)), "{said}");
             // All blocks are where they belong.
             let place = if log_devices > 0 { "DVA[0]=<1:" } else { "DVA[0]=<0:" };
-            let blocks: Vec<&str> = said.lines().filter(|l| l.contains("zilog2")).collect();
+            let blocks: Vec<&str> = said.lines().filter(|l| l.contains("Block seqno")).collect();
             assert!(!blocks.is_empty() && blocks.iter().all(|b| b.contains(place)), "{blocks:?}");
         }
         judge(left.path(), "tank");
@@ -149,4 +156,123 @@ fn chain_on_raidz() {
 #[test]
 fn chain_on_log_devices() {
     chain(VdevShape::Single, 1, 2);
+}
+
+/// Goal: a log that is closed and opened again, a snapshot and a clone under it, a rollback and the end of its dataset leave no block of it
+/// behind, and none that is still needed goes.
+#[test]
+fn a_life_of_logs() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20));
+    let live = spa.writer().unwrap();
+    live.run(rig::file_system("tank/fs", Vec::new())).unwrap();
+    let mut owned = own(live, "tank/fs");
+    let mut log = live.log(&owned);
+    let snapshot = |name: &str| {
+        let task = Snapshot { names: vec![name.into()], props: Vec::new(), enforce_limits: false };
+        live.run(Box::new(task)).unwrap();
+    };
+    for round in 0..3 {
+        for n in 0..5 {
+            let object = log_file(live, &owned, &log, round * 10 + n, &noise(n, 5000));
+            log.commit(Some(object), &Files(&owned)).unwrap();
+        }
+        judge(crash(live, dir.path()).path(), "tank");
+        if round == 1 {
+            snapshot("tank/fs@one");
+            let clone = CloneOf {
+                name: "tank/clone".into(),
+                origin: "tank/fs@one".into(),
+                props: Vec::new(),
+                enforce_limits: false,
+            };
+            live.run(Box::new(clone)).unwrap();
+            judge(crash(live, dir.path()).path(), "tank");
+        } else {
+            // At once, while the group that takes the log away is still open, and later.
+            drop(log);
+            drop(owned);
+            if round == 2 {
+                live.sync_all().unwrap();
+            }
+            owned = own(live, "tank/fs");
+            log = live.log(&owned);
+        }
+    }
+    let object = log_file(live, &owned, &log, 99, b"for nothing");
+    log.commit(Some(object), &Files(&owned)).unwrap();
+    log_file(live, &owned, &log, 100, b"not even logged");
+    drop(log);
+    drop(owned);
+    live.run(Box::new(Rollback { name: "tank/fs".into(), to: None })).unwrap();
+    judge(crash(live, dir.path()).path(), "tank");
+    for name in ["tank/clone", "tank/fs"] {
+        let owned = own(live, name);
+        let log = live.log(&owned);
+        let object = log_file(live, &owned, &log, 1, b"the last");
+        log.commit(Some(object), &Files(&owned)).unwrap();
+        let object = log_file(live, &owned, &log, 2, b"the very last");
+        log.commit(Some(object), &Files(&owned)).unwrap();
+    }
+    live.run(Box::new(DestroyHead { name: "tank/clone".into() })).unwrap();
+    live.sync_all().unwrap();
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+    if let Some(said) = ask(dir.path(), "tank", &["-iiii"]) {
+        assert!(!said.contains("ZIL header"), "{said}");
+    }
+}
+
+/// Goal: when a log device takes no blocks, commits wait for their groups; when it does again, a new chain begins.
+#[test]
+fn broken_logs_promise_nothing() {
+    const SIZE: u64 = 96 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, SIZE);
+    let patient = Mutex::new(None);
+    let claimer = |path: &Path| {
+        let (device, kind) = claim_file(path)?;
+        if path != images[1] {
+            return Ok((device, kind));
+        }
+        let faulty = Arc::new(Faulty::new(device, 1));
+        *patient.lock() = Some(faulty.clone());
+        Ok((faulty as Arc<dyn Device>, kind))
+    };
+    let vdev = |n: usize, bias| NewVdev {
+        shape: VdevShape::Single,
+        bias,
+        leaves: vec![NewLeaf { path: images[n].clone() }],
+    };
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer);
+    let patient = patient.into_inner().unwrap();
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let log = live.log(&owned);
+    let commit = |n: u64| {
+        let object = log_file(live, &owned, &log, n, b"bytes");
+        let txg = live.txgs().open();
+        log.commit(Some(object), &Files(&owned)).unwrap();
+        txg
+    };
+    let written = || log.stats().block_count;
+    commit(0);
+    commit(1);
+    assert!(written() > 0);
+    // Its labels are well.
+    patient.inject(Fault::Error { op: Op::Write, range: 4 << 20..SIZE - (1 << 20) });
+    let txg = commit(2);
+    assert!(live.txgs().synced() >= txg, "nothing else kept the promise");
+    judge(crash(live, dir.path()).path(), "tank");
+    patient.heal();
+    for _ in 0..4 {
+        live.sync_all().unwrap();
+        commit(3);
+    }
+    let before = written();
+    commit(4);
+    assert!(written() > before, "a new chain has begun");
+    judge(crash(live, dir.path()).path(), "tank");
 }

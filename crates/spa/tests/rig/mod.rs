@@ -67,7 +67,8 @@ pub fn pool_of(vdevs: Vec<NewVdev>, features: &[&'static Feature]) -> Spa {
     pool_on(vdevs, features, &claim_file)
 }
 
-fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Claimer<'_>) -> Spa {
+/// The same on devices that are opened by `claimer`.
+pub fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Claimer<'_>) -> Spa {
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
     let begin =
         Beginning { features, contents: &Empty, props: &Vec::new(), crypt: None, temporary_name: None };
