@@ -23,8 +23,13 @@ fn new_pool(image: &Path) -> Pool {
     let new = NewPool { name: "tank".into(), vdevs, ashift: Some(Ashift(9)), force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let contents = NewFileSystem::new((1_700_000_000, 0));
-    let begin =
-        Beginning { features: &features, contents: &contents, props: &props(&[("compression", "lz4")]) };
+    let begin = Beginning {
+        features: &features,
+        contents: &contents,
+        props: &props(&[("compression", "lz4")]),
+        crypt: None,
+        temporary_name: None,
+    };
     let Hands { workers, world } = Hands::of_system("tank");
     let (host, cache_bytes) = (Host { hostid: 1, hostname: "here".into() }, 64 << 20);
     let setting = Setting { host: &host, world, claimer: &claim_file, workers, cache_bytes, altroot: None };
@@ -68,6 +73,9 @@ fn files(dataset: &Dataset) -> Vec<ObjNum> {
     plain.map(|n| n.object()).collect()
 }
 
+/// A dataset, its properties, and by how much of a hundred sizes may differ.
+type Case = (&'static str, &'static [(&'static str, &'static str)], u64);
+
 /// Goal: files that are written anew take what they took in the pool that OpenZFS wrote: to the byte where packing leaves no choice, nearly
 /// that where it does.
 #[test]
@@ -75,7 +83,7 @@ fn files_take_what_they_took() {
     let dir = tempfile::tempdir().unwrap();
     let theirs = theirs();
     let ours = new_pool(&dir.path().join("d0.img"));
-    let cases: [(&str, &[(&str, &str)], u64); 10] = [
+    let cases: [Case; 10] = [
         ("comp-off", &[("compression", "off")], 0),
         ("comp-zle", &[("compression", "zle")], 0),
         ("comp-lzjb", &[("compression", "lzjb")], 0),
