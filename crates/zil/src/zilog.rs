@@ -50,7 +50,7 @@ use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
 use ondisk::ObjNum;
-use ondisk::zil::{RecordBody, TxKind, Write, ZilHeader};
+use ondisk::zil::{RecordBody, TxKind, Write};
 use parking_lot::{Condvar, Mutex};
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
@@ -119,8 +119,6 @@ pub struct Zilog {
     chain: Mutex<Chain>,
     /// Something changed that committers or a sync wait for.
     changed: Condvar,
-    /// There is a chain on disk that is not this log's to change: commits wait for groups.
-    foreign: bool,
     counters: Counters,
 }
 
@@ -131,8 +129,7 @@ impl std::fmt::Debug for Zilog {
 }
 
 impl Zilog {
-    /// The log of a live object set. `random` gives a chain its guid. A log that somebody left in it must have been replayed and dropped before;
-    /// where one is left nothing is logged, and commits wait for groups.
+    /// The log of a live object set. `random` gives a chain its guid. While there is a log in it that somebody left, commits wait for groups.
     /// `sa_xattrs`: the feature `zilsaxattr` is enabled, and this has the dataset use it.
     pub fn new(
         os: Objset,
@@ -140,8 +137,6 @@ impl Zilog {
         random: Arc<dyn Fn() -> u64 + Send + Sync>,
         sa_xattrs: Option<BeginSaXattrs>,
     ) -> Zilog {
-        let header = ZilHeader::decode(&os.phys().zil_header);
-        let foreign = !header.is_ok_and(|h| h.log.is_hole());
         Zilog {
             os,
             groups,
@@ -152,7 +147,6 @@ impl Zilog {
             carry: Mutex::default(),
             chain: Mutex::default(),
             changed: Condvar::new(),
-            foreign,
             counters: Counters::default(),
         }
     }
@@ -184,7 +178,7 @@ impl Zilog {
 
     /// Whether a change in the group of `tx` is to have a record. If not, commits wait for the group.
     fn wants(&self, tx: &Tx) -> bool {
-        let wants = !self.foreign && self.policy().sync != SyncMode::Disabled;
+        let wants = self.policy().sync != SyncMode::Disabled;
         if !wants {
             self.unlogged(tx);
         }

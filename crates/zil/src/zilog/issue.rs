@@ -7,7 +7,7 @@ use super::{Carry, Zilog};
 use crate::{Error, Found, Result, Source};
 use dmu::Tx;
 use ondisk::blkptr::Body as BpBody;
-use ondisk::zil::{LR_WRITE_SIZE, ZIL_CHAIN_SIZE};
+use ondisk::zil::{LR_WRITE_SIZE, ZIL_CHAIN_SIZE, ZilHeader};
 use ondisk::{Blkptr, ObjNum, Psize, Txg, VdevId};
 use std::collections::BTreeSet;
 
@@ -151,8 +151,10 @@ impl Zilog {
             let chain = self.chain.lock();
             chain.blocks.is_empty() && !chain.broken && !chain.closing
         };
+        // Somebody's log is still there, or will be until its group has synced.
+        let taken = !ZilHeader::decode(&self.os.phys().zil_header).is_ok_and(|h| h.log.is_hole());
         // An object set that was never written does not say yet whether it is encrypted.
-        if !ready || self.os.root_bp().is_hole() {
+        if !ready || taken || self.os.root_bp().is_hole() {
             return self.wait_group();
         }
         let tx = self.groups.hold()?;
