@@ -1,4 +1,4 @@
-//! A file system that is changed, and what it needs of its pool.
+//! File systems and volumes that are changed, and what they need of their pool.
 
 use crate::{Error, Pool, Result};
 use dmu::Tx;
@@ -9,6 +9,7 @@ use spa::engine::{Live, LogHandle, TaskError};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zpl::{FileSystem, Policies, Purpose, Time, Txs};
+use zvol::Volume;
 
 /// A head with the pool that it is written to.
 struct Head {
@@ -62,7 +63,52 @@ impl Txs for Head {
     }
 }
 
+impl zvol::Txs for Head {
+    fn tx(&self, bytes: u64, netfree: bool) -> zvol::Result<Tx> {
+        self.live().tx_for(&self.owned, Need { bytes, netfree }).map_err(|e| match e {
+            TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => zvol::Error::NoSpace,
+            TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => zvol::Error::Quota,
+            e => zvol::Error::Stopped { source: Arc::new(e) },
+        })
+    }
+
+    fn wait(&self, txg: Txg) -> zvol::Result<()> {
+        let synced = self.live().txgs().wait_synced(txg);
+        synced.map_err(|e| zvol::Error::Stopped { source: Arc::new(e) })
+    }
+}
+
 impl Pool {
+    /// Opens a volume to be written. Nobody else can have it as long as a handle of it is alive, and it can't be destroyed or rolled back.
+    ///
+    /// ```
+    /// use poolhouse::{OpenOptions, Pool};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let copy = testkit::fixture_copy("zvols");
+    /// # let images = copy.images();
+    /// let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
+    /// let pool = Pool::open(images, &options)?;
+    /// let volume = pool.open_volume(pool.dataset("zvols/sparse")?.dsl())?;
+    /// volume.write_at(b"written", 5000)?;
+    /// volume.punch(0, 4096)?;
+    /// volume.flush()?;
+    /// pool.export()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::Volume`] if it holds
+    /// no volume.
+    pub fn open_volume(&self, dataset: &dsl::Dataset) -> Result<Volume> {
+        let live = self.spa().writer().ok_or(Error::ReadOnly)?;
+        let owned = live.dsl().heads().own(dataset)?;
+        let os = owned.objset().clone();
+        let head = Arc::new(Head { owned, spa: Arc::clone(self.spa()) });
+        Ok(Volume::open_live(&os, head)?)
+    }
+
     /// Opens a file system to be changed. Nobody else can have it as long as a handle of it is alive, and it can't be destroyed or rolled
     /// back. What was removed before and is not freed yet is freed ([`FileSystem::drain`]).
     ///

@@ -2,56 +2,49 @@
 //!
 //! # Theory
 //! A volume is one object: object 1 holds the bytes in blocks of `volblocksize`, object 2 a ZAP whose `size` is the
-//! volume's length. A block that was never written is a hole and reads as zeros.
+//! volume's length. A block that was never written is a hole and reads as zeros. A volume that is written ([`Volume::open_live`]) lies on a live
+//! object set, with somebody who hands out transactions ([`Txs`]).
 //!
 //! # Absent
-//! Who serves it to whom: the doors know that. Writing comes with the write path.
+//! Who serves it to whom: the doors know that.
 //!
 //! # See
 //! OpenZFS `module/zfs/zvol.c`.
+
+mod error;
+mod write;
+
+pub use error::Error;
+pub use write::Txs;
 
 use dmu::zap::Zap;
 use dmu::{Dnode, Extent, Objset};
 use ondisk::objset::ObjsetKind;
 use ondisk::{Corrupt, DmuType, ObjNum};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use write::Writer;
 
 /// Object of the data (`ZVOL_OBJ`).
 const ZVOL_OBJ: ObjNum = ObjNum(1);
 /// Object of the volume's own properties (`ZVOL_ZAP_OBJ`).
 const ZVOL_ZAP_OBJ: ObjNum = ObjNum(2);
-
-/// Failure of an operation on a volume.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Error {
-    /// An object could not be read (`EIO`).
-    #[error(transparent)]
-    Dmu(#[from] dmu::Error),
-    /// The object set holds no volume (`EINVAL`).
-    #[error("the object set holds no volume")]
-    NotVolume,
-    /// The volume's records are not what the format says (`EIO`).
-    #[error("volume: {0}")]
-    Corrupt(#[from] Corrupt),
-    /// The range passes the end (`EINVAL`).
-    #[error("{len} bytes at {offset} pass the end of a volume of {size} bytes")]
-    PastEnd {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-        /// The volume's size.
-        size: u64,
-    },
-}
+/// Name of the length among them.
+const SIZE: &[u8] = b"size";
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An open volume; clones share it (`zvol_state_t`).
 #[derive(Debug, Clone)]
-pub struct Volume {
+pub struct Volume(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     data: Dnode,
-    size: u64,
+    props: Zap,
+    size: AtomicU64,
+    writer: Option<Writer>,
 }
 
 impl Volume {
@@ -60,6 +53,18 @@ impl Volume {
     /// # Errors
     /// [`Error::NotVolume`], [`Error::Corrupt`] if its size is missing, or as reading fails.
     pub fn open(os: &Objset) -> Result<Volume> {
+        Self::open_with(os, None)
+    }
+
+    /// Opens the volume of a live object set, to be written.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_live(os: &Objset, txs: Arc<dyn Txs>) -> Result<Volume> {
+        Self::open_with(os, Some(Writer::new(txs)))
+    }
+
+    fn open_with(os: &Objset, writer: Option<Writer>) -> Result<Volume> {
         if os.kind() != ObjsetKind::Zvol {
             return Err(Error::NotVolume);
         }
@@ -68,36 +73,43 @@ impl Volume {
             return Err(Error::NotVolume);
         }
         let props = Zap::open(&os.dnode(ZVOL_ZAP_OBJ)?)?;
-        let size = props.lookup_u64(b"size")?;
+        let size = props.lookup_u64(SIZE)?;
         let size = size.ok_or(Corrupt::Shape { what: "volume", why: "it has no size" })?;
-        Ok(Volume { data, size })
+        Ok(Volume(Arc::new(Inner { data, props, size: AtomicU64::new(size), writer })))
     }
 
     /// Bytes in it (`volsize`).
     pub fn size(&self) -> u64 {
-        self.size
+        self.0.size.load(Ordering::Acquire)
     }
 
     /// Bytes of a block (`volblocksize`).
     pub fn block_size(&self) -> u64 {
-        self.data.block_size()
+        self.0.data.block_size()
     }
 
     /// The object that holds the data.
     pub fn dnode(&self) -> &Dnode {
-        &self.data
+        &self.0.data
     }
 
-    /// Fills `buf` from byte `offset` on.
+    /// Fills `buf` from byte `offset` on, and sees each write whole or not at all.
     ///
     /// # Errors
     /// [`Error::PastEnd`] when not all of it lies in the volume, or as reading fails.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let len = buf.len() as u64;
-        if offset.checked_add(len).is_none_or(|end| end > self.size) {
-            return Err(Error::PastEnd { offset, len, size: self.size });
-        }
-        Ok(self.data.read_at(offset, buf)?)
+        let end = self.check(offset, buf.len() as u64)?;
+        let _range = self.0.writer.as_ref().map(|w| w.ranges.lock(offset, end, false));
+        // It may have become smaller meanwhile.
+        self.check(offset, buf.len() as u64)?;
+        Ok(self.0.data.read_at(offset, buf)?)
+    }
+
+    /// The end of a range, which lies in the volume.
+    fn check(&self, offset: u64, len: u64) -> Result<u64> {
+        let size = self.size();
+        let end = offset.checked_add(len).filter(|end| *end <= size);
+        end.ok_or(Error::PastEnd { offset, len, size })
     }
 
     /// The first byte from `offset` on that lies in `want`; the end of the volume if there is none.
@@ -105,7 +117,8 @@ impl Volume {
     /// # Errors
     /// As reading fails.
     pub fn next(&self, offset: u64, want: Extent) -> Result<u64> {
-        let at = self.data.next_offset(offset.min(self.size), want)?;
-        Ok(at.map_or(self.size, |at| at.min(self.size)))
+        let size = self.size();
+        let at = self.0.data.next_offset(offset.min(size), want)?;
+        Ok(at.map_or(size, |at| at.min(size)))
     }
 }

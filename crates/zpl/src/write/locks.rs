@@ -3,8 +3,9 @@
 //! # Locks
 //! A shard of the table is locked for one look-up. The order of the others is in [`crate::write`].
 
+use dmu::{RangeGuard, RangeLocks};
 use ondisk::ObjNum;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ impl Default for Locks {
 pub(super) struct NodeLocks {
     names: Mutex<()>,
     attrs: Mutex<()>,
-    ranges: Ranges,
+    ranges: RangeLocks,
 }
 
 /// Keeps the locks of a node in the table.
@@ -90,62 +91,6 @@ impl Drop for Held<'_> {
         // The table's reference and ours: nobody can get another while the shard is locked.
         if Arc::strong_count(&self.locks) == 2 {
             shard.remove(&self.object);
-        }
-    }
-}
-
-/// Locked and wanted ranges of one file, in the order in which they were asked for: nobody overtakes, so nobody starves.
-#[derive(Default)]
-struct Ranges {
-    state: Mutex<State>,
-    freed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    next: u64,
-    claims: Vec<Claim>,
-    waiting: usize,
-}
-
-struct Claim {
-    id: u64,
-    start: u64,
-    end: u64,
-    write: bool,
-}
-
-/// A locked range.
-pub(super) struct RangeGuard<'a> {
-    ranges: &'a Ranges,
-    id: u64,
-}
-
-impl Ranges {
-    fn lock(&self, start: u64, end: u64, write: bool) -> RangeGuard<'_> {
-        let mut s = self.state.lock();
-        let id = s.next;
-        s.next += 1;
-        s.claims.push(Claim { id, start, end, write });
-        let blocked = |s: &State| {
-            let meets = |c: &Claim| c.start < end && start < c.end && (c.write || write);
-            s.claims.iter().any(|c| c.id < id && meets(c))
-        };
-        while blocked(&s) {
-            s.waiting += 1;
-            self.freed.wait(&mut s);
-            s.waiting -= 1;
-        }
-        RangeGuard { ranges: self, id }
-    }
-}
-
-impl Drop for RangeGuard<'_> {
-    fn drop(&mut self) {
-        let mut s = self.ranges.state.lock();
-        s.claims.retain(|c| c.id != self.id);
-        if s.waiting > 0 {
-            self.ranges.freed.notify_all();
         }
     }
 }

@@ -1,0 +1,164 @@
+//! Volumes that are written.
+//!
+//! # Theory
+//! A write locks its range, takes a transaction, and changes blocks in memory; those that it covers whole are not read. What it did appears on
+//! disk with its group; a large write goes through several transactions, in order, each whole or not at all.
+//!
+//! # Locks
+//! The range of bytes, then the transaction. Resizing locks all of the volume.
+//!
+//! # Crash
+//! Nothing is durable before its group is: [`Volume::flush`] waits for it. There is no intent log yet.
+//!
+//! # See
+//! OpenZFS `zvol_write`, `zvol_discard`, `zvol_set_volsize`.
+
+use crate::{Error, Result, SIZE, Volume};
+use dmu::zap::Value;
+use dmu::{RangeLocks, Tx};
+use ondisk::Txg;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most bytes that one transaction writes.
+const WRITE_MAX: u64 = 1 << 20;
+/// What a change dirties beside blocks of data, about.
+const META_BYTES: u64 = 1024;
+/// The largest volume: offsets of files and devices are signed.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// What a volume that is written needs of its pool.
+pub trait Txs: Send + Sync {
+    /// A transaction for a change that dirties about `bytes`; waits while too much is dirty. A change that is `netfree` leaves more room than
+    /// it takes, and may use what is kept for that (`dmu_tx_mark_netfree`).
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], [`Error::NoSpace`], [`Error::Quota`].
+    fn tx(&self, bytes: u64, netfree: bool) -> Result<Tx>;
+
+    /// Waits until a group is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    fn wait(&self, txg: Txg) -> Result<()>;
+}
+
+/// What a writable volume has beside a readable one.
+pub(crate) struct Writer {
+    txs: Arc<dyn Txs>,
+    pub(crate) ranges: RangeLocks,
+    /// The newest group that changed something here.
+    newest: AtomicU64,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Writer({:?})", self.ranges)
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(txs: Arc<dyn Txs>) -> Writer {
+        Writer { txs, ranges: RangeLocks::default(), newest: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn tx(&self, bytes: u64, netfree: bool) -> Result<Tx> {
+        let tx = self.txs.tx(bytes, netfree)?;
+        self.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
+        Ok(tx)
+    }
+}
+
+impl Volume {
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.0.writer.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    /// True if it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.0.writer.is_some()
+    }
+
+    /// Bytes of the blocks that a range touches.
+    pub(crate) fn touched(&self, offset: u64, len: u64) -> u64 {
+        let block = self.block_size();
+        let end = offset.saturating_add(len).div_ceil(block).saturating_mul(block);
+        end.saturating_sub(offset / block * block)
+    }
+
+    /// Writes all of `data` at byte `offset`.
+    ///
+    /// # Errors
+    /// [`Error::PastEnd`] when not all of it lies in the volume; [`Error::NoSpace`] and the like: some of it may be written then; as reading
+    /// blocks that are written in part fails.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let w = self.writer()?;
+        let len = data.len() as u64;
+        let end = self.check(offset, len)?;
+        let _range = w.ranges.lock(offset, end, true);
+        self.check(offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let at = offset + done;
+            // Later pieces begin at whole blocks.
+            let most = WRITE_MAX.max(self.block_size());
+            let n = (most - at % most).min(len - done);
+            let tx = w.tx(self.touched(at, n) + META_BYTES, false)?;
+            self.dnode().write_at(&tx, at, &data[done as usize..(done + n) as usize])?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros, and gives back the room of its blocks (`BLKDISCARD`, unmap). Costs what it frees.
+    ///
+    /// # Errors
+    /// As [`Volume::write_at`].
+    pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let w = self.writer()?;
+        let end = self.check(offset, len)?;
+        let _range = w.ranges.lock(offset, end, true);
+        self.check(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
+        Ok(self.dnode().free_range(&tx, offset, len)?)
+    }
+
+    /// Gives it another size; what is behind the end is freed, what is added reads as zeros (`zfs set volsize`).
+    ///
+    /// # Errors
+    /// [`Error::BadSize`] if the size is no multiple of the volume's blocks, or 0; as [`Volume::write_at`].
+    pub fn resize(&self, size: u64) -> Result<()> {
+        let w = self.writer()?;
+        let block = self.block_size();
+        if size == 0 || size > SIZE_MAX || !size.is_multiple_of(block) {
+            return Err(Error::BadSize { size, block });
+        }
+        let _whole = w.ranges.lock(0, u64::MAX, true);
+        let before = self.size();
+        if size == before {
+            return Ok(());
+        }
+        let tx = w.tx(META_BYTES, size < before)?;
+        self.0.props.update(&tx, SIZE, &Value::from(size))?;
+        // Also where it grows: nobody may have freed what an earlier, larger size left.
+        self.dnode().free_range(&tx, size.min(before), u64::MAX)?;
+        self.0.size.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits until every change that was made before the call is on disk (`zil_commit`): a whole transaction group, as long as there is no
+    /// intent log. At once if nothing was changed.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn flush(&self) -> Result<()> {
+        let Some(w) = &self.0.writer else { return Ok(()) };
+        match w.newest.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            txg => w.txs.wait(Txg(txg)),
+        }
+    }
+}
