@@ -231,18 +231,40 @@ impl Dnode {
             }
             bps.push(bp);
         }
+        self.put_clones(live, tx, first, &bps)
+    }
+
+    /// Makes blocks from `first` on those of these pointers, which something keeps allocated until the group is on disk (`dmu_brt_clone`).
+    ///
+    /// # Errors
+    /// [`Error::CloneShape`] (`EINVAL`) for a pointer to no such block; [`Error::NoSuchObject`] if the object was freed. Nothing has been changed
+    /// then.
+    pub fn clone_pointers(&self, tx: &Tx, first: BlkId, bps: &[Blkptr]) -> Result<()> {
+        let live = self.to_change()?;
+        let size = live.block_size();
+        let fits = |bp: &Blkptr| {
+            bp.is_hole() || bp.lsize.0 == size && !bp.is_metadata() && bp.body != Body::Redacted
+        };
+        let last = first.0.checked_add(bps.len() as u64);
+        if self.kind().is_metadata() || last.is_none() || !bps.iter().all(fits) {
+            return Err(Error::CloneShape { objset: self.objset_id(), object: self.object() });
+        }
+        self.put_clones(live, tx, first, bps)
+    }
+
+    fn put_clones(&self, live: &Arc<LiveDnode>, tx: &Tx, first: BlkId, bps: &[Blkptr]) -> Result<()> {
         live.os.note_clones();
         live.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
-            if let Some(last) = count.checked_sub(1) {
+            if let Some(last) = (bps.len() as u64).checked_sub(1) {
                 h.reach(BlkId(first.0 + last)).map_err(|e| self.corrupt(e))?;
             }
-            for (i, bp) in bps.into_iter().enumerate() {
+            for (i, bp) in bps.iter().enumerate() {
                 let blkid = BlkId(first.0 + i as u64);
                 if bp.is_hole() {
                     d.free(blkid, blkid);
                 } else {
-                    d.put_clone(blkid, bp);
+                    d.put_clone(blkid, *bp);
                 }
             }
             Ok(())

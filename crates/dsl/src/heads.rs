@@ -130,14 +130,22 @@ impl Heads {
     /// [`Refusal::Busy`] if somebody has it; [`Refusal::ReadOnly`] for a snapshot; [`KeyRefusal::NotLoaded`] for one that is encrypted, and
     /// its key is not loaded; as opening it fails.
     pub fn own(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
+        if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable && !ds.is_snapshot() {
+            return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
+        }
+        self.own_locked(ds)
+    }
+
+    /// Takes a dataset of which nothing but the header of its log is changed, for which nobody needs a key.
+    ///
+    /// # Errors
+    /// As [`Heads::own`], but for keys.
+    pub fn own_locked(self: &Arc<Self>, ds: &Dataset) -> Result<Owned> {
         let refuse = |why| Err(Error::Refused { name: ds.name(), why });
         if ds.is_snapshot() {
             return refuse(Refusal::ReadOnly);
         }
         let object = ds.object().0;
-        if ds.dsl().keys().status(ds.dir())? == KeyStatus::Unavailable {
-            return Err(Error::Key { name: ds.name(), why: KeyRefusal::NotLoaded });
-        }
         if let Some(os) = self.take(object) {
             return os.map_or_else(|| refuse(Refusal::Busy), |os| Ok(self.owned(object, os)));
         }

@@ -94,6 +94,12 @@ impl Allocator {
         self.state.lock().claim(dva.vdev, dva.offset.0, size, txg)
     }
 
+    /// True if a copy's place is allocated, by what is known: of a metaslab that can't be read nothing is.
+    pub fn is_allocated(&self, dva: &Dva) -> bool {
+        let size = self.size_of(dva);
+        self.state.lock().is_allocated(dva.vdev, dva.offset.0, size)
+    }
+
     /// The group `txg` has synced, and `mos` with it. What was freed two groups before may be used again
     /// (`metaslab_sync_done`).
     pub fn sync_done(&self, txg: Txg, mos: &Mos) {

@@ -51,6 +51,15 @@ pub enum Error {
     /// The volume can't be read.
     #[error(transparent)]
     Volume(#[from] zvol::Error),
+    /// The intent log of a file system could not be replayed; it is kept.
+    #[error(transparent)]
+    ReplayFiles(#[from] zil::ReplayError<zpl::Error>),
+    /// The intent log of a volume could not be replayed; it is kept.
+    #[error(transparent)]
+    ReplayVolume(#[from] zil::ReplayError<zvol::Error>),
+    /// A dataset's intent log makes no sense.
+    #[error(transparent)]
+    Log(#[from] zil::Error),
     /// The dataset has nothing in it: it is being received, or is only a name.
     #[error("{dataset}: holds no object set")]
     Empty {

@@ -51,6 +51,7 @@ pub use dataset::Dataset;
 pub use error::Error;
 pub use file::{File, ReadDir};
 pub use pool::{DatasetNames, OpenOptions, Pool, default_cache_bytes};
+pub use writing::Replay;
 
 pub use ::pool as books;
 pub use {arc, device, dmu, dsl, ondisk, spa, vdev, zil, zio, zpl, zvol};

@@ -1,9 +1,11 @@
 //! File systems and volumes that are changed, and what they need of their pool.
 
 use crate::{Error, Pool, Result};
-use dmu::Tx;
+use dmu::{Objset, Tx};
 use dsl::{Need, Owned, Refusal};
-use ondisk::Txg;
+use ondisk::objset::ObjsetKind;
+use ondisk::zil::ZIL_HEADER_SIZE;
+use ondisk::{Blkptr, Txg};
 use spa::Spa;
 use spa::engine::{Live, LogHandle, TaskError};
 use std::sync::Arc;
@@ -14,12 +16,19 @@ use zvol::Volume;
 /// A head with the pool that it is written to.
 struct Head {
     /// Closed before its dataset is let go of, and that before the pool.
-    log: LogHandle,
+    log: Option<LogHandle>,
     owned: Owned,
     spa: Arc<Spa>,
 }
 
 impl Head {
+    /// The same with the log that is written, since the one that was there is gone.
+    fn with_log(self: Arc<Self>) -> Arc<Head> {
+        let mut head = Arc::into_inner(self).expect("a replay keeps no handle");
+        head.log = Some(head.live().log(&head.owned));
+        Arc::new(head)
+    }
+
     fn live(&self) -> &Live {
         self.spa.writer().expect("a head is owned only in a pool that is written")
     }
@@ -59,7 +68,7 @@ impl Txs for Head {
     }
 
     fn log(&self) -> Option<&zil::Zilog> {
-        Some(&self.log)
+        self.log.as_deref()
     }
 }
 
@@ -102,10 +111,11 @@ impl Pool {
     /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::Volume`] if it holds
     /// no volume.
     pub fn open_volume(&self, dataset: &dsl::Dataset) -> Result<Volume> {
-        let live = self.spa().writer().ok_or(Error::ReadOnly)?;
-        let owned = live.dsl().heads().own(dataset)?;
-        let os = owned.objset().clone();
-        let head = Arc::new(Head { owned, spa: Arc::clone(self.spa()) });
+        let (os, head) = self.take(dataset)?;
+        if os.kind() != ObjsetKind::Zvol {
+            return Err(zvol::Error::NotVolume.into());
+        }
+        self.replay_volume(&os, &head)?;
         Ok(Volume::open_live(&os, head)?)
     }
 
@@ -116,12 +126,88 @@ impl Pool {
     /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::File`] if it holds no
     /// file system, or one of an old version, which is read only.
     pub fn open_for_writing(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
-        let live = self.spa().writer().ok_or(Error::ReadOnly)?;
-        let owned = live.dsl().heads().own(dataset)?;
-        let os = owned.objset().clone();
-        let head = Arc::new(Head { log: live.log(&owned), owned, spa: Arc::clone(self.spa()) });
-        let fs = FileSystem::open_live(&os, head, policies)?;
+        let (os, head) = self.take(dataset)?;
+        if is_pending(&os, self)? {
+            FileSystem::open_live(&os, head.clone(), policies.clone())?.drain()?;
+        }
+        self.replay_files(&os, &head, &policies)?;
+        let fs = FileSystem::open_live(&os, head.with_log(), policies)?;
         fs.drain()?;
         Ok(fs)
     }
+
+    /// A head with everything that it needs of the pool.
+    fn take(&self, dataset: &dsl::Dataset) -> Result<(Objset, Arc<Head>)> {
+        let live = self.spa().writer().ok_or(Error::ReadOnly)?;
+        let owned = live.dsl().heads().own(dataset)?;
+        Ok((owned.objset().clone(), Arc::new(Head { log: None, owned, spa: Arc::clone(self.spa()) })))
+    }
+
+    /// Replays the intent log of a dataset that nobody has open, if it has one that was left by a crash: for who is going to read it
+    /// only. Opening to write does it too. Returns what came of it.
+    ///
+    /// # Errors
+    /// As opening to write fails.
+    pub fn replay(&self, dataset: &dsl::Dataset) -> Result<Option<Replay>> {
+        let Some(os) = dataset.objset()?.filter(|_| !dataset.is_snapshot()) else { return Ok(None) };
+        if !is_pending(&os, self)? {
+            return Ok(None);
+        }
+        let (os, head) = self.take(dataset)?;
+        match os.kind() {
+            ObjsetKind::Zvol => self.replay_volume(&os, &head),
+            _ => self.replay_files(&os, &head, &Policies::default()),
+        }
+    }
+
+    fn replay_files(&self, os: &Objset, head: &Arc<Head>, policies: &Policies) -> Result<Option<Replay>> {
+        let Some(log) = zil::Log::open(os, self.spa().last_synced_txg().0, 0)? else { return Ok(None) };
+        if !log.is_pending() {
+            return drop_idle(os, head, &log).map(|()| None);
+        }
+        let done = zpl::replay(os, &log, head.clone(), policies)?;
+        destroy_log(os, head.live(), done.references)?;
+        Ok(Some(Replay { records: done.records, ended: done.ended.map(|e| Box::new(e) as _) }))
+    }
+
+    fn replay_volume(&self, os: &Objset, head: &Arc<Head>) -> Result<Option<Replay>> {
+        let Some(log) = zil::Log::open(os, self.spa().last_synced_txg().0, 0)? else { return Ok(None) };
+        if !log.is_pending() {
+            return drop_idle(os, head, &log).map(|()| None);
+        }
+        let done = zvol::replay(os, &log, head.clone())?;
+        destroy_log(os, head.live(), done.references)?;
+        Ok(Some(Replay { records: done.records, ended: done.ended.map(|e| Box::new(e) as _) }))
+    }
+}
+
+/// What came of replaying an intent log.
+#[derive(Debug)]
+pub struct Replay {
+    /// Records that were replayed.
+    pub records: u64,
+    /// Why the log ended before its end, if it did: a record in it that can't be. What was behind it is lost.
+    pub ended: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Whether a dataset has a log that is to be replayed.
+fn is_pending(os: &Objset, pool: &Pool) -> Result<bool> {
+    let log = zil::Log::open(os, pool.spa().last_synced_txg().0, 0)?;
+    Ok(log.is_some_and(|log| log.is_pending()))
+}
+
+/// Ends a log that holds nothing, so that there can be a new one; one that is written here stays.
+fn drop_idle(os: &Objset, head: &Head, log: &zil::Log) -> Result<()> {
+    match head.live().is_logged(&head.owned) {
+        true => Ok(()),
+        false => destroy_log(os, head.live(), log.references()),
+    }
+}
+
+/// Ends a log: its header is empty from the next group on, and what it referred to is free (`zil_destroy`).
+fn destroy_log(os: &Objset, live: &Live, references: Vec<Blkptr>) -> Result<()> {
+    let tx = live.tx(0)?;
+    os.set_zil_header(&tx, [0; ZIL_HEADER_SIZE])?;
+    live.free_log(&tx, references);
+    Ok(())
 }

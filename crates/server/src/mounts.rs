@@ -8,7 +8,7 @@
 //! The table is held for looking up and entering, never while something is mounted or unmounted.
 
 use crate::api::{self, Error, Reason};
-use crate::faults::{of_dsl, of_fuse, of_library, of_zpl};
+use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
 use crate::plan::{Plan, SnapDir, Where};
 use dsl::Dsl;
 use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
@@ -171,6 +171,9 @@ impl Mounts {
         let how = Look { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes };
         let policies = Policies::new(plan.policy);
         let wanted = !plan.options.read_only && pool.spa().writer().is_some();
+        if pool.spa().writer().is_some() {
+            replay(pool, plan)?;
+        }
         let writable = if wanted { how.open_for_writing(pool, plan, &policies)? } else { None };
         let read_only = writable.is_none();
         let (head, files) = match writable {
@@ -232,6 +235,30 @@ impl Mounts {
         }
         Ok(())
     }
+}
+
+/// Replays what a crash left in the intent log: also of what is mounted to be read only.
+fn replay(pool: &Pool, plan: &Plan) -> Result<(), Reason> {
+    let done = match pool.replay(&plan.dataset) {
+        // It can't be changed here, and is only read; its log stays.
+        Err(poolhouse::Error::ReplayFiles(poolhouse::zil::ReplayError::Open {
+            source: zpl::Error::OldVersion { .. },
+        })) => {
+            tracing::warn!(dataset = plan.name, "its intent log was not replayed, as its version is old");
+            return Ok(());
+        }
+        done => done,
+    };
+    let done = done.map_err(|error| {
+        tracing::warn!(dataset = plan.name, error = chain(&error), "its intent log was not replayed");
+        of_library(&error)
+    })?;
+    let Some(done) = done else { return Ok(()) };
+    tracing::info!(dataset = plan.name, records = done.records, "intent log replayed");
+    if let Some(ended) = done.ended {
+        tracing::warn!(dataset = plan.name, error = chain(&*ended), "the rest of the intent log is lost");
+    }
+    Ok(())
 }
 
 /// Reads the plans of a dataset, or of all below it too, in one pass.

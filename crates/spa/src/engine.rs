@@ -22,6 +22,7 @@
 mod aux;
 mod books;
 mod checkpoint;
+mod claim;
 mod dtl;
 mod identity;
 mod labels;
@@ -220,6 +221,10 @@ pub(crate) struct Engine {
     began: std::time::Instant,
     /// Destroyed datasets are not all freed yet.
     to_free: std::sync::atomic::AtomicBool,
+    /// Blocks that claimed logs refer to from the next group on.
+    claimed: Mutex<Vec<ondisk::Blkptr>>,
+    /// Blocks of logs that are freed with a group.
+    log_frees: [Mutex<Vec<ondisk::Blkptr>>; TXG_SIZE],
     /// Commands that the history is to tell of.
     commands: Mutex<Vec<Command>>,
     /// Hot spares and cache devices.

@@ -7,23 +7,27 @@
 //! synced transaction group are *live*: importing the pool to write claims them, and replays their records of later
 //! groups than that. Until then, they lie in space that the space maps call free.
 //!
-//! [`Log`] walks a chain; what it says of claiming is what OpenZFS would do at import. [`Zilog`] writes one.
+//! [`Log`] walks a chain, and knows what is to be claimed of it ([`Log::plan`]) and how it is replayed ([`Log::replay`]). [`Zilog`] writes one.
 //!
 //! # Absent
-//! Replay. Keys: without them an encrypted log shows headers only.
+//! Keys: without them an encrypted log shows headers only, and is claimed all the same.
 //!
 //! # See
 //! OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
 
+mod claim;
 mod error;
 mod groups;
 mod log;
+mod replay;
 mod stats;
 mod zilog;
 
+pub use claim::{Claimant, Plan};
 pub use error::Error;
 pub use groups::{Found, Groups, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
+pub use replay::{Ended, ReplayError, Replayed, Replayer};
 pub use stats::Stats;
 pub use zilog::{BeginSaXattrs, LogPolicy, SyncMode, Zilog};
 

@@ -3,8 +3,10 @@
 use crate::{Error, Result};
 use dmu::Objset;
 use ondisk::blkptr::Stored;
-use ondisk::zil::{Record, RecordBody, RecordHeader, ZIL_ZC_OBJSET, ZIL_ZC_SEQ, ZilChain, ZilHeader};
-use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, Corrupt, Level, ObjNum};
+use ondisk::zil::{
+    Record, RecordBody, RecordHeader, ZIL_CLAIM_LR_SEQ_VALID, ZIL_ZC_OBJSET, ZIL_ZC_SEQ, ZilChain, ZilHeader,
+};
+use ondisk::{BlkId, Blkptr, ByteOrder, ChecksumKind, Corrupt, Level, ObjNum, Txg};
 use zio::Bookmark;
 
 /// The log of an object set.
@@ -94,20 +96,16 @@ impl Log {
         !bp.is_hole() && bp.birth.0 >= self.min_claim_txg
     }
 
-    /// True if it holds what a replay would do: a record of a group that was never synced (`zil_replay_log_record`). The births of its
-    /// blocks say nothing of that, since a block is allocated before it is filled.
-    pub fn is_needed(&self) -> bool {
-        let beyond = |record: &LogRecord| record.header.txg >= self.min_claim_txg;
-        // The block at which the chain ends has none, and one that means nothing can't be replayed.
-        let blocks = self.blocks().map_while(std::result::Result::ok);
-        blocks.filter_map(|block| block.records).any(|records| records.iter().any(beyond))
-    }
-
     /// True if a device failed where the chain goes on, so that nobody knows what is there.
     pub fn is_cut_short(&self) -> bool {
         let mut blocks = self.blocks();
         blocks.by_ref().for_each(drop);
         matches!(blocks.end(), Some(End::Unreadable(_)))
+    }
+
+    /// The first group that is not on disk: what is older needs neither claim nor replay (`spa_min_claim_txg`).
+    pub fn first_txg(&self) -> Txg {
+        Txg(self.min_claim_txg)
     }
 
     /// The blocks in the order of the chain.
@@ -130,6 +128,17 @@ impl Log {
     pub fn read_block(&self, bp: &Blkptr, object: ObjNum, blkid: BlkId) -> zio::Result<device::Block> {
         let bookmark = Bookmark { objset: self.os.id(), object, level: Level(0), blkid };
         self.os.cache().zio().read(bp, &bookmark)
+    }
+
+    /// Its object set.
+    pub(crate) fn objset(&self) -> &Objset {
+        &self.os
+    }
+
+    /// Reads a block that a record names and checks it as far as that takes no key.
+    pub(crate) fn read_stored(&self, bp: &Blkptr) -> zio::Result<()> {
+        let bookmark = Bookmark { objset: self.os.id(), object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+        self.os.cache().zio().read_raw(bp, &bookmark).map(drop)
     }
 }
 
@@ -168,7 +177,9 @@ impl Blocks<'_> {
             _ => return Ok(None),
         }
         let h = &self.log.header;
-        let last_seq = if h.claim_txg == 0 { u64::MAX } else { h.claim_lr_seq };
+        // Old logs don't say how many records were claimed.
+        let counted = h.claim_txg != 0 && h.flags & ZIL_CLAIM_LR_SEQ_VALID != 0;
+        let last_seq = if counted { h.claim_lr_seq } else { u64::MAX };
         let foreign = bp.order == ByteOrder::Big;
         let mut records = Vec::new();
         let mut rest = used;

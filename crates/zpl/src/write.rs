@@ -36,6 +36,7 @@ mod posix;
 mod quota;
 mod remove;
 mod rename;
+mod replay;
 mod setattr;
 mod setxattr;
 mod tmpfile;
@@ -53,6 +54,7 @@ use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 pub(crate) use quota::Quotas;
 pub use rename::Rename;
+pub use replay::replay;
 pub use setattr::SetAttr;
 pub use setxattr::SetXattr;
 use std::collections::HashSet;
@@ -97,6 +99,11 @@ pub trait Txs: Send + Sync {
     /// The dataset's intent log; without one, commits wait for groups.
     fn log(&self) -> Option<&Zilog> {
         None
+    }
+
+    /// Whether quotas of users, groups and projects hold.
+    fn holds_quotas(&self) -> bool {
+        true
     }
 }
 

@@ -12,9 +12,11 @@
 //! OpenZFS `module/zfs/zvol.c`.
 
 mod error;
+mod replay;
 mod write;
 
 pub use error::Error;
+pub use replay::replay;
 pub use write::Txs;
 
 use dmu::zap::Zap;

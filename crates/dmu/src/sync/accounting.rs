@@ -93,7 +93,8 @@ impl Sync<'_> {
     pub(super) fn account(&mut self, os: &Objset, tx: &Tx, synced: &mut [Synced]) -> Result<()> {
         let phys = self.live.phys();
         let has = |flag| phys.flags.0 & flag != 0;
-        if phys.kind != ObjsetKind::Zfs {
+        // Nor where only the root changes, which may be that of an object set whose key nobody has.
+        if phys.kind != ObjsetKind::Zfs || synced.is_empty() {
             return Ok(());
         }
         let mut new_flags = 0;

@@ -640,9 +640,10 @@ fn write(kind: TxKind, raw: &[u8], (w, mut t): (Vec<u64>, Tail)) -> Result<Write
 }
 
 fn setattr(w: &[u64], mut t: Tail) -> Result<Setattr> {
-    const AT_UID: u64 = 4;
-    const AT_GID: u64 = 8;
-    const AT_XVATTR: u64 = 0x10000;
+    // As Linux numbers them (`ATTR_*`).
+    const AT_UID: u64 = 2;
+    const AT_GID: u64 = 4;
+    const AT_XVATTR: u64 = 1 << 31;
     let xvattr = if w[1] & AT_XVATTR != 0 { Some(t.xvattr()?) } else { None };
     let uid = if w[1] & AT_UID != 0 { w[3] } else { 0 };
     let gid = if w[1] & AT_GID != 0 { w[4] } else { 0 };

@@ -363,6 +363,12 @@ impl State {
         true
     }
 
+    pub(super) fn is_allocated(&mut self, vdev: VdevId, start: u64, size: u64) -> bool {
+        let Some(place) = self.find(vdev, start, size) else { return false };
+        let loaded = self.metaslab(place).free.is_some() || self.load(place);
+        loaded && !self.metaslab(place).refuses_free(start, start + size)
+    }
+
     /// Hands out what the group `txg` has changed since it was asked last, to be put on the space maps, and counts it as there.
     pub(super) fn take(&mut self, txg: Txg) -> Vec<Changes> {
         let mut out = Vec::new();

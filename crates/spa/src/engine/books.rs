@@ -115,6 +115,8 @@ impl Engine {
             dtls: Mutex::new(dtls),
             tasks: Default::default(),
             ratios: Mutex::default(),
+            claimed: Mutex::default(),
+            log_frees: Default::default(),
             commands: Mutex::default(),
             aux: RwLock::default(),
             logs: Default::default(),

@@ -6,7 +6,7 @@ use dmu::Tx;
 use dsl::sync::SyncTask;
 use dsl::{Asked, Dsl, Need};
 use ondisk::config::PoolState;
-use ondisk::{Guid, PoolConfig, Txg, Uberblock};
+use ondisk::{Blkptr, Guid, PoolConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
 use super::mmp::Beating;
@@ -182,6 +182,11 @@ impl Live {
             // What is in flight in the open group comes to rest with it; what was freed needs groups to pass.
             self.txgs.wait_synced(txg)?;
         }
+    }
+
+    /// Frees blocks of a log with the group of a transaction, in which nothing refers to them any more (`zio_free`).
+    pub fn free_log(&self, tx: &Tx, blocks: Vec<Blkptr>) {
+        self.engine.log_frees[tx.txg().0 as usize % TXG_SIZE].lock().extend(blocks);
     }
 
     /// Does an operation on datasets and waits until it is on disk (`dsl_sync_task`).

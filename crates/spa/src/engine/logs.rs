@@ -137,6 +137,11 @@ impl Live {
         LogHandle { log, engine: Arc::downgrade(engine), groups: groups() }
     }
 
+    /// True if a dataset's log is one that is written here, or was and is not closed yet.
+    pub fn is_logged(&self, head: &dsl::Owned) -> bool {
+        self.engine().logs.0.lock().contains_key(&head.object())
+    }
+
     /// Closes all logs: the pool is about to be let go.
     pub(super) fn close_logs(&self) -> Result<(), Stopped> {
         let groups = TxgGroups(self.txgs().handle());

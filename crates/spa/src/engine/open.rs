@@ -8,9 +8,6 @@
 //! A pool may be opened without devices that it can do without: what they miss is remembered. And it may be opened at an older state, as far as
 //! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks on its devices, and is written at once, so that
 //! nobody finds the states again that were given up.
-//!
-//! # Absent
-//! Replaying intent logs: such pools open for reading only.
 
 use std::sync::Arc;
 
@@ -19,12 +16,12 @@ use dmu::Objset;
 use dsl::Dsl;
 use ondisk::config::PoolState;
 use ondisk::feature::Feature;
-use ondisk::objset::ZIL_HEADER;
 use ondisk::{Blkptr, Corrupt, ObjNum, PoolConfig, Txg, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
 use zio::{Entropy, Workers};
 
+use super::claim::{GiveUp, Logs};
 use super::{Aux, Engine, Live, Parts, Synced, World};
 use crate::txg::Stopped;
 use crate::{Host, Spa};
@@ -59,8 +56,8 @@ pub enum WriteRefusal {
     /// The first group could not be written.
     #[error("the first transaction group")]
     Stopped(#[from] Stopped),
-    /// A dataset's intent log holds what was never replayed.
-    #[error("the intent log of '{dataset}' has not been replayed")]
+    /// A device failed where a dataset's intent log goes on: what was fsynced would be lost (`VDEV_AUX_BAD_LOG`).
+    #[error("the intent log of '{dataset}' cannot be read to its end")]
     Log {
         /// Which.
         dataset: String,
@@ -122,8 +119,18 @@ impl Spa {
         let tops = self.top_vdevs()?;
         let space = self.space()?;
         let allocator = Arc::new(Allocator::open(&self.mos, self.cache.zio().trees().clone(), &tops)?);
-        let reader = Dsl::open(self.mos.clone(), dsl::Options::default())?;
-        let dropped = self.check_logs(&reader)?;
+        let names = dsl::Options { pool_name: self.name.clone(), ..dsl::Options::default() };
+        let reader = Dsl::open(self.mos.clone(), names)?;
+        // What is written from now on is newer than every uberblock that there is, also where the pool was rewound.
+        let mut state = self.last_synced_txg();
+        let (of, give_up) = match (self.uberblock().checkpoint_txg, self.log_dropped) {
+            (Txg(0), false) => (state, GiveUp::None),
+            (Txg(0), true) => (state, GiveUp::All),
+            // It has a new number already, if this was begun before.
+            (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
+        };
+        let logs = Logs::survey(&reader, of, give_up)?;
+        let mut last = self.newest.max(state).max(logs.latest());
         equip(&self.cache, &allocator, workers, &world);
         let Synced { uberblock, config, features } = self.loaded;
         let root = Blkptr::decode(&uberblock.rootbp)?;
@@ -148,8 +155,6 @@ impl Spa {
             world,
             salt: [0; 32],
         };
-        // What is written from now on is newer than every uberblock that there is, also where the pool was rewound.
-        let (mut state, mut last) = (uberblock.txg, self.newest.max(uberblock.txg));
         if last.0 > LAST_TXG {
             return Err(Corrupt::Range { what: "uberblock", field: "txg", value: last.0 }.into());
         }
@@ -168,11 +173,18 @@ impl Spa {
         }
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
         let writer = Live::start(&self.name, last, Arc::new(engine));
-        dropped.iter().try_for_each(|name| drop_log(&writer, name))?;
+        {
+            // Nobody allocates anything before the first group is let go, since nobody else knows of it.
+            let first = writer.tx(0)?;
+            assert_eq!(first.txg(), Txg(last.0 + 1), "whoever opens the pool is the first to hold a group");
+            logs.settle(&writer, &first)?;
+        }
         // With `multihost` other hosts are to see at once whose the pool is.
+        let at_once =
+            last > state || !logs.is_empty() || writer.engine().multihost() || writer.is_discarding();
         if let Some(checkpoint) = goes_back {
             writer.went_back(checkpoint)?;
-        } else if last > state || writer.engine().multihost() || writer.is_discarding() {
+        } else if at_once {
             // Until a newer uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
             writer.sync_first(Txg(last.0 + 1))?;
         }
@@ -202,34 +214,4 @@ impl Spa {
         }
         Ok(())
     }
-
-    /// Refuses a pool with logs that hold anything: what was fsynced would be lost. Where that was asked for, or belongs to groups that
-    /// were given up, it yields the datasets whose logs are to be forgotten.
-    fn check_logs(&self, dsl: &Dsl) -> Result<Vec<String>, WriteRefusal> {
-        let synced = self.last_synced_txg().0;
-        let mut dropped = Vec::new();
-        let heads = dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()?;
-        for head in heads {
-            let Some(os) = head.objset()? else { continue };
-            let Some(log) = zil::Log::open(&os, synced, 0)? else { continue };
-            // A log that another import claimed waits for its replay, whatever it holds.
-            let claimed = log.header().claim_txg != 0 && log.blocks().next().is_some();
-            if claimed || log.is_needed() || !self.log_dropped && log.is_cut_short() {
-                // Blocks that are as old as the pool's state are allocated, and would have to be freed.
-                let allocated = claimed || !log.is_live(&log.header().log);
-                if !self.log_dropped || allocated {
-                    return Err(WriteRefusal::Log { dataset: head.name() });
-                }
-                dropped.push(head.name());
-            }
-        }
-        Ok(dropped)
-    }
-}
-
-/// Forgets the log of a dataset (`zil_claim` with `SPA_LOG_CLEAR`). None of its blocks is allocated.
-fn drop_log(live: &Live, dataset: &str) -> Result<(), WriteRefusal> {
-    let owned = live.dsl().heads().own(&live.dsl().dataset(dataset)?)?;
-    let tx = live.tx(0)?;
-    Ok(owned.objset().set_zil_header(&tx, [0; ZIL_HEADER.end - ZIL_HEADER.start])?)
 }

@@ -44,7 +44,8 @@ impl Engine {
         self.shared.dedup.begin(self.world.now(), &vdevs);
         self.shared.clones.set_vdevs(&vdevs);
         let books = |source| SyncError::Books { txg, source };
-        for bp in self.dsl.heads().clones(txg) {
+        let claimed = std::mem::take(&mut *self.claimed.lock());
+        for bp in claimed.into_iter().chain(self.dsl.heads().clones(txg)) {
             let deduped = bp.stored().is_some_and(|s| s.dedup);
             if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
                 self.shared.clones.add(txg, &bp);

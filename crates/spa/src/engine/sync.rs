@@ -101,6 +101,8 @@ impl Engine {
         let mut paid = Delta::default();
         self.run_early_tasks(&tx)?;
         self.begin_shared(txg)?;
+        let freed = std::mem::take(&mut *self.log_frees[txg.0 as usize % TXG_SIZE].lock());
+        freed.iter().try_for_each(|bp| self.free(txg, bp))?;
         for pass in 1..=MAX_PASSES {
             self.datasets(&tx, pass, paid, tasks.take().unwrap_or_default(), results)?;
             self.sync_shared(&tx)?;
@@ -177,11 +179,10 @@ impl Engine {
         self.log_events(tx, &events)
     }
 
-    /// The blocks of a log that is destroyed with its dataset: all of its chain, which nobody will replay.
+    /// What a log refers to that is destroyed with its dataset: nobody will replay it.
     fn log_blocks(&self, os: &dmu::Objset, txg: Txg) -> dsl::Result<Vec<Blkptr>> {
         let Ok(Some(log)) = zil::Log::open(os, txg.0, 0) else { return Ok(Vec::new()) };
-        // The chain ends at the first block that can't be read, which was never written.
-        Ok(log.blocks().map_while(|block| block.ok().map(|b| b.bp)).collect())
+        Ok(log.references())
     }
 
     /// What is left to do after a group, with the pool's room brought up to date.

@@ -18,7 +18,7 @@ pub(super) const ATTR_BYTES: u64 = 1024;
 
 /// The block size of a file of `end` bytes whose blocks are `now` bytes large; `None` if it stays. As long as a file is one block, the block
 /// grows with it, up to `recordsize`.
-fn grown(now: u64, size: u64, end: u64, recordsize: u64) -> Option<u64> {
+pub(super) fn grown(now: u64, size: u64, end: u64, recordsize: u64) -> Option<u64> {
     if end <= now || size > now {
         return None;
     }
@@ -129,7 +129,7 @@ impl FileSystem {
         Ok(())
     }
 
-    fn grow_block(&self, node: &Node, tx: &Tx, size: u64) -> Result<()> {
+    pub(super) fn grow_block(&self, node: &Node, tx: &Tx, size: u64) -> Result<()> {
         let size = u32::try_from(size).expect("recordsize is at most 16 MiB");
         match node.dn.set_block_size(tx, size) {
             // It has more blocks than its size says, which does no harm.

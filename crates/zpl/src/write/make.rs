@@ -4,6 +4,7 @@
 //! A new file's attributes come in the order in which OpenZFS writes them: accounting finds owner, flags and project at fixed places.
 
 use super::quota::Payers;
+use super::replay::Given;
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
 use super::{Purpose, Writer, trivial};
 use crate::{Attr, Error, FileSystem, FileType, Result};
@@ -44,7 +45,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn file_type(&self) -> FileType {
+    pub(super) fn file_type(&self) -> FileType {
         match self {
             Kind::Regular => FileType::Regular,
             Kind::Directory => FileType::Directory,
@@ -98,16 +99,18 @@ pub(super) struct Birth<'a> {
     pub(super) xattr: bool,
     /// It has no name (`O_TMPFILE`).
     pub(super) unnamed: bool,
+    /// What the record says that is replayed; it says owner, group and mode whole.
+    pub(super) given: Option<&'a Given>,
 }
 
 impl<'a> Birth<'a> {
     /// Of a file in a directory.
     pub(super) fn new(new: &'a NewFile, parent: &'a Attr) -> Birth<'a> {
-        Birth { new, parent, xattr: false, unnamed: false }
+        Birth { new, parent, xattr: false, unnamed: false, given: None }
     }
 
     fn gives_group(&self) -> bool {
-        self.parent.mode & S_ISGID != 0 && !self.xattr
+        self.parent.mode & S_ISGID != 0 && !self.xattr && self.given.is_none()
     }
 
     fn gid(&self) -> u64 {
@@ -176,14 +179,15 @@ impl FileSystem {
         let kind = b.new.kind.file_type();
         let directory = kind == FileType::Directory;
         let dmu_kind = if directory { DmuType::DIRECTORY_CONTENTS } else { DmuType::PLAIN_FILE_CONTENTS };
-        let slots = w.policy().slots;
+        let slots = b.given.map_or(w.policy().slots, |g| g.slots);
         let spec = NewObject { slots, ..NewObject::new(dmu_kind) }.with_bonus(DmuType::SA, Vec::new());
         let os = self.objset();
-        let dn = if directory {
-            let zap = Zap::create(os, tx, &spec, self.normalization_on_disk(), ZapFlags::default())?;
-            zap.dnode().clone()
-        } else {
-            os.create_object(tx, &spec)?
+        let (norm, plain) = (self.normalization_on_disk(), ZapFlags::default());
+        let dn = match b.given {
+            None if directory => Zap::create(os, tx, &spec, norm, plain)?.dnode().clone(),
+            None => os.create_object(tx, &spec)?,
+            Some(g) if directory => Zap::create_claim(os, tx, g.object, &spec, norm, plain)?.dnode().clone(),
+            Some(g) => os.claim_object(tx, g.object, &spec)?,
         };
         if let Err(e) = self.attributes(w, tx, b, &dn) {
             os.free_object(tx, dn.object())?;
@@ -220,14 +224,14 @@ impl FileSystem {
         }
 
         let word = |n: u64| n.to_le_bytes();
-        let now = time_bytes(w.txs.now());
+        let now = time_bytes(b.given.map_or_else(|| w.txs.now(), |g| g.time));
         let (count, aces) = trivial::aces(mode, directory);
         let target: &[u8] = if let Kind::Symlink(t) = &new.kind { t } else { b"" };
         let size = if directory { 2 } else { target.len() as u64 };
         let words = [
             (Sa::Mode, word(mode.into())),
             (Sa::Size, word(size)),
-            (Sa::Gen, word(tx.txg().0)),
+            (Sa::Gen, word(b.given.map_or(tx.txg().0, |g| g.generation))),
             (Sa::Uid, word(new.uid.into())),
             (Sa::Gid, word(b.gid())),
             (Sa::Parent, word(b.parent.object.0)),

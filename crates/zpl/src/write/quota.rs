@@ -82,6 +82,9 @@ impl FileSystem {
     }
 
     fn check(&self, w: &Writer, payers: Payers, table: usize) -> Result<()> {
+        if !w.txs.holds_quotas() {
+            return Ok(());
+        }
         for (class, id) in payers.0.into_iter().enumerate() {
             let Some(id) = id else { continue };
             let Some(limits) = w.quotas.0.read()[table][class].clone() else { continue };

@@ -1,0 +1,175 @@
+//! Claiming the logs of all datasets when a pool is opened for writing.
+//!
+//! # Theory
+//! One pass over the datasets, by many threads, since it is waiting for metadata: a dataset's root block says whether it has a log, and then
+//! the chain is read. What has nothing to claim is not touched. The places of all others are taken, and their headers changed, in the first
+//! group, before anybody can allocate anything: whoever opens the pool holds that group until this is done.
+//!
+//! A log whose end is hidden by a device that fails makes the import fail, since what was fsynced would be lost. Where log devices are missing and
+//! that was allowed, or the pool was rewound, all logs are given up, and what of them is allocated is freed.
+//!
+//! # Absent
+//! Replay: that is for who opens the dataset.
+//!
+//! # See
+//! OpenZFS `spa_check_logs`, `spa_ld_claim_log_blocks`, `zil_claim`.
+
+use dmu::Tx;
+use dsl::{Dataset, Dsl, ListOptions, Listed};
+use ondisk::objset::ZIL_HEADER;
+use ondisk::{Blkptr, Txg};
+use parking_lot::Mutex;
+use zil::{Claimant, Log, Plan};
+use zio::Space;
+
+use super::{Engine, Live, WriteRefusal};
+
+/// Datasets that are looked at side by side: reading is waiting.
+const THREADS: usize = 16;
+
+/// Which logs belong to what is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GiveUp {
+    /// None.
+    None,
+    /// Those that were not claimed when the checkpoint was taken that the pool goes back to: they may be written over.
+    Unclaimed,
+    /// All: of a pool that was rewound, or that lacks log devices (`SPA_LOG_CLEAR`).
+    All,
+}
+
+/// What is to become of a log.
+enum Fate {
+    /// It is claimed.
+    Claim(Box<Plan>),
+    /// It is given up; these blocks of it are allocated.
+    Drop(Vec<Blkptr>),
+}
+
+/// The logs that the first group has to do with.
+pub(super) struct Logs(Vec<(Dataset, Fate)>);
+
+impl Logs {
+    /// Looks at all logs, and changes nothing. `synced` is the last group of the state that the pool is opened at.
+    ///
+    /// # Errors
+    /// [`WriteRefusal::Log`] for a log that nobody can tell the end of; as reading datasets fails.
+    pub(super) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp) -> Result<Logs, WriteRefusal> {
+        let found = Mutex::new(Vec::new());
+        let options = ListOptions { threads: THREADS, ..ListOptions::default() };
+        dsl.list(None, &options, &|listed| {
+            let result = match listed {
+                Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
+                Listed::Dataset(dataset) => match fate(&dataset, synced, give_up) {
+                    Ok(None) => return,
+                    Ok(Some(fate)) => Ok((dataset, fate)),
+                    Err(e) => Err(e),
+                },
+            };
+            found.lock().push(result);
+        })?;
+        let mut logs = found.into_inner().into_iter().collect::<Result<Vec<_>, _>>()?;
+        // Of logs that want the same places, always the same one gets them.
+        logs.sort_by_key(|(dataset, _)| dataset.object());
+        Ok(Logs(logs))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The latest birth of a block that is to be claimed (`spa_claim_max_txg`).
+    pub(super) fn latest(&self) -> Txg {
+        let plans = self.0.iter().filter_map(|(_, fate)| match fate {
+            Fate::Claim(plan) => plan.births().max(),
+            Fate::Drop(_) => None,
+        });
+        plans.max().unwrap_or(Txg(0))
+    }
+
+    /// Claims and drops in the group of `tx`, which must be the first.
+    ///
+    /// # Errors
+    /// As opening datasets fails; nothing has been changed then.
+    pub(super) fn settle(&self, live: &Live, tx: &Tx) -> Result<(), WriteRefusal> {
+        let engine = live.engine();
+        let own = |(dataset, _): &(Dataset, Fate)| {
+            let dsl = live.dsl();
+            dsl.heads().own_locked(&dsl.dataset(&dataset.name())?)
+        };
+        let heads = self.0.iter().map(own).collect::<dsl::Result<Vec<_>>>()?;
+        let mut taker = Taker { engine, txg: tx.txg(), shared: Vec::new() };
+        for (owned, (_, fate)) in heads.iter().zip(&self.0) {
+            let header = match fate {
+                Fate::Claim(plan) => plan.take(&mut taker).encode(),
+                Fate::Drop(blocks) => {
+                    live.free_log(tx, blocks.clone());
+                    [0; ZIL_HEADER.end - ZIL_HEADER.start]
+                }
+            };
+            owned.objset().set_zil_header(tx, header).map_err(dsl::Error::from)?;
+        }
+        engine.claimed.lock().append(&mut taker.shared);
+        Ok(())
+    }
+}
+
+/// What is to become of a dataset's log; `None` if it has none, or one that may stay as it is.
+fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>, WriteRefusal> {
+    // One that was received or destroyed in part has no log that means anything.
+    if dataset.is_inconsistent() {
+        return Ok(None);
+    }
+    let Some(os) = dataset.objset()? else { return Ok(None) };
+    let Some(log) = Log::open(&os, synced.0, 0)? else { return Ok(None) };
+    let lost = || WriteRefusal::Log { dataset: dataset.name() };
+    let claimed = log.header().claim_txg != 0;
+    match (claimed, give_up) {
+        (true, GiveUp::All) => Ok(Some(Fate::Drop(log.references()))),
+        // It waits for its replay; whether that can be had shows now.
+        (true, GiveUp::None | GiveUp::Unclaimed) if log.is_cut_short() => Err(lost()),
+        (true, GiveUp::None | GiveUp::Unclaimed) => Ok(None),
+        (false, GiveUp::All | GiveUp::Unclaimed) => Ok(Some(Fate::Drop(log.plan().allocated()))),
+        (false, GiveUp::None) => {
+            let plan = log.plan();
+            if plan.cut_short().is_some() {
+                return Err(lost());
+            }
+            Ok((!plan.is_idle()).then(|| Fate::Claim(Box::new(plan))))
+        }
+    }
+}
+
+/// Takes places in the first group.
+struct Taker<'a> {
+    engine: &'a Engine,
+    txg: Txg,
+    /// Blocks that gain a reference.
+    shared: Vec<Blkptr>,
+}
+
+impl Claimant for Taker<'_> {
+    fn take(&mut self, bp: &Blkptr) -> bool {
+        // Of a gang block its header must be read, which checking its data has done before.
+        let Ok(places) = self.engine.cache.zio().places(bp) else { return false };
+        let allocator = &self.engine.allocator;
+        for (n, (dva, _)) in places.iter().enumerate() {
+            if !allocator.claim(dva, self.txg) {
+                places[..n].iter().for_each(|(taken, _)| allocator.unallocate(taken, self.txg));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn share(&mut self, bps: &[Blkptr]) -> bool {
+        let allocator = &self.engine.allocator;
+        let held =
+            |bp: &Blkptr| bp.stored().is_some_and(|s| s.copies().all(|dva| allocator.is_allocated(dva)));
+        let all = bps.iter().all(held);
+        if all {
+            self.shared.extend_from_slice(bps);
+        }
+        all
+    }
+}

@@ -1,0 +1,192 @@
+//! Replaying a file system's log (`zfs_replay_vector`).
+//!
+//! # Theory
+//! A record is applied by the operation that made it, on a file system of its own over the same object set, which nobody else sees and which logs
+//! nothing. Its transactions are all one ([`OneTx`]): what an operation does in several is in one group here, with the number that the log's header
+//! gets. New files get the number, the generation and the times that the record has, since later records name them.
+//!
+//! POSIX ACLs and set-user-id are left alone: what became of them has records of its own.
+//!
+//! # Absent
+//! Owners of Windows domains, which ports of other systems log: such a record ends the replay.
+
+mod acl;
+mod attr;
+mod file;
+mod names;
+
+use super::{Policies, Policy, Purpose, Txs};
+use crate::{Error, FileSystem, Node, Result, Time};
+use dmu::{Objset, Tx};
+use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZilHeader};
+use ondisk::{Corrupt, ObjNum, Txg};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use zil::{Log, ReplayError, Replayed, Replayer};
+
+/// What errors say that it is about.
+const WHAT: &str = "intent log record";
+/// Longest name that a record may have, whatever the properties say now.
+const NAME_MAX: usize = 1023;
+/// Most slots of a dnode.
+const SLOTS_MAX: u64 = 32;
+
+/// Replays the log of the file system that a live object set holds. Nobody else may have the file system open.
+///
+/// # Errors
+/// [`ReplayError`]: the log stays as far as it was not replayed. As opening the file system fails.
+pub fn replay(
+    os: &Objset,
+    log: &Log,
+    txs: Arc<dyn Txs>,
+    policies: &Policies,
+) -> std::result::Result<Replayed<Error>, ReplayError<Error>> {
+    let one = Arc::new(OneTx { inner: txs, open: Mutex::new(None) });
+    let policy = Policy { posix_acl: false, name_max: NAME_MAX, ..policies.get() };
+    let fs = FileSystem::open_live(os, one.clone(), Policies::new(policy));
+    let fs = fs.map_err(|source| ReplayError::Open { source })?;
+    let by = Replay { fs, one };
+    log.replay(&by, &mut |tx: &Tx, header: &ZilHeader| {
+        os.set_zil_header(tx, header.encode()).expect("a live object set takes a header");
+    })
+}
+
+/// Hands out what is one transaction again and again.
+struct OneTx {
+    inner: Arc<dyn Txs>,
+    /// The group of the transaction of the record that is being replayed.
+    open: Mutex<Option<Txg>>,
+}
+
+impl Txs for OneTx {
+    fn tx(&self, _: u64, _: Purpose) -> Result<Tx> {
+        let txg = self.open.lock().expect("records are applied under a transaction");
+        Ok(Tx::new(txg, None))
+    }
+
+    fn wait(&self, txg: Txg) -> Result<()> {
+        self.inner.wait(txg)
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn holds_quotas(&self) -> bool {
+        // They held when it was done first.
+        false
+    }
+
+    fn begin_feature(&self, feature: &'static str) {
+        self.inner.begin_feature(feature);
+    }
+}
+
+struct Replay {
+    fs: FileSystem,
+    one: Arc<OneTx>,
+}
+
+impl Replayer for Replay {
+    type Error = Error;
+
+    fn tx(&self, bytes: u64) -> Result<Tx> {
+        // Room was asked for when it was done first, and a full file system must not lose what was fsynced.
+        self.one.inner.tx(bytes, Purpose::Free)
+    }
+
+    fn apply(&self, tx: &Tx, header: &RecordHeader, body: &RecordBody) -> Result<()> {
+        *self.one.open.lock() = Some(tx.txg());
+        let result = self.fs.replay_record(header, body);
+        *self.one.open.lock() = None;
+        result
+    }
+
+    fn ends(&self, error: &Error) -> bool {
+        !matches!(
+            error,
+            Error::Stopped { .. }
+                | Error::NoSpace
+                | Error::Quota
+                | Error::Dmu(dmu::Error::Read(
+                    zio::Error::Io { .. } | zio::Error::Key { .. } | zio::Error::Suspended { .. }
+                ))
+        )
+    }
+}
+
+impl From<zio::Error> for Error {
+    fn from(e: zio::Error) -> Self {
+        Error::Dmu(dmu::Error::from(e))
+    }
+}
+
+/// What a new file is to have that the record of its making says.
+pub(super) struct Given {
+    pub(super) object: ObjNum,
+    pub(super) slots: u8,
+    pub(super) generation: u64,
+    pub(super) time: Time,
+}
+
+/// A record that says what can't be.
+fn bad(object: u64, field: &'static str, value: u64) -> Error {
+    Error::Corrupt { object: ObjNum(object), source: Corrupt::Range { what: WHAT, field, value } }
+}
+
+/// A time of a record.
+fn time([secs, nanos]: [u64; 2]) -> Time {
+    Time { secs: secs as i64, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) }
+}
+
+/// An owner of a record: a plain id.
+fn id(object: u64, value: u64) -> Result<u32> {
+    u32::try_from(value).map_err(|_| bad(object, "owner", value))
+}
+
+impl FileSystem {
+    fn replay_record(&self, header: &RecordHeader, body: &RecordBody) -> Result<()> {
+        let w = self.writer()?;
+        let (kind, ci) = (header.kind, header.ci);
+        match body {
+            RecordBody::Commit => Ok(()),
+            RecordBody::Create(c) if kind == TxKind::Mkxattr => self.replay_hidden_dir(w, c),
+            RecordBody::Create(c) => self.replay_create(w, c),
+            RecordBody::Remove { doid, name } => self.replay_remove(ObjNum(*doid), name, kind, ci),
+            RecordBody::Link { doid, link_obj, name } => {
+                self.link(ObjNum(*link_obj), ObjNum(*doid), name).map(drop)
+            }
+            RecordBody::Rename(r) => self.replay_rename(w, r, kind, ci),
+            RecordBody::Write(r) => self.if_there(r.foid, |node| match kind {
+                TxKind::Write2 => self.replay_size(w, &node, r),
+                _ => self.replay_write(w, node, r),
+            }),
+            RecordBody::Truncate { foid, offset, length } => {
+                self.if_there(*foid, |node| self.replay_free(node.object(), *offset, *length))
+            }
+            RecordBody::Setattr(s) => self.if_there(s.foid, |_| self.replay_setattr(w, s)),
+            RecordBody::Acl { foid, acl } => self.if_there(*foid, |node| self.replay_acl(w, &node, acl)),
+            RecordBody::SetSaXattr { foid, name, value } => {
+                self.if_there(*foid, |node| self.replay_xattr(w, &node, name, value.as_deref()))
+            }
+            RecordBody::CloneRange(c) => self.if_there(c.foid, |node| self.replay_clone(w, node, c)),
+        }
+    }
+
+    /// Applies to a file a record that may have been logged behind its removal: then there is nothing to do (`TX_OOO`).
+    fn if_there(&self, foid: u64, apply: impl FnOnce(Node) -> Result<()>) -> Result<()> {
+        match self.node_to_change(ObjNum(foid)) {
+            Ok(node) => apply(node),
+            Err(Error::NoFile { .. }) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The name of an entry as it is stored, where the request ignored case.
+    fn stored_name(&self, dir: ObjNum, name: &[u8], ci: bool) -> Result<Vec<u8>> {
+        if !ci {
+            return Ok(name.to_vec());
+        }
+        Ok(self.node(dir)?.lookup_entry(name, true)?.name)
+    }
+}

@@ -1,0 +1,129 @@
+//! Records of names: making, removing, renaming.
+
+use super::{Given, SLOTS_MAX, bad, id, time};
+use crate::write::make::{Birth, Kind, NewFile};
+use crate::write::{Rename, Writer};
+use crate::{Error, FileSystem, FileType, Result};
+use ondisk::ObjNum;
+use ondisk::sa::Attr as Sa;
+use ondisk::zil::{Create, FileId, Rename as RenameRecord, TxKind, Whiteout};
+
+impl Given {
+    fn new(id: FileId, generation: u64, crtime: [u64; 2]) -> Result<Given> {
+        let slots = u8::try_from(id.slots).ok().filter(|n| (1..=SLOTS_MAX).contains(&u64::from(*n)));
+        let slots = slots.ok_or_else(|| bad(id.object, "slots", id.slots))?;
+        Ok(Given { object: ObjNum(id.object), slots, generation, time: time(crtime) })
+    }
+}
+
+/// What a record makes.
+fn kind(c: &Create) -> Result<Kind> {
+    let rdev = ((c.rdev >> 20) as u32, (c.rdev & 0xf_ffff) as u32);
+    Ok(match FileType::from_mode(c.mode) {
+        FileType::Regular => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink(c.link.clone().unwrap_or_default()),
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharDevice => Kind::CharDevice(rdev.0, rdev.1),
+        FileType::BlockDevice => Kind::BlockDevice(rdev.0, rdev.1),
+        _ => return Err(bad(c.foid.object, "mode", c.mode)),
+    })
+}
+
+fn new_file(c: &Create, kind: Kind) -> Result<NewFile> {
+    let (uid, gid) = (id(c.foid.object, c.uid)?, id(c.foid.object, c.gid)?);
+    Ok(NewFile { kind, permissions: (c.mode & 0o7777) as u32, umask: 0, uid, gid })
+}
+
+impl FileSystem {
+    /// Makes a file of any kind.
+    pub(super) fn replay_create(&self, w: &Writer, c: &Create) -> Result<()> {
+        let new = new_file(c, kind(c)?)?;
+        let given = Given::new(c.foid, c.gen_, c.crtime)?;
+        let object = given.object;
+        self.replay_make(w, ObjNum(c.doid), &c.name, &new, &given)?;
+        if let Some(acl) = &c.acl {
+            self.replay_acl(w, &self.node(object)?, acl)?;
+        }
+        match &c.xvattr {
+            Some(x) => self.replay_xvattr(w, object, x),
+            None => Ok(()),
+        }
+    }
+
+    fn replay_make(&self, w: &Writer, dir: ObjNum, name: &[u8], new: &NewFile, given: &Given) -> Result<()> {
+        self.check_name(w, name)?;
+        let parent = self.dir_to_change(dir, true)?;
+        if self.find(&parent, name)?.is_some() {
+            return Err(Error::Exists { dir });
+        }
+        let tx = w.tx(0, crate::Purpose::Grow)?;
+        let birth = Birth { given: Some(given), ..Birth::new(new, parent.attr()) };
+        let born = self.make(w, &tx, &birth)?;
+        if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), new.kind.file_type())) {
+            self.objset().free_object(&tx, born.object())?;
+            return Err(e);
+        }
+        Ok(())
+    }
+
+    /// Makes the hidden directory of a file's extended attributes (`TX_MKXATTR`).
+    pub(super) fn replay_hidden_dir(&self, w: &Writer, c: &Create) -> Result<()> {
+        let owner = self.node_to_change(ObjNum(c.doid))?;
+        if owner.attr().xattr_dir.is_some() {
+            return Err(Error::XattrExists { object: owner.object() });
+        }
+        let new = new_file(c, Kind::Directory)?;
+        let given = Given::new(c.foid, c.gen_, c.crtime)?;
+        let tx = w.tx(0, crate::Purpose::Grow)?;
+        let birth = Birth { xattr: true, given: Some(&given), ..Birth::new(&new, owner.attr()) };
+        let born = self.make(w, &tx, &birth)?;
+        self.update(w, owner.object(), &tx, |_, changes| {
+            changes.word(Sa::Xattr, born.object().0);
+            Ok(())
+        })
+    }
+
+    /// Removes a name; a file that has none left goes at once, as nobody uses it.
+    pub(super) fn replay_remove(&self, dir: ObjNum, name: &[u8], kind: TxKind, ci: bool) -> Result<()> {
+        let name = self.stored_name(dir, name, ci)?;
+        match kind {
+            TxKind::Rmdir => {
+                let object = self.rmdir(dir, &name)?;
+                self.reap(object)
+            }
+            _ => match self.unlink(dir, &name)? {
+                Some(object) => self.reap(object),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Renames, and leaves a whiteout if the record says so.
+    pub(super) fn replay_rename(&self, w: &Writer, r: &RenameRecord, kind: TxKind, ci: bool) -> Result<()> {
+        let (from, to) = (ObjNum(r.sdoid), ObjNum(r.tdoid));
+        let source = self.stored_name(from, &r.source, ci)?;
+        let how = if kind == TxKind::RenameExchange { Rename::Exchange } else { Rename::Replace };
+        if let Some(gone) = self.rename((from, &source), (to, &r.target), how)? {
+            self.reap(gone)?;
+        }
+        match &r.whiteout {
+            Some(white) => self.replay_whiteout(w, from, &source, white),
+            None => Ok(()),
+        }
+    }
+
+    fn replay_whiteout(&self, w: &Writer, dir: ObjNum, name: &[u8], white: &Whiteout) -> Result<()> {
+        let object = white.foid.object;
+        let new = NewFile {
+            kind: Kind::CharDevice(0, 0),
+            permissions: (white.mode & 0o7777) as u32,
+            umask: 0,
+            uid: id(object, white.uid)?,
+            gid: id(object, white.gid)?,
+        };
+        let given = Given::new(white.foid, white.gen_, white.crtime)?;
+        self.replay_make(w, dir, name, &new, &given)
+    }
+}

@@ -1,0 +1,121 @@
+//! Replaying a volume's log (`zvol_replay_vector`).
+//!
+//! # Theory
+//! A volume's records are writes, frees and clones of blocks. Each changes the one object, in the group of the transaction that it is applied in.
+
+use crate::{Error, Result, Txs, Volume, ZVOL_OBJ};
+use dmu::{Objset, Tx};
+use ondisk::zil::{RecordBody, RecordHeader, Write, ZilHeader};
+use ondisk::{BlkId, Corrupt};
+use std::sync::Arc;
+use zil::{Log, ReplayError, Replayed, Replayer};
+
+const WHAT: &str = "intent log record";
+
+/// Replays the log of the volume that a live object set holds. Nobody else may have the volume open.
+///
+/// # Errors
+/// [`ReplayError`]: the log stays as far as it was not replayed. As opening the volume fails.
+pub fn replay(
+    os: &Objset,
+    log: &Log,
+    txs: Arc<dyn Txs>,
+) -> std::result::Result<Replayed<Error>, ReplayError<Error>> {
+    let volume = Volume::open(os).map_err(|source| ReplayError::Open { source })?;
+    log.replay(&Replay { volume, txs }, &mut |tx: &Tx, header: &ZilHeader| {
+        os.set_zil_header(tx, header.encode()).expect("a live object set takes a header");
+    })
+}
+
+struct Replay {
+    volume: Volume,
+    txs: Arc<dyn Txs>,
+}
+
+fn bad(field: &'static str, value: u64) -> Error {
+    Error::Corrupt(Corrupt::Range { what: WHAT, field, value })
+}
+
+impl Replay {
+    /// A range, if it lies in the volume as it is now: it may have been made smaller since.
+    fn within(&self, foid: u64, offset: u64, length: u64) -> Result<()> {
+        if foid != ZVOL_OBJ.0 {
+            return Err(bad("object", foid));
+        }
+        let block = self.volume.block_size();
+        let size = self.volume.size().div_ceil(block).saturating_mul(block);
+        let end = offset.checked_add(length).filter(|end| *end <= size);
+        end.map(drop).ok_or(Error::PastEnd { offset, len: length, size })
+    }
+
+    fn write(&self, tx: &Tx, w: &Write) -> Result<()> {
+        self.within(w.foid, w.offset, w.length)?;
+        let mut at = w.offset;
+        if let Some(bp) = &w.blkptr {
+            // The block comes whole.
+            at -= at.checked_rem(bp.lsize.0).unwrap_or(0);
+        }
+        let len = w.data.len() as u64;
+        self.within(w.foid, at, len)?;
+        if at.saturating_add(len) < w.offset.saturating_add(w.length) {
+            return Err(bad("length", w.length));
+        }
+        Ok(self.volume.dnode().write_at(tx, at, &w.data)?)
+    }
+}
+
+impl Replayer for Replay {
+    type Error = Error;
+
+    fn tx(&self, bytes: u64) -> Result<Tx> {
+        // Room was asked for when it was done first.
+        self.txs.tx(bytes.max(self.volume.block_size()), true)
+    }
+
+    fn apply(&self, tx: &Tx, _: &RecordHeader, body: &RecordBody) -> Result<()> {
+        match body {
+            RecordBody::Commit => Ok(()),
+            RecordBody::Write(w) => self.write(tx, w),
+            RecordBody::Truncate { foid, offset, length } => {
+                self.within(*foid, *offset, *length)?;
+                Ok(self.volume.dnode().free_range(tx, *offset, *length)?)
+            }
+            RecordBody::CloneRange(c) => {
+                self.within(c.foid, c.offset, c.length)?;
+                let block = self.volume.block_size();
+                let whole = c.blksz == block && c.offset.is_multiple_of(block);
+                if !whole || c.length.div_ceil(block) != c.blkptrs.len() as u64 {
+                    return Err(bad("block size", c.blksz));
+                }
+                Ok(self.volume.dnode().clone_pointers(tx, BlkId(c.offset / block), &c.blkptrs)?)
+            }
+            RecordBody::Create(_)
+            | RecordBody::Remove { .. }
+            | RecordBody::Link { .. }
+            | RecordBody::Rename(_)
+            | RecordBody::Setattr(_)
+            | RecordBody::Acl { .. }
+            | RecordBody::SetSaXattr { .. } => {
+                Err(Error::Corrupt(Corrupt::Shape { what: WHAT, why: "it is none of a volume's" }))
+            }
+        }
+    }
+
+    fn ends(&self, error: &Error) -> bool {
+        !matches!(
+            error,
+            Error::Stopped { .. }
+                | Error::NoSpace
+                | Error::Quota
+                | Error::Dmu(dmu::Error::Read(
+                    zio::Error::Io { .. } | zio::Error::Key { .. } | zio::Error::Suspended { .. }
+                ))
+        )
+    }
+}
+
+impl From<zio::Error> for Error {
+    fn from(e: zio::Error) -> Self {
+        Error::Dmu(dmu::Error::from(e))
+    }
+}
