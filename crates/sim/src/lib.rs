@@ -2,13 +2,14 @@
 //!
 //! # Theory
 //! What the rooms promise one by one is tried here on the whole: a real pool is given a fault, and opened and walked through the library
-//! as the doors would. Read-only, the faults are wrong blocks under right checksums ([`open`]). A pool that is written is left at any
+//! as the doors would. Read-only, the faults are wrong blocks under right checksums ([`open`]); before a replay, wrong records ([`logs`]). A pool that is written is left at any
 //! moment, and opened again ([`crash`]), or lives long under all kinds of operations ([`soak`]).
 //!
 //! # Absent
 //! Anything that ships.
 
 pub mod crash;
+pub mod logs;
 pub mod open;
 pub mod soak;
 
