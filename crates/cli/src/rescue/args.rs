@@ -35,9 +35,11 @@ options:
 
 const CP_USAGE: &str = "\
 usage: poolhouse cp [-rv] [options] POOL/DATASET[@SNAPSHOT]:/PATH ... DESTINATION
+       poolhouse cp [-rv] [options] FILE ... POOL/DATASET:/PATH
 
 Copies files, or a volume (no path after the ':'), out of a pool. Unreadable parts are reported,
-left as holes, and make the exit code 1.
+left as holes, and make the exit code 1. Or copies files into a file system of a pool
+that is not imported, which is then imported, written and exported.
     -r, -R, -a       folders, with all below them
     -v               name each file
     -q, --no-progress  no progress line

@@ -14,7 +14,7 @@ use super::args::Args;
 use super::dest::{self, Folder, Identity, Lost};
 use super::progress::Progress;
 use super::target::{self, Error, Target};
-use super::{Chain, Io};
+use super::{Chain, Io, into};
 use poolhouse::dmu::{Dnode, Extent};
 use poolhouse::ondisk::{BlkId, Level, ObjNum};
 use poolhouse::zpl::{DirCookie, DirEntry, FileSystem, FileType, Node, ReadDir, XATTRS_MAX};
@@ -32,6 +32,9 @@ const CHUNK: usize = 1 << 20;
 /// Copies the operands into the last one; `Ok(false)` if something could not be read or written.
 pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
     let (dest, sources) = args.operands.split_last().expect("the arguments were counted");
+    if let Some(target) = into::place(dest) {
+        return into::run(io, args, &target, sources);
+    }
     let dest = Path::new(dest);
     let into_folder = dest.is_dir();
     if sources.len() > 1 && !into_folder {

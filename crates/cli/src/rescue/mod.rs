@@ -1,4 +1,4 @@
-//! `poolhouse ls` and `poolhouse cp`: getting data out of a pool with no mount and no daemon.
+//! `poolhouse ls` and `poolhouse cp`: getting data out of a pool, and into one, with no mount and no daemon.
 //!
 //! # Theory
 //! Whoever rescues wants everything that can be had, and to know what could not. So these commands read the
@@ -16,6 +16,7 @@ mod args;
 mod cp;
 mod dest;
 mod find;
+mod into;
 mod ls;
 mod progress;
 mod target;

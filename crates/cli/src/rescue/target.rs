@@ -128,15 +128,21 @@ pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<Po
         let ub = pool.spa().uberblock();
         writeln!(io.err, "poolhouse: {} at transaction group {}", pool.name(), ub.txg);
     }
+    load_keys(&pool, args, target)?;
+    Ok(pool)
+}
+
+/// Loads the keys that were given.
+pub fn load_keys(pool: &Pool, args: &Args, target: &Target) -> Result<(), Error> {
     for (root, path) in &args.keys {
         let raw = std::fs::read(path).map_err(|source| Error::KeyFile { path: path.clone(), source })?;
         let root = match root {
             Some(root) => root.clone(),
-            None => encryption_root(&pool, target)?,
+            None => encryption_root(pool, target)?,
         };
-        load_key(&pool, &root, &raw)?;
+        load_key(pool, &root, &raw)?;
     }
-    Ok(pool)
+    Ok(())
 }
 
 /// Loads a key from a file's bytes: as they are, or, if that is no key, without the line's end.

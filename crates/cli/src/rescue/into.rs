@@ -1,0 +1,356 @@
+//! `poolhouse cp` into a pool: files of this machine become files of a dataset, with no mount and no daemon.
+//!
+//! # Theory
+//! The pool is imported for writing, as its only owner, and exported at the end, when everything is on disk; so nothing of a state that can't be
+//! written is written. What can't be read or written is a line that names it, and the rest goes on, as when copying out. Links in the
+//! sources are copied, not followed; those in the path of the destination are followed within the dataset.
+//!
+//! # Absent
+//! Volumes. Copying from one pool to another: that is two copies.
+
+use super::args::Args;
+use super::progress::Progress;
+use super::target::{self, Error, Target};
+use super::{Chain, Io};
+use poolhouse::ondisk::ObjNum;
+use poolhouse::spa::Host;
+use poolhouse::zpl::{self, FileSystem, FileType, Kind, NewFile, Policies, SetAttr, SetXattr, Time};
+use poolhouse::{Claim, OpenOptions, Pool};
+use rustix::io::Errno;
+use server::plan::Plan;
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of one write.
+const CHUNK: usize = 1 << 20;
+/// Most bytes of an extended attribute, and of the names of all of a file, that Linux passes.
+const XATTR_MAX: usize = 1 << 16;
+
+/// What keeps one file from being copied.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Source(#[from] std::io::Error),
+    #[error(transparent)]
+    Pool(#[from] zpl::Error),
+    #[error("a folder is in its place")]
+    Folder,
+    #[error("is a folder: use -r")]
+    NotRecursive,
+    #[error("no kind of file that a pool can have")]
+    Kind,
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Failure::Source(errno.into())
+    }
+}
+
+/// The place in a pool that an operand means, unless it names a file of this machine.
+pub fn place(operand: &str) -> Option<Target> {
+    let local = operand.starts_with(['/', '.']) || Path::new(operand).symlink_metadata().is_ok();
+    Some(Target::parse(operand)).filter(|target| !local && target.path.is_some())
+}
+
+/// Copies files of this machine into a pool; `Ok(false)` if something could not be read or written.
+///
+/// # Errors
+/// When the pool or the destination can't be used.
+pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Result<bool, Error> {
+    let refuse = |operand: &str, why| Err(Error::Operand { operand: operand.to_owned(), why });
+    if args.peek || args.extreme || args.checkpoint || args.txg.is_some() {
+        return refuse(&target.dataset, "only a pool's newest state can be written, by its owner");
+    }
+    if let Some(other) = sources.iter().find(|source| place(source).is_some()) {
+        return refuse(other, "is in a pool: copy it out first");
+    }
+    let path = target.path.clone().unwrap_or_default();
+    if path.is_empty() {
+        return refuse(&target.dataset, "volumes are not written: a path must follow the colon");
+    }
+    let scan = target::scan(args);
+    let candidate = target::candidate(&scan, target.pool())?;
+    let options = OpenOptions {
+        write: true,
+        claim: Claim::default(),
+        missing_log: args.missing_log,
+        ..OpenOptions::default()
+    };
+    let pool = Pool::import(candidate, &options, &Host::of_system())?;
+    target::load_keys(&pool, args, target)?;
+    let copied = copy(io, args, &pool, target, &path, sources);
+    let left = pool.export().map_err(Error::from);
+    let whole = copied?;
+    left?;
+    Ok(whole)
+}
+
+fn copy(
+    io: &mut Io,
+    args: &Args,
+    pool: &Pool,
+    target: &Target,
+    path: &str,
+    sources: &[String],
+) -> Result<bool, Error> {
+    let refuse = |why| Err(Error::Operand { operand: format!("{}:{path}", target.dataset), why });
+    let dataset = pool.dataset(&target.dataset)?;
+    let Some(plan) = Plan::of(dataset.dsl().clone()).map_err(poolhouse::Error::from)? else {
+        return refuse("is no file system that can be written");
+    };
+    if plan.options.read_only {
+        return refuse("has the property readonly=on");
+    }
+    let fs = pool.open_for_writing(dataset.dsl(), Policies::new(plan.policy))?;
+    let at = |source| Error::Path { dataset: target.dataset.clone(), path: path.to_owned(), source };
+    let folder = match fs.resolve(path.as_bytes()) {
+        Ok(node) if node.attr().kind == FileType::Directory => Some(node.object()),
+        Ok(_) | Err(zpl::Error::NoEntry { .. }) => None,
+        Err(e) => return Err(at(e)),
+    };
+    let mut copy = Copy {
+        progress: Progress::new(io.terminal && !args.quiet, None),
+        io,
+        args,
+        fs: &fs,
+        whole: true,
+        linked: HashMap::new(),
+        buf: vec![0; CHUNK],
+    };
+    match folder {
+        Some(folder) => {
+            for source in sources {
+                // What is in `DIR/.`, `..` or `/` goes into the folder itself.
+                let inside = source.ends_with("/.");
+                let source = Path::new(source);
+                match source.file_name().filter(|_| !inside) {
+                    Some(name) => copy.tree(source, folder, name.as_bytes()),
+                    None => copy.inside(source, folder),
+                }
+            }
+        }
+        None if sources.len() > 1 => return refuse("several sources need a folder to go into"),
+        None => {
+            let path = path.trim_end_matches('/');
+            let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let above = fs.resolve(above.as_bytes()).map_err(at)?;
+            copy.tree(Path::new(&sources[0]), above.object(), name.as_bytes());
+        }
+    }
+    copy.progress.finish();
+    let whole = copy.whole;
+    fs.sync().map_err(poolhouse::Error::from)?;
+    Ok(whole)
+}
+
+struct Copy<'a> {
+    io: &'a mut Io,
+    args: &'a Args,
+    fs: &'a FileSystem,
+    progress: Progress,
+    whole: bool,
+    /// Files with several names that were copied, by device and inode.
+    linked: HashMap<(u64, u64), ObjNum>,
+    buf: Vec<u8>,
+}
+
+/// Something that is to be copied, or a folder whose contents were, and that is to get its times.
+enum Step {
+    Copy(PathBuf, ObjNum, Vec<u8>),
+    Finish(PathBuf, ObjNum),
+}
+
+impl Copy<'_> {
+    fn failed(&mut self, path: &Path, e: &Failure) {
+        self.whole = false;
+        let err = &mut self.io.err;
+        self.progress.suspend(|| writeln!(err, "poolhouse cp: {}: {}", path.display(), Chain(e)));
+    }
+
+    /// Copies a file or folder to the name `name` in a folder of the pool.
+    fn tree(&mut self, source: &Path, dir: ObjNum, name: &[u8]) {
+        self.steps(vec![Step::Copy(source.to_owned(), dir, name.to_vec())]);
+    }
+
+    /// Copies what is in a folder.
+    fn inside(&mut self, source: &Path, dir: ObjNum) {
+        if !self.args.recursive {
+            return self.failed(source, &Failure::NotRecursive);
+        }
+        let mut steps = Vec::new();
+        self.list(source, dir, &mut steps);
+        self.steps(steps);
+    }
+
+    fn steps(&mut self, mut steps: Vec<Step>) {
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Finish(path, object) => {
+                    let done = path.symlink_metadata().map_err(Failure::from);
+                    if let Err(e) = done.and_then(|meta| self.keep(&path, &meta, object)) {
+                        self.failed(&path, &e);
+                    }
+                }
+                Step::Copy(path, dir, name) => match self.one(&path, dir, &name) {
+                    Ok(None) => {}
+                    Ok(Some(folder)) => {
+                        steps.push(Step::Finish(path.clone(), folder));
+                        self.list(&path, folder, &mut steps);
+                    }
+                    Err(e) => self.failed(&path, &e),
+                },
+            }
+        }
+    }
+
+    fn list(&mut self, path: &Path, folder: ObjNum, steps: &mut Vec<Step>) {
+        let mut add = || -> std::io::Result<()> {
+            for entry in std::fs::read_dir(path)? {
+                let entry = entry?;
+                steps.push(Step::Copy(entry.path(), folder, entry.file_name().into_vec()));
+            }
+            Ok(())
+        };
+        if let Err(e) = add() {
+            self.failed(path, &e.into());
+        }
+    }
+
+    /// Copies one file; of a folder only itself, which is returned.
+    fn one(&mut self, path: &Path, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>, Failure> {
+        let meta = path.symlink_metadata()?;
+        self.progress.file(path.as_os_str().as_bytes());
+        if self.args.verbose {
+            let out = &mut self.io.out;
+            self.progress.suspend(|| writeln!(out, "{}", path.display()));
+        }
+        let there = match self.fs.lookup(dir, name) {
+            Ok(object) => Some(object),
+            Err(zpl::Error::NoEntry { .. }) => None,
+            Err(e) => return Err(e.into()),
+        };
+        let is_folder = |object| Ok::<_, zpl::Error>(self.fs.attr(object)?.kind == FileType::Directory);
+        if meta.is_dir() {
+            if !self.args.recursive {
+                return Err(Failure::NotRecursive);
+            }
+            if let Some(object) = there
+                && is_folder(object)?
+            {
+                return Ok(Some(object));
+            }
+        }
+        if let Some(object) = there {
+            if is_folder(object)? {
+                return Err(Failure::Folder);
+            }
+            if let Some(gone) = self.fs.unlink(dir, name)? {
+                self.fs.reap(gone)?;
+            }
+        }
+        let identity = (meta.dev(), meta.ino());
+        if let Some(first) = self.linked.get(&identity) {
+            self.fs.link(*first, dir, name)?;
+            return Ok(None);
+        }
+        let new = NewFile { uid: meta.uid(), gid: meta.gid(), ..NewFile::new(kind(path, &meta)?, 0o600) };
+        let object = self.fs.create(dir, name, &new)?.object;
+        if meta.is_dir() {
+            return Ok(Some(object));
+        }
+        if meta.nlink() > 1 {
+            self.linked.insert(identity, object);
+        }
+        if meta.is_file() {
+            self.contents(path, meta.len(), object)?;
+        }
+        self.keep(path, &meta, object)?;
+        Ok(None)
+    }
+
+    /// Writes what a file holds; its holes stay holes.
+    fn contents(&mut self, path: &Path, size: u64, object: ObjNum) -> Result<(), Failure> {
+        let file = File::open(path)?;
+        let mut at = 0;
+        while at < size {
+            // Where the file system can't tell, all is data.
+            let data = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+                Ok(data) => data,
+                Err(Errno::NXIO) => break,
+                Err(_) => at,
+            };
+            let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(data)).unwrap_or(size);
+            at = data;
+            while at < hole {
+                let most = CHUNK - (at % CHUNK as u64) as usize;
+                let room = usize::try_from(hole - at).unwrap_or(CHUNK).min(most);
+                let n = file.read_at(&mut self.buf[..room], at)?;
+                if n == 0 {
+                    // It became shorter meanwhile.
+                    return Ok(());
+                }
+                self.fs.write(object, at, &self.buf[..n], false)?;
+                self.progress.bytes(n as u64);
+                at += n as u64;
+            }
+        }
+        Ok(self.fs.extend(object, size)?)
+    }
+
+    /// Gives a file its extended attributes, owner, mode and times.
+    fn keep(&mut self, path: &Path, meta: &Metadata, object: ObjNum) -> Result<(), Failure> {
+        let symlink = meta.is_symlink();
+        for name in names_of_xattrs(path)? {
+            let mut value = vec![0; XATTR_MAX];
+            let n = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
+            self.fs.set_xattr(object, &name, &value[..n], SetXattr::Either)?;
+        }
+        let time = |secs, nanos: i64| {
+            Some(Time { secs, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) })
+        };
+        let set = SetAttr {
+            uid: Some(meta.uid()),
+            gid: Some(meta.gid()),
+            permissions: (!symlink).then_some(meta.mode() & 0o7777),
+            atime: time(meta.atime(), meta.atime_nsec()),
+            mtime: time(meta.mtime(), meta.mtime_nsec()),
+            ..SetAttr::default()
+        };
+        self.fs.set_attr(object, &set)?;
+        Ok(())
+    }
+}
+
+/// Names of a file's extended attributes, but for those that a file system makes up itself.
+fn names_of_xattrs(path: &Path) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = vec![0; XATTR_MAX];
+    let n = match rustix::fs::llistxattr(path, &mut names[..]) {
+        Ok(n) => n,
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let known = |name: &&[u8]| {
+        let kept: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+        kept.iter().any(|prefix| name.starts_with(prefix))
+    };
+    Ok(names[..n].split(|b| *b == 0).filter(known).map(<[u8]>::to_vec).collect())
+}
+
+fn kind(path: &Path, meta: &Metadata) -> Result<Kind, Failure> {
+    let (kind, rdev) = (meta.file_type(), meta.rdev());
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    Ok(match kind {
+        k if k.is_file() => Kind::Regular,
+        k if k.is_dir() => Kind::Directory,
+        k if k.is_symlink() => Kind::Symlink(std::fs::read_link(path)?.into_os_string().into_vec()),
+        k if k.is_fifo() => Kind::Fifo,
+        k if k.is_socket() => Kind::Socket,
+        k if k.is_char_device() => Kind::CharDevice(major, minor),
+        k if k.is_block_device() => Kind::BlockDevice(major, minor),
+        _ => return Err(Failure::Kind),
+    })
+}
