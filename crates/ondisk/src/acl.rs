@@ -59,6 +59,21 @@ pub struct Ace {
     pub guids: Option<[[u8; 16]; 2]>,
 }
 
+impl Ace {
+    /// Appends it as version 1 stores it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.kind.to_le_bytes());
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(&self.mask.to_le_bytes());
+        if let Who::User(id) | Who::Group(id) = self.who {
+            out.extend_from_slice(&id.to_le_bytes());
+            for guid in self.guids.iter().flatten() {
+                out.extend_from_slice(guid);
+            }
+        }
+    }
+}
+
 /// Encoding of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AclVersion {

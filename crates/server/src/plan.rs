@@ -4,7 +4,7 @@ use crate::api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
-use zpl::{Atime, LogPolicy, Policy, SyncMode};
+use zpl::{AclMode, Atime, LogPolicy, Policy, SyncMode};
 
 /// Where a file system belongs (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +161,12 @@ impl Plan {
                         _ => SyncMode::Standard,
                     },
                     throughput: number(Prop::Logbias, 0)? == 1,
+                },
+                acl_mode: match number(Prop::Aclmode, 0)? {
+                    2 => AclMode::GroupMask,
+                    3 => AclMode::Passthrough,
+                    4 => AclMode::Restricted,
+                    _ => AclMode::Discard,
                 },
             },
             options,

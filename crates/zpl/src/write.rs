@@ -21,8 +21,8 @@
 //! [`FileSystem::fsync`] sees to.
 //!
 //! # Absent
-//! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept, but
-//! neither inherited nor edited: a new mode replaces them (`aclmode=discard`). File systems of versions before 5.
+//! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept, and a new mode
+//! does to them what `aclmode` says, but they are neither inherited nor edited. File systems of versions before 5.
 
 mod atime;
 mod clone;
@@ -32,6 +32,7 @@ mod locks;
 mod log;
 mod make;
 mod names;
+mod nfs4;
 mod posix;
 mod quota;
 mod remove;
@@ -50,6 +51,7 @@ use dmu::Tx;
 use dmu::zap::Zap;
 use locks::Locks;
 pub use make::{Kind, NewFile};
+pub use nfs4::AclMode;
 use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 pub(crate) use quota::Quotas;
@@ -124,6 +126,8 @@ pub struct Policy {
     pub atime: Atime,
     /// When changes are durable, and where they are logged (`sync`, `logbias`).
     pub log: LogPolicy,
+    /// What a new mode does to an NFSv4 ACL that says more than a mode (`aclmode`).
+    pub acl_mode: AclMode,
 }
 
 impl Default for Policy {
@@ -136,6 +140,7 @@ impl Default for Policy {
             name_max: 255,
             atime: Atime::Relative,
             log: LogPolicy::default(),
+            acl_mode: AclMode::Discard,
         }
     }
 }
@@ -215,6 +220,11 @@ impl Writer {
 impl FileSystem {
     fn writer(&self) -> Result<&Writer> {
         self.writer_if_any().ok_or(Error::ReadOnly)
+    }
+
+    /// Longest name that is looked up, in bytes: as long as new ones may be, where it can be changed.
+    pub fn name_max(&self) -> usize {
+        self.writer_if_any().map_or(crate::NAME_MAX, |w| w.policy().name_max)
     }
 
     /// True if it can be changed.

@@ -3,7 +3,7 @@
 use super::data::ATTR_BYTES;
 use super::quota::Payers;
 use super::update::{Changes, NO_EXECS_DENIED};
-use super::{Purpose, Writer, trivial};
+use super::{AclMode, Purpose, Writer, nfs4};
 use crate::node::Store;
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
 use ondisk::ObjNum;
@@ -54,6 +54,10 @@ impl FileSystem {
         if node.attr().pflags.0 & fixed != 0 && (owned || set.atime.is_some() || set.mtime.is_some()) {
             return Err(Error::NotPermitted { object });
         }
+        let says_more = !node.attr().pflags.has(Pflags::ACL_TRIVIAL);
+        if set.permissions.is_some() && says_more && w.policy().acl_mode == AclMode::Restricted {
+            return Err(Error::NotPermitted { object });
+        }
         // Who is given a file pays for it.
         let news = |id: Option<u32>, has: u64| id.map(u64::from).filter(|id| *id != has);
         let (uid, gid) = (news(set.uid, node.attr().uid.0), news(set.gid, node.attr().gid.0));
@@ -66,7 +70,7 @@ impl FileSystem {
             let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
             let now = w.txs.now();
             let acl = self.update(w, object, &tx, |node, c| {
-                change(node, c, &rest);
+                change(w, node, c, &rest)?;
                 c.time(Sa::Ctime, now);
                 w.log_setattr(&tx, node.attr(), &rest);
                 if rest.permissions.is_some() { old_acl(node, c) } else { Ok(None) }
@@ -76,10 +80,7 @@ impl FileSystem {
             }
             let owner = SetAttr { uid: set.uid, gid: set.gid, ..SetAttr::default() };
             if let Some(dir) = node.attr().xattr_dir.filter(|_| owner != SetAttr::default()) {
-                self.update(w, dir, &tx, |node, c| {
-                    change(node, c, &owner);
-                    Ok(())
-                })?;
+                self.update(w, dir, &tx, |node, c| change(w, node, c, &owner))?;
             }
         }
         if let Some(permissions) = set.permissions.filter(|_| w.policy().posix_acl) {
@@ -95,7 +96,7 @@ impl FileSystem {
         let now = w.txs.now();
         self.update(w, node.object(), &tx, |node, c| {
             let set = SetAttr { permissions, ..SetAttr::default() };
-            change(node, c, &set);
+            change(w, node, c, &set)?;
             w.log_setattr(&tx, node.attr(), &set);
             c.time(Sa::Ctime, now);
             Ok(())
@@ -139,17 +140,21 @@ impl FileSystem {
     }
 }
 
-fn change(node: &Node, c: &mut Changes, set: &SetAttr) {
+fn change(w: &Writer, node: &Node, c: &mut Changes, set: &SetAttr) -> Result<()> {
     let a = node.attr();
     let mut flags = a.pflags.0 | Pflags::ARCHIVE;
     if let Some(p) = set.permissions {
         let mode = a.mode & !0o7777 | p & 0o7777;
-        let (count, aces) = trivial::aces(mode, a.kind == FileType::Directory);
+        let rule = w.policy().acl_mode;
+        let gone = rule == AclMode::Discard || a.pflags.has(Pflags::ACL_TRIVIAL);
+        let old = if gone { Vec::new() } else { node.acl()?.aces };
+        let directory = a.kind == FileType::Directory;
+        let acl = nfs4::chmod(&old, mode, directory, rule == AclMode::GroupMask);
         c.word(Sa::Mode, mode.into());
-        c.word(Sa::DaclCount, count);
-        c.bytes(Sa::DaclAces, aces);
-        flags &= !(ACL_HOLDS | NO_EXECS_DENIED);
-        flags |= Pflags::ACL_TRIVIAL | if trivial::all_execute(mode) { NO_EXECS_DENIED } else { 0 };
+        c.word(Sa::DaclCount, acl.count);
+        c.bytes(Sa::DaclAces, acl.aces);
+        flags &= !(ACL_HOLDS | NO_EXECS_DENIED | Pflags::ACL_TRIVIAL);
+        flags |= acl.flags;
     }
     if let Some(uid) = set.uid {
         c.word(Sa::Uid, uid.into());
@@ -167,6 +172,7 @@ fn change(node: &Node, c: &mut Changes, set: &SetAttr) {
         c.drop_privileges(a);
     }
     c.word(Sa::Flags, flags);
+    Ok(())
 }
 
 /// An ACL in the old form goes when a new one is written; returns the object that it is in, if it has one.

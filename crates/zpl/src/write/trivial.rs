@@ -1,47 +1,69 @@
 //! The ACL that says what a mode says (`acl_trivial_access_masks`).
 
-use ondisk::acl::{ACE_EVERYONE, ACE_GROUP, ACE_IDENTIFIER_GROUP, ACE_OWNER};
+use ondisk::acl::{ACE_EVERYONE, ACE_GROUP, ACE_IDENTIFIER_GROUP, ACE_OWNER, Ace, Who};
 
-const ALLOW: u16 = 0;
-const DENY: u16 = 1;
+pub(super) const ALLOW: u16 = 0;
+pub(super) const DENY: u16 = 1;
 
 const READ: u32 = 0x1;
 const WRITE_APPEND: u32 = 0x2 | 0x4;
-const EXECUTE: u32 = 0x20;
+pub(super) const EXECUTE: u32 = 0x20;
 const DELETE_CHILD: u32 = 0x40;
 /// To read the ACL, the attributes and the extended attributes, and to synchronize: everybody may.
 const ALWAYS: u32 = 0x2_0000 | 0x80 | 0x8 | 0x10_0000;
 /// To write the ACL, the owner, the attributes and the extended attributes: the owner may.
 const OWNERS: u32 = 0x4_0000 | 0x8_0000 | 0x100 | 0x10;
 
-/// The entries of the ACL of a mode, as they are stored, and their number.
-pub(super) fn aces(mode: u32, directory: bool) -> (u64, Vec<u8>) {
-    let write = WRITE_APPEND | if directory { DELETE_CHILD } else { 0 };
-    let kinds = [(4, READ), (2, write), (1, EXECUTE)];
-    let may = |class: u32, bit: u32| mode >> (3 * class) & bit != 0;
-    let sum = |wanted: &dyn Fn(u32) -> bool| -> u32 {
-        kinds.iter().filter(|(bit, _)| wanted(*bit)).map(|(_, mask)| mask).sum()
-    };
-    // A class that may do more than one before it must not get it by way of a later entry.
-    let first = sum(&|b| may(2, b) && !may(1, b) && may(0, b));
-    let not_owner = sum(&|b| !may(2, b) && (may(1, b) || may(0, b)));
-    let not_group = sum(&|b| !may(1, b) && may(0, b));
-    let group = ACE_GROUP | ACE_IDENTIFIER_GROUP;
-    let exceptions = [(ALLOW, ACE_OWNER, first), (DENY, ACE_OWNER, not_owner), (DENY, group, not_group)];
-    let plain = [
-        (ALLOW, ACE_OWNER, ALWAYS | OWNERS | sum(&|b| may(2, b))),
-        (ALLOW, group, ALWAYS | sum(&|b| may(1, b))),
-        (ALLOW, ACE_EVERYONE, ALWAYS | sum(&|b| may(0, b))),
-    ];
+/// The entries of the ACL of a mode.
+pub(super) struct Trivial {
+    /// What comes first, where a class may do more or less than those after it.
+    pub(super) exceptions: Vec<Ace>,
+    /// What the owner, the group and everyone may.
+    pub(super) plain: [Ace; 3],
+}
+
+impl Trivial {
+    pub(super) fn of(mode: u32, directory: bool) -> Trivial {
+        let write = WRITE_APPEND | if directory { DELETE_CHILD } else { 0 };
+        let kinds = [(4, READ), (2, write), (1, EXECUTE)];
+        let may = |class: u32, bit: u32| mode >> (3 * class) & bit != 0;
+        let sum = |wanted: &dyn Fn(u32) -> bool| -> u32 {
+            kinds.iter().filter(|(bit, _)| wanted(*bit)).map(|(_, mask)| mask).sum()
+        };
+        // A class that may do more than one before it must not get it by way of a later entry.
+        let first = sum(&|b| may(2, b) && !may(1, b) && may(0, b));
+        let not_owner = sum(&|b| !may(2, b) && (may(1, b) || may(0, b)));
+        let not_group = sum(&|b| !may(1, b) && may(0, b));
+        let ace = |kind, (flags, who), mask| Ace { kind, flags, mask, who, guids: None };
+        let owner = (ACE_OWNER, Who::Owner);
+        let group = (ACE_GROUP | ACE_IDENTIFIER_GROUP, Who::OwningGroup);
+        let exceptions = [ace(ALLOW, owner, first), ace(DENY, owner, not_owner), ace(DENY, group, not_group)];
+        Trivial {
+            exceptions: exceptions.into_iter().filter(|e| e.mask != 0).collect(),
+            plain: [
+                ace(ALLOW, owner, ALWAYS | OWNERS | sum(&|b| may(2, b))),
+                ace(ALLOW, group, ALWAYS | sum(&|b| may(1, b))),
+                ace(ALLOW, (ACE_EVERYONE, Who::Everyone), ALWAYS | sum(&|b| may(0, b))),
+            ],
+        }
+    }
+}
+
+/// Entries as they are stored, and their number.
+pub(super) fn stored<'a>(aces: impl Iterator<Item = &'a Ace>) -> (u64, Vec<u8>) {
     let mut out = Vec::with_capacity(48);
     let mut count = 0;
-    for (kind, flags, mask) in exceptions.into_iter().filter(|e| e.2 != 0).chain(plain) {
-        out.extend_from_slice(&kind.to_le_bytes());
-        out.extend_from_slice(&flags.to_le_bytes());
-        out.extend_from_slice(&mask.to_le_bytes());
+    for ace in aces {
+        ace.encode(&mut out);
         count += 1;
     }
     (count, out)
+}
+
+/// The entries of the ACL of a mode, as they are stored, and their number.
+pub(super) fn aces(mode: u32, directory: bool) -> (u64, Vec<u8>) {
+    let Trivial { exceptions, plain } = Trivial::of(mode, directory);
+    stored(exceptions.iter().chain(&plain))
 }
 
 /// True if a mode lets everybody execute (`ZFS_NO_EXECS_DENIED`).

@@ -1,0 +1,72 @@
+//! What a new mode makes of an NFSv4 ACL that says more than the mode (`zfs_acl_chmod`).
+
+use super::trivial::{ALLOW, DENY, EXECUTE, Trivial, all_execute, stored};
+use super::update::NO_EXECS_DENIED;
+use ondisk::acl::{Ace, Who};
+use ondisk::znode::Pflags;
+
+const FILE_INHERIT: u16 = 0x1;
+const DIRECTORY_INHERIT: u16 = 0x2;
+const INHERIT_ONLY: u16 = 0x8;
+/// An entry of the ACL is to be inherited (`ZFS_INHERIT_ACE`).
+const HAS_INHERITABLE: u64 = 0x2;
+/// An entry is of a kind that only CIFS has (`ZFS_ACL_OBJ_ACE`).
+const HAS_OBJECTS: u64 = 0x8;
+
+/// What a new mode does to an ACL that says more than a mode (`aclmode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AclMode {
+    /// It goes.
+    Discard,
+    /// Its other entries stay, and allow no more than the group may.
+    GroupMask,
+    /// Its other entries stay.
+    Passthrough,
+    /// The mode can't be changed.
+    Restricted,
+}
+
+/// An ACL that is to be stored.
+pub(super) struct NewAcl {
+    pub(super) count: u64,
+    pub(super) aces: Vec<u8>,
+    /// What the file's flags say of it.
+    pub(super) flags: u64,
+}
+
+/// The ACL that `old` becomes with a new mode. Entries for the owner, the group and everyone are the mode's now; as far as they are to be
+/// inherited they are kept for that alone. `old` is empty where the ACL is discarded.
+pub(super) fn chmod(old: &[Ace], mode: u32, directory: bool, masked: bool) -> NewAcl {
+    let Trivial { exceptions, plain } = Trivial::of(mode, directory);
+    let group = plain[1].mask;
+    let mut kept = Vec::new();
+    let mut flags = 0;
+    let mut execute = all_execute(mode);
+    for ace in old {
+        let mut ace = *ace;
+        let inheritable = directory && ace.flags & (FILE_INHERIT | DIRECTORY_INHERIT) != 0;
+        if matches!(ace.who, Who::Owner | Who::OwningGroup | Who::Everyone) {
+            if !inheritable {
+                continue;
+            }
+            ace.flags |= INHERIT_ONLY;
+        }
+        flags |= if inheritable { HAS_INHERITABLE } else { 0 };
+        if matches!(ace.kind, ALLOW | DENY) && ace.flags & INHERIT_ONLY == 0 {
+            if ace.kind == ALLOW && masked {
+                ace.mask &= group;
+            }
+            execute &= ace.kind == ALLOW || ace.mask & EXECUTE == 0;
+        } else if ace.guids.is_some() {
+            flags |= HAS_OBJECTS;
+        }
+        kept.push(ace);
+    }
+    flags |= if kept.is_empty() { Pflags::ACL_TRIVIAL } else { 0 };
+    flags |= if execute { NO_EXECS_DENIED } else { 0 };
+    let (count, aces) = stored(exceptions.iter().chain(&kept).chain(&plain));
+    NewAcl { count, aces, flags }
+}
+
+#[cfg(test)]
+mod tests;
