@@ -231,7 +231,9 @@ impl Drop for Hold {
         slot.dirty = slot.dirty - self.bytes + dirtied;
         slot.holders -= 1;
         let full = slot.dirty >= shared.tunables.full();
-        if slot.holders == 0 || full {
+        let last = slot.holders == 0;
+        // Nobody waits for the last holder of a group that is still open.
+        if full || last && s.quiescing == Some(self.txg) {
             shared.work.notify_all();
         }
         if dirtied < self.bytes {
