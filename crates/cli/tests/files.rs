@@ -113,6 +113,21 @@ fn written_through_mounts() {
         assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
         fs::write(stand.at("a/two"), round).unwrap();
     }
+    let snap = |name: &str| stand.at("a/.zfs/snapshot").join(name);
+    if rustix::process::geteuid().is_root() {
+        fs::create_dir(snap("made")).unwrap();
+        assert_eq!(fs::create_dir(snap("made")).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(snap("made/two")).unwrap(), b"two");
+        fs::rename(snap("made"), snap("other")).unwrap();
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before", "other"]);
+        assert_eq!(stand.good("zfs list -Ht snapshot -o name tank/a"), "tank/a@before\ntank/a@other\n");
+        assert!(
+            fs::rename(snap("other"), snap("before")).is_err() && fs::create_dir(snap("no@name")).is_err()
+        );
+        assert!(fs::File::create(snap("file")).is_err());
+        fs::remove_dir(snap("other")).unwrap();
+        assert_eq!(names(&stand.at("a/.zfs/snapshot")), ["before"]);
+    }
     stand.good("zfs rollback tank/a@before");
     assert!(fs::read(stand.at("a/big")).unwrap() == data);
     stand.good("zfs set recordsize=4k tank/a");
@@ -219,4 +234,59 @@ fn quotas_and_mount_options() {
     stand.good("zfs mount -o remount,noatime tank/a");
     stand.good("zfs set setuid=off tank/a");
     assert!(options().contains("noatime") && options().contains("nosuid"), "{}", options());
+}
+
+/// Goal: `poolhouse cp` copies a tree into a pool that is not mounted, with holes, links, attributes and times, over what is there; what comes out again, and
+/// through a mount, is the same.
+#[test]
+fn copied_into_a_pool() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    stand.good("zfs create tank/a");
+    fs::write(stand.at("a/over"), b"written over").unwrap();
+    fs::create_dir(stand.at("a/kept")).unwrap();
+    stand.good("zpool export tank");
+    let tree = stand.dir.path().join("tree");
+    fs::create_dir_all(tree.join("sub/deep")).unwrap();
+    let data: Vec<u8> = (0..3_000_000_u32).map(|i| (i >> 3) as u8 ^ (i >> 11) as u8).collect();
+    fs::write(tree.join("sub/big"), &data).unwrap();
+    fs::write(tree.join("over"), b"new").unwrap();
+    fs::hard_link(tree.join("over"), tree.join("sub/deep/hard")).unwrap();
+    std::os::unix::fs::symlink("sub/big", tree.join("link")).unwrap();
+    fs::File::create(tree.join("sparse")).unwrap().set_len(100 << 20).unwrap();
+    fs::set_permissions(tree.join("sub/big"), fs::Permissions::from_mode(0o4711)).unwrap();
+    std::os::unix::fs::chown(tree.join("sub/big"), Some(7), Some(8)).unwrap();
+    fs::set_permissions(tree.join("sub/big"), fs::Permissions::from_mode(0o4711)).unwrap();
+    let device = stand.dir.path().join("dev");
+    let cp = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+        let out = command.arg("cp").args(words).arg("-d").arg(&device).output().unwrap();
+        (out.status.code().unwrap(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let inside = format!("{}/.", tree.display());
+    assert_eq!(cp(&["-r", &inside, "tank/a:/"]), (0, String::new()));
+    assert_eq!(cp(&[tree.join("over").to_str().unwrap(), "tank/a:/kept/other"]), (0, String::new()));
+    let (code, err) = cp(&[tree.to_str().unwrap(), "tank/a:/"]);
+    assert!(code == 1 && err.contains("is a folder: use -r"), "{err}");
+    let (code, err) = cp(&["tank/a:/over", "tank/a:/copy"]);
+    assert!(code == 1 && err.contains("copy it out first"), "{err}");
+    let out = stand.dir.path().join("out");
+    assert_eq!(cp(&["-r", "tank/a:/", out.to_str().unwrap()]), (0, String::new()));
+    stand.good(&format!("zpool import -d {} tank", device.display()));
+    for root in [&out, &stand.at("a")] {
+        assert!(fs::read(root.join("link")).unwrap() == data);
+        assert_eq!(fs::read(root.join("kept/other")).unwrap(), b"new");
+        assert_eq!(fs::metadata(root.join("over")).unwrap().nlink(), 2);
+        assert!(fs::metadata(root.join("sparse")).unwrap().blocks() < 100);
+        for name in ["sub", "sub/big", "over"] {
+            let (a, b) = (fs::metadata(tree.join(name)).unwrap(), fs::metadata(root.join(name)).unwrap());
+            assert_eq!((a.mode(), a.uid(), a.gid()), (b.mode(), b.uid(), b.gid()), "{name}");
+            assert_eq!((a.mtime(), a.mtime_nsec()), (b.mtime(), b.mtime_nsec()), "{name}");
+        }
+    }
+    let (code, err) = cp(&[tree.join("over").to_str().unwrap(), "tank/a:/busy"]);
+    assert!(code == 1 && err.contains("in use"), "{err}");
 }

@@ -485,7 +485,7 @@ pub struct ForgetOne {
     pub nlookup: u64,
 }
 
-/// What CREATE asks (`fuse_create_in`); the name follows.
+/// What CREATE and TMPFILE ask (`fuse_create_in`); a name follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct CreateIn {
@@ -499,7 +499,7 @@ pub struct CreateIn {
     pub open_flags: u32,
 }
 
-/// What CREATE answers behind the entry (`fuse_open_out`).
+/// What they answer behind the entry (`fuse_open_out`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct OpenOut {

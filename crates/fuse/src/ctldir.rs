@@ -19,7 +19,7 @@
 //! one at once, and the later finds the earlier's.
 //!
 //! # Absent
-//! `.zfs/shares`; making, renaming and destroying snapshots with `mkdir`, `mv` and `rmdir`.
+//! `.zfs/shares`.
 
 use crate::tree::{
     Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
@@ -48,6 +48,7 @@ const SNAPDIRS_INO: u64 = CONTROL_INO - 3;
 /// Where a number leads that no object has: nobody can go there.
 const NOWHERE: Node = Node(CONTROL_SLOT << SLOT_SHIFT);
 
+const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
 const DT_DIR: u8 = 4;
 
@@ -63,6 +64,18 @@ pub trait Snapshots: Send + Sync {
     }
     /// Opens one; `ENOENT` when there is none of that name.
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
+    /// Makes one (`mkdir`).
+    fn create(&self, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+    /// Destroys one (`rmdir`).
+    fn destroy(&self, _name: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
+    /// Gives one another name (`mv`).
+    fn rename(&self, _old: &[u8], _new: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ROFS)
+    }
     /// Whether `.zfs` is listed in the root (`snapdir=visible`). It can be walked into either way, unless
     /// [`Self::disabled`].
     fn visible(&self) -> bool;
@@ -419,6 +432,13 @@ impl Tree for WithSnapshots {
     }
 
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
+        if dir == SNAPDIR && self.head.writable() {
+            if new.mode & S_IFMT != S_IFDIR {
+                return Err(Errno::PERM);
+            }
+            self.snapshots.create(name)?;
+            return self.lookup(dir, name);
+        }
         self.named(dir, name)?;
         Self::placed(0, self.head.create(dir, name, new)?)
     }
@@ -453,11 +473,21 @@ impl Tree for WithSnapshots {
     }
 
     fn rmdir(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
+        if dir == SNAPDIR && self.head.writable() {
+            return self.snapshots.destroy(name);
+        }
         self.named(dir, name)?;
         self.head.rmdir(dir, name)
     }
 
     fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), how: Rename) -> Result<(), Errno> {
+        if (from.0, to.0) == (SNAPDIR, SNAPDIR) && self.head.writable() {
+            return match how {
+                // None is ever replaced.
+                Rename::Replace | Rename::NoReplace => self.snapshots.rename(from.1, to.1),
+                Rename::Exchange | Rename::Whiteout { .. } => Err(Errno::INVAL),
+            };
+        }
         self.named(from.0, from.1)?;
         self.named(to.0, to.1)?;
         self.head.rename(from, to, how)

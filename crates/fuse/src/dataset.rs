@@ -148,6 +148,9 @@ impl Tree for Dataset {
     }
 
     fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        if name.len() > self.fs.name_max() {
+            return Err(Errno::NAMETOOLONG);
+        }
         let found = self.told(dir, self.node(dir)?.lookup_entry(name, false))?;
         // An entry whose object is none is damage, not an absent name.
         match self.fs.node(found.object) {

@@ -7,7 +7,8 @@
 //! keeps none; and what a file takes up is known only when it has been written, so that until then its attributes are
 //! good for a second. Opens carry no state
 //! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
-//! cache, and so a small file costs one LOOKUP and one READ. A file that was removed while it is open is kept until the kernel forgets
+//! cache, and so a small file costs one LOOKUP and one READ. CREATE would be the open of a new file, with a RELEASE behind it that keeps the file busy after it
+//! was closed: it is answered the same, and new files come by MKNOD. A file that was removed while it is open is kept until the kernel forgets
 //! it, which it does when the last user has closed it. Permissions are the kernel's to check
 //! (`default_permissions`, with ACLs fetched as extended attributes).
 //!
@@ -104,7 +105,7 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::IOCTL => ioctl(tree, node, request, out),
         op::LSEEK => lseek(tree, node, request, out),
         op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
-        // OPEN, OPENDIR, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
+        // OPEN, OPENDIR, CREATE, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
         // learn that it needn't ask. Of a tree that doesn't change, FSYNC too.
         _ => change::answer(tree, node, request, out).unwrap_or(Err(Errno::NOSYS)),
     })

@@ -10,7 +10,9 @@
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
 use crate::plan::{Plan, SnapDir, Where};
-use dsl::Dsl;
+use dsl::ops::destroy::DestroySnapshots;
+use dsl::ops::rename::RenameSnapshot;
+use dsl::{Dsl, Refusal, SyncTask};
 use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
 use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{Statfs, Tree};
@@ -18,6 +20,8 @@ use fuse::{Detach, Workers};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 use rustix::io::Errno;
+use spa::Spa;
+use spa::engine::TaskError;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -180,7 +184,8 @@ impl Mounts {
             Some((tree, files)) => (tree, Some(files)),
             None => (how.open(&plan.dataset)?, None),
         };
-        let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir };
+        let spa = Arc::clone(pool.spa());
+        let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir, spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
         let options = fuse::Options { read_only, ..plan.options.clone() };
         let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
@@ -352,12 +357,38 @@ struct Heads {
     head: dsl::Dataset,
     how: Look,
     snapdir: SnapDir,
+    spa: Arc<Spa>,
+}
+
+/// The name of a snapshot, as the kernel gives it.
+fn text(name: &[u8]) -> Result<String, Errno> {
+    String::from_utf8(name.to_vec()).map_err(|_| Errno::INVAL)
 }
 
 impl Heads {
     fn failed(&self, error: &dyn std::error::Error) -> Errno {
         tracing::warn!(dataset = self.head.name(), %error, "its snapshots are unreadable");
         Errno::IO
+    }
+
+    /// Does an operation on snapshots, as its command would.
+    fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Errno> {
+        let live = self.spa.writer().ok_or(Errno::ROFS)?;
+        live.run(Box::new(task)).map_err(|error| match &error {
+            TaskError::Refused(dsl::Error::Refused { why, .. }) => refused(*why),
+            TaskError::Refused(dsl::Error::NoSuchDataset { .. }) => Errno::NOENT,
+            TaskError::Refused(dsl::Error::BadName { .. }) => Errno::INVAL,
+            TaskError::Refused(dsl::Error::Several(all)) => {
+                let first = all.iter().find_map(|e| match e {
+                    dsl::Error::Refused { why, .. } => Some(refused(*why)),
+                    dsl::Error::NoSuchDataset { .. } => Some(Errno::NOENT),
+                    _ => None,
+                });
+                first.unwrap_or(Errno::IO)
+            }
+            TaskError::Refused(error) => self.failed(error),
+            TaskError::Stopped(error) => self.failed(error),
+        })
     }
 }
 
@@ -385,6 +416,21 @@ impl Snapshots for Heads {
         Ok(Snapshot { tree, dataset: snapshot.object().0, born: snapshot.phys().creation_txg.0 })
     }
 
+    fn create(&self, name: &[u8]) -> Result<(), Errno> {
+        let names = vec![format!("{}@{}", self.head.name(), text(name)?)];
+        self.run(dsl::ops::snapshot::Snapshot { names, props: Vec::new(), enforce_limits: true })
+    }
+
+    fn destroy(&self, name: &[u8]) -> Result<(), Errno> {
+        let names = vec![format!("{}@{}", self.head.name(), text(name)?)];
+        self.run(DestroySnapshots { names, defer: false })
+    }
+
+    fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Errno> {
+        let (dataset, old, new) = (self.head.name(), text(old)?, text(new)?);
+        self.run(RenameSnapshot { dataset, old, new, recursive: false })
+    }
+
     fn version(&self) -> Result<u64, Errno> {
         // A new snapshot is the head's last; one that goes makes fewer.
         let name = self.head.name();
@@ -399,6 +445,20 @@ impl Snapshots for Heads {
 
     fn disabled(&self) -> bool {
         self.snapdir == SnapDir::Disabled
+    }
+}
+
+/// The errno of what an operation on snapshots is refused for.
+fn refused(why: Refusal) -> Errno {
+    match why {
+        Refusal::Exists => Errno::EXIST,
+        Refusal::NoSpace => Errno::NOSPC,
+        Refusal::Quota => Errno::DQUOT,
+        Refusal::NameTooLong => Errno::NAMETOOLONG,
+        Refusal::ReadOnly => Errno::ROFS,
+        Refusal::Again => Errno::AGAIN,
+        Refusal::Busy | Refusal::HasClones | Refusal::Held => Errno::BUSY,
+        _ => Errno::INVAL,
     }
 }
 

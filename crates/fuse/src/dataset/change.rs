@@ -6,6 +6,9 @@ use ondisk::ObjNum;
 use rustix::io::Errno;
 use zpl::{FileType, Kind, NewFile};
 
+/// What must be free of what is allocated, in percent.
+const RESERVE_PERCENT: u128 = 110;
+
 impl From<SetXattr> for zpl::SetXattr {
     fn from(how: SetXattr) -> Self {
         match how {
@@ -105,6 +108,9 @@ impl Dataset {
     pub(super) fn allocated(&self, node: Node, offset: u64, len: u64, what: Allocate) -> Result<(), Errno> {
         let object = ObjNum(node.0);
         let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
+        if matches!(what, Allocate::Extend | Allocate::Keep) {
+            self.has_room(len)?;
+        }
         if matches!(what, Allocate::Punch | Allocate::Zero) {
             self.told(node, self.fs.punch(object, offset, len))?;
         }
@@ -112,6 +118,14 @@ impl Dataset {
             self.told(node, self.fs.extend(object, end))?;
         }
         Ok(())
+    }
+
+    /// Nothing can be kept for what is to be written later, but what could never be written is refused (`zfs_fallocate_reserve_percent`).
+    fn has_room(&self, len: u64) -> Result<(), Errno> {
+        let Some(sizes) = &self.sizes else { return Ok(()) };
+        let sizes = sizes()?;
+        let room = u128::from(sizes.free) * u128::from(sizes.unit) * 100 / RESERVE_PERCENT;
+        if u128::from(len) > room { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
     pub(super) fn may_set_xattr(&self, name: &[u8]) -> Result<(), Errno> {

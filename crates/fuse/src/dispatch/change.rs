@@ -52,7 +52,6 @@ pub(super) fn answer(
     out: &mut Answer,
 ) -> Option<Result<(), Errno>> {
     Some(match request.head.opcode {
-        op::CREATE => create(tree, node, request, out),
         op::TMPFILE => tmpfile(tree, node, request, out),
         op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => copy_file_range(tree, node, request, out),
         op::MKNOD => mknod(tree, node, request, out),
@@ -82,16 +81,6 @@ fn made(tree: &dyn Tree, dir: Node, name: &[u8], new: &NewNode<'_>, out: &mut An
 
 fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.head.uid, gid: request.head.gid }
-}
-
-fn create(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
-    let ask: abi::CreateIn = request.body()?;
-    let name = request.name_after::<abi::CreateIn>()?;
-    let mode = S_IFREG | ask.mode & !S_IFMT;
-    let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
-    made(tree, dir, name, &new, out)?;
-    out.put(&abi::OpenOut { open_flags: FOPEN_KEEP_CACHE, ..abi::OpenOut::default() });
-    Ok(())
 }
 
 fn tmpfile(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
