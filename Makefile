@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz crash soak judge lint
+.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -51,6 +51,12 @@ soak:
 judge:
 	@scripts/needs.sh rust cc mount
 	@scripts/judge.sh $(JUDGE_SHAPES)
+
+# Programs that others wrote to try file systems, or that rely on them, on mounts; with ZDB=PROGRAM, zdb judges what they leave.
+# docs/compatibility.md has the results. What has no end works for SUITE_SECONDS.
+suites:
+	@scripts/needs.sh rust cc mount
+	@scripts/suites.sh $(SUITES)
 
 lint:
 	cargo fmt --all --check

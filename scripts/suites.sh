@@ -1,0 +1,232 @@
+#!/usr/bin/env bash
+# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres ...]
+# Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
+# pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
+# POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works. Logs stay in target/suites/report.
+# What can't run here is said to be missing, and the exit status is 1 then, as if it had failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+home=$PWD
+seconds=${SUITE_SECONDS:-60}
+programs=$home/target/suites
+report=$programs/report
+mkdir -p "$report"
+tools=$home/target/oracle/root
+if [ -z "${ZDB:-}" ] && [ -x "$tools/sbin/zdb" ]; then
+  ZDB=$tools/sbin/zdb
+  libs=$(echo "$tools"/lib/*-linux-gnu)
+fi
+theirs() { LD_LIBRARY_PATH=${libs:-${LD_LIBRARY_PATH:-}} "$ZDB" "$@"; }
+if [ -z "${POOLHOUSE:-}" ]; then
+  cargo build -q --release -p poolhouse-cli || exit 1
+  POOLHOUSE=${CARGO_TARGET_DIR:-$home/target}/release/poolhouse
+fi
+
+room=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-suites.XXXXXX")
+mkdir -m 700 "$room/run"
+mkdir "$room/bin" "$room/dev" "$room/mnt" "$room/other"
+chmod 755 "$room"
+export POOLHOUSE_RUN_DIR=$room/run
+for name in zpool zfs; do ln -s "$(realpath "$POOLHOUSE")" "$room/bin/$name"; done
+# mount(8) would look for a helper of this FUSE file system even to remount it.
+printf '#!/bin/sh\nexec %s -i "$@"\n' "$(command -v mount)" >"$room/bin/mount"
+chmod +x "$room/bin/mount"
+PATH=$room/bin:$PATH
+mnt=$room/mnt
+cleanup() {
+  zpool export -af >/dev/null 2>&1
+  rm -rf --one-file-system "$room"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+missing() { # WHAT
+  echo "missing: $*"
+  return 77
+}
+
+# A program that is a crate, installed if it isn't there yet.
+crate() { # NAME
+  [ -x "$programs/bin/$1" ] && return
+  cargo install -q --root "$programs" --target-dir "$programs/build" "$1" >"$report/install-$1.log" 2>&1 ||
+    missing "$1, which could not be installed: $report/install-$1.log"
+}
+
+manifest() {
+  (cd "$mnt" && find . -xdev -printf '%p %y %m %U %G %s %n %T@ %l\n' | LC_ALL=C sort &&
+    find . -xdev -type f -print0 | LC_ALL=C sort -z | xargs -0 -r sha256sum)
+}
+
+# The pool that was worked on goes, is judged, comes back and holds what it held.
+compare() { # SUITE
+  manifest >"$report/$1.before" || return
+  zpool export suites || return
+  if [ -n "${ZDB:-}" ]; then
+    theirs -e -p "$room/dev" -bcc suites >"$report/$1.zdb" 2>&1 || { echo "zdb finds fault: $report/$1.zdb"; return 1; }
+    grep -q 'No leaks' "$report/$1.zdb" || { echo "zdb finds leaks: $report/$1.zdb"; return 1; }
+  fi
+  zpool import -d "$room/dev" suites || return
+  manifest >"$report/$1.after" || return
+  cmp "$report/$1.before" "$report/$1.after"
+}
+
+pjdfstest() {
+  crate pjdfstest || return
+  [ "$(id -u)" = 0 ] || { missing 'root, as whom pjdfstest runs'; return; }
+  # Two users that any system has, with their groups.
+  cat >"$room/pjdfstest.toml" <<TOML
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+stat_st_birthtime = {}
+utime_now = {}
+utimensat = {}
+[settings]
+naptime = 0.01
+allow_remount = true
+[dummy_auth]
+entries = [["nobody", "$(id -gn nobody)"], ["daemon", "$(id -gn daemon)"]]
+TOML
+  (cd "$mnt" && "$programs/bin/pjdfstest" -c "$room/pjdfstest.toml" -p "$mnt" -s "$room/other") >"$report/pjdfstest.all" 2>&1
+  # Its exit status says that something fails; what, and why, is for docs/compatibility.md.
+  sed 's/\x1b\[[0-9;]*m//g' "$report/pjdfstest.all" | grep -E ' (FAILED|skipped)$|^Summary'
+}
+
+fsx() {
+  crate fsx || return
+  local end=$((SECONDS + seconds)) seed=1 ops=0 most
+  while [ $SECONDS -lt $end ]; do
+    # Within a few blocks, and over many.
+    most=$((seed % 2 ? 65536 : 1048576))
+    cat >"$room/fsx.toml" <<TOML
+flen = $((most * 4))
+[opsize]
+max = $most
+[weights]
+close_open = 1
+invalidate = 1
+mapread = 10
+mapwrite = 10
+read = 10
+write = 10
+truncate = 5
+fsync = 0.2
+fdatasync = 0.2
+posix_fallocate = 2
+punch_hole = 5
+sendfile = 5
+posix_fadvise = 1
+copy_file_range = 5
+TOML
+    "$programs/bin/fsx" -S $seed -N 2000 -f "$room/fsx.toml" -P "$report" "$mnt/fsx-$((seed % 4))" || { echo "seed $seed"; return 1; }
+    ops=$((ops + 2000)) seed=$((seed + 1))
+  done
+  echo "$ops operations"
+}
+
+stress() {
+  command -v stress-ng >/dev/null || { missing stress-ng; return; }
+  local one bad=() done=0 known
+  known=$(stress-ng --help)
+  local all=(access acl chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dup fallocate fcntl file-ioctl
+    filename flock fpunch fsize fstat getdent handle hdd inode-flags io iomix lease link locka lockf lockmix lockofd metamix mknod open
+    readahead rename seek sendfile symlink sync-file touch unlink utime xattr)
+  for one in "${all[@]}"; do
+    [[ $known == *"--$one N"* ]] || continue
+    done=$((done + 1))
+    mkdir -p "$mnt/$one"
+    timeout $((seconds + 120)) stress-ng --"$one" 2 --temp-path "$mnt/$one" --timeout $((seconds / 20 + 2)) --verify --metrics-brief >"$report/stress-$one.log" 2>&1 ||
+      bad+=("$one")
+  done
+  echo "$((done - ${#bad[@]})) of $done stressors content${bad:+; not: ${bad[*]}}"
+  [ ${#bad[@]} = 0 ]
+}
+
+git_tree() {
+  command -v git >/dev/null || { missing git; return; }
+  export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+  git clone -q --no-local "$home" "$mnt/clone" && cd "$mnt/clone" && git fsck --full --strict --no-dangling --no-progress && git repack -qad &&
+    git checkout -q "$(git rev-list --max-parents=0 HEAD | tail -1)" && git checkout -q - && git fsck --full --no-dangling --no-progress &&
+    [ -z "$(git status --porcelain)" ] && echo "$(git rev-list --count HEAD) commits, $(git ls-files | wc -l) files"
+}
+
+sqlite() {
+  command -v sqlite3 >/dev/null || { missing sqlite3; return; }
+  local mode at pids=() i round sums
+  for mode in delete wal; do
+    at=$mnt/$mode.db
+    sqlite3 "$at" "pragma journal_mode=$mode; create table t(id integer primary key, who int, n int, pad blob); create table sums(who int primary key, n int);" >/dev/null || return
+    for i in 1 2 3; do sqlite3 "$at" "insert into sums values($i, 0)" || return; done
+    for i in 1 2 3; do
+      for _ in $(seq 2000); do
+        echo "begin immediate; insert into t(who,n,pad) select $i, abs(random() % 100), randomblob(abs(random() % 9000)); update sums set n = (select sum(n) from t where who=$i) where who=$i; commit;"
+      done >"$room/$i.sql"
+    done
+    for round in 1 2 3; do
+      pids=()
+      for i in 1 2 3; do
+        sqlite3 -cmd '.timeout 20000' "$at" <"$room/$i.sql" >/dev/null 2>&1 &
+        pids+=($!)
+      done
+      sleep $((seconds / 6 + 1))
+      # The writers die in the middle of what they do.
+      kill -9 "${pids[@]}"
+      wait "${pids[@]}" 2>/dev/null
+    done
+    sums=$(sqlite3 -cmd '.timeout 20000' "$at" "pragma integrity_check; select count(*) from sums where n <> (select coalesce(sum(n),0) from t where t.who = sums.who);")
+    [ "$sums" = $'ok\n0' ] || { echo "$mode: $sums"; return 1; }
+    echo "$mode: $(sqlite3 "$at" 'select max(id) from t') rows written, whole after kills"
+  done
+}
+
+postgres() {
+  local bin data=$mnt/pg log=$report/postgres.server as=() i round
+  bin=$(dirname "$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -1)" 2>/dev/null)
+  [ -x "$bin/pgbench" ] || { missing PostgreSQL; return; }
+  if [ "$(id -u)" = 0 ]; then as=(runuser -u postgres --); fi
+  mkdir "$data" "$room/pg" && chmod 700 "$data" && { [ ${#as[@]} = 0 ] || chown postgres "$data" "$room/pg"; }
+  : >"$log" && chmod 666 "$log"
+  "${as[@]}" "$bin/initdb" -k -D "$data" >>"$log" 2>&1 || return
+  start() { "${as[@]}" "$bin/pg_ctl" -w -t 120 -D "$data" -l "$log" -o "-k $room/pg -c listen_addresses=" start >>"$log" 2>&1; }
+  start || return
+  "${as[@]}" "$bin/pgbench" -h "$room/pg" -q -i -s 5 postgres >>"$log" 2>&1 || return
+  for round in 1 2 3; do
+    "${as[@]}" "$bin/pgbench" -h "$room/pg" -n -c 8 -j 2 -T $((seconds / 3 + 5)) postgres >"$report/pgbench-$round.log" 2>&1 &
+    sleep $((seconds / 3))
+    # It dies with all its processes; what it was told is durable must be there when it is back.
+    i=$(head -1 "$data/postmaster.pid")
+    # shellcheck disable=SC2046 # several words
+    kill -9 "$i" $(pgrep -P "$i")
+    wait $!
+    sleep 1
+    rm -f "$data/postmaster.pid" "$room"/pg/.s.*
+    start || { echo 'does not recover'; return 1; }
+  done
+  local sums
+  sums=$("${as[@]}" "$bin/psql" -h "$room/pg" -At postgres -c 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history), (select sum(bbalance) from pgbench_branches) = (select sum(tbalance) from pgbench_tellers), count(*) from pgbench_history')
+  "${as[@]}" "$bin/pg_amcheck" -h "$room/pg" --install-missing --heapallindexed postgres >>"$log" 2>&1 || echo 'pg_amcheck finds fault, or is not there'
+  "${as[@]}" "$bin/pg_ctl" -w -D "$data" -m fast stop >>"$log" 2>&1 || return
+  "${as[@]}" "$bin/pg_checksums" -D "$data" --check >>"$log" 2>&1 || { echo 'checksums are wrong'; return 1; }
+  case $sums in 't|t|'*) echo "recovered three times, ${sums##*|} transactions" ;; *) echo "sums differ: $sums"; return 1 ;; esac
+}
+
+status=0
+say() { printf '%-10s %s\n' "$1" "$2"; }
+for suite in "${@:-pjdfstest fsx stress git sqlite postgres}"; do
+  for suite in $suite; do
+    case $suite in git) run=git_tree ;; pjdfstest | fsx | stress | sqlite | postgres) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
+    log=$report/$suite.log
+    rm -f "$room/dev/d0"
+    truncate -s 8G "$room/dev/d0"
+    zpool create -m "$mnt" -o ashift=12 -O acltype=posix -O xattr=sa suites "$room/dev/d0" || exit 1
+    (cd / && $run) >"$log" 2>&1
+    result=$?
+    case $result in 0) ;; 77) status=1 ;; *) status=1; say "$suite" "FAILED, see $log" ;; esac
+    say "$suite" "$(tail -1 "$log")"
+    if [ $result = 0 ]; then
+      compare "$suite" >"$report/$suite.compare" 2>&1 || { status=1; say "$suite" "FAILED after export: $(tail -1 "$report/$suite.compare")"; }
+    fi
+    zpool destroy -f suites || exit 1
+  done
+done
+exit $status
