@@ -3,9 +3,10 @@
 //! # Theory
 //! Files of a mounted pool are made, written, renamed, truncated and removed, and each change is made durable by a commit that returns long before its group
 //! is on disk. After a crash the file system is as of the last group, and its log says what was done since; here that is done again on a model, with
-//! nothing but the records in their order. A file of which the last commit had returned, and the next had not begun, must be exactly as it was left.
+//! nothing but the records in their order. Then the pool is imported for writing, which claims the log, perhaps crashes once more, and replays it: what is there then must be
+//! what the model says. A file of which the last commit had returned, and the next had not begun, must be exactly as it was left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
@@ -190,14 +191,20 @@ impl Model {
         for entry in fs.read_dir(fs.root(), zpl::DirCookie::START)? {
             let entry = entry?;
             let node = fs.node(entry.object)?;
-            let mut contents = vec![0; node.attr().size as usize];
-            if node.attr().kind == zpl::FileType::Regular {
-                node.read(0, &mut contents)?;
+            if node.attr().kind != zpl::FileType::Regular {
+                continue;
             }
+            let mut contents = vec![0; node.attr().size as usize];
+            node.read(0, &mut contents)?;
             out.contents.insert(entry.object.0, contents);
             out.names.insert(entry.name, entry.object.0);
         }
         Ok(out)
+    }
+
+    /// What who looks sees.
+    fn seen(&self) -> BTreeMap<&[u8], Option<&Vec<u8>>> {
+        self.names.iter().map(|(name, object)| (name.as_slice(), self.contents.get(object))).collect()
     }
 
     /// Does what a record says; false if that makes no sense.
@@ -268,6 +275,21 @@ impl Promises {
                 )));
             }
         }
+        drop(pool);
+        let replayed = match replay(dir, options, seed) {
+            Ok(replayed) => replayed,
+            Err(what) => return Ok(Outcome::Wrong(what)),
+        };
+        let (now, want) = (replayed.seen(), model.seen());
+        for name in now.keys().chain(want.keys()) {
+            let (now, want) = (now.get(name).copied().flatten(), want.get(name).copied().flatten());
+            if now != want {
+                let name = String::from_utf8_lossy(name);
+                let (now, want) = (now.map(Vec::len), want.map(Vec::len));
+                let what = format!("{name}: the log says {want:?} bytes, replayed to {now:?}, or others");
+                return Ok(Outcome::Wrong(what));
+            }
+        }
         Ok(Outcome::Step(asked.len()))
     }
 }
@@ -276,6 +298,35 @@ impl Promises {
 fn at(versions: &[Version], point: Point) -> Option<Option<&Vec<u8>>> {
     let last = versions.iter().rfind(|v| v.began <= point)?;
     (last.acknowledged <= point).then_some(last.contents.as_ref())
+}
+
+/// What is there when the pool was imported for writing and its log replayed.
+fn replay(dir: &Path, options: OpenOptions, seed: u64) -> Result<Model, String> {
+    let options = OpenOptions { write: true, ..options };
+    let open = || Pool::open(&[dir], &options).map_err(|e| format!("it is not imported: {}", chain(&e)));
+    if seed.is_multiple_of(2) {
+        // The log is claimed, and nobody opens its dataset.
+        drop(open()?);
+    }
+    let wrong = |e: &dyn std::error::Error| format!("its log is not replayed: {}", chain(e));
+    let pool = open()?;
+    let dataset = pool.dataset(work::POOL).map_err(|e| wrong(&e))?;
+    if let Some(done) = pool.replay(dataset.dsl()).map_err(|e| wrong(&e))?
+        && let Some(ended) = done.ended
+    {
+        return Err(wrong(&*ended));
+    }
+    let fs = pool.open_for_writing(dataset.dsl(), Policies::default()).map_err(|e| wrong(&e))?;
+    let model = Model::load(&fs).map_err(|e| wrong(&e))?;
+    // Whoever has a part of a pool has its devices.
+    drop((fs, dataset, pool));
+    // Nothing is replayed twice.
+    let pool = open()?;
+    let dataset = pool.dataset(work::POOL).map_err(|e| wrong(&e))?;
+    match pool.replay(dataset.dsl()).map_err(|e| wrong(&e))? {
+        Some(done) if done.records > 0 => Err(format!("{} records were replayed twice", done.records)),
+        _ => Ok(model),
+    }
 }
 
 fn recover(pool: &Pool) -> Result<Model, String> {
