@@ -443,3 +443,61 @@ fn temporary_names() {
     assert!(run(&format!("zpool import -N -d {} tank", dir.path().display()), house.clone()).code != 0);
     good(&format!("zpool import -N -d {} other", dir.path().display()));
 }
+
+/// Goal: a volume reserves what its blocks take with their parity, as OpenZFS reckons it.
+#[test]
+fn volumes_reserve_parity() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let image = |n: u64| {
+        let path = dir.path().join(format!("d{n}.img"));
+        std::fs::File::create(&path).expect("an image").set_len(256 << 20).expect("room");
+        path.display().to_string()
+    };
+    let images = (0..3).map(image).collect::<Vec<_>>().join(" ");
+    for line in [
+        format!("zpool create -m none -o ashift=12 tank raidz {images}"),
+        "zfs create -V 100M -b 16k tank/v16".to_owned(),
+        "zfs create -V 100M -b 4k tank/v4".to_owned(),
+    ] {
+        assert_eq!(run(&line, house.clone()).code, 0, "{line}");
+    }
+    let got = run("zfs get -H -p -o value refreservation tank/v16 tank/v4", house.clone()).out;
+    // 4 KiB take two sectors, 128 KiB 48; of 16 KiB and of 128 KiB alike a third is parity.
+    let (small, large) = ((25_600 * 8192 / 384) * 256 + 66 * (128 << 10), (100u64 << 20) + 30 * (128 << 10));
+    assert_eq!(got, format!("{large}\n{small}\n"));
+}
+
+/// Goal: the folder that a file system was mounted on goes with it, where nobody said by name where that is, and one that holds something stays.
+/// Says so aloud and ends where nothing can be mounted.
+#[test]
+fn folders_go_with_their_file_systems() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("d0.img").display().to_string();
+    std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
+    let root = dir.path().join("root");
+    let named = dir.path().join("root/named");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let ran = |line: &str| run(line, house.clone());
+    let made = ran(&format!("zpool create -R {} tank {image}", root.display()));
+    if made.code != 0 {
+        eprintln!("nothing can be mounted here: {}", made.err);
+        return;
+    }
+    for line in [
+        "zfs create tank/a",
+        "zfs create tank/a/b",
+        "zfs create -o mountpoint=/named tank/c",
+        "zfs create tank/d",
+    ] {
+        assert_eq!(ran(line).code, 0, "{line}");
+    }
+    let at = |name: &str| root.join("tank").join(name).is_dir();
+    assert!(at("a/b") && at("d") && named.is_dir());
+    for line in ["zfs rename tank/d tank/e", "zfs destroy -r tank/a", "zfs destroy tank/c"] {
+        assert_eq!(ran(line).code, 0, "{line}");
+    }
+    assert!(!at("a") && !at("d") && at("e") && named.is_dir());
+    assert_eq!(ran("zpool export tank").code, 0);
+    assert!(!root.join("tank").exists());
+}

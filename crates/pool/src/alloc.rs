@@ -9,7 +9,7 @@
 //!
 //! What a group of transactions allocates and frees is gathered by metaslab, and appended to its space map when that group syncs
 //! ([`Allocator::sync`]). What was freed is used again only when two more groups have synced ([`Allocator::sync_done`]), so that the
-//! last uberblocks stay good; only when the pool is nearly full is it used at once.
+//! last uberblocks stay good; only when the pool is nearly full is it used at once, and when nothing else is left.
 //!
 //! Of a metaslab only its sums are known, until something is allocated from it: then its map is read, from the object set
 //! as it was when the last group had synced, never from the one that is being changed.

@@ -27,7 +27,7 @@ use crate::view::PoolFacts;
 use crate::work::{absent, leave, log};
 use dsl::Name;
 use fuse::Detach;
-use ondisk::Guid;
+use ondisk::{Guid, Psize, Txg, VdevId, VdevKind};
 use parking_lot::RwLock;
 use poolhouse::Pool;
 use spa::Host;
@@ -166,12 +166,15 @@ impl Pools {
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
         let how = if request.force || request.hardforce { Detach::Force } else { Detach::Normal };
-        let failures = unmount_all(&imported.mounted(), how);
+        let mounted = imported.mounted();
+        let failures = unmount_all(&mounted, how);
         if let Some(failure) = failures.into_iter().next() {
             // What was unmounted stays so, as with the kernel module.
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(failure.error);
         }
+        remove_folders(&mounted);
+        drop(mounted);
         let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy));
         self.table.write().remove(name);
         left.map_err(|reason| Error::new(name, reason))?;
@@ -271,7 +274,10 @@ impl Pools {
         let imported = self.pool_of(about)?;
         let live = writer(&imported, about)?;
         let (change, limits) = &quotas::split(change)?;
-        let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), change))?;
+        let planned = imported
+            .pool
+            .spa()
+            .read(|| plan(imported.pool.dsl(), &|n, block| data_room(&imported.pool, n, block), change))?;
         let moved = self.make_way(&imported, change)?;
         let results = live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut errors: Vec<Error> = Vec::new();
@@ -383,6 +389,9 @@ impl Pools {
             // What could be unmounted before that one goes back.
             self.mount(&request)?;
             return Err(failure.error);
+        }
+        if !matches!(change, DatasetChange::Rollback { .. }) {
+            remove_folders(&mounted);
         }
         Ok(names)
     }
@@ -610,6 +619,47 @@ fn unmount_all(mounted: &[Mounted], how: Detach) -> Vec<MountFailure> {
         }
     }
     failures
+}
+
+/// Bytes, as a pool counts them, that so many blocks of this size take where they take most: on the raidz or draid whose parity and padding
+/// weigh most beside those of a 128 KiB block (`volsize_from_vdevs`).
+fn data_room(pool: &Pool, blocks: u64, block: u64) -> u64 {
+    const USUAL: u64 = 128 << 10;
+    let (tree, config) = (pool.spa().tree(), pool.spa().config());
+    let taken = |id: u64, size: u64| {
+        let asize = tree.psize_to_asize(VdevId(u32::try_from(id).ok()?), Psize(size), Txg(u64::MAX)).ok()?;
+        Some(u128::from(asize.0)).filter(|n| *n > 0)
+    };
+    let tops = config.vdev_tree.iter().flat_map(|root| &root.children);
+    let striped = tops.filter(|top| matches!(top.kind, VdevKind::Raidz | VdevKind::Draid));
+    let sizes = striped.filter_map(|top| {
+        let (own, usual) = (taken(top.id, block)?, taken(top.id, USUAL)?);
+        Some(
+            u64::try_from(u128::from(blocks) * own / (usual >> 9) * u128::from(USUAL >> 9))
+                .unwrap_or(u64::MAX),
+        )
+    });
+    sizes.max().unwrap_or(blocks.saturating_mul(block))
+}
+
+/// Removes the folders that file systems were mounted on, where nobody said by name where that is; one that holds something stays
+/// (`remove_mountpoint`).
+fn remove_folders(mounted: &[Mounted]) {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for (imported, live) in mounted {
+        let place =
+            imported.pool.dsl().dataset(&live.dataset).and_then(|d| d.property(dsl::Prop::Mountpoint));
+        let source = place.ok().flatten().map(|p| p.source);
+        if matches!(source, Some(dsl::Source::Default | dsl::Source::Inherited(_))) {
+            folders.push(live.target().to_owned());
+        }
+    }
+    folders.sort();
+    for folder in folders.iter().rev() {
+        if let Err(error) = std::fs::remove_dir(folder) {
+            tracing::debug!(folder = %folder.display(), %error, "it stays");
+        }
+    }
 }
 
 fn millis(since: Instant) -> u64 {

@@ -86,12 +86,13 @@ impl Zio {
         prepared.into_iter().enumerate().map(place).collect()
     }
 
-    /// Finds a place for a block; where there is none since devices have failed, waits for them.
+    /// Finds a place for a block; where there is none, waits: for devices that have failed, or for somebody to see to a pool that is too full for
+    /// what it owes. A group can't be done again, so that giving up would stop the pool for good.
     fn place_or_wait(&self, batch: &mut Batch, n: usize, sealed: &Sealed) -> Result<Blkptr> {
         loop {
             match self.place(batch, n, sealed) {
                 Err(e @ Error::NoSpace { .. }) => {
-                    if self.tree().is_whole() || !self.suspension().wait(Reason::Io) {
+                    if !self.suspension().wait(Reason::Io) {
                         return Err(e);
                     }
                     self.displace(sealed.want.txg, batch, &[n]);

@@ -258,6 +258,14 @@ impl LiveMetaslab {
         }
     }
 
+    /// What was freed in the last two groups is free at once.
+    pub(super) fn release(&mut self) {
+        let lately = std::mem::take(&mut self.defer);
+        if let Some(free) = &mut self.free {
+            lately.iter().flat_map(RangeSet::iter).for_each(|(s, e)| free.add(s, e));
+        }
+    }
+
     /// Whether [`LiveMetaslab::done`] must see it again though nothing changes.
     pub(super) fn waits(&self) -> bool {
         self.deferred() > 0

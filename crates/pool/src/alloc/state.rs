@@ -187,6 +187,35 @@ impl State {
     }
 
     pub(super) fn allocate(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
+        match self.allocate_free(tree, want) {
+            // A pool that stops for want of room is worse than one that can't be rewound for two groups.
+            Err(NoSpace) if self.release_deferred() => self.allocate_free(tree, want),
+            done => done,
+        }
+    }
+
+    /// Lets everything that was freed before the group that syncs be used at once. The last uberblock does not reach it; those before it
+    /// may. True if there was any.
+    fn release_deferred(&mut self) -> bool {
+        let mut any = false;
+        for place in self.pending.clone() {
+            let ms = self.metaslab(place);
+            if ms.broken || ms.deferred() == 0 {
+                continue;
+            }
+            any = true;
+            ms.release();
+            let group = ms.group;
+            let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
+            self.groups[group.0].count(ms);
+            if ms.activated.is_none() || ms.reckon_weight() == Weight::NONE {
+                self.groups[group.0].reweigh(place.1, ms);
+            }
+        }
+        any
+    }
+
+    fn allocate_free(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
         for class in self.preferences(want).into_iter().flatten() {
             let mut got: [Option<Dva>; 3] = [None; 3];
             let copies = usize::from(want.copies.clamp(1, 3));

@@ -52,15 +52,19 @@ impl Planned {
     }
 }
 
+/// Bytes, as the pool counts them, that so many blocks of this size take on its vdevs (`volsize_from_vdevs`).
+pub type Room<'a> = &'a dyn Fn(u64, u64) -> u64;
+
 /// The operations of a request.
 ///
 /// # Errors
 /// What is wrong with names, values and keys; as looking datasets up fails.
-pub fn plan(dsl: &Dsl, change: &DatasetChange) -> Result<Planned, Error> {
+pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned, Error> {
     match change {
         DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
             let mut planned = if *parents { ancestors(dsl, name)? } else { Planned::new() };
-            let head = new_head(dsl, name, *kind, props, *sparse, key.as_ref())?;
+            let sparse = if *sparse { None } else { Some(room) };
+            let head = new_head(dsl, name, *kind, props, sparse, key.as_ref())?;
             planned.push(name, head);
             planned.made.push(name.clone());
             Ok(planned)
@@ -167,7 +171,7 @@ fn ancestors(dsl: &Dsl, name: &str) -> Result<Planned, Error> {
             Ok(_) => {}
             Err(dsl::Error::NoSuchDataset { .. }) => {
                 let none = Settings::new();
-                planned.push(above, new_head(dsl, above, DatasetKind::Filesystem, &none, false, None)?);
+                planned.push(above, new_head(dsl, above, DatasetKind::Filesystem, &none, None, None)?);
                 planned.made.push(above.to_owned());
             }
             Err(e) => return Err(Error::new(above, of_dsl(&e))),
@@ -216,7 +220,7 @@ fn new_head(
     name: &str,
     kind: DatasetKind,
     given: &Settings,
-    sparse: bool,
+    room: Option<Room<'_>>,
     key: Option<&KeyMaterial>,
 ) -> Result<Create, Error> {
     let crypt = keys::new_crypt(name, key, given)?;
@@ -227,7 +231,7 @@ fn new_head(
         }
         DatasetKind::Volume => {
             let mut props = settings(dsl, name, Kind::Volume, true, given)?;
-            let volume = new_volume(name, given, &mut props, sparse)?;
+            let volume = new_volume(name, given, &mut props, room)?;
             (Arc::new(volume), props)
         }
         DatasetKind::Snapshot | DatasetKind::Bookmark => return Err(Error::new(name, Reason::BadType)),
@@ -281,8 +285,13 @@ fn above(dsl: &Dsl, name: &str) -> Result<Option<dsl::Dataset>, Error> {
     Ok(None)
 }
 
-/// A volume, and the room that it reserves unless it is sparse.
-fn new_volume(name: &str, given: &Settings, props: &mut PropList, sparse: bool) -> Result<NewVolume, Error> {
+/// A volume, and the room that it reserves; none if it is sparse.
+fn new_volume(
+    name: &str,
+    given: &Settings,
+    props: &mut PropList,
+    room: Option<Room<'_>>,
+) -> Result<NewVolume, Error> {
     let block = number_of(props, Prop::Volblocksize).unwrap_or(VOLUME_BLOCK);
     let size = number_of(props, Prop::Volsize).ok_or_else(|| bad_value(name, &PropError::NoVolsize))?;
     if size == 0 {
@@ -296,21 +305,22 @@ fn new_volume(name: &str, given: &Settings, props: &mut PropList, sparse: bool) 
     }
     let copies = number_of(props, Prop::Copies).unwrap_or(1);
     let reserved = given.iter().any(|(n, _)| n == Prop::Refreservation.name());
-    if !sparse && !reserved {
-        let value = Value::Number(reservation(size, block, copies));
+    if let Some(room) = room.filter(|_| !reserved) {
+        let value = Value::Number(reservation(size, block, copies, room));
         props.push(Setting { name: Prop::Refreservation.name().to_owned(), value });
     }
     let block = u32::try_from(block).map_err(|_| Error::new(name, Reason::BadType))?;
     Ok(NewVolume { size, block })
 }
 
-/// Bytes that a volume takes when every block of it is written, with all its indirect blocks (`zvol_volsize_to_reservation`), on
-/// vdevs without parity.
-fn reservation(size: u64, block: u64, copies: u64) -> u64 {
+/// Bytes that a volume takes when every block of it is written, with all its indirect blocks (`zvol_volsize_to_reservation`).
+fn reservation(size: u64, block: u64, copies: u64, room: Room<'_>) -> u64 {
     /// Pointers of an indirect block of 128 KiB.
     const POINTERS: u64 = 1 << 10;
     const INDIRECT: u64 = 128 << 10;
     let mut blocks = size / block;
+    // Indirect blocks are as large as those that the pool's room is reckoned by.
+    let size = room(blocks, block);
     let mut indirect = 7u64;
     while blocks > 1 {
         blocks = blocks.div_ceil(POINTERS);
