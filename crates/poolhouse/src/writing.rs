@@ -2,6 +2,7 @@
 
 use crate::{Error, Pool, Result};
 use dmu::{Objset, Tx};
+use dsl::prop::{Prop, Value};
 use dsl::{Need, Owned, Refusal};
 use ondisk::objset::ObjsetKind;
 use ondisk::zil::ZIL_HEADER_SIZE;
@@ -10,6 +11,7 @@ use spa::Spa;
 use spa::engine::{Live, LogHandle, TaskError};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use zil::{LogPolicy, SyncMode};
 use zpl::{FileSystem, Policies, Purpose, Time, Txs};
 use zvol::Volume;
 
@@ -85,6 +87,10 @@ impl zvol::Txs for Head {
         let synced = self.live().txgs().wait_synced(txg);
         synced.map_err(|e| zvol::Error::Stopped { source: Arc::new(e) })
     }
+
+    fn log(&self) -> Option<&zil::Zilog> {
+        self.log.as_deref()
+    }
 }
 
 impl Pool {
@@ -116,6 +122,10 @@ impl Pool {
             return Err(zvol::Error::NotVolume.into());
         }
         self.replay_volume(&os, &head)?;
+        let head = head.with_log();
+        if let Some(log) = &head.log {
+            log.set_policy(log_policy(dataset)?);
+        }
         Ok(Volume::open_live(&os, head)?)
     }
 
@@ -188,6 +198,23 @@ pub struct Replay {
     pub records: u64,
     /// Why the log ended before its end, if it did: a record in it that can't be. What was behind it is lost.
     pub ended: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What properties say about a log.
+fn log_policy(dataset: &dsl::Dataset) -> Result<LogPolicy> {
+    let number = |prop: Prop| {
+        let found = dataset.property(prop)?.map(|p| p.value);
+        Ok::<_, Error>(match found {
+            Some(Value::Number(n)) => n,
+            Some(Value::Text(_)) | None => 0,
+        })
+    };
+    let sync = match number(Prop::Sync)? {
+        1 => SyncMode::Always,
+        2 => SyncMode::Disabled,
+        _ => SyncMode::Standard,
+    };
+    Ok(LogPolicy { sync, throughput: number(Prop::Logbias)? == 1 })
 }
 
 /// Whether a dataset has a log that is to be replayed.

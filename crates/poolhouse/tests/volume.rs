@@ -7,6 +7,7 @@ mod rig;
 
 use poolhouse::dsl::ops::create::{Create, NewVolume};
 use poolhouse::dsl::{self, PropList};
+use poolhouse::ondisk::Txg;
 use poolhouse::spa::create::VdevShape;
 use poolhouse::zvol::{Error, Volume};
 use poolhouse::{OpenOptions, Pool};
@@ -192,4 +193,42 @@ fn refusals() {
     assert!(matches!(again, Err(poolhouse::Error::Dataset(dsl::Error::Refused { .. }))));
     let file_system = pool.open_volume(pool.dataset("tank").unwrap().dsl());
     assert!(matches!(file_system, Err(poolhouse::Error::Volume(Error::NotVolume))));
+}
+
+/// What a crash now would leave, in another folder: no group is written meanwhile.
+fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
+    let live = pool.spa().writer().unwrap();
+    let hold = live.tx(0).unwrap();
+    live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    let mut cp = std::process::Command::new("cp");
+    let done = cp.args(["-r", "--sparse=always"]).arg(from.join(".")).arg(to.path()).status();
+    assert!(done.unwrap().success());
+    to
+}
+
+/// Goal: after a flush everything is there after a crash, by its group or by the log, which is replayed to what a plain array would hold.
+#[test]
+fn flushes_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = rig::images(dir.path(), 2, 128 << 20);
+    let pool = Pool::with_spa(rig::new_pool(VdevShape::Mirror, &images), None).unwrap();
+    let (mut dice, mut model) = (Dice(11), vec![0; 32 * BLOCK as usize]);
+    let v = new_volume(&pool, "tank/v", model.len() as u64, BLOCK);
+    let mut replayed = 0;
+    for round in 0..8 {
+        (0..1 + round).for_each(|_| change(&v, &mut model, &mut dice));
+        v.flush().unwrap();
+        let left = crash(&pool, dir.path());
+        let after = import(left.path());
+        let dataset = after.dataset("tank/v").unwrap();
+        replayed += after.replay(dataset.dsl()).unwrap().map_or(0, |done| done.records);
+        assert!(contents(&open(&after, "tank/v")) == model, "round {round}");
+        after.export().unwrap();
+        drop((dataset, after));
+        if round == 7 {
+            rig::judge(left.path(), "tank");
+        }
+    }
+    assert!(replayed > 10, "only {replayed} records were replayed");
 }

@@ -8,17 +8,20 @@
 //! The range of bytes, then the transaction. Resizing locks all of the volume.
 //!
 //! # Crash
-//! Nothing is durable before its group is: [`Volume::flush`] waits for it. There is no intent log yet.
+//! A change is durable with its group, or when a [`Volume::flush`] that came after it has returned, which the intent log makes quick: bytes and holes
+//! have records there. A new size has none, and its flush waits for the group.
 //!
 //! # See
 //! OpenZFS `zvol_write`, `zvol_discard`, `zvol_set_volsize`.
 
-use crate::{Error, Result, SIZE, Volume};
+use crate::{Error, Result, SIZE, Volume, ZVOL_OBJ};
 use dmu::zap::Value;
 use dmu::{RangeLocks, Tx};
-use ondisk::Txg;
+use ondisk::zil::{RecordBody, TxKind};
+use ondisk::{ObjNum, Txg};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zil::{Found, Source, SyncMode, Zilog};
 
 /// Most bytes that one transaction writes.
 const WRITE_MAX: u64 = 1 << 20;
@@ -41,6 +44,11 @@ pub trait Txs: Send + Sync {
     /// # Errors
     /// [`Error::Stopped`].
     fn wait(&self, txg: Txg) -> Result<()>;
+
+    /// The volume's intent log; without one, flushes wait for groups.
+    fn log(&self) -> Option<&Zilog> {
+        None
+    }
 }
 
 /// What a writable volume has beside a readable one.
@@ -95,7 +103,7 @@ impl Volume {
         let w = self.writer()?;
         let len = data.len() as u64;
         let end = self.check(offset, len)?;
-        let _range = w.ranges.lock(offset, end, true);
+        let range = w.ranges.lock(offset, end, true);
         self.check(offset, len)?;
         let mut done = 0;
         while done < len {
@@ -104,10 +112,23 @@ impl Volume {
             let most = WRITE_MAX.max(self.block_size());
             let n = (most - at % most).min(len - done);
             let tx = w.tx(self.touched(at, n) + META_BYTES, false)?;
-            self.dnode().write_at(&tx, at, &data[done as usize..(done + n) as usize])?;
+            let piece = &data[done as usize..(done + n) as usize];
+            self.dnode().write_at(&tx, at, piece)?;
+            if let Some(log) = w.txs.log() {
+                log.log_write(&tx, ZVOL_OBJ, at, piece, log.policy().sync == SyncMode::Always);
+            }
             done += n;
         }
-        Ok(())
+        drop(range);
+        self.settle(w)
+    }
+
+    /// Where changes are durable when they are acknowledged (`sync=always`), makes them so.
+    fn settle(&self, w: &Writer) -> Result<()> {
+        match w.txs.log() {
+            Some(log) if log.policy().sync == SyncMode::Always => self.flush(),
+            _ => Ok(()),
+        }
     }
 
     /// Makes a range read as zeros, and gives back the room of its blocks (`BLKDISCARD`, unmap). Costs what it frees.
@@ -117,13 +138,19 @@ impl Volume {
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let w = self.writer()?;
         let end = self.check(offset, len)?;
-        let _range = w.ranges.lock(offset, end, true);
+        let range = w.ranges.lock(offset, end, true);
         self.check(offset, len)?;
         if len == 0 {
             return Ok(());
         }
         let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
-        Ok(self.dnode().free_range(&tx, offset, len)?)
+        self.dnode().free_range(&tx, offset, len)?;
+        if let Some(log) = w.txs.log() {
+            let body = RecordBody::Truncate { foid: ZVOL_OBJ.0, offset, length: len };
+            log.log_object(&tx, ZVOL_OBJ, TxKind::Truncate, &body);
+        }
+        drop((tx, range));
+        self.settle(w)
     }
 
     /// Gives it another size; what is behind the end is freed, what is added reads as zeros (`zfs set volsize`).
@@ -136,7 +163,7 @@ impl Volume {
         if size == 0 || size > SIZE_MAX || !size.is_multiple_of(block) {
             return Err(Error::BadSize { size, block });
         }
-        let _whole = w.ranges.lock(0, u64::MAX, true);
+        let whole = w.ranges.lock(0, u64::MAX, true);
         let before = self.size();
         if size == before {
             return Ok(());
@@ -146,19 +173,37 @@ impl Volume {
         // Also where it grows: nobody may have freed what an earlier, larger size left.
         self.dnode().free_range(&tx, size.min(before), u64::MAX)?;
         self.0.size.store(size, Ordering::Release);
-        Ok(())
+        if let Some(log) = w.txs.log() {
+            log.unlogged(&tx);
+        }
+        drop((tx, whole));
+        self.settle(w)
     }
 
-    /// Waits until every change that was made before the call is on disk (`zil_commit`): a whole transaction group, as long as there is no
-    /// intent log. At once if nothing was changed.
+    /// Waits until every change that was made before the call is on disk (`zil_commit`), in the intent log or with its group. At once if nothing was
+    /// changed; nothing with `sync=disabled`.
     ///
     /// # Errors
     /// [`Error::Stopped`].
     pub fn flush(&self) -> Result<()> {
         let Some(w) = &self.0.writer else { return Ok(()) };
+        if let Some(log) = w.txs.log() {
+            return log.commit(Some(ZVOL_OBJ), self).map_err(|e| Error::Stopped { source: Arc::new(e) });
+        }
         match w.newest.load(Ordering::Relaxed) {
             0 => Ok(()),
             txg => w.txs.wait(Txg(txg)),
+        }
+    }
+}
+
+impl Source for Volume {
+    fn data(&self, _: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
+        match self.read_at(buf, offset) {
+            Ok(()) => Found::Here,
+            // It was made smaller since.
+            Err(Error::PastEnd { .. }) => Found::Gone,
+            Err(_) => Found::Unreadable,
         }
     }
 }
