@@ -12,7 +12,7 @@
 //!
 //! Records are numbered by *takes*: a committer needs the take that holds his records, and every block says up to which take it goes.
 //!
-//! Whenever the log can't be used (no room, a device failed, a change without a record, no chain yet) the commit waits for its group instead, which
+//! Whenever the log can't be used, or is of no use (much data, no room, a device failed, a change without a record, no chain yet) the commit waits for its group instead, which
 //! promises the same. A chain that failed is dropped with the next group, and a new one begins.
 //!
 //! # On disk
@@ -60,6 +60,9 @@ use std::time::Instant;
 
 /// Most bytes of a write that are copied into its record at once (`zil_maxcopied`).
 const MAX_COPIED: usize = 7680;
+
+/// A commit of more data than this waits for the group: the data would be written twice, and keep others' commits waiting.
+const LARGE: u64 = 32 << 20;
 
 /// When changes are durable (`sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -268,6 +271,10 @@ impl Zilog {
         let synced = self.groups.synced();
         let need = {
             let mut pending = self.pending.lock();
+            if object.is_some_and(|o| pending.bytes_of(o.0) > LARGE) {
+                drop(pending);
+                return self.wait_group();
+            }
             pending.pull(object.map(|o| o.0));
             pending.takes + u64::from(pending.is_waiting(synced))
         };

@@ -104,6 +104,16 @@ impl Pending {
         }
     }
 
+    /// Bytes of data that a commit of an object would have to fetch.
+    pub(super) fn bytes_of(&self, object: u64) -> u64 {
+        let records = self.groups.iter().filter_map(|g| g.of_object.get(&object)).flatten();
+        let bytes = records.map(|itx| match itx.body {
+            Body::Data { length, .. } => length,
+            Body::Whole(_) => 0,
+        });
+        bytes.fold(0, u64::saturating_add)
+    }
+
     /// Forgets what waits for an object that is gone (`zil_remove_async`).
     pub(super) fn forget(&mut self, object: u64) {
         for group in &mut self.groups {
@@ -132,3 +142,6 @@ impl Pending {
         self.groups.iter_mut().filter(|g| g.txg <= synced).map(std::mem::take).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
