@@ -1,11 +1,12 @@
 //! The crash test at length: `crash POINTS [SEED]`.
 //!
-//! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried. With `ZDB` set, OpenZFS's `zdb` is asked
+//! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried: in turns files with
+//! commits, by one or several at once, with log devices and without, and operations on datasets. With `ZDB` set, OpenZFS's `zdb` is asked
 //! about every 500th: no leak, no bad checksum.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
-use sim::crash::{Outcome, record};
+use sim::crash::{Outcome, Point, promise, record};
 use spa::create::VdevShape;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -29,13 +30,13 @@ fn main() -> ExitCode {
     let (mut tried, mut judged, mut wrong, mut nothing) = (0, 0, 0, 0);
     let mut round = 0;
     while tried < points {
-        let (shape, devices) = SHAPES[round % SHAPES.len()];
+        let (shape, devices) = SHAPES[round / 2 % SHAPES.len()];
         let seed = seed.wrapping_add(round as u64);
-        let script = record(shape, devices, STEPS, seed);
-        println!("{shape:?}, seed {seed}: {} points", script.points());
-        for point in 1..=script.points() {
+        let (name, points, crash) = work(round, shape, devices, seed);
+        println!("{name} on {shape:?}, seed {seed}: {points} points");
+        for point in 1..=points {
             let dice = seed.wrapping_mul(0x9e37_79b9).wrapping_add(point as u64);
-            match script.crash(point, dice, dir.path()).expect("image files can be written") {
+            match crash(point, dice, dir.path()).expect("image files can be written") {
                 Outcome::Step(_) => {
                     if point % JUDGED == 0 {
                         judged += 1;
@@ -54,6 +55,24 @@ fn main() -> ExitCode {
     }
     println!("{tried} crash points, {nothing} before there was a pool, {judged} shown to zdb, {wrong} wrong");
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+type Crash = Box<dyn Fn(Point, u64, &Path) -> std::io::Result<Outcome>>;
+
+/// Records the workload of a round: its name, how many points it has, and how to crash it at one.
+fn work(round: usize, shape: VdevShape, devices: usize, seed: u64) -> (String, Point, Crash) {
+    if !round.is_multiple_of(2) {
+        let script = record(shape, devices, STEPS, seed);
+        return (
+            "datasets".into(),
+            script.points(),
+            Box::new(move |p, dice, dir| script.crash(p, dice, dir)),
+        );
+    }
+    let (logs, actors) = (round / 8 % 2, 1 + round / 2 % 3);
+    let script = promise(shape, devices, logs, actors, 3 * STEPS / actors, seed);
+    let name = format!("commits by {actors} with {logs} log devices");
+    (name, script.points(), Box::new(move |p, dice, dir| script.crash(p, dice, dir)))
 }
 
 /// What `zdb` says of the pool that a crash left; true if nobody can be asked.

@@ -1,0 +1,183 @@
+//! What fsync and flush have promised is there after a crash, when the pool is imported again and its logs are replayed.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+#[path = "../../spa/tests/rig/mod.rs"]
+mod rig;
+
+use codec::crypt::WrappingKey;
+use poolhouse::dsl::keys::KeyFormat;
+use poolhouse::dsl::ops::create::{Create, NewVolume};
+use poolhouse::dsl::ops::key::{NewCrypt, NewKey};
+use poolhouse::dsl::{Contents, Setting, Value};
+use poolhouse::ondisk::{ObjNum, Txg};
+use poolhouse::spa::create::VdevShape;
+use poolhouse::zpl::{
+    FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policies, Policy, Rename, SetAttr, SetXattr,
+    SyncMode, Time,
+};
+use poolhouse::{OpenOptions, Pool};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+const KEY: [u8; 32] = [9; 32];
+
+fn make(pool: &Pool, name: &str, contents: Arc<dyn Contents + Send + Sync>, key: bool, sync: u64) {
+    let wrap = || NewKey {
+        format: KeyFormat::Raw,
+        location: "prompt".into(),
+        key: Arc::new(WrappingKey::from_raw(KEY)),
+        salt: 0,
+        iterations: 0,
+    };
+    let crypt = key.then(|| NewCrypt { suite: None, off: false, key: Some(wrap()) });
+    let props = vec![Setting { name: "sync".into(), value: Value::Number(sync) }];
+    let create = Create { name: name.into(), contents, props, crypt, enforce_limits: false };
+    pool.spa().writer().unwrap().run(Box::new(create)).unwrap();
+}
+
+/// What a crash now would leave: no group is written meanwhile.
+fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
+    let live = pool.spa().writer().unwrap();
+    let hold = live.tx(0).unwrap();
+    live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        let (from, to) = (file.path(), to.path().join(file.file_name()));
+        let (from, to) = (std::fs::File::open(from).unwrap(), std::fs::File::create(to).unwrap());
+        let len = from.metadata().unwrap().len();
+        to.set_len(len).unwrap();
+        let mut piece = vec![0; 1 << 16];
+        for at in (0..len).step_by(piece.len()) {
+            from.read_exact_at(&mut piece, at).unwrap();
+            if piece.iter().any(|b| *b != 0) {
+                to.write_all_at(&piece, at).unwrap();
+            }
+        }
+    }
+    to
+}
+
+fn file(fs: &FileSystem, dir: ObjNum, name: &str) -> ObjNum {
+    fs.create(dir, name.as_bytes(), &NewFile::new(Kind::Regular, 0o640)).unwrap().object
+}
+
+fn work(fs: &FileSystem) -> ObjNum {
+    let root = fs.root();
+    let first = file(fs, root, "first");
+    fs.fsync(first).unwrap();
+    let dir = fs.create(root, b"dir", &NewFile::new(Kind::Directory, 0o751)).unwrap().object;
+    fs.create(dir, b"link", &NewFile::new(Kind::Symlink(b"target".to_vec()), 0o777)).unwrap();
+    fs.create(dir, b"null", &NewFile::new(Kind::CharDevice(1, 3), 0o666)).unwrap();
+    let a = file(fs, dir, "a");
+    fs.write(a, 0, &rig::noise(1, 300_000), false).unwrap();
+    fs.truncate(a, 200_000, false).unwrap();
+    fs.punch(a, 4096, 80_192).unwrap();
+    let mtime = Some(Time { secs: 9, nanos: 8 });
+    fs.set_attr(a, &SetAttr { permissions: Some(0o604), uid: Some(5), mtime, ..SetAttr::default() }).unwrap();
+    fs.set_xattr(a, b"user.x", b"value", SetXattr::Either).unwrap();
+    fs.set_xattr(a, b"user.y", b"other", SetXattr::Either).unwrap();
+    fs.remove_xattr(a, b"user.y").unwrap();
+    fs.link(a, root, b"a too").unwrap();
+    for (n, how) in [Rename::Replace, Rename::Exchange].into_iter().enumerate() {
+        let name = format!("new{n}");
+        let new = file(fs, root, &name);
+        fs.write(new, 0, &rig::noise(n as u64, 20_000), false).unwrap();
+        fs.rename((root, name.as_bytes()), (root, b"first"), how).unwrap();
+    }
+    a
+}
+
+/// A tree of files in words: names, attributes that last, contents.
+fn told(fs: &FileSystem, dir: ObjNum, path: &str, out: &mut Vec<String>) {
+    for entry in fs.read_dir(dir, poolhouse::zpl::DirCookie::START).unwrap() {
+        let entry = entry.unwrap();
+        if entry.name.starts_with(b".") {
+            continue;
+        }
+        let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+        let node = fs.node(entry.object).unwrap();
+        let a = *node.attr();
+        let mut bytes =
+            vec![0; if a.kind == poolhouse::zpl::FileType::Regular { a.size as usize } else { 0 }];
+        if !bytes.is_empty() {
+            node.read(0, &mut bytes).unwrap();
+        }
+        let sum = bytes.iter().fold(7u64, |n, b| n.wrapping_mul(31).wrapping_add(u64::from(*b)));
+        let mtime = (a.mtime.secs == 9).then_some(a.mtime);
+        let target = node.readlink().ok();
+        let xattrs = node.xattrs().unwrap();
+        let what = (a.mode, a.uid, a.nlink, a.size, a.rdev, mtime, sum, target, xattrs);
+        out.push(format!("{path}: {what:?}"));
+        if a.kind == poolhouse::zpl::FileType::Directory {
+            told(fs, entry.object, &path, out);
+        }
+    }
+    out.sort();
+}
+
+/// Goal: a file system, an encrypted one, one with `sync=always` and a volume are as they were when their last commit returned, after a crash, import
+/// and replay; OpenZFS finds nothing wrong before and after.
+#[test]
+fn promises_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = rig::new_pool(VdevShape::Mirror, &rig::images(dir.path(), 2, 128 << 20));
+    let pool = Pool::with_spa(spa, None).unwrap();
+    let files = || Arc::new(NewFileSystem::new((1_000_000, 0)));
+    for (name, key, sync) in [("tank/plain", false, 0), ("tank/secret", true, 0), ("tank/always", false, 1)] {
+        make(&pool, name, files(), key, sync);
+    }
+    make(&pool, "tank/volume", Arc::new(NewVolume { size: 8 << 20, block: 16 << 10 }), false, 0);
+    let volume = pool.open_volume(pool.dataset("tank/volume").unwrap().dsl()).unwrap();
+    volume.flush().unwrap();
+    volume.write_at(b"begin", 0).unwrap();
+    volume.flush().unwrap();
+    let names = ["tank/plain", "tank/secret", "tank/always"];
+    let mut want = Vec::new();
+    let mut open = Vec::new();
+    for name in names {
+        let dataset = pool.dataset(name).unwrap();
+        let sync = if name == "tank/always" { SyncMode::Always } else { SyncMode::Standard };
+        let policy = Policy { log: LogPolicy { sync, throughput: false }, ..Policy::default() };
+        let fs = pool.open_for_writing(dataset.dsl(), Policies::new(policy)).unwrap();
+        let last = work(&fs);
+        if sync == SyncMode::Standard {
+            fs.fsync(last).unwrap();
+        }
+        let mut said = Vec::new();
+        told(&fs, fs.root(), "", &mut said);
+        want.push(said);
+        open.push(fs);
+    }
+    volume.write_at(&rig::noise(3, 100_000), 50_001).unwrap();
+    volume.punch(60_000, 30_000).unwrap();
+    volume.write_at(b"small", 70_000).unwrap();
+    volume.flush().unwrap();
+    let mut bytes = vec![0; volume.size() as usize];
+    volume.read_at(&mut bytes, 0).unwrap();
+    volume.write_at(b"not flushed", 0).unwrap();
+
+    let left = crash(&pool, dir.path());
+    rig::judge(left.path(), "tank");
+    let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
+    let again = Pool::open(&[left.path()], &options).unwrap();
+    again.load_key("tank/secret", &KEY).unwrap();
+    for (name, want) in names.iter().zip(&want) {
+        let fs = again.open_for_writing(again.dataset(name).unwrap().dsl(), Policies::default()).unwrap();
+        let mut said = Vec::new();
+        told(&fs, fs.root(), "", &mut said);
+        assert_eq!(&said, want, "{name}");
+        // And the log that comes after works as the one before.
+        let more = file(&fs, fs.root(), "more");
+        fs.fsync(more).unwrap();
+    }
+    let copy = again.open_volume(again.dataset("tank/volume").unwrap().dsl()).unwrap();
+    let mut found = vec![0; copy.size() as usize];
+    copy.read_at(&mut found, 0).unwrap();
+    assert!(found == bytes, "the volume is another");
+    drop(copy);
+    again.export().unwrap();
+    rig::judge(left.path(), "tank");
+}
