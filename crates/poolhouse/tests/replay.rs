@@ -8,6 +8,8 @@ mod common;
 mod rig;
 
 use common::{compare, of_volume, words};
+use poolhouse::dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use poolhouse::dsl::ops::rollback::Rollback;
 use poolhouse::ondisk::Txg;
 use poolhouse::ondisk::zil::{ZIL_REPLAY_NEEDED, ZilHeader};
 use poolhouse::zpl::{self, Policies, Purpose, Time, Txs};
@@ -278,4 +280,28 @@ fn without_its_log_device() {
     assert!(fs.is_writable());
     drop(fs);
     pool.export().unwrap();
+}
+
+/// Goal: datasets whose logs are claimed and were not replayed can be rolled back and destroyed, and nothing of their logs is left.
+#[test]
+fn rolled_back_and_destroyed() {
+    let fixture = testkit::load("zil-freeze");
+    let copy = fixture.copy();
+    let pool = open(copy.dir(), true);
+    let live = pool.spa().writer().unwrap();
+    for name in ["zil-freeze/always", "zil-freeze/thru", "zil-freeze/vol"] {
+        let task = Rollback { name: name.to_owned(), to: Some(format!("{name}@base")) };
+        live.run(Box::new(task)).unwrap_or_else(|e| panic!("{name}: {}", words(&e)));
+        assert!(header(&pool, name).log.is_hole(), "{name}");
+    }
+    for name in ["zil-freeze/std", "zil-freeze/enc", "zil-freeze/xdir"] {
+        let snapshots = DestroySnapshots { names: vec![format!("{name}@base")], defer: false };
+        live.run(Box::new(snapshots)).unwrap_or_else(|e| panic!("{name}: {}", words(&e)));
+        live.run(Box::new(DestroyHead { name: name.to_owned() }))
+            .unwrap_or_else(|e| panic!("{name}: {}", words(&e)));
+    }
+    live.sync_all().unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    rig::judge(copy.dir(), fixture.pool());
 }

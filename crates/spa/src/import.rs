@@ -16,7 +16,7 @@
 //! that is only read uses neither, and pools may share spares.
 //!
 //! # Absent
-//! Log blocks are not claimed. OpenZFS reads the metadata of the
+//! OpenZFS reads the metadata of the
 //! last groups at every import and refuses the pool if some is damaged; here that is only done to choose the state of a rewind,
 //! since a reader can live with damage that it doesn't meet.
 //!
