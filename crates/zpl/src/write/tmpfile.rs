@@ -23,7 +23,8 @@ impl FileSystem {
         let new = &NewFile { permissions, ..new };
         let birth = Birth { unnamed: true, ..Birth::new(new, parent.attr()) };
         self.check_one_more(w, birth.payers())?;
-        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        // Without a name it needs no record: commits wait for the group that names it.
+        let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
         let object = self.make(w, &tx, &birth)?.object();
         if let Err(e) = w.enqueue(&tx, object) {
             self.objset().free_object(&tx, object)?;
