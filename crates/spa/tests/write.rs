@@ -2,139 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod rig;
 
-use dmu::zap::{Value, Zap};
-use dmu::{NewObject, Objset, Tx};
-use dsl::Contents;
-use dsl::ops::create::Create;
+use dmu::NewObject;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
+use ondisk::DmuType;
 use ondisk::config::DraidShape;
-use ondisk::feature::{FEATURES, Feature};
-use ondisk::{DmuType, ObjNum};
-use spa::Host;
-use spa::Spa;
-use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::SystemWorld;
-use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
+use rig::{file_system, images, import, import_as, new_pool, read_all};
+use spa::create::VdevShape;
+use spa::import::{OpenFailure, Options};
+use std::path::Path;
 
-struct Empty;
-
-impl Contents for Empty {
-    fn kind(&self) -> dsl::Kind {
-        dsl::Kind::Filesystem
-    }
-
-    fn fill(&self, os: &Objset, tx: &Tx) -> Result<(), Arc<dyn std::error::Error + Send + Sync>> {
-        let spec = NewObject::new(DmuType::MASTER_NODE);
-        let fill = || -> dmu::Result<()> {
-            let zap = Zap::create_claim(
-                os,
-                tx,
-                ObjNum(1),
-                &spec,
-                dmu::zap::Normalization::NONE,
-                ondisk::zap::ZapFlags::default(),
-            )?;
-            zap.add(tx, b"VERSION", &Value::integers(8, &[5]))
-        };
-        fill().map_err(|e| Arc::new(e) as _)
-    }
-}
-
-fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
-    (0..count)
-        .map(|i| {
-            let path = dir.join(format!("d{i}.img"));
-            std::fs::File::create(&path).unwrap().set_len(size).unwrap();
-            path
-        })
-        .collect()
-}
-
-fn host() -> Host {
-    Host { hostid: 0x1234, hostname: "here".into() }
-}
-
-fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
-    let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
-    let vdevs = vec![NewVdev { shape, bias: None, leaves }];
-    let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
-    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let begin = Beginning {
-        features: &features,
-        contents: &Empty,
-        props: &Vec::new(),
-        crypt: None,
-        temporary_name: None,
-    };
-    let setting = Setting {
-        host: &host(),
-        world: Arc::new(SystemWorld),
-        claimer: &claim_file,
-        workers: Arc::new(zio::Workers::new("zio", 1)),
-        cache_bytes: 64 << 20,
-        altroot: None,
-    };
-    create(&new, &begin, &setting).unwrap()
-}
-
-/// Where `zdb` is: named by `ZDB`, or on the path.
-fn zdb() -> Option<PathBuf> {
-    let named = std::env::var_os("ZDB").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|d| d.join("zdb")).find(|p| p.is_file());
-    named.or(found)
-}
-
-/// Reads every block of every object of an exported pool, through its labels; how many bytes of file contents there are.
-fn read_all(dir: &Path) -> u64 {
-    let scan = spa::scan(&[dir]);
-    let imported = spa::import::import(&scan.pools[0], &Options::default(), &host(), &SystemClock).unwrap();
-    let name = imported.name().to_owned();
-    let options = dsl::Options { pool_name: name, ..dsl::Options::default() };
-    let books = dsl::Dsl::open(imported.mos().clone(), options).unwrap();
-    let listed =
-        books.list_sorted(None, &dsl::ListOptions { snapshots: true, ..Default::default() }).unwrap();
-    assert!(listed.failures.is_empty());
-    let heads = listed.datasets.iter().filter_map(|d| d.objset().unwrap());
-    let mut contents = 0;
-    for os in heads.chain([imported.mos().objset().clone()]) {
-        for dn in os.objects(ObjNum(1)) {
-            let dn = dn.unwrap();
-            let mut next = dn.next_data_block(ondisk::BlkId(0)).unwrap();
-            while let Some(blkid) = next {
-                let len = dn.block(blkid).unwrap().map_or(0, |b| b.len() as u64);
-                contents += if dn.kind() == DmuType::PLAIN_FILE_CONTENTS { len } else { 0 };
-                next = dn.next_data_block(ondisk::BlkId(blkid.0 + 1)).unwrap();
-            }
-        }
-    }
-    contents
-}
-
-/// Reads an exported pool, and asks `zdb`, if there is one, whether it is sound: every checksum, and no block that leaks or is allocated
-/// twice.
+/// Reads an exported pool, and asks `zdb`, if there is one, whether it is sound.
 fn judge(dir: &Path, pool: &str) {
     read_all(dir);
-    let Some(zdb) = zdb() else { return };
-    let ask = |what: &str| {
-        let out = std::process::Command::new(&zdb)
-            .args(["-e", "-p"])
-            .arg(dir)
-            .arg(what)
-            .arg(pool)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "zdb {what}: {text}");
-        text
-    };
-    let blocks = ask("-bcc");
-    assert!(blocks.contains("No leaks"), "{blocks}");
-    ask("-d");
+    rig::judge(dir, pool);
 }
 
 const SHAPES: [(VdevShape, usize); 7] = [
@@ -196,16 +79,6 @@ fn written_datasets() {
     }
 }
 
-fn hands() -> Hands {
-    Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
-}
-
-fn import(dir: &Path) -> Result<Spa, OpenFailure> {
-    let scan = spa::scan(&[dir]);
-    let options = Options { readonly: false, ..Options::default() };
-    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
-}
-
 /// Goal: a pool that was made here can be imported, changed and exported again and again.
 #[test]
 fn import_and_change() {
@@ -215,7 +88,7 @@ fn import_and_change() {
     for round in 0..3 {
         let spa = import(dir.path()).unwrap();
         let live = spa.writer().unwrap();
-        live.run(file_system(&format!("tank/fs{round}"))).unwrap();
+        live.run(file_system(&format!("tank/fs{round}"), Vec::new())).unwrap();
         live.export().unwrap();
         drop(spa);
         judge(dir.path(), "tank");
@@ -235,7 +108,7 @@ fn change_real_pools() {
         let spa = import(copy.dir()).unwrap();
         let live = spa.writer().unwrap();
         let pool = live.dsl().pool_name().to_owned();
-        live.run(file_system(&format!("{pool}/ours"))).unwrap();
+        live.run(file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
         live.export().unwrap();
         drop(spa);
         judge(copy.dir(), &pool);
@@ -254,20 +127,12 @@ fn refused_for_writing() {
         let copy = fixture.copy();
         let read = || copy.images().iter().map(|i| std::fs::read(i).unwrap()).collect::<Vec<_>>();
         let before = read();
-        let scan = spa::scan(&[copy.dir()]);
-        let options = Options { readonly: false, force: true, ..Options::default() };
-        let refused =
-            import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands()).unwrap_err();
+        let refused = import_as(copy.dir(), Options::default()).unwrap_err();
         assert!(matches!(refused, OpenFailure::Refused(_)), "{name}: {refused:?}");
         assert!(before == read(), "{name} was changed");
         refusals += 1;
     }
     assert!(refusals >= 1, "only {refusals} of the fixtures are here");
-}
-
-fn file_system(name: &str) -> Box<Create> {
-    let (name, contents) = (name.to_owned(), Arc::new(Empty));
-    Box::new(Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: false })
 }
 
 fn snapshots(names: &[&str]) -> Box<Snapshot> {
@@ -284,8 +149,8 @@ fn a_life_of_datasets() {
     let live = spa.writer().unwrap();
     live.sync_all().unwrap();
     let before = live.dsl().root().unwrap().phys().used_bytes;
-    live.run(file_system("tank/a")).unwrap();
-    live.run(file_system("tank/a/b")).unwrap();
+    live.run(file_system("tank/a", Vec::new())).unwrap();
+    live.run(file_system("tank/a/b", Vec::new())).unwrap();
     for round in 0..3u8 {
         let head = live.dsl().dataset("tank/a/b").unwrap();
         let owned = live.dsl().heads().own(&head).unwrap();

@@ -116,6 +116,29 @@ pub fn ask(dir: &Path, pool: &str, what: &[&str]) -> Option<String> {
     Some(text)
 }
 
+/// Reads every block of every object of an exported pool, through its labels; how many bytes of file contents there are.
+pub fn read_all(dir: &Path) -> u64 {
+    let scan = spa::scan(&[dir]);
+    let imported = spa::import::import(&scan.pools[0], &Options::default(), &host(), &SystemClock).unwrap();
+    let options = dsl::Options { pool_name: imported.name().to_owned(), ..dsl::Options::default() };
+    let books = dsl::Dsl::open(imported.mos().clone(), options).unwrap();
+    let listed =
+        books.list_sorted(None, &dsl::ListOptions { snapshots: true, ..Default::default() }).unwrap();
+    assert!(listed.failures.is_empty());
+    let heads = listed.datasets.iter().filter_map(|d| d.objset().unwrap());
+    let mut contents = 0;
+    for dn in heads.chain([imported.mos().objset().clone()]).flat_map(|os| os.objects(ObjNum(1))) {
+        let dn = dn.unwrap();
+        let mut next = dn.next_data_block(ondisk::BlkId(0)).unwrap();
+        while let Some(blkid) = next {
+            let len = dn.block(blkid).unwrap().map_or(0, |b| b.len() as u64);
+            contents += if dn.kind() == DmuType::PLAIN_FILE_CONTENTS { len } else { 0 };
+            next = dn.next_data_block(ondisk::BlkId(blkid.0 + 1)).unwrap();
+        }
+    }
+    contents
+}
+
 /// `zdb` finds every checksum right, and no block that leaks or is allocated twice.
 pub fn judge(dir: &Path, pool: &str) {
     if let Some(blocks) = ask(dir, pool, &["-bcc"]) {
