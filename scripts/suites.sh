@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres ...]
+# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill ...]
 # Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
 # pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
 # POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works. Logs stay in target/suites/report.
@@ -210,11 +210,31 @@ postgres() {
   case $sums in 't|t|'*) echo "recovered three times, ${sums##*|} transactions" ;; *) echo "sums differ: $sums"; return 1 ;; esac
 }
 
+# The daemon dies while it is written through; the next one takes up where it was.
+killed() {
+  local pid i sum
+  for i in 1 2 3 4; do
+    dd if=/dev/urandom of="$mnt/kept$i" bs=1M count=4 conv=fsync status=none || return
+    sum=$(sha256sum <"$mnt/kept$i")
+    exec 9>"$mnt/gone"
+    head -c 5000000 /dev/zero >&9 && rm "$mnt/gone"
+    cp -r "$home/crates" "$mnt/tree$i" 2>/dev/null &
+    sleep $((1 + i % 2))
+    pid=$(pgrep -f -- "--run-dir $room/run") && kill -9 "$pid" || return
+    wait $!
+    exec 9>&-
+    zpool import -d "$room/dev" suites || return
+    [ "$sum" = "$(sha256sum <"$mnt/kept$i")" ] || { echo "kept$i is not what fsync promised"; return 1; }
+    rm -rf "$mnt/tree$i"
+  done
+  echo 'killed four times, and what was fsynced was there'
+}
+
 status=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-pjdfstest fsx stress git sqlite postgres}"; do
+for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill}"; do
   for suite in $suite; do
-    case $suite in git) run=git_tree ;; pjdfstest | fsx | stress | sqlite | postgres) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
+    case $suite in git) run=git_tree ;; kill) run=killed ;; pjdfstest | fsx | stress | sqlite | postgres) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
     log=$report/$suite.log
     rm -f "$room/dev/d0"
     truncate -s 8G "$room/dev/d0"
