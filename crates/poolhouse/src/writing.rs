@@ -137,9 +137,6 @@ impl Pool {
     /// file system, or one of an old version, which is read only.
     pub fn open_for_writing(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
         let (os, head) = self.take(dataset)?;
-        if is_pending(&os, self)? {
-            FileSystem::open_live(&os, head.clone(), policies.clone())?.drain()?;
-        }
         self.replay_files(&os, &head, &policies)?;
         let fs = FileSystem::open_live(&os, head.with_log(), policies)?;
         fs.drain()?;
@@ -154,7 +151,7 @@ impl Pool {
     }
 
     /// Replays the intent log of a dataset that nobody has open, if it has one that was left by a crash: for who is going to read it
-    /// only. Opening to write does it too. Returns what came of it.
+    /// only, with a handle that he gets behind this one. Opening to write does it too. Returns what came of it.
     ///
     /// # Errors
     /// As opening to write fails.
@@ -164,10 +161,13 @@ impl Pool {
             return Ok(None);
         }
         let (os, head) = self.take(dataset)?;
-        match os.kind() {
+        let done = match os.kind() {
             ObjsetKind::Zvol => self.replay_volume(&os, &head),
             _ => self.replay_files(&os, &head, &Policies::default()),
-        }
+        }?;
+        // Who only reads opens what is on disk.
+        head.live().sync_all()?;
+        Ok(done)
     }
 
     fn replay_files(&self, os: &Objset, head: &Arc<Head>, policies: &Policies) -> Result<Option<Replay>> {
@@ -175,6 +175,8 @@ impl Pool {
         if !log.is_pending() {
             return drop_idle(os, head, &log).map(|()| None);
         }
+        // What the last group had only to free may be made anew by the log.
+        FileSystem::open_live(os, head.clone(), policies.clone())?.drain()?;
         let done = zpl::replay(os, &log, head.clone(), policies)?;
         destroy_log(os, head.live(), done.references)?;
         Ok(Some(Replay { records: done.records, ended: done.ended.map(|e| Box::new(e) as _) }))

@@ -171,6 +171,8 @@ fn rare_kinds() {
     let done = pool.replay(dataset.dsl()).unwrap().unwrap();
     assert!(done.ended.is_none(), "{:?}", done.ended);
     assert_eq!(done.records, records(0).len() as u64);
+    drop(dataset);
+    let dataset = pool.dataset(FS).unwrap();
     let fs = dataset.filesystem().unwrap();
     let at = |path: &str| fs.resolve_link(path.as_bytes()).unwrap();
 
@@ -221,6 +223,8 @@ fn ends_at_what_cannot_be() {
     let done = pool.replay(dataset.dsl()).unwrap().unwrap();
     assert_eq!(done.records, 3);
     assert!(done.ended.unwrap().to_string().contains("TX_CREATE"));
+    drop(dataset);
+    let dataset = pool.dataset(FS).unwrap();
     let fs = dataset.filesystem().unwrap();
     assert_eq!(fs.resolve_link(b"dir/plain").unwrap().attr().size, 0);
     assert!(pool.replay(dataset.dsl()).unwrap().is_none());

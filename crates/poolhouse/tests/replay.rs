@@ -99,6 +99,7 @@ fn check(name: &str, quirk: &dyn Fn(&str, &str, &str) -> bool) {
     let pool = open(dir, true);
     load_keys(&pool);
     assert!(replay_all(&pool) > 0);
+    // Whoever only reads sees it too.
     let wrong = differences(&pool, &fixture, quirk);
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     pool.export().unwrap();

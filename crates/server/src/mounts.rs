@@ -175,14 +175,17 @@ impl Mounts {
         let how = Look { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes };
         let policies = Policies::new(plan.policy);
         let wanted = !plan.options.read_only && pool.spa().writer().is_some();
-        if pool.spa().writer().is_some() {
-            replay(pool, plan)?;
-        }
+        let replayed = pool.spa().writer().is_some() && replay(pool, plan)?;
+        let dataset = match replayed {
+            // The plan's handle is of the time before.
+            true => pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?,
+            false => plan.dataset.clone(),
+        };
         let writable = if wanted { how.open_for_writing(pool, plan, &policies)? } else { None };
         let read_only = writable.is_none();
         let (head, files) = match writable {
             Some((tree, files)) => (tree, Some(files)),
-            None => (how.open(&plan.dataset)?, None),
+            None => (how.open(&dataset)?, None),
         };
         let spa = Arc::clone(pool.spa());
         let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir, spa };
@@ -242,15 +245,13 @@ impl Mounts {
     }
 }
 
-/// Replays what a crash left in the intent log: also of what is mounted to be read only.
-fn replay(pool: &Pool, plan: &Plan) -> Result<(), Reason> {
+/// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.
+fn replay(pool: &Pool, plan: &Plan) -> Result<bool, Reason> {
     let done = match pool.replay(&plan.dataset) {
         // It can't be changed here, and is only read; its log stays.
-        Err(poolhouse::Error::ReplayFiles(poolhouse::zil::ReplayError::Open {
-            source: zpl::Error::OldVersion { .. },
-        })) => {
+        Err(poolhouse::Error::File(zpl::Error::OldVersion { .. })) => {
             tracing::warn!(dataset = plan.name, "its intent log was not replayed, as its version is old");
-            return Ok(());
+            return Ok(false);
         }
         done => done,
     };
@@ -258,12 +259,12 @@ fn replay(pool: &Pool, plan: &Plan) -> Result<(), Reason> {
         tracing::warn!(dataset = plan.name, error = chain(&error), "its intent log was not replayed");
         of_library(&error)
     })?;
-    let Some(done) = done else { return Ok(()) };
+    let Some(done) = done else { return Ok(false) };
     tracing::info!(dataset = plan.name, records = done.records, "intent log replayed");
     if let Some(ended) = done.ended {
         tracing::warn!(dataset = plan.name, error = chain(&*ended), "the rest of the intent log is lost");
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Reads the plans of a dataset, or of all below it too, in one pass.
