@@ -78,12 +78,17 @@ impl Zio {
     /// what rounds it up.
     ///
     /// # Errors
-    /// [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense: then none of them counts as written.
+    /// [`Error::Suspended`], [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense: then none of them counts as
+    /// written.
     ///
     /// # Panics
     /// When a pointer does not point at a log block of this length.
     pub fn write_logs(&self, objset: u64, blocks: Vec<(Blkptr, AlignedBuf)>) -> Result<()> {
         let bookmark = log_bookmark(objset);
+        // The pool may be another host's.
+        if self.suspension().reason().is_some() {
+            return Err(Error::Suspended { bookmark });
+        }
         let mut batch = Batch::default();
         let mut txg = Txg(0);
         for (n, (bp, block)) in blocks.into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Blocks of encrypted object sets, and log blocks.
 
 use super::{BOOKMARK, noise, pool, req, text};
-use crate::{Entropy, Error, KeyError, KeySource, WritePolicy, WriteReq, Zio};
+use crate::{Entropy, Error, FailMode, KeyError, KeySource, Reason, WritePolicy, WriteReq, Zio};
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion};
 use device::{AlignedBuf, Block};
 use ondisk::blkptr::Body;
@@ -166,4 +166,21 @@ fn log_blocks() {
         }
         assert!(zio.read(&other, &BOOKMARK).is_err());
     }
+}
+
+/// Goal: a pool that is suspended, and may be another host's, gets no log block until it is cleared.
+#[test]
+fn suspended_pools_get_no_log_blocks() {
+    let zio = encrypted_pool();
+    let bp = zio.allocate_log(Txg(8), Psize(4096), 5, false, true).unwrap();
+    let mut block = AlignedBuf::zeroed(4096);
+    block[136..144].copy_from_slice(&(ZIL_CHAIN_SIZE as u64).to_le_bytes());
+    zio.suspension().attend("p", FailMode::Wait, Box::new(|| {}));
+    zio.suspension().suspend(Reason::Mmp);
+    let refused = zio.write_logs(5, vec![(bp, block.clone())]);
+    assert!(matches!(refused, Err(Error::Suspended { .. })), "{refused:?}");
+    assert!(zio.read(&bp, &BOOKMARK).is_err());
+    zio.suspension().clear();
+    zio.write_logs(5, vec![(bp, block)]).unwrap();
+    assert!(zio.read(&bp, &BOOKMARK).is_ok());
 }
