@@ -54,6 +54,8 @@ pub struct Live {
     /// Those that it was mounted with, which go before its properties (`mount -o`).
     given: Mutex<Vec<String>>,
     read_only: bool,
+    /// What the mount was made with for good: POSIX ACLs, and extended attributes.
+    fixed: (bool, bool),
     /// In which order mounts were made.
     pub number: u64,
     /// What properties say about writing to it.
@@ -89,6 +91,12 @@ struct Made {
 }
 
 impl Live {
+    /// What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
+    fn keep_fixed(&self, plan: &mut Plan) {
+        (plan.options.posix_acl, plan.xattrs) = self.fixed;
+        plan.policy.posix_acl = self.fixed.0;
+    }
+
     /// Gives the kernel the options of a plan, if they are others than it has.
     fn remount(&self, plan: &Plan) -> Result<(), fuse::Error> {
         let words = plan.words(self.read_only || plan.options.read_only);
@@ -154,7 +162,8 @@ impl Mounts {
                 let read_only = files.is_none();
                 let options = Mutex::new(plan.words(read_only));
                 let given = Mutex::new(plan.given.clone());
-                let live = Live { mount, dataset, options, given, read_only, number, policies, files };
+                let fixed = (plan.options.posix_acl, plan.xattrs);
+                let live = Live { mount, dataset, options, given, read_only, fixed, number, policies, files };
                 table.by_dataset.insert(plan.name.clone(), State::Here(Arc::new(live)));
                 Ok(())
             }
@@ -204,6 +213,7 @@ impl Mounts {
         if let Err(option) = plan.apply(&given) {
             tracing::warn!(dataset = live.dataset, option, "it was known when this was mounted");
         }
+        live.keep_fixed(&mut plan);
         live.policies.set(plan.policy);
         if let Err(error) = live.remount(&plan) {
             // Only root may: for others it takes effect with the next mount.
@@ -220,6 +230,7 @@ impl Mounts {
         let mut given = live.given.lock().clone();
         given.extend(options.iter().filter(|option| *option != "remount").cloned());
         plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
+        live.keep_fixed(&mut plan);
         if live.read_only && !plan.options.read_only {
             return Err(fail(Reason::PoolReadonly));
         }
