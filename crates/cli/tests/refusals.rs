@@ -39,6 +39,7 @@ const BAD: &[(&str, i32, &str)] = &[
     ("zfs create tank", 1, "cannot create 'tank': missing dataset name"),
     ("zfs create nope/a", 1, "cannot create 'nope/a': parent does not exist"),
     ("zfs create tank/a@b", 1, "cannot create 'tank/a@b': snapshot delimiter '@' is not expected here"),
+    ("zfs create tank/%b", 1, "cannot create 'tank/%b': Invalid argument"),
     ("zfs create tank/v/w", 1, "cannot create 'tank/v/w': parent is not a filesystem"),
     ("zfs create -V 0 tank/w", 1, "cannot create 'tank/w': 'volsize' cannot be zero"),
     (

@@ -60,6 +60,15 @@ pub type Room<'a> = &'a dyn Fn(u64, u64) -> u64;
 /// # Errors
 /// What is wrong with names, values and keys; as looking datasets up fails.
 pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned, Error> {
+    // Names with it are the engine's own, and never listed.
+    if let DatasetChange::Create { name, .. }
+    | DatasetChange::Clone { name, .. }
+    | DatasetChange::Rename { to: name, .. } = change
+        && name.contains('%')
+    {
+        let errno = rustix::io::Errno::INVAL.raw_os_error();
+        return Err(Error::new(name, Reason::System { errno }));
+    }
     match change {
         DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
             let mut planned = if *parents { ancestors(dsl, name)? } else { Planned::new() };
