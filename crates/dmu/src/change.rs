@@ -133,7 +133,8 @@ impl Objset {
     /// # Errors
     /// [`Error::Fixed`].
     pub fn set_zil_header(&self, tx: &Tx, header: [u8; 192]) -> Result<()> {
-        self.change_root(tx, |phys| phys.zil_header = header)
+        self.live()?.set_zil_header(tx, header);
+        Ok(())
     }
 
     /// Has the object set written with the group of `tx` even if nothing in it changes (`dsl_dataset_dirty`).

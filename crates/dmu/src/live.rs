@@ -12,7 +12,7 @@
 //! synced tree is exchanged for the new one.
 //!
 //! # Locks
-//! An object's state, then the set of dirty objects of a group. The table of objects, then the synced root. None of
+//! The intent log's headers, then the synced root. An object's state, then the set of dirty objects of a group. The table of objects, then the synced root. None of
 //! them is held across a read.
 //!
 //! # Crash
@@ -28,6 +28,7 @@ use crate::tree::Tree;
 use crate::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Result, Tx};
 use node::LiveDnode;
 use ondisk::objset::ObjsetPhys;
+use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 use slots::Slots;
@@ -45,11 +46,19 @@ pub(crate) struct Live {
     table: Mutex<HashMap<ObjNum, Weak<LiveDnode>>>,
     dirty: [Mutex<DirtySet>; TXG_SIZE],
     pub(crate) slots: Mutex<Slots>,
+    zil_header: Mutex<ZilHeaders>,
     /// Something was cloned since it was opened.
     cloned: AtomicBool,
 }
 
-/// What was synced last.
+/// The header of the intent log, by group: an older group must not be written with what a newer one says, or a crash between them would take
+/// for replayed, or for gone, what the older one does not hold.
+struct ZilHeaders {
+    synced: [u8; ZIL_HEADER_SIZE],
+    pending: BTreeMap<Txg, [u8; ZIL_HEADER_SIZE]>,
+}
+
+/// What was synced last; of the intent log's header what was set last.
 #[derive(Clone)]
 pub(crate) struct Root {
     pub(crate) bp: Blkptr,
@@ -70,6 +79,7 @@ pub(crate) struct DirtySet {
 impl Live {
     pub(crate) fn new(home: Home, bp: Blkptr, phys: ObjsetPhys) -> Arc<Live> {
         let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
+        let zil_header = Mutex::new(ZilHeaders { synced: phys.zil_header, pending: BTreeMap::new() });
         let root = Root { bp, phys: Arc::new(phys), meta, generation: 0 };
         Arc::new(Live {
             home,
@@ -77,6 +87,7 @@ impl Live {
             table: Mutex::default(),
             dirty: Default::default(),
             slots: Mutex::default(),
+            zil_header,
             cloned: AtomicBool::new(false),
         })
     }
@@ -133,6 +144,28 @@ impl Live {
     pub(crate) fn change_root(&self, tx: &Tx, f: impl FnOnce(&mut ObjsetPhys)) {
         f(Arc::make_mut(&mut self.root.write().phys));
         self.dirty_set(tx.txg()).lock().root = true;
+    }
+
+    /// Sets the header of the intent log in the group of `tx`.
+    pub(crate) fn set_zil_header(&self, tx: &Tx, header: [u8; ZIL_HEADER_SIZE]) {
+        let mut headers = self.zil_header.lock();
+        headers.pending.insert(tx.txg(), header);
+        let newest = *headers.pending.values().next_back().expect("one was just put there");
+        self.change_root(tx, |phys| phys.zil_header = newest);
+    }
+
+    /// The header of the intent log as of `txg`, which is being synced.
+    pub(crate) fn zil_header_of(&self, txg: Txg) -> [u8; ZIL_HEADER_SIZE] {
+        let headers = self.zil_header.lock();
+        headers.pending.range(..=txg).next_back().map_or(headers.synced, |(_, header)| *header)
+    }
+
+    /// The header of `txg` is on its way to the devices.
+    pub(crate) fn zil_header_synced(&self, txg: Txg) {
+        let mut headers = self.zil_header.lock();
+        while let Some(first) = headers.pending.first_entry().filter(|first| *first.key() <= txg) {
+            headers.synced = first.remove();
+        }
     }
 
     /// Puts in place what was synced; `accept` says what of the root block.

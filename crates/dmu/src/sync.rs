@@ -116,7 +116,9 @@ impl Sync<'_> {
         let meta = self.dnode_blocks(&root.meta, &synced)?;
         let mut phys = ObjsetPhys::clone(&root.phys);
         accept(&mut phys, &meta, &special);
+        phys.zil_header = self.live.zil_header_of(self.txg);
         let bp = self.root_block(&root.bp, &phys)?;
+        self.live.zil_header_synced(self.txg);
         self.live.install(bp, |phys| accept(phys, &meta, &special));
         for s in synced.iter().chain(&special) {
             let tree =

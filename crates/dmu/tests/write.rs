@@ -324,3 +324,18 @@ fn spill_pointers_need_room() {
     assert!(matches!(dn.set_bonus(&tx(1), DmuType::SA, &[0; 65]), Err(Error::BonusLength { .. })));
     rig.check(&rig.sync(&os, 1));
 }
+
+/// The intent log's header that a newer group set is not written with an older one, and none is lost.
+#[test]
+fn headers_of_logs_belong_to_groups() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    os.create_object(&tx(1), &NewObject::new(FILE)).unwrap();
+    os.set_zil_header(&tx(1), [1; 192]).unwrap();
+    os.create_object(&tx(2), &NewObject::new(FILE)).unwrap();
+    os.set_zil_header(&tx(3), [3; 192]).unwrap();
+    for (txg, header) in [(1, 1), (2, 1), (3, 3)] {
+        assert_eq!(os.phys().zil_header, [3; 192]);
+        assert_eq!(rig.sync(&os, txg).phys().zil_header, [header; 192]);
+    }
+}
