@@ -13,7 +13,7 @@ use device::Device;
 use ondisk::indirect::MappingEntry;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::draid::Draid;
 use crate::indirect::Indirect;
@@ -78,6 +78,8 @@ pub(crate) struct Vitals {
     pub(crate) cant_write: AtomicBool,
     /// A flush of it failed, though the pool can't do without it: what it holds of what it took is not known.
     pub(crate) lost_writes: AtomicBool,
+    /// Held while it is flushed.
+    pub(crate) flushing: Mutex<()>,
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,

@@ -55,14 +55,17 @@ impl Tree {
         let Some(id) = self.by_guid.get(&guid).copied() else { return Ok(()) };
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return Ok(()) };
-        // Blocks of logs belong to groups that have not synced yet.
-        let miss = || (txg.0..=txg.0.saturating_add(OPEN_GROUPS)).for_each(|txg| node.miss(Txg(txg)));
+        // Blocks of logs belong to groups that have not synced yet, and are flushed beside those of an older one.
+        let unsynced = txg.0.saturating_sub(OPEN_GROUPS)..=txg.0.saturating_add(OPEN_GROUPS);
+        let miss = || unsynced.for_each(|txg| node.miss(Txg(txg)));
         if !node.readable() {
             // What it took before it was given up may not be on it for good.
             miss();
             return Ok(());
         }
-        // A system tells of what it could not write once; whoever asks later is told that all is well.
+        // A system tells of what it could not write once; whoever asks later is told that all is well. So one flush is over, with what
+        // follows from it, before the next one asks: the lock is held across it.
+        let _alone = node.flushing.lock();
         let lost = || DeviceError::Io {
             op: Op::Flush,
             device: device.name().to_owned(),

@@ -12,6 +12,7 @@ use crate::{Reason, Zio};
 use device::Block;
 use ondisk::{Dva, Guid, Txg, VdevId};
 use std::collections::VecDeque;
+use vdev::FlushError;
 
 /// Bytes that are kept before there is a flush.
 const KEEP_MAX: u64 = 64 << 20;
@@ -24,6 +25,8 @@ pub(crate) struct Unflushed {
     bytes: u64,
     /// How many were forgotten.
     gone: u64,
+    /// A flush that failed: all is to be written again before the next one counts, whatever became of the device's errors meanwhile.
+    failed: Option<FlushError>,
 }
 
 impl Unflushed {
@@ -49,20 +52,24 @@ impl Zio {
     ///
     /// # Errors
     /// [`vdev::FlushError`] when the pool can't do without a device, and nobody attends the pool.
-    pub fn flush(&self, txg: Txg) -> Result<(), vdev::FlushError> {
+    pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
         loop {
-            let mark = self.unflushed.lock().mark();
+            let (mark, failed) = {
+                let mut unflushed = self.unflushed.lock();
+                (unflushed.mark(), unflushed.failed.take())
+            };
+            if let Some(e) = failed
+                && !self.write_again()
+            {
+                return Err(e);
+            }
             match self.flush_once(txg) {
                 Ok(()) => {
                     self.unflushed.lock().forget(mark);
                     return Ok(());
                 }
                 Err(e) if !self.suspension().wait(Reason::Io) => return Err(e),
-                Err(e) => {
-                    if !self.write_again() {
-                        return Err(e);
-                    }
-                }
+                Err(_) => {}
             }
         }
     }
@@ -71,7 +78,7 @@ impl Zio {
     ///
     /// # Errors
     /// [`vdev::FlushError`] when the pool can't do without a device.
-    pub fn flush_once(&self, txg: Txg) -> Result<(), vdev::FlushError> {
+    pub fn flush_once(&self, txg: Txg) -> Result<(), FlushError> {
         self.flush_leaves(self.tree().devices().map(|(guid, _)| guid).collect(), txg)
     }
 
@@ -79,13 +86,18 @@ impl Zio {
     ///
     /// # Errors
     /// As [`Zio::flush`].
-    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<(), vdev::FlushError> {
+    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<(), FlushError> {
         self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)
     }
 
-    fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> Result<(), vdev::FlushError> {
+    fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> Result<(), FlushError> {
         let tree = self.tree();
-        self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect()
+        let flushed: Result<(), _> =
+            self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect();
+        if let Err(e) = &flushed {
+            self.unflushed.lock().failed = Some(e.clone());
+        }
+        flushed
     }
 
     /// Keeps what was written until it is durable.
@@ -100,7 +112,7 @@ impl Zio {
                 unflushed.bytes += bytes.len() as u64;
                 unflushed.blocks.push_back((txg, dva, bytes));
             }
-            (unflushed.bytes > KEEP_MAX, unflushed.mark())
+            (unflushed.bytes > KEEP_MAX && unflushed.failed.is_none(), unflushed.mark())
         };
         if full {
             // If it fails, all is kept, and the flush at the group's end sees to it.
