@@ -218,7 +218,7 @@ impl WithSnapshots {
         Ok(attr)
     }
 
-    /// `.zfs` and its directories look like the root: they belong to its owner and are as old.
+    /// `.zfs` and its directories are root's, whose the tree is, and as old as it (`zfsctl_inode_alloc`).
     fn directory(&self, node: Node, ino: u64, parent: Node, entries: u64) -> Result<Attr, Errno> {
         let root = self.head.attr(self.head.root())?;
         Ok(Attr {
@@ -228,8 +228,8 @@ impl WithSnapshots {
             parent,
             mode: S_IFDIR | 0o555,
             nlink: 2,
-            uid: root.uid,
-            gid: root.gid,
+            uid: 0,
+            gid: 0,
             rdev: (0, 0),
             size: entries,
             blocks: 0,
@@ -429,6 +429,11 @@ impl Tree for WithSnapshots {
             Ok(Place::Control | Place::Snapdir) | Err(_) => !self.head.writable(),
             Ok(Place::Snapshot(..)) => true,
         }
+    }
+
+    /// Snapshots are root's to make, rename and destroy, and of whoever serves them (`zfs_secpolicy_snapshot_perms`, without delegation).
+    fn admits(&self, dir: Node, uid: u32) -> bool {
+        dir != SNAPDIR || uid == 0 || uid == rustix::process::geteuid().as_raw()
     }
 
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {

@@ -69,6 +69,9 @@ impl Mount {
     /// # Errors
     /// [`Error::Mount`] if the system refuses.
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
+        if self.is_over() || !self.is_on_top()? {
+            return Err(Error::Mount { target: self.target.clone(), source: Errno::INVAL });
+        }
         system::remount(&self.target, options)
     }
 

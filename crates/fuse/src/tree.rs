@@ -272,6 +272,12 @@ pub trait Tree: Send + Sync {
         true
     }
 
+    /// Whether this user may change names in a directory, beyond what its permissions say. The kernel grants what those don't to whoever
+    /// is root of a user namespace that the directory's owner is mapped into; what is not a file needs more.
+    fn admits(&self, _dir: Node, _uid: u32) -> bool {
+        true
+    }
+
     /// Makes a file of any kind.
     fn create(&self, _dir: Node, _name: &[u8], _new: &NewNode<'_>) -> Result<Attr, Errno> {
         Err(Errno::ROFS)

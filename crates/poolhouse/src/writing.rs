@@ -40,14 +40,25 @@ fn stopped(e: impl std::error::Error + Send + Sync + 'static) -> zpl::Error {
     zpl::Error::Stopped { source: Arc::new(e) }
 }
 
+fn refused(e: TaskError) -> zpl::Error {
+    match e {
+        TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => zpl::Error::NoSpace,
+        TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => zpl::Error::Quota,
+        e => stopped(e),
+    }
+}
+
+fn need(bytes: u64, purpose: Purpose) -> Need {
+    Need { bytes, netfree: purpose == Purpose::Free }
+}
+
 impl Txs for Head {
     fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<Tx> {
-        let need = Need { bytes, netfree: purpose == Purpose::Free };
-        self.live().tx_for(&self.owned, need).map_err(|e| match e {
-            TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => zpl::Error::NoSpace,
-            TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => zpl::Error::Quota,
-            e => stopped(e),
-        })
+        self.live().tx_for(&self.owned, need(bytes, purpose)).map_err(refused)
+    }
+
+    fn try_tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<Option<Tx>> {
+        self.live().try_tx_for(&self.owned, need(bytes, purpose)).map_err(refused)
     }
 
     fn wait(&self, txg: Txg) -> zpl::Result<()> {

@@ -214,6 +214,7 @@ impl Mounts {
             tracing::warn!(dataset = live.dataset, option, "it was known when this was mounted");
         }
         live.keep_fixed(&mut plan);
+        plan.rest_if_read_only(live.read_only);
         live.policies.set(plan.policy);
         if let Err(error) = live.remount(&plan) {
             // Only root may: for others it takes effect with the next mount.
@@ -235,6 +236,7 @@ impl Mounts {
             return Err(fail(Reason::PoolReadonly));
         }
         live.remount(&plan).map_err(|error| fail(of_fuse(&error)))?;
+        plan.rest_if_read_only(live.read_only);
         live.policies.set(plan.policy);
         *live.given.lock() = given;
         Ok(())

@@ -91,6 +91,13 @@ fn slots(dnodesize: u64) -> u8 {
 }
 
 impl Plan {
+    /// Reading changes nothing of what is read only.
+    pub fn rest_if_read_only(&mut self, mounted_so: bool) {
+        if mounted_so || self.options.read_only {
+            self.policy.atime = Atime::Never;
+        }
+    }
+
     /// Reads a dataset's properties. `None` for what is no file system.
     pub fn of(dataset: dsl::Dataset) -> dsl::Result<Option<Self>> {
         if dataset.is_snapshot() || dataset.head_kind()? != Some(Kind::Filesystem) {

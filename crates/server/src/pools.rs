@@ -289,7 +289,7 @@ impl Pools {
         if errors.is_empty() && !limits.is_empty() {
             let mounted = imported.mounts.list().into_iter().find(|live| live.dataset == about);
             let open = mounted.and_then(|live| live.files.as_ref()?.upgrade());
-            quotas::set(&imported.pool, about, open, limits)?;
+            errors.extend(quotas::set(&imported.pool, about, open, limits).err());
         }
         self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.

@@ -286,6 +286,14 @@ impl Txgs {
         self.shared.hold(bytes)
     }
 
+    /// The same for what is not worth waiting for: `None` while the pool is suspended or writers are held up.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn try_hold(&self, bytes: u64) -> Result<Option<Hold>, Stopped> {
+        self.shared.enter(bytes, false)
+    }
+
     /// Waits until `txg` is on disk (`txg_wait_synced`); what is not open yet is opened for it.
     ///
     /// # Errors
@@ -427,6 +435,11 @@ impl Drop for Txgs {
 
 impl Shared {
     fn hold(self: &Arc<Self>, bytes: u64) -> Result<Hold, Stopped> {
+        Ok(self.enter(bytes, true)?.expect("who waits gets in"))
+    }
+
+    /// As [`Txgs::hold`]; without patience it is `None` while the pool is suspended or writers are held up.
+    fn enter(self: &Arc<Self>, bytes: u64, patient: bool) -> Result<Option<Hold>, Stopped> {
         let shared = self;
         let mut s = shared.state.lock();
         let mut delayed = false;
@@ -440,6 +453,7 @@ impl Shared {
             match shared.suspension.entry() {
                 Entry::Free => {}
                 Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
+                Entry::Wait if !patient => return Ok(None),
                 Entry::Wait => {
                     shared.done.wait(&mut s);
                     continue;
@@ -453,6 +467,9 @@ impl Shared {
             }
             // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
             if s.dirty > 0 && s.dirty.saturating_add(bytes) > shared.tunables.dirty_max {
+                if !patient {
+                    return Ok(None);
+                }
                 s.wanted = s.wanted.max(s.open);
                 shared.work.notify_all();
                 shared.done.wait(&mut s);
@@ -460,6 +477,9 @@ impl Shared {
             }
             let pause = shared.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
             let Some(pause) = pause else { break };
+            if !patient {
+                return Ok(None);
+            }
             delayed = true;
             shared.done.wait_for(&mut s, pause);
         }
@@ -474,7 +494,7 @@ impl Shared {
             shared.work.notify_all();
         }
         drop(s);
-        Ok(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) })
+        Ok(Some(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) }))
     }
 
     fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {

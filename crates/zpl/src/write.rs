@@ -81,6 +81,14 @@ pub trait Txs: Send + Sync {
     /// [`Error::Stopped`], [`Error::NoSpace`], [`Error::Quota`].
     fn tx(&self, bytes: u64, purpose: Purpose) -> Result<Tx>;
 
+    /// The same for what is not worth waiting for: `None` if that would wait.
+    ///
+    /// # Errors
+    /// As [`Txs::tx`].
+    fn try_tx(&self, bytes: u64, purpose: Purpose) -> Result<Option<Tx>> {
+        self.tx(bytes, purpose).map(Some)
+    }
+
     /// Waits until a group is on disk.
     ///
     /// # Errors

@@ -59,7 +59,9 @@ pub(super) fn answer(
         op::SYMLINK => symlink(tree, node, request, out),
         op::LINK => link(tree, node, request, out),
         op::UNLINK => request.name_after::<()>().and_then(|name| tree.unlink(node, name)),
-        op::RMDIR => request.name_after::<()>().and_then(|name| tree.rmdir(node, name)),
+        op::RMDIR => admitted(tree, node, request)
+            .and_then(|()| request.name_after::<()>())
+            .and_then(|name| tree.rmdir(node, name)),
         op::RENAME => rename(tree, node, request),
         op::RENAME2 => rename2(tree, node, request),
         op::WRITE => write(tree, node, request, out),
@@ -71,6 +73,10 @@ pub(super) fn answer(
         op::SYNCFS if tree.writable() => tree.sync(),
         _ => return None,
     })
+}
+
+fn admitted(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+    if tree.admits(dir, request.head.uid) { Ok(()) } else { Err(Errno::PERM) }
 }
 
 fn made(tree: &dyn Tree, dir: Node, name: &[u8], new: &NewNode<'_>, out: &mut Answer) -> Result<(), Errno> {
@@ -126,6 +132,7 @@ fn mknod(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) ->
 }
 
 fn mkdir(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+    admitted(tree, dir, request)?;
     let ask: abi::MkdirIn = request.body()?;
     let name = request.name_after::<abi::MkdirIn>()?;
     let mode = S_IFDIR | ask.mode & !S_IFMT;
@@ -147,12 +154,14 @@ fn link(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> 
 }
 
 fn rename(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+    admitted(tree, dir, request)?;
     let ask: abi::RenameIn = request.body()?;
     let (old, new) = request.names_after::<abi::RenameIn>()?;
     tree.rename((dir, old), (node_of(tree, ask.newdir), new), Rename::Replace)
 }
 
 fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
+    admitted(tree, dir, request)?;
     let ask: abi::Rename2In = request.body()?;
     let how = match ask.flags {
         0 => Rename::Replace,

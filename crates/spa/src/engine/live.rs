@@ -184,6 +184,21 @@ impl Live {
         }
     }
 
+    /// The same for what is not worth waiting for: `None` while the pool is suspended, writers are held up, or the last of the room may be
+    /// taken.
+    ///
+    /// # Errors
+    /// As [`Live::tx_for`].
+    pub fn try_tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Option<Tx>, TaskError> {
+        let Some(hold) = self.txgs.try_hold(need.bytes)? else { return Ok(None) };
+        let txg = hold.txg();
+        let asked = self.engine.dsl.reserve(head.object(), txg, need).map_err(TaskError::Refused)?;
+        Ok(match asked {
+            Asked::Granted(reservation) => Some(Tx::new(txg, Some(Box::new(Granted { reservation, hold })))),
+            Asked::Again { .. } => None,
+        })
+    }
+
     /// Frees blocks of a log with the group of a transaction, in which nothing refers to them any more (`zio_free`).
     pub fn free_log(&self, tx: &Tx, blocks: Vec<Blkptr>) {
         self.engine.log_frees[tx.txg().0 as usize % TXG_SIZE].lock().extend(blocks);

@@ -2,7 +2,8 @@
 //!
 //! # Theory
 //! With `relatime`, reading a file changes its time of access only where that says more than before: the file was changed after it was last
-//! read, or it was not read for a day. So a file that is read often costs one change a day.
+//! read, or it was not read for a day. So a file that is read often costs one change a day. While the pool is suspended, or writers are
+//! held up, reading leaves no trace.
 
 use super::data::ATTR_BYTES;
 use super::{Purpose, Writer};
@@ -10,6 +11,7 @@ use crate::node::Store;
 use crate::{Attr, FileSystem, Result, Time};
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
+use std::sync::atomic::Ordering;
 
 /// Seconds after which a time of access is old.
 const DAY: i64 = 24 * 60 * 60;
@@ -45,8 +47,9 @@ impl FileSystem {
         if matches!(node.store, Store::Znode(_)) || !wanted(w, rule, node.attr()) {
             return Ok(());
         }
-        // No commit is for the time of a read.
-        let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
+        // No commit is for the time of a read, and no read waits for it.
+        let Some(tx) = w.txs.try_tx(ATTR_BYTES, Purpose::Grow)? else { return Ok(()) };
+        w.newest.fetch_max(tx.txg().0, Ordering::Relaxed);
         self.update(w, object, &tx, |node, c| {
             // Another reader may have been here meanwhile; a removed file needs no times.
             if node.attr().nlink > 0 && wanted(w, rule, node.attr()) {

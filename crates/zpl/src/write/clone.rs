@@ -77,11 +77,16 @@ impl FileSystem {
             let lock = |i: usize| match i {
                 0 => held[0].range(from, from_end, false),
                 // The size of its blocks may change.
-                _ if source == target => held[1].range(to, to_end, true),
                 _ => held[1].whole(),
             };
-            let source_first = (source, from) < (target, to);
-            let (_first, _second) = if source_first { (lock(0), lock(1)) } else { (lock(1), lock(0)) };
+            let (first, second) = if source == target {
+                // One claim: between two of one thread, another's that waits for the first would keep it from the second.
+                (held[1].range(from.min(to), from_end.max(to_end), true), None)
+            } else if source < target {
+                (lock(0), Some(lock(1)))
+            } else {
+                (lock(1), Some(lock(0)))
+            };
             let Some(plan) = self.clone_plan(w, range)? else { return Ok(0) };
             match self.clone_blocks(w, &plan, range, kill) {
                 Err(Error::Dmu(dmu::Error::Unsynced { .. })) => {}
@@ -91,7 +96,7 @@ impl FileSystem {
                 return Err(Error::NotCloneable { object: source });
             }
             waited = true;
-            drop((_first, _second));
+            drop((first, second));
             w.txs.wait(Txg(w.newest.load(Ordering::Relaxed)))?;
         }
     }
