@@ -3,10 +3,12 @@
 //! # Theory
 //! The pool is imported for writing, as its only owner, and exported at the end, when everything is on disk; so nothing of a state that can't be
 //! written is written. What can't be read or written is a line that names it, and the rest goes on, as when copying out. Links in the
-//! sources are copied, not followed; those in the path of the destination are followed within the dataset.
+//! sources are copied, not followed; those in the path of the destination are followed within the dataset. Each source is opened within the
+//! open folder that it was found in, so what is copied is what was there, also where somebody else changes the tree meanwhile. What is in
+//! a file's place is removed when the file itself is open.
 //!
 //! # Absent
-//! Volumes. Copying from one pool to another: that is two copies.
+//! Volumes. Trees deeper than this process may have files open. Copying from one pool to another: that is two copies.
 
 use super::args::Args;
 use super::progress::Progress;
@@ -16,13 +18,17 @@ use poolhouse::ondisk::ObjNum;
 use poolhouse::spa::Host;
 use poolhouse::zpl::{self, FileSystem, FileType, Kind, NewFile, Policies, SetAttr, SetXattr, Time};
 use poolhouse::{Claim, OpenOptions, Pool};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use server::plan::Plan;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Bytes of one write.
 const CHUNK: usize = 1 << 20;
@@ -38,6 +44,10 @@ enum Failure {
     Pool(#[from] zpl::Error),
     #[error("a folder is in its place")]
     Folder,
+    #[error("is a folder, and something else is in its place")]
+    NoFolder,
+    #[error("was replaced meanwhile")]
+    Replaced,
     #[error("is a folder: use -r")]
     NotRecursive,
     #[error("no kind of file that a pool can have")]
@@ -81,8 +91,8 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
         ..OpenOptions::default()
     };
     let pool = Pool::import(candidate, &options, &Host::of_system())?;
-    target::load_keys(&pool, args, target)?;
-    let copied = copy(io, args, &pool, target, &path, sources);
+    let keys = target::load_keys(&pool, args, target);
+    let copied = keys.and_then(|()| copy(io, args, &pool, target, &path, sources));
     let left = pool.export().map_err(Error::from);
     let whole = copied?;
     left?;
@@ -160,8 +170,118 @@ struct Copy<'a> {
 
 /// Something that is to be copied, or a folder whose contents were, and that is to get its times.
 enum Step {
-    Copy(PathBuf, ObjNum, Vec<u8>),
-    Finish(PathBuf, ObjNum),
+    Copy(Entry, ObjNum, Vec<u8>),
+    Finish(Rc<Source>, ObjNum),
+}
+
+/// A name of this machine.
+struct Entry {
+    path: PathBuf,
+    /// The folder in which its last part is looked up; none for what was named by the user.
+    within: Option<Rc<Source>>,
+}
+
+/// A file of this machine, held open.
+struct Source {
+    path: PathBuf,
+    /// What a file or folder is read from; others are only held.
+    file: File,
+    meta: Metadata,
+}
+
+/// Identity of a file.
+fn identity(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
+impl Source {
+    fn open(entry: Entry) -> Result<Self, Failure> {
+        let Entry { path, within } = entry;
+        let open = |flags| {
+            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = match &within {
+                Some(folder) => {
+                    let name = path.file_name().unwrap_or(path.as_os_str());
+                    rustix::fs::openat(&folder.file, name, flags, Mode::empty())
+                }
+                None => rustix::fs::open(&path, flags, Mode::empty()),
+            };
+            opened.map(File::from)
+        };
+        let held = open(OFlags::PATH)?;
+        let meta = held.metadata()?;
+        let file = match meta.file_type() {
+            kind if kind.is_dir() => open(OFlags::RDONLY | OFlags::DIRECTORY)?,
+            // What took its place may be something that waits for a partner to be opened.
+            kind if kind.is_file() => open(OFlags::RDONLY | OFlags::NONBLOCK)?,
+            _ => held,
+        };
+        let now = file.metadata()?;
+        if identity(&now) != identity(&meta) || now.file_type() != meta.file_type() {
+            return Err(Failure::Replaced);
+        }
+        Ok(Self { path, file, meta: now })
+    }
+
+    /// A folder, by a path whose links are followed.
+    fn folder(path: &Path) -> Result<Self, Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let meta = file.metadata()?;
+        Ok(Self { path: path.to_owned(), file, meta })
+    }
+
+    /// Names of extended attributes, but for those that a file system makes up itself.
+    fn names_of_xattrs(&self) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut names = vec![0; XATTR_MAX];
+        let got = match self.only_held() {
+            Some(path) => rustix::fs::listxattr(path, &mut names[..]),
+            None => rustix::fs::flistxattr(&self.file, &mut names[..]),
+        };
+        let n = match got {
+            Ok(n) => n,
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(e) => return Err(e),
+        };
+        let known = |name: &&[u8]| {
+            let kept: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+            kept.iter().any(|prefix| name.starts_with(prefix))
+        };
+        Ok(names[..n].split(|b| *b == 0).filter(known).map(<[u8]>::to_vec).collect())
+    }
+
+    fn xattr(&self, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut value = vec![0; XATTR_MAX];
+        let n = match self.only_held() {
+            Some(path) => rustix::fs::getxattr(path, name, &mut value[..])?,
+            None => rustix::fs::fgetxattr(&self.file, name, &mut value[..])?,
+        };
+        value.truncate(n);
+        Ok(value)
+    }
+
+    /// The name under which Linux lets extended attributes be asked of what is held, but not open for reading.
+    fn only_held(&self) -> Option<PathBuf> {
+        let read = self.meta.is_file() || self.meta.is_dir();
+        (!read).then(|| PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())))
+    }
+
+    fn kind(&self) -> Result<Kind, Failure> {
+        let (kind, rdev) = (self.meta.file_type(), self.meta.rdev());
+        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        Ok(match kind {
+            k if k.is_file() => Kind::Regular,
+            k if k.is_dir() => Kind::Directory,
+            k if k.is_symlink() => {
+                Kind::Symlink(rustix::fs::readlinkat(&self.file, "", Vec::new())?.into_bytes())
+            }
+            k if k.is_fifo() => Kind::Fifo,
+            k if k.is_socket() => Kind::Socket,
+            k if k.is_char_device() => Kind::CharDevice(major, minor),
+            k if k.is_block_device() => Kind::BlockDevice(major, minor),
+            _ => return Err(Failure::Kind),
+        })
+    }
 }
 
 impl Copy<'_> {
@@ -173,7 +293,8 @@ impl Copy<'_> {
 
     /// Copies a file or folder to the name `name` in a folder of the pool.
     fn tree(&mut self, source: &Path, dir: ObjNum, name: &[u8]) {
-        self.steps(vec![Step::Copy(source.to_owned(), dir, name.to_vec())]);
+        let entry = Entry { path: source.to_owned(), within: None };
+        self.steps(vec![Step::Copy(entry, dir, name.to_vec())]);
     }
 
     /// Copies what is in a folder.
@@ -182,108 +303,120 @@ impl Copy<'_> {
             return self.failed(source, &Failure::NotRecursive);
         }
         let mut steps = Vec::new();
-        self.list(source, dir, &mut steps);
+        match Source::folder(source) {
+            Ok(folder) => self.list(&Rc::new(folder), dir, &mut steps),
+            Err(e) => self.failed(source, &e),
+        }
         self.steps(steps);
     }
 
     fn steps(&mut self, mut steps: Vec<Step>) {
         while let Some(step) = steps.pop() {
             match step {
-                Step::Finish(path, object) => {
-                    let done = path.symlink_metadata().map_err(Failure::from);
-                    if let Err(e) = done.and_then(|meta| self.keep(&path, &meta, object)) {
-                        self.failed(&path, &e);
+                Step::Finish(source, object) => {
+                    if let Err(e) = self.keep(&source, object) {
+                        self.failed(&source.path, &e);
                     }
                 }
-                Step::Copy(path, dir, name) => match self.one(&path, dir, &name) {
-                    Ok(None) => {}
-                    Ok(Some(folder)) => {
-                        steps.push(Step::Finish(path.clone(), folder));
-                        self.list(&path, folder, &mut steps);
+                Step::Copy(entry, dir, name) => {
+                    let path = entry.path.clone();
+                    match self.one(entry, dir, &name) {
+                        Ok(None) => {}
+                        Ok(Some((source, folder))) => {
+                            let source = Rc::new(source);
+                            steps.push(Step::Finish(Rc::clone(&source), folder));
+                            self.list(&source, folder, &mut steps);
+                        }
+                        Err(e) => self.failed(&path, &e),
                     }
-                    Err(e) => self.failed(&path, &e),
-                },
+                }
             }
         }
     }
 
-    fn list(&mut self, path: &Path, folder: ObjNum, steps: &mut Vec<Step>) {
-        let mut add = || -> std::io::Result<()> {
-            for entry in std::fs::read_dir(path)? {
+    fn list(&mut self, source: &Rc<Source>, folder: ObjNum, steps: &mut Vec<Step>) {
+        let mut add = || -> Result<(), Errno> {
+            for entry in rustix::fs::Dir::read_from(&source.file)? {
                 let entry = entry?;
-                steps.push(Step::Copy(entry.path(), folder, entry.file_name().into_vec()));
+                let name = entry.file_name().to_bytes();
+                if name == b"." || name == b".." {
+                    continue;
+                }
+                let path = source.path.join(OsStr::from_bytes(name));
+                let entry = Entry { path, within: Some(Rc::clone(source)) };
+                steps.push(Step::Copy(entry, folder, name.to_vec()));
             }
             Ok(())
         };
         if let Err(e) = add() {
-            self.failed(path, &e.into());
+            self.failed(&source.path, &e.into());
         }
     }
 
     /// Copies one file; of a folder only itself, which is returned.
-    fn one(&mut self, path: &Path, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>, Failure> {
-        let meta = path.symlink_metadata()?;
-        self.progress.file(path.as_os_str().as_bytes());
+    fn one(&mut self, entry: Entry, dir: ObjNum, name: &[u8]) -> Result<Option<(Source, ObjNum)>, Failure> {
+        let source = Source::open(entry)?;
+        let meta = &source.meta;
+        self.progress.file(source.path.as_os_str().as_bytes());
         if self.args.verbose {
             let out = &mut self.io.out;
-            self.progress.suspend(|| writeln!(out, "{}", path.display()));
+            self.progress.suspend(|| writeln!(out, "{}", source.path.display()));
+        }
+        if meta.is_dir() && !self.args.recursive {
+            return Err(Failure::NotRecursive);
         }
         let there = match self.fs.lookup(dir, name) {
             Ok(object) => Some(object),
             Err(zpl::Error::NoEntry { .. }) => None,
             Err(e) => return Err(e.into()),
         };
-        let is_folder = |object| Ok::<_, zpl::Error>(self.fs.attr(object)?.kind == FileType::Directory);
-        if meta.is_dir() {
-            if !self.args.recursive {
-                return Err(Failure::NotRecursive);
-            }
-            if let Some(object) = there
-                && is_folder(object)?
-            {
-                return Ok(Some(object));
-            }
-        }
+        let kind = source.kind()?;
         if let Some(object) = there {
-            if is_folder(object)? {
-                return Err(Failure::Folder);
+            let is_folder = self.fs.attr(object)?.kind == FileType::Directory;
+            match (meta.is_dir(), is_folder) {
+                (true, true) => return Ok(Some((source, object))),
+                (true, false) => return Err(Failure::NoFolder),
+                (false, true) => return Err(Failure::Folder),
+                // Another name of it was copied here.
+                (false, false) if self.linked.get(&identity(meta)) == Some(&object) => return Ok(None),
+                (false, false) => {}
             }
             if let Some(gone) = self.fs.unlink(dir, name)? {
                 self.fs.reap(gone)?;
+                self.linked.retain(|_, object| *object != gone);
             }
         }
-        let identity = (meta.dev(), meta.ino());
-        if let Some(first) = self.linked.get(&identity) {
+        if let Some(first) = self.linked.get(&identity(meta)) {
             self.fs.link(*first, dir, name)?;
             return Ok(None);
         }
-        let new = NewFile { uid: meta.uid(), gid: meta.gid(), ..NewFile::new(kind(path, &meta)?, 0o600) };
+        let new = NewFile { uid: meta.uid(), gid: meta.gid(), ..NewFile::new(kind, 0o600) };
         let object = self.fs.create(dir, name, &new)?.object;
         if meta.is_dir() {
-            return Ok(Some(object));
-        }
-        if meta.nlink() > 1 {
-            self.linked.insert(identity, object);
+            return Ok(Some((source, object)));
         }
         if meta.is_file() {
-            self.contents(path, meta.len(), object)?;
+            self.contents(&source, object)?;
         }
-        self.keep(path, &meta, object)?;
+        self.keep(&source, object)?;
+        if meta.nlink() > 1 {
+            self.linked.insert(identity(meta), object);
+        }
         Ok(None)
     }
 
     /// Writes what a file holds; its holes stay holes.
-    fn contents(&mut self, path: &Path, size: u64, object: ObjNum) -> Result<(), Failure> {
-        let file = File::open(path)?;
+    fn contents(&mut self, source: &Source, object: ObjNum) -> Result<(), Failure> {
+        let (file, size) = (&source.file, source.meta.len());
         let mut at = 0;
         while at < size {
             // Where the file system can't tell, all is data.
-            let data = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+            let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
                 Ok(data) => data,
                 Err(Errno::NXIO) => break,
                 Err(_) => at,
             };
-            let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(data)).unwrap_or(size);
+            let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data)).unwrap_or(size);
             at = data;
             while at < hole {
                 let most = CHUNK - (at % CHUNK as u64) as usize;
@@ -302,12 +435,10 @@ impl Copy<'_> {
     }
 
     /// Gives a file its extended attributes, owner, mode and times.
-    fn keep(&mut self, path: &Path, meta: &Metadata, object: ObjNum) -> Result<(), Failure> {
-        let symlink = meta.is_symlink();
-        for name in names_of_xattrs(path)? {
-            let mut value = vec![0; XATTR_MAX];
-            let n = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
-            self.fs.set_xattr(object, &name, &value[..n], SetXattr::Either)?;
+    fn keep(&mut self, source: &Source, object: ObjNum) -> Result<(), Failure> {
+        let meta = &source.meta;
+        for name in source.names_of_xattrs()? {
+            self.fs.set_xattr(object, &name, &source.xattr(&name)?, SetXattr::Either)?;
         }
         let time = |secs, nanos: i64| {
             Some(Time { secs, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) })
@@ -315,7 +446,7 @@ impl Copy<'_> {
         let set = SetAttr {
             uid: Some(meta.uid()),
             gid: Some(meta.gid()),
-            permissions: (!symlink).then_some(meta.mode() & 0o7777),
+            permissions: (!meta.is_symlink()).then_some(meta.mode() & 0o7777),
             atime: time(meta.atime(), meta.atime_nsec()),
             mtime: time(meta.mtime(), meta.mtime_nsec()),
             ..SetAttr::default()
@@ -323,34 +454,4 @@ impl Copy<'_> {
         self.fs.set_attr(object, &set)?;
         Ok(())
     }
-}
-
-/// Names of a file's extended attributes, but for those that a file system makes up itself.
-fn names_of_xattrs(path: &Path) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = vec![0; XATTR_MAX];
-    let n = match rustix::fs::llistxattr(path, &mut names[..]) {
-        Ok(n) => n,
-        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        Err(e) => return Err(e),
-    };
-    let known = |name: &&[u8]| {
-        let kept: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
-        kept.iter().any(|prefix| name.starts_with(prefix))
-    };
-    Ok(names[..n].split(|b| *b == 0).filter(known).map(<[u8]>::to_vec).collect())
-}
-
-fn kind(path: &Path, meta: &Metadata) -> Result<Kind, Failure> {
-    let (kind, rdev) = (meta.file_type(), meta.rdev());
-    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    Ok(match kind {
-        k if k.is_file() => Kind::Regular,
-        k if k.is_dir() => Kind::Directory,
-        k if k.is_symlink() => Kind::Symlink(std::fs::read_link(path)?.into_os_string().into_vec()),
-        k if k.is_fifo() => Kind::Fifo,
-        k if k.is_socket() => Kind::Socket,
-        k if k.is_char_device() => Kind::CharDevice(major, minor),
-        k if k.is_block_device() => Kind::BlockDevice(major, minor),
-        _ => return Err(Failure::Kind),
-    })
 }
