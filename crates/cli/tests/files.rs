@@ -234,6 +234,44 @@ fn quotas_and_mount_options() {
     stand.good("zfs mount -o remount,noatime tank/a");
     stand.good("zfs set setuid=off tank/a");
     assert!(options().contains("noatime") && options().contains("nosuid"), "{}", options());
+    let open = fs::File::options().append(true).open(stand.at("a/f")).unwrap();
+    let told = "cannot mount 'tank/a': mountpoint or dataset is busy\nproperty may be set but unable to remount filesystem\n";
+    let ran = bad("zfs set readonly=on tank/a");
+    assert_eq!((ran.code, ran.err.as_str()), (255, told));
+    assert!(options().starts_with("rw"), "{}", options());
+    stand.good("zfs set compression=off tank/a");
+    drop(open);
+    stand.good("zfs set readonly=on tank/a");
+    assert!(options().starts_with("ro"), "{}", options());
+}
+
+/// Goal: a folder that was named for one mount is the user's and stays; one that stands for a property's place goes with its dataset, but
+/// not when the dataset stays.
+#[test]
+fn folders_of_mounts() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let own = stand.dir.path().join("own");
+    fs::create_dir(&own).unwrap();
+    stand.good("zfs create tank/a");
+    stand.good("zfs create tank/b");
+    stand.good("zfs unmount tank/a");
+    stand.good(&format!("zfs mount -o mntpoint={} tank/a", own.display()));
+    stand.good("zfs destroy tank/a");
+    assert!(own.is_dir());
+    stand.good("zfs create tank/c");
+    stand.good("zfs unmount tank/b");
+    let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(stand.at(path)).unwrap());
+    let before = inode("b");
+    stand.good("zfs mount tank/b");
+    assert_ne!(run("zfs rename tank/b tank/c", stand.house.clone()).code, 0);
+    stand.good("zfs unmount tank/b");
+    assert_eq!(inode("b"), before);
+    stand.good("zfs mount tank/b");
+    stand.good("zfs destroy tank/b");
+    assert!(!stand.at("b").exists());
 }
 
 /// Goal: `poolhouse cp` copies a tree into a pool that is not mounted, with holes, links, attributes and times, over what is there; what comes out again, and
@@ -273,12 +311,32 @@ fn copied_into_a_pool() {
     assert!(code == 1 && err.contains("is a folder: use -r"), "{err}");
     let (code, err) = cp(&["tank/a:/over", "tank/a:/copy"]);
     assert!(code == 1 && err.contains("copy it out first"), "{err}");
+    // What is there stays, unless what takes its place can be read; no failure keeps the pool from others.
+    let (code, err) = cp(&["-r", tree.join("sub").to_str().unwrap(), "tank/a:/kept/other"]);
+    assert!(code == 1 && err.contains("is a folder, and something else is in its place"), "{err}");
+    let unreadable = "/proc/sys/vm/compact_memory";
+    if Path::new(unreadable).exists() && fs::File::open(unreadable).is_err() {
+        let (code, err) = cp(&[unreadable, "tank/a:/kept/other"]);
+        assert!(code == 1 && err.contains("denied"), "{err}");
+    }
+    // Both are one file; the second copy goes where the first is.
+    let (one, twin) = (tree.join("over"), stand.dir.path().join("twin"));
+    fs::create_dir(&twin).unwrap();
+    let two = twin.join("over");
+    fs::hard_link(&one, &two).unwrap();
+    let twice = [one.to_str().unwrap(), two.to_str().unwrap(), "tank/a:/kept"];
+    assert_eq!(cp(&twice), (0, String::new()));
+    fs::remove_file(&two).unwrap();
+    let key = format!("-k{}", one.display());
+    let (code, err) = cp(&[&key, one.to_str().unwrap(), "tank/a:/kept"]);
+    assert!(code == 1 && err.contains("is not encrypted"), "{err}");
     let out = stand.dir.path().join("out");
     assert_eq!(cp(&["-r", "tank/a:/", out.to_str().unwrap()]), (0, String::new()));
     stand.good(&format!("zpool import -d {} tank", device.display()));
     for root in [&out, &stand.at("a")] {
         assert!(fs::read(root.join("link")).unwrap() == data);
         assert_eq!(fs::read(root.join("kept/other")).unwrap(), b"new");
+        assert_eq!(fs::read(root.join("kept/over")).unwrap(), b"new");
         assert_eq!(fs::metadata(root.join("over")).unwrap().nlink(), 2);
         assert!(fs::metadata(root.join("sparse")).unwrap().blocks() < 100);
         for name in ["sub", "sub/big", "over"] {

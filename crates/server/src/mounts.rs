@@ -208,7 +208,10 @@ impl Mounts {
     }
 
     /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
-    pub fn follow(&self, live: &Live, mut plan: Plan) {
+    ///
+    /// # Errors
+    /// As the system refuses to change the mount's options, where this process may change them: say, because a file is open for writing.
+    pub fn follow(&self, live: &Live, mut plan: Plan) -> Result<(), Error> {
         let given = live.given.lock().clone();
         if let Err(option) = plan.apply(&given) {
             tracing::warn!(dataset = live.dataset, option, "it was known when this was mounted");
@@ -217,9 +220,13 @@ impl Mounts {
         plan.rest_if_read_only(live.read_only);
         live.policies.set(plan.policy);
         if let Err(error) = live.remount(&plan) {
-            // Only root may: for others it takes effect with the next mount.
             tracing::info!(dataset = live.dataset, %error, "its mount options stay as they are");
+            // Only root may: for others it takes effect with the next mount.
+            if rustix::process::geteuid().is_root() {
+                return Err(Error::new(&live.dataset, of_fuse(&error)));
+            }
         }
+        Ok(())
     }
 
     /// Mounts again what is mounted, with other options (`-o remount`).

@@ -32,7 +32,7 @@ use parking_lot::RwLock;
 use poolhouse::Pool;
 use spa::Host;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -173,7 +173,7 @@ impl Pools {
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(failure.error);
         }
-        remove_folders(&mounted);
+        remove_folders(folders_of(&mounted));
         drop(mounted);
         let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy));
         self.table.write().remove(name);
@@ -278,7 +278,7 @@ impl Pools {
             .pool
             .spa()
             .read(|| plan(imported.pool.dsl(), &|n, block| data_room(&imported.pool, n, block), change))?;
-        let moved = self.make_way(&imported, change)?;
+        let (moved, folders) = self.make_way(&imported, change)?;
         let results = live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut errors: Vec<Error> = Vec::new();
         for (about, result) in planned.about.iter().zip(results?) {
@@ -291,11 +291,17 @@ impl Pools {
             let open = mounted.and_then(|live| live.files.as_ref()?.upgrade());
             errors.extend(quotas::set(&imported.pool, about, open, limits).err());
         }
-        self.follow(&imported, change);
+        let stale = self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.
         let alone = !matches!(change, DatasetChange::Destroy { .. });
-        let mut changed = Changed::default();
+        let mut changed = Changed { failures: stale, ..Changed::default() };
         let failed = !errors.is_empty();
+        // What stays is mounted again, where it was.
+        let gone = |name: &str| {
+            let found = imported.pool.dsl().dataset(name);
+            matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
+        };
+        remove_folders(folders.into_iter().filter(|(name, _)| !failed || gone(name)).collect());
         let wanted: Vec<String> = match change {
             DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } if !failed => {
                 planned.made
@@ -335,26 +341,37 @@ impl Pools {
         }
     }
 
-    /// Tells mounted file systems what their properties say now.
-    fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) {
-        if !matches!(change, DatasetChange::Set { .. } | DatasetChange::Inherit { .. }) {
-            return;
-        }
+    /// Tells mounted file systems what their properties say now. What comes back could not be told what this change says.
+    fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) -> Vec<MountFailure> {
+        let (root, told) = match change {
+            DatasetChange::Set { name, props, .. } => (name, props.iter().any(|(p, _)| is_mount_option(p))),
+            DatasetChange::Inherit { name, prop, .. } => (name, is_mount_option(prop)),
+            _ => return Vec::new(),
+        };
+        let mut failures = Vec::new();
         for (_, live) in imported.mounted() {
             let plan = imported.pool.dsl().dataset(&live.dataset).and_then(Plan::of);
             match plan {
-                Ok(Some(plan)) => imported.mounts.follow(&live, plan),
+                Ok(Some(plan)) => {
+                    let done = imported.mounts.follow(&live, plan);
+                    // Others may still wait for what an earlier change said.
+                    if let (Err(error), true) = (done, told && within(root, &live.dataset)) {
+                        failures.push(MountFailure { name: live.dataset.clone(), error });
+                    }
+                }
                 Ok(None) => {}
                 Err(error) => tracing::warn!(dataset = live.dataset, %error, "its properties are unreadable"),
             }
         }
+        failures
     }
 
-    /// Unmounts what a change is about to take away or move; what was mounted.
-    fn make_way(&self, imported: &Arc<Imported>, change: &DatasetChange) -> Result<Vec<String>, Error> {
-        let within = |root: &str, name: &str| {
-            name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
-        };
+    /// Unmounts what a change is about to take away or move; what was mounted, and the folders that go when the change is made.
+    fn make_way(
+        &self,
+        imported: &Arc<Imported>,
+        change: &DatasetChange,
+    ) -> Result<(Vec<String>, Vec<Folder>), Error> {
         let head = |name: &str| name.split('@').next().unwrap_or(name).to_owned();
         type Chosen<'a> = Box<dyn Fn(&str) -> bool + 'a>;
         let (force, chosen): (bool, Chosen<'_>) = match change {
@@ -374,7 +391,7 @@ impl Pools {
             DatasetChange::Inherit { name: root, prop, .. } if prop == "mountpoint" => {
                 (false, Box::new(move |name| within(root, name)))
             }
-            _ => return Ok(Vec::new()),
+            _ => return Ok((Vec::new(), Vec::new())),
         };
         let mounted: Vec<Mounted> =
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.dataset)).collect();
@@ -390,10 +407,9 @@ impl Pools {
             self.mount(&request)?;
             return Err(failure.error);
         }
-        if !matches!(change, DatasetChange::Rollback { .. }) {
-            remove_folders(&mounted);
-        }
-        Ok(names)
+        let stay = matches!(change, DatasetChange::Rollback { .. });
+        let folders = if stay { Vec::new() } else { folders_of(&mounted) };
+        Ok((names, folders))
     }
 
     /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.
@@ -642,18 +658,37 @@ fn data_room(pool: &Pool, blocks: u64, block: u64) -> u64 {
     sizes.max().unwrap_or(blocks.saturating_mul(block))
 }
 
-/// Removes the folders that file systems were mounted on, where nobody said by name where that is; one that holds something stays
-/// (`remove_mountpoint`).
-fn remove_folders(mounted: &[Mounted]) {
-    let mut folders: Vec<PathBuf> = Vec::new();
+/// Whether a dataset is this one or one below it.
+fn within(root: &str, name: &str) -> bool {
+    name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
+}
+
+/// Whether a property is one that the kernel is told (`zfs_is_namespace_prop`).
+fn is_mount_option(prop: &str) -> bool {
+    ["atime", "relatime", "devices", "exec", "setuid", "readonly", "xattr", "nbmand"].contains(&prop)
+}
+
+/// A folder that a dataset is mounted on.
+type Folder = (String, PathBuf);
+
+/// The folders that file systems are mounted on, where nobody said by name where that is: neither in a property nor for this mount.
+fn folders_of(mounted: &[Mounted]) -> Vec<Folder> {
+    let mut folders = Vec::new();
     for (imported, live) in mounted {
-        let place =
-            imported.pool.dsl().dataset(&live.dataset).and_then(|d| d.property(dsl::Prop::Mountpoint));
-        let source = place.ok().flatten().map(|p| p.source);
-        if matches!(source, Some(dsl::Source::Default | dsl::Source::Inherited(_))) {
-            folders.push(live.target().to_owned());
+        let dataset = imported.pool.dsl().dataset(&live.dataset);
+        let Ok(Some(place)) = dataset.and_then(|d| d.property(dsl::Prop::Mountpoint)) else { continue };
+        let usual = matches!(place.source, dsl::Source::Default | dsl::Source::Inherited(_));
+        let there = matches!(&place.value, dsl::prop::Value::Text(path) if live.target() == Path::new(path));
+        if usual && there {
+            folders.push((live.dataset.clone(), live.target().to_owned()));
         }
     }
+    folders
+}
+
+/// Removes folders on which nothing is mounted any more; one that holds something stays (`remove_mountpoint`).
+fn remove_folders(folders: Vec<Folder>) {
+    let mut folders: Vec<PathBuf> = folders.into_iter().map(|(_, path)| path).collect();
     folders.sort();
     for folder in folders.iter().rev() {
         if let Err(error) = std::fs::remove_dir(folder) {

@@ -134,6 +134,9 @@ pub(crate) fn failures(cx: &mut Cx, verb: &str, report: &MountReport) {
 }
 
 fn why(cx: &Cx, e: &Error) -> String {
+    if matches!(e.reason, Reason::System { errno } if errno == rustix::io::Errno::BUSY.raw_os_error()) {
+        return "mountpoint or dataset is busy".into();
+    }
     words::reason(&e.reason, &cx.clock)
 }
 

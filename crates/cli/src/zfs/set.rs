@@ -42,7 +42,15 @@ pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
     each(cx, &operands[first..], false, &|cx, d| {
         let what = format!("cannot set property for '{}'", d.name);
         let change = DatasetChange::Set { name: d.name.clone(), props: props.clone(), keep_mounted };
-        change_one(cx, &change, &what)
+        Ok(match change_one(cx, &change, &what)? {
+            Fate::Made => 0,
+            Fate::Failed => 1,
+            Fate::Stale => {
+                cx.err.put("property may be set but unable to remount filesystem\n");
+                // OpenZFS returns -1.
+                255
+            }
+        })
     })
 }
 
@@ -51,34 +59,49 @@ fn each(
     cx: &mut Cx,
     operands: &[String],
     recursive: bool,
-    act: &dyn Fn(&mut Cx, &Dataset) -> Result<bool, Stop>,
+    act: &dyn Fn(&mut Cx, &Dataset) -> Outcome,
 ) -> Outcome {
     let how = Gather { kinds: ALL.to_vec(), recurse: recursive, ..Gather::default() };
     let gathered = gather(cx, operands, &how)?;
-    let mut failed = gathered.failed();
+    let mut code = i32::from(gathered.failed());
     for d in &gathered.found {
-        failed |= !act(cx, d)?;
+        code |= act(cx, d)?;
     }
-    Ok(i32::from(failed))
+    Ok(code)
 }
 
-/// Asks for one change; whether it was made.
-fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<bool, Stop> {
+/// What came of a change.
+#[derive(PartialEq, Eq)]
+enum Fate {
+    Made,
+    Failed,
+    /// It was made, but what is mounted could not be told.
+    Stale,
+}
+
+/// Asks for one change.
+fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<Fate, Stop> {
     let service = cx.service()?;
     match service.change(change) {
         Ok(changed) => {
             cx.changed(change.subject());
             let report = server::api::MountReport { failures: changed.unmounted, ..Default::default() };
             super::mount::failures(cx, "mount", &report);
-            Ok(report.failures.is_empty())
+            let stale = server::api::MountReport { failures: changed.failures, ..Default::default() };
+            super::mount::failures(cx, "mount", &stale);
+            Ok(match (report.failures.is_empty(), stale.failures.is_empty()) {
+                (_, false) => Fate::Stale,
+                (true, true) => Fate::Made,
+                (false, true) => Fate::Failed,
+            })
         }
         Err(e) if e.about.starts_with('/') => {
             cx.complain(&format!("cannot unmount '{}'", e.about), &e);
-            Ok(false)
+            Ok(Fate::Failed)
         }
         Err(e) => {
             cx.complain(what, &e);
-            Ok(false)
+            Ok(Fate::Failed)
         }
     }
 }
@@ -130,9 +153,10 @@ pub fn inherit(cx: &mut Cx, args: &[String]) -> Outcome {
             if !recursive {
                 writeln!(cx.err, "{what}: property doesn't apply to datasets of this type");
             }
-            return Ok(recursive);
+            return Ok(i32::from(!recursive));
         }
-        change_one(cx, &DatasetChange::Inherit { name: d.name.clone(), prop: prop.clone(), received }, &what)
+        let change = DatasetChange::Inherit { name: d.name.clone(), prop: prop.clone(), received };
+        Ok(i32::from(change_one(cx, &change, &what)? != Fate::Made))
     })
 }
 
@@ -192,6 +216,7 @@ pub fn upgrade(cx: &mut Cx, args: &[String]) -> Outcome {
                 let props = vec![("version".to_owned(), wanted.to_string())];
                 let change = DatasetChange::Set { name: d.name.clone(), props, keep_mounted: true };
                 let done = change_one(cx, &change, &format!("cannot set property for '{}'", d.name))?;
+                let done = done == Fate::Made;
                 upgraded += u64::from(done);
                 bad |= !done;
             }

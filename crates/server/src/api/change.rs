@@ -284,6 +284,6 @@ impl DatasetChange {
 pub struct Changed {
     /// File systems that should be mounted now, and are not.
     pub unmounted: Vec<MountFailure>,
-    /// What could not be done of many things that stand for themselves.
+    /// What could not be done of many things that stand for themselves; of properties, what is mounted and goes on as before them.
     pub failures: Vec<MountFailure>,
 }
