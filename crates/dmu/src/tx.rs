@@ -1,6 +1,7 @@
 //! Transactions: which transaction group a change belongs to.
 
 use ondisk::Txg;
+use std::sync::Arc;
 
 /// What holds a transaction's group open until it is dropped.
 pub trait Hold: Send + Sync {
@@ -17,13 +18,18 @@ pub trait Hold: Send + Sync {
 /// wants an object in the newer one wait for those who hold it in the older one.)
 pub struct Tx {
     txg: Txg,
-    hold: Option<Box<dyn Hold>>,
+    hold: Option<Arc<dyn Hold>>,
 }
 
 impl Tx {
     /// A transaction of group `txg`; `hold` is dropped with it, and lets the group go.
     pub fn new(txg: Txg, hold: Option<Box<dyn Hold>>) -> Tx {
-        Tx { txg, hold }
+        Tx { txg, hold: hold.map(Arc::from) }
+    }
+
+    /// The same transaction once more, for an operation that wants one of its own: the group is let go when all of them are dropped.
+    pub fn share(&self) -> Tx {
+        Tx { txg: self.txg, hold: self.hold.clone() }
     }
 
     /// Its group (`tx_txg`).

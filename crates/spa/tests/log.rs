@@ -276,3 +276,26 @@ fn broken_logs_promise_nothing() {
     assert!(written() > before, "a new chain has begun");
     judge(crash(live, dir.path()).path(), "tank");
 }
+
+/// Goal: a commit of a dataset that was closed and opened again waits for what was done before, whether or not its old log is gone.
+#[test]
+fn a_new_log_owes_what_the_old_one_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 1, 96 << 20);
+    let spa = new_pool(VdevShape::Single, &images);
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    for chain in [false, true] {
+        let log = live.log(&owned);
+        if chain {
+            let first = log_file(live, &owned, &log, 0, b"first");
+            log.commit(Some(first), &Files(&owned)).unwrap();
+        }
+        let object = log_file(live, &owned, &log, 1, b"bytes");
+        let txg = live.txgs().open();
+        drop(log);
+        let log = live.log(&owned);
+        log.commit(Some(object), &Files(&owned)).unwrap();
+        assert!(live.txgs().synced() >= txg || log.stats().block_count > 0, "nothing kept the promise");
+    }
+}

@@ -49,8 +49,8 @@ use crate::{Groups, Result, Source, Stats};
 use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
-use ondisk::ObjNum;
 use ondisk::zil::{RecordBody, TxKind, Write};
+use ondisk::{ObjNum, Txg};
 use parking_lot::{Condvar, Mutex};
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
@@ -190,8 +190,13 @@ impl Zilog {
 
     /// Notes a change in the group of `tx` that has no record: commits wait for the group.
     pub fn unlogged(&self, tx: &Tx) {
+        self.owe(tx.txg());
+    }
+
+    /// Has commits wait for a group: it has changes that are not in this log.
+    pub fn owe(&self, txg: Txg) {
         let mut pending = self.pending.lock();
-        pending.unlogged = pending.unlogged.max(tx.txg());
+        pending.unlogged = pending.unlogged.max(txg);
     }
 
     fn itx(&self, tx: &Tx, raw: Vec<u8>) -> Option<Itx> {
@@ -280,10 +285,12 @@ impl Zilog {
         };
         let mut chain = self.chain.lock();
         loop {
-            if chain.durable >= need {
+            // What was lost is so even if later takes are durable; takes count from one.
+            let lost = chain.lost >= need.max(1);
+            if chain.durable >= need && !lost {
                 break;
             }
-            if chain.broken || chain.closing || chain.lost >= need {
+            if chain.broken || chain.closing || lost {
                 drop(chain);
                 return self.wait_group();
             }

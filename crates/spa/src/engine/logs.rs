@@ -2,7 +2,8 @@
 //!
 //! # Life
 //! A log is here from [`Live::log`] until the group has synced in which its handle was dropped: until then it holds blocks, and its dataset is dirty, so
-//! that it stays the one live object set of that dataset.
+//! that it stays the one live object set of that dataset. A log that has nothing left may go sooner; what it would have waited for is remembered, so
+//! that the next log of its dataset waits for it.
 //!
 //! # Locks
 //! One mutex for the table, held for look-ups. A log that is synced may have to wait for its blocks, so it is not held then.
@@ -20,7 +21,11 @@ use zil::{BeginSaXattrs, Groups, Zilog};
 
 /// The logs, by dataset.
 #[derive(Default)]
-pub(super) struct Logs(Mutex<BTreeMap<u64, Arc<Zilog>>>);
+pub(super) struct Logs {
+    open: Mutex<BTreeMap<u64, Arc<Zilog>>>,
+    /// The groups that have what was done under logs that were closed.
+    owed: Mutex<BTreeMap<u64, Txg>>,
+}
 
 /// The log of a dataset, for whoever changes it. Dropping it closes the log, which must come before the dataset's owner lets go of it.
 #[derive(Debug)]
@@ -42,12 +47,14 @@ impl Drop for LogHandle {
     fn drop(&mut self) {
         // Nobody waits here for a pool that is suspended.
         let ready = self.groups.0.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
-        let closed = ready.and_then(|tx| self.log.close(&tx));
+        let Some(engine) = self.engine.upgrade() else { return };
+        let id = self.log.objset().id();
+        // What was done under it came before this, and so is in no later group; nobody opens the next one before this one is closed.
+        let txg = ready.as_ref().map_or_else(|_| self.groups.0.open(), Tx::txg);
+        engine.logs.owed.lock().insert(id, txg);
         // A log that can't be closed is left as a crash would leave it; nobody may touch it again.
-        if closed.is_err()
-            && let Some(engine) = self.engine.upgrade()
-        {
-            engine.logs.0.lock().remove(&self.log.objset().id());
+        if ready.and_then(|tx| self.log.close(&tx)).is_err() {
+            engine.logs.open.lock().remove(&id);
         }
     }
 }
@@ -86,19 +93,20 @@ impl Groups for TxgGroups {
 
 impl Logs {
     fn all(&self) -> Vec<Arc<Zilog>> {
-        self.0.lock().values().cloned().collect()
+        self.open.lock().values().cloned().collect()
     }
 
     /// What the group of `tx` does to logs before anything of it is written.
     pub(super) fn sync(&self, tx: &Tx) -> zil::Result<()> {
         self.all().iter().try_for_each(|log| log.sync(tx))?;
-        self.0.lock().retain(|_, log| !log.is_gone());
+        self.open.lock().retain(|_, log| !log.is_gone());
         Ok(())
     }
 
     /// A group is on disk.
     pub(super) fn clean(&self, synced: Txg) {
         self.all().iter().for_each(|log| log.clean(synced));
+        self.owed.lock().retain(|_, txg| *txg > synced);
     }
 }
 
@@ -118,7 +126,7 @@ impl Live {
     pub fn log(&self, head: &dsl::Owned) -> LogHandle {
         let engine = self.engine();
         let groups = || TxgGroups(self.txgs().handle());
-        let mut all = engine.logs.0.lock();
+        let mut all = engine.logs.open.lock();
         let log = match all.get(&head.object()).filter(|log| !log.is_gone()) {
             Some(log) => {
                 log.reopen();
@@ -129,6 +137,9 @@ impl Live {
                 let random = Arc::new(move || world.random());
                 let os = head.objset().clone();
                 let log = Arc::new(Zilog::new(os, Arc::new(groups()), random, sa_xattrs(engine, head)));
+                if let Some(txg) = engine.logs.owed.lock().remove(&head.object()) {
+                    log.owe(txg);
+                }
                 all.insert(head.object(), log.clone());
                 log
             }
@@ -139,7 +150,7 @@ impl Live {
 
     /// True if a dataset's log is one that is written here, or was and is not closed yet.
     pub fn is_logged(&self, head: &dsl::Owned) -> bool {
-        self.engine().logs.0.lock().contains_key(&head.object())
+        self.engine().logs.open.lock().contains_key(&head.object())
     }
 
     /// Closes all logs: the pool is about to be let go.

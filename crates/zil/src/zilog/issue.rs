@@ -72,10 +72,7 @@ impl Zilog {
                 return Ok(());
             }
             Err(e) => {
-                carry.records.clear();
-                let mut chain = self.chain.lock();
-                chain.taken = carry.take;
-                chain.lost = carry.take;
+                self.drop_taken(&mut carry);
                 return Err(e);
             }
         };
@@ -83,6 +80,17 @@ impl Zilog {
         drop(turn);
         self.fly(flight);
         Ok(())
+    }
+
+    /// What was taken won't be in the log: the chain ends before it, for what comes next relies on it, and commits wait for its group.
+    fn drop_taken(&self, carry: &mut Carry) {
+        carry.records.clear();
+        let mut chain = self.chain.lock();
+        chain.taken = carry.take;
+        chain.fail();
+        drop(chain);
+        // The chain may be gone before the group has synced.
+        self.owe(self.groups.open());
     }
 
     /// Makes records of what was taken, with their data, up to a batch.
@@ -108,8 +116,7 @@ impl Zilog {
                         Found::Here => {}
                         Found::Gone => continue,
                         Found::Unreadable => {
-                            let mut pending = self.pending.lock();
-                            pending.unlogged = pending.unlogged.max(txg);
+                            self.owe(txg);
                             continue;
                         }
                     }
@@ -159,6 +166,7 @@ impl Zilog {
         }
         let tx = self.groups.hold()?;
         let txg = tx.txg();
+        self.os.touch(&tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })?;
         let guid = [(self.random)(), (self.random)()];
         if let Ok(bp) = self.allocate(&tx, MIN_BLOCK, [guid[0], guid[1], self.os.id(), 1]) {
             let mut chain = self.chain.lock();
@@ -174,7 +182,6 @@ impl Zilog {
             if let Some(begin) = &self.sa_xattrs {
                 begin();
             }
-            self.os.touch(&tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })?;
         }
         drop(tx);
         self.counters.commit_group_waits.inc();
@@ -205,8 +212,8 @@ impl Zilog {
                     Err((_, given)) => given,
                 };
                 chain.blocks.extend(unused.into_iter().map(|bp| block(bp, BlockState::Failed)));
-                chain.taken = carry.take;
-                chain.fail();
+                drop(chain);
+                self.drop_taken(carry);
                 return Ok(None);
             }
         };

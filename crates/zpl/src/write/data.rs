@@ -104,29 +104,41 @@ impl FileSystem {
             let piece = &data[done..done + n];
             self.check_bytes(w, Payers::from(node.attr()))?;
             let tx = w.logged_tx(n as u64 + ATTR_BYTES, Purpose::Grow)?;
-            if let Some(size) = grow.take() {
-                self.grow_block(node, &tx, size)?;
-            }
-            node.dn.write_at(&tx, at, piece)?;
+            w.or_unlogged(&tx, self.write_piece(w, node, &tx, (at, piece), grow.take(), kill))?;
             done += n;
-            let (end, now) = (at + n as u64, w.txs.now());
-            self.update(w, node.object(), &tx, |node, c: &mut Changes| {
-                let a = node.attr();
-                if end > a.size {
-                    c.word(Sa::Size, end);
-                }
-                c.modified(a, now);
-                if kill {
-                    c.drop_privileges(a);
-                }
-                Ok(())
-            })?;
-            w.log_write(&tx, node.attr(), at, piece);
-            if kill {
-                w.log_setattr(&tx, node.attr(), &SetAttr { kill, ..SetAttr::default() });
-            }
         }
         Ok(())
+    }
+
+    fn write_piece(
+        &self,
+        w: &Writer,
+        node: &Node,
+        tx: &Tx,
+        (at, piece): (u64, &[u8]),
+        grow: Option<u64>,
+        kill: bool,
+    ) -> Result<()> {
+        if let Some(size) = grow {
+            self.grow_block(node, tx, size)?;
+        }
+        node.dn.write_at(tx, at, piece)?;
+        let (end, now) = (at + piece.len() as u64, w.txs.now());
+        self.update(w, node.object(), tx, |node, c: &mut Changes| {
+            let a = node.attr();
+            if end > a.size {
+                c.word(Sa::Size, end);
+            }
+            c.modified(a, now);
+            if kill {
+                c.drop_privileges(a);
+            }
+            w.log_write(tx, a, at, piece);
+            if kill {
+                w.log_setattr(tx, a, &SetAttr { kill, ..SetAttr::default() });
+            }
+            Ok(())
+        })
     }
 
     pub(super) fn grow_block(&self, node: &Node, tx: &Tx, size: u64) -> Result<()> {
@@ -166,25 +178,28 @@ impl FileSystem {
         let bytes = ATTR_BYTES + node.dn.block_size().max(grow.unwrap_or(0));
         let purpose = if size < a.size { Purpose::Free } else { Purpose::Grow };
         let (was, tx) = (a.size, w.logged_tx(bytes, purpose)?);
-        if size < was {
-            node.dn.free_range(&tx, size, u64::MAX)?;
-        } else if let Some(grow) = grow {
-            self.grow_block(&node, &tx, grow)?;
-        }
-        let now = w.txs.now();
-        self.update(w, object, &tx, |node, c| {
-            c.word(Sa::Size, size);
-            c.modified(node.attr(), now);
-            if kill {
-                c.drop_privileges(node.attr());
+        let cut = || {
+            if size < was {
+                node.dn.free_range(&tx, size, u64::MAX)?;
+            } else if let Some(grow) = grow {
+                self.grow_block(&node, &tx, grow)?;
             }
-            Ok(())
-        })?;
-        w.log_truncate(&tx, a, size, 0);
-        if kill {
-            w.log_setattr(&tx, a, &SetAttr { kill, ..SetAttr::default() });
-        }
-        Ok(())
+            let now = w.txs.now();
+            self.update(w, object, &tx, |node, c| {
+                let a = node.attr();
+                c.word(Sa::Size, size);
+                c.modified(a, now);
+                if kill {
+                    c.drop_privileges(a);
+                }
+                w.log_truncate(&tx, a, size, 0);
+                if kill {
+                    w.log_setattr(&tx, a, &SetAttr { kill, ..SetAttr::default() });
+                }
+                Ok(())
+            })
+        };
+        w.or_unlogged(&tx, cut())
     }
 
     /// Makes a file at least `size` bytes long (`fallocate`). No room is kept: a pool that never overwrites cannot.
@@ -228,13 +243,15 @@ impl FileSystem {
             return Ok(());
         }
         let tx = w.logged_tx(ATTR_BYTES + 2 * node.dn.block_size(), Purpose::Free)?;
-        node.dn.free_range(&tx, offset, len)?;
-        let now = w.txs.now();
-        self.update(w, object, &tx, |node, c| {
-            c.modified(node.attr(), now);
-            Ok(())
-        })?;
-        w.log_truncate(&tx, a, offset, len);
-        Ok(())
+        let cut = || {
+            node.dn.free_range(&tx, offset, len)?;
+            let now = w.txs.now();
+            self.update(w, object, &tx, |node, c| {
+                c.modified(node.attr(), now);
+                w.log_truncate(&tx, node.attr(), offset, len);
+                Ok(())
+            })
+        };
+        w.or_unlogged(&tx, cut())
     }
 }

@@ -3,7 +3,8 @@
 //! # Theory
 //! A change is logged in its transaction, under the locks that order it among others. Where nobody logs it, commits wait for its group, and that is what
 //! happens unless an operation asks for [`Writer::logged_tx`]: so a change that is added without a thought of the log is slow, and not lost.
-//! A file that has no name has no records either: after a crash it is gone.
+//! A file that has no name has no records either: after a crash it is gone, and who gives it a name has commits wait for his group. Whether
+//! it has one is asked under the lock of its attributes, in the change itself.
 
 use super::make::Kind;
 use super::setattr::SetAttr;
@@ -61,6 +62,14 @@ impl Writer {
         if let Some(log) = self.log() {
             log.unlogged(tx);
         }
+    }
+
+    /// Notes that a change has no record if it failed: some of it may be there.
+    pub(super) fn or_unlogged<R>(&self, tx: &Tx, result: Result<R>) -> Result<R> {
+        if result.is_err() {
+            self.unlogged(tx);
+        }
+        result
     }
 
     /// Logs a new file of any kind, which has a name.

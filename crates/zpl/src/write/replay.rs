@@ -54,14 +54,13 @@ pub fn replay(
 /// Hands out what is one transaction again and again.
 struct OneTx {
     inner: Arc<dyn Txs>,
-    /// The group of the transaction of the record that is being replayed.
-    open: Mutex<Option<Txg>>,
+    /// The transaction of the record that is being replayed.
+    open: Mutex<Option<Tx>>,
 }
 
 impl Txs for OneTx {
     fn tx(&self, _: u64, _: Purpose) -> Result<Tx> {
-        let txg = self.open.lock().expect("records are applied under a transaction");
-        Ok(Tx::new(txg, None))
+        Ok(self.open.lock().as_ref().expect("records are applied under a transaction").share())
     }
 
     fn wait(&self, txg: Txg) -> Result<()> {
@@ -96,7 +95,7 @@ impl Replayer for Replay {
     }
 
     fn apply(&self, tx: &Tx, header: &RecordHeader, body: &RecordBody) -> Result<()> {
-        *self.one.open.lock() = Some(tx.txg());
+        *self.one.open.lock() = Some(tx.share());
         let result = self.fs.replay_record(header, body);
         *self.one.open.lock() = None;
         result

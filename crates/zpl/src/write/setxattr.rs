@@ -135,10 +135,11 @@ impl FileSystem {
         let tx = w.logged_tx(bytes, Purpose::Grow)?;
         self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed))?;
         // It may have been removed meanwhile.
-        self.update(w, node.object(), &tx, |node, _| {
+        let logged = self.update(w, node.object(), &tx, |node, _| {
             w.log_sa_xattr(&tx, node.attr(), name, value);
             Ok(())
-        })
+        });
+        w.or_unlogged(&tx, logged)
     }
 
     pub(super) fn own_list(&self, w: &Writer, node: &Node, c: &mut Changes, packed: Vec<u8>) -> Result<()> {
