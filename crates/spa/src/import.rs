@@ -37,6 +37,7 @@ mod verify;
 mod tests;
 
 pub use aux::AuxVdev;
+pub(crate) use load::furnish;
 pub use mmp::{Clock, Seen, SystemClock};
 pub use report::{Report, examine};
 pub use rewind::{TxgState, list_txgs};

@@ -167,6 +167,7 @@ impl PoolConfig {
         if let Some(root) = &self.vdev_tree {
             nv.set("vdev_tree", Value::List(root.to_nvlist(Place::Mos, false)));
         }
+        self.put_split(&mut nv);
         self.put_features(&mut nv);
         nv
     }
@@ -184,8 +185,16 @@ impl PoolConfig {
         set_flag(&mut nv, "is_log", device.is_log);
         self.put_tops(&mut nv);
         nv.set("vdev_tree", Value::List(top.to_nvlist(Place::Label, true)));
+        self.put_split(&mut nv);
         self.put_features(&mut nv);
         Some(nv)
+    }
+
+    /// The pool that this one was split off from.
+    fn put_split(&self, nv: &mut Nvlist) {
+        if let Some(guid) = self.split.as_ref().and_then(|split| split.u64("split_guid")) {
+            put(nv, "split_guid", guid);
+        }
     }
 
     fn head(&self, txg: Txg) -> Nvlist {

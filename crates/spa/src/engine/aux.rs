@@ -108,7 +108,7 @@ fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxV
 
 impl Engine {
     /// Writes both lists as they shall be from this group on.
-    fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
+    pub(super) fn put_aux(&self, tx: &Tx, aux: &Aux) -> Result<(), SyncError> {
         let txg = tx.txg();
         for (name, list) in [(mos::SPARES, &aux.spares), (mos::L2CACHE, &aux.l2cache)] {
             if list.is_empty() && self.mos.dir(name).is_ok_and(|d| d.is_none()) {

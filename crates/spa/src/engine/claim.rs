@@ -34,6 +34,8 @@ pub(super) enum GiveUp {
     None,
     /// Those that were not claimed when the checkpoint was taken that the pool goes back to: they may be written over.
     Unclaimed,
+    /// Those that were being written: of a pool that is split off. One that waits for its replay is in the way.
+    Written,
     /// All: of a pool that was rewound, or that lacks log devices (`SPA_LOG_CLEAR`).
     All,
 }
@@ -103,7 +105,12 @@ impl Logs {
             let header = match fate {
                 Fate::Claim(plan) => plan.take(&mut taker).encode(),
                 Fate::Drop(blocks) => {
-                    live.free_log(tx, blocks.clone());
+                    // What was on log devices that the pool no longer has is gone with them.
+                    let tree = engine.tree();
+                    let here = |bp: &&Blkptr| {
+                        bp.stored().is_none_or(|s| s.copies().all(|dva| !is_hole(&tree, dva.vdev)))
+                    };
+                    live.free_log(tx, blocks.iter().filter(here).copied().collect());
                     [0; ZIL_HEADER.end - ZIL_HEADER.start]
                 }
             };
@@ -112,6 +119,10 @@ impl Logs {
         engine.claimed.lock().append(&mut taker.shared);
         Ok(())
     }
+}
+
+fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
+    tree.top_spec(vdev).map_or(true, |top| top.kind == ondisk::VdevKind::Hole)
 }
 
 /// What is to become of a dataset's log; `None` if it has none, or one that may stay as it is.
@@ -125,11 +136,14 @@ fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>,
     let lost = || WriteRefusal::Log { dataset: dataset.name() };
     let claimed = log.header().claim_txg != 0;
     match (claimed, give_up) {
+        (true, GiveUp::Written) => Err(WriteRefusal::Unreplayed { dataset: dataset.name() }),
         (true, GiveUp::All) => Ok(Some(Fate::Drop(log.references()))),
         // It waits for its replay; whether that can be had shows now.
         (true, GiveUp::None | GiveUp::Unclaimed) if log.is_cut_short() => Err(lost()),
         (true, GiveUp::None | GiveUp::Unclaimed) => Ok(None),
-        (false, GiveUp::All | GiveUp::Unclaimed) => Ok(Some(Fate::Drop(log.plan().allocated()))),
+        (false, GiveUp::All | GiveUp::Unclaimed | GiveUp::Written) => {
+            Ok(Some(Fate::Drop(log.plan().allocated())))
+        }
         (false, GiveUp::None) => {
             let plan = log.plan();
             if plan.cut_short().is_some() {

@@ -22,7 +22,7 @@ use pool::alloc::Allocator;
 use zio::{Entropy, Workers};
 
 use super::claim::{GiveUp, Logs};
-use super::{Aux, Engine, Live, Parts, Synced, World};
+use super::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
 use crate::txg::Stopped;
 use crate::{Host, Spa};
 
@@ -59,6 +59,12 @@ pub enum WriteRefusal {
     /// A device failed where a dataset's intent log goes on: what was fsynced would be lost (`VDEV_AUX_BAD_LOG`).
     #[error("the intent log of '{dataset}' cannot be read to its end")]
     Log {
+        /// Which.
+        dataset: String,
+    },
+    /// The pool was to be split while a log waits for its replay (`EBUSY`).
+    #[error("the intent log of '{dataset}' has not been replayed")]
+    Unreplayed {
         /// Which.
         dataset: String,
     },
@@ -115,6 +121,32 @@ impl Spa {
         workers: Arc<Workers>,
         world: Arc<dyn World>,
     ) -> Result<Spa, WriteRefusal> {
+        self.opened(host, altroot, workers, world, None)
+    }
+
+    /// Opens a pool that was just split off from another, and does this in its first group, which is written at once.
+    ///
+    /// # Errors
+    /// [`WriteRefusal`].
+    pub(super) fn split_off(
+        self,
+        host: &Host,
+        altroot: Option<String>,
+        workers: Arc<Workers>,
+        world: Arc<dyn World>,
+        first: PoolTask,
+    ) -> Result<Spa, WriteRefusal> {
+        self.opened(host, altroot, workers, world, Some(first))
+    }
+
+    fn opened(
+        self,
+        host: &Host,
+        altroot: Option<String>,
+        workers: Arc<Workers>,
+        world: Arc<dyn World>,
+        begin: Option<PoolTask>,
+    ) -> Result<Spa, WriteRefusal> {
         self.check_writable()?;
         let tops = self.top_vdevs()?;
         let space = self.space()?;
@@ -125,6 +157,7 @@ impl Spa {
         let mut state = self.last_synced_txg();
         let (of, give_up) = match (self.uberblock().checkpoint_txg, self.log_dropped) {
             (Txg(0), false) => (state, GiveUp::None),
+            (Txg(0), true) if begin.is_some() => (state, GiveUp::Written),
             (Txg(0), true) => (state, GiveUp::All),
             // It has a new number already, if this was begun before.
             (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
@@ -168,6 +201,10 @@ impl Spa {
         }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
+        let begins = begin.is_some();
+        if let Some(begin) = begin {
+            engine.enter_first(Txg(last.0 + 1), begin);
+        }
         if goes_back.is_some() {
             engine.go_back(&loaded.uberblock).map_err(|e| WriteRefusal::GoBack(Box::new(e)))?;
         }
@@ -180,8 +217,11 @@ impl Spa {
             logs.settle(&writer, &first)?;
         }
         // With `multihost` other hosts are to see at once whose the pool is.
-        let at_once =
-            last > state || !logs.is_empty() || writer.engine().multihost() || writer.is_discarding();
+        let at_once = begins
+            || last > state
+            || !logs.is_empty()
+            || writer.engine().multihost()
+            || writer.is_discarding();
         if let Some(checkpoint) = goes_back {
             writer.went_back(checkpoint)?;
         } else if at_once {

@@ -111,6 +111,12 @@ impl Engine {
         self.cache.zio().tree()
     }
 
+    /// What a pool that is being opened is to do in its first group, before anybody else knows of it.
+    pub(super) fn enter_first(&self, txg: Txg, task: PoolTask) {
+        let queue = &self.pool_tasks[txg.0 as usize % TXG_SIZE];
+        queue.lock().push(Queued { task, done: Arc::default() });
+    }
+
     /// Does what was asked of the pool as a whole in this group.
     pub(super) fn run_pool_tasks(&self, tx: &Tx) -> Result<(), SyncError> {
         self.run_tasks(tx, &self.pool_tasks)

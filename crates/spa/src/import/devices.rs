@@ -16,15 +16,18 @@ use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
 use parking_lot::Mutex;
 use vdev::VdevAux;
 
-use crate::label::Labels;
+use crate::label::{Labels, read_uberblocks};
 use crate::place::{Openings, Place};
 use crate::scan::{self, Member};
 
 /// How far a config is believed, and so what labels are held against.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trust {
-    /// A config made from labels: a leaf's label must only say that it is the leaf.
-    Labels,
+    /// A config made from labels: a leaf's label must only say that it is the leaf, and not split off from the pool.
+    Labels {
+        /// The pool.
+        pool: Guid,
+    },
     /// The config of the MOS: the label must name the pool, and not be newer than the uberblock.
     Mos {
         /// The pool.
@@ -126,20 +129,29 @@ impl Devices {
 /// Holds a device's label against the config (`vdev_validate`).
 fn check(device: &dyn Device, leaf: &VdevConfig, top_level: bool, trust: Trust) -> Result<(), VdevAux> {
     let labels = Labels::read(device);
-    let newest = match trust {
-        Trust::Labels => Txg(u64::MAX),
-        Trust::Mos { newest, .. } => newest,
+    let (pool, newest) = match trust {
+        Trust::Labels { pool } => (pool, Txg(u64::MAX)),
+        Trust::Mos { pool, newest } => (pool, newest),
     };
+    if is_split_off(device, &labels, pool) {
+        return Err(VdevAux::SplitPool);
+    }
     let label = labels.best(newest).ok_or(VdevAux::BadLabel)?;
-    if let Trust::Mos { pool, .. } = trust {
-        if label.nvlist.u64("split_guid").map(Guid) == Some(pool) {
-            return Err(VdevAux::SplitPool);
-        }
-        if label.pool_guid != Some(pool) {
-            return Err(VdevAux::CorruptData);
-        }
+    if matches!(trust, Trust::Mos { .. }) && label.pool_guid != Some(pool) {
+        return Err(VdevAux::CorruptData);
     }
     if is_leaf(label, leaf, top_level) { Ok(()) } else { Err(VdevAux::CorruptData) }
+}
+
+/// Whether a device has gone from this pool to one that was split off: its newest labels say so, and the uberblock that they announce is there
+/// ([`crate::engine`]).
+fn is_split_off(device: &dyn Device, labels: &Labels, pool: Guid) -> bool {
+    let Some(label) = labels.newest() else { return false };
+    if label.nvlist.u64("split_guid").map(Guid) != Some(pool) {
+        return false;
+    }
+    let ashift = label.vdev_tree.as_ref().and_then(|top| top.ashift).unwrap_or_default();
+    read_uberblocks(device, ashift).iter().any(|found| found.uberblock.txg >= label.txg)
 }
 
 fn is_leaf(label: &PoolConfig, leaf: &VdevConfig, top_level: bool) -> bool {

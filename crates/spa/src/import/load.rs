@@ -128,7 +128,9 @@ impl Loader<'_> {
         for top in root.children.iter_mut().filter(|t| t.kind == VdevKind::Missing) {
             top.kind = VdevKind::Hole;
         }
-        let tree = self.open_tree(&root, devices, Trust::Labels, progress)?.map_err(SpaError::Config)?;
+        let tree = self
+            .open_tree(&root, devices, Trust::Labels { pool: self.candidate.guid }, progress)?
+            .map_err(SpaError::Config)?;
         let mut opened = {
             let found = select(&leaves(&tree, &root), max, extreme).ok_or(SpaError::NoUberblock)?;
             progress.uberblock = Some(found.uberblock.clone());
@@ -306,21 +308,13 @@ impl Loader<'_> {
     /// The steps after the trusted tree stands.
     fn finish(&self, opened: Opened) -> Result<Spa, SpaError> {
         let Opened { config, root, tree, cache, mos, uberblock, newest } = opened;
-        load_mappings(&tree, &root, &mos)?;
+        furnish(&cache, &tree, &root, &mos)?;
         let features = if uberblock.version >= features::SPA_VERSION_FEATURES {
             mos.features().map_err(in_mos("the features"))?
         } else {
             Features::default()
         };
         features::check_mos(&mos, &features)?;
-        if let Some(salt) = mos.dir_bytes(mos::CHECKSUM_SALT).map_err(in_mos("the checksum salt"))? {
-            let what = "the checksum salt";
-            let salt = salt.as_slice().try_into().map_err(|_| SpaError::Corrupt {
-                what,
-                source: ondisk::Corrupt::Range { what, field: "length", value: salt.len() as u64 },
-            })?;
-            cache.zio().set_salt(salt);
-        }
         self.check_multihost(&mos)?;
         load_dtls(&tree, &root, &mos)?;
         let auxiliary: Vec<_> =
@@ -404,6 +398,20 @@ fn load_mappings(tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaErr
         let mapping = mos.indirect_mapping(object).map_err(in_mos("the mapping of a removed device"))?;
         tree.set_indirect_mapping(VdevId(top.id as u32), mapping.entries)
             .map_err(|source| SpaError::Mapping { object, source })?;
+    }
+    Ok(())
+}
+
+/// Gives a tree and a pipeline what only the MOS knows: the mappings of removed devices, and the salt of checksums.
+pub(crate) fn furnish(cache: &Cache, tree: &Tree, root: &VdevConfig, mos: &Mos) -> Result<(), SpaError> {
+    load_mappings(tree, root, mos)?;
+    if let Some(salt) = mos.dir_bytes(mos::CHECKSUM_SALT).map_err(in_mos("the checksum salt"))? {
+        let what = "the checksum salt";
+        let salt = salt.as_slice().try_into().map_err(|_| SpaError::Corrupt {
+            what,
+            source: ondisk::Corrupt::Range { what, field: "length", value: salt.len() as u64 },
+        })?;
+        cache.zio().set_salt(salt);
     }
     Ok(())
 }

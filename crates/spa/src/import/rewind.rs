@@ -101,8 +101,10 @@ pub fn list_txgs(candidate: &Candidate) -> Result<Vec<TxgState>, SpaError> {
     let root = candidate.config.vdev_tree.as_ref().ok_or(SpaError::NoLabel)?;
     let devices = Devices::new(&candidate.members, Mode::Peek);
     let tops = top_level_leaves(root);
-    let tree = Tree::open(root, &mut |leaf| devices.open(leaf, tops.contains(&leaf.guid), Trust::Labels))
-        .map_err(SpaError::Config)?;
+    let tree = Tree::open(root, &mut |leaf| {
+        devices.open(leaf, tops.contains(&leaf.guid), Trust::Labels { pool: candidate.guid })
+    })
+    .map_err(SpaError::Config)?;
     let mut states: BTreeMap<(Txg, u64, [u8; 128]), TxgState> = BTreeMap::new();
     for (_, found) in read_all(&leaves(&tree, root)) {
         let mut seen = Vec::new();
