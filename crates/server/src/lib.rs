@@ -24,6 +24,7 @@ pub mod plan;
 pub mod pools;
 pub mod settings;
 mod shape;
+mod split;
 pub mod start;
 pub mod view;
 pub mod work;

@@ -23,6 +23,7 @@ use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
 use crate::plan::{Plan, Where};
+use crate::split::{Split, split};
 use crate::view::PoolFacts;
 use crate::work::{absent, leave, log};
 use dsl::Name;
@@ -256,6 +257,10 @@ impl Pools {
             }
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
                 crate::shape::change(imported, live, change)
+            }
+            PoolChange::Split { name, devices, props, import } => {
+                let how = Split { name, devices, props, import: *import };
+                split(self, imported, live, host, &how)
             }
             PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools of old versions")),
             PoolChange::Checkpoint => {

@@ -9,7 +9,7 @@ pub fn run(cx: &mut Cx, verb: &str) -> Outcome {
         return Err(Stop::usage(format!("unrecognized command '{verb}'\n")));
     }
     let what = match verb {
-        "attach" | "detach" | "replace" | "split" | "online" | "offline" => {
+        "attach" | "detach" | "replace" | "online" | "offline" => {
             "which does not change the vdevs that a pool has"
         }
         "scrub" | "resilver" | "initialize" | "trim" => "which does not work through the devices of a pool",

@@ -20,6 +20,7 @@ mod replication;
 mod settings;
 mod show_import;
 mod spec;
+mod split;
 mod status;
 mod status_json;
 mod upgrade;
@@ -73,6 +74,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "destroy" => change::destroy(cx, rest),
         "add" => add::run(cx, rest),
         "remove" => remove::run(cx, rest),
+        "split" => split::run(cx, rest),
         "set" => {
             shown = UsageProps::Pool;
             change::set(cx, rest)

@@ -66,6 +66,17 @@ pub enum PoolChange {
         /// Its path, its guid, or the name that it is shown with.
         device: String,
     },
+    /// Split a device of each mirror off into a new pool.
+    Split {
+        /// The new pool's name.
+        name: String,
+        /// The devices, by guid.
+        devices: Vec<u64>,
+        /// Properties of the new pool, `altroot` among them.
+        props: Settings,
+        /// Leave the new pool imported.
+        import: bool,
+    },
     /// Set properties or enable features.
     Set {
         /// These.

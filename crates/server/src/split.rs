@@ -1,0 +1,120 @@
+//! Splitting a pool: the new one is taken in as an imported one is, and let go again where nobody asked to keep it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use dsl::Name;
+use ondisk::Guid;
+use poolhouse::Pool;
+use spa::Host;
+use spa::engine::{Live, PoolProp, SplitError, SplitTerms, WriteRefusal};
+use spa::import::Hands;
+
+use crate::api::{Error, ExportRequest, Reason, Settings};
+use crate::faults::{chain, of_library};
+use crate::pools::{Imported, Pools};
+use crate::settings::pool::{self, Setting, When};
+use crate::shape::of_shape;
+use crate::view::PoolFacts;
+
+/// How a pool is split.
+pub(crate) struct Split<'a> {
+    /// The new pool's name.
+    pub(crate) name: &'a str,
+    /// The devices that it gets, by guid.
+    pub(crate) devices: &'a [u64],
+    /// Properties of the new pool.
+    pub(crate) props: &'a Settings,
+    /// Leave the new pool imported.
+    pub(crate) import: bool,
+}
+
+/// Splits the devices off.
+///
+/// # Errors
+/// About the pool that is split, unless the new one can't be let go.
+pub(crate) fn split(
+    pools: &Pools,
+    imported: &Imported,
+    live: &Live,
+    host: &Host,
+    how: &Split<'_>,
+) -> Result<(), Error> {
+    let old = imported.pool.name();
+    let about = |reason: Reason| Error::new(old, reason);
+    if !Name::parse(how.name).is_ok_and(|parsed| parsed.pool() == how.name) {
+        return Err(about(Reason::InvalidName));
+    }
+    let version = imported.pool.spa().version();
+    let (kept, facts) = props(how, version, host).map_err(about)?;
+    let Hands { workers, world } = Hands::of_system(how.name);
+    let guid = Guid(world.random().max(1));
+    let devices: Vec<Guid> = how.devices.iter().copied().map(Guid).collect();
+    let open = || {
+        let terms = SplitTerms {
+            name: how.name,
+            guid,
+            leaves: &devices,
+            altroot: facts.altroot.clone(),
+            host,
+            workers,
+            cache_bytes: poolhouse::default_cache_bytes(),
+        };
+        let spa = live.split(&terms).map_err(|e| about(of_split(&e)))?;
+        let writer = spa.writer().expect("a pool that was split off is open for writing");
+        if !kept.is_empty()
+            && let Err(e) = writer.set(kept)
+        {
+            // It is there all the same, for an import.
+            writer.export().map_err(|_| Error::new(how.name, Reason::Suspended))?;
+            return Err(about(of_shape(&e)));
+        }
+        let altroot = facts.altroot.clone();
+        let pool = Pool::with_spa(spa, altroot).map_err(|e| about(of_library(&e)))?;
+        Ok((pool, facts, ()))
+    };
+    pools.import(how.name, guid, open).map_err(|e| Error { about: old.to_owned(), ..e })?;
+    if how.import {
+        return Ok(());
+    }
+    pools.export(&ExportRequest { name: how.name.to_owned(), ..ExportRequest::default() })
+}
+
+/// What the new pool keeps, and what holds as long as it is imported.
+fn props(how: &Split<'_>, version: u64, host: &Host) -> Result<(Vec<PoolProp>, PoolFacts), Reason> {
+    let mut kept = Vec::new();
+    let mut facts = PoolFacts { load_guid: RandomState::new().hash_one(how.name), ..PoolFacts::default() };
+    for (property, value) in how.props {
+        let checked = pool::check(property, value, When::Import, version, host.hostid);
+        match checked.map_err(|what| Reason::BadValue { what })? {
+            Setting::Feature(feature) => kept.push(PoolProp::Feature(feature)),
+            Setting::Number(of, number) => kept.push(PoolProp::Number(of.to_owned(), number)),
+            Setting::Text(of, text) => kept.push(PoolProp::Text(of, text)),
+            Setting::AltRoot(path) => {
+                facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
+            }
+            Setting::CacheFile(file) => facts.cachefile = file,
+            // It has that version.
+            Setting::Version(_) | Setting::NoFeature(_) | Setting::ReadOnly(false) => {}
+            Setting::ReadOnly(true) => {
+                let what = format!("property '{property}' can only be set at import time");
+                return Err(Reason::BadValue { what });
+            }
+            Setting::BootFs(_) | Setting::TemporaryName(_) => {
+                return Err(Reason::BadProperty { property: property.clone() });
+            }
+        }
+    }
+    Ok((kept, facts))
+}
+
+/// Why a pool was not split.
+fn of_split(error: &SplitError) -> Reason {
+    match error {
+        SplitError::Shape(e) => of_shape(e),
+        SplitError::NotMirror { .. } | SplitError::Devices => {
+            Reason::System { errno: rustix::io::Errno::INVAL.raw_os_error() }
+        }
+        SplitError::Busy { .. } | SplitError::Open(WriteRefusal::Unreplayed { .. }) => Reason::Busy,
+        SplitError::Load(_) | SplitError::Open(_) => Reason::Io { what: chain(error), info: Box::default() },
+    }
+}
