@@ -19,17 +19,20 @@ fn pool(dir: &Path) -> Rc<dyn Service> {
     house
 }
 
+/// What a command prints that succeeds and complains of nothing.
+fn good(line: &str, house: &Rc<dyn Service>) -> String {
+    let ran = run(line, house.clone());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+    ran.out
+}
+
 /// Goal: datasets come, are changed and go as the commands say, and each answer knows the change before it.
 #[test]
 fn datasets_come_and_go() {
     let dir = tempfile::tempdir().expect("a folder");
     let house = pool(dir.path());
     let ran = |line: &str| run(line, house.clone());
-    let good = |line: &str| {
-        let r = ran(line);
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     for line in [
         "zfs create tank/a",
         "zfs create -p tank/b/c/d",
@@ -135,11 +138,7 @@ fn a_pool_changes() {
     let dir = tempfile::tempdir().expect("a folder");
     let house = pool(dir.path());
     let ran = |line: &str| run(line, house.clone());
-    let good = |line: &str| {
-        let r = ran(line);
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     let image = |name: &str| {
         let path = dir.path().join(name);
         std::fs::File::create(&path).expect("an image").set_len(128 << 20).expect("room");
@@ -242,12 +241,7 @@ fn upgrades() {
 fn the_cache_file_remembers() {
     let dir = tempfile::tempdir().expect("a folder");
     let house = pool(dir.path());
-    let ran = |line: &str| run(line, house.clone());
-    let good = |line: &str| {
-        let r = ran(line);
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     let file = dir.path().join("cache");
     let path = file.display();
     let names = || -> Vec<String> {
@@ -293,11 +287,7 @@ fn checkpoints() {
     let dir = tempfile::tempdir().expect("a folder");
     let house = pool(dir.path());
     let ran = |line: &str| run(line, house.clone());
-    let good = |line: &str| {
-        let r = ran(line);
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     let bad = |line: &str, words: &str| {
         let r = ran(line);
         assert_eq!((r.code, r.err.as_str()), (1, words), "{line}");
@@ -331,11 +321,7 @@ fn properties_of_vdevs() {
     let dir = tempfile::tempdir().expect("a folder");
     let house = pool(dir.path());
     let ran = |line: &str| run(line, house.clone());
-    let good = |line: &str| {
-        let r = ran(line);
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     let disk = dir.path().join("d0.img").display().to_string();
     let other = dir.path().join("d1.img").display().to_string();
     std::fs::File::create(&other).expect("an image").set_len(256 << 20).expect("room");
@@ -386,11 +372,7 @@ fn an_encrypted_pool() {
     std::fs::write(&key, [7; 32]).expect("a key");
     let house: Rc<dyn Service> = Rc::new(House::new());
     let ran = |line: &str| run(line, house.clone());
-    let good = |line: &str| {
-        let r = ran(line);
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     for (options, words) in [
         ("-O encryption=on", "encryption enabled on root dataset without a 'keyformat'"),
         ("-O encryption=off -O keyformat=raw", "Encryption must be turned on to set encryption properties."),
@@ -423,11 +405,7 @@ fn temporary_names() {
     let image = dir.path().join("d0.img").display().to_string();
     std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
     let house: Rc<dyn Service> = Rc::new(House::new());
-    let good = |line: &str| {
-        let r = run(line, house.clone());
-        assert_eq!((r.code, r.err.as_str()), (0, ""), "{line}");
-        r.out
-    };
+    let good = |line: &str| good(line, &house);
     good(&format!("zpool create -m none -t short tank {image}"));
     good("zfs create short/a");
     assert_eq!(good("zpool list -H -o name"), "short\n");

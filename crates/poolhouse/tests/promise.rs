@@ -17,7 +17,6 @@ use poolhouse::zpl::{
     SyncMode, Time,
 };
 use poolhouse::{OpenOptions, Pool};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,22 +41,7 @@ fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
     let live = pool.spa().writer().unwrap();
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
-    let to = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        let (from, to) = (file.path(), to.path().join(file.file_name()));
-        let (from, to) = (std::fs::File::open(from).unwrap(), std::fs::File::create(to).unwrap());
-        let len = from.metadata().unwrap().len();
-        to.set_len(len).unwrap();
-        let mut piece = vec![0; 1 << 16];
-        for at in (0..len).step_by(piece.len()) {
-            from.read_exact_at(&mut piece, at).unwrap();
-            if piece.iter().any(|b| *b != 0) {
-                to.write_all_at(&piece, at).unwrap();
-            }
-        }
-    }
-    to
+    testkit::copy_of(from)
 }
 
 fn file(fs: &FileSystem, dir: ObjNum, name: &str) -> ObjNum {

@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use rig::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{Live, LogHandle};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zil::{Found, Source};
@@ -34,30 +33,11 @@ impl Source for Files<'_> {
     }
 }
 
-/// Copies an image without its holes.
-fn copy(from: &Path, to: &Path) {
-    let (from, to) = (std::fs::File::open(from).unwrap(), std::fs::File::create(to).unwrap());
-    let len = from.metadata().unwrap().len();
-    to.set_len(len).unwrap();
-    let mut piece = vec![0; 1 << 16];
-    for at in (0..len).step_by(piece.len()) {
-        from.read_exact_at(&mut piece, at).unwrap();
-        if piece.iter().any(|b| *b != 0) {
-            to.write_all_at(&piece, at).unwrap();
-        }
-    }
-}
-
 /// What a crash now would leave: no group is written meanwhile.
 fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
-    let to = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        copy(&file.path(), &to.path().join(file.file_name()));
-    }
-    to
+    testkit::copy_of(from)
 }
 
 /// Makes a file with these bytes, and logs that.

@@ -41,6 +41,21 @@ impl FixtureCopy {
     }
 }
 
+/// Copies of the files of a folder, in one of their own: what a crash would leave, if nothing writes meanwhile.
+///
+/// # Panics
+/// When they can't be read or written.
+pub fn copy_of(dir: &Path) -> TempDir {
+    let copy = TempDir::new().unwrap_or_else(|e| panic!("a folder: {e}"));
+    let files = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    for file in files {
+        let from = file.unwrap_or_else(|e| panic!("{}: {e}", dir.display())).path();
+        let to = copy.path().join(from.file_name().expect("a file has a name"));
+        copy_sparse(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+    }
+    copy
+}
+
 /// Copy FROM to TO, leaving holes as holes.
 pub(crate) fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
     let (source, target) = (File::open(from)?, File::create(to)?);

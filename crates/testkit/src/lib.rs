@@ -30,7 +30,7 @@ mod manifest;
 mod tar;
 mod unpack;
 
-pub use copy::FixtureCopy;
+pub use copy::{FixtureCopy, copy_of};
 pub use fixture::{
     Fixture, ImageSpec, bundled_dir, find, fixture, fixture_copy, load, names, workspace_root,
 };

@@ -27,7 +27,7 @@ pub use claim::{Claimant, Plan};
 pub use error::Error;
 pub use groups::{Found, Groups, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
-pub use replay::{Ended, ReplayError, Replayed, Replayer};
+pub use replay::{Ended, ReplayError, Replayed, Replayer, may_pass};
 pub use stats::Stats;
 pub use zilog::{BeginSaXattrs, LogPolicy, SyncMode, Zilog};
 

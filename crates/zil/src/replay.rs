@@ -47,6 +47,12 @@ pub trait Replayer {
     fn ends(&self, error: &Self::Error) -> bool;
 }
 
+/// Whether an error is one of devices, keys or a suspended pool, which may be over when the log is replayed again.
+pub fn may_pass(error: &dmu::Error) -> bool {
+    use zio::Error::{Io, Key, Suspended};
+    matches!(error, dmu::Error::Read(Io { .. } | Key { .. } | Suspended { .. }))
+}
+
 /// What a replay came to.
 #[derive(Debug)]
 pub struct Replayed<E> {

@@ -8,37 +8,17 @@ use ondisk::{ObjNum, Txg};
 use rig::{Rig, ask};
 use spa::engine::Live;
 use std::collections::BTreeSet;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use zpl::{
     FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policy, Rename, SetAttr, SetXattr, SyncMode, Time,
     Txs,
 };
 
-/// Copies an image without its holes.
-fn copy(from: &Path, to: &Path) {
-    let (from, to) = (std::fs::File::open(from).unwrap(), std::fs::File::create(to).unwrap());
-    let len = from.metadata().unwrap().len();
-    to.set_len(len).unwrap();
-    let mut piece = vec![0; 1 << 16];
-    for at in (0..len).step_by(piece.len()) {
-        from.read_exact_at(&mut piece, at).unwrap();
-        if piece.iter().any(|b| *b != 0) {
-            to.write_all_at(&piece, at).unwrap();
-        }
-    }
-}
-
 /// What a crash now would leave: no group is written meanwhile.
 fn crash(live: &Live, from: &Path) -> tempfile::TempDir {
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
-    let to = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        copy(&file.path(), &to.path().join(file.file_name()));
-    }
-    to
+    testkit::copy_of(from)
 }
 
 /// The kinds of records that `zdb` finds there, and all that it says of them; it must find no leak either. Nothing without `zdb`.

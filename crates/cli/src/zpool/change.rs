@@ -184,28 +184,23 @@ pub fn reguid(cx: &mut Cx, args: &[String]) -> Outcome {
 
 /// `zpool reopen [-n] [pool] ...`.
 pub fn reopen(cx: &mut Cx, args: &[String]) -> Outcome {
-    let mut g = Getopt::new(args, "n", &[]);
-    for found in g.by_ref() {
-        if let Found::Invalid(c) | Found::Missing(c) = found {
-            return Err(Stop::invalid(c));
-        }
-    }
-    let operands = g.operands();
-    let (pools, failed_any) = super::pools(cx, &operands, PoolQuery::default())?;
-    let mut code = i32::from(failed_any);
-    for pool in pools {
-        let name = &pool.name;
-        if let Err(e) = cx.service()?.change_pool(name, &PoolChange::Reopen) {
-            failed(cx, &format!("cannot reopen '{name}'"), &e.reason)?;
-            code = 1;
-        }
-    }
-    Ok(code)
+    each(cx, args, "n", &PoolChange::Reopen, |name| format!("cannot reopen '{name}'"))
 }
 
 /// `zpool sync [pool] ...`.
 pub fn sync(cx: &mut Cx, args: &[String]) -> Outcome {
-    let mut g = Getopt::new(args, "f", &[]);
+    each(cx, args, "f", &PoolChange::Sync, |name| format!("sync '{name}' failed"))
+}
+
+/// Does this to the pools that are named, or to all; one that fails does not keep the others.
+fn each(
+    cx: &mut Cx,
+    args: &[String],
+    letters: &'static str,
+    change: &PoolChange,
+    words: impl Fn(&str) -> String,
+) -> Outcome {
+    let mut g = Getopt::new(args, letters, &[]);
     for found in g.by_ref() {
         if let Found::Invalid(c) | Found::Missing(c) = found {
             return Err(Stop::invalid(c));
@@ -215,9 +210,8 @@ pub fn sync(cx: &mut Cx, args: &[String]) -> Outcome {
     let (pools, failed_any) = super::pools(cx, &operands, PoolQuery::default())?;
     let mut code = i32::from(failed_any);
     for pool in pools {
-        let name = &pool.name;
-        if let Err(e) = cx.service()?.change_pool(name, &PoolChange::Sync) {
-            failed(cx, &format!("sync '{name}' failed"), &e.reason)?;
+        if let Err(e) = cx.service()?.change_pool(&pool.name, change) {
+            failed(cx, &words(&pool.name), &e.reason)?;
             code = 1;
         }
     }

@@ -146,3 +146,16 @@ fn listing_snapshots_is_one_pass() {
     assert_eq!(mount.attr(SNAPDIR).unwrap().size, 1002);
     assert_eq!(many.listed.load(std::sync::atomic::Ordering::Relaxed), 1000);
 }
+
+/// Snapshots are made, renamed and destroyed through a mount by root and by whoever serves it, whoever owns the tree; other directories ask
+/// their permissions alone.
+#[test]
+fn snapshots_have_one_master() {
+    let mount = WithSnapshots::new(Arc::new(Odd { parent: 34 }), Box::new(Arc::new(Many::default())));
+    let ours = rustix::process::geteuid().as_raw();
+    let other = ours.max(1) + 1;
+    assert!(mount.admits(SNAPDIR, 0) && mount.admits(SNAPDIR, ours) && !mount.admits(SNAPDIR, other));
+    assert!(mount.admits(mount.root(), other));
+    let shown = mount.attr(SNAPDIR).unwrap();
+    assert_eq!((shown.uid, shown.gid, shown.mode & 0o777), (0, 0, 0o555));
+}

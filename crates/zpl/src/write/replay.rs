@@ -102,15 +102,11 @@ impl Replayer for Replay {
     }
 
     fn ends(&self, error: &Error) -> bool {
-        !matches!(
-            error,
-            Error::Stopped { .. }
-                | Error::NoSpace
-                | Error::Quota
-                | Error::Dmu(dmu::Error::Read(
-                    zio::Error::Io { .. } | zio::Error::Key { .. } | zio::Error::Suspended { .. }
-                ))
-        )
+        match error {
+            Error::Stopped { .. } | Error::NoSpace | Error::Quota => false,
+            Error::Dmu(e) => !zil::may_pass(e),
+            _ => true,
+        }
     }
 }
 
