@@ -206,13 +206,20 @@ impl Dnode {
 
     /// Makes `count` blocks from `first` on the same as those of `source` from `from` on, without copying them: they share their places from
     /// this group on (`dmu_read_l0_bps`, `dmu_brt_clone`). Both are of one pool, whose feature `block_cloning` is enabled; if they are
-    /// encrypted, with the same key.
+    /// encrypted, with the same key. Returns the pointers.
     ///
     /// # Errors
     /// [`Error::Unsynced`] (`EAGAIN`) if one of the source's blocks was changed in a group that is not synced: let it sync, or copy;
     /// [`Error::CloneShape`] (`EINVAL`) if the blocks are not of one size or are no file's; as reading pointers fails. Nothing has been changed
     /// then.
-    pub fn clone_blocks(&self, tx: &Tx, first: BlkId, source: &Dnode, from: BlkId, count: u64) -> Result<()> {
+    pub fn clone_blocks(
+        &self,
+        tx: &Tx,
+        first: BlkId,
+        source: &Dnode,
+        from: BlkId,
+        count: u64,
+    ) -> Result<Vec<Blkptr>> {
         let (objset, object) = (self.objset_id(), self.object());
         let shape = Error::CloneShape { objset, object };
         let (live, origin) = (self.to_change()?, source.to_change()?);
@@ -232,7 +239,8 @@ impl Dnode {
             }
             bps.push(bp);
         }
-        self.put_clones(live, tx, first, &bps)
+        self.put_clones(live, tx, first, &bps)?;
+        Ok(bps)
     }
 
     /// Makes blocks from `first` on those of these pointers, which something keeps allocated until the group is on disk (`dmu_brt_clone`).

@@ -13,8 +13,8 @@ use poolhouse::dsl::{Contents, Setting, Value};
 use poolhouse::ondisk::{ObjNum, Txg};
 use poolhouse::spa::create::VdevShape;
 use poolhouse::zpl::{
-    FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policies, Policy, Rename, SetAttr, SetXattr,
-    SyncMode, Time,
+    CloneRange, FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policies, Policy, Rename, SetAttr,
+    SetXattr, SyncMode, Time,
 };
 use poolhouse::{OpenOptions, Pool};
 use std::path::Path;
@@ -51,7 +51,10 @@ fn file(fs: &FileSystem, dir: ObjNum, name: &str) -> ObjNum {
 fn work(fs: &FileSystem) -> ObjNum {
     let root = fs.root();
     let first = file(fs, root, "first");
+    let source = file(fs, root, "source");
+    fs.write(source, 0, &rig::noise(2, 300_000), false).unwrap();
     fs.fsync(first).unwrap();
+    fs.sync().unwrap();
     let dir = fs.create(root, b"dir", &NewFile::new(Kind::Directory, 0o751)).unwrap().object;
     fs.create(dir, b"link", &NewFile::new(Kind::Symlink(b"target".to_vec()), 0o777)).unwrap();
     fs.create(dir, b"null", &NewFile::new(Kind::CharDevice(1, 3), 0o666)).unwrap();
@@ -71,6 +74,22 @@ fn work(fs: &FileSystem) -> ObjNum {
         fs.write(new, 0, &rig::noise(n as u64, 20_000), false).unwrap();
         fs.rename((root, name.as_bytes()), (root, b"first"), how).unwrap();
     }
+    let source = fs.lookup(root, b"source").unwrap();
+    for name in ["clone", "clone too"] {
+        let target = file(fs, dir, name);
+        let range = CloneRange { source, from: 0, target, to: 0, len: 300_000 };
+        assert_eq!(fs.clone_range(&range, false).unwrap(), 300_000);
+        fs.fsync(target).unwrap();
+        fs.write(target, 1000, b"written", false).unwrap();
+    }
+    fs.write(source, 1000, b"and this", false).unwrap();
+    fs.rename((dir, b"clone"), (root, b"moved"), Rename::Whiteout { replace: false, uid: 3, gid: 4 })
+        .unwrap();
+    for (name, len) in [(b"user.a", 40_000), (b"user.b", 50_000), (b"user.a", 60_000), (b"user.b", 9)] {
+        fs.set_xattr(source, name, &rig::noise(len, len as usize), SetXattr::Either).unwrap();
+    }
+    fs.set_flags(a, 0x60, 7).unwrap();
+    fs.fsync(source).unwrap();
     a
 }
 
@@ -93,7 +112,8 @@ fn told(fs: &FileSystem, dir: ObjNum, path: &str, out: &mut Vec<String>) {
         let mtime = (a.mtime.secs == 9).then_some(a.mtime);
         let target = node.readlink().ok();
         let xattrs = node.xattrs().unwrap();
-        let what = (a.mode, a.uid, a.nlink, a.size, a.rdev, mtime, sum, target, xattrs);
+        let flags = (a.pflags.to_fs_flags(), a.projid);
+        let what = (a.mode, a.uid, a.nlink, a.size, a.rdev, mtime, sum, target, xattrs, flags);
         out.push(format!("{path}: {what:?}"));
         if a.kind == poolhouse::zpl::FileType::Directory {
             told(fs, entry.object, &path, out);
@@ -144,6 +164,12 @@ fn promises_are_kept() {
     volume.write_at(b"not flushed", 0).unwrap();
 
     let left = crash(&pool, dir.path());
+    if let Some(keep) = std::env::var_os("KEEP") {
+        // For OpenZFS's kernel module to replay.
+        let keep = Path::new(&keep);
+        std::process::Command::new("cp").arg("-r").arg(left.path()).arg(keep).status().unwrap();
+        std::fs::write(keep.join("told"), want.concat().join("\n")).unwrap();
+    }
     rig::judge(left.path(), "tank");
     let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
     let again = Pool::open(&[left.path()], &options).unwrap();

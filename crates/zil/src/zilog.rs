@@ -49,8 +49,8 @@ use crate::{Groups, Result, Source, Stats};
 use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
-use ondisk::zil::{RecordBody, TxKind, Write};
-use ondisk::{ObjNum, Txg};
+use ondisk::zil::{ClonedRange, RecordBody, TxKind, Write};
+use ondisk::{Blkptr, ObjNum, Txg};
 use parking_lot::{Condvar, Mutex};
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
@@ -224,6 +224,36 @@ impl Zilog {
         {
             self.pending.lock().push_of(object.0, itx);
         }
+    }
+
+    /// Logs that blocks became an object's, those of `bps`, each `block` bytes large. They must be on disk, since
+    /// the record is nothing without them, and fit into one record; else commits wait for the group.
+    ///
+    /// A claim gives each of them a reference, wherever it has been freed since: so such a record is only in the log while its group is not
+    /// on disk, for which it goes into a block while that group is open, or not at all.
+    pub fn log_clone(
+        &self,
+        tx: &Tx,
+        object: ObjNum,
+        (offset, length): (u64, u64),
+        block: u64,
+        bps: Vec<Blkptr>,
+    ) {
+        if !self.wants(tx) {
+            return;
+        }
+        let synced = self.groups.synced();
+        let raw = if bps.iter().all(|bp| bp.stored().is_none_or(|s| s.phys_birth <= synced)) {
+            let body = ClonedRange { foid: object.0, offset, length, blksz: block, blkptrs: bps };
+            RecordBody::CloneRange(body).encode(TxKind::CloneRange, false)
+        } else {
+            Vec::new()
+        };
+        if raw.is_empty() || raw.len() > RECORD_MAX {
+            return self.unlogged(tx);
+        }
+        self.counters.itx_count.inc();
+        self.pending.lock().push_of(object.0, Itx { txg: tx.txg(), body: Body::Clones(raw) });
     }
 
     /// Logs a write. `soon`: it will be committed at once, so that a little data may as well be copied now. Else it is fetched when it is

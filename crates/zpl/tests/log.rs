@@ -10,8 +10,8 @@ use spa::engine::Live;
 use std::collections::BTreeSet;
 use std::path::Path;
 use zpl::{
-    FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policy, Rename, SetAttr, SetXattr, SyncMode, Time,
-    Txs,
+    CloneRange, FileSystem, Kind, LogPolicy, NewFile, NewFileSystem, Policy, Rename, SetAttr, SetXattr,
+    SyncMode, Time, Txs,
 };
 
 /// What a crash now would leave: no group is written meanwhile.
@@ -37,7 +37,9 @@ fn file(fs: &FileSystem, dir: ObjNum, name: &str) -> ObjNum {
 /// Has the log begin, so that what comes next goes into it.
 fn begin(fs: &FileSystem) {
     let first = file(fs, fs.root(), "first");
+    fs.write(first, 0, &[3; 400_000], false).unwrap();
     fs.fsync(first).unwrap();
+    fs.sync().unwrap();
 }
 
 /// Every kind of change that has a record.
@@ -66,10 +68,27 @@ fn work(fs: &FileSystem) -> ObjNum {
     fs.set_attr(gone, &SetAttr { permissions: Some(0o700), ..SetAttr::default() }).unwrap();
     fs.rmdir(dir, b"gone").unwrap();
     fs.reap(gone).unwrap();
+    // Too large for the file's own attributes.
+    for n in [40_000, 50_000] {
+        fs.set_xattr(a, b"user.hidden", &vec![5; n], SetXattr::Either).unwrap();
+    }
+    fs.set_xattr(a, b"user.small", &[5; 40_000], SetXattr::Either).unwrap();
+    fs.set_xattr(a, b"user.small", b"now", SetXattr::Either).unwrap();
+    fs.set_flags(a, 0x40, 7).unwrap();
+    let clone = file(fs, dir, "clone");
+    let source = fs.lookup(root, b"first").unwrap();
+    let range = CloneRange { source, from: 0, target: clone, to: 0, len: 400_000 };
+    assert_eq!(fs.clone_range(&range, false).unwrap(), 400_000);
+    fs.fsync(clone).unwrap();
+    let how = Rename::Whiteout { replace: false, uid: 3, gid: 4 };
+    fs.rename((dir, b"clone"), (root, b"cloned"), how).unwrap();
     a
 }
 
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 15] = [
+    "TX_MKXATTR",
+    "TX_CLONE_RANGE",
+    "TX_RENAME_WHITEOUT",
     "TX_CREATE",
     "TX_MKDIR",
     "TX_SYMLINK",
@@ -139,13 +158,14 @@ fn waits(rig: &Rig) -> u64 {
     rig.pool.log().unwrap().stats().commit_group_waits
 }
 
-/// Goal: what has no record makes commits wait for its group, once.
+/// Goal: what has no record, which is the first name of a file that was made without one, makes commits wait for its group, once.
 #[test]
 fn what_has_no_record_is_waited_for() {
-    let rig = Rig::with(&NewFileSystem::new((1_000_000, 0)), Policy { xattr_sa: false, ..Policy::default() });
+    let rig = Rig::with(&NewFileSystem::new((1_000_000, 0)), Policy::default());
     begin(&rig.fs);
-    let new = file(&rig.fs, rig.fs.root(), "new");
-    rig.fs.set_xattr(new, b"user.hidden", b"away", SetXattr::Either).unwrap();
+    let root = rig.fs.root();
+    let new = rig.fs.create_unnamed(root, &NewFile::new(Kind::Regular, 0o600)).unwrap().object;
+    rig.fs.link(new, root, b"new").unwrap();
     let open = rig.pool.live().txgs().open();
     rig.fs.fsync(new).unwrap();
     assert!(rig.pool.live().txgs().synced() >= open);

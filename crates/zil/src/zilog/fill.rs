@@ -19,6 +19,8 @@ pub(super) struct Piece {
 pub(super) enum What {
     /// It stays in one piece.
     Whole(Vec<u8>),
+    /// The same, and it is for a block of its group alone.
+    Clones(Vec<u8>),
     /// A write, which may be split.
     Data { object: u64, offset: u64, bytes: Vec<u8> },
 }
@@ -27,7 +29,7 @@ impl What {
     /// Bytes that it takes at least.
     pub(super) fn len(&self) -> usize {
         match self {
-            What::Whole(raw) => raw.len(),
+            What::Whole(raw) | What::Clones(raw) => raw.len(),
             What::Data { bytes, .. } => LR_WRITE_SIZE + bytes.len().next_multiple_of(8),
         }
     }
@@ -64,7 +66,7 @@ impl Draft {
         let Piece { txg, what } = piece;
         let fits = what.len() <= self.room();
         match what {
-            What::Whole(mut raw) if fits => {
+            What::Whole(mut raw) | What::Clones(mut raw) if fits => {
                 self.put(txg, seq, &mut raw);
                 None
             }

@@ -105,6 +105,7 @@ impl Zilog {
             }
             let what = match body {
                 Body::Whole(raw) => What::Whole(raw),
+                Body::Clones(raw) => What::Clones(raw),
                 Body::Data { object, offset, length } => {
                     let now = length.min(room.max(MIN_BLOCK));
                     if now < length {
@@ -126,7 +127,7 @@ impl Zilog {
                 }
             };
             let taken = match &what {
-                What::Whole(raw) => raw.len(),
+                What::Whole(raw) | What::Clones(raw) => raw.len(),
                 What::Data { bytes, .. } => LR_WRITE_SIZE + bytes.len(),
             };
             room = room.saturating_sub(taken as u64);
@@ -189,8 +190,15 @@ impl Zilog {
     }
 
     /// Fills blocks from `first` on. `None`: it was not possible, and whoever needs it waits for the group.
-    fn fill(&self, carry: &mut Carry, first: Blkptr, pieces: Vec<Piece>) -> Result<Option<Loaded<'_>>> {
+    fn fill(&self, carry: &mut Carry, first: Blkptr, mut pieces: Vec<Piece>) -> Result<Option<Loaded<'_>>> {
         let tx = self.groups.hold()?;
+        pieces.retain(|p| {
+            let late = matches!(p.what, What::Clones(_)) && p.txg != tx.txg();
+            if late {
+                self.owe(p.txg);
+            }
+            !late
+        });
         let (guess, mut seq, guid) = {
             let mut chain = self.chain.lock();
             let bytes: u64 = pieces.iter().map(|p| p.what.len() as u64).sum();

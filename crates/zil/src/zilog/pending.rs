@@ -20,6 +20,8 @@ pub(super) struct Itx {
 pub(super) enum Body {
     /// As it goes into the log.
     Whole(Vec<u8>),
+    /// As it goes into the log, if it does while its group is open.
+    Clones(Vec<u8>),
     /// Bytes of an object, which are fetched when it is committed (`WR_NEED_COPY`).
     Data { object: u64, offset: u64, length: u64 },
 }
@@ -109,7 +111,7 @@ impl Pending {
         let records = self.groups.iter().filter_map(|g| g.of_object.get(&object)).flatten();
         let bytes = records.map(|itx| match itx.body {
             Body::Data { length, .. } => length,
-            Body::Whole(_) => 0,
+            Body::Whole(_) | Body::Clones(_) => 0,
         });
         bytes.fold(0, u64::saturating_add)
     }

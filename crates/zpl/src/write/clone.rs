@@ -15,8 +15,8 @@ use ondisk::znode::Pflags;
 use ondisk::{BlkId, ObjNum, Txg};
 use std::sync::atomic::Ordering;
 
-/// Most blocks that one transaction clones.
-const BLOCKS_MAX: u64 = 1024;
+/// Most blocks that one transaction clones: their pointers fit into one record of the log.
+const BLOCKS_MAX: u64 = 1000;
 /// Who asks for no more than this doesn't wait for blocks to be written.
 const COPY_MAX: u64 = 1 << 20;
 
@@ -153,15 +153,17 @@ impl FileSystem {
             let blocks = n.div_ceil(*block);
             let mut piece = || -> Result<()> {
                 self.check_bytes(w, Payers::from(target.attr()))?;
-                let tx = w.tx(ATTR_BYTES + n, Purpose::Grow)?;
+                let tx = w.logged_tx(ATTR_BYTES + n, Purpose::Grow)?;
                 if std::mem::take(&mut grow) {
                     let size = u32::try_from(*block).expect("a block is at most 16 MiB");
                     target.dn.set_block_size(&tx, size)?;
                 }
                 let (first, from) = ((range.to + done) / block, (range.from + done) / block);
-                target.dn.clone_blocks(&tx, BlkId(first), &source.dn, BlkId(from), blocks)?;
-                let (end, now) = (range.to + done + n, w.txs.now());
-                self.update(w, target.object(), &tx, |node, c: &mut Changes| {
+                // Where that fails nothing has changed but, perhaps, the size of an only block, which shows nowhere.
+                let bps = target.dn.clone_blocks(&tx, BlkId(first), &source.dn, BlkId(from), blocks)?;
+                let (at, now) = (range.to + done, w.txs.now());
+                let end = at + n;
+                let change = |node: &Node, c: &mut Changes| {
                     let a = node.attr();
                     if end > a.size {
                         c.word(Sa::Size, end);
@@ -171,7 +173,12 @@ impl FileSystem {
                         c.drop_privileges(a);
                     }
                     Ok(())
-                })
+                };
+                let changed = self.update_and(w, target.object(), &tx, change, |a| {
+                    w.log_clone(&tx, a, (at, n), *block, bps);
+                    w.log_kill(&tx, a, kill);
+                });
+                w.or_unlogged(&tx, changed)
             };
             match piece() {
                 Ok(()) => done += n,

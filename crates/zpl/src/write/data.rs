@@ -2,7 +2,7 @@
 
 use super::quota::Payers;
 use super::update::Changes;
-use super::{Purpose, SetAttr, Writer};
+use super::{Purpose, Writer};
 use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
 use ondisk::ObjNum;
@@ -124,7 +124,7 @@ impl FileSystem {
         }
         node.dn.write_at(tx, at, piece)?;
         let (end, now) = (at + piece.len() as u64, w.txs.now());
-        self.update(w, node.object(), tx, |node, c: &mut Changes| {
+        let change = |node: &Node, c: &mut Changes| {
             let a = node.attr();
             if end > a.size {
                 c.word(Sa::Size, end);
@@ -133,11 +133,11 @@ impl FileSystem {
             if kill {
                 c.drop_privileges(a);
             }
-            w.log_write(tx, a, at, piece);
-            if kill {
-                w.log_setattr(tx, a, &SetAttr { kill, ..SetAttr::default() });
-            }
             Ok(())
+        };
+        self.update_and(w, node.object(), tx, change, |a| {
+            w.log_write(tx, a, at, piece);
+            w.log_kill(tx, a, kill);
         })
     }
 
@@ -185,18 +185,18 @@ impl FileSystem {
                 self.grow_block(&node, &tx, grow)?;
             }
             let now = w.txs.now();
-            self.update(w, object, &tx, |node, c| {
+            let change = |node: &Node, c: &mut Changes| {
                 let a = node.attr();
                 c.word(Sa::Size, size);
                 c.modified(a, now);
                 if kill {
                     c.drop_privileges(a);
                 }
-                w.log_truncate(&tx, a, size, 0);
-                if kill {
-                    w.log_setattr(&tx, a, &SetAttr { kill, ..SetAttr::default() });
-                }
                 Ok(())
+            };
+            self.update_and(w, object, &tx, change, |a| {
+                w.log_truncate(&tx, a, size, 0);
+                w.log_kill(&tx, a, kill);
             })
         };
         w.or_unlogged(&tx, cut())
@@ -246,11 +246,11 @@ impl FileSystem {
         let cut = || {
             node.dn.free_range(&tx, offset, len)?;
             let now = w.txs.now();
-            self.update(w, object, &tx, |node, c| {
+            let change = |node: &Node, c: &mut Changes| {
                 c.modified(node.attr(), now);
-                w.log_truncate(&tx, node.attr(), offset, len);
                 Ok(())
-            })
+            };
+            self.update_and(w, object, &tx, change, |a| w.log_truncate(&tx, a, offset, len))
         };
         w.or_unlogged(&tx, cut())
     }

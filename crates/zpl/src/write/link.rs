@@ -22,8 +22,9 @@ impl FileSystem {
     fn link_now(&self, file: ObjNum, dir: ObjNum, name: &[u8]) -> Result<Attr> {
         let w = self.writer()?;
         self.check_name(w, name)?;
-        let held = w.locks.hold(dir);
-        let _names = held.names();
+        // The file too: what is done to its names is logged in the order in which it is done.
+        let held = w.locks.hold_all(&[dir, file]);
+        let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
         let parent = self.dir_to_change(dir, true)?;
         let node = self.node_to_change(file)?;
         let (a, p) = (node.attr(), parent.attr());
@@ -40,30 +41,36 @@ impl FileSystem {
         let unnamed = w.is_unnamed(file);
         let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
-        self.update(w, file, &tx, |node, c| {
-            let a = node.attr();
-            if a.nlink == 0 && !unnamed {
-                return Err(Error::Unlinked { object: file });
-            }
-            c.word(Sa::Links, a.nlink.saturating_add(1));
-            c.word(Sa::Parent, dir.0);
-            c.changed(a, now);
-            Ok(())
-        })?;
-        if let Err(e) = self.enter_name(w, &parent, &tx, name, (file, a.kind)) {
+        let all = || {
             self.update(w, file, &tx, |node, c| {
-                c.word(Sa::Links, node.attr().nlink.saturating_sub(1));
-                c.word(Sa::Parent, a.parent.0);
+                let a = node.attr();
+                if a.nlink == 0 && !unnamed {
+                    return Err(Error::Unlinked { object: file });
+                }
+                c.word(Sa::Links, a.nlink.saturating_add(1));
+                c.word(Sa::Parent, dir.0);
+                c.changed(a, now);
                 Ok(())
             })?;
-            return Err(e);
-        }
-        if unnamed {
-            // It never had a record.
-            w.named(&tx, file)?;
-            w.unlogged(&tx);
-        }
-        w.log_link(&tx, dir, name, file);
+            if let Err(e) = self.enter_name(w, &parent, &tx, name, (file, a.kind)) {
+                self.update(w, file, &tx, |node, c| {
+                    c.word(Sa::Links, node.attr().nlink.saturating_sub(1));
+                    c.word(Sa::Parent, a.parent.0);
+                    Ok(())
+                })?;
+                return Err(e);
+            }
+            if unnamed {
+                // It never had a record, and none is of any use before its group is on disk.
+                w.named(&tx, file)?;
+                w.unlogged(&tx);
+            } else {
+                w.log_link(&tx, dir, name, file);
+            }
+            Ok(())
+        };
+        w.or_unlogged(&tx, all())?;
+        drop(tx);
         self.attr(file)
     }
 }

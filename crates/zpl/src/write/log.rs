@@ -3,16 +3,21 @@
 //! # Theory
 //! A change is logged in its transaction, under the locks that order it among others. Where nobody logs it, commits wait for its group, and that is what
 //! happens unless an operation asks for [`Writer::logged_tx`]: so a change that is added without a thought of the log is slow, and not lost.
-//! A file that has no name has no records either: after a crash it is gone, and who gives it a name has commits wait for his group. Whether
-//! it has one is asked under the lock of its attributes, in the change itself.
+//! A file that has no name has no records either: after a crash it is gone, and who gives it its first name has commits wait for his group, as in
+//! OpenZFS. Whether it has one is asked under the lock of its attributes, in the change itself.
+//!
+//! Attributes in hidden directories are names with contents: all that is done to them is ordered with names, and so neither comes behind the removal of
+//! their file nor shows one without its value.
 
 use super::make::Kind;
+use super::replay::{FLAG_BITS, PROJID};
 use super::setattr::SetAttr;
 use super::{Purpose, Writer};
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
 use dmu::Tx;
-use ondisk::ObjNum;
-use ondisk::zil::{Create, FileId, RecordBody, Rename, Setattr, TxKind};
+use ondisk::zil::{Create, FileId, RecordBody, Rename, Setattr, TxKind, Whiteout, Write, Xvattr};
+use ondisk::znode::Pflags;
+use ondisk::{Blkptr, ObjNum};
 use zil::{Found, Source, SyncMode, Zilog};
 
 /// Bits of `lr_setattr_t.lr_mask` as Linux's port has them (`ATTR_*`).
@@ -21,6 +26,10 @@ const ATTR_UID: u64 = 1 << 1;
 const ATTR_GID: u64 = 1 << 2;
 const ATTR_ATIME: u64 = 1 << 4;
 const ATTR_MTIME: u64 = 1 << 5;
+/// There are optional attributes (`ATTR_XVATTR`).
+const ATTR_XVATTR: u64 = 1 << 31;
+/// Words of the set of optional attributes that a record sets (`XVA_MAPSIZE`).
+const XVA_MAPSIZE: usize = 3;
 
 fn words(t: Time) -> [u64; 2] {
     [t.secs as u64, u64::from(t.nanos)]
@@ -36,7 +45,44 @@ pub(super) struct Renamed<'a> {
     /// What lost its last one.
     pub(super) gone: Option<ObjNum>,
     /// A whiteout stays behind.
-    pub(super) whiteout: bool,
+    pub(super) whiteout: Option<&'a Node>,
+}
+
+/// An attribute in a hidden directory that was set.
+pub(super) struct Hidden<'a> {
+    /// The hidden directory.
+    pub(super) dir: &'a Node,
+    /// It is new.
+    pub(super) new_dir: bool,
+    /// The file that has the value, as it was before.
+    pub(super) file: &'a Node,
+    /// It is new.
+    pub(super) new_file: bool,
+    /// The attribute's name.
+    pub(super) name: &'a [u8],
+    /// Its value.
+    pub(super) value: &'a [u8],
+}
+
+/// The record of something new.
+fn create(doid: ObjNum, name: &[u8], node: &Node, rdev: u64, link: Option<Vec<u8>>) -> RecordBody {
+    let a = node.attr();
+    let slots = node.dnode().phys().num_slots() as u64;
+    RecordBody::Create(Create {
+        doid: doid.0,
+        foid: FileId { object: a.object.0, slots },
+        mode: a.mode.into(),
+        uid: a.uid.0,
+        gid: a.gid.0,
+        gen_: a.generation,
+        crtime: words(a.crtime),
+        rdev,
+        xvattr: None,
+        acl: None,
+        domains: Vec::new(),
+        name: name.to_vec(),
+        link,
+    })
 }
 
 impl Writer {
@@ -75,29 +121,12 @@ impl Writer {
     /// Logs a new file of any kind, which has a name.
     pub(super) fn log_create(&self, tx: &Tx, dir: ObjNum, name: &[u8], node: &Node, kind: &Kind) {
         let Some(log) = self.log() else { return };
-        let a = node.attr();
         let (tx_kind, link) = match kind {
             Kind::Directory => (TxKind::Mkdir, None),
             Kind::Symlink(target) => (TxKind::Symlink, Some(target.clone())),
             _ => (TxKind::Create, None),
         };
-        let slots = node.dnode().phys().num_slots() as u64;
-        let create = Create {
-            doid: dir.0,
-            foid: FileId { object: a.object.0, slots },
-            mode: a.mode.into(),
-            uid: a.uid.0,
-            gid: a.gid.0,
-            gen_: a.generation,
-            crtime: words(a.crtime),
-            rdev: kind.rdev().unwrap_or(0),
-            xvattr: None,
-            acl: None,
-            domains: Vec::new(),
-            name: name.to_vec(),
-            link,
-        };
-        log.log_names(tx, tx_kind, false, &RecordBody::Create(create));
+        log.log_names(tx, tx_kind, false, &create(dir, name, node, kind.rdev().unwrap_or(0), link));
     }
 
     /// Logs that a name is gone, and with it the file, if `gone`.
@@ -125,12 +154,22 @@ impl Writer {
         if let Some(gone) = r.gone {
             log.forget(gone);
         }
-        if r.whiteout {
-            return log.unlogged(tx);
-        }
+        let whiteout = r.whiteout.map(|node| {
+            let a = node.attr();
+            Whiteout {
+                foid: FileId { object: a.object.0, slots: node.dnode().phys().num_slots() as u64 },
+                mode: a.mode.into(),
+                uid: a.uid.0,
+                gid: a.gid.0,
+                gen_: a.generation,
+                crtime: words(a.crtime),
+                rdev: 0,
+            }
+        });
+        let kind = if whiteout.is_some() { TxKind::RenameWhiteout } else { r.kind };
         let (source, target) = (r.from.1.to_vec(), r.to.1.to_vec());
-        let body = Rename { sdoid: r.from.0.0, tdoid: r.to.0.0, source, target, whiteout: None };
-        log.log_names(tx, r.kind, false, &RecordBody::Rename(body));
+        let body = Rename { sdoid: r.from.0.0, tdoid: r.to.0.0, source, target, whiteout };
+        log.log_names(tx, kind, false, &RecordBody::Rename(body));
     }
 
     /// Logs a write to a file.
@@ -178,6 +217,83 @@ impl Writer {
             domains: Vec::new(),
         };
         log.log_object(tx, file.object, TxKind::Setattr, &RecordBody::Setattr(body));
+    }
+
+    /// Logs that a file lost set-user-id and set-group-id, if it was to and had them.
+    pub(super) fn log_kill(&self, tx: &Tx, file: &Attr, kill: bool) {
+        if kill {
+            self.log_setattr(tx, file, &SetAttr { kill, ..SetAttr::default() });
+        }
+    }
+
+    /// Logs new flags of a file, and its new project.
+    pub(super) fn log_flags(&self, tx: &Tx, file: &Attr, flags: Pflags, project: u32) {
+        let Some(log) = self.log().filter(|_| file.nlink > 0) else { return };
+        let settable = FLAG_BITS.iter().filter(|(_, flag)| flag & Pflags::FS_FLAGS != 0);
+        let (mut wanted, attrs) = settable
+            .fold((0, 0), |(all, on), (bit, flag)| (all | bit, on | if flags.has(*flag) { *bit } else { 0 }));
+        let mut scanstamp = [0; 32];
+        if u64::from(project) != file.projid {
+            wanted |= PROJID;
+            scanstamp[..8].copy_from_slice(&u64::from(project).to_le_bytes());
+        }
+        let mut bitmap = vec![0; XVA_MAPSIZE];
+        bitmap[0] = wanted as u32;
+        let body = Setattr {
+            foid: file.object.0,
+            mask: ATTR_XVATTR,
+            mode: file.mode.into(),
+            uid: file.uid.0,
+            gid: file.gid.0,
+            size: 0,
+            atime: words(file.atime),
+            mtime: words(file.mtime),
+            xvattr: Some(Xvattr { bitmap, attrs, crtime: [0, 0], scanstamp }),
+            domains: Vec::new(),
+        };
+        log.log_object(tx, file.object, TxKind::Setattr, &RecordBody::Setattr(body));
+    }
+
+    /// Logs that blocks became a file's; they are those of `bps`, each `block` bytes large, from `offset` on.
+    pub(super) fn log_clone(
+        &self,
+        tx: &Tx,
+        file: &Attr,
+        (offset, length): (u64, u64),
+        block: u64,
+        bps: Vec<Blkptr>,
+    ) {
+        if let Some(log) = self.log().filter(|_| file.nlink > 0) {
+            log.log_clone(tx, file.object, (offset, length), block, bps);
+        }
+    }
+
+    /// Logs an attribute in a hidden directory.
+    pub(super) fn log_hidden(&self, tx: &Tx, file: &Attr, h: &Hidden<'_>) {
+        let Some(log) = self.log().filter(|_| file.nlink > 0) else { return };
+        let put = |kind, body: &RecordBody| log.log_names(tx, kind, false, body);
+        if h.new_dir {
+            put(TxKind::Mkxattr, &create(file.object, b"", h.dir, 0, None));
+        }
+        let foid = h.file.object().0;
+        if h.new_file {
+            put(TxKind::Create, &create(h.dir.object(), h.name, h.file, 0, None));
+        } else if h.file.attr().size > 0 {
+            put(TxKind::Truncate, &RecordBody::Truncate { foid, offset: 0, length: 0 });
+        }
+        if !h.value.is_empty() {
+            let (length, data) = (h.value.len() as u64, h.value.to_vec());
+            put(TxKind::Write, &RecordBody::Write(Write { foid, offset: 0, length, blkptr: None, data }));
+        }
+    }
+
+    /// Logs that an attribute is gone from a hidden directory; it may be among the file's own now.
+    pub(super) fn log_unhidden(&self, tx: &Tx, file: &Attr, dir: ObjNum, name: &[u8]) {
+        if let Some(log) = self.log().filter(|_| file.nlink > 0) {
+            log.pull(file.object);
+            let body = RecordBody::Remove { doid: dir.0, name: name.to_vec() };
+            log.log_names(tx, TxKind::Remove, false, &body);
+        }
     }
 
     /// Logs an extended attribute among a file's own; `None`: it was removed.

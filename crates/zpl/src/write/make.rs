@@ -162,12 +162,16 @@ impl FileSystem {
         let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
         let born = self.make(w, &tx, &birth)?;
         let kind = new.kind.file_type();
-        if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), kind)) {
-            // What has no name must not stay.
-            self.objset().free_object(&tx, born.object())?;
-            return Err(e);
-        }
-        w.log_create(&tx, dir, name, &self.node(born.object())?, &new.kind);
+        let named = || {
+            if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), kind)) {
+                // What has no name must not stay.
+                self.objset().free_object(&tx, born.object())?;
+                return Err(e);
+            }
+            w.log_create(&tx, dir, name, &self.node(born.object())?, &new.kind);
+            Ok(())
+        };
+        w.or_unlogged(&tx, named())?;
         drop(tx);
         // Nobody has seen it yet: the directory is locked.
         self.endow(w, born.object(), acls)?;

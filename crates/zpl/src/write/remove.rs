@@ -3,7 +3,7 @@
 use super::update::Changes;
 use super::{Purpose, Writer};
 use crate::node::Store;
-use crate::{Error, FileSystem, FileType, Node, Result};
+use crate::{DirEntry, Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
 use dmu::zap::{Value, Zap};
 use ondisk::ObjNum;
@@ -32,20 +32,34 @@ impl FileSystem {
 
     fn unlink_now(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
         let w = self.writer()?;
-        let held = w.locks.hold(dir);
-        let _names = held.names();
-        let parent = self.dir_to_change(dir, false)?;
-        let e = parent.lookup_entry(name, false)?;
-        let child = self.node_to_change(e.object)?;
-        if child.attr().kind == FileType::Directory {
-            return Err(Error::IsDirectory { object: e.object });
+        loop {
+            let object = self.dir_to_change(dir, false)?.lookup_entry(name, false)?.object;
+            // The file too: what is done to its names is logged in the order in which it is done.
+            let held = w.locks.hold_all(&[dir, object]);
+            let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
+            let parent = self.dir_to_change(dir, false)?;
+            let e = parent.lookup_entry(name, false)?;
+            if e.object != object {
+                continue;
+            }
+            let child = self.node_to_change(object)?;
+            if child.attr().kind == FileType::Directory {
+                return Err(Error::IsDirectory { object });
+            }
+            Self::may_unlink(child.attr())?;
+            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+            let gone = self.remove_link(w, &tx, &parent, &e, &child);
+            return Ok(w.or_unlogged(&tx, gone)?.then_some(object));
         }
-        Self::may_unlink(child.attr())?;
-        let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-        self.remove_name(w, &parent, &tx, &e, false)?;
-        let gone = self.drop_link(w, &tx, &child)?;
-        w.log_remove(&tx, dir, &e.name, (e.object, child.attr().kind), gone);
-        Ok(gone.then_some(e.object))
+    }
+
+    /// Removes a name of a file, and logs that; true if it was the last.
+    fn remove_link(&self, w: &Writer, tx: &Tx, parent: &Node, e: &DirEntry, child: &Node) -> Result<bool> {
+        let kind = child.attr().kind;
+        self.remove_name(w, parent, tx, e, kind == FileType::Directory)?;
+        let gone = self.drop_link(w, tx, child)?;
+        w.log_remove(tx, parent.object(), &e.name, (e.object, kind), gone);
+        Ok(gone)
     }
 
     /// Removes an empty directory, which [`FileSystem::reap`] then frees.
@@ -78,10 +92,8 @@ impl FileSystem {
             Self::may_unlink(child.attr())?;
             self.require_empty(&child)?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            self.remove_name(w, &parent, &tx, &e, true)?;
-            self.drop_link(w, &tx, &child)?;
-            w.log_remove(&tx, dir, &e.name, (object, FileType::Directory), true);
-            return Ok(object);
+            let gone = self.remove_link(w, &tx, &parent, &e, &child);
+            return w.or_unlogged(&tx, gone).map(|_| object);
         }
     }
 

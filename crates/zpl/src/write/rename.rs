@@ -47,7 +47,7 @@ impl Move {
         &'a self,
         new_name: &'a [u8],
         gone: Option<ObjNum>,
-        whiteout: Option<ObjNum>,
+        whiteout: Option<&'a Node>,
     ) -> Renamed<'a> {
         let (e, _) = &self.source;
         Renamed {
@@ -56,7 +56,7 @@ impl Move {
             to: (self.to.object(), new_name),
             moved: std::slice::from_ref(&e.object),
             gone,
-            whiteout: whiteout.is_some(),
+            whiteout,
         }
     }
 }
@@ -109,8 +109,8 @@ impl FileSystem {
                 None => false,
             };
             let _moves = (from != to && (moved || swapped)).then(|| w.moves.lock());
-            let mut objects = vec![from, to];
-            objects.extend(target.filter(|_| swapped));
+            let mut objects = vec![from, to, source];
+            objects.extend(target);
             let held = w.locks.hold_all(&objects);
             let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
             let m = self.look(from, name, to, new_name)?;
@@ -154,16 +154,8 @@ impl FileSystem {
                 return Err(Error::NoEntry { dir: m.to.object() });
             }
             let tx = w.logged_tx(3 * MAKE_BYTES, Purpose::Grow)?;
-            let whiteout = self.whiteout(w, &tx, &m, how)?;
-            if let Err(e) = self.enter_name(w, &m.to, &tx, new_name, typed(source)) {
-                if let Some(object) = whiteout {
-                    self.objset().free_object(&tx, object)?;
-                }
-                return Err(e);
-            }
-            self.leave(w, &m, &tx, whiteout)?;
-            w.log_rename(&tx, &m.renamed(new_name, None, whiteout));
-            return Ok(None);
+            let done = self.rename_new(w, &tx, &m, new_name, how);
+            return w.or_unlogged(&tx, done).map(|()| None);
         };
         if matches!(how, Rename::NoReplace | Rename::Whiteout { replace: false, .. }) {
             return Err(Error::Exists { dir: m.to.object() });
@@ -182,36 +174,66 @@ impl FileSystem {
             (false, false) => {}
         }
         let tx = w.logged_tx(3 * MAKE_BYTES, Purpose::Grow)?;
-        let whiteout = self.whiteout(w, &tx, &m, how)?;
-        if old.name == new_name {
-            self.replace_name(&m.to, &tx, new_name, typed(source))?;
-            // One subdirectory comes and one goes, or none does.
-            self.count_entries(w, m.to.object(), &tx, 0, 0)?;
-        } else {
-            self.remove_name(w, &m.to, &tx, old, is_dir(target))?;
-            self.enter_name(w, &m.to, &tx, new_name, typed(source))?;
+        let done = self.rename_over(w, &tx, &m, (old, target), new_name, how);
+        w.or_unlogged(&tx, done)
+    }
+
+    /// To a name that is not there.
+    fn rename_new(&self, w: &Writer, tx: &Tx, m: &Move, new_name: &[u8], how: Rename) -> Result<()> {
+        let whiteout = self.whiteout(w, tx, m, how)?;
+        if let Err(e) = self.enter_name(w, &m.to, tx, new_name, typed(&m.source.1)) {
+            if let Some(node) = whiteout {
+                self.objset().free_object(tx, node.object())?;
+            }
+            return Err(e);
         }
-        let gone = self.drop_link(w, &tx, target)?;
-        self.leave(w, &m, &tx, whiteout)?;
+        self.leave(w, m, tx, whiteout.as_ref())?;
+        w.log_rename(tx, &m.renamed(new_name, None, whiteout.as_ref()));
+        Ok(())
+    }
+
+    /// In the place of another; says which file lost its last name.
+    fn rename_over(
+        &self,
+        w: &Writer,
+        tx: &Tx,
+        m: &Move,
+        (old, target): (&DirEntry, &Node),
+        new_name: &[u8],
+        how: Rename,
+    ) -> Result<Option<ObjNum>> {
+        let source = &m.source.1;
+        let whiteout = self.whiteout(w, tx, m, how)?;
+        if old.name == new_name {
+            self.replace_name(&m.to, tx, new_name, typed(source))?;
+            // One subdirectory comes and one goes, or none does.
+            self.count_entries(w, m.to.object(), tx, 0, 0)?;
+        } else {
+            self.remove_name(w, &m.to, tx, old, is_dir(target))?;
+            self.enter_name(w, &m.to, tx, new_name, typed(source))?;
+        }
+        let gone = self.drop_link(w, tx, target)?;
+        self.leave(w, m, tx, whiteout.as_ref())?;
         let gone = gone.then_some(target.object());
-        w.log_rename(&tx, &m.renamed(new_name, gone, whiteout));
+        w.log_rename(tx, &m.renamed(new_name, gone, whiteout.as_ref()));
         Ok(gone)
     }
 
     /// Makes the whiteout that is to stay behind, if one is.
-    fn whiteout(&self, w: &Writer, tx: &Tx, m: &Move, how: Rename) -> Result<Option<ObjNum>> {
+    fn whiteout(&self, w: &Writer, tx: &Tx, m: &Move, how: Rename) -> Result<Option<Node>> {
         let Rename::Whiteout { uid, gid, .. } = how else { return Ok(None) };
         let new = NewFile { uid, gid, ..NewFile::new(Kind::CharDevice(0, 0), 0) };
-        Ok(Some(self.make(w, tx, &Birth::new(&new, m.from.attr()))?.object()))
+        let born = self.make(w, tx, &Birth::new(&new, m.from.attr()))?;
+        Ok(Some(Node::new(self.clone(), born)?))
     }
 
     /// The source has its new name: it loses the old one, which may become a whiteout's, and learns of its directory.
-    fn leave(&self, w: &Writer, m: &Move, tx: &Tx, whiteout: Option<ObjNum>) -> Result<()> {
+    fn leave(&self, w: &Writer, m: &Move, tx: &Tx, whiteout: Option<&Node>) -> Result<()> {
         let (e, node) = &m.source;
         match whiteout {
             None => self.remove_name(w, &m.from, tx, e, is_dir(node))?,
-            Some(object) => {
-                self.replace_name(&m.from, tx, &e.name, (object, FileType::CharDevice))?;
+            Some(white) => {
+                self.replace_name(&m.from, tx, &e.name, typed(white))?;
                 self.count_entries(w, m.from.object(), tx, 0, -i64::from(is_dir(node)))?;
             }
         }
@@ -236,11 +258,15 @@ impl FileSystem {
         if !one_entry || e.name == new_name || !self.folds_names() {
             return Ok(None);
         }
-        let tx = w.tx(2 * MAKE_BYTES, Purpose::Grow)?;
-        self.remove_name(w, &m.from, &tx, e, is_dir(node))?;
-        self.enter_name(w, &m.to, &tx, new_name, typed(node))?;
-        self.moved(w, &tx, node.object(), m.to.object())?;
-        Ok(None)
+        let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let all = || {
+            self.remove_name(w, &m.from, &tx, e, is_dir(node))?;
+            self.enter_name(w, &m.to, &tx, new_name, typed(node))?;
+            self.moved(w, &tx, node.object(), m.to.object())?;
+            w.log_rename(&tx, &m.renamed(new_name, None, None));
+            Ok(None)
+        };
+        w.or_unlogged(&tx, all())
     }
 
     fn exchange(&self, w: &Writer, m: &Move, old: &DirEntry, target: &Node) -> Result<Option<ObjNum>> {
@@ -250,23 +276,23 @@ impl FileSystem {
             self.check_not_below(target.object(), &m.from)?;
         }
         let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
-        self.replace_name(&m.from, &tx, &e.name, typed(target))?;
-        self.replace_name(&m.to, &tx, &old.name, typed(source))?;
-        let change = i64::from(is_dir(target)) - i64::from(is_dir(source));
-        if m.from.object() == m.to.object() {
-            self.count_entries(w, m.from.object(), &tx, 0, 0)?;
-        } else {
-            self.count_entries(w, m.from.object(), &tx, 0, change)?;
-            self.count_entries(w, m.to.object(), &tx, 0, -change)?;
-        }
-        self.moved(w, &tx, source.object(), m.to.object())?;
-        self.moved(w, &tx, target.object(), m.from.object())?;
-        let renamed = m.renamed(&old.name, None, None);
-        w.log_rename(
-            &tx,
-            &Renamed { kind: TxKind::RenameExchange, moved: &[source.object(), target.object()], ..renamed },
-        );
-        Ok(None)
+        let all = || {
+            self.replace_name(&m.from, &tx, &e.name, typed(target))?;
+            self.replace_name(&m.to, &tx, &old.name, typed(source))?;
+            let change = i64::from(is_dir(target)) - i64::from(is_dir(source));
+            if m.from.object() == m.to.object() {
+                self.count_entries(w, m.from.object(), &tx, 0, 0)?;
+            } else {
+                self.count_entries(w, m.from.object(), &tx, 0, change)?;
+                self.count_entries(w, m.to.object(), &tx, 0, -change)?;
+            }
+            self.moved(w, &tx, source.object(), m.to.object())?;
+            self.moved(w, &tx, target.object(), m.from.object())?;
+            let (moved, renamed) = ([source.object(), target.object()], m.renamed(&old.name, None, None));
+            w.log_rename(&tx, &Renamed { kind: TxKind::RenameExchange, moved: &moved, ..renamed });
+            Ok(None)
+        };
+        w.or_unlogged(&tx, all())
     }
 
     /// Checks that directory `at` is neither `object` nor below it. Directories don't move between parents meanwhile.

@@ -15,6 +15,8 @@ mod attr;
 mod file;
 mod names;
 
+pub(super) use attr::{FLAG_BITS, PROJID};
+
 use super::{Policies, Policy, Purpose, Txs};
 use crate::{Error, FileSystem, Node, Result, Time};
 use dmu::{Objset, Tx};

@@ -69,19 +69,23 @@ impl FileSystem {
         if rest != SetAttr::default() {
             let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
             let now = w.txs.now();
-            let acl = self.update(w, object, &tx, |node, c| {
-                change(w, node, c, &rest)?;
-                c.time(Sa::Ctime, now);
-                w.log_setattr(&tx, node.attr(), &rest);
-                if rest.permissions.is_some() { old_acl(node, c) } else { Ok(None) }
-            })?;
-            if let Some(acl) = acl {
-                self.objset().free_object(&tx, acl)?;
-            }
-            let owner = SetAttr { uid: set.uid, gid: set.gid, ..SetAttr::default() };
-            if let Some(dir) = node.attr().xattr_dir.filter(|_| owner != SetAttr::default()) {
-                self.update(w, dir, &tx, |node, c| change(w, node, c, &owner))?;
-            }
+            let all = || {
+                let new = |node: &Node, c: &mut Changes| {
+                    change(w, node, c, &rest)?;
+                    c.time(Sa::Ctime, now);
+                    if rest.permissions.is_some() { old_acl(node, c) } else { Ok(None) }
+                };
+                let acl = self.update_and(w, object, &tx, new, |a| w.log_setattr(&tx, a, &rest))?;
+                if let Some(acl) = acl {
+                    self.objset().free_object(&tx, acl)?;
+                }
+                let owner = SetAttr { uid: set.uid, gid: set.gid, ..SetAttr::default() };
+                match node.attr().xattr_dir.filter(|_| owner != SetAttr::default()) {
+                    Some(dir) => self.update(w, dir, &tx, |node, c| change(w, node, c, &owner)),
+                    None => Ok(()),
+                }
+            };
+            w.or_unlogged(&tx, all())?;
         }
         if let Some(permissions) = set.permissions.filter(|_| w.policy().posix_acl) {
             self.chmod_acl(w, object, permissions)?;
@@ -94,13 +98,14 @@ impl FileSystem {
         let permissions = Some(node.attr().mode & 0o7000 | permissions & 0o777);
         let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
-        self.update(w, node.object(), &tx, |node, c| {
-            let set = SetAttr { permissions, ..SetAttr::default() };
+        let set = SetAttr { permissions, ..SetAttr::default() };
+        let new = |node: &Node, c: &mut Changes| {
             change(w, node, c, &set)?;
-            w.log_setattr(&tx, node.attr(), &set);
             c.time(Sa::Ctime, now);
             Ok(())
-        })
+        };
+        let changed = self.update_and(w, node.object(), &tx, new, |a| w.log_setattr(&tx, a, &set));
+        w.or_unlogged(&tx, changed)
     }
 }
 
@@ -125,9 +130,9 @@ impl FileSystem {
         }
         let new = Some(u64::from(project)).filter(|p| *p != a.projid);
         self.check_one_more(w, Payers::new(None, None, new))?;
-        let tx = w.tx(ATTR_BYTES, Purpose::Grow)?;
+        let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
-        self.update(w, object, &tx, |node, c| {
+        let change = |node: &Node, c: &mut Changes| {
             let a = node.attr();
             c.changed(a, now);
             let kept = a.pflags.0 & !Pflags::FS_FLAGS;
@@ -136,7 +141,9 @@ impl FileSystem {
                 c.word(Sa::Projid, project.into());
             }
             Ok(())
-        })
+        };
+        let changed = self.update_and(w, object, &tx, change, |a| w.log_flags(&tx, a, wanted, project));
+        w.or_unlogged(&tx, changed)
     }
 }
 

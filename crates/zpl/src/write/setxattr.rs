@@ -7,6 +7,7 @@
 //! # Locks
 //! The file's names, whatever it is; nobody looks into a hidden directory but by way of its file.
 
+use super::log::Hidden;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::posix::{self, ACCESS, DEFAULT};
 use super::quota::Payers;
@@ -14,6 +15,7 @@ use super::update::Changes;
 use super::{Purpose, Writer};
 use crate::node::Store;
 use crate::{Error, FileSystem, FileType, Node, Result, XATTR_SIZE_MAX};
+use dmu::Tx;
 use ondisk::ObjNum;
 use ondisk::nvlist::{Nvlist, Value};
 use ondisk::sa::Attr as Sa;
@@ -111,10 +113,11 @@ impl FileSystem {
         if w.policy().xattr_sa && value.len() <= OWN_ENTRY_MAX {
             let mut list = node.sa_xattrs()?.unwrap_or_default();
             list.set(name, Value::ByteArray(value.to_vec()));
-            let alone = !drop_bare(&mut list, name);
+            let other = drop_bare(&mut list, name);
             let packed = list.encode_xdr();
             if packed.len() <= OWN_LIST_MAX {
-                match self.put_own(w, node, packed, alone.then_some((name, Some(value)))) {
+                let changes = [Some((name, Some(value))), other.map(|bare| (bare, None))];
+                match self.put_own(w, node, packed, changes) {
                     Ok(()) => return self.unset_hidden(w, node, name),
                     Err(Error::Dmu(dmu::Error::Attributes { .. })) => {}
                     Err(e) => return Err(e),
@@ -125,21 +128,24 @@ impl FileSystem {
         self.unset_own(w, &self.node(node.object())?, name)
     }
 
-    /// Sets the packed list; `one` says which attribute has changed in it, if it is only one.
-    fn put_own(&self, w: &Writer, node: &Node, packed: Vec<u8>, one: Option<Change<'_>>) -> Result<()> {
-        let bytes = MAKE_BYTES + packed.len() as u64;
-        let Some((name, value)) = one else {
-            let tx = w.tx(bytes, Purpose::Grow)?;
-            return self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed));
-        };
-        let tx = w.logged_tx(bytes, Purpose::Grow)?;
-        self.update(w, node.object(), &tx, |node, c| self.own_list(w, node, c, packed))?;
-        // It may have been removed meanwhile.
-        let logged = self.update(w, node.object(), &tx, |node, _| {
-            w.log_sa_xattr(&tx, node.attr(), name, value);
-            Ok(())
+    /// Sets the packed list; `changes` says what has changed in it.
+    fn put_own(
+        &self,
+        w: &Writer,
+        node: &Node,
+        packed: Vec<u8>,
+        changes: [Option<Change<'_>>; 2],
+    ) -> Result<()> {
+        let tx = w.logged_tx(MAKE_BYTES + packed.len() as u64, Purpose::Grow)?;
+        let list = |node: &Node, c: &mut Changes| self.own_list(w, node, c, packed);
+        let changed = self.update_and(w, node.object(), &tx, list, |a| {
+            changes.into_iter().flatten().for_each(|(name, value)| w.log_sa_xattr(&tx, a, name, value));
         });
-        w.or_unlogged(&tx, logged)
+        match changed {
+            // It doesn't fit, and so nothing has changed.
+            Err(e @ Error::Dmu(dmu::Error::Attributes { .. })) => Err(e),
+            changed => w.or_unlogged(&tx, changed),
+        }
     }
 
     pub(super) fn own_list(&self, w: &Writer, node: &Node, c: &mut Changes, packed: Vec<u8>) -> Result<()> {
@@ -153,47 +159,55 @@ impl FileSystem {
         let a = node.attr();
         let bytes = 4 * MAKE_BYTES + (value.len() as u64).next_multiple_of(512);
         self.check_one_more(w, Payers::from(a))?;
-        let tx = w.tx(bytes, Purpose::Grow)?;
+        let tx = w.logged_tx(bytes, Purpose::Grow)?;
+        let put = self.put_hidden_now(w, &tx, node, name, value);
+        w.or_unlogged(&tx, put)
+    }
+
+    fn put_hidden_now(&self, w: &Writer, tx: &Tx, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
+        let a = node.attr();
         let mut new = NewFile { uid: a.uid.rid(), gid: a.gid.rid(), ..NewFile::new(Kind::Directory, 0o1777) };
-        let dir = match node.xattr_dir()? {
-            Some(dir) => dir,
+        let (dir, new_dir) = match node.xattr_dir()? {
+            Some(dir) => (dir, false),
             None => {
-                let born = self.make(w, &tx, &Birth { xattr: true, ..Birth::new(&new, a) })?;
-                self.update(w, node.object(), &tx, |_, c| {
+                let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, a) })?;
+                self.update(w, node.object(), tx, |_, c| {
                     c.word(Sa::Xattr, born.object().0);
                     Ok(())
                 })?;
-                Node::new(self.clone(), born)?
+                (Node::new(self.clone(), born)?, true)
             }
         };
-        let file = match self.find(&dir, name)? {
-            Some(e) => self.node_to_change(e.object)?,
+        let (file, new_file) = match self.find(&dir, name)? {
+            Some(e) => (self.node_to_change(e.object)?, false),
             None => {
                 (new.kind, new.permissions) = (Kind::Regular, 0o644);
-                let born = self.make(w, &tx, &Birth { xattr: true, ..Birth::new(&new, dir.attr()) })?;
-                if let Err(e) = self.enter_name(w, &dir, &tx, name, (born.object(), FileType::Regular)) {
-                    self.objset().free_object(&tx, born.object())?;
+                let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, dir.attr()) })?;
+                if let Err(e) = self.enter_name(w, &dir, tx, name, (born.object(), FileType::Regular)) {
+                    self.objset().free_object(tx, born.object())?;
                     return Err(e);
                 }
-                Node::new(self.clone(), born)?
+                (Node::new(self.clone(), born)?, true)
             }
         };
-        file.dn.free_range(&tx, 0, u64::MAX)?;
+        file.dn.free_range(tx, 0, u64::MAX)?;
         let size = (value.len() as u32).next_multiple_of(512);
         if u64::from(size) > file.dn.block_size() {
-            file.dn.set_block_size(&tx, size)?;
+            file.dn.set_block_size(tx, size)?;
         }
-        file.dn.write_at(&tx, 0, value)?;
+        file.dn.write_at(tx, 0, value)?;
         let now = w.txs.now();
-        self.update(w, file.object(), &tx, |file, c| {
+        self.update(w, file.object(), tx, |file, c| {
             c.word(Sa::Size, value.len() as u64);
             c.modified(file.attr(), now);
             Ok(())
         })?;
-        self.update(w, node.object(), &tx, |node, c| {
+        let changed = |node: &Node, c: &mut Changes| {
             c.changed(node.attr(), now);
             Ok(())
-        })
+        };
+        let hidden = Hidden { dir: &dir, new_dir, file: &file, new_file, name, value };
+        self.update_and(w, node.object(), tx, changed, |a| w.log_hidden(tx, a, &hidden))
     }
 
     /// Removes the attribute wherever it is.
@@ -204,12 +218,12 @@ impl FileSystem {
 
     fn unset_own(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
         let Some(mut list) = node.sa_xattrs()? else { return Ok(()) };
-        let had = list.remove(name);
-        let alone = !drop_bare(&mut list, name);
-        if alone && !had {
+        let had = list.remove(name).then_some(name);
+        let gone = [had, drop_bare(&mut list, name)];
+        if gone == [None, None] {
             return Ok(());
         }
-        self.put_own(w, node, list.encode_xdr(), alone.then_some((name, None)))
+        self.put_own(w, node, list.encode_xdr(), gone.map(|name| name.map(|name| (name, None))))
     }
 
     fn unset_hidden(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
@@ -217,14 +231,20 @@ impl FileSystem {
         for stored in std::iter::once(name).chain(bare(name)) {
             let Some(e) = self.find(&dir, stored)? else { continue };
             let file = self.node_to_change(e.object)?;
-            let tx = w.tx(2 * MAKE_BYTES, Purpose::Free)?;
-            self.remove_name(w, &dir, &tx, &e, false)?;
-            let gone = self.drop_link(w, &tx, &file)?;
-            let now = w.txs.now();
-            self.update(w, node.object(), &tx, |node, c| {
-                c.changed(node.attr(), now);
-                Ok(())
-            })?;
+            let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Free)?;
+            let all = || {
+                self.remove_name(w, &dir, &tx, &e, false)?;
+                let gone = self.drop_link(w, &tx, &file)?;
+                let now = w.txs.now();
+                let changed = |node: &Node, c: &mut Changes| {
+                    c.changed(node.attr(), now);
+                    Ok(gone)
+                };
+                self.update_and(w, node.object(), &tx, changed, |a| {
+                    w.log_unhidden(&tx, a, dir.object(), &e.name);
+                })
+            };
+            let gone = w.or_unlogged(&tx, all())?;
             drop(tx);
             if gone {
                 self.reap(e.object)?;
@@ -297,7 +317,7 @@ fn bare(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(b"user.").filter(|b| !b.is_empty())
 }
 
-/// Removes what another port stored under this name; true if it was there.
-fn drop_bare(list: &mut Nvlist, name: &[u8]) -> bool {
-    bare(name).is_some_and(|b| list.remove(b))
+/// Removes what another port stored under this name; says under which, if it was there.
+fn drop_bare<'a>(list: &mut Nvlist, name: &'a [u8]) -> Option<&'a [u8]> {
+    bare(name).filter(|b| list.remove(b))
 }

@@ -117,6 +117,19 @@ impl FileSystem {
         tx: &Tx,
         f: impl FnOnce(&Node, &mut Changes) -> Result<R>,
     ) -> Result<R> {
+        self.update_and(w, object, tx, f, |_| {})
+    }
+
+    /// The same, and then calls `done` with what the attributes were before, while nobody else can change them: to log what was done when it
+    /// is done, in the order in which it was.
+    pub(super) fn update_and<R>(
+        &self,
+        w: &Writer,
+        object: ObjNum,
+        tx: &Tx,
+        f: impl FnOnce(&Node, &mut Changes) -> Result<R>,
+        done: impl FnOnce(&Attr),
+    ) -> Result<R> {
         let held = w.locks.hold(object);
         let _attrs = held.attrs();
         let node = self.node(object)?;
@@ -125,6 +138,7 @@ impl FileSystem {
         if !changes.0.is_empty() {
             changes.apply(&node, tx)?;
         }
+        done(node.attr());
         Ok(r)
     }
 

@@ -11,7 +11,7 @@ fn data(txg: u64, object: u64, offset: u64, length: u64) -> Itx {
 /// What a take yields, in short: the byte of a record of names, or object and offset of a write.
 fn said(taken: VecDeque<Itx>) -> Vec<(u64, u64)> {
     let short = |itx: Itx| match itx.body {
-        Body::Whole(raw) => (0, raw[0].into()),
+        Body::Whole(raw) | Body::Clones(raw) => (0, raw[0].into()),
         Body::Data { object, offset, .. } => (object, offset),
     };
     taken.into_iter().map(short).collect()

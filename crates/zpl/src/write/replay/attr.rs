@@ -20,7 +20,7 @@ mod mask {
 }
 
 /// Optional attributes that are flags of a file, by their bit in a record (`XAT0_*`) and in the file.
-const FLAGS: [(u64, u64); 15] = [
+pub(in crate::write) const FLAG_BITS: [(u64, u64); 15] = [
     (0x2, Pflags::ARCHIVE),
     (0x4, Pflags::SYSTEM),
     (0x8, Pflags::READONLY),
@@ -40,7 +40,7 @@ const FLAGS: [(u64, u64); 15] = [
 /// The creation time (`XAT0_CREATETIME`).
 const CREATETIME: u64 = 0x1;
 /// The project (`XAT0_PROJID`).
-const PROJID: u64 = 0x4_0000;
+pub(in crate::write) const PROJID: u64 = 0x4_0000;
 
 impl FileSystem {
     /// Sets attributes (`zfs_replay_setattr`).
@@ -71,7 +71,7 @@ impl FileSystem {
         self.update(w, object, &tx, |node, c| {
             let a = node.attr();
             let mut flags = a.pflags.0;
-            for (bit, flag) in FLAGS.iter().filter(|(bit, _)| wanted & bit != 0) {
+            for (bit, flag) in FLAG_BITS.iter().filter(|(bit, _)| wanted & bit != 0) {
                 flags = if x.attrs & bit != 0 { flags | flag } else { flags & !flag };
             }
             c.word(Sa::Flags, flags);
