@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms, bottom to top: a crate may use only crates before it. the last four
 /// are no rooms and not shipped; `testkit` and `fuzzing` may be dev-dependencies of any.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "ondisk",
     "codec",
     "observe",
@@ -26,6 +26,7 @@ const ORDER: [&str; 22] = [
     "zvol",
     "poolhouse",
     "fuse",
+    "nbd",
     "server",
     "cli",
     "bench",

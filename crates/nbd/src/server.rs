@@ -1,0 +1,305 @@
+//! Listening, and the thread that watches all sockets.
+//!
+//! # Theory
+//! One thread carries bytes for all connections of all listeners; what may block is done by the crews of the pools. A Unix socket is for its owner, and for
+//! root: whoever else gets through to it is turned away by what the kernel says of him. TCP knows nobody, so it is for what is offered there by name.
+//!
+//! # Life
+//! A listener accepts until it is dropped; connections that it accepted go on. All end with the server.
+
+use crate::connection::{Ended, Shared, serve};
+use crate::error::{Error, Result};
+use crate::volumes::Volumes;
+use rustix::net::sockopt;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// Most connections at a time. More are closed as soon as they come.
+const CONNECTIONS_MAX: usize = 1024;
+/// How long a client of TCP that says nothing is believed to be there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// How long connections may take to end when the server does.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// What a listener offers. Its methods don't block.
+pub trait Exports: Send + Sync + 'static {
+    /// Where the export of this name is; `None` if there is none, or it is not offered. An empty name asks for the usual one.
+    fn find(&self, name: &str) -> Option<Offer>;
+    /// What is listed.
+    fn listing(&self) -> Listing;
+}
+
+/// An export that is offered.
+pub struct Offer {
+    /// Its name.
+    pub name: String,
+    /// Its pool.
+    pub volumes: Arc<Volumes>,
+    /// It may not be written by this way.
+    pub read_only: bool,
+}
+
+/// What a listener lists.
+pub enum Listing {
+    /// These.
+    Names(Vec<String>),
+    /// All of these pools.
+    All(Vec<Arc<Volumes>>),
+}
+
+/// What serves connections. Dropping it ends them.
+pub struct Server {
+    handle: Handle,
+    ending: watch::Sender<bool>,
+    common: Arc<Common>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Common {
+    shared: Arc<Shared>,
+    connections: AtomicUsize,
+}
+
+/// One connection that is counted.
+struct Counted(Arc<Common>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A socket that is listened on, until it is dropped.
+pub struct Listener {
+    place: String,
+    /// The file of a Unix socket.
+    file: Option<PathBuf>,
+    address: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+}
+
+impl Listener {
+    /// Where it is.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Its address, if it is of TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(file) = &self.file
+            && let Err(error) = std::fs::remove_file(file)
+        {
+            tracing::debug!(file = %file.display(), %error, "a socket's file stays");
+        }
+    }
+}
+
+fn cannot(operation: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::System { operation, source: Arc::new(source) }
+}
+
+impl Server {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn start() -> Result<Server> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(cannot("watch sockets"))?;
+        let handle = runtime.handle().clone();
+        let ending = watch::Sender::new(false);
+        let common = Arc::new(Common::default());
+        let (mut over, counted) = (ending.subscribe(), Arc::clone(&common));
+        let watch = move || {
+            runtime.block_on(async move {
+                // The sender says so before it goes.
+                drop(over.wait_for(|over| *over).await);
+                let gone = async {
+                    while counted.connections.load(Ordering::Relaxed) > 0 {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                if tokio::time::timeout(ENDING, gone).await.is_err() {
+                    tracing::warn!("connections are cut off in the middle of requests");
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(watch);
+        let thread = Some(thread.map_err(cannot("start a thread"))?);
+        Ok(Server { handle, ending, common, thread })
+    }
+
+    /// Listens on a Unix socket that is this user's alone. A socket that nobody listens on any more is replaced.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn listen_unix(&self, path: &Path, exports: Arc<dyn Exports>) -> Result<Listener> {
+        remove_dead(path).map_err(cannot("replace a socket"))?;
+        let _entered = self.handle.enter();
+        let listener = bind_private(path).map_err(cannot("make a socket"))?;
+        let listener = UnixListener::from_std(listener).map_err(cannot("listen on a socket"))?;
+        let (stop, mut stopped) = watch::channel(false);
+        let door = self.door(exports);
+        self.handle.spawn(async move {
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = stopped.wait_for(|is| *is) => break,
+                };
+                match accepted {
+                    Ok((stream, _)) => {
+                        let owner = rustix::process::geteuid().as_raw();
+                        match stream.peer_cred() {
+                            Ok(peer) if peer.uid() == owner || peer.uid() == 0 => {
+                                let (reader, writer) = stream.into_split();
+                                door.enter(reader, writer);
+                            }
+                            Ok(peer) => tracing::info!(uid = peer.uid(), "refused"),
+                            Err(error) => tracing::warn!(%error, "a client without credentials is refused"),
+                        }
+                    }
+                    Err(error) => pause(&error).await,
+                }
+            }
+        });
+        let place = path.display().to_string();
+        Ok(Listener { place, file: Some(path.to_owned()), address: None, stop })
+    }
+
+    /// Listens on an address. Whoever reaches it may use what is offered there.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn listen_tcp(&self, address: SocketAddr, exports: Arc<dyn Exports>) -> Result<Listener> {
+        let _entered = self.handle.enter();
+        let listener = std::net::TcpListener::bind(address).map_err(cannot("listen on the address"))?;
+        listener.set_nonblocking(true).map_err(cannot("set up the socket"))?;
+        let address = listener.local_addr().map_err(cannot("set up the socket"))?;
+        let listener = TcpListener::from_std(listener).map_err(cannot("listen on the address"))?;
+        let (stop, mut stopped) = watch::channel(false);
+        let door = self.door(exports);
+        self.handle.spawn(async move {
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = stopped.wait_for(|is| *is) => break,
+                };
+                match accepted {
+                    Ok((stream, peer)) => {
+                        if let Err(error) = stream.set_nodelay(true).and_then(|()| keep_alive(&stream)) {
+                            tracing::debug!(%error, "a socket's options stay as they are");
+                        }
+                        tracing::info!(%peer, "a client of NBD");
+                        let (reader, writer) = stream.into_split();
+                        door.enter(reader, writer);
+                    }
+                    Err(error) => pause(&error).await,
+                }
+            }
+        });
+        Ok(Listener { place: address.to_string(), file: None, address: Some(address), stop })
+    }
+
+    fn door(&self, exports: Arc<dyn Exports>) -> Door {
+        Door { exports, common: Arc::clone(&self.common), ending: self.ending.subscribe() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ending.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the NBD sockets panicked");
+        }
+    }
+}
+
+/// What a listener's connections need.
+struct Door {
+    exports: Arc<dyn Exports>,
+    common: Arc<Common>,
+    ending: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// Lets a client in, unless there are too many.
+    fn enter<R, W>(&self, reader: R, writer: W)
+    where
+        R: tokio::io::AsyncRead + Unpin + Send + Sync + 'static,
+        W: tokio::io::AsyncWrite + Unpin + Send + Sync + 'static,
+    {
+        let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&self.common));
+        if before >= CONNECTIONS_MAX {
+            tracing::warn!("a client is turned away: there are {before} already");
+            return;
+        }
+        let (exports, shared) = (Arc::clone(&self.exports), Arc::clone(&self.common.shared));
+        let ending = self.ending.clone();
+        tokio::spawn(async move {
+            match serve(reader, writer, &*exports, shared, ending).await {
+                Ok(()) => {}
+                Err(ended @ Ended::Rules(_)) => tracing::warn!(%ended, "an NBD connection"),
+                Err(ended) => tracing::debug!(%ended, "an NBD connection"),
+            }
+            drop(counted);
+        });
+    }
+}
+
+/// Out of files, say: those that are open get a moment to go.
+async fn pause(error: &std::io::Error) {
+    tracing::warn!(%error, "a client could not be let in");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+fn keep_alive(socket: impl AsFd) -> std::io::Result<()> {
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE / 6)?;
+    Ok(sockopt::set_tcp_keepcnt(&socket, 6)?)
+}
+
+/// Takes away a socket that nobody listens on; anything else stays, and is in the way.
+fn remove_dead(path: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(std::io::ErrorKind::AlreadyExists.into());
+        }
+        Ok(_) => {}
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(std::io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+/// Nobody else may connect; nor could he in between, as credentials are checked too.
+fn bind_private(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener> {
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
