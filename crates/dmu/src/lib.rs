@@ -19,6 +19,7 @@
 
 mod change;
 mod dnode;
+mod early;
 mod error;
 mod live;
 mod met;
@@ -33,6 +34,7 @@ pub mod zap;
 
 pub use change::NewObject;
 pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
+pub use early::DirtyBlock;
 pub use error::Error;
 pub use objset::{Objects, Objset};
 pub use range::{RangeGuard, RangeLocks};

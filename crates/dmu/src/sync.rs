@@ -10,6 +10,8 @@
 //! block that was born in this group is written where it is, if it still fits there, so that nothing new is
 //! allocated, and the passes end.
 //!
+//! A data block that was written early for the log's sake ([`crate::DirtyBlock`]) is there already.
+//!
 //! # Life
 //! [`Objset::sync`] takes the changes out of each object, writes them, and puts the new trees in place of the old. What
 //! changes in the meantime, in a later group or in this one, is kept for its own time.
@@ -140,6 +142,10 @@ impl Sync<'_> {
             let old = dn.synced();
             let Some(dirty) = dn.start_sync(self.txg) else { continue };
             let home = self.live.home.clone();
+            for bp in dirty.superseded() {
+                // Nothing was ever told that it was born.
+                home.cache.zio().free(self.txg, bp)?;
+            }
             if let Some(gone) = old.as_ref().filter(|_| dirty.wipe) {
                 Weave::new(home.clone(), dn.object, gone.phys.clone(), dirty.clone()).kill_all(self)?;
             }
@@ -180,6 +186,13 @@ impl Sync<'_> {
             let kind = weaves[at].phys.kind;
             for (blkid, block) in &dirty.blocks {
                 let weave = &mut weaves[at];
+                if let Some(bp) = dirty.placed(*blkid) {
+                    let old = weave.pointer(Level(0), *blkid)?;
+                    self.replace(&old, bp, false, &mut weave.phys.used_bytes);
+                    weave.set_pointer(Level(0), *blkid, *bp)?;
+                    self.live.home.cache.insert(bp, &weave.bookmark(Level(0), *blkid), block);
+                    continue;
+                }
                 let fill = if kind == DmuType::DNODE { dnodes::fill(block) } else { 1 };
                 let old = weave.pointer(Level(0), *blkid)?;
                 if fill == 0 {

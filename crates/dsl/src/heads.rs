@@ -200,6 +200,13 @@ impl Heads {
         }
     }
 
+    /// How level-0 blocks of an object of a head are written; `None` where no group has told lately.
+    pub fn write_policy(&self, object: u64, kind: DmuType, dnode: &DnodePhys) -> Option<WritePolicy> {
+        let now = self.generation.load(Ordering::Relaxed);
+        let (generation, settings) = self.state.lock().live.get(&object)?.settings?;
+        (generation == now).then(|| settings.policy(kind, Level(0), Own::of(dnode)))
+    }
+
     /// Properties changed somewhere.
     pub(crate) fn properties_changed(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);

@@ -89,7 +89,19 @@ fn work(fs: &FileSystem) -> ObjNum {
         fs.set_xattr(source, name, &rig::noise(len, len as usize), SetXattr::Either).unwrap();
     }
     fs.set_flags(a, 0x60, 7).unwrap();
+    // Much data: its blocks go to their places, some of them are changed then, and go to others.
+    let big = file(fs, dir, "big");
+    for (n, at) in [(5, 0), (6, 700_000), (7, 140_000)] {
+        fs.write(big, at, &rig::noise(n, 800_000), false).unwrap();
+        fs.fsync(big).unwrap();
+    }
+    fs.write(big, 300_000, b"a little", false).unwrap();
+    fs.punch(big, 393_216, 131_072).unwrap();
+    fs.truncate(big, 1_300_000, false).unwrap();
+    fs.fsync(big).unwrap();
+    fs.write(big, 1_000_000, &rig::noise(8, 200_000), false).unwrap();
     fs.fsync(source).unwrap();
+    fs.fsync(big).unwrap();
     a
 }
 
@@ -134,6 +146,7 @@ fn promises_are_kept() {
         make(&pool, name, files(), key, sync);
     }
     make(&pool, "tank/volume", Arc::new(NewVolume { size: 8 << 20, block: 16 << 10 }), false, 0);
+    make(&pool, "tank/wide", Arc::new(NewVolume { size: 8 << 20, block: 128 << 10 }), false, 0);
     let volume = pool.open_volume(pool.dataset("tank/volume").unwrap().dsl()).unwrap();
     volume.flush().unwrap();
     volume.write_at(b"begin", 0).unwrap();
@@ -155,6 +168,19 @@ fn promises_are_kept() {
         want.push(said);
         open.push(fs);
     }
+    let wide = pool.open_volume(pool.dataset("tank/wide").unwrap().dsl()).unwrap();
+    wide.flush().unwrap();
+    wide.write_at(b"begin", 0).unwrap();
+    wide.flush().unwrap();
+    wide.write_at(&rig::noise(4, 1 << 20), 200_000).unwrap();
+    wide.flush().unwrap();
+    wide.punch(700_000, 300_000).unwrap();
+    wide.write_at(&rig::noise(5, 1 << 20), 600_000).unwrap();
+    wide.flush().unwrap();
+    let mut wide_bytes = vec![0; wide.size() as usize];
+    wide.read_at(&mut wide_bytes, 0).unwrap();
+    wide.write_at(&rig::noise(6, 1 << 20), 0).unwrap();
+
     volume.write_at(&rig::noise(3, 100_000), 50_001).unwrap();
     volume.punch(60_000, 30_000).unwrap();
     volume.write_at(b"small", 70_000).unwrap();
@@ -187,7 +213,10 @@ fn promises_are_kept() {
     let mut found = vec![0; copy.size() as usize];
     copy.read_at(&mut found, 0).unwrap();
     assert!(found == bytes, "the volume is another");
-    drop(copy);
+    let wide = again.open_volume(again.dataset("tank/wide").unwrap().dsl()).unwrap();
+    wide.read_at(&mut found, 0).unwrap();
+    assert!(found == wide_bytes, "the other volume is another");
+    drop((copy, wide));
     again.export().unwrap();
     rig::judge(left.path(), "tank");
 }

@@ -271,6 +271,12 @@ impl Tree {
         self.top(vdev).is_ok_and(|id| kind::is_concrete(self.node(id).kind))
     }
 
+    /// Whether there are log devices.
+    pub fn has_logs(&self) -> bool {
+        let tops = self.node(Self::ROOT).children.iter().map(|id| self.node(*id));
+        tops.into_iter().any(|n| n.spec.is_log && kind::is_concrete(n.kind))
+    }
+
     /// Whether a top-level vdev lays blocks out in columns.
     pub fn is_striped(&self, vdev: VdevId) -> bool {
         let columns = |id| matches!(self.node(id).layout, Layout::Raidz(_) | Layout::Draid(_));

@@ -1,7 +1,7 @@
 //! What writing a log needs of the rooms around it.
 
 use crate::Result;
-use dmu::Tx;
+use dmu::{DirtyBlock, Tx};
 use ondisk::{ObjNum, Txg};
 
 /// The transaction groups of the pool.
@@ -41,4 +41,11 @@ pub trait Source {
     /// Fills `buf` with the bytes of an object from `offset` on as they are now, with zeros behind its end. Nothing may be changing them meanwhile.
     /// Called without locks, so that the object's may be taken.
     fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found;
+
+    /// The block with the byte at `offset` of an object, as the open group `txg` has changed it, for a log that names the block instead of holding
+    /// its data. `None` has the data asked for. Called without locks.
+    fn dirty(&self, object: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {
+        let _ = (object, offset, txg);
+        None
+    }
 }

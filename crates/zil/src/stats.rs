@@ -13,6 +13,8 @@ pub(crate) struct Counters {
     pub(crate) itx_copied_bytes: Counter,
     pub(crate) itx_needcopy_count: Counter,
     pub(crate) itx_needcopy_bytes: Counter,
+    pub(crate) itx_indirect_count: Counter,
+    pub(crate) itx_indirect_bytes: Counter,
     pub(crate) block_count: Counter,
     pub(crate) block_bytes: Counter,
     pub(crate) flush_count: Counter,
@@ -38,6 +40,10 @@ pub struct Stats {
     pub itx_needcopy_count: u64,
     /// Bytes of these (`zil_itx_needcopy_bytes`).
     pub itx_needcopy_bytes: u64,
+    /// Writes whose blocks went to their places, and were named in the log (`zil_itx_indirect_count`).
+    pub itx_indirect_count: u64,
+    /// Bytes of these (`zil_itx_indirect_bytes`).
+    pub itx_indirect_bytes: u64,
     /// Log blocks written (`zil_itx_metaslab_*_count`).
     pub block_count: u64,
     /// Bytes used in these (`zil_itx_metaslab_*_bytes`).
@@ -59,6 +65,8 @@ impl Counters {
             itx_copied_bytes: self.itx_copied_bytes.get(),
             itx_needcopy_count: self.itx_needcopy_count.get(),
             itx_needcopy_bytes: self.itx_needcopy_bytes.get(),
+            itx_indirect_count: self.itx_indirect_count.get(),
+            itx_indirect_bytes: self.itx_indirect_bytes.get(),
             block_count: self.block_count.get(),
             block_bytes: self.block_bytes.get(),
             flush_count: self.flush_count.get(),

@@ -15,6 +15,10 @@
 //! Whenever the log can't be used, or is of no use (much data, no room, a device failed, a change without a record, no chain yet) the commit waits for its group instead, which
 //! promises the same. A chain that failed is dropped with the next group, and a new one begins.
 //!
+//! Much data is not copied into the log: its blocks go to their places at once, and the log names these ([`dmu::DirtyBlock`]), so that nothing is
+//! written twice. That is for blocks of the open group, which can't sync before they are written; of an older one, which is about to sync, the data
+//! is copied.
+//!
 //! # On disk
 //! A chain of blocks, each pointing at the next, which is allocated before it is filled. The object set's header points at the first, from the group on
 //! that allocated it: until then nobody relies on it.
@@ -33,12 +37,13 @@
 //! A block counts when it and all before it are whole on the devices, which their checksums show. Nobody is told that his commit is done before that.
 //!
 //! # Absent
-//! Indirect writes: data goes into the log whatever its size. Reading and replaying, which are [`crate::Log`]'s and its readers'.
+//! Reading and replaying, which are [`crate::Log`]'s and its readers'.
 //!
 //! # See
 //! OpenZFS `zil.c`: `zil_itx_assign`, `zil_commit`, `zil_lwb_commit`, `zil_sync`, `zil_clean`.
 
 mod chain;
+mod early;
 mod fill;
 mod issue;
 mod pending;
@@ -50,13 +55,14 @@ use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
 use ondisk::zil::{ClonedRange, RecordBody, TxKind, Write};
-use ondisk::{Blkptr, ObjNum, Txg};
+use ondisk::{Blkptr, DmuType, DnodePhys, ObjNum, Txg};
 use parking_lot::{Condvar, Mutex};
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
+use zio::WritePolicy;
 
 /// Most bytes of a write that are copied into its record at once (`zil_maxcopied`).
 const MAX_COPIED: usize = 7680;
@@ -100,6 +106,9 @@ impl LogPolicy {
     }
 }
 
+/// How data blocks of an object of this type and dnode are written, if that is known now.
+pub type EarlyPolicy = Arc<dyn Fn(DmuType, &DnodePhys) -> Option<WritePolicy> + Send + Sync>;
+
 /// Has a dataset use the feature `zilsaxattr` from the next group on.
 pub type BeginSaXattrs = Arc<dyn Fn() + Send + Sync>;
 
@@ -116,6 +125,7 @@ pub struct Zilog {
     groups: Arc<dyn Groups>,
     random: Arc<dyn Fn() -> u64 + Send + Sync>,
     sa_xattrs: Option<BeginSaXattrs>,
+    early: Option<EarlyPolicy>,
     policy: AtomicU8,
     pending: Mutex<Pending>,
     carry: Mutex<Carry>,
@@ -145,6 +155,7 @@ impl Zilog {
             groups,
             random,
             sa_xattrs,
+            early: None,
             policy: AtomicU8::default(),
             pending: Mutex::default(),
             carry: Mutex::default(),
@@ -152,6 +163,12 @@ impl Zilog {
             changed: Condvar::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// The same, and `policy` tells how blocks are written that go to their places before their group syncs.
+    #[must_use]
+    pub fn with_early_writes(self, policy: EarlyPolicy) -> Zilog {
+        Zilog { early: Some(policy), ..self }
     }
 
     /// The object set.

@@ -14,6 +14,7 @@
 //! OpenZFS `zio.c`: `zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`, `zio_ddt_write`,
 //! `zio_dva_allocate`, `zio_write_gang_block`.
 
+mod early;
 mod free;
 mod gang;
 mod log;
@@ -29,6 +30,7 @@ use prepare::{Env, Prepared, Sealed};
 use std::sync::Arc;
 use vdev::{Laid, Tree};
 
+pub use early::EarlyWrite;
 pub(crate) use unflushed::Unflushed;
 
 /// How often a block is placed anew before the pool is suspended.
@@ -109,7 +111,7 @@ impl Zio {
         let mut tries = 0;
         loop {
             let bound = std::mem::take(&mut batch.bound);
-            let failed = self.put(txg, bound, true);
+            let failed = self.put(txg, bound, |_| true);
             let Some(first) = failed.first() else {
                 return Ok(placed.into_iter().map(|p| p.pointer).collect());
             };
@@ -151,9 +153,9 @@ impl Zio {
         Ok(true)
     }
 
-    /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; with `keep` the others
-    /// are kept until they are durable.
-    fn put(&self, txg: Txg, bound: Vec<Bound>, keep: bool) -> Vec<Failed> {
+    /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; of the others those of the requests that
+    /// `keep` names are kept until they are durable.
+    fn put(&self, txg: Txg, bound: Vec<Bound>, keep: impl Fn(usize) -> bool) -> Vec<Failed> {
         let workers = self.workers();
         let whose: Vec<(usize, Dva, Block)> = bound.iter().map(|b| (b.req, b.dva, b.bytes.clone())).collect();
         let now = self.tree();
@@ -173,18 +175,18 @@ impl Zio {
         let tree: Arc<Tree> = Arc::clone(&now);
         let mut refused = workers.map(vdev::join(&laid), move |run| tree.issue(&run)).concat();
         refused.sort_by_key(|r| r.block);
-        let mut kept = Vec::with_capacity(if keep { laid.len() } else { 0 });
+        let mut kept = Vec::new();
         let mut rest = refused.as_slice();
         for (n, (laid, (req, dva, bytes))) in laid.iter().zip(places).enumerate() {
             let (mine, others) = rest.split_at(rest.partition_point(|r| r.block <= n));
             rest = others;
             match now.conclude(laid, mine) {
-                Ok(_) if keep => kept.push((dva, bytes)),
+                Ok(_) if keep(req) => kept.push((dva, bytes)),
                 Ok(_) => {}
                 Err(source) => failed.push(Failed { req, dva, source }),
             }
         }
-        if keep {
+        if !kept.is_empty() {
             self.keep(txg, kept);
         }
         failed.sort_by_key(|f| f.req);

@@ -174,3 +174,55 @@ fn what_has_no_record_is_waited_for() {
     rig.fs.fsync(new).unwrap();
     assert_eq!(waits(&rig), before);
 }
+
+/// Goal: much data isn't copied into the log, which names its blocks; what of these is changed then goes elsewhere, and nothing leaks, whatever comes next.
+#[test]
+fn much_data_goes_to_its_place() {
+    const BLOCK: usize = 128 << 10;
+    let rig = Rig::new();
+    begin(&rig.fs);
+    let fs = &rig.fs;
+    let big = file(fs, fs.root(), "big");
+    let noise = |n: u64| -> Vec<u8> {
+        let mut x = n;
+        let mut byte = || {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (x >> 56) as u8
+        };
+        (0..8 * BLOCK).map(|_| byte()).collect()
+    };
+    let indirect = || rig.pool.log().unwrap().stats().itx_indirect_bytes;
+    // Whether a group is closed meanwhile is nobody's to say: then the data is copied.
+    let mut contents = loop {
+        let (contents, open) = (noise(1), rig.pool.live().txgs().open());
+        fs.write(big, 0, &contents, false).unwrap();
+        let before = indirect();
+        fs.fsync(big).unwrap();
+        if rig.pool.live().txgs().open() == open {
+            assert_eq!(indirect() - before, contents.len() as u64);
+            break contents;
+        }
+    };
+    if let Some((_, said)) = records(&crash(rig.pool.live(), rig.path())) {
+        assert!(said.contains("has blkptr"), "{said}");
+    }
+    // One is changed, one freed, one written anew.
+    contents[BLOCK..BLOCK + 9].fill(1);
+    fs.write(big, BLOCK as u64, &[1; 9], false).unwrap();
+    contents[2 * BLOCK..3 * BLOCK].fill(0);
+    fs.punch(big, 2 * BLOCK as u64, BLOCK as u64).unwrap();
+    contents[3 * BLOCK..4 * BLOCK].fill(2);
+    fs.write(big, 3 * BLOCK as u64, &[2; BLOCK], false).unwrap();
+    fs.fsync(big).unwrap();
+    drop(records(&crash(rig.pool.live(), rig.path())));
+    let gone = file(fs, fs.root(), "gone");
+    fs.write(gone, 0, &noise(2), false).unwrap();
+    fs.fsync(gone).unwrap();
+    let gone = fs.unlink(fs.root(), b"gone").unwrap().unwrap();
+    fs.reap(gone).unwrap();
+    let rig = rig.again(Policy::default());
+    let big = rig.fs.lookup(rig.fs.root(), b"big").unwrap();
+    let mut found = vec![0; contents.len()];
+    rig.fs.read(big, 0, &mut found).unwrap();
+    assert!(found == contents, "the file is another");
+}

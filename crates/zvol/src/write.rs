@@ -16,9 +16,9 @@
 
 use crate::{Error, Result, SIZE, Volume, ZVOL_OBJ};
 use dmu::zap::Value;
-use dmu::{RangeLocks, Tx};
+use dmu::{DirtyBlock, RangeLocks, Tx};
 use ondisk::zil::{RecordBody, TxKind};
-use ondisk::{ObjNum, Txg};
+use ondisk::{BlkId, ObjNum, Txg};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zil::{Found, Source, SyncMode, Zilog};
@@ -205,5 +205,11 @@ impl Source for Volume {
             Err(Error::PastEnd { .. }) => Found::Gone,
             Err(_) => Found::Unreadable,
         }
+    }
+
+    fn dirty(&self, _: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {
+        let w = self.0.writer.as_ref()?;
+        let _range = w.ranges.lock(offset, offset.saturating_add(1), false);
+        self.dnode().dirty_block(txg, BlkId(offset / self.block_size()))
     }
 }

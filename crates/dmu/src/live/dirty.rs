@@ -61,6 +61,10 @@ pub(crate) struct Dirty {
     pub(crate) clones: BTreeMap<BlkId, Blkptr>,
     /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
     pub(crate) spill: Option<Option<Block>>,
+    /// Blocks that were written early, with their places: one counts while it is in `blocks`.
+    early: BTreeMap<BlkId, (Block, Blkptr)>,
+    /// Places of others that were.
+    superseded: Vec<Blkptr>,
 }
 
 /// Where a block is, as far as one group's changes tell.
@@ -77,8 +81,8 @@ pub(crate) enum Whereabouts {
 
 impl Dirty {
     pub(crate) fn new(txg: Txg, header: Option<Header>) -> Dirty {
-        let (freed, blocks, clones) = Default::default();
-        Dirty { txg, wipe: false, header, freed, blocks, clones, spill: None }
+        let (freed, blocks, clones, early) = Default::default();
+        Dirty { txg, wipe: false, header, freed, blocks, clones, spill: None, early, superseded: Vec::new() }
     }
 
     /// Writes a block; true if it was not written before.
@@ -103,6 +107,35 @@ impl Dirty {
         let written = self.blocks.range(from..).next().map(|(b, _)| *b);
         let cloned = self.clones.range(from..).next().map(|(b, _)| *b);
         written.into_iter().chain(cloned).min()
+    }
+
+    /// Notes that a block was given a place early; false if it is not the one that is written.
+    pub(crate) fn place(&mut self, blkid: BlkId, block: &Block, bp: &Blkptr) -> bool {
+        let same = self.blocks.get(&blkid).is_some_and(|b| b.ptr_eq(block));
+        if same && let Some((_, old)) = self.early.insert(blkid, (block.clone(), *bp)) {
+            self.superseded.push(old);
+        }
+        same
+    }
+
+    /// Notes that a block has not got to this place.
+    pub(crate) fn displace(&mut self, blkid: BlkId, bp: &Blkptr) {
+        if self.early.get(&blkid).is_some_and(|(_, placed)| placed == bp) {
+            self.early.remove(&blkid);
+            self.superseded.push(*bp);
+        }
+    }
+
+    /// Where a block was written early, if it has not been changed since.
+    pub(crate) fn placed(&self, blkid: BlkId) -> Option<&Blkptr> {
+        let (block, bp) = self.early.get(&blkid)?;
+        self.blocks.get(&blkid).filter(|b| b.ptr_eq(block)).map(|_| bp)
+    }
+
+    /// Places of blocks that were written early and changed since.
+    pub(crate) fn superseded(&self) -> impl Iterator<Item = &Blkptr> {
+        let changed = self.early.iter().filter(|(blkid, _)| self.placed(**blkid).is_none());
+        self.superseded.iter().chain(changed.map(|(_, (_, bp))| bp))
     }
 
     pub(crate) fn block(&self, blkid: BlkId) -> Whereabouts {

@@ -159,6 +159,27 @@ impl LiveDnode {
         out.extend(s.dirty.iter().filter(|d| d.txg == txg).flat_map(|d| d.clones.values()));
     }
 
+    /// A block that the group `txg`, which is open, has written, and where that was done early.
+    pub(crate) fn dirty_block(&self, txg: Txg, blkid: BlkId) -> Option<(Block, Option<Blkptr>)> {
+        let s = self.state.read();
+        let d = s.dirty.iter().find(|d| d.txg == txg)?;
+        Some((d.blocks.get(&blkid)?.clone(), d.placed(blkid).copied()))
+    }
+
+    /// Gives a block of an open group its place; false if it was changed meanwhile.
+    pub(crate) fn place_early(&self, txg: Txg, blkid: BlkId, block: &Block, bp: &Blkptr) -> bool {
+        let mut s = self.state.write();
+        s.dirty.iter_mut().find(|d| d.txg == txg).is_some_and(|d| d.place(blkid, block, bp))
+    }
+
+    /// Takes it from the block again.
+    pub(crate) fn displace_early(&self, txg: Txg, blkid: BlkId, bp: &Blkptr) {
+        let mut s = self.state.write();
+        if let Some(d) = s.dirty.iter_mut().find(|d| d.txg == txg) {
+            d.displace(blkid, bp);
+        }
+    }
+
     /// The spill block as it is now.
     pub(crate) fn spill(&self) -> Result<Option<Block>> {
         let tree = {

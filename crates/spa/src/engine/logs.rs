@@ -11,9 +11,9 @@
 use super::{Engine, Live};
 use crate::txg::{Stopped, TxgHandle};
 use dmu::Tx;
-use ondisk::Txg;
 use ondisk::feature::Feature;
 use ondisk::objset::ObjsetKind;
+use ondisk::{DnodePhys, Txg};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -136,7 +136,10 @@ impl Live {
                 let world = engine.world.clone();
                 let random = Arc::new(move || world.random());
                 let os = head.objset().clone();
-                let log = Arc::new(Zilog::new(os, Arc::new(groups()), random, sa_xattrs(engine, head)));
+                let log = Zilog::new(os, Arc::new(groups()), random, sa_xattrs(engine, head));
+                let (heads, object) = (engine.dsl.heads().clone(), head.object());
+                let policy = Arc::new(move |kind, dnode: &DnodePhys| heads.write_policy(object, kind, dnode));
+                let log = Arc::new(log.with_early_writes(policy));
                 if let Some(txg) = engine.logs.owed.lock().remove(&head.object()) {
                     log.owe(txg);
                 }

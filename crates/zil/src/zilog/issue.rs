@@ -1,6 +1,7 @@
 //! Taking records, filling blocks, and writing them.
 
 use super::chain::{BlockState, ChainBlock, MIN_BLOCK, seq_of};
+use super::early::{Boarding, Gathered};
 use super::fill::{Draft, Laid, Piece, What, lay_out};
 use super::pending::{Body, Itx};
 use super::{Carry, Zilog};
@@ -10,9 +11,12 @@ use ondisk::blkptr::Body as BpBody;
 use ondisk::zil::{LR_WRITE_SIZE, ZIL_CHAIN_SIZE, ZilHeader};
 use ondisk::{Blkptr, ObjNum, Psize, Txg, VdevId};
 use std::collections::BTreeSet;
+use zio::EarlyWrite;
 
 /// Bytes of data that are gathered and written at a time.
 const BATCH: u64 = 1 << 20;
+/// Of data that is not copied, so many times as much.
+const EARLY_SHARE: u64 = 8;
 
 /// The turn of filling blocks: somebody else's when it is dropped.
 struct Turn<'a>(&'a Zilog);
@@ -30,11 +34,16 @@ struct Flight<'a> {
     id: u64,
     txg: Txg,
     seqs: std::ops::RangeInclusive<u64>,
+    early: Boarding,
     well: bool,
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
+        if !self.well {
+            // Before the group may sync.
+            self.early.displace();
+        }
         self.log.chain.lock().land(self.id, self.txg, self.seqs.clone(), self.well);
         self.log.changed.notify_all();
     }
@@ -93,9 +102,9 @@ impl Zilog {
         self.owe(self.groups.open());
     }
 
-    /// Makes records of what was taken, with their data, up to a batch.
-    fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<Piece> {
-        let synced = self.groups.synced();
+    /// Makes records of what was taken, with their data or the blocks that have it, up to a batch.
+    fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<Gathered> {
+        let (synced, open) = (self.groups.synced(), self.groups.open());
         let (mut out, mut room) = (Vec::new(), BATCH);
         while room > 0
             && let Some(Itx { txg, body }) = carry.records.pop_front()
@@ -107,10 +116,20 @@ impl Zilog {
                 Body::Whole(raw) => What::Whole(raw),
                 Body::Clones(raw) => What::Clones(raw),
                 Body::Data { object, offset, length } => {
-                    let now = length.min(room.max(MIN_BLOCK));
+                    let block = if txg == open {
+                        self.early_block(source, (object, offset, length), txg)
+                    } else {
+                        None
+                    };
+                    let now = block.as_ref().map_or(length.min(room.max(MIN_BLOCK)), |(_, now)| *now);
                     if now < length {
                         let (offset, length) = (offset + now, length - now);
                         carry.records.push_front(Itx { txg, body: Body::Data { object, offset, length } });
+                    }
+                    if let Some((Some(block), length)) = block {
+                        room = room.saturating_sub(now / EARLY_SHARE);
+                        out.push(Gathered::Block { object, offset, length, block });
+                        continue;
                     }
                     let mut bytes = vec![0; usize::try_from(now).expect("a batch fits into memory")];
                     match source.data(ObjNum(object), offset, &mut bytes) {
@@ -131,7 +150,7 @@ impl Zilog {
                 What::Data { bytes, .. } => LR_WRITE_SIZE + bytes.len(),
             };
             room = room.saturating_sub(taken as u64);
-            out.push(Piece { txg, what });
+            out.push(Gathered::Piece(Piece { txg, what }));
         }
         out
     }
@@ -190,15 +209,9 @@ impl Zilog {
     }
 
     /// Fills blocks from `first` on. `None`: it was not possible, and whoever needs it waits for the group.
-    fn fill(&self, carry: &mut Carry, first: Blkptr, mut pieces: Vec<Piece>) -> Result<Option<Loaded<'_>>> {
+    fn fill(&self, carry: &mut Carry, first: Blkptr, gathered: Vec<Gathered>) -> Result<Option<Loaded<'_>>> {
         let tx = self.groups.hold()?;
-        pieces.retain(|p| {
-            let late = matches!(p.what, What::Clones(_)) && p.txg != tx.txg();
-            if late {
-                self.owe(p.txg);
-            }
-            !late
-        });
+        let (pieces, mut early, writes) = self.board(&tx, gathered);
         let (guess, mut seq, guid) = {
             let mut chain = self.chain.lock();
             let bytes: u64 = pieces.iter().map(|p| p.what.len() as u64).sum();
@@ -221,6 +234,7 @@ impl Zilog {
                 };
                 chain.blocks.extend(unused.into_iter().map(|bp| block(bp, BlockState::Failed)));
                 drop(chain);
+                early.displace();
                 self.drop_taken(carry);
                 return Ok(None);
             }
@@ -240,15 +254,18 @@ impl Zilog {
         chain.taken = take;
         let id = chain.take_off(take, txg);
         drop(chain);
-        let flight = Flight { log: self, id, txg, seqs, well: false };
-        Ok(Some(Loaded { flight, full }))
+        let flight = Flight { log: self, id, txg, seqs, early, well: false };
+        Ok(Some(Loaded { flight, full, writes }))
     }
 
     /// Writes blocks and makes them durable.
     fn fly(&self, loaded: Loaded<'_>) {
-        let Loaded { mut flight, full } = loaded;
+        let Loaded { mut flight, full, writes } = loaded;
         let mut vdevs: BTreeSet<VdevId> = BTreeSet::new();
         let mut blocks = Vec::with_capacity(full.len());
+        vdevs.extend(
+            writes.iter().filter_map(|w| w.pointer().stored()).flat_map(|s| s.copies()).map(|d| d.vdev),
+        );
         for draft in full {
             self.counters.block_count.inc();
             self.counters.block_bytes.add(draft.used());
@@ -258,8 +275,8 @@ impl Zilog {
         let vdevs: Vec<VdevId> = vdevs.into_iter().collect();
         let zio = self.os.cache().zio();
         self.counters.flush_count.inc();
-        flight.well =
-            zio.write_logs(self.os.id(), blocks).is_ok() && zio.flush_vdevs(&vdevs, flight.txg).is_ok();
+        flight.well = zio.write_logs(self.os.id(), blocks, writes).is_ok()
+            && zio.flush_vdevs(&vdevs, flight.txg).is_ok();
     }
 }
 
@@ -267,4 +284,5 @@ impl Zilog {
 struct Loaded<'a> {
     flight: Flight<'a>,
     full: Vec<Draft>,
+    writes: Vec<EarlyWrite>,
 }

@@ -1,5 +1,6 @@
 //! Blocks of intent logs: allocated ahead, since each is pointed at before it is written.
 
+use super::EarlyWrite;
 use super::Failed;
 use super::place::Batch;
 use crate::{Bookmark, ClassHint, Error, KeyError, Result, Want, Zio};
@@ -75,7 +76,7 @@ impl Zio {
 
     /// Writes log blocks to the places of their pointers: encrypts their records and seals them. Each begins with the chain's header, whose fill
     /// count and next pointer are set, and is as long as its pointer says; what is behind the fill count is not written, but for
-    /// what rounds it up.
+    /// what rounds it up. With them go blocks of `early`, which they name.
     ///
     /// # Errors
     /// [`Error::Suspended`], [`Error::Write`], [`Error::Key`], [`Error::Encode`] when the records make no sense: then none of them counts as
@@ -83,14 +84,19 @@ impl Zio {
     ///
     /// # Panics
     /// When a pointer does not point at a log block of this length.
-    pub fn write_logs(&self, objset: u64, blocks: Vec<(Blkptr, AlignedBuf)>) -> Result<()> {
+    pub fn write_logs(
+        &self,
+        objset: u64,
+        blocks: Vec<(Blkptr, AlignedBuf)>,
+        early: Vec<EarlyWrite>,
+    ) -> Result<()> {
         let bookmark = log_bookmark(objset);
         // The pool may be another host's.
         if self.suspension().reason().is_some() {
             return Err(Error::Suspended { bookmark });
         }
         let mut batch = Batch::default();
-        let mut txg = Txg(0);
+        let (mut txg, logs) = (Txg(0), blocks.len());
         for (n, (bp, block)) in blocks.into_iter().enumerate() {
             let s = bp.stored().expect("a log block has a place");
             let bytes = self.seal_log(&bp, objset, block)?;
@@ -98,7 +104,12 @@ impl Zio {
             txg = txg.max(s.phys_birth);
         }
         // Whoever logs has another way, which is to wait for the group: it is not the one to wait here.
-        match self.put(txg, batch.bound, false).into_iter().next() {
+        for (n, EarlyWrite { bp, bytes }) in early.into_iter().enumerate() {
+            let s = bp.stored().expect("a block that is written early has a place");
+            batch.bind(logs + n, &s.dvas, &bytes);
+        }
+        // Blocks of a log are nothing that a group needs.
+        match self.put(txg, batch.bound, |req| req >= logs).into_iter().next() {
             Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
             None => Ok(()),
         }

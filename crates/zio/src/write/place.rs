@@ -221,7 +221,7 @@ fn key(bp: &Blkptr, s: &Stored) -> Key {
     }
 }
 
-fn put(bp: &mut Blkptr, change: impl FnOnce(&mut Stored)) {
+pub(super) fn put(bp: &mut Blkptr, change: impl FnOnce(&mut Stored)) {
     if let Body::Stored(s) = &mut bp.body {
         change(s);
     }

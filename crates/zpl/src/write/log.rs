@@ -14,10 +14,10 @@ use super::replay::{FLAG_BITS, PROJID};
 use super::setattr::SetAttr;
 use super::{Purpose, Writer};
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
-use dmu::Tx;
+use dmu::{DirtyBlock, Tx};
 use ondisk::zil::{Create, FileId, RecordBody, Rename, Setattr, TxKind, Whiteout, Write, Xvattr};
 use ondisk::znode::Pflags;
-use ondisk::{Blkptr, ObjNum};
+use ondisk::{BlkId, Blkptr, ObjNum, Txg};
 use zil::{Found, Source, SyncMode, Zilog};
 
 /// Bits of `lr_setattr_t.lr_mask` as Linux's port has them (`ATTR_*`).
@@ -327,6 +327,19 @@ impl Source for FileSystem {
             Ok(()) => Found::Here,
             Err(_) => Found::Unreadable,
         }
+    }
+
+    fn dirty(&self, object: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {
+        let w = self.writer_if_any()?;
+        let held = w.locks.hold(object);
+        // Nobody is amid a write there, or makes the blocks larger.
+        let _range = held.range(offset, offset.saturating_add(1), false);
+        let node = self.node(object).ok()?;
+        let a = node.attr();
+        if a.kind != FileType::Regular || a.nlink == 0 || offset >= a.size {
+            return None;
+        }
+        node.dn.dirty_block(txg, BlkId(offset / node.dn.block_size()))
     }
 }
 

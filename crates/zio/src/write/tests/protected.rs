@@ -155,7 +155,7 @@ fn log_blocks() {
             .copy_from_slice(&[4, 0, 0, 0, 0, 0, 0, 0, 192, 0, 0, 0, 0, 0, 0, 0]);
         block[ZIL_CHAIN_SIZE + 32..used].fill(0x5a);
         block[used..].fill(0xff);
-        zio.write_logs(5, vec![(bp, block.clone())]).unwrap();
+        zio.write_logs(5, vec![(bp, block.clone())], Vec::new()).unwrap();
         let read = zio.read(&bp, &BOOKMARK).unwrap();
         assert_eq!(read[..144], block[..144]);
         assert_eq!(read[ZIL_CHAIN_SIZE..used], block[ZIL_CHAIN_SIZE..used]);
@@ -177,10 +177,10 @@ fn suspended_pools_get_no_log_blocks() {
     block[136..144].copy_from_slice(&(ZIL_CHAIN_SIZE as u64).to_le_bytes());
     zio.suspension().attend("p", FailMode::Wait, Box::new(|| {}));
     zio.suspension().suspend(Reason::Mmp);
-    let refused = zio.write_logs(5, vec![(bp, block.clone())]);
+    let refused = zio.write_logs(5, vec![(bp, block.clone())], Vec::new());
     assert!(matches!(refused, Err(Error::Suspended { .. })), "{refused:?}");
     assert!(zio.read(&bp, &BOOKMARK).is_err());
     zio.suspension().clear();
-    zio.write_logs(5, vec![(bp, block)]).unwrap();
+    zio.write_logs(5, vec![(bp, block)], Vec::new()).unwrap();
     assert!(zio.read(&bp, &BOOKMARK).is_ok());
 }

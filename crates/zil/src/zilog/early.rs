@@ -1,0 +1,124 @@
+//! Data that is not copied into the log: its blocks go to their places, and the log names them (`WR_INDIRECT`).
+
+use super::Zilog;
+use super::fill::{Piece, What};
+use crate::Source;
+use dmu::{DirtyBlock, Tx};
+use ondisk::zil::{RecordBody, TxKind, Write};
+use ondisk::{Blkptr, ObjNum, Txg};
+use zio::EarlyWrite;
+
+/// Least data whose blocks go to their places at once (`zfs_immediate_write_sz`).
+const IMMEDIATE_WRITE: u64 = 32768;
+
+/// What a batch begins with.
+pub(super) enum Gathered {
+    /// A record.
+    Piece(Piece),
+    /// Data that are in this block.
+    Block { object: u64, offset: u64, length: u64, block: DirtyBlock },
+}
+
+/// Blocks that got their places with a flight.
+#[derive(Default)]
+pub(super) struct Boarding(Vec<(DirtyBlock, Blkptr)>);
+
+impl Boarding {
+    /// They don't get there: their groups write them as all others.
+    pub(super) fn displace(&mut self) {
+        self.0.drain(..).for_each(|(block, bp)| block.displace(&bp));
+    }
+}
+
+impl Zilog {
+    /// The block in which the data of a write begin, and how much of these, if the data are not to be copied; without the block: that much is.
+    pub(super) fn early_block(
+        &self,
+        source: &dyn Source,
+        (object, offset, length): (u64, u64, u64),
+        txg: Txg,
+    ) -> Option<(Option<DirtyBlock>, u64)> {
+        self.early.as_ref()?;
+        let throughput = self.policy().throughput;
+        // A log device is the faster place.
+        if !throughput && (length < IMMEDIATE_WRITE || self.os.cache().zio().tree().has_logs()) {
+            return None;
+        }
+        let block = source.dirty(ObjNum(object), offset, txg)?;
+        let size = block.block().len() as u64;
+        let within = offset.checked_sub(block.offset()).filter(|at| *at < size)?;
+        let now = length.min(size - within);
+        // All of the block is written for it.
+        let worth = throughput || (now >= IMMEDIATE_WRITE && now >= size / 2);
+        Some((worth.then_some(block), now))
+    }
+
+    /// Makes records of what was gathered, in the group of `tx`: finds places for blocks of that group, and copies the data of others.
+    pub(super) fn board(&self, tx: &Tx, gathered: Vec<Gathered>) -> (Vec<Piece>, Boarding, Vec<EarlyWrite>) {
+        let mut placed = self.place(tx, &gathered).into_iter();
+        let (mut pieces, mut boarding, mut writes) = (Vec::new(), Boarding::default(), Vec::new());
+        for one in gathered {
+            let (object, offset, length, block) = match one {
+                // A record that may be in the log only before its group is on disk, and now that could be too late.
+                Gathered::Piece(Piece { txg, what: What::Clones(_) }) if txg != tx.txg() => {
+                    self.owe(txg);
+                    continue;
+                }
+                Gathered::Piece(piece) => {
+                    pieces.push(piece);
+                    continue;
+                }
+                Gathered::Block { object, offset, length, block } => (object, offset, length, block),
+            };
+            let mut named = block.placed().copied().filter(|_| block.txg() == tx.txg());
+            let mut fresh = None;
+            if let Some(early) = placed.next().flatten() {
+                if block.place(early.pointer()) {
+                    (named, fresh) = (Some(*early.pointer()), Some(*early.pointer()));
+                    writes.push(early);
+                } else {
+                    self.os.cache().zio().give_back_early(tx.txg(), &early);
+                }
+            }
+            let txg = block.txg();
+            let what = match named {
+                Some(bp) => {
+                    self.counters.itx_indirect_count.inc();
+                    self.counters.itx_indirect_bytes.add(length);
+                    let write = Write { foid: object, offset, length, blkptr: Some(bp), data: Vec::new() };
+                    What::Whole(RecordBody::Write(write).encode(TxKind::Write, false))
+                }
+                None => {
+                    self.counters.itx_needcopy_count.inc();
+                    self.counters.itx_needcopy_bytes.add(length);
+                    let at = (offset - block.offset()) as usize;
+                    What::Data { object, offset, bytes: block.block()[at..at + length as usize].to_vec() }
+                }
+            };
+            pieces.push(Piece { txg, what });
+            boarding.0.extend(fresh.map(|bp| (block, bp)));
+        }
+        (pieces, boarding, writes)
+    }
+
+    /// Finds places for the blocks that have none yet; in the order of the blocks, `None` for those that stay without a new one.
+    fn place(&self, tx: &Tx, gathered: &[Gathered]) -> Vec<Option<EarlyWrite>> {
+        let Some(policy) = &self.early else { return Vec::new() };
+        let (mut at, mut reqs) = (Vec::new(), Vec::new());
+        let blocks = gathered.iter().filter_map(|g| match g {
+            Gathered::Block { block, .. } => Some(block),
+            Gathered::Piece(_) => None,
+        });
+        for block in blocks {
+            let wants = block.txg() == tx.txg() && block.placed().is_none();
+            let req = if wants { block.request(&**policy) } else { None };
+            at.push(req.is_some());
+            reqs.extend(req);
+        }
+        if reqs.is_empty() {
+            return Vec::new();
+        }
+        let mut placed = self.os.cache().zio().place_early(tx.txg(), reqs).into_iter();
+        at.into_iter().map(|asked| if asked { placed.next().flatten() } else { None }).collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! Blocks that get their place before their group is written, so that a log can name them instead of holding their data.
+//!
+//! # Theory
+//! The group is open: its other blocks get their places when it syncs, and it takes this one as it is, if it has not been changed by then. Such a
+//! block is nothing that others could share or that could be a block of before: what the dedup table would have to know, what is a hole or fits into its pointer, and
+//! what has no room in one piece is none, and goes into the log.
+//!
+//! # See
+//! OpenZFS `dmu_sync`.
+
+use super::place::put;
+use super::prepare::{Env, Prepared};
+use crate::{WriteReq, Zio};
+use device::Block;
+use ondisk::{Blkptr, Txg};
+use std::sync::Arc;
+
+/// A block that has its place and is not written yet.
+pub struct EarlyWrite {
+    pub(super) bp: Blkptr,
+    pub(super) bytes: Block,
+}
+
+impl std::fmt::Debug for EarlyWrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EarlyWrite({} bytes)", self.bytes.len())
+    }
+}
+
+impl EarlyWrite {
+    /// Where it will be.
+    pub fn pointer(&self) -> &Blkptr {
+        &self.bp
+    }
+}
+
+impl Zio {
+    /// Finds places for blocks of the group `txg`, which is open; `None` for those that can't be written early. [`Zio::write_logs`] writes them.
+    pub fn place_early(&self, txg: Txg, reqs: Vec<WriteReq>) -> Vec<Option<EarlyWrite>> {
+        if self.suspension().reason().is_some() {
+            return reqs.iter().map(|_| None).collect();
+        }
+        let env = Arc::new(Env::of(self, txg));
+        let prepared = self.workers().map(reqs, move |req| match req.policy.dedup {
+            true => None,
+            false => env.prepare(req).ok(),
+        });
+        let place = |prepared: Option<Prepared>| {
+            let Some(Prepared::Store(sealed)) = prepared else { return None };
+            let dvas = self.space().allocate(&sealed.want).ok()?;
+            let (mut bp, bytes) = (sealed.pointer, sealed.bytes);
+            put(&mut bp, |s| s.dvas = dvas);
+            Some(EarlyWrite { bp, bytes })
+        };
+        prepared.into_iter().map(place).collect()
+    }
+
+    /// Gives the place of a block back that nobody has been told of.
+    pub fn give_back_early(&self, txg: Txg, early: &EarlyWrite) {
+        let copies = early.bp.stored().into_iter().flat_map(|s| s.copies());
+        copies.for_each(|dva| self.space().unallocate(dva, txg));
+    }
+}
