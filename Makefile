@@ -33,12 +33,13 @@ fuzz:
 	@scripts/needs.sh rust cxx
 	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-# Crashes pools at CRASH_POINTS places of recorded workloads; with ZDB=PROGRAM, OpenZFS's zdb judges some of what is left.
+# Crashes pools at CRASH_POINTS places of recorded workloads, with CRASH_OF=commits of files under commits alone; with ZDB=PROGRAM, OpenZFS's zdb
+# judges some of what is left.
 CRASH_POINTS ?= 10000
 SEED ?= 1
 crash:
 	@scripts/needs.sh rust cc
-	cargo run --release -q -p poolhouse-sim --example crash -- $(CRASH_POINTS) $(SEED)
+	cargo run --release -q -p poolhouse-sim --example crash -- $(CRASH_POINTS) $(SEED) $(CRASH_OF)
 
 # Lets pools live under seeded operations and kills for SOAK_MINUTES, held to a model; with ZDB=PROGRAM, zdb judges what each life leaves.
 SOAK_MINUTES ?= 30

@@ -1,7 +1,7 @@
-//! The crash test at length: `crash POINTS [SEED]`.
+//! The crash test at length: `crash POINTS [SEED [commits]]`.
 //!
 //! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried: in turns files with
-//! commits, by one or several at once, with log devices and without, and operations on datasets. With `ZDB` set, OpenZFS's `zdb` is asked
+//! commits, by one or several at once, with log devices and without, and, unless `commits` says otherwise, operations on datasets. With `ZDB` set, OpenZFS's `zdb` is asked
 //! about every 500th: no leak, no bad checksum.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
@@ -21,18 +21,19 @@ fn main() -> ExitCode {
     let mut number = |default: u64| match args.next() {
         None => default,
         Some(text) => text.parse().unwrap_or_else(|_| {
-            eprintln!("usage: crash POINTS [SEED]");
+            eprintln!("usage: crash POINTS [SEED [commits]]");
             std::process::exit(2)
         }),
     };
     let (points, seed) = (number(10_000) as usize, number(1));
+    let datasets = std::env::args().nth(3).is_none();
     let dir = tempfile::tempdir().expect("a folder for image files");
     let (mut tried, mut judged, mut wrong, mut nothing) = (0, 0, 0, 0);
     let mut round = 0;
     while tried < points {
         let (shape, devices) = SHAPES[round / 2 % SHAPES.len()];
         let seed = seed.wrapping_add(round as u64);
-        let (name, points, crash) = work(round, shape, devices, seed);
+        let (name, points, crash) = work(round, shape, devices, seed, datasets);
         println!("{name} on {shape:?}, seed {seed}: {points} points");
         for point in 1..=points {
             let dice = seed.wrapping_mul(0x9e37_79b9).wrapping_add(point as u64);
@@ -60,8 +61,8 @@ fn main() -> ExitCode {
 type Crash = Box<dyn Fn(Point, u64, &Path) -> std::io::Result<Outcome>>;
 
 /// Records the workload of a round: its name, how many points it has, and how to crash it at one.
-fn work(round: usize, shape: VdevShape, devices: usize, seed: u64) -> (String, Point, Crash) {
-    if !round.is_multiple_of(2) {
+fn work(round: usize, shape: VdevShape, devices: usize, seed: u64, datasets: bool) -> (String, Point, Crash) {
+    if datasets && !round.is_multiple_of(2) {
         let script = record(shape, devices, STEPS, seed);
         return (
             "datasets".into(),
@@ -69,7 +70,8 @@ fn work(round: usize, shape: VdevShape, devices: usize, seed: u64) -> (String, P
             Box::new(move |p, dice, dir| script.crash(p, dice, dir)),
         );
     }
-    let (logs, actors) = (round / 8 % 2, 1 + round / 2 % 3);
+    // Each shape with each number of actors, with a log device and without.
+    let (logs, actors) = ((round / 8 + round) % 2, 1 + round / 2 % 3);
     let script = promise(shape, devices, logs, actors, 3 * STEPS / actors, seed);
     let name = format!("commits by {actors} with {logs} log devices");
     (name, script.points(), Box::new(move |p, dice, dir| script.crash(p, dice, dir)))

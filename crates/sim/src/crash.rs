@@ -12,6 +12,7 @@
 //! Writes that the device reorders across a flush, or that it tears inside a sector: no file system survives these.
 
 mod dice;
+mod model;
 mod promise;
 mod tape;
 mod work;

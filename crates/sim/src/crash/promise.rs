@@ -1,22 +1,22 @@
 //! Promises: what fsync said is there after any crash, by its group or by the log.
 //!
 //! # Theory
-//! Files of a mounted pool are made, written, renamed, truncated and removed, and each change is made durable by a commit that returns long before its group
+//! Files and directories of a mounted pool are made, written, cloned, linked, renamed, truncated and removed, and each change is made durable by a commit that returns long before its group
 //! is on disk. After a crash the file system is as of the last group, and its log says what was done since; here that is done again on a model, with
 //! nothing but the records in their order. Then the pool is imported for writing, which claims the log, perhaps crashes once more, and replays it: what is there then must be
 //! what the model says. A file of which the last commit had returned, and the next had not begun, must be exactly as it was left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use ondisk::ObjNum;
-use ondisk::zil::RecordBody;
 use parking_lot::Mutex;
 use poolhouse::{OpenOptions, Pool};
 use spa::create::VdevShape;
-use zpl::{FileSystem, Kind, NewFile, Policies, Rename};
+use zpl::{CloneRange, FileSystem, Kind, NewFile, Policies, Rename, SetAttr, SetXattr};
 
+use super::model::{Applied, File, Model};
 use super::work::{self, SIZE, next};
 use super::{Outcome, Point, Tape};
 use crate::chain;
@@ -43,6 +43,8 @@ struct Actor<'a> {
     made: u64,
     dice: AtomicU64,
     names: HashMap<String, Vec<Version>>,
+    /// Its directories.
+    dirs: Vec<String>,
     sync: &'a (dyn Fn() + Sync),
 }
 
@@ -51,14 +53,6 @@ const FINE: &str = "a healthy pool takes it";
 impl Actor<'_> {
     fn below(&self, n: u64) -> u64 {
         next(&self.dice) % n
-    }
-
-    fn file(&mut self, prefix: &str) -> (String, ObjNum) {
-        self.made += 1;
-        let name = format!("{prefix}{}.{}", self.number, self.made);
-        let new = NewFile::new(Kind::Regular, 0o600);
-        let object = self.fs.create(self.fs.root(), name.as_bytes(), &new).expect(FINE).object;
-        (name, object)
     }
 
     fn fill(&self, object: ObjNum) -> Vec<u8> {
@@ -85,58 +79,192 @@ impl Actor<'_> {
     }
 
     fn object(&self, name: &str) -> ObjNum {
-        self.fs.lookup(self.fs.root(), name.as_bytes()).expect(FINE)
+        name.split('/').fold(self.fs.root(), |dir, name| self.fs.lookup(dir, name.as_bytes()).expect(FINE))
+    }
+
+    /// The directory and the last part of a path.
+    fn place<'p>(&self, path: &'p str) -> (ObjNum, &'p [u8]) {
+        match path.rsplit_once('/') {
+            Some((dir, name)) => (self.object(dir), name.as_bytes()),
+            None => (self.fs.root(), path.as_bytes()),
+        }
+    }
+
+    /// A path for something new, at the root or in a directory of this one's.
+    fn path(&mut self, prefix: &str) -> String {
+        self.made += 1;
+        let name = format!("{prefix}{}.{}", self.number, self.made);
+        match self.below(3).checked_sub(1).filter(|_| !self.dirs.is_empty()) {
+            None => name,
+            Some(_) => format!("{}/{name}", self.dirs[self.below(self.dirs.len() as u64) as usize]),
+        }
+    }
+
+    fn file(&mut self, prefix: &str) -> (String, ObjNum) {
+        let path = self.path(prefix);
+        let (dir, name) = self.place(&path);
+        let object = self.fs.create(dir, name, &NewFile::new(Kind::Regular, 0o600)).expect(FINE).object;
+        (path, object)
+    }
+
+    fn reap(&self, gone: Option<ObjNum>) {
+        gone.into_iter().for_each(|object| self.fs.reap(object).expect(FINE));
+    }
+
+    fn write(&self, object: ObjNum, contents: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+        contents.resize(contents.len().max(at + bytes.len()), 0);
+        contents[at..at + bytes.len()].copy_from_slice(bytes);
+        self.fs.write(object, at as u64, bytes, false).expect(FINE);
+        self.fs.fsync(object).expect(FINE);
     }
 
     fn step(&mut self) {
-        let began = self.tape.end();
-        let root = self.fs.root();
-        match (self.below(10), self.pick()) {
-            (0, Some((name, _))) => {
-                let gone = self.fs.unlink(root, name.as_bytes()).expect(FINE);
-                self.fs.fsync(root).expect(FINE);
-                self.promised(name, began, None);
-                gone.into_iter().for_each(|object| self.fs.reap(object).expect(FINE));
-            }
-            (1, Some((name, mut contents))) => {
-                let object = self.object(&name);
-                contents.truncate(self.below(contents.len() as u64 + 1) as usize);
-                self.fs.truncate(object, contents.len() as u64, false).expect(FINE);
-                self.fs.fsync(object).expect(FINE);
-                self.promised(name, began, Some(contents));
-            }
-            (2, Some((name, mut contents))) => {
-                let object = self.object(&name);
-                let (at, len) = (self.below(contents.len() as u64 + 1) as usize, self.below(9000) as usize);
-                contents.resize(contents.len().max(at + len), 0);
-                contents[at..at + len].fill(self.number as u8);
-                self.fs.write(object, at as u64, &vec![self.number as u8; len], false).expect(FINE);
-                self.fs.fsync(object).expect(FINE);
-                self.promised(name, began, Some(contents));
-            }
-            // A file takes the place of another, as editors and databases do it.
-            (3 | 4, Some((name, _))) => {
-                let (new, object) = self.file("new");
-                let contents = self.fill(object);
-                let to = (root, name.as_bytes());
-                let gone = self.fs.rename((root, new.as_bytes()), to, Rename::Replace).expect(FINE);
-                self.fs.fsync(root).expect(FINE);
-                self.promised(name, began, Some(contents));
-                gone.into_iter().for_each(|object| self.fs.reap(object).expect(FINE));
-            }
+        match (self.below(20), self.pick()) {
+            (0..5, Some((name, contents))) => self.change(name, contents),
+            (5..11, Some((name, contents))) => self.move_about(name, contents),
             // Nobody was promised this one.
-            (5, _) => {
+            (11, _) => {
                 let (_, object) = self.file("loose");
                 self.fill(object);
             }
-            (6, _) => (self.sync)(),
+            (12, _) => (self.sync)(),
+            (13, _) => {
+                let path = self.path("dir");
+                let (dir, name) = self.place(&path);
+                let made = self.fs.create(dir, name, &NewFile::new(Kind::Directory, 0o700)).expect(FINE);
+                self.fs.fsync(made.object).expect(FINE);
+                self.dirs.push(path);
+            }
             _ => {
+                let began = self.tape.end();
                 let (name, object) = self.file("f");
                 let contents = self.fill(object);
                 self.fs.fsync(object).expect(FINE);
                 self.promised(name, began, Some(contents));
             }
         }
+    }
+
+    /// Changes a file.
+    fn change(&mut self, name: String, mut contents: Vec<u8>) {
+        let began = self.tape.end();
+        let object = self.object(&name);
+        let (at, dice) = (self.below(contents.len() as u64 + 1) as usize, next(&self.dice));
+        match self.below(6) {
+            0 => {
+                contents.truncate(at);
+                self.fs.truncate(object, contents.len() as u64, false).expect(FINE);
+                self.fs.fsync(object).expect(FINE);
+            }
+            1 => {
+                let len = (dice % 200_000) as usize;
+                self.fs.punch(object, at as u64, len as u64).expect(FINE);
+                let end = (at + len).min(contents.len());
+                contents[at..end].fill(0);
+                self.fs.fsync(object).expect(FINE);
+            }
+            2 => {
+                let value = vec![dice as u8; [10, 40_000, 1, 60_000][(dice >> 8) as usize % 4]];
+                let name = if dice & 0x1000 == 0 { b"user.a" } else { b"user.b" };
+                self.fs.set_xattr(object, name, &value, SetXattr::Either).expect(FINE);
+                let permissions = Some(0o600 | dice as u32 & 0o77);
+                self.fs.set_attr(object, &SetAttr { permissions, ..SetAttr::default() }).expect(FINE);
+                self.fs.fsync(object).expect(FINE);
+            }
+            // Once more over what went to its place, perhaps in the same group.
+            3 => {
+                for n in 0..2 {
+                    let bytes: Vec<u8> =
+                        (0..30_000).flat_map(|_| (next(&self.dice) + n).to_le_bytes()).collect();
+                    self.write(object, &mut contents, at, &bytes);
+                }
+            }
+            _ => {
+                let bytes = vec![self.number as u8; (dice % 9000) as usize];
+                self.write(object, &mut contents, at, &bytes);
+            }
+        }
+        self.promised(name, began, Some(contents));
+    }
+
+    /// Changes names.
+    fn move_about(&mut self, name: String, contents: Vec<u8>) {
+        let began = self.tape.end();
+        let root = self.fs.root();
+        match self.below(7) {
+            0 => {
+                let (dir, last) = self.place(&name);
+                let gone = self.fs.unlink(dir, last).expect(FINE);
+                self.fs.fsync(root).expect(FINE);
+                self.promised(name, began, None);
+                self.reap(gone);
+            }
+            // A file takes the place of another, as editors and databases do it.
+            1 | 2 => {
+                let (new, object) = self.file("new");
+                let contents = self.fill(object);
+                let gone = self.fs.rename(self.place(&new), self.place(&name), Rename::Replace).expect(FINE);
+                self.fs.fsync(root).expect(FINE);
+                self.promised(name, began, Some(contents));
+                self.reap(gone);
+            }
+            3 => {
+                let (new, object) = (self.path("link"), self.object(&name));
+                let ((dir, last), (old, was)) = (self.place(&new), self.place(&name));
+                self.fs.link(object, dir, last).expect(FINE);
+                self.reap(self.fs.unlink(old, was).expect(FINE));
+                self.fs.fsync(object).expect(FINE);
+                self.promised(name, began, None);
+                self.promised(new, began, Some(contents));
+            }
+            4 => {
+                let Some((other, theirs)) = self.pick().filter(|(other, _)| *other != name) else { return };
+                self.fs.rename(self.place(&name), self.place(&other), Rename::Exchange).expect(FINE);
+                self.fs.fsync(root).expect(FINE);
+                self.promised(name, began, Some(theirs));
+                self.promised(other, began, Some(contents));
+            }
+            5 => self.rename_dir(),
+            _ => {
+                let (new, target) = self.file("clone");
+                let (source, len) = (self.object(&name), contents.len() as u64);
+                let range = CloneRange { source, from: 0, target, to: 0, len };
+                // What is not on disk yet is copied.
+                let done = self.fs.clone_range(&range, false).unwrap_or(0) as usize;
+                if done < contents.len() {
+                    self.fs.write(target, done as u64, &contents[done..], false).expect(FINE);
+                }
+                self.fs.fsync(target).expect(FINE);
+                self.promised(new, began, Some(contents));
+            }
+        }
+    }
+
+    /// Renames a directory, and so all that is below it.
+    fn rename_dir(&mut self) {
+        let began = self.tape.end();
+        // One that holds no other, so that paths of directories stay.
+        let leaf = |d: &&String| !self.dirs.iter().any(|o| o.starts_with(&format!("{d}/")));
+        let Some(old) = self.dirs.iter().find(leaf).cloned() else { return };
+        self.made += 1;
+        let new = format!("moved{}.{}", self.number, self.made);
+        self.fs.rename(self.place(&old), self.place(&new), Rename::Replace).expect(FINE);
+        self.fs.fsync(self.fs.root()).expect(FINE);
+        let inside = format!("{old}/");
+        let live = |v: &Vec<Version>| v.last().and_then(|v| v.contents.clone());
+        let moved: Vec<(String, Vec<u8>)> = self
+            .names
+            .iter()
+            .filter(|(name, _)| name.starts_with(&inside))
+            .filter_map(|(name, v)| Some((name.clone(), live(v)?)))
+            .collect();
+        for (name, contents) in moved {
+            let there = format!("{new}/{}", &name[inside.len()..]);
+            self.promised(name, began, None);
+            self.promised(there, began, Some(contents));
+        }
+        self.dirs.retain(|d| *d != old);
+        self.dirs.push(new);
     }
 }
 
@@ -164,7 +292,8 @@ pub fn promise(
             let dice = AtomicU64::new(seed.wrapping_add(number as u64));
             let (fs, tape, all, sync) = (&fs, &tape, &all, &sync);
             scope.spawn(move || {
-                let mut actor = Actor { fs, tape, number, made: 0, dice, names: HashMap::new(), sync };
+                let (names, dirs) = (HashMap::new(), Vec::new());
+                let mut actor = Actor { fs, tape, number, made: 0, dice, names, dirs, sync };
                 (0..steps).for_each(|_| actor.step());
                 all.lock().extend(actor.names);
             });
@@ -176,68 +305,6 @@ pub fn promise(
     drop(fs);
     tape.cut(end);
     Promises { tape, count: count + logs, names }
-}
-
-/// A directory of files, as the last group left it, under what the log says.
-#[derive(Default)]
-struct Model {
-    names: HashMap<Vec<u8>, u64>,
-    contents: HashMap<u64, Vec<u8>>,
-}
-
-impl Model {
-    fn load(fs: &FileSystem) -> zpl::Result<Model> {
-        let mut out = Model::default();
-        for entry in fs.read_dir(fs.root(), zpl::DirCookie::START)? {
-            let entry = entry?;
-            let node = fs.node(entry.object)?;
-            if node.attr().kind != zpl::FileType::Regular {
-                continue;
-            }
-            let mut contents = vec![0; node.attr().size as usize];
-            node.read(0, &mut contents)?;
-            out.contents.insert(entry.object.0, contents);
-            out.names.insert(entry.name, entry.object.0);
-        }
-        Ok(out)
-    }
-
-    /// What who looks sees.
-    fn seen(&self) -> BTreeMap<&[u8], Option<&Vec<u8>>> {
-        self.names.iter().map(|(name, object)| (name.as_slice(), self.contents.get(object))).collect()
-    }
-
-    /// Does what a record says; false if that makes no sense.
-    fn apply(&mut self, body: RecordBody) -> bool {
-        match body {
-            RecordBody::Create(c) => {
-                self.contents.insert(c.foid.object, Vec::new());
-                self.names.insert(c.name, c.foid.object).is_none()
-            }
-            RecordBody::Remove { name, .. } => self.names.remove(&name).is_some(),
-            RecordBody::Rename(r) => {
-                let Some(object) = self.names.remove(&r.source) else { return false };
-                self.names.insert(r.target, object);
-                true
-            }
-            RecordBody::Write(w) => {
-                // A file that is gone is written to for nothing.
-                if let Some(contents) = self.contents.get_mut(&w.foid) {
-                    let (at, end) = (w.offset as usize, (w.offset + w.length) as usize);
-                    contents.resize(contents.len().max(end), 0);
-                    contents[at..end].copy_from_slice(&w.data);
-                }
-                true
-            }
-            RecordBody::Truncate { foid, offset, length: 0 } => {
-                self.contents.get_mut(&foid).is_none_or(|c| {
-                    c.resize(offset as usize, 0);
-                    true
-                })
-            }
-            _ => true,
-        }
-    }
 }
 
 impl Promises {
@@ -267,7 +334,7 @@ impl Promises {
             Err(what) => return Ok(Outcome::Wrong(what)),
         };
         for (name, contents) in &asked {
-            let found = model.names.get(name.as_bytes()).and_then(|o| model.contents.get(o));
+            let found = model.file(name).map(|f| &f.contents);
             if found != *contents {
                 let (found, promised) = (found.map(Vec::len), contents.map(Vec::len));
                 return Ok(Outcome::Wrong(format!(
@@ -282,11 +349,16 @@ impl Promises {
         };
         let (now, want) = (replayed.seen(), model.seen());
         for name in now.keys().chain(want.keys()) {
-            let (now, want) = (now.get(name).copied().flatten(), want.get(name).copied().flatten());
+            let (now, want) = (now.get(name), want.get(name));
             if now != want {
                 let name = String::from_utf8_lossy(name);
-                let (now, want) = (now.map(Vec::len), want.map(Vec::len));
-                let what = format!("{name}: the log says {want:?} bytes, replayed to {now:?}, or others");
+                let told = |f: &File| {
+                    let xattrs: Vec<_> =
+                        f.xattrs.iter().map(|(n, v)| (String::from_utf8_lossy(n), v.len())).collect();
+                    format!("mode {:o}, {} bytes, attributes {xattrs:?}", f.mode, f.contents.len())
+                };
+                let (now, want) = (now.map(told), want.map(told));
+                let what = format!("{name}: the log says {want:?}, replayed to {now:?}, or others");
                 return Ok(Outcome::Wrong(what));
             }
         }
@@ -335,14 +407,17 @@ fn recover(pool: &Pool) -> Result<Model, String> {
     let (os, fs) = (dataset.objset().map_err(read)?, dataset.filesystem().map_err(read)?);
     let mut model = Model::load(&fs).map_err(|e| format!("the file system: {}", chain(&e)))?;
     let synced = pool.spa().last_synced_txg().0;
-    let log = zil::Log::open(&os, synced, 0).map_err(|e| format!("the log: {}", chain(&e)))?;
-    for block in log.iter().flat_map(zil::Log::blocks) {
+    let Some(log) = zil::Log::open(&os, synced, 0).map_err(|e| format!("the log: {}", chain(&e)))? else {
+        return Ok(model);
+    };
+    for block in log.blocks() {
         let block = block.map_err(|e| format!("a log block: {}", chain(&e)))?;
         for record in block.records.into_iter().flatten().filter(|r| r.header.txg > synced) {
-            let Some(body) = record.body else { return Err("a record is encrypted".into()) };
             let text = format!("{:?}", record.header);
-            if !model.apply(body) {
-                return Err(format!("a record makes no sense: {text}"));
+            match model.apply(&log, record) {
+                Applied::Done => {}
+                Applied::Senseless => return Err(format!("a record makes no sense: {text}")),
+                Applied::End => return Ok(model),
             }
         }
     }
