@@ -1,7 +1,7 @@
 //! The cache in front of the block pipeline.
 
 use crate::shard::{Found, Key, Shard};
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -80,7 +80,25 @@ impl Cache {
     /// # Errors
     /// As [`Zio::read`]; failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
-        let Some(key) = Key::of(bp, bookmark.objset) else { return self.zio.read(bp, bookmark) };
+        let sparse = self.read_sparse(bp, bookmark)?;
+        let whole = sparse.whole();
+        if !sparse.is_whole()
+            && let Some(key) = Key::of(bp, bookmark.objset)
+        {
+            // Who reads it once is likely to do so again.
+            self.shards[key.shard(SHARDS)].lock().complete(&key, &whole);
+        }
+        Ok(whole)
+    }
+
+    /// Reads a block through the cache for who can do without the zeros at its end, if that is how it was written.
+    ///
+    /// # Errors
+    /// As [`Cache::read`].
+    pub fn read_sparse(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Sparse> {
+        let Some(key) = Key::of(bp, bookmark.objset) else {
+            return self.zio.read(bp, bookmark).map(Sparse::from);
+        };
         loop {
             match self.read_once(bp, bookmark, key) {
                 // Who must not fail waits for devices himself, and does not take another's failure.
@@ -91,7 +109,7 @@ impl Cache {
     }
 
     /// Reads through the cache; says whether somebody else did it.
-    fn read_once(&self, bp: &Blkptr, bookmark: &Bookmark, key: Key) -> (bool, zio::Result<Block>) {
+    fn read_once(&self, bp: &Blkptr, bookmark: &Bookmark, key: Key) -> (bool, zio::Result<Sparse>) {
         let shard = &self.shards[key.shard(SHARDS)];
         let flight = Arc::new(Flight::default());
         let found = shard.lock().find_or_start(&key, &flight);
@@ -105,7 +123,7 @@ impl Cache {
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {
-                        Some(result) => return (true, result.clone()),
+                        Some(result) => return (true, result.clone().map(Sparse::from)),
                         None => other.landed.wait(&mut done),
                     }
                 }
@@ -116,7 +134,7 @@ impl Cache {
                 let result = self.zio.read(bp, bookmark);
                 landing.result = Some(result.clone());
                 drop(landing);
-                (false, result)
+                (false, result.map(Sparse::from))
             }
         }
     }
@@ -126,16 +144,20 @@ impl Cache {
     /// # Errors
     /// As [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> zio::Result<Vec<Blkptr>> {
-        let blocks: Vec<(Bookmark, Block)> = reqs.iter().map(|r| (r.bookmark, r.data.clone())).collect();
+        let blocks: Vec<(Bookmark, Sparse)> = reqs.iter().map(|r| (r.bookmark, r.data.clone())).collect();
         let pointers = self.zio.write_batch(txg, reqs)?;
         for (bp, (bookmark, block)) in pointers.iter().zip(blocks) {
-            self.insert(bp, &bookmark, &block);
+            self.keep(bp, &bookmark, &block);
         }
         Ok(pointers)
     }
 
     /// Caches the contents of a block that its caller knows, for the object set of the bookmark.
     pub fn insert(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Block) {
+        self.keep(bp, bookmark, &block.clone().into());
+    }
+
+    fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse) {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
         if let Some(key) = Key::of(bp, bookmark.objset).filter(|_| !sealed) {

@@ -1,7 +1,7 @@
 //! One shard: a table of blocks and flights, and two lists in order of use.
 
 use crate::cache::Flight;
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::{Blkptr, Dva, Txg};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -41,12 +41,12 @@ impl Key {
 }
 
 enum Slot {
-    Held { block: Block, used: u64, again: bool },
+    Held { block: Sparse, used: u64, again: bool },
     Flying { flight: Arc<Flight>, forget: bool },
 }
 
 pub(crate) enum Found {
-    Block(Block),
+    Block(Sparse),
     Flight(Arc<Flight>),
     Nothing,
 }
@@ -62,8 +62,8 @@ pub(crate) struct Shard {
     clock: u64,
 }
 
-fn weight(block: &Block) -> u64 {
-    block.len() as u64 + ENTRY_OVERHEAD
+fn weight(block: &Sparse) -> u64 {
+    block.head().len() as u64 + ENTRY_OVERHEAD
 }
 
 impl Shard {
@@ -110,17 +110,32 @@ impl Shard {
     pub(crate) fn land(&mut self, key: &Key, block: Option<&Block>) {
         let Some(Slot::Flying { forget, .. }) = self.table.remove(key) else { return };
         let Some(block) = block.filter(|_| !forget) else { return };
-        self.hold(key, block);
+        self.hold(key, &block.clone().into());
+    }
+
+    /// Puts a whole block in the place of the beginning of it that is held.
+    pub(crate) fn complete(&mut self, key: &Key, whole: &Block) {
+        let whole = Sparse::from(whole.clone());
+        if let Some(Slot::Held { block, again, .. }) = self.table.get_mut(key)
+            && !block.is_whole()
+            && weight(&whole) <= self.max
+        {
+            let more = weight(&whole) - weight(block);
+            *block = whole;
+            self.size += more;
+            self.once_size += if *again { 0 } else { more };
+            self.evict();
+        }
     }
 
     /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
-    pub(crate) fn insert(&mut self, key: &Key, block: &Block) {
+    pub(crate) fn insert(&mut self, key: &Key, block: &Sparse) {
         if !self.table.contains_key(key) {
             self.hold(key, block);
         }
     }
 
-    fn hold(&mut self, key: &Key, block: &Block) {
+    fn hold(&mut self, key: &Key, block: &Sparse) {
         if weight(block) > self.max {
             return;
         }

@@ -2,7 +2,7 @@
 
 use crate::cache::Flight;
 use crate::shard::{Found, Key, Shard};
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::*;
 use std::sync::Arc;
@@ -76,6 +76,24 @@ fn scan_resistant() {
         read(&mut s, n);
     });
     assert!((0..4).all(|n| read(&mut s, n)));
+}
+
+/// A block that was written with zeros at its end takes what it holds, and all of it once it was read.
+#[test]
+fn sparse() {
+    let mut s = Shard::new(64 << 10);
+    let half = Sparse::new(Block::copy_of(&[7; 512]), 16 << 10);
+    s.insert(&key(1), &half);
+    let before = s.size();
+    assert!(before < 1024);
+    let Found::Block(found) = s.find_or_start(&key(1), &flight()) else { panic!("it is not there") };
+    s.complete(&key(1), &found.whole());
+    s.complete(&key(1), &found.whole());
+    assert_eq!(s.size(), before - 512 + (16 << 10));
+    let Found::Block(found) = s.find_or_start(&key(1), &flight()) else { panic!("it is not there") };
+    assert!(found.is_whole() && found.whole() == half.whole());
+    s.complete(&key(2), &found.whole());
+    assert!(!read(&mut s, 2));
 }
 
 /// A second reader joins the first one's flight; a block read while the cache was purged is not kept.

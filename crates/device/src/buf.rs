@@ -139,6 +139,57 @@ impl From<AlignedBuf> for Block {
     }
 }
 
+/// A block of which only the beginning is held: all that follows is zeros. Most indirect blocks of a small object are zeros nearly to the end.
+#[derive(Debug, Clone)]
+pub struct Sparse {
+    head: Block,
+    len: usize,
+}
+
+impl Sparse {
+    /// A block of `len` bytes that begins with `head`.
+    ///
+    /// # Panics
+    /// When `head` is longer than that.
+    pub fn new(head: Block, len: usize) -> Self {
+        assert!(head.len() <= len, "a block is not shorter than its beginning");
+        Self { head, len }
+    }
+
+    /// What is held.
+    pub fn head(&self) -> &Block {
+        &self.head
+    }
+
+    /// What is held, by itself.
+    pub fn into_head(self) -> Block {
+        self.head
+    }
+
+    /// Bytes of the block.
+    #[allow(clippy::len_without_is_empty, reason = "a size, not a count")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether all bytes are held.
+    pub fn is_whole(&self) -> bool {
+        self.head.len() == self.len
+    }
+
+    /// All bytes of the block; a copy unless they are held.
+    pub fn whole(&self) -> Block {
+        if self.is_whole() { self.head.clone() } else { AlignedBuf::padded(&self.head, self.len).freeze() }
+    }
+}
+
+impl From<Block> for Sparse {
+    fn from(block: Block) -> Self {
+        let len = block.len();
+        Self { head: block, len }
+    }
+}
+
 impl PartialEq for Block {
     fn eq(&self, other: &Self) -> bool {
         self.ptr_eq(other) || self[..] == other[..]

@@ -29,7 +29,7 @@ mod recording;
 mod region;
 mod slow;
 
-pub use buf::{AlignedBuf, Block};
+pub use buf::{AlignedBuf, Block, Sparse};
 pub use error::{DeviceError, Op};
 pub use faulty::{Fault, Faulty};
 pub use file::{FileDevice, Mode};

@@ -32,7 +32,7 @@ use crate::live::dirty::Dirty;
 use crate::live::node::LiveDnode;
 use crate::tree::Tree;
 use crate::{DN_MAX_OBJECT, Objset, Result, Tx};
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
 use ondisk::objset::ObjsetPhys;
@@ -237,10 +237,10 @@ impl Sync<'_> {
         kind: DmuType,
         level: Level,
         blkid: BlkId,
-        (data, fill, old): (Block, u64, Blkptr),
+        (data, fill, old): (impl Into<Sparse>, u64, Blkptr),
     ) -> WriteReq {
         WriteReq {
-            data,
+            data: data.into(),
             kind,
             level,
             bookmark: weave.bookmark(level, blkid),
@@ -335,7 +335,7 @@ impl Sync<'_> {
         let id = self.live.home.id;
         let bookmark = Bookmark { objset: id, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
         let req = WriteReq {
-            data: Block::copy_of(&phys.encode()),
+            data: Block::copy_of(&phys.encode()).into(),
             kind: DmuType::OBJSET,
             level: Level(0),
             bookmark,

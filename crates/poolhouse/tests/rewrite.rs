@@ -108,8 +108,16 @@ impl Visitor for Rewriter<'_> {
         let data = theirs.read(bp, bookmark).unwrap();
         let fill = bp.stored().map_or(1, |s| s.fill);
         let (kind, level, bookmark) = (bp.kind, bp.level, *bookmark);
-        let req =
-            WriteReq { data: data.clone(), kind, level, bookmark, fill, policy, old: None, in_place: false };
+        let req = WriteReq {
+            data: data.clone().into(),
+            kind,
+            level,
+            bookmark,
+            fill,
+            policy,
+            old: None,
+            in_place: false,
+        };
         let new = self.ours.write_batch(bp.birth, vec![req]).unwrap()[0];
         assert_eq!(self.ours.read(&new, &bookmark).unwrap(), data);
         let salt = |bp: &Blkptr| bp.stored().map(|s| s.crypt_params.salt);

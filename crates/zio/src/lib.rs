@@ -32,7 +32,7 @@ pub use policy::{WritePolicy, WriteReq};
 pub use read::Zio;
 pub use space::{ClassHint, NoSpace, Space, Want};
 pub use suspend::{Entry, FailMode, Patience, Reason, Suspended, Suspension};
-pub use workers::Workers;
+pub use workers::{Alone, Workers};
 pub use write::EarlyWrite;
 
 /// A result of this room.

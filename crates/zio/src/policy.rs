@@ -2,7 +2,7 @@
 
 use crate::{Bookmark, ClassHint};
 use codec::compress::ZstdLevel;
-use device::Block;
+use device::Sparse;
 use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, Level};
 
 /// How a block is to be stored (`zio_prop_t`). Properties are resolved: neither compressor nor checksum is `On`
@@ -54,7 +54,7 @@ impl WritePolicy {
 #[derive(Debug, Clone)]
 pub struct WriteReq {
     /// Its bytes, in the native byte order; their number is its logical size.
-    pub data: Block,
+    pub data: Sparse,
     /// Type of its object; of a spill block, the type of the bonus.
     pub kind: DmuType,
     /// Its level.

@@ -10,6 +10,7 @@
 //! it.
 
 use parking_lot::{Condvar, Mutex};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -100,7 +101,7 @@ impl Workers {
         R: Send + 'static,
         F: Fn(T) -> R + Send + Sync + 'static,
     {
-        if self.threads.is_empty() || items.len() < 2 {
+        if self.threads.is_empty() || items.len() < 2 || ALONE.get() {
             return items.into_iter().map(work).collect();
         }
         let count = items.len();
@@ -127,6 +128,31 @@ impl Workers {
         }
         drop(done);
         task.results.iter().map(|slot| slot.lock().take().expect("no work panics")).collect()
+    }
+}
+
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread works on its lists alone: it is one of several that have shared out something larger among them, and to wake others
+/// for a handful of small blocks costs more than these.
+#[derive(Debug)]
+pub struct Alone {
+    before: bool,
+}
+
+impl Alone {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Alone {
+        Alone { before: ALONE.replace(true) }
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        ALONE.set(self.before);
     }
 }
 

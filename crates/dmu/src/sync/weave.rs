@@ -11,7 +11,7 @@ use crate::objset::Home;
 use crate::sync::{Sync, is_block};
 use crate::tree::first_below;
 use crate::{Error, Result};
-use device::{AlignedBuf, Block};
+use device::{AlignedBuf, Block, Sparse};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Level, Lsize, ObjNum};
@@ -31,10 +31,30 @@ pub(crate) struct Weave {
 }
 
 struct Indirect {
+    /// As far as it is not all zeros: most blocks of a small object are zeros nearly to the end.
     buf: AlignedBuf,
-    /// Bytes before which all that is not zeros lies: most blocks of a small object are zeros nearly to the end.
-    used: usize,
     changed: bool,
+}
+
+/// Bytes of an indirect block that are held at least.
+const HELD_MIN: usize = 4096;
+
+impl Indirect {
+    fn raw(&self, slot: std::ops::Range<usize>) -> [u8; BLKPTR_SIZE] {
+        let held = self.buf.get(slot).map(|raw| raw.try_into().expect("a slot has the size of a pointer"));
+        held.unwrap_or([0; BLKPTR_SIZE])
+    }
+
+    /// Puts a pointer into a block of `size` bytes.
+    fn put(&mut self, slot: std::ops::Range<usize>, bp: &Blkptr, size: usize) {
+        if self.buf.len() < slot.end {
+            // Twice as much each time, so that filling a block copies it no more than once over.
+            let room = slot.end.next_power_of_two().max(HELD_MIN).min(size);
+            self.buf = AlignedBuf::padded(&self.buf, room);
+        }
+        self.changed = true;
+        self.buf[slot].copy_from_slice(&bp.encode());
+    }
 }
 
 /// What a pointer counts for in the block above it (`BP_GET_FILL`).
@@ -94,10 +114,7 @@ impl Weave {
         }
         let (above, parent) = self.parent(level, blkid);
         let slot = self.slot(blkid);
-        let raw: [u8; BLKPTR_SIZE] = {
-            let buf = &self.load(above, parent)?.buf[slot];
-            buf.try_into().expect("a slot has the size of a pointer")
-        };
+        let raw = self.load(above, parent)?.raw(slot);
         self.decode(&raw, level, blkid)
     }
 
@@ -111,10 +128,8 @@ impl Weave {
         }
         let (above, parent) = self.parent(level, blkid);
         let slot = self.slot(blkid);
-        let indirect = self.load(above, parent)?;
-        indirect.changed = true;
-        indirect.used = indirect.used.max(slot.end);
-        indirect.buf[slot].copy_from_slice(&bp.encode());
+        let size = self.size();
+        self.load(above, parent)?.put(slot, &bp, size);
         Ok(())
     }
 
@@ -122,32 +137,43 @@ impl Weave {
     fn load(&mut self, level: Level, blkid: BlkId) -> Result<&mut Indirect> {
         if !self.indirects.contains_key(&(level, blkid)) {
             let bp = self.pointer(level, blkid)?;
-            let buf = if bp.is_hole() { self.unfold(&bp) } else { self.read(&bp, level, blkid)?.thaw() };
-            let used = if bp == Blkptr::HOLE { 0 } else { buf.len() };
-            self.indirects.insert((level, blkid), Indirect { buf, used, changed: false });
+            let buf = if bp.is_hole() { self.unfold(&bp) } else { self.held(&bp, level, blkid)? };
+            self.indirects.insert((level, blkid), Indirect { buf, changed: false });
         }
         Ok(self.indirects.get_mut(&(level, blkid)).expect("it was just put there"))
     }
 
+    /// Bytes of an indirect block.
+    fn size(&self) -> usize {
+        1 << self.phys.indblkshift
+    }
+
     fn read(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
         let block = self.home.cache.read(bp, &self.bookmark(level, blkid))?;
-        if block.len() != 1 << self.phys.indblkshift {
+        if block.len() == self.size() { Ok(block) } else { Err(self.misplaced(level, blkid)) }
+    }
+
+    /// The bytes of an indirect block, as far as they are known not to be zeros.
+    fn held(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<AlignedBuf> {
+        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid))?;
+        if block.len() != self.size() {
             return Err(self.misplaced(level, blkid));
         }
-        Ok(block)
+        Ok(block.into_head().thaw())
     }
 
     /// The indirect block that a hole stands for: holes as old as it is (`dbuf_handle_indirect_hole`).
     fn unfold(&self, hole: &Blkptr) -> AlignedBuf {
-        let size = 1usize << self.phys.indblkshift;
-        let mut buf = AlignedBuf::zeroed(size);
-        if hole.birth.0 != 0 {
-            let below = Level(hole.level.0.saturating_sub(1));
-            let data = below == Level(0);
-            let lsize = Lsize(if data { self.phys.datablksz.into() } else { size as u64 });
-            let child = Blkptr { level: below, lsize, ..*hole }.encode();
-            buf.as_chunks_mut::<BLKPTR_SIZE>().0.fill(child);
+        if hole.birth.0 == 0 {
+            return AlignedBuf::zeroed(0);
         }
+        let size = self.size();
+        let mut buf = AlignedBuf::zeroed(size);
+        let below = Level(hole.level.0.saturating_sub(1));
+        let data = below == Level(0);
+        let lsize = Lsize(if data { self.phys.datablksz.into() } else { size as u64 });
+        let child = Blkptr { level: below, lsize, ..*hole }.encode();
+        buf.as_chunks_mut::<BLKPTR_SIZE>().0.fill(child);
         buf
     }
 
@@ -158,12 +184,9 @@ impl Weave {
             let n = self.phys.blkptrs.len();
             let old = std::mem::replace(&mut self.phys.blkptrs, vec![Blkptr::HOLE; n]);
             if old.iter().any(|bp| *bp != Blkptr::HOLE) {
-                let mut buf = AlignedBuf::zeroed(1 << self.phys.indblkshift);
-                for (slot, bp) in buf.as_chunks_mut::<BLKPTR_SIZE>().0.iter_mut().zip(&old) {
-                    *slot = bp.encode();
-                }
-                let used = n << BLKPTR_SHIFT;
-                self.indirects.insert((level, BlkId(0)), Indirect { buf, used, changed: true });
+                let raw: Vec<u8> = old.iter().flat_map(Blkptr::encode).collect();
+                let buf = AlignedBuf::copy_of(&raw);
+                self.indirects.insert((level, BlkId(0)), Indirect { buf, changed: true });
             }
             self.phys.nlevels += 1;
         }
@@ -182,12 +205,12 @@ impl Weave {
         level: Level,
         blkid: BlkId,
         sync: &mut Sync<'_>,
-    ) -> Result<Option<(Block, u64, Blkptr)>> {
+    ) -> Result<Option<(Sparse, u64, Blkptr)>> {
         let old = self.pointer(level, blkid)?;
         let indirect = self.indirects.remove(&(level, blkid)).expect("a changed block is held");
         let below = Level(level.0 - 1);
         let (mut fill, mut empty) = (0u64, true);
-        for raw in indirect.buf[..indirect.used].as_chunks::<BLKPTR_SIZE>().0 {
+        for raw in indirect.buf.as_chunks::<BLKPTR_SIZE>().0 {
             // Most of a sparse block is zeros.
             if raw[..] == [0; BLKPTR_SIZE] {
                 continue;
@@ -202,7 +225,7 @@ impl Weave {
             self.set_pointer(level, blkid, hole)?;
             return Ok(None);
         }
-        Ok(Some((indirect.buf.freeze(), fill, old)))
+        Ok(Some((Sparse::new(indirect.buf.freeze(), self.size()), fill, old)))
     }
 
     /// Frees these blocks, whole subtrees at once.

@@ -3,13 +3,14 @@
 //! # Theory
 //! What a head's sync writes depends on no other head, so each is written by itself: a group in which thousands of datasets were made or
 //! changed a little consists of small batches, which leave processors idle one after the other. With one worker they are written in order,
-//! and space is allocated the same way each time.
+//! and space is allocated the same way each time. Where there are as many heads as threads, each thread writes its heads by itself.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dmu::Tx;
 use ondisk::Blkptr;
 use parking_lot::Mutex;
+use zio::{Alone, Patience};
 
 use super::HeadSync;
 use crate::Result;
@@ -39,7 +40,11 @@ pub(super) fn all<'a>(heads: Vec<HeadSync<'a>>, tx: &Tx, pass: u32) -> Result<Ve
     let items: Vec<Mutex<Option<HeadSync<'a>>>> = heads.into_iter().map(|h| Mutex::new(Some(h))).collect();
     let results: Vec<Mutex<Option<Result<Written<'a>>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
+    // A thread has its patience for itself: who waits for devices that fail has others wait for him.
+    let patient = Patience::is_here();
     let work = || {
+        let _patience = patient.then(Patience::begin);
+        let _alone = (count >= threads * 2).then(Alone::begin);
         loop {
             let n = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(n) else { return };

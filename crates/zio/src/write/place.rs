@@ -68,7 +68,7 @@ impl Zio {
             batch.unbind(req);
         }
         if s.dedup {
-            return self.share(batch, &need, pointer, &data, verify);
+            return self.share(batch, &need, pointer, &data.whole(), verify);
         }
         let dvas = self.allocate(batch, &need)?;
         put(&mut pointer, |s| s.dvas = dvas);

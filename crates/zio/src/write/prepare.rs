@@ -4,7 +4,7 @@ use crate::{Bookmark, Entropy, Error, KeyError, KeySource, Result, Want, WriteRe
 use codec::checksum::Checksummer;
 use codec::compress;
 use codec::crypt::{IV_LEN, KeyVersion, MAC_LEN};
-use device::{AlignedBuf, Block};
+use device::{AlignedBuf, Block, Sparse};
 use ondisk::blkptr::{Body, CryptParams, Embedded, Stored};
 use ondisk::objset::{LOCAL_MAC, PORTABLE_MAC};
 use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Lsize, Psize, Txg};
@@ -43,13 +43,32 @@ pub(super) struct Sealed {
     /// The old block, whose places this one takes.
     pub(super) old: Option<Blkptr>,
     /// As the object sees it, and whether to compare it with what the dedup table has.
-    pub(super) data: Block,
+    pub(super) data: Sparse,
     pub(super) verify: bool,
 }
 
 thread_local! {
     /// Where blocks are packed: how much room one needs is known when it is done.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Zeros, but while a sparse block is spread here.
+    static SHEET: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Does something with all bytes of a block, of which no copy is made but of what it holds.
+fn spread<R>(data: &Sparse, with: impl FnOnce(&[u8]) -> R) -> R {
+    let head = data.head();
+    if data.is_whole() {
+        return with(head);
+    }
+    SHEET.with_borrow_mut(|sheet| {
+        if sheet.len() < data.len() {
+            sheet.resize(data.len(), 0);
+        }
+        sheet[..head.len()].copy_from_slice(head);
+        let done = with(&sheet[..data.len()]);
+        sheet[..head.len()].fill(0);
+        done
+    })
 }
 
 /// A block after compression.
@@ -80,7 +99,7 @@ impl Env {
             Packed::Zeros => return Ok(Prepared::Done(self.hole(&req))),
             Packed::Embedded(e) => return Ok(Prepared::Done(self.pointer(&req, Body::Embedded(e)))),
             Packed::Bytes(kind, buf) => (kind, buf.freeze()),
-            Packed::Plain => (CompressKind::Off, req.data.clone()),
+            Packed::Plain => (CompressKind::Off, req.data.whole()),
         };
         self.seal(req, kind, bytes, old_size)
     }
@@ -130,7 +149,7 @@ impl Env {
             kind if bare && kind != CompressKind::Empty => CompressKind::Empty,
             kind => kind,
         };
-        if compress::is_zero(&req.data) {
+        if compress::is_zero(req.data.head()) {
             return Packed::Zeros;
         }
         let (min, gcd) = self.unit;
@@ -142,7 +161,7 @@ impl Env {
             if scratch.len() < max {
                 scratch.resize(max, 0);
             }
-            match compress::compress(kind, policy.zstd, &req.data, &mut scratch[..max]) {
+            match spread(&req.data, |data| compress::compress(kind, policy.zstd, data, &mut scratch[..max])) {
                 Some(len) if len < lsize => self.packed(req, kind, &scratch[..len], old_size),
                 _ => Packed::Plain,
             }
@@ -229,7 +248,7 @@ impl Env {
         let encode = |source| Error::Encode { bookmark, source };
         if req.level.0 > 0 {
             // Over what the pointers below say, not over how this block is packed; it takes no key.
-            let mac = codec::crypt::indirect_mac(KeyVersion::V1, ByteOrder::Little, &req.data);
+            let mac = codec::crypt::indirect_mac(KeyVersion::V1, ByteOrder::Little, &req.data.whole());
             return Ok(Guarded { bytes, mac: Some(mac.map_err(encode)?), crypt_params: NO_PARAMS });
         }
         let keys = match &self.keys {

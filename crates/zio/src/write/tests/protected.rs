@@ -85,7 +85,8 @@ fn every_kind() {
     let base = req(text(65_536), policy);
     let below = zio.write_batch(Txg(3), vec![base.clone()]).unwrap()[0];
     let indirect = Block::copy_of(&[&below.encode()[..], &[0; 131_072 - 128]].concat());
-    let of = |kind, level, data| WriteReq { kind, level: Level(level), data, ..base.clone() };
+    let of =
+        |kind, level, data| WriteReq { kind, level: Level(level), data: Block::into(data), ..base.clone() };
     let kinds = [
         of(DmuType::PLAIN_FILE_CONTENTS, 0, noise(131_072)),
         of(DmuType::PLAIN_FILE_CONTENTS, 1, indirect),
@@ -101,13 +102,13 @@ fn every_kind() {
         assert_eq!(s.copies().count(), if bp.is_encrypted() { 2 } else { 3 });
         if req.kind == DmuType::OBJSET {
             let read = zio.read(bp, &BOOKMARK).unwrap();
-            assert_ne!(read[720..784], req.data[720..784]);
-            assert_eq!((&read[..720], s.compress), (&req.data[..720], CompressKind::Off));
+            assert_ne!(read[720..784], req.data.whole()[720..784]);
+            assert_eq!((&read[..720], s.compress), (&req.data.whole()[..720], CompressKind::Off));
         } else {
-            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), req.data, "{bp:?}");
+            assert_eq!(zio.read(bp, &BOOKMARK).unwrap(), req.data.whole(), "{bp:?}");
         }
         if bp.is_encrypted() {
-            assert_ne!(zio.read_raw(bp, &BOOKMARK).unwrap()[..], req.data[..s.psize.0 as usize]);
+            assert_ne!(zio.read_raw(bp, &BOOKMARK).unwrap()[..], req.data.whole()[..s.psize.0 as usize]);
             let other = crate::Bookmark { objset: 6, ..BOOKMARK };
             assert!(matches!(zio.read(bp, &other), Err(Error::Key { .. })));
         }
