@@ -6,7 +6,7 @@
 //! that such devices hold must open, and show exactly the state after some step of the workload: not before the last one that was
 //! acknowledged, not after the last one that was begun, and never anything between.
 //!
-//! And what a commit said to be durable before its group is must be found there, or in the log ([`promise`]).
+//! A pool that is split must be one pool or two after any crash ([`split`]). And what a commit said to be durable before its group is must be found there, or in the log ([`promise`]).
 //!
 //! # Absent
 //! Writes that the device reorders across a flush, or that it tears inside a sector: no file system survives these.
@@ -14,10 +14,12 @@
 mod dice;
 mod model;
 mod promise;
+mod split;
 mod tape;
 mod work;
 
 pub use dice::SplitMix;
 pub use promise::{Promises, promise};
+pub use split::{Split, split};
 pub use tape::{Point, Tape};
 pub use work::{Outcome, Script, record};

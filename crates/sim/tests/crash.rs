@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::crash::{Outcome, promise, record};
+use sim::crash::{Outcome, promise, record, split};
 use spa::create::VdevShape;
 
 /// Crashes at `count` points of a workload, spread evenly, or at all if there are fewer.
@@ -69,4 +69,23 @@ fn commits_are_kept() {
 #[test]
 fn commits_are_kept_on_log_devices() {
     promises(VdevShape::Mirror, 2, 2, 3, 100);
+}
+
+/// Goal: wherever the power fails while a pool is split, there is one pool with all devices, or there are two with half of them each, whichever is imported first.
+#[test]
+fn splits_are_whole() {
+    const COUNT: usize = 60;
+    let script = split(0x5eed);
+    let (first, last) = script.points();
+    let dir = tempfile::tempdir().unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for n in 0..=COUNT {
+        let point = first + n * (last - first) / COUNT;
+        let (seed, new_first) = (0x5eed + point as u64, n % 2 == 0);
+        match script.crash(point, seed, new_first, dir.path()).unwrap() {
+            Outcome::Step(pools) => drop(seen.insert(pools)),
+            what => panic!("crash at {point} with seed {seed:#x}, new first {new_first}: {what:?}"),
+        }
+    }
+    assert_eq!(Vec::from_iter(seen), [1, 2]);
 }

@@ -8,7 +8,7 @@
 use device::Device;
 use ondisk::config::PoolState;
 use ondisk::label::{LABELS, uberblock_shift};
-use ondisk::{Ashift, PoolConfig, Txg, Uberblock};
+use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock};
 pub use vdev::label::LabelError;
 
 #[cfg(test)]
@@ -46,6 +46,17 @@ impl Labels {
         let aux = |c: &PoolConfig| matches!(c.state, PoolState::Spare | PoolState::L2cache);
         self.best(Txg(u64::MAX)).filter(|c| aux(c) || c.txg != Txg(0))
     }
+}
+
+/// The pool that a label's was split off from (`split_guid`).
+pub(crate) fn split_from(label: &PoolConfig) -> Option<Guid> {
+    label.nvlist.u64("split_guid").map(Guid)
+}
+
+/// Whether the group that a label belongs to got as far as its uberblock, on this device.
+pub(crate) fn is_announced(device: &dyn Device, label: &PoolConfig) -> bool {
+    let ashift = label.vdev_tree.as_ref().and_then(|top| top.ashift).unwrap_or_default();
+    read_uberblocks(device, ashift).iter().any(|found| found.uberblock.txg >= label.txg)
 }
 
 fn read_config(device: &dyn Device, label: usize) -> Result<PoolConfig, LabelError> {

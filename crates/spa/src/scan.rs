@@ -7,6 +7,9 @@
 //! and the number of top-level vdevs; places that no label describes become `missing` or `hole` vdevs. The result is a config
 //! that may be wrong in detail, as labels are written at different times; the MOS corrects it at import.
 //!
+//! A split ([`crate::engine`]) writes labels and uberblocks of a new pool to devices of an old one. Should the power fail meanwhile, one uberblock
+//! that is there, on whatever device, has made the split; as long as there is none, all these devices are the old pool's, by their older labels.
+//!
 //! # Locks
 //! Worker threads share a queue of paths and a list of results, each behind a mutex that is held to push or pop.
 
@@ -23,7 +26,7 @@ use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Guid, PoolConfig, Txg};
 use parking_lot::Mutex;
 
-use crate::label::Labels;
+use crate::label::{Labels, is_announced, split_from};
 use crate::place::{Identity, Openings, Place, partitions};
 
 #[cfg(test)]
@@ -54,6 +57,8 @@ pub struct Member {
     pub place: Place,
     /// Its newest config.
     pub config: PoolConfig,
+    /// The config before, if the newest says that the device was split off into another pool, and the uberblock that would make it so is not there.
+    pub before: Option<Box<PoolConfig>>,
     /// Number of its labels that verify: 1 to 4.
     pub labels: usize,
     /// Its place in the order of the search.
@@ -92,7 +97,7 @@ pub struct Candidate {
     pub state: PoolState,
     /// The config that its labels make together; its tree's root holds every top-level vdev.
     pub config: PoolConfig,
-    /// Its devices, best first where a guid occurs twice.
+    /// Its devices, best first where a guid occurs twice; then those that have left it with a pool that was split off.
     pub members: Vec<Member>,
     /// Devices of hot spares and cache, of whatever pool: their labels don't say whose they are.
     pub auxiliary: Arc<[Member]>,
@@ -120,17 +125,15 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
         .partition::<Vec<_>, _>(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
     // Shared, as any number of files can be made to look like pools and spares.
     let auxiliary: Arc<[Member]> = auxiliary.into();
-    let mut pools: BTreeMap<Guid, Vec<Member>> = BTreeMap::new();
-    for m in members {
-        if let Some(guid) = m.config.pool_guid {
-            pools.entry(guid).or_default().push(m);
-        }
-    }
+    let pools = by_pool(members);
+    let left: Vec<(Guid, Member)> =
+        pools.values().flatten().filter_map(|m| Some((split_from(&m.config)?, m.clone()))).collect();
     let pools = pools
         .into_iter()
         .filter_map(|(guid, mut members)| {
             members.sort_by_key(|m| std::cmp::Reverse(m.rank()));
             let config = assemble::config(&members)?;
+            members.extend(left.iter().filter(|(from, _)| *from == guid).map(|(_, m)| m.clone()));
             Some(Candidate {
                 guid,
                 name: config.name.clone().unwrap_or_default(),
@@ -142,6 +145,25 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
         })
         .collect();
     Scan { pools, auxiliary, asked: files.len() }
+}
+
+/// The members by their pools.
+fn by_pool(members: Vec<Member>) -> BTreeMap<Guid, Vec<Member>> {
+    let mut split = HashSet::new();
+    for m in members.iter().filter(|m| m.before.is_none() && split_from(&m.config).is_some()) {
+        split.extend(m.config.pool_guid);
+    }
+    let mut pools: BTreeMap<Guid, Vec<Member>> = BTreeMap::new();
+    for mut m in members {
+        let never = m.config.pool_guid.is_some_and(|guid| !split.contains(&guid));
+        if let Some(before) = m.before.take_if(|_| never) {
+            m.config = *before;
+        }
+        if let Some(guid) = m.config.pool_guid {
+            pools.entry(guid).or_default().push(m);
+        }
+    }
+    pools
 }
 
 /// The files and block devices that `paths` lead to, in order, each once.
@@ -214,5 +236,9 @@ fn member(device: &dyn Device, place: Place, order: usize) -> Option<Member> {
     let labels = Labels::read(device);
     let config = labels.newest()?.clone();
     config.guid?;
-    Some(Member { place, config, labels: labels.valid(), order })
+    let undone = split_from(&config).is_some() && !is_announced(device, &config);
+    let older = undone.then(|| labels.best(Txg(config.txg.0.saturating_sub(1)))).flatten();
+    // Labels of no group are those of a device that was being added.
+    let before = older.filter(|c| c.txg != Txg(0)).cloned().map(Box::new);
+    Some(Member { place, config, before, labels: labels.valid(), order })
 }

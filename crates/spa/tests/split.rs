@@ -260,7 +260,7 @@ fn split_and_left() {
     judge(d, "half");
 }
 
-/// Goal: when the old pool's group did not get to its devices, an import leaves out what has gone; both pools are sound.
+/// Goal: when the old pool's group did not get to its devices, an import leaves out what has gone and ends the split; both pools are sound.
 #[test]
 fn the_old_pool_lags_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,7 +275,10 @@ fn the_old_pool_lags_behind() {
     std::fs::write(d.join("a"), before).unwrap();
     let spa = named(d, "tank");
     check(&spa, &[first]);
-    assert_eq!(spa.tree().state().0, vdev::VdevState::Degraded);
+    assert_eq!(spa.tree().state().0, vdev::VdevState::Healthy);
+    let config = spa.config();
+    let kinds: Vec<_> = config.vdev_tree.as_ref().unwrap().children.iter().map(|t| t.kind.name()).collect();
+    assert_eq!(kinds, ["file"]);
     let half = named(d, "half");
     check(&half, &[first]);
     write(&spa, 2);

@@ -71,16 +71,30 @@ pub(super) fn next(state: &AtomicU64) -> u64 {
     SplitMix(state.fetch_add(STEP, Ordering::Relaxed)).roll()
 }
 
+/// The host that all of it happens on.
+pub(super) fn host() -> Host {
+    Host { hostid: 1, hostname: "sim".into() }
+}
+
 /// A new pool of this shape on `count` devices, with so many log devices.
 pub(super) fn begin(tape: &Tape, shape: VdevShape, count: usize, logs: usize, seed: u64) -> Spa {
-    let devices = tape.devices(count + logs, SIZE);
+    let mut vdevs = vec![(shape, None, count)];
+    vdevs.resize(1 + logs, (VdevShape::Single, Some(AllocBias::Log), 1));
+    begin_with(tape, &vdevs, seed)
+}
+
+/// A new pool of vdevs with so many devices each.
+pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, usize)], seed: u64) -> Spa {
+    let devices = tape.devices(vdevs.iter().map(|(.., count)| count).sum(), SIZE);
     let by_path: HashMap<std::path::PathBuf, Arc<dyn Device>> =
         devices.iter().map(|d| (d.name().into(), d.clone())).collect();
-    let leaves =
-        |devices: &[Arc<dyn Device>]| devices.iter().map(|d| NewLeaf { path: d.name().into() }).collect();
-    let mut vdevs = vec![NewVdev { shape, bias: None, leaves: leaves(&devices[..count]) }];
-    let log = |d| NewVdev { shape: VdevShape::Single, bias: Some(AllocBias::Log), leaves: leaves(d) };
-    vdevs.extend(devices[count..].chunks(1).map(log));
+    let mut rest = devices.iter().map(|d| NewLeaf { path: d.name().into() });
+    let vdevs = vdevs.iter().map(|(shape, bias, count)| NewVdev {
+        shape: *shape,
+        bias: *bias,
+        leaves: rest.by_ref().take(*count).collect(),
+    });
+    let vdevs = vdevs.collect();
     let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let contents = NewFileSystem::new((1_700_000_000, 0));
@@ -92,7 +106,7 @@ pub(super) fn begin(tape: &Tape, shape: VdevShape, count: usize, logs: usize, se
         temporary_name: None,
     };
     let setting = Setting {
-        host: &Host { hostid: 1, hostname: "sim".into() },
+        host: &host(),
         world: Arc::new(Seeded(AtomicU64::new(seed))),
         claimer: &|path: &Path| Ok((by_path[path].clone(), VdevKind::File)),
         workers: Arc::new(zio::Workers::new("zio", 1)),
@@ -164,7 +178,21 @@ fn one(live: &Live, seen: &mut Seen, step: usize, dice: u64) {
 /// The object that the workload writes in each dataset.
 const OBJECT: ObjNum = ObjNum(1000);
 
-fn write(live: &Live, head: &str, dice: u64) -> Vec<u8> {
+/// What was written last to a head; nothing if it can't be read.
+pub(super) fn read(live: &Live, head: &str) -> Option<Vec<u8>> {
+    let objset = live.dsl().dataset(head).ok()?.objset().ok()??;
+    contents(&objset).ok()
+}
+
+fn contents(objset: &dmu::Objset) -> dmu::Result<Vec<u8>> {
+    let Ok(dn) = objset.dnode(OBJECT) else { return Ok(Vec::new()) };
+    let mut contents = vec![0; dn.max_size() as usize];
+    dn.read_at(0, &mut contents)?;
+    Ok(bare(contents))
+}
+
+/// Writes the object anew, and waits until that is on disk; gives what is there then.
+pub(super) fn write(live: &Live, head: &str, dice: u64) -> Vec<u8> {
     const FINE: &str = "a healthy pool takes it";
     let dataset = live.dsl().dataset(head).expect(FINE);
     let owned = live.dsl().heads().own(&dataset).expect(FINE);
@@ -240,12 +268,8 @@ fn look(pool: &Pool) -> poolhouse::Result<Seen> {
     }
     for name in listed.names {
         let objset = pool.dsl().dataset(&name)?.objset()?;
-        let mut contents = Vec::new();
-        if let Some(Ok(dn)) = objset.map(|os| os.dnode(OBJECT)) {
-            contents.resize(dn.max_size() as usize, 0);
-            dn.read_at(0, &mut contents).map_err(dsl::Error::from)?;
-        }
-        out.insert(name, bare(contents));
+        let contents = objset.map_or(Ok(Vec::new()), |os| contents(&os)).map_err(dsl::Error::from)?;
+        out.insert(name, contents);
     }
     Ok(out)
 }

@@ -201,6 +201,8 @@ impl Spa {
         }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
+        let root = loaded.config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
+        let begin = begin.or_else(|| super::split::finish(root, &self.cache.zio().tree()));
         let begins = begin.is_some();
         if let Some(begin) = begin {
             engine.enter_first(Txg(last.0 + 1), begin);

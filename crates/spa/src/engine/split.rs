@@ -10,8 +10,10 @@
 //! The new pool's first group is written to its devices alone: labels 0 and 2, which say that they come from the old pool (`split_guid`), the uberblock,
 //! labels 1 and 3. Only then the old pool's group is written, without these devices. Until the uberblock is there they still belong to the
 //! old pool, whose last state they hold untouched under their odd labels; from then on an import of the old pool leaves them out
-//! (`VDEV_AUX_SPLIT_POOL`), even if its own group did not get that far, and both are sound. What is left open is a power failure between the uberblocks of several
-//! devices: then the pool that is imported first gets those without one.
+//! (`VDEV_AUX_SPLIT_POOL`), even if its own group did not get that far, and its first group is what the last one should have been. The first uberblock on
+//! any device makes the split for all of them: those to which it did not get any more, a search gives to the new pool as well
+//! ([`crate::scan`]), which finds all that it needs on them, since everything but uberblock and odd labels was flushed before. As long as there is none, there is
+//! no new pool. OpenZFS judges each device by itself, so that after a crash just there it gives those without uberblock to the pool that is imported first.
 //!
 //! # Locks
 //! Blocks of intent logs are written at any time, also where the new pool is about to write. So the old tree is replaced first, and then whoever still
@@ -117,6 +119,8 @@ fn as_top(leaf: &VdevConfig, top: &VdevConfig, guid: Guid) -> VdevConfig {
         removing: top.removing,
         top_zap: top.top_zap,
         create_txg: top.create_txg,
+        // Should this group get no further than its first labels, they still say which device of the mirror it was.
+        orig_guid: if guid == leaf.guid { leaf.orig_guid } else { Some(leaf.guid) },
         ..leaf.clone()
     }
 }
@@ -163,28 +167,24 @@ impl Plan {
 
     /// Parts a mirror.
     fn mirror(&mut self, top: &VdevConfig, leaves: &[Guid], tree: &Tree) -> Result<(), SplitError> {
-        let info = tree.describe();
-        let sides = info.children.iter().find(|t| t.guid == top.guid).map(|t| &t.children);
-        // A side that is being replaced is no device.
-        let whole = |side: &VdevConfig| {
-            let state = sides.into_iter().flatten().find(|s| s.guid == side.guid).map(|s| s.state);
-            side.kind.is_leaf()
-                && state == Some(VdevState::Healthy)
-                && tree.is_writable(side.guid)
-                && tree.dtl(side.guid).is_ok_and(|missed| missed.is_empty())
-        };
-        let (out, mut kept): (Vec<_>, Vec<_>) =
+        let (out, kept): (Vec<_>, Vec<_>) =
             top.children.iter().cloned().partition(|side| leaves.contains(&side.guid));
         let [leaf] = &out[..] else { return Err(SplitError::Devices) };
-        if !whole(leaf) {
+        if !is_whole(leaf, tree) {
             return Err(SplitError::Devices);
         }
-        if !kept.iter().any(whole) {
+        if !kept.iter().any(|side| is_whole(side, tree)) {
             return Err(SplitError::Busy { guid: top.guid });
         }
         self.others.extend(kept.iter().cloned());
         self.new.children.push(as_top(leaf, top, leaf.guid));
-        self.gone.push(leaf.clone());
+        self.leave(top, out, kept);
+        Ok(())
+    }
+
+    /// What is left of a mirror.
+    fn leave(&mut self, top: &VdevConfig, gone: Vec<VdevConfig>, mut kept: Vec<VdevConfig>) {
+        self.gone.extend(gone);
         if let [last] = &kept[..] {
             // It keeps the mirror's guid, by which all devices know the top-level vdev (`vdev_remove_parent`).
             self.promoted.push((last.guid, top.guid));
@@ -193,8 +193,60 @@ impl Plan {
             (0..).zip(&mut kept).for_each(|(id, side)| side.id = id);
             self.rest.children.push(VdevConfig { children: kept, ..top.clone() });
         }
-        Ok(())
     }
+
+    /// The devices that take their mirror's place, under their new guids.
+    fn promoted_devices(&self, tree: &Tree) -> Claimed {
+        let device = |guid: Guid| tree.devices().find(|(g, _)| *g == guid).map(|(_, device)| device.clone());
+        self.promoted.iter().filter_map(|(was, is)| Some((*is, device(*was)?))).collect()
+    }
+
+    /// The tree of a pool some of whose devices turned out to have gone with a pool that was split off; nothing if there are none.
+    fn without_gone(root: &VdevConfig, tree: &Tree) -> Option<Plan> {
+        let gone =
+            |leaf: &VdevConfig| tree.state_of(leaf.guid).is_ok_and(|(_, aux)| aux == VdevAux::SplitPool);
+        let bare = VdevConfig { children: Vec::new(), ..root.clone() };
+        let mut plan = Plan {
+            new: bare.clone(),
+            rest: bare,
+            gone: Vec::new(),
+            promoted: Vec::new(),
+            others: Vec::new(),
+        };
+        for top in &root.children {
+            let (out, kept): (Vec<_>, Vec<_>) = top.children.iter().cloned().partition(gone);
+            let go_on = top.kind == VdevKind::Mirror && kept.iter().any(|side| is_whole(side, tree));
+            match out.is_empty() || !go_on {
+                true => plan.rest.children.push(top.clone()),
+                false => plan.leave(top, out, kept),
+            }
+        }
+        (!plan.gone.is_empty()).then_some(plan)
+    }
+}
+
+/// Whether a side of a mirror is a device that has everything.
+fn is_whole(side: &VdevConfig, tree: &Tree) -> bool {
+    // A side that is being replaced is no device.
+    side.kind.is_leaf()
+        && tree.state_of(side.guid).is_ok_and(|(state, _)| state == VdevState::Healthy)
+        && tree.is_writable(side.guid)
+        && tree.dtl(side.guid).is_ok_and(|missed| missed.is_empty())
+}
+
+/// What the first group of an import has to do when devices are gone with a pool that was split off, and the old pool's own group was lost
+/// (`spa_try_repair`).
+pub(super) fn finish(root: &VdevConfig, tree: &Tree) -> Option<PoolTask> {
+    let plan = Plan::without_gone(root, tree)?;
+    Some(Box::new(move |engine, tx| {
+        let shape = |source| SyncError::Shape { txg: tx.txg(), source };
+        let tree = engine.reshape(&plan.rest, &plan.promoted_devices(&engine.tree())).map_err(shape)?;
+        for (_, guid) in &plan.promoted {
+            // It has the state of the mirror, which lacked a device.
+            tree.set_state(*guid, VdevState::Healthy, VdevAux::None).map_err(shape)?;
+        }
+        engine.let_split(tx, &plan)
+    }))
 }
 
 /// Destroys what the MOS keeps of a vdev, and of all below it.
@@ -305,10 +357,7 @@ impl Engine {
     /// Puts the rest of the old tree in its place, and gives the old one when nobody uses it any more.
     fn part(&self, plan: &Plan) -> Result<Arc<Tree>, SplitError> {
         let old = self.tree();
-        let device = |guid: Guid| old.devices().find(|(g, _)| *g == guid).map(|(_, device)| device.clone());
-        let devices = plan.promoted.iter().filter_map(|(was, is)| Some((*is, device(*was)?)));
-        let devices: Claimed = devices.collect();
-        self.reshape(&plan.rest, &devices).map_err(ShapeError::from)?;
+        self.reshape(&plan.rest, &plan.promoted_devices(&old)).map_err(ShapeError::from)?;
         let began = Instant::now();
         while Arc::strong_count(&old) > 1 {
             if began.elapsed() > PATIENCE {

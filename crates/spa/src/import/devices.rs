@@ -16,7 +16,7 @@ use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
 use parking_lot::Mutex;
 use vdev::VdevAux;
 
-use crate::label::{Labels, read_uberblocks};
+use crate::label::{Labels, is_announced, split_from};
 use crate::place::{Openings, Place};
 use crate::scan::{self, Member};
 
@@ -43,6 +43,8 @@ pub(super) struct Devices {
     members: Mutex<Vec<Member>>,
     asked: Mutex<HashSet<Vec<u8>>>,
     busy: Mutex<Option<DeviceError>>,
+    /// Pools that were split off.
+    split_off: Mutex<HashSet<Guid>>,
 }
 
 impl Devices {
@@ -52,6 +54,7 @@ impl Devices {
             members: Mutex::new(members.to_vec()),
             asked: Mutex::default(),
             busy: Mutex::default(),
+            split_off: Mutex::default(),
         }
     }
 
@@ -67,6 +70,8 @@ impl Devices {
                 // A disk whose mirror was dissolved takes the mirror's guid before its label does.
                 || (top_level && m.config.top_guid == Some(leaf.guid))
                 || leaf.orig_guid == Some(m.guid())
+                // Or the other way round: its label is newer than the state that is opened.
+                || before_split(&m.config) == Some(leaf.guid)
         };
         let mut found: Vec<_> = self.members.lock().iter().filter(is).cloned().collect();
         found.sort_by_key(|m| m.guid() != leaf.guid);
@@ -76,6 +81,19 @@ impl Devices {
     /// Where a leaf's device was found, for its config.
     pub(super) fn place(&self, guid: Guid) -> Option<Place> {
         self.members.lock().iter().find(|m| m.guid() == guid).map(|m| m.place.clone())
+    }
+
+    /// Finds out which pools have been split off from this one, before its devices are opened: a split is made for all of its devices by the first
+    /// that has the uberblock.
+    pub(super) fn look_for_splits(&self, root: &VdevConfig, pool: Guid) {
+        for leaf in root.leaves() {
+            if !self.members.lock().iter().any(|m| m.guid() == leaf.guid) {
+                self.ask_recorded_path(leaf);
+            }
+        }
+        let members = self.members.lock();
+        let gone = members.iter().filter(|m| m.before.is_none() && split_from(&m.config) == Some(pool));
+        self.split_off.lock().extend(gone.filter_map(|m| m.config.pool_guid));
     }
 
     /// Opens the device of a leaf.
@@ -93,7 +111,7 @@ impl Devices {
         }
         for m in members {
             match self.openings.open(&m.place) {
-                Ok(device) => match check(&*device, leaf, top_level, trust) {
+                Ok(device) => match self.check(&*device, leaf, top_level, trust) {
                     Ok(()) => return Ok(device),
                     Err(aux) => {
                         // It is not ours to keep, and a disk that we held would exclude its own partitions.
@@ -124,41 +142,49 @@ impl Devices {
         let other = self.members.lock().iter().any(|m| m.place.path == path);
         if other { VdevAux::CorruptData } else { VdevAux::BadLabel }
     }
-}
 
-/// Holds a device's label against the config (`vdev_validate`).
-fn check(device: &dyn Device, leaf: &VdevConfig, top_level: bool, trust: Trust) -> Result<(), VdevAux> {
-    let labels = Labels::read(device);
-    let (pool, newest) = match trust {
-        Trust::Labels { pool } => (pool, Txg(u64::MAX)),
-        Trust::Mos { pool, newest } => (pool, newest),
-    };
-    if is_split_off(device, &labels, pool) {
-        return Err(VdevAux::SplitPool);
+    /// Holds a device's label against the config (`vdev_validate`).
+    fn check(
+        &self,
+        device: &dyn Device,
+        leaf: &VdevConfig,
+        top_level: bool,
+        trust: Trust,
+    ) -> Result<(), VdevAux> {
+        let labels = Labels::read(device);
+        let (pool, newest) = match trust {
+            Trust::Labels { pool } => (pool, Txg(u64::MAX)),
+            Trust::Mos { pool, newest } => (pool, newest),
+        };
+        if self.is_split_off(device, &labels, pool) {
+            return Err(VdevAux::SplitPool);
+        }
+        let label = labels.best(newest).ok_or(VdevAux::BadLabel)?;
+        if matches!(trust, Trust::Mos { .. }) && label.pool_guid != Some(pool) {
+            return Err(VdevAux::CorruptData);
+        }
+        if is_leaf(label, leaf, top_level) { Ok(()) } else { Err(VdevAux::CorruptData) }
     }
-    let label = labels.best(newest).ok_or(VdevAux::BadLabel)?;
-    if matches!(trust, Trust::Mos { .. }) && label.pool_guid != Some(pool) {
-        return Err(VdevAux::CorruptData);
-    }
-    if is_leaf(label, leaf, top_level) { Ok(()) } else { Err(VdevAux::CorruptData) }
-}
 
-/// Whether a device has gone from this pool to one that was split off: its newest labels say so, and the uberblock that they announce is there
-/// ([`crate::engine`]).
-fn is_split_off(device: &dyn Device, labels: &Labels, pool: Guid) -> bool {
-    let Some(label) = labels.newest() else { return false };
-    if label.nvlist.u64("split_guid").map(Guid) != Some(pool) {
-        return false;
+    /// Whether a device has gone from this pool to one that was split off: its newest labels say so, and the uberblock that they announce is there, on
+    /// it or on another that has gone with it ([`crate::engine`]).
+    fn is_split_off(&self, device: &dyn Device, labels: &Labels, pool: Guid) -> bool {
+        let Some(label) = labels.newest().filter(|label| split_from(label) == Some(pool)) else {
+            return false;
+        };
+        label.pool_guid.is_some_and(|new| self.split_off.lock().contains(&new)) || is_announced(device, label)
     }
-    let ashift = label.vdev_tree.as_ref().and_then(|top| top.ashift).unwrap_or_default();
-    read_uberblocks(device, ashift).iter().any(|found| found.uberblock.txg >= label.txg)
 }
 
 fn is_leaf(label: &PoolConfig, leaf: &VdevConfig, top_level: bool) -> bool {
-    let before_split = label.vdev_tree.as_ref().and_then(|t| t.orig_guid);
     label.guid == Some(leaf.guid)
-        || before_split == Some(leaf.guid)
+        || before_split(label) == Some(leaf.guid)
         || (top_level && label.top_guid == Some(leaf.guid))
+}
+
+/// The guid that a device had before it took its mirror's place.
+fn before_split(label: &PoolConfig) -> Option<Guid> {
+    label.vdev_tree.as_ref().and_then(|top| top.orig_guid)
 }
 
 /// Guids of the leaves that are top-level vdevs.

@@ -164,6 +164,8 @@ impl Loader<'_> {
         progress: &mut Progress,
     ) -> Result<Result<Arc<Tree>, vdev::VdevError>, SpaError> {
         let tops = top_level_leaves(root);
+        let (Trust::Labels { pool } | Trust::Mos { pool, .. }) = trust;
+        devices.look_for_splits(root, pool);
         let opened = Tree::open(root, &mut |leaf| devices.open(leaf, tops.contains(&leaf.guid), trust));
         let tree = match opened {
             Ok(tree) => Arc::new(tree),

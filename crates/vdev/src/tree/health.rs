@@ -20,6 +20,15 @@ impl Tree {
         Ok(())
     }
 
+    /// State of a vdev.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`](crate::VdevError::NoSuchGuid).
+    pub fn state_of(&self, guid: Guid) -> Result<(VdevState, VdevAux)> {
+        let node = self.guid(guid)?;
+        Ok((node.state(), node.aux()))
+    }
+
     /// Whether a device is there and takes writes (`vdev_writeable`).
     pub fn is_writable(&self, guid: Guid) -> bool {
         let is_leaf = |id: &NodeId| matches!(self.node(*id).layout, Layout::Leaf(Some(_)));
