@@ -107,10 +107,11 @@ impl Objset {
     /// Frees an object and all that it holds (`dmu_object_free`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if it is free; as reading its dnode fails.
+    /// [`Error::NoSuchObject`] if it is free; as reading its dnode and its indirect blocks fails: nothing has been changed then.
     pub fn free_object(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         let live = self.live()?;
         let dn = live.hold(object, true)?;
+        dn.check_above(BlkId(0), BlkId(u64::MAX))?;
         dn.change(tx, |d| d.clear())?;
         dn.forget_user();
         live.slots.lock().note(object, None, tx.txg());
@@ -187,12 +188,14 @@ impl Dnode {
     /// Makes `block` the block `blkid`, without a copy (`dmu_assign_arcbuf_by_dnode`).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] if the object was freed.
+    /// [`Error::NoSuchObject`] if the object was freed; as reading the pointer to the old block fails.
     ///
     /// # Panics
     /// If it hasn't the size of the object's blocks.
     pub fn write_block(&self, tx: &Tx, blkid: BlkId, block: Block) -> Result<()> {
-        self.to_change()?.change(tx, |d| {
+        let live = self.to_change()?;
+        live.check_path(blkid)?;
+        live.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
             assert_eq!(block.len(), h.datablksz as usize, "a block has the size of the object's blocks");
             h.reach(blkid).map_err(|e| self.corrupt(e))?;
@@ -262,6 +265,9 @@ impl Dnode {
     }
 
     fn put_clones(&self, live: &Arc<LiveDnode>, tx: &Tx, first: BlkId, bps: &[Blkptr]) -> Result<()> {
+        if let Some(last) = (bps.len() as u64).checked_sub(1) {
+            live.check_above(first, BlkId(first.0.saturating_add(last)))?;
+        }
         live.os.note_clones();
         live.change(tx, |d| {
             let h = d.header.as_mut().expect("a changed object is not free");
@@ -292,7 +298,7 @@ impl Dnode {
     /// (`dmu_free_range`).
     ///
     /// # Errors
-    /// As reading a block in part in the range fails; [`Error::NoSuchObject`] if the object was freed.
+    /// As reading a block in part in the range, or an indirect block above one, fails; [`Error::NoSuchObject`] if the object was freed.
     pub fn free_range(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
         let live = self.to_change()?;
         let (size, last) = (live.block_size(), live.max_blkid());
@@ -320,8 +326,9 @@ impl Dnode {
         if first > last.0 || first >= behind {
             return Ok(());
         }
+        let until = if to_end { u64::MAX } else { behind - 1 };
+        live.check_above(BlkId(first), BlkId(until))?;
         live.change(tx, |d| {
-            let until = if to_end { u64::MAX } else { behind - 1 };
             d.free(BlkId(first), BlkId(until));
             if let Some(h) = d.header.as_mut().filter(|h| until >= h.maxblkid.0) {
                 h.maxblkid = BlkId(first.saturating_sub(1));

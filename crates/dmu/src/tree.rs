@@ -128,6 +128,44 @@ impl Tree {
         if bp.is_hole() || bp.level == level { Ok(bp) } else { Err(self.misplaced(level, blkid)) }
     }
 
+    /// Reads every indirect block above the data blocks from `first` to `last`, as a sync does that frees these (`dmu_tx_check_ioerr`).
+    ///
+    /// # Errors
+    /// As [`Tree::bp`].
+    pub(crate) fn check_above(&self, first: BlkId, last: BlkId) -> Result<()> {
+        let top = Level(self.phys.nlevels - 1);
+        let mut met = Met::default();
+        let mut roots = (0..).map(BlkId).zip(&self.phys.blkptrs);
+        roots.try_for_each(|(blkid, bp)| self.check_below(bp, top, blkid, (first, last), &mut met))
+    }
+
+    // As deep as the dnode has levels.
+    fn check_below(
+        &self,
+        bp: &Blkptr,
+        level: Level,
+        blkid: BlkId,
+        range: (BlkId, BlkId),
+        met: &mut Met,
+    ) -> Result<()> {
+        let shift = self.phys.span_shift(level);
+        let Some(from) = first_below(blkid.0, shift).filter(|from| *from <= range.1.0) else { return Ok(()) };
+        let to = first_below(blkid.0 + 1, shift).map_or(u64::MAX, |next| next - 1);
+        if level.0 == 0 || to < range.0.0 || matches!(bp.body, Body::Hole | Body::Redacted) {
+            return Ok(());
+        }
+        met.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
+        let bp = self.check_place(*bp, level, blkid)?;
+        let block = self.read_indirect(&bp, level, blkid)?;
+        let (below, span) = (Level(level.0 - 1), self.phys.span_shift(Level(level.0 - 1)));
+        let (first, last) = (range.0.0.max(from), range.1.0.min(to));
+        for child in (first.checked_shr(span).unwrap_or(0)..=last.checked_shr(span).unwrap_or(0)).map(BlkId) {
+            let bp = self.entry(&block, below, child)?;
+            self.check_below(&bp, below, child, range, met)?;
+        }
+        Ok(())
+    }
+
     /// Data block `blkid`; `None` for a hole.
     ///
     /// # Errors

@@ -143,6 +143,25 @@ impl LiveDnode {
         }
     }
 
+    /// Reads what a sync has to read of the tree to put another block in the place of this one. Who finds damage only there could do nothing but stop
+    /// the pool.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub(crate) fn check_path(&self, blkid: BlkId) -> Result<()> {
+        let tree = self.synced().filter(|tree| tree.phys.nlevels > 1 && blkid <= tree.phys.maxblkid);
+        tree.map_or(Ok(()), |tree| tree.bp(Level(0), blkid).map(|_| ()))
+    }
+
+    /// The same for many blocks, all of which are freed or replaced.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub(crate) fn check_above(&self, first: BlkId, last: BlkId) -> Result<()> {
+        let tree = self.synced().filter(|tree| tree.phys.nlevels > 1);
+        tree.map_or(Ok(()), |tree| tree.check_above(first, last.min(tree.phys.maxblkid)))
+    }
+
     /// The pointer to a data block as it was synced last; `None` if a group that is not synced has changed it.
     pub(crate) fn synced_bp(&self, blkid: BlkId) -> Result<Option<Blkptr>> {
         let place = self.state.read().find(blkid);

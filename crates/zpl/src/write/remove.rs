@@ -182,6 +182,12 @@ impl FileSystem {
         let whole = held.whole();
         {
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
+            // One that is damaged can't be freed, and stays in the list.
+            self.objset().free_object(&tx, object)?;
+            self.forget_dir(object);
+            if let Some(acl) = acl {
+                self.objset().free_object(&tx, acl)?;
+            }
             if let Some(dir) = &xattrs {
                 self.update(w, dir.object(), &tx, |_, c| {
                     c.word(Sa::Links, 0);
@@ -190,11 +196,6 @@ impl FileSystem {
                 w.enqueue(&tx, dir.object())?;
             }
             w.dequeue(&tx, object)?;
-            if let Some(acl) = acl {
-                self.objset().free_object(&tx, acl)?;
-            }
-            self.forget_dir(object);
-            self.objset().free_object(&tx, object)?;
         }
         drop(whole);
         match xattrs {
