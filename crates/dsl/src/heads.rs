@@ -8,7 +8,7 @@
 //! dataset and in all directories above it once for each head and group ([`crate::account`]).
 //!
 //! # Life
-//! A head is live from [`Heads::own`] or its creation until its last owner lets go and its changes are synced; then it costs no
+//! A head is live from [`Heads::own`] or its creation until its last owner lets go and its changes are synced, and the MOS knows where to; then it costs no
 //! memory. A dataset that nobody writes to is read through its block pointer, as ever.
 //!
 //! # Locks
@@ -47,6 +47,8 @@ pub struct Heads {
 #[derive(Debug, Default)]
 struct State {
     live: BTreeMap<u64, Head>,
+    /// Those that the group that syncs has written or is writing.
+    written: BTreeSet<u64>,
     /// Long holds of datasets that nobody writes to, such as snapshots that are being sent.
     holds: HashMap<u64, usize>,
 }
@@ -110,9 +112,11 @@ impl Drop for LongHold {
 }
 
 impl State {
-    /// Lets a head go that nobody owns and that has nothing to write.
+    /// Lets a head go that nobody owns and that has nothing to write. One that is being written has none any more, but what it came to is not where others would
+    /// look for it.
     fn forget_idle(&mut self, object: u64) {
-        if self.live.get(&object).is_some_and(|h| !h.owned && !is_dirty(&h.os)) {
+        let idle = |h: &Head| !h.owned && !is_dirty(&h.os);
+        if !self.written.contains(&object) && self.live.get(&object).is_some_and(idle) {
             self.live.remove(&object);
         }
     }
@@ -207,6 +211,22 @@ impl Heads {
         (generation == now).then(|| settings.policy(kind, Level(0), Own::of(dnode)))
     }
 
+    /// A head that has changes of a group, which are going to be written now: it stays until [`Heads::end_writes`].
+    fn begin_write(&self, object: u64, txg: Txg) -> Option<Objset> {
+        let mut state = self.state.lock();
+        let os = state.live.get(&object).map(|h| h.os.clone()).filter(|os| os.is_dirty(txg))?;
+        state.written.insert(object);
+        Some(os)
+    }
+
+    /// Where the heads are that were written is in the MOS.
+    pub(crate) fn end_writes(&self) {
+        let mut state = self.state.lock();
+        for object in std::mem::take(&mut state.written) {
+            state.forget_idle(object);
+        }
+    }
+
     /// Properties changed somewhere.
     pub(crate) fn properties_changed(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
@@ -271,8 +291,6 @@ impl<'a> Syncing<'a> {
         for head in write::all(planned, self.tx, pass)? {
             self.conclude_head(head)?;
         }
-        let mut state = heads.state.lock();
-        dirty.iter().for_each(|object| state.forget_idle(*object));
         Ok(())
     }
 
@@ -290,7 +308,7 @@ impl<'a> Syncing<'a> {
     /// What writing a head takes, if it has changes of this group.
     fn plan_head(&mut self, object: u64) -> Result<Option<HeadSync<'a>>> {
         let heads = self.dsl.heads().clone();
-        let Some(os) = heads.get(object).filter(|os| os.is_dirty(self.tx.txg())) else { return Ok(None) };
+        let Some(os) = heads.begin_write(object, self.tx.txg()) else { return Ok(None) };
         let settings = self.head_settings(object)?;
         let phys = self.ds(object)?;
         let dir = self.dir(phys.dir_obj)?;

@@ -176,6 +176,7 @@ impl<'a> Syncing<'a> {
     /// As reading and writing fails.
     pub fn finish(mut self) -> Result<Vec<Event>> {
         self.flush()?;
+        self.dsl.heads().end_writes();
         self.dsl.room().settle(self.tx.txg());
         Ok(self.events)
     }
