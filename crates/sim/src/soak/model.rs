@@ -24,12 +24,16 @@ struct Head {
     snapshots: Vec<(String, Contents)>,
     /// The head and the snapshot that it was cloned from.
     origin: Option<(String, String)>,
+    /// It has a key of its own.
+    encrypted: bool,
 }
 
 /// The datasets of a pool.
 #[derive(Debug, Clone)]
 pub struct Model {
     heads: BTreeMap<String, Head>,
+    /// What was there when the checkpoint was taken, if there is one.
+    checkpoint: Option<BTreeMap<String, Head>>,
     made: u64,
 }
 
@@ -38,6 +42,8 @@ pub struct Model {
 pub enum Op {
     /// Make a file system.
     Create(String),
+    /// Make one that is encrypted.
+    CreateEncrypted(String),
     /// Write bytes that follow from a seed.
     Write {
         /// The head.
@@ -53,6 +59,8 @@ pub enum Op {
     },
     /// Free an object.
     Remove(String, u64),
+    /// Make an object of a head the same as another, which shares its blocks.
+    Share(String, u64, u64),
     /// Take snapshots of one moment; full names.
     Snapshot(Vec<String>),
     /// Destroy a snapshot.
@@ -71,6 +79,12 @@ pub enum Op {
     Set(String, &'static str, &'static str),
     /// Export and import again.
     Reimport,
+    /// Take a checkpoint of the pool.
+    Checkpoint,
+    /// Let it go.
+    Discard,
+    /// Go back to it.
+    Rewind,
 }
 
 /// Bytes that follow from a seed; every other page compresses.
@@ -84,7 +98,7 @@ pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
 
 impl Default for Model {
     fn default() -> Self {
-        Model { heads: BTreeMap::from([(POOL.to_owned(), Head::default())]), made: 0 }
+        Model { heads: BTreeMap::from([(POOL.to_owned(), Head::default())]), checkpoint: None, made: 0 }
     }
 }
 
@@ -123,13 +137,23 @@ impl Model {
     }
 
     fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
-        let kind = dice.below(100);
+        let kind = dice.below(108);
         if kind < 12 {
             self.made += 1;
-            return (self.heads.len() < MOST_HEADS).then(|| Op::Create(format!("{POOL}/fs{}", self.made)));
+            let (room, made) = (self.heads.len() < MOST_HEADS, self.made);
+            let encrypted = dice.below(4) == 0;
+            return room.then(|| match encrypted {
+                true => Op::CreateEncrypted(format!("{POOL}/e{made}")),
+                false => Op::Create(format!("{POOL}/fs{made}")),
+            });
         }
-        if kind == 99 {
-            return Some(Op::Reimport);
+        match (kind, &self.checkpoint) {
+            (99, _) => return Some(Op::Reimport),
+            (100, None) => return Some(Op::Checkpoint),
+            (100..102, Some(_)) => return Some(Op::Discard),
+            (102, Some(_)) => return Some(Op::Rewind),
+            (100..103, _) => return None,
+            _ => {}
         }
         let name = self.any(dice)?;
         let head = &self.heads[&name];
@@ -165,7 +189,9 @@ impl Model {
                 let (snap, _) = head.snapshots.get(at)?;
                 self.made += 1;
                 let origin = format!("{name}@{snap}");
-                (self.heads.len() < MOST_HEADS).then(|| Op::Clone(origin, format!("{POOL}/c{}", self.made)))
+                // A clone has to be below its origin's key.
+                (self.heads.len() < MOST_HEADS && !head.encrypted)
+                    .then(|| Op::Clone(origin, format!("{POOL}/c{}", self.made)))
             }
             80..84 => {
                 let (origin, snap) = head.origin.clone()?;
@@ -182,13 +208,25 @@ impl Model {
                 Some(Op::Rename(name, format!("{POOL}/r{}", self.made)))
             }
             92..96 => head.snapshots.is_empty().then_some(Op::Destroy(name)),
+            103..108 => {
+                let from = *head.contents.keys().next_back()?;
+                let to = 1 + dice.below(OBJECTS);
+                (from != to).then_some(Op::Share(name, from, to))
+            }
             _ => {
-                const SETTINGS: [(&str, &str); 8] = [
+                const SETTINGS: [(&str, &str); 15] = [
                     ("compression", "off"),
                     ("compression", "lz4"),
                     ("compression", "zstd"),
                     ("checksum", "sha256"),
                     ("checksum", "fletcher4"),
+                    ("checksum", "blake3"),
+                    ("compression", "gzip-1"),
+                    ("compression", "zle"),
+                    ("dedup", "on"),
+                    ("dedup", "verify"),
+                    ("dedup", "off"),
+                    ("special_small_blocks", "16K"),
                     ("copies", "2"),
                     ("copies", "1"),
                     ("poolhouse:soak", "yes"),
@@ -205,7 +243,10 @@ impl Model {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Create(name) => drop(self.heads.insert(name.clone(), Head::default())),
+            Op::Create(name) | Op::CreateEncrypted(name) => {
+                let encrypted = matches!(op, Op::CreateEncrypted(_));
+                self.heads.insert(name.clone(), Head { encrypted, ..Head::default() });
+            }
             Op::Write { head, object, offset, len, seed } => {
                 let held = self.head(head).contents.entry(*object).or_default();
                 let end = (offset + len) as usize;
@@ -213,6 +254,11 @@ impl Model {
                 held[*offset as usize..end].copy_from_slice(&bytes(*seed, *len));
             }
             Op::Remove(head, object) => drop(self.head(head).contents.remove(object)),
+            Op::Share(head, from, to) => {
+                let contents = &mut self.head(head).contents;
+                let bytes = contents.get(from).expect("a step is chosen among what is there").clone();
+                contents.insert(*to, bytes);
+            }
             Op::Snapshot(names) => {
                 for (name, snap) in names.iter().filter_map(|n| n.split_once('@')) {
                     let head = self.head(name);
@@ -228,7 +274,7 @@ impl Model {
                 let found = self.head(origin).snapshots.iter().find(|(s, _)| s == snap);
                 let contents = found.expect("a step is chosen among what is there").1.clone();
                 let origin = Some((origin.to_owned(), snap.to_owned()));
-                self.heads.insert(name.clone(), Head { contents, snapshots: Vec::new(), origin });
+                self.heads.insert(name.clone(), Head { contents, origin, ..Head::default() });
             }
             Op::Promote(name) => self.promote(name),
             Op::Rollback(name) => {
@@ -247,6 +293,11 @@ impl Model {
             }
             Op::Destroy(name) => drop(self.heads.remove(name)),
             Op::Set(..) | Op::Reimport => {}
+            Op::Checkpoint => self.checkpoint = Some(self.heads.clone()),
+            Op::Discard => self.checkpoint = None,
+            Op::Rewind => {
+                self.heads = self.checkpoint.take().expect("a step is chosen among what is there");
+            }
         }
     }
 

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use codec::crypt::WrappingKey;
 use dmu::NewObject;
+use dsl::keys::{KeyFormat, KeyStatus};
 use dsl::ops::clone::Clone as CloneTask;
 use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::key::{NewCrypt, NewKey};
 use dsl::ops::promote::Promote;
 use dsl::ops::props::{SetAs, SetProps};
 use dsl::ops::rename::Rename;
@@ -17,10 +20,11 @@ use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::prop::parse::{Context, setting};
 use dsl::{Dsl, Kind, SyncTask};
+use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
-use ondisk::{DmuType, ObjNum};
+use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, World};
+use spa::engine::{CheckpointError, Live, World};
 use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
 use zpl::NewFileSystem;
@@ -30,29 +34,33 @@ use crate::chain;
 use crate::crash::SplitMix;
 
 /// Bytes of each device.
-const SIZE: u64 = 256 << 20;
+const SIZE: u64 = 320 << 20;
 /// Number of the first object of the model in an object set, above those of the file system.
 const FIRST: u64 = 1000;
+/// The key of all that is encrypted.
+const KEY: [u8; 32] = [7; 32];
 
 /// Anything that goes wrong ends a soak.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// The devices of a pool.
+/// The devices of a pool: what they are for each other and for the pool, and how many.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// What they are for each other.
-    pub vdev: VdevShape,
-    /// How many.
-    pub devices: usize,
-}
+pub struct Shape(&'static [(VdevShape, Option<AllocBias>, usize)]);
 
 impl Shape {
     /// Those that a soak takes in turns.
-    pub const ALL: [Shape; 4] = [
-        Shape { vdev: VdevShape::Single, devices: 1 },
-        Shape { vdev: VdevShape::Mirror, devices: 2 },
-        Shape { vdev: VdevShape::Raidz(1), devices: 3 },
-        Shape { vdev: VdevShape::Raidz(2), devices: 5 },
+    pub const ALL: [Shape; 6] = [
+        Shape(&[(VdevShape::Single, None, 1)]),
+        Shape(&[(VdevShape::Mirror, None, 2)]),
+        Shape(&[(VdevShape::Raidz(1), None, 3)]),
+        Shape(&[(VdevShape::Raidz(2), None, 5)]),
+        Shape(&[
+            (VdevShape::Mirror, None, 2),
+            (VdevShape::Single, Some(AllocBias::Special), 1),
+            (VdevShape::Single, Some(AllocBias::Dedup), 1),
+            (VdevShape::Single, Some(AllocBias::Log), 1),
+        ]),
+        Shape(&[(VdevShape::Single, None, 1), (VdevShape::Mirror, None, 3)]),
     ];
 }
 
@@ -98,10 +106,16 @@ impl Life {
     /// # Errors
     /// As making it fails.
     pub fn begin(dir: &Path, shape: Shape, seed: u64, workers: usize) -> Result<Life, Failure> {
-        let paths: Vec<PathBuf> = (0..shape.devices).map(|n| dir.join(format!("d{n}.img"))).collect();
+        let count: usize = shape.0.iter().map(|(.., count)| count).sum();
+        let paths: Vec<PathBuf> = (0..count).map(|n| dir.join(format!("d{n}.img"))).collect();
         paths.iter().try_for_each(|p| File::create(p)?.set_len(SIZE))?;
-        let leaves = paths.into_iter().map(|path| NewLeaf { path }).collect();
-        let vdevs = vec![NewVdev { shape: shape.vdev, bias: None, leaves }];
+        let mut rest = paths.into_iter().map(|path| NewLeaf { path });
+        let vdevs = shape.0.iter().map(|(shape, bias, count)| NewVdev {
+            shape: *shape,
+            bias: *bias,
+            leaves: rest.by_ref().take(*count).collect(),
+        });
+        let vdevs = vdevs.collect();
         let new = NewPool { name: Model::POOL.into(), vdevs, ashift: None, force: true };
         let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
         let contents = file_system();
@@ -149,12 +163,17 @@ impl Life {
     }
 
     fn import(&mut self) -> Result<(), Failure> {
+        self.import_at(false)
+    }
+
+    /// Imports the pool, or the state of its checkpoint.
+    fn import_at(&mut self, checkpoint: bool) -> Result<(), Failure> {
         let scan = spa::scan(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
-        let options = Options { readonly: false, force: true, cache_bytes: 64 << 20, ..Options::default() };
+        let options = Options { readonly: false, checkpoint, ..options() };
         let hands = hands(self.seed ^ self.steps.rotate_left(32), self.workers);
-        self.spa = Some(import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)?);
-        Ok(())
+        let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)?;
+        unlock(self.spa.insert(spa).writer().ok_or("the pool is not open for writing")?.dsl())
     }
 
     /// Does the next step; it is on disk when this returns.
@@ -186,17 +205,7 @@ impl Life {
                 let live = self.live()?;
                 let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
                 let tx = live.tx(len)?;
-                let number = ObjNum(FIRST + object);
-                let dn = match owned.objset().dnode(number) {
-                    Ok(dn) => dn,
-                    Err(dmu::Error::NoSuchObject { .. }) => {
-                        let spec =
-                            NewObject { block_size: 1 << 14, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
-                        owned.objset().claim_object(&tx, number, &spec)?
-                    }
-                    Err(e) => return Err(e.into()),
-                };
-                dn.write_at(&tx, offset, &model::bytes(seed, len))?;
+                self::object(&owned, &tx, object)?.write_at(&tx, offset, &model::bytes(seed, len))?;
                 let txg = tx.txg();
                 drop(tx);
                 Ok(live.txgs().wait_synced(txg)?)
@@ -224,10 +233,45 @@ impl Life {
                 let props = vec![setting(prop, value, context)?];
                 self.run(SetProps { name, props, source: SetAs::Local })
             }
+            Op::CreateEncrypted(name) => {
+                let (contents, props) = (Arc::new(file_system()), Vec::new());
+                let key = Arc::new(WrappingKey::from_raw(KEY));
+                let key =
+                    NewKey { format: KeyFormat::Raw, location: "prompt".into(), key, salt: 0, iterations: 0 };
+                let crypt = Some(NewCrypt { suite: None, off: false, key: Some(key) });
+                self.run(Create { name, contents, props, crypt, enforce_limits: false })
+            }
+            Op::Share(head, from, to) => {
+                let live = self.live()?;
+                let owned = live.dsl().heads().own(&live.dsl().dataset(&head)?)?;
+                let tx = live.tx(1 << 17)?;
+                let source = owned.objset().dnode(ObjNum(FIRST + from))?;
+                let target = object(&owned, &tx, to)?;
+                target.free_range(&tx, 0, u64::MAX)?;
+                let blocks = source.max_size().div_ceil(source.block_size());
+                target.clone_blocks(&tx, BlkId(0), &source, BlkId(0), blocks)?;
+                let txg = tx.txg();
+                drop(tx);
+                Ok(live.txgs().wait_synced(txg)?)
+            }
             Op::Reimport => {
                 self.export()?;
                 self.check()?;
                 self.import()
+            }
+            // Who was killed may have done it.
+            Op::Checkpoint => match self.live()?.checkpoint() {
+                Err(CheckpointError::Exists) => Ok(()),
+                done => Ok(done?),
+            },
+            Op::Discard => match self.live()?.discard_checkpoint(true) {
+                Err(CheckpointError::Absent) => Ok(()),
+                done => Ok(done?),
+            },
+            Op::Rewind => {
+                let there = self.spa.as_ref().is_some_and(|spa| spa.checkpoint().is_some());
+                self.export()?;
+                self.import_at(there)
             }
         }
     }
@@ -266,10 +310,11 @@ impl Life {
     fn look(&self) -> Result<BTreeMap<String, Contents>, Failure> {
         let scan = spa::scan(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
-        let options = Options { force: true, cache_bytes: 64 << 20, ..Options::default() };
-        let spa = import(candidate, &options, &host(), &SystemClock).map_err(|f| f.error)?;
+        let spa = import(candidate, &options(), &host(), &SystemClock).map_err(|f| f.error)?;
         let options = dsl::Options { pool_name: spa.name().to_owned(), space: spa.space()?, altroot: None };
         let dsl = Dsl::open(spa.mos().clone(), options)?;
+        spa.mos().objset().cache().zio().set_keys(dsl.keys().clone());
+        unlock(&dsl)?;
         let mut out = BTreeMap::new();
         let listing = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
         for dataset in dsl.list_sorted(None, &listing)?.whole()? {
@@ -304,6 +349,34 @@ impl Life {
             hash.update(&std::fs::read(path)?);
         }
         Ok(hash.finalize().to_hex().to_string())
+    }
+}
+
+/// How the pool is imported.
+fn options() -> Options {
+    Options { force: true, cache_bytes: 64 << 20, ..Options::default() }
+}
+
+/// Loads the keys of all datasets that have one.
+fn unlock(dsl: &Dsl) -> Result<(), Failure> {
+    for dataset in dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()? {
+        let dir = dataset.dir();
+        if dir.encryption_root()?.is_some() && dsl.keys().status(dir)? != KeyStatus::Available {
+            dsl.keys().load(dir, &KEY, false)?;
+        }
+    }
+    Ok(())
+}
+
+/// An object of the model, made if it is not there.
+fn object(owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dnode> {
+    let number = ObjNum(FIRST + object);
+    match owned.objset().dnode(number) {
+        Err(dmu::Error::NoSuchObject { .. }) => {
+            let spec = NewObject { block_size: 1 << 14, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+            owned.objset().claim_object(tx, number, &spec)
+        }
+        found => found,
     }
 }
 
