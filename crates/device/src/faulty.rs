@@ -1,10 +1,14 @@
 //! A device that fails on purpose.
+//!
+//! # Theory
+//! What it is told to do wrong it does until it is healed: errors here or there, wrong bytes, operations that do not return. One that is
+//! *volatile* remembers what was there before each write until it is flushed, so that it can lose what was not, as a disk does whose power fails.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::{Device, DeviceError, Op, Result};
 
@@ -30,12 +34,27 @@ pub enum Fault {
         /// How rare.
         one_in: u32,
     },
+    /// Writes and flushes with these numbers, counted from the first ([`Faulty::count`]), are errors.
+    Numbered {
+        /// The numbers.
+        range: Range<u64>,
+    },
+    /// Every operation is an error.
+    Gone,
+    /// No operation returns before the device is healed.
+    Stalled,
 }
 
 #[derive(Debug)]
 struct State {
     faults: Vec<Fault>,
     rng: u64,
+    /// Writes and flushes that were asked.
+    count: u64,
+    /// Operations that do not return.
+    waiting: usize,
+    /// Of a volatile device: where something was written since the last flush, and what was there before.
+    undo: Option<Vec<(u64, Vec<u8>)>>,
 }
 
 /// A device that fails where and when it is told to, repeatably: with one thread, the same seed gives the
@@ -43,12 +62,40 @@ struct State {
 pub struct Faulty {
     inner: Arc<dyn Device>,
     state: Mutex<State>,
+    healed: Condvar,
 }
 
 impl Faulty {
     /// Wraps `inner`, healthy so far.
     pub fn new(inner: Arc<dyn Device>, seed: u64) -> Self {
-        Self { inner, state: Mutex::new(State { faults: Vec::new(), rng: seed }) }
+        let state = State { faults: Vec::new(), rng: seed, count: 0, waiting: 0, undo: None };
+        Self { inner, state: Mutex::new(state), healed: Condvar::new() }
+    }
+
+    /// The same, of a device that may lose what was not flushed ([`Faulty::lose`]).
+    pub fn volatile(inner: Arc<dyn Device>, seed: u64) -> Self {
+        let faulty = Self::new(inner, seed);
+        faulty.state.lock().undo = Some(Vec::new());
+        faulty
+    }
+
+    /// Writes and flushes that were asked so far.
+    pub fn count(&self) -> u64 {
+        self.state.lock().count
+    }
+
+    /// Operations that wait for the device to be healed.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting
+    }
+
+    /// Loses what was written since the last flush that succeeded: the power failed.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn lose(&self) -> Result<()> {
+        let lost = self.state.lock().undo.as_mut().map(std::mem::take).unwrap_or_default();
+        lost.into_iter().rev().try_for_each(|(offset, bytes)| self.inner.write_at(&bytes, offset))
     }
 
     /// Adds a way to fail.
@@ -59,17 +106,28 @@ impl Faulty {
     /// Healthy again.
     pub fn heal(&self) {
         self.state.lock().faults.clear();
+        self.healed.notify_all();
     }
 
     fn gate(&self, asked: Op, offset: u64, len: u64) -> Result<()> {
         let mut state = self.state.lock();
-        let State { faults, rng } = &mut *state;
+        let number = state.count;
+        let counts = matches!(asked, Op::Write | Op::Flush);
+        state.count += u64::from(counts);
+        while state.faults.contains(&Fault::Stalled) {
+            state.waiting += 1;
+            self.healed.wait(&mut state);
+            state.waiting -= 1;
+        }
+        let State { faults, rng, .. } = &mut *state;
         let hit = faults.iter().any(|fault| match fault {
             Fault::Error { op, range } => {
                 *op == asked && (asked == Op::Flush || (offset < range.end && range.start < offset + len))
             }
             Fault::Rate { op, one_in } => *op == asked && split_mix(rng).is_multiple_of(u64::from(*one_in)),
-            Fault::Corrupt { .. } => false,
+            Fault::Numbered { range } => counts && range.contains(&number),
+            Fault::Gone => true,
+            Fault::Corrupt { .. } | Fault::Stalled => false,
         });
         if hit {
             let device = self.inner.name().to_owned();
@@ -108,12 +166,25 @@ impl Device for Faulty {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.gate(Op::Write, offset, buf.len() as u64)?;
+        let mut state = self.state.lock();
+        let Some(undo) = &mut state.undo else {
+            drop(state);
+            return self.inner.write_at(buf, offset);
+        };
+        // What is remembered and what is written must be in one order.
+        let mut before = vec![0; buf.len()];
+        self.inner.read_at(&mut before, offset)?;
+        undo.push((offset, before));
         self.inner.write_at(buf, offset)
     }
 
     fn flush(&self) -> Result<()> {
         self.gate(Op::Flush, 0, 0)?;
-        self.inner.flush()
+        self.inner.flush()?;
+        if let Some(undo) = &mut self.state.lock().undo {
+            undo.clear();
+        }
+        Ok(())
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<()> {

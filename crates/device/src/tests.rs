@@ -138,6 +138,37 @@ fn faults_are_repeatable() {
     assert!(run(5).contains(&true) && run(5).contains(&false));
 }
 
+/// A device counts what it is asked, fails by number, keeps whoever asks while it is stalled, and loses what was not flushed.
+#[test]
+fn faults_come_and_go() {
+    let device = Arc::new(Faulty::volatile(Arc::new(MemDevice::new("m", 4096)), 1));
+    device.write_at(b"kept", 0).unwrap();
+    device.flush().unwrap();
+    assert_eq!(device.count(), 2);
+    device.inject(Fault::Numbered { range: 3..4 });
+    device.write_at(b"lost", 0).unwrap();
+    assert!(device.write_at(b"never", 0).is_err());
+    device.write_at(b"too", 2).unwrap();
+    device.lose().unwrap();
+    let mut back = [0; 6];
+    device.read_at(&mut back, 0).unwrap();
+    assert_eq!(&back, b"kept\0\0");
+    device.inject(Fault::Gone);
+    assert!(device.flush().is_err() && device.read_at(&mut back, 0).is_err());
+    device.heal();
+    device.inject(Fault::Stalled);
+    let other = device.clone();
+    let waiter = std::thread::spawn(move || other.write_at(b"late", 0));
+    while device.waiting() == 0 {
+        std::thread::yield_now();
+    }
+    assert!(!waiter.is_finished());
+    device.heal();
+    waiter.join().unwrap().unwrap();
+    device.read_at(&mut back, 0).unwrap();
+    assert_eq!(&back, b"late\0\0");
+}
+
 struct TestClock(AtomicU64);
 
 impl Clock for TestClock {

@@ -3,164 +3,15 @@
 
 mod rig;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use device::{Device, DeviceError, Op};
-use ondisk::ObjNum;
-use parking_lot::Mutex;
-use rig::{images, import, judge, new_pool_on, noise, own, read_file, write_file};
-use spa::Spa;
-use spa::create::{VdevShape, claim_file};
-use spa::engine::Live;
+use device::Fault;
+use dmu::Objset;
+use ondisk::label::LABEL_START_SIZE;
+use ondisk::{BlkId, Level, ObjNum};
+use rig::ward::{live, no_flushes, ward};
+use rig::{import, judge, noise, own, read_file, write_file};
+use spa::create::VdevShape;
 use vdev::VdevState;
 use zio::Reason;
-
-/// What a device refuses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Ill {
-    /// Writes with these numbers, flushes counted as well.
-    Numbers(Range<u64>),
-    /// Flushes.
-    Flushes,
-    /// Everything.
-    Gone,
-}
-
-/// A device over an image that falls ill when it is told to. While its flushes fail, what is written is lost when it is healed.
-struct Patient {
-    inner: Arc<dyn Device>,
-    ill: Mutex<Option<Ill>>,
-    count: AtomicU64,
-}
-
-impl Patient {
-    fn fall(&self, ill: Ill) {
-        *self.ill.lock() = Some(ill);
-    }
-
-    fn heal(&self) {
-        *self.ill.lock() = None;
-    }
-
-    fn gate(&self, op: Op) -> device::Result<()> {
-        let number = if op == Op::Read { 0 } else { self.count.fetch_add(1, Relaxed) };
-        let bad = match &*self.ill.lock() {
-            None => false,
-            Some(Ill::Numbers(range)) => op != Op::Read && range.contains(&number),
-            Some(Ill::Flushes) => op == Op::Flush,
-            Some(Ill::Gone) => true,
-        };
-        let source = std::io::Error::from_raw_os_error(5);
-        if bad {
-            Err(DeviceError::Io { op, device: "ill".into(), offset: 0, len: 0, source })
-        } else {
-            Ok(())
-        }
-    }
-}
-
-impl Device for Patient {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
-        self.gate(Op::Read)?;
-        self.inner.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
-        self.gate(Op::Write)?;
-        self.inner.write_at(buf, offset)
-    }
-
-    fn flush(&self) -> device::Result<()> {
-        self.gate(Op::Flush)
-    }
-
-    fn trim(&self, _: u64, _: u64) -> device::Result<()> {
-        Ok(())
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn logical_sector(&self) -> u32 {
-        self.inner.logical_sector()
-    }
-
-    fn physical_sector(&self) -> u32 {
-        self.inner.physical_sector()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-}
-
-struct Ward {
-    dir: tempfile::TempDir,
-    patients: Vec<Arc<Patient>>,
-    spa: Spa,
-}
-
-fn ward(shape: VdevShape, count: usize) -> Ward {
-    let dir = tempfile::tempdir().unwrap();
-    let paths: Vec<PathBuf> = images(dir.path(), count, 96 << 20);
-    let patients = Mutex::new(Vec::new());
-    let claimer = |path: &Path| {
-        let (inner, kind) = claim_file(path)?;
-        let patient = Arc::new(Patient { inner, ill: Mutex::new(None), count: AtomicU64::new(0) });
-        patients.lock().push(patient.clone());
-        Ok((patient as Arc<dyn Device>, kind))
-    };
-    let spa = new_pool_on(shape, &paths, &claimer);
-    Ward { dir, patients: patients.into_inner(), spa }
-}
-
-fn live(spa: &Spa) -> &Live {
-    spa.writer().unwrap()
-}
-
-impl Ward {
-    /// Writes a file and syncs it; sees to the devices whenever the pool is suspended, which is told.
-    fn write(&self, seed: u64) -> (ObjNum, bool) {
-        let live = live(&self.spa);
-        let mut suspended = false;
-        let object = {
-            let owned = own(live, "tank");
-            write_file(live, &owned, &noise(seed, 1 << 20)).unwrap()
-        };
-        std::thread::scope(|s| {
-            let syncer = s.spawn(|| live.sync_all().unwrap());
-            while !syncer.is_finished() {
-                if live.suspended().is_some() {
-                    suspended = true;
-                    self.rescue();
-                }
-                std::thread::yield_now();
-            }
-        });
-        (object, suspended)
-    }
-
-    fn rescue(&self) {
-        self.patients.iter().for_each(|p| p.heal());
-        live(&self.spa).clear(None).unwrap();
-    }
-
-    /// Exports the pool and has it judged; its files must be what was written.
-    fn discharge(self, files: &[(u64, ObjNum)]) {
-        live(&self.spa).export().unwrap();
-        drop((self.spa, self.patients));
-        judge(self.dir.path(), "tank");
-        let spa = import(self.dir.path()).unwrap();
-        let owned = own(live(&spa), "tank");
-        for (seed, object) in files {
-            assert!(read_file(&owned, *object, 1 << 20) == noise(*seed, 1 << 20), "file {seed}");
-        }
-    }
-}
 
 /// Goal: wherever in a group a device begins to fail, for one write or for many, a pool without redundancy loses nothing of it:
 /// its blocks go elsewhere, or it waits until the device is well.
@@ -170,8 +21,8 @@ fn one_device_fails_at_any_write() {
     for (n, length) in (0..16u64).step_by(5).flat_map(|n| [(n, 1), (n, 1000)]) {
         let ward = ward(VdevShape::Single, 1);
         let first = ward.write(1).0;
-        let from = ward.patients[0].count.load(Relaxed) + n;
-        ward.patients[0].fall(Ill::Numbers(from..from + length));
+        let from = ward.patients[0].count() + n;
+        ward.patients[0].inject(Fault::Numbered { range: from..from + length });
         let (second, suspended) = ward.write(2);
         waited += u64::from(suspended);
         ward.patients[0].heal();
@@ -187,10 +38,10 @@ fn a_needed_device_flushes_no_more_or_goes() {
     for (shape, count, sick) in
         [(VdevShape::Single, 1, 1), (VdevShape::Mirror, 2, 2), (VdevShape::Raidz(1), 3, 2)]
     {
-        for ill in [Ill::Flushes, Ill::Gone] {
+        for ill in [no_flushes(), Fault::Gone] {
             let ward = ward(shape, count);
             let first = ward.write(1).0;
-            ward.patients[..sick].iter().for_each(|p| p.fall(ill.clone()));
+            ward.patients[..sick].iter().for_each(|p| p.inject(ill.clone()));
             let (second, suspended) = ward.write(2);
             assert!(suspended, "{ill:?}");
             let third = ward.write(3).0;
@@ -203,13 +54,12 @@ fn a_needed_device_flushes_no_more_or_goes() {
 #[test]
 fn a_spare_device_is_faulted() {
     for (shape, count) in [(VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3)] {
-        for ill in [Ill::Flushes, Ill::Gone] {
+        for ill in [no_flushes(), Fault::Gone] {
             let ward = ward(shape, count);
             let first = ward.write(1).0;
-            ward.patients[0].fall(ill);
+            ward.patients[0].inject(ill);
             let (second, suspended) = ward.write(2);
-            let leaf = ward.spa.tree().describe().children[0].children[0].state;
-            assert_eq!((suspended, leaf), (false, VdevState::Faulted));
+            assert_eq!((suspended, ward.states()[0]), (false, VdevState::Faulted));
             ward.discharge(&[(1, first), (2, second)]);
         }
     }
@@ -220,7 +70,7 @@ fn a_spare_device_is_faulted() {
 fn a_suspended_pool_can_be_let_go() {
     let ward = ward(VdevShape::Single, 1);
     let first = ward.write(1).0;
-    ward.patients[0].fall(Ill::Gone);
+    ward.patients[0].inject(Fault::Gone);
     {
         let live = live(&ward.spa);
         let owned = own(live, "tank");
@@ -248,4 +98,43 @@ fn a_suspended_pool_can_be_let_go() {
     live(&spa).export().unwrap();
     drop(spa);
     judge(ward.dir.path(), "tank");
+}
+
+/// Makes what leads to the blocks of a file unreadable.
+fn damage(os: &Objset, object: ObjNum, device: &device::Faulty) {
+    let bp = os.dnode(object).unwrap().bp(Level(1), BlkId(0)).unwrap();
+    for dva in bp.stored().unwrap().copies() {
+        let at = LABEL_START_SIZE + dva.offset.0;
+        device.inject(Fault::Corrupt { range: at..at + dva.asize.0 });
+    }
+    os.cache().purge();
+}
+
+/// Goal: a file whose indirect blocks are damaged can be neither written nor freed, which whoever tries is told; the pool goes on.
+#[test]
+fn damaged_files_do_not_stop_the_pool() {
+    let ward = ward(VdevShape::Single, 1);
+    let first = ward.write(1).0;
+    let second = ward.write(2).0;
+    let live = live(&ward.spa);
+    let owned = own(live, "tank");
+    let os = owned.objset();
+    damage(os, first, &ward.patients[0]);
+    let dn = os.dnode(first).unwrap();
+    let tx = live.tx(1 << 20).unwrap();
+    assert!(dn.write_at(&tx, 0, &noise(3, 1 << 17)).is_err());
+    assert!(dn.write_at(&tx, 100, b"a few bytes").is_err());
+    assert!(dn.free_range(&tx, 0, 1 << 18).is_err());
+    assert!(dn.free_range(&tx, 0, u64::MAX).is_err());
+    assert!(os.free_object(&tx, first).is_err());
+    let source = os.dnode(second).unwrap();
+    assert!(dn.clone_blocks(&tx, BlkId(2), &source, BlkId(0), 2).is_err());
+    drop(tx);
+    live.sync_all().unwrap();
+    let third = ward.write(3).0;
+    ward.patients[0].heal();
+    os.cache().purge();
+    rig::remove_file(live, &owned, first).unwrap();
+    drop(owned);
+    ward.discharge(&[(2, second), (3, third)]);
 }

@@ -108,7 +108,7 @@ impl Tree {
         node.in_flight.fetch_add(1, Relaxed);
         let start = Instant::now();
         let done = device.read_at(buf, at);
-        node.stats.read_ns.record(start.elapsed().as_nanos() as u64);
+        node.stats.read_took(start.elapsed().as_nanos() as u64);
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(buf.len() as u64), Relaxed);
         node.stats.read_ops.inc();

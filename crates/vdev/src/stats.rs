@@ -2,6 +2,9 @@
 
 use observe::{Counter, Histogram, HistogramSnapshot};
 
+/// Nanoseconds from which an operation is slow (`zio_slow_io_ms`).
+const SLOW_NS: u64 = 30_000_000_000;
+
 /// What happened on a vdev (`vdev_stat_t`). A leaf counts its device operations; a vdev above counts only
 /// errors that its redundancy could not absorb.
 #[derive(Debug, Default)]
@@ -22,6 +25,8 @@ pub struct VdevStats {
     pub checksum_errors: Counter,
     /// Bytes that were found wrong and written again (`vs_self_healed`).
     pub self_healed: Counter,
+    /// Operations that took very long (`vs_slow_ios`).
+    pub slow_ios: Counter,
     /// How long device reads took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_READ]`).
     pub read_ns: Histogram,
     /// How long device writes took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_WRITE]`).
@@ -47,6 +52,8 @@ pub struct StatsSnapshot {
     pub checksum_errors: u64,
     /// See [`VdevStats::self_healed`].
     pub self_healed: u64,
+    /// See [`VdevStats::slow_ios`].
+    pub slow_ios: u64,
     /// See [`VdevStats::read_ns`].
     pub read_ns: HistogramSnapshot,
     /// See [`VdevStats::write_ns`].
@@ -65,9 +72,22 @@ impl VdevStats {
             write_errors: self.write_errors.get(),
             checksum_errors: self.checksum_errors.get(),
             self_healed: self.self_healed.get(),
+            slow_ios: self.slow_ios.get(),
             read_ns: self.read_ns.snapshot(),
             write_ns: self.write_ns.snapshot(),
         }
+    }
+
+    /// Notes how long a read took.
+    pub(crate) fn read_took(&self, ns: u64) {
+        self.read_ns.record(ns);
+        self.slow_ios.add(u64::from(ns >= SLOW_NS));
+    }
+
+    /// Notes how long a write took.
+    pub(crate) fn write_took(&self, ns: u64) {
+        self.write_ns.record(ns);
+        self.slow_ios.add(u64::from(ns >= SLOW_NS));
     }
 
     /// Forgets the errors (`zpool clear`).
@@ -75,5 +95,6 @@ impl VdevStats {
         self.read_errors.clear();
         self.write_errors.clear();
         self.checksum_errors.clear();
+        self.slow_ios.clear();
     }
 }

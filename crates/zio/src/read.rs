@@ -121,7 +121,11 @@ impl Zio {
         *self.workers.write() = workers;
     }
 
-    pub(crate) fn space(&self) -> Arc<dyn Space> {
+    /// Who gives out space.
+    ///
+    /// # Panics
+    /// When nobody has said who ([`Zio::set_space`]).
+    pub fn space(&self) -> Arc<dyn Space> {
         self.space.read().clone().expect("a pool that is written has an allocator")
     }
 

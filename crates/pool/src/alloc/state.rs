@@ -375,6 +375,12 @@ impl State {
         let held = ms.allocating[slot(txg)].remove(start, start + size);
         assert!(held, "only what was allocated in this group is given back");
         ms.free.as_mut().expect("it was loaded to allocate from").add(start, start + size);
+        let group = ms.group;
+        let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
+        // One that was spent can be allocated from again: what was waiting for room is to find it.
+        if ms.activated.is_none() {
+            self.groups[group.0].reweigh(place.1, ms);
+        }
     }
 
     pub(super) fn claim(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) -> bool {

@@ -198,6 +198,7 @@ pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     (s.state, s.aux) = (states::state(info.state), states::aux(info.aux));
     (s.read_errors, s.write_errors) = (info.stats.read_errors, info.stats.write_errors);
     s.checksum_errors = info.stats.checksum_errors;
+    s.slow_ios = info.stats.slow_ios;
     (s.ops[1], s.ops[2]) = (info.stats.read_ops, info.stats.write_ops);
     (s.bytes[1], s.bytes[2]) = (info.stats.read_bytes, info.stats.write_bytes);
     s.configured_ashift = u64::from(info.ashift);

@@ -107,7 +107,9 @@ impl Live {
             tree.clear(None)?;
             crate::import::check_still_ours(&tree, root, &last)?;
         }
+        let given_up = zio.tree().given_up();
         zio.tree().clear(guid)?;
+        given_up.into_iter().for_each(|device| zio.doubt(device));
         zio.suspension().clear();
         Ok(())
     }

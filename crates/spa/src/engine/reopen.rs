@@ -53,6 +53,7 @@ impl Engine {
             let _one = self.placing.lock();
             let tree = Arc::new(self.tree().reopened(&found)?);
             self.cache.zio().trees().set(tree);
+            found.keys().for_each(|device| self.cache.zio().doubt(*device));
         }
         Ok(found.len())
     }

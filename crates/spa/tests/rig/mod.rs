@@ -1,6 +1,8 @@
 //! What tests of written pools share: making, importing and judging them.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub mod ward;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,18 +59,28 @@ pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
 
 /// A pool on devices that are opened by `claimer`.
 pub fn new_pool_on(shape: VdevShape, images: &[PathBuf], claimer: &Claimer<'_>) -> Spa {
+    new_pool_with(shape, images, claimer, 1)
+}
+
+/// The same, written by so many workers.
+pub fn new_pool_with(shape: VdevShape, images: &[PathBuf], claimer: &Claimer<'_>, workers: usize) -> Spa {
     let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    pool_on(vec![NewVdev { shape, bias: None, leaves }], &features, claimer)
+    pool_on(vec![NewVdev { shape, bias: None, leaves }], &features, claimer, workers)
 }
 
 /// A pool of these vdevs with these features.
 pub fn pool_of(vdevs: Vec<NewVdev>, features: &[&'static Feature]) -> Spa {
-    pool_on(vdevs, features, &claim_file)
+    pool_on(vdevs, features, &claim_file, 1)
 }
 
 /// The same on devices that are opened by `claimer`.
-pub fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Claimer<'_>) -> Spa {
+pub fn pool_on(
+    vdevs: Vec<NewVdev>,
+    features: &[&'static Feature],
+    claimer: &Claimer<'_>,
+    workers: usize,
+) -> Spa {
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
     let begin =
         Beginning { features, contents: &Empty, props: &Vec::new(), crypt: None, temporary_name: None };
@@ -76,7 +88,7 @@ pub fn pool_on(vdevs: Vec<NewVdev>, features: &[&'static Feature], claimer: &Cla
         host: &host(),
         world: Arc::new(SystemWorld),
         claimer,
-        workers: Arc::new(zio::Workers::new("zio", 1)),
+        workers: Arc::new(zio::Workers::new("zio", workers)),
         cache_bytes: 64 << 20,
         altroot: None,
     };

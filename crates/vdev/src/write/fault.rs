@@ -61,6 +61,13 @@ impl Tree {
         node.readable() && !node.cant_write.load(Relaxed)
     }
 
+    /// The devices that are there and were given up.
+    pub fn given_up(&self) -> Vec<Guid> {
+        let ids =
+            self.by_guid.iter().filter(|(_, id)| matches!(self.node(**id).layout, Layout::Leaf(Some(_))));
+        ids.filter(|(_, id)| !self.writable(**id)).map(|(guid, _)| *guid).collect()
+    }
+
     /// Whether a top-level vdev takes new blocks (`vdev_allocatable`): its devices are there and take writes.
     pub fn takes_blocks(&self, vdev: VdevId) -> bool {
         self.holds_blocks(vdev) && self.top(vdev).is_ok_and(|id| self.writable(id))

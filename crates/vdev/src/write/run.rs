@@ -124,7 +124,7 @@ impl Tree {
         node.in_flight.fetch_add(1, Relaxed);
         let start = Instant::now();
         let done = device.write_vectored_at(bufs, at);
-        node.stats.write_ns.record(start.elapsed().as_nanos() as u64);
+        node.stats.write_took(start.elapsed().as_nanos() as u64);
         node.in_flight.fetch_sub(1, Relaxed);
         let len: usize = bufs.iter().map(|b| b.len()).sum();
         node.last_end.store(at.saturating_add(len as u64), Relaxed);

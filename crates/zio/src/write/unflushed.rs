@@ -3,15 +3,17 @@
 //! # Theory
 //! When a flush fails, nobody knows what of all that was written before is on the device, and asking it again proves nothing: systems forget what
 //! they could not write. A device that the pool can do without is faulted for it. But for one that it can't do without, there is only one
-//! way: to write everything again. So what was written is kept until a flush has succeeded, and there are flushes in between, lest that be much.
+//! way: to write everything again. So what was written is kept until a flush has succeeded, and there are flushes in between, lest that be much. The
+//! same goes for a device that was gone and is back: what it had taken before may be gone with its power.
 //!
 //! # See
 //! OpenZFS `zio_flush`, which believes the device.
 
 use crate::{Reason, Zio};
-use device::Block;
+use device::{Block, DeviceError, Op};
 use ondisk::{Dva, Guid, Txg, VdevId};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use vdev::FlushError;
 
 /// Bytes that are kept before there is a flush.
@@ -72,6 +74,18 @@ impl Zio {
                 Err(_) => {}
             }
         }
+    }
+
+    /// A device that was given up is about to be tried again: what was written since the last flush is written once more before the next one counts.
+    pub fn doubt(&self, guid: Guid) {
+        let source = Arc::new(DeviceError::Io {
+            op: Op::Flush,
+            device: String::new(),
+            offset: 0,
+            len: 0,
+            source: std::io::Error::other("the device had been given up"),
+        });
+        self.unflushed.lock().failed.get_or_insert(FlushError { guid, source });
     }
 
     /// As [`Zio::flush`], without waiting: whoever wrote something that is not kept here writes it again if it fails.
