@@ -71,7 +71,7 @@ impl DirtyBlock {
         let kind = head.phys.kind;
         let (objset, object) = (self.dn.os.home.id, self.dn.object);
         Some(WriteReq {
-            data: self.block.clone(),
+            data: self.block.clone().into(),
             kind,
             level: Level(0),
             bookmark: Bookmark { objset, object, level: Level(0), blkid: self.blkid },
