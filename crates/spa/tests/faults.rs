@@ -2,15 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod rig;
+#[path = "rig/ward.rs"]
+mod ward;
 
 use device::Fault;
 use dmu::Objset;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{BlkId, Level, ObjNum};
-use rig::ward::{live, no_flushes, ward};
 use rig::{import, judge, noise, own, read_file, write_file};
 use spa::create::VdevShape;
 use vdev::VdevState;
+use ward::{LEN, live, no_flushes, ward};
 use zio::Reason;
 
 /// Goal: wherever in a group a device begins to fail, for one write or for many, a pool without redundancy loses nothing of it:
@@ -131,10 +133,11 @@ fn damaged_files_do_not_stop_the_pool() {
     assert!(dn.clone_blocks(&tx, BlkId(2), &source, BlkId(0), 2).is_err());
     drop(tx);
     live.sync_all().unwrap();
-    let third = ward.write(3).0;
+    let third = write_file(live, &owned, &noise(3, LEN)).unwrap();
+    live.sync_all().unwrap();
     ward.patients[0].heal();
     os.cache().purge();
     rig::remove_file(live, &owned, first).unwrap();
-    drop(owned);
+    drop((dn, source, owned));
     ward.discharge(&[(2, second), (3, third)]);
 }

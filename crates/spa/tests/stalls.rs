@@ -2,17 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod rig;
+#[path = "rig/ward.rs"]
+mod ward;
 
 use std::process::Command;
 
 use device::{Device, Fault, Op};
 use ondisk::label::{LABEL_SIZE, LABELS, label_offset};
 use ondisk::{DmuType, Dva, Level, ObjNum, Psize};
-use rig::ward::{LEN, Ward, live, ward, ward_of};
 use rig::{file_system, noise, own, read_file, write_file};
 use spa::create::VdevShape;
 use spa::engine::{PoolProp, TaskError};
 use vdev::VdevState;
+use ward::{LEN, Ward, live, ward, ward_of};
 use zio::{ClassHint, FailMode, Reason, Want};
 
 const SHAPES: [(VdevShape, usize); 3] =
@@ -122,6 +124,7 @@ fn without_room_a_group_waits() {
         }
         syncer.join().unwrap().unwrap();
     });
+    drop(space);
     assert!(ward.states().iter().all(|state| *state == VdevState::Healthy));
     let third = ward.write(3).0;
     ward.discharge(&[(1, first), (2, second), (3, third)]);

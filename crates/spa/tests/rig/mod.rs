@@ -1,8 +1,6 @@
 //! What tests of written pools share: making, importing and judging them.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-pub mod ward;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Pools on devices that fail when they are told to.
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use spa::create::{VdevShape, claim_file};
 use spa::engine::Live;
 use vdev::VdevState;
 
-use super::{images, import, judge, new_pool_with, noise, own, read_file, write_file};
+use crate::rig::{images, import, judge, new_pool_with, noise, own, read_file, write_file};
 
 /// Bytes of a file.
 pub const LEN: usize = 1 << 20;
