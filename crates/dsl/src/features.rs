@@ -111,6 +111,16 @@ impl Syncing<'_> {
         self.activate(ds, f, &words(&[0]))
     }
 
+    /// A dataset uses a feature no more, if it did (`dsl_dataset_deactivate_feature`).
+    pub(crate) fn deactivate(&mut self, ds: u64, name: &'static str) -> Result<()> {
+        let f = feature(name);
+        if self.field(ds, f.guid)?.is_none() {
+            return Ok(());
+        }
+        self.zap(ds)?.drop_entry(self.tx, f.guid.as_bytes())?;
+        self.feature_count(name, -1)
+    }
+
     /// A dataset goes: it uses its features no more.
     pub(crate) fn deactivate_all(&mut self, ds: u64) -> Result<()> {
         for (f, _) in self.dataset_features(ds)? {

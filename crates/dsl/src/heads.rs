@@ -60,6 +60,8 @@ struct Head {
     settings: Option<(u64, Settings)>,
     /// Features that it has begun to use.
     begun: BTreeSet<&'static str>,
+    /// Features that it uses no more, unless it has begun to again.
+    ended: BTreeSet<&'static str>,
 }
 
 /// A live dataset that its holder alone may write to (`dsl_dataset_own`).
@@ -204,6 +206,13 @@ impl Heads {
         }
     }
 
+    /// Notes that the holder of a head uses a feature no more, from the next sync on.
+    pub fn end_feature(&self, object: u64, feature: &'static str) {
+        if let Some(head) = self.state.lock().live.get_mut(&object) {
+            head.ended.insert(feature);
+        }
+    }
+
     /// How level-0 blocks of an object of a head are written; `None` where no group has told lately.
     pub fn write_policy(&self, object: u64, kind: DmuType, dnode: &DnodePhys) -> Option<WritePolicy> {
         let now = self.generation.load(Ordering::Relaxed);
@@ -272,7 +281,7 @@ const TXG_SIZE: u64 = 4;
 
 impl Head {
     fn new(os: Objset) -> Head {
-        Head { os, owned: false, settings: None, begun: BTreeSet::new() }
+        Head { os, owned: false, settings: None, begun: BTreeSet::new(), ended: BTreeSet::new() }
     }
 }
 
@@ -344,14 +353,19 @@ impl<'a> Syncing<'a> {
         if let Some(e) = failed {
             return Err(dmu::Error::from(e).into());
         }
+        let mut ended = BTreeSet::new();
         if let Some(head) = heads.state.lock().live.get_mut(&object) {
             begun.append(&mut head.begun);
+            ended.append(&mut head.ended);
         }
         self.enter(object, root, &sums)?;
         for (b, (_, d)) in marks.iter().zip(freed).filter(|(_, (_, d))| *d != Delta::default()) {
             self.bookmark_freed(object, b, d)?;
         }
         self.deadlist_insert(phys.deadlist_obj, &dead)?;
+        for feature in ended.difference(&begun) {
+            self.deactivate(object, feature)?;
+        }
         for feature in begun {
             self.activate_new(object, feature)?;
         }

@@ -220,3 +220,102 @@ fn promises_are_kept() {
     again.export().unwrap();
     rig::judge(left.path(), "tank");
 }
+
+/// A pool of one disk with a file system, and that.
+fn with_files(dir: &Path) -> (Pool, FileSystem) {
+    let spa = rig::new_pool(VdevShape::Single, &rig::images(dir, 1, 128 << 20));
+    let pool = Pool::with_spa(spa, None).unwrap();
+    make(&pool, "tank/fs", Arc::new(NewFileSystem::new((1_000_000, 0))), false, 0);
+    let dataset = pool.dataset("tank/fs").unwrap();
+    let fs = pool.open_for_writing(dataset.dsl(), Policies::default()).unwrap();
+    (pool, fs)
+}
+
+fn import(dir: &Path) -> Pool {
+    Pool::open(&[dir], &OpenOptions { write: true, force: true, ..OpenOptions::default() }).unwrap()
+}
+
+/// Goal: names of one file that are made, moved and removed from many sides, while others commit, are logged in an order that can be replayed to its end, and the
+/// file is there with the name that was committed.
+#[test]
+fn names_from_many_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, fs) = with_files(dir.path());
+    let root = fs.root();
+    let shared = file(&fs, root, "shared");
+    fs.fsync(shared).unwrap();
+    let dirs = ["d0", "d1", "d2"]
+        .map(|name| fs.create(root, name.as_bytes(), &NewFile::new(Kind::Directory, 0o700)).unwrap().object);
+    // The only name goes from one directory to another, and the file never is without one.
+    fs.link(shared, dirs[0], b"a").unwrap();
+    fs.unlink(root, b"shared").unwrap();
+    let reap = |gone: Option<ObjNum>| assert!(gone.is_none(), "the file has another name");
+    std::thread::scope(|scope| {
+        for n in 0..3 {
+            let fs = &fs;
+            scope.spawn(move || {
+                for round in 0..60u32 {
+                    let (from, name) = (dirs[n], format!("{n}.{round}"));
+                    fs.link(shared, from, name.as_bytes()).unwrap();
+                    if round % 3 == 0 {
+                        fs.fsync(shared).unwrap();
+                    }
+                    let to = (dirs[(n + 1) % 3], name.as_bytes());
+                    reap(fs.rename((from, name.as_bytes()), to, Rename::Replace).unwrap());
+                    reap(fs.unlink(to.0, to.1).unwrap());
+                }
+            });
+        }
+        let fs = &fs;
+        scope.spawn(move || {
+            for n in 0..200u32 {
+                let (from, to) = if n % 2 == 0 { (b"a", b"b") } else { (b"b", b"a") };
+                fs.link(shared, dirs[0], to).unwrap();
+                reap(fs.unlink(dirs[0], from).unwrap());
+                fs.write(shared, u64::from(n), b"x", false).unwrap();
+            }
+        });
+    });
+    fs.fsync(shared).unwrap();
+    let left = crash(&pool, dir.path());
+    let again = import(left.path());
+    let dataset = again.dataset("tank/fs").unwrap();
+    if let Some(done) = again.replay(dataset.dsl()).unwrap() {
+        assert!(done.ended.is_none(), "{:?}", done.ended);
+    }
+    drop(dataset);
+    let found = again.dataset("tank/fs").unwrap().filesystem().unwrap();
+    let node = found.resolve_link(b"d0/a").unwrap();
+    assert_eq!((node.attr().nlink, node.attr().size), (1, 200));
+}
+
+/// Goal: a volume that is made larger and smaller while writes wait for a flush keeps what was flushed, at the size that it then had.
+#[test]
+fn resizes_are_kept() {
+    const MB: u64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let spa = rig::new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 128 << 20));
+    let pool = Pool::with_spa(spa, None).unwrap();
+    make(&pool, "tank/volume", Arc::new(NewVolume { size: 8 * MB, block: 128 << 10 }), false, 0);
+    let volume = pool.open_volume(pool.dataset("tank/volume").unwrap().dsl()).unwrap();
+    volume.flush().unwrap();
+    volume.write_at(b"begin", 0).unwrap();
+    volume.flush().unwrap();
+    for (n, (before, size, after)) in [(7, 4, 3), (2, 10, 9), (9, 6, 5), (1, 12, 11)].into_iter().enumerate()
+    {
+        volume.write_at(&rig::noise(n as u64, MB as usize), before * MB).unwrap();
+        volume.resize(size * MB).unwrap();
+        volume.write_at(&rig::noise(n as u64 + 10, MB as usize), after * MB).unwrap();
+        volume.flush().unwrap();
+        let mut want = vec![0; (size * MB) as usize];
+        volume.read_at(&mut want, 0).unwrap();
+        let left = crash(&pool, dir.path());
+        rig::judge(left.path(), "tank");
+        let again = import(left.path());
+        let copy = again.open_volume(again.dataset("tank/volume").unwrap().dsl()).unwrap();
+        assert_eq!(copy.size(), size * MB);
+        let mut found = vec![0; want.len()];
+        copy.read_at(&mut found, 0).unwrap();
+        assert!(found == want, "round {n}: the volume is another");
+    }
+}

@@ -209,6 +209,45 @@ fn rare_kinds() {
     }
 }
 
+/// Goal: records of owners of domains that the file system does not know don't end a replay: the owner is nobody, as in OpenZFS on Linux.
+#[test]
+fn owners_of_domains() {
+    const OF_DOMAIN: u64 = 1 << 32 | 500;
+    let dir = crashed(&|root| {
+        let domains = vec![b"S-1-5-21-1".to_vec()];
+        let file = Create { uid: OF_DOMAIN, domains: domains.clone(), ..new(FILE, root, 0o100_640, b"file") };
+        let chown = Setattr {
+            foid: PLAIN,
+            mask: 1 << 2,
+            mode: 0,
+            uid: 0,
+            gid: OF_DOMAIN,
+            size: 0,
+            atime: [0, 0],
+            mtime: [0, 0],
+            xvattr: None,
+            domains,
+        };
+        vec![
+            (TxKind::Create, RecordBody::Create(file)),
+            (TxKind::Create, RecordBody::Create(new(PLAIN, root, 0o100_644, b"plain"))),
+            (TxKind::Setattr, RecordBody::Setattr(chown)),
+        ]
+    });
+    let pool = import(dir.path());
+    let dataset = pool.dataset(FS).unwrap();
+    let done = pool.replay(dataset.dsl()).unwrap().unwrap();
+    assert!(done.ended.is_none(), "{:?}", done.ended);
+    drop(dataset);
+    let fs = pool.dataset(FS).unwrap().filesystem().unwrap();
+    let owners = |name: &str| {
+        let a = *fs.resolve_link(name.as_bytes()).unwrap().attr();
+        (a.uid.0, a.gid.0)
+    };
+    assert_eq!(owners("file"), (u32::MAX.into(), 100));
+    assert_eq!(owners("plain"), (1000, u32::MAX.into()));
+}
+
 /// Goal: a record that can't be ends a replay, and says so; what was before it is there, and the log is gone.
 #[test]
 fn ends_at_what_cannot_be() {

@@ -19,6 +19,7 @@ use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{Live, LogHandle};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zil::{Found, Source};
 
 /// Whoever writes the files of these tests.
@@ -278,4 +279,117 @@ fn a_new_log_owes_what_the_old_one_did() {
         log.commit(Some(object), &Files(&owned)).unwrap();
         assert!(live.txgs().synced() >= txg || log.stats().block_count > 0, "nothing kept the promise");
     }
+}
+
+/// Groups that now and then refuse.
+struct Flaky {
+    spa: Arc<spa::Spa>,
+    refuse: AtomicBool,
+}
+
+impl zil::Groups for Flaky {
+    fn hold(&self) -> zil::Result<dmu::Tx> {
+        let refused = || zil::Error::Stopped { source: Arc::new(std::io::Error::other("refused")) };
+        match self.refuse.swap(false, Ordering::Relaxed) {
+            true => Err(refused()),
+            false => self.spa.writer().unwrap().tx(0).map_err(|_| refused()),
+        }
+    }
+
+    fn open(&self) -> Txg {
+        self.spa.writer().unwrap().txgs().open()
+    }
+
+    fn synced(&self) -> Txg {
+        self.spa.writer().unwrap().txgs().synced()
+    }
+
+    fn wait(&self, txg: Txg) -> zil::Result<()> {
+        self.spa.writer().unwrap().txgs().wait_synced(txg).unwrap();
+        Ok(())
+    }
+}
+
+/// Goal: when what was taken could not be laid out, no later commit, of whatever it is, returns before the group is on disk that has what was dropped.
+#[test]
+fn a_dropped_take_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = Arc::new(new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20)));
+    let live = spa.writer().unwrap();
+    live.run(rig::file_system("tank/fs", Vec::new())).unwrap();
+    let owned = own(live, "tank/fs");
+    let groups = Arc::new(Flaky { spa: spa.clone(), refuse: AtomicBool::new(false) });
+    // As the next commit finds it: with something of its own to log, of an object that has nothing, or of all.
+    for (more, object) in [(true, Some(ObjNum(4))), (false, Some(ObjNum(4))), (true, None)] {
+        let log = zil::Zilog::new(owned.objset().clone(), groups.clone(), Arc::new(|| 7), None);
+        let name = |n: u64| {
+            let (tx, name) = (live.tx(0).unwrap(), b"name".to_vec());
+            log.log_names(&tx, TxKind::Remove, false, &RecordBody::Remove { doid: n, name });
+            tx.txg()
+        };
+        name(1);
+        log.commit(Some(ObjNum(1)), &Files(&owned)).unwrap();
+        name(2);
+        log.commit(Some(ObjNum(2)), &Files(&owned)).unwrap();
+        assert!(log.stats().block_count > 0, "there is a chain");
+        let dropped = name(3);
+        groups.refuse.store(true, Ordering::Relaxed);
+        log.commit(Some(ObjNum(3)), &Files(&owned)).unwrap_err();
+        if more {
+            name(4);
+        }
+        log.commit(object, &Files(&owned)).unwrap();
+        assert!(live.txgs().synced() >= dropped, "nothing kept the promise");
+    }
+}
+
+/// Goal: when flushing a log device fails, that faults it: commits keep their promise by their groups, and the chain that comes next is on the pool's other
+/// devices.
+#[test]
+fn logs_move_off_a_failed_device() {
+    const SIZE: u64 = 96 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, SIZE);
+    let patient = Mutex::new(None);
+    let claimer = |path: &Path| {
+        let (device, kind) = claim_file(path)?;
+        if path != images[1] {
+            return Ok((device, kind));
+        }
+        let faulty = Arc::new(Faulty::new(device, 1));
+        *patient.lock() = Some(faulty.clone());
+        Ok((faulty as Arc<dyn Device>, kind))
+    };
+    let vdev = |n: usize, bias| NewVdev {
+        shape: VdevShape::Single,
+        bias,
+        leaves: vec![NewLeaf { path: images[n].clone() }],
+    };
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer);
+    let patient = patient.into_inner().unwrap();
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let log = live.log(&owned);
+    let commit = |n: u64| {
+        let object = log_file(live, &owned, &log, n, b"bytes");
+        let txg = live.txgs().open();
+        log.commit(Some(object), &Files(&owned)).unwrap();
+        txg
+    };
+    commit(0);
+    commit(1);
+    patient.inject(Fault::Error { op: Op::Flush, range: 0..SIZE });
+    patient.inject(Fault::Error { op: Op::Write, range: 0..SIZE });
+    let txg = commit(2);
+    assert!(live.txgs().synced() >= txg, "nothing else kept the promise");
+    for _ in 0..4 {
+        live.sync_all().unwrap();
+        commit(3);
+    }
+    let (blocks, waits) = (log.stats().block_count, log.stats().commit_group_waits);
+    commit(4);
+    assert!(log.stats().block_count > blocks, "there is no new chain");
+    assert_eq!(log.stats().commit_group_waits, waits);
+    judge(crash(live, dir.path()).path(), "tank");
 }

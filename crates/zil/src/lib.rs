@@ -29,7 +29,7 @@ pub use groups::{Found, Groups, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
 pub use replay::{Ended, ReplayError, Replayed, Replayer, may_pass};
 pub use stats::Stats;
-pub use zilog::{BeginSaXattrs, EarlyPolicy, LogPolicy, SyncMode, Zilog};
+pub use zilog::{EarlyPolicy, LogPolicy, SyncMode, UseSaXattrs, Zilog};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

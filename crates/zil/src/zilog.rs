@@ -109,8 +109,8 @@ impl LogPolicy {
 /// How data blocks of an object of this type and dnode are written, if that is known now.
 pub type EarlyPolicy = Arc<dyn Fn(DmuType, &DnodePhys) -> Option<WritePolicy> + Send + Sync>;
 
-/// Has a dataset use the feature `zilsaxattr` from the next group on.
-pub type BeginSaXattrs = Arc<dyn Fn() + Send + Sync>;
+/// Has a dataset use the feature `zilsaxattr` from the next group on, or no more.
+pub type UseSaXattrs = Arc<dyn Fn(bool) + Send + Sync>;
 
 /// What was taken and is not in a block yet.
 #[derive(Default)]
@@ -124,7 +124,7 @@ pub struct Zilog {
     os: Objset,
     groups: Arc<dyn Groups>,
     random: Arc<dyn Fn() -> u64 + Send + Sync>,
-    sa_xattrs: Option<BeginSaXattrs>,
+    sa_xattrs: Option<UseSaXattrs>,
     early: Option<EarlyPolicy>,
     policy: AtomicU8,
     pending: Mutex<Pending>,
@@ -148,7 +148,7 @@ impl Zilog {
         os: Objset,
         groups: Arc<dyn Groups>,
         random: Arc<dyn Fn() -> u64 + Send + Sync>,
-        sa_xattrs: Option<BeginSaXattrs>,
+        sa_xattrs: Option<UseSaXattrs>,
     ) -> Zilog {
         Zilog {
             os,

@@ -163,36 +163,36 @@ impl Model {
     }
 
     fn write(&mut self, log: &Log, w: &Write) -> Applied {
+        // The whole block counts, as far as the file goes.
+        let (at, bytes) = match &w.blkptr {
+            None => (w.offset as usize, w.data.clone()),
+            Some(bp) => match log.read_block(bp, ObjNum(w.foid), BlkId(0)) {
+                Ok(block) => ((w.offset - w.offset % bp.lsize.0) as usize, block.to_vec()),
+                Err(_) => return Applied::End,
+            },
+        };
         // A file that is gone is written to for nothing.
-        let Some(file) = self.files.get_mut(&w.foid) else { return Applied::Done };
-        let end = (w.offset + w.length) as usize;
-        file.contents.resize(file.contents.len().max(end), 0);
-        match &w.blkptr {
-            None => file.contents[w.offset as usize..end].copy_from_slice(&w.data),
-            // The whole block counts, as far as the file goes.
-            Some(bp) => {
-                let at = (w.offset - w.offset % bp.lsize.0) as usize;
-                let Ok(block) = log.read_block(bp, ObjNum(w.foid), BlkId(0)) else { return Applied::End };
-                let n = block.len().min(file.contents.len() - at);
-                file.contents[at..at + n].copy_from_slice(&block[..n]);
-            }
+        if let Some(file) = self.files.get_mut(&w.foid) {
+            let end = (w.offset + w.length) as usize;
+            file.contents.resize(file.contents.len().max(end), 0);
+            let n = bytes.len().min(file.contents.len() - at);
+            file.contents[at..at + n].copy_from_slice(&bytes[..n]);
         }
         Applied::Done
     }
 
     fn share(&mut self, log: &Log, c: &ClonedRange) -> Applied {
-        let Some(file) = self.files.get_mut(&c.foid) else { return Applied::Done };
-        let end = (c.offset + c.length) as usize;
-        file.contents.resize(file.contents.len().max(end), 0);
         let read = |bp: &Blkptr| match bp.is_hole() {
             true => Some(vec![0; c.blksz as usize]),
             false => log.read_block(bp, ObjNum(c.foid), BlkId(0)).ok().map(|b| b.to_vec()),
         };
-        let Some(blocks) = c.blkptrs.iter().map(read).collect::<Option<Vec<_>>>() else {
-            return Applied::End;
-        };
-        let bytes = blocks.concat();
-        file.contents[c.offset as usize..end].copy_from_slice(&bytes[..c.length as usize]);
+        let blocks = c.blkptrs.iter().map(read).collect::<Option<Vec<_>>>();
+        let Some(bytes) = blocks.map(|b| b.concat()) else { return Applied::End };
+        if let Some(file) = self.files.get_mut(&c.foid) {
+            let end = (c.offset + c.length) as usize;
+            file.contents.resize(file.contents.len().max(end), 0);
+            file.contents[c.offset as usize..end].copy_from_slice(&bytes[..c.length as usize]);
+        }
         Applied::Done
     }
 

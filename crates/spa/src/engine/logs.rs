@@ -17,7 +17,7 @@ use ondisk::{DnodePhys, Txg};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zil::{BeginSaXattrs, Groups, Zilog};
+use zil::{Groups, UseSaXattrs, Zilog};
 
 /// The logs, by dataset.
 #[derive(Default)]
@@ -111,14 +111,17 @@ impl Logs {
 }
 
 /// The feature that records of extended attributes need, where it is enabled.
-fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<BeginSaXattrs> {
+fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<UseSaXattrs> {
     let feature = Feature::by_name("zilsaxattr")?;
     let enabled = engine.mos.feature_refcount(feature).is_ok_and(|users| users.is_some());
     if !enabled || head.objset().kind() != ObjsetKind::Zfs {
         return None;
     }
     let (heads, object) = (engine.dsl.heads().clone(), head.object());
-    Some(Arc::new(move || heads.begin_feature(object, feature.name)))
+    Some(Arc::new(move |uses| match uses {
+        true => heads.begin_feature(object, feature.name),
+        false => heads.end_feature(object, feature.name),
+    }))
 }
 
 impl Live {

@@ -199,8 +199,8 @@ impl Zilog {
             });
             drop(chain);
             // The header comes with the group, and so does the feature that records in the chain may need.
-            if let Some(begin) = &self.sa_xattrs {
-                begin();
+            if let Some(uses) = &self.sa_xattrs {
+                uses(true);
             }
         }
         drop(tx);

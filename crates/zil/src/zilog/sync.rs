@@ -37,7 +37,7 @@ impl Zilog {
     /// As freeing fails: the group must not reach the disk.
     pub fn sync(&self, tx: &Tx) -> Result<()> {
         let txg = tx.txg();
-        let (freed, header) = {
+        let (freed, header, ended) = {
             let mut chain = self.chain.lock();
             while chain.flies_for(txg) {
                 self.changed.wait(&mut chain);
@@ -63,12 +63,16 @@ impl Zilog {
             let header = front.map(|b| b.bp);
             let changed = header != chain.header;
             chain.header = header;
-            (freed, changed.then_some(header))
+            let ended = header.is_none() && (changed || chain.closing);
+            (freed, changed.then_some(header), ended)
         };
         self.changed.notify_all();
         let zio = self.os.cache().zio();
         for bp in &freed {
             zio.free(txg, bp).map_err(|source| Error::Free { objset: self.os.id(), source })?;
+        }
+        if ended && let Some(uses) = &self.sa_xattrs {
+            uses(false);
         }
         if let Some(log) = header {
             let log = log.unwrap_or(Blkptr::HOLE);

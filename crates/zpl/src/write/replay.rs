@@ -7,8 +7,8 @@
 //!
 //! POSIX ACLs and set-user-id are left alone: what became of them has records of its own.
 //!
-//! # Absent
-//! Owners of Windows domains, which ports of other systems log: such a record ends the replay.
+//! Owners of Windows domains, which ports of other systems log, get the id that the file system has for their domain. Where it has none, the owner is
+//! nobody (-1), as in OpenZFS on Linux, which knows no domains at all.
 
 mod acl;
 mod attr;
@@ -17,9 +17,10 @@ mod names;
 
 pub(super) use attr::{FLAG_BITS, PROJID};
 
-use super::{Policies, Policy, Purpose, Txs};
+use super::{Policies, Policy, Purpose, Txs, Writer};
 use crate::{Error, FileSystem, Node, Result, Time};
 use dmu::{Objset, Tx};
+use ondisk::sa::Attr as Sa;
 use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZilHeader};
 use ondisk::{Corrupt, ObjNum, Txg};
 use parking_lot::Mutex;
@@ -32,6 +33,8 @@ const WHAT: &str = "intent log record";
 const NAME_MAX: usize = 1023;
 /// Most slots of a dnode.
 const SLOTS_MAX: u64 = 32;
+/// Whoever is no one (`(uid_t)-1`).
+const NOBODY: u32 = u32::MAX;
 
 /// Replays the log of the file system that a live object set holds. Nobody else may have the file system open.
 ///
@@ -136,12 +139,35 @@ fn time([secs, nanos]: [u64; 2]) -> Time {
     Time { secs: secs as i64, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) }
 }
 
-/// An owner of a record: a plain id.
-fn id(object: u64, value: u64) -> Result<u32> {
-    u32::try_from(value).map_err(|_| bad(object, "owner", value))
+/// An owner of a record as a plain id; who is of a domain is nobody at first.
+fn id(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(NOBODY)
 }
 
 impl FileSystem {
+    /// Makes those owners of a file who are of domains what this file system calls them, where it knows the domain.
+    fn replay_owners(&self, w: &Writer, object: ObjNum, ids: [u64; 2], domains: &[Vec<u8>]) -> Result<()> {
+        if ids.iter().all(|id| id >> 32 == 0) {
+            return Ok(());
+        }
+        let known = self.domains()?;
+        let local = |id: u64| {
+            let at = usize::try_from(id >> 32).ok()?.checked_sub(1)?;
+            let domain = domains.get(at)?;
+            let (index, _) = known.iter().find(|(_, name)| name.as_bytes() == domain.as_slice())?;
+            Some(u64::from(index) << 32 | id & u64::from(u32::MAX))
+        };
+        let tx = w.tx(0, Purpose::Grow)?;
+        self.update(w, object, &tx, |_, c| {
+            for (attr, id) in [Sa::Uid, Sa::Gid].into_iter().zip(ids) {
+                if let Some(local) = local(id) {
+                    c.word(attr, local);
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn replay_record(&self, header: &RecordHeader, body: &RecordBody) -> Result<()> {
         let w = self.writer()?;
         let (kind, ci) = (header.kind, header.ci);

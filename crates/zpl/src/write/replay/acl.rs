@@ -2,7 +2,7 @@
 //!
 //! # On disk
 //! A record has the entries as they were asked for: `who (4) mask (4) flags (2) type (2)`, and two GUIDs behind an object entry of CIFS. A file
-//! keeps them in their other form ([`ondisk::acl`]).
+//! keeps them in their other form ([`ondisk::acl`]). Ids of domains are taken for plain ones, as in OpenZFS on Linux.
 
 use super::{WHAT, bad};
 use crate::write::Writer;
@@ -110,9 +110,6 @@ impl FileSystem {
         let object = node.object();
         if acl.count > ENTRIES_MAX {
             return Err(bad(object.0, "ACL entries", acl.count));
-        }
-        if !acl.fuids.is_empty() || !acl.domains.is_empty() {
-            return Err(bad(object.0, "foreign ids", acl.fuids.len() as u64));
         }
         let all = entries(acl.count, &acl.aces).map_err(|source| Error::Corrupt { object, source })?;
         let mut stored = Vec::with_capacity(all.len() * 16);

@@ -49,14 +49,16 @@ impl FileSystem {
         let object = ObjNum(s.foid);
         let set = SetAttr {
             permissions: has(mask::MODE).then_some((s.mode & 0o7777) as u32),
-            uid: if has(mask::UID) { Some(id(s.foid, s.uid)?) } else { None },
-            gid: if has(mask::GID) { Some(id(s.foid, s.gid)?) } else { None },
+            uid: has(mask::UID).then(|| id(s.uid)),
+            gid: has(mask::GID).then(|| id(s.gid)),
             size: has(mask::SIZE).then_some(s.size),
             atime: has(mask::ATIME).then(|| time(s.atime)),
             mtime: has(mask::MTIME).then(|| time(s.mtime)),
             ..SetAttr::default()
         };
         self.set_attr(object, &set)?;
+        let given = |bit, id| if has(bit) { id } else { 0 };
+        self.replay_owners(w, object, [given(mask::UID, s.uid), given(mask::GID, s.gid)], &s.domains)?;
         match &s.xvattr {
             Some(x) => self.replay_xvattr(w, object, x),
             None => Ok(()),

@@ -31,18 +31,19 @@ fn kind(c: &Create) -> Result<Kind> {
     })
 }
 
-fn new_file(c: &Create, kind: Kind) -> Result<NewFile> {
-    let (uid, gid) = (id(c.foid.object, c.uid)?, id(c.foid.object, c.gid)?);
-    Ok(NewFile { kind, permissions: (c.mode & 0o7777) as u32, umask: 0, uid, gid })
+fn new_file(c: &Create, kind: Kind) -> NewFile {
+    NewFile { kind, permissions: (c.mode & 0o7777) as u32, umask: 0, uid: id(c.uid), gid: id(c.gid) }
 }
 
 impl FileSystem {
     /// Makes a file of any kind.
     pub(super) fn replay_create(&self, w: &Writer, c: &Create) -> Result<()> {
-        let new = new_file(c, kind(c)?)?;
+        let new = new_file(c, kind(c)?);
         let given = Given::new(c.foid, c.gen_, c.crtime)?;
         let object = given.object;
         self.replay_make(w, ObjNum(c.doid), &c.name, &new, &given)?;
+        let domains = c.acl.as_ref().map_or(&c.domains, |acl| &acl.domains);
+        self.replay_owners(w, object, [c.uid, c.gid], domains)?;
         if let Some(acl) = &c.acl {
             self.replay_acl(w, &self.node(object)?, acl)?;
         }
@@ -74,7 +75,7 @@ impl FileSystem {
         if owner.attr().xattr_dir.is_some() {
             return Err(Error::XattrExists { object: owner.object() });
         }
-        let new = new_file(c, Kind::Directory)?;
+        let new = new_file(c, Kind::Directory);
         let given = Given::new(c.foid, c.gen_, c.crtime)?;
         let tx = w.tx(0, crate::Purpose::Grow)?;
         let birth = Birth { xattr: true, given: Some(&given), ..Birth::new(&new, owner.attr()) };
@@ -115,13 +116,12 @@ impl FileSystem {
     }
 
     fn replay_whiteout(&self, w: &Writer, dir: ObjNum, name: &[u8], white: &Whiteout) -> Result<()> {
-        let object = white.foid.object;
         let new = NewFile {
             kind: Kind::CharDevice(0, 0),
             permissions: (white.mode & 0o7777) as u32,
             umask: 0,
-            uid: id(object, white.uid)?,
-            gid: id(object, white.gid)?,
+            uid: id(white.uid),
+            gid: id(white.gid),
         };
         let given = Given::new(white.foid, white.gen_, white.crtime)?;
         self.replay_make(w, dir, name, &new, &given)
