@@ -58,6 +58,8 @@ struct Link {
 #[derive(Debug)]
 enum Names {
     Write(Blkptr),
+    /// Of a record whose group may be on disk already, for all that it is in a log that is claimed.
+    OldClones(Vec<Blkptr>),
     Clones(Vec<Blkptr>),
 }
 
@@ -108,6 +110,9 @@ impl Plan {
                     Some(Box::new(Names::Write(*bp)))
                 }
                 None if record.clones.is_empty() => None,
+                None if record.header.txg < self.first_txg.0 => {
+                    Some(Box::new(Names::OldClones(record.clones.clone())))
+                }
                 None => Some(Box::new(Names::Clones(record.clones.clone()))),
             };
             if !goes_on {
@@ -196,14 +201,26 @@ impl Taking<'_> {
         self.taken.contains(&place) || self.by.take(bp) && self.taken.insert(place)
     }
 
+    /// Those of these blocks that take space; `None` if one of them is in no group on disk, and so can't be another file's.
+    fn others(&self, bps: &[Blkptr]) -> Option<Vec<Blkptr>> {
+        let stored = bps.iter().filter_map(|bp| bp.stored().map(|s| (bp, s)));
+        stored.map(|(bp, s)| (s.phys_birth < self.first_txg).then_some(*bp)).collect()
+    }
+
     fn names(&mut self, names: &Names) -> bool {
         match names {
             Names::Write(bp) => self.block(bp),
             Names::Clones(bps) => {
-                let stored: Vec<Blkptr> = bps.iter().filter(|bp| bp.stored().is_some()).copied().collect();
-                // A block that no group on disk has can't be another file's.
-                let old = |bp: &Blkptr| bp.stored().is_some_and(|s| s.phys_birth < self.first_txg);
-                stored.iter().all(old) && self.by.share(&stored)
+                let stored = self.others(bps);
+                stored.is_some_and(|stored| self.by.share(&stored))
+            }
+            // It won't be replayed, but who destroys the log gives up a reference to each of its blocks, which may be free by now: then the reference is
+            // their place.
+            Names::OldClones(bps) => {
+                let stored = self.others(bps);
+                stored.is_some_and(|s| {
+                    s.iter().all(|bp| self.by.share(std::slice::from_ref(bp)) || self.by.take(bp))
+                })
             }
         }
     }
@@ -261,3 +278,6 @@ impl References {
         self.all
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -226,3 +226,19 @@ fn much_data_goes_to_its_place() {
     rig.fs.read(big, 0, &mut found).unwrap();
     assert!(found == contents, "the file is another");
 }
+
+/// Goal: the feature for records of attributes is in use while there is a log, and no longer.
+#[test]
+fn the_feature_goes_with_the_log() {
+    let rig = Rig::new();
+    begin(&rig.fs);
+    rig.sync();
+    assert_eq!(rig.users("zilsaxattr"), 1);
+    let rig = rig.again(Policy::default());
+    assert_eq!(rig.users("zilsaxattr"), 0);
+    let first = rig.fs.lookup(rig.fs.root(), b"first").unwrap();
+    rig.fs.set_xattr(first, b"user.x", b"value", SetXattr::Either).unwrap();
+    rig.fs.fsync(first).unwrap();
+    assert_eq!(rig.users("zilsaxattr"), 1);
+    drop(records(&crash(rig.pool.live(), rig.path())));
+}

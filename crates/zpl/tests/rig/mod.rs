@@ -118,6 +118,12 @@ impl Rig {
         self.dir.path()
     }
 
+    /// How many datasets use a feature.
+    pub fn users(&self, feature: &str) -> u64 {
+        let feature = Feature::by_name(feature).unwrap();
+        self.pool.spa.mos().feature_refcount(feature).unwrap().unwrap_or(0)
+    }
+
     pub fn sync(&self) {
         self.pool.live().sync_all().unwrap();
     }
