@@ -1,7 +1,9 @@
-//! Sets of block numbers.
+//! Sets of block numbers, and blocks that are written early.
 
 #![allow(clippy::unwrap_used)]
-use super::Ranges;
+use super::{Dirty, Ranges};
+use device::Block;
+use ondisk::{BlkId, Blkptr, Txg};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -30,4 +32,42 @@ fn ranges_reach_the_end() {
     r.insert(0, u64::MAX);
     r.insert(7, 9);
     assert_eq!(r.iter().collect::<Vec<_>>(), [(0, u64::MAX)]);
+}
+
+/// A place that can be told from others.
+fn place(birth: u64) -> Blkptr {
+    Blkptr { birth: Txg(birth), ..Blkptr::HOLE }
+}
+
+/// Goal: a block that was written early counts while it is the very block that was written, whatever is done to it then; every place that does not count is
+/// told once, to be freed.
+#[test]
+fn early_places_go_with_their_blocks() {
+    let mut d = Dirty::new(Txg(9), None);
+    let blocks: Vec<(BlkId, Block)> = (0..7).map(|n| (BlkId(n), Block::copy_of(&[n as u8; 512]))).collect();
+    for (blkid, block) in &blocks {
+        assert!(!d.place(*blkid, block, &place(99)), "it is not written yet");
+        d.put(*blkid, block.clone());
+        assert!(d.place(*blkid, block, &place(blkid.0 + 10)));
+    }
+    assert!(blocks.iter().all(|(blkid, _)| d.placed(*blkid) == Some(&place(blkid.0 + 10))));
+    assert_eq!(d.superseded().count(), 0);
+    // Changed in place, written with the same bytes, cloned, freed, not written after all, placed anew.
+    d.blocks.get_mut(&BlkId(0)).unwrap().make_mut()[0] = 1;
+    d.put(BlkId(1), Block::copy_of(&[1; 512]));
+    d.put_clone(BlkId(2), place(50));
+    d.free(BlkId(3), BlkId(3));
+    d.displace(BlkId(4), &place(14));
+    assert!(d.place(BlkId(5), &blocks[5].1, &place(60)));
+    d.displace(BlkId(5), &place(15));
+    let counts: Vec<Option<u64>> = (0..7).map(|n| d.placed(BlkId(n)).map(|bp| bp.birth.0)).collect();
+    assert_eq!(counts, [None, None, None, None, None, Some(60), Some(16)]);
+    let told = |d: &Dirty| {
+        let mut all: Vec<u64> = d.superseded().map(|bp| bp.birth.0).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(told(&d), [10, 11, 12, 13, 14, 15]);
+    d.clear();
+    assert_eq!(told(&d), [10, 11, 12, 13, 14, 15, 16, 60]);
 }
