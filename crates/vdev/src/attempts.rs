@@ -127,6 +127,12 @@ impl<'t> Attempts<'t> {
         failure
     }
 
+    /// Ends the conversation as [`Attempts::give_up`] does, but charges nobody: for who did not know whether a block
+    /// had ever been written there (`ZIO_FLAG_SPECULATIVE`).
+    pub fn let_be(self) -> Failure {
+        self.failure
+    }
+
     /// What could not be read so far.
     pub fn failure(&self) -> &Failure {
         &self.failure

@@ -56,6 +56,8 @@ pub(crate) struct Fetch<'a> {
     pub(crate) size: usize,
     pub(crate) birth: Txg,
     pub(crate) bookmark: &'a Bookmark,
+    /// Nobody knows whether the block was ever written: wrong bytes are no device's fault (`ZIO_FLAG_SPECULATIVE`).
+    pub(crate) speculative: bool,
 }
 
 impl Zio {
@@ -239,7 +241,9 @@ impl Zio {
 
     /// The verified bytes of one copy that is no gang block.
     pub(crate) fn fetch_copy(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
-        let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm };
+        // A log's chain names the block to come, which a crash left unwritten at its end.
+        let speculative = bp.kind == DmuType::INTENT_LOG;
+        let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm, speculative };
         self.fetch(&fetch, |buf| self.verify(bp, s, buf))
     }
 
@@ -306,7 +310,7 @@ impl Zio {
                 Err(e) => wrong = Some(e),
             }
         }
-        let failure = attempts.give_up();
+        let failure = if f.speculative { attempts.let_be() } else { attempts.give_up() };
         Err(match wrong {
             Some(source) => Error::Checksum { bookmark, dva, source },
             None => Error::Io { bookmark, dva, unread: failure.unread, source: failure.io.map(Arc::new) },
