@@ -30,7 +30,7 @@ pub struct Cache {
     shards: Vec<Mutex<Shard>>,
     hits: AtomicU64,
     misses: AtomicU64,
-    max: u64,
+    max: AtomicU64,
 }
 
 /// A read under way, for those that want the same block.
@@ -67,7 +67,15 @@ impl Cache {
     pub fn new(zio: Zio, max: u64) -> Cache {
         let each = max / SHARDS as u64;
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(each))).collect();
-        Cache { zio, shards, hits: AtomicU64::new(0), misses: AtomicU64::new(0), max }
+        Cache { zio, shards, hits: AtomicU64::new(0), misses: AtomicU64::new(0), max: AtomicU64::new(max) }
+    }
+
+    /// Holds at most `max` bytes of blocks from now on; what is too much goes at once.
+    pub fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.lock().limit(max / SHARDS as u64);
+        }
     }
 
     /// The pipeline below, for reads that must not be cached.
@@ -165,6 +173,18 @@ impl Cache {
         }
     }
 
+    /// Frees a block ([`Zio::free`]) and forgets it (`arc_freed`). `objset` is the object set that it belonged to, as far as that is known: it
+    /// takes one to find a block that a key makes readable; others are forgotten when they have not been used for long.
+    ///
+    /// # Errors
+    /// As [`Zio::free`].
+    pub fn free(&self, txg: Txg, bp: &Blkptr, objset: Option<u64>) -> zio::Result<()> {
+        if let Some(key) = Key::of(bp, objset.unwrap_or_default()) {
+            self.shards[key.shard(SHARDS)].lock().forget(&key);
+        }
+        self.zio.free(txg, bp)
+    }
+
     /// Forgets every block, as after a key was unloaded.
     pub fn purge(&self) {
         for shard in &self.shards {
@@ -178,7 +198,7 @@ impl Cache {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             size: self.shards.iter().map(|s| s.lock().size()).sum(),
-            c_max: self.max,
+            c_max: self.max.load(Ordering::Relaxed),
         }
     }
 }

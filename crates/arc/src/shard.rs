@@ -163,6 +163,31 @@ impl Shard {
         }
     }
 
+    /// Drops a block that nothing leads to any more, also one that is on its way.
+    pub(crate) fn forget(&mut self, key: &Key) {
+        match self.table.get_mut(key) {
+            Some(Slot::Flying { forget, .. }) => *forget = true,
+            Some(Slot::Held { .. }) => {
+                if let Some(Slot::Held { block, used, again }) = self.table.remove(key) {
+                    self.size -= weight(&block);
+                    if again {
+                        self.again.remove(&used);
+                    } else {
+                        self.once.remove(&used);
+                        self.once_size -= weight(&block);
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Holds at most so much from now on.
+    pub(crate) fn limit(&mut self, max: u64) {
+        self.max = max;
+        self.evict();
+    }
+
     pub(crate) fn purge(&mut self) {
         self.table.retain(|_, slot| match slot {
             Slot::Held { .. } => false,

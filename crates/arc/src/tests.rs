@@ -109,3 +109,28 @@ fn flights() {
     assert_eq!(s.size(), 0);
     assert!(!read(&mut s, 1));
 }
+
+/// A block that was freed takes no memory, nor does one that was on its way when it was freed; others stay. A shard with less room holds less.
+#[test]
+fn freed() {
+    let mut s = Shard::new(64 << 10);
+    read(&mut s, 1);
+    let of_one = s.size();
+    read(&mut s, 2);
+    assert!(read(&mut s, 2));
+    read(&mut s, 3);
+    s.forget(&key(2));
+    s.forget(&key(3));
+    s.forget(&key(4));
+    assert_eq!(s.size(), of_one);
+    assert!(matches!(s.find_or_start(&key(5), &flight()), Found::Nothing));
+    s.forget(&key(5));
+    s.land(&key(5), Some(&Block::zeroed(4096)));
+    assert_eq!(s.size(), of_one);
+    assert!(read(&mut s, 1) && !read(&mut s, 5));
+    (10..20).for_each(|n| {
+        read(&mut s, n);
+    });
+    s.limit(of_one);
+    assert!(s.size() <= of_one);
+}

@@ -144,7 +144,7 @@ impl Sync<'_> {
             let home = self.live.home.clone();
             for bp in dirty.superseded() {
                 // Nothing was ever told that it was born.
-                home.cache.zio().free(self.txg, bp)?;
+                home.cache.free(self.txg, bp, Some(home.id))?;
             }
             if let Some(gone) = old.as_ref().filter(|_| dirty.wipe) {
                 Weave::new(home.clone(), dn.object, gone.phys.clone(), dirty.clone()).kill_all(self)?;

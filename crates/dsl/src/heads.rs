@@ -506,7 +506,7 @@ impl SyncSink for HeadSink<'_> {
         if bp.birth.0 > self.phys.prev_snap_txg {
             self.sums.freed += d;
             if bp.stored().is_some()
-                && let Err(e) = self.os.cache().zio().free(self.txg, bp)
+                && let Err(e) = self.os.cache().free(self.txg, bp, Some(self.os.id()))
             {
                 self.failed.get_or_insert(e);
             }

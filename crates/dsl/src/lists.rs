@@ -141,10 +141,10 @@ impl Syncing<'_> {
             return Ok(freed);
         }
         let (dsize, txg) = (self.env.dsize, self.tx.txg());
-        let zio = self.mos().objset().cache().zio();
+        let cache = self.mos().objset().cache();
         let mut each = |bp: &Blkptr, _: bool| {
             freed += Delta::of(bp, dsize(bp));
-            zio.free(txg, bp).map_err(|e| pool::Error::from(dmu::Error::from(e)))
+            cache.free(txg, bp, None).map_err(|e| pool::Error::from(dmu::Error::from(e)))
         };
         let list = self.free_list()?;
         let (taken, _) = self.mos().bpobj_take(self.tx, list, *budget, dsize, &mut each)?;

@@ -175,6 +175,24 @@ fn whole_blocks_are_not_read() {
     assert!(cache.stats().misses > before);
 }
 
+/// Goal: what is overwritten takes no memory: the cache holds what there is, however often it was written.
+#[test]
+fn overwritten_blocks_are_not_cached() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = rig::images(dir.path(), 1, 128 << 20);
+    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let v = new_volume(&pool, "tank/v", 64 * BLOCK, BLOCK);
+    let write = |seed: u64| {
+        v.write_at(&rig::noise(seed, 64 * BLOCK as usize), 0).unwrap();
+        pool.spa().writer().unwrap().sync_all().unwrap();
+        pool.spa().cache().stats().size
+    };
+    let once = write(1);
+    assert!(once > 64 * BLOCK);
+    let often = (2..12).map(write).max().unwrap();
+    assert!(often < 3 * once, "{often} bytes after {once}");
+}
+
 /// Goal: what can't be is refused, and changes nothing.
 #[test]
 fn refusals() {

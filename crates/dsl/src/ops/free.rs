@@ -317,7 +317,7 @@ impl Walk<'_, '_> {
         *self.budget = self.budget.saturating_sub(1);
         self.freed += Delta::of(bp, (self.s.env.dsize)(bp));
         if bp.stored().is_some() {
-            self.s.mos().objset().cache().zio().free(self.s.tx.txg(), bp).map_err(dmu::Error::from)?;
+            self.s.mos().objset().cache().free(self.s.tx.txg(), bp, None).map_err(dmu::Error::from)?;
         }
         Ok(true)
     }

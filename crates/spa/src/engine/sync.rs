@@ -259,6 +259,6 @@ impl Engine {
     }
 
     pub(super) fn free(&self, txg: Txg, bp: &Blkptr) -> Result<(), SyncError> {
-        self.cache.zio().free(txg, bp).map_err(|source| SyncError::Free { txg, source })
+        self.cache.free(txg, bp, None).map_err(|source| SyncError::Free { txg, source })
     }
 }
