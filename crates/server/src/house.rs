@@ -62,7 +62,7 @@ impl Service for House {
     }
 
     fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
-        let pool = self.pools.pool(name)?;
+        let pool = self.pools.pool_or_going(name)?;
         let spa = pool.pool.spa();
         let facts = pool.facts.read().clone();
         spa.read(|| view::pool(spa, pool.pool.dsl(), &facts, query))

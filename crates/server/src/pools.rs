@@ -7,7 +7,8 @@
 //!
 //! # Life
 //! A pool is *coming* while an import works on it, *here*, or *going* while an export does. In between its name is taken:
-//! a second import or export of it is refused at once rather than made to wait.
+//! a second import or export of it is refused at once rather than made to wait. An export that fails leaves it *here*; while one
+//! waits for devices, the pool can be cleared.
 //!
 //! # Locks
 //! The table of pools is held for looking up and entering, never while a device is read.
@@ -56,14 +57,14 @@ impl Imported {
 enum State {
     Coming(Guid),
     Here(Arc<Imported>),
-    Going(Guid),
+    Going(Arc<Imported>),
 }
 
 impl State {
     fn guid(&self) -> Guid {
         match self {
-            Self::Coming(guid) | Self::Going(guid) => *guid,
-            Self::Here(imported) => imported.pool.spa().guid(),
+            Self::Coming(guid) => *guid,
+            Self::Here(imported) | Self::Going(imported) => imported.pool.spa().guid(),
         }
     }
 }
@@ -108,6 +109,14 @@ impl Pools {
         }
     }
 
+    /// The same for who may look at it, or see to its devices, while it goes.
+    pub fn pool_or_going(&self, name: &str) -> Result<Arc<Imported>, Error> {
+        match self.table.read().get(name) {
+            Some(State::Here(pool) | State::Going(pool)) => Ok(Arc::clone(pool)),
+            Some(State::Coming(_)) | None => Err(Error::new(name, Reason::NoSuchPool)),
+        }
+    }
+
     /// The pool that a dataset's name begins with. What is wrong is said about the dataset.
     pub fn pool_of(&self, dataset: &str) -> Result<Arc<Imported>, Error> {
         let name = Name::parse(dataset).map_err(|_| Error::new(dataset, Reason::InvalidName))?;
@@ -142,6 +151,7 @@ impl Pools {
         match opened {
             Ok((imported, told)) => {
                 self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
+                self.share_memory();
                 self.remember(&imported);
                 tracing::info!(pool = name, "imported");
                 Ok(told)
@@ -162,8 +172,12 @@ impl Pools {
         let name = request.name.as_str();
         let imported = self.pool(name)?;
         let guid = imported.pool.spa().guid();
+        // Its file systems could not be unmounted without waiting for devices either.
+        if imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some()) {
+            return Err(Error::new(name, Reason::Suspended));
+        }
         match self.table.write().get_mut(name) {
-            Some(state @ State::Here(_)) => *state = State::Going(guid),
+            Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
         let how = if request.force || request.hardforce { Detach::Force } else { Detach::Normal };
@@ -176,14 +190,24 @@ impl Pools {
         }
         remove_folders(folders_of(&mounted));
         drop(mounted);
-        let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy));
+        if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
+            self.table.write().insert(name.to_owned(), State::Here(imported));
+            return Err(Error::new(name, reason));
+        }
         self.table.write().remove(name);
-        left.map_err(|reason| Error::new(name, reason))?;
+        self.share_memory();
         if let Some(file) = self.memory.file_of(&imported.facts.read()) {
             self.memory.write(&file, &self.all(), Some(guid));
         }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
+    }
+
+    /// Gives each pool's cache its part of the memory that blocks may take: all of them together take no more than one would.
+    fn share_memory(&self) {
+        let pools = self.all();
+        let each = poolhouse::default_cache_bytes() / pools.len().max(1) as u64;
+        pools.iter().for_each(|pool| pool.pool.spa().cache().set_max(each));
     }
 
     /// Remembers pools in this file that name none.
@@ -201,7 +225,10 @@ impl Pools {
 
     /// Changes a pool as a whole.
     pub fn change_pool(&self, name: &str, change: &PoolChange, host: &Host) -> Result<(), Error> {
-        let imported = self.pool(name)?;
+        let imported = match change {
+            PoolChange::Clear { .. } => self.pool_or_going(name)?,
+            _ => self.pool(name)?,
+        };
         let done = self.change_one(&imported, change, host);
         let config = !matches!(
             change,

@@ -302,6 +302,14 @@ impl Txgs {
         self.shared.wait_synced(txg)
     }
 
+    /// The same for who must not wait for somebody to see to devices that fail.
+    ///
+    /// # Errors
+    /// [`Stopped`], with [`Suspended`] as its source if the pool is suspended before the group is on disk: it may be later.
+    pub(crate) fn wait_synced_unless_suspended(&self, txg: Txg) -> Result<(), Stopped> {
+        self.shared.wait(txg, || self.check_suspended())
+    }
+
     /// A handle of the groups for whoever must not keep them running.
     pub(crate) fn handle(&self) -> TxgHandle {
         TxgHandle(self.shared.clone())
@@ -498,6 +506,11 @@ impl Shared {
     }
 
     fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
+        self.wait(txg, || Ok(()))
+    }
+
+    /// Waits until `txg` is on disk, as long as `goes_on` has nothing against it.
+    fn wait(&self, txg: Txg, goes_on: impl Fn() -> Result<(), Stopped>) -> Result<(), Stopped> {
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(txg);
         self.work.notify_all();
@@ -505,6 +518,7 @@ impl Shared {
             if let Some(stopped) = &s.stopped {
                 return Err(stopped.clone());
             }
+            goes_on()?;
             self.done.wait(&mut s);
         }
         Ok(())

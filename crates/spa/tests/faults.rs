@@ -102,6 +102,22 @@ fn a_suspended_pool_can_be_let_go() {
     judge(ward.dir.path(), "tank");
 }
 
+/// Goal: an export during which devices fail does not wait for them: the pool stays, and goes on when it is cleared.
+#[test]
+fn devices_fail_during_an_export() {
+    let ward = ward(VdevShape::Single, 1);
+    let first = ward.write(1).0;
+    let second = {
+        let live = live(&ward.spa);
+        write_file(live, &own(live, "tank"), &noise(2, 1 << 20)).unwrap()
+    };
+    ward.patients[0].inject(Fault::Gone);
+    assert!(live(&ward.spa).export().unwrap_err().suspended().is_some());
+    ward.rescue();
+    let third = ward.write(3).0;
+    ward.discharge(&[(1, first), (2, second), (3, third)]);
+}
+
 /// Makes what leads to the blocks of a file unreadable.
 fn damage(os: &Objset, object: ObjNum, device: &device::Faulty) {
     let bp = os.dnode(object).unwrap().bp(Level(1), BlkId(0)).unwrap();

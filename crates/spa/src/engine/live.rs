@@ -284,7 +284,8 @@ impl Live {
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
         self.close_logs()?;
-        self.sync_all()?;
+        // A pool whose devices fail now stays, until somebody has seen to them.
+        self.txgs.wait_synced_unless_suspended(self.txgs.open())?;
         let mut config = PoolConfig::clone(&self.config());
         config.state = state;
         *self.engine.changed_config.lock() = Some(Arc::new(config));
