@@ -17,7 +17,9 @@ if [ -z "$pools" ]; then
 fi
 tools=$PWD/target/oracle/root
 if [ -z "${BENCH_TOOLS:-}" ] && [ -x "$tools/sbin/zdb" ]; then export BENCH_TOOLS=$tools; fi
-cargo build -q --release -p poolhouse-bench
+cargo build -q --release -p poolhouse-bench -p poolhouse-cli
+export BENCH_MOUNTS=${BENCH_MOUNTS:-$PWD/scripts/bench-mount.sh}
+export POOLHOUSE=${POOLHOUSE:-${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse}
 folders=()
 for folder in "$pools"/*/; do folders+=("${folder%/}"); done
 exec "${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse-bench" "$@" "${folders[@]}"

@@ -10,8 +10,11 @@
 //! Pools that are read are made by others; `docs/performance.md` says how those in its tables came about. The page cache is left as it is,
 //! so devices are as fast as memory from the second round on: these are figures of our code, not of disks.
 
+pub mod drive;
 pub mod making;
 pub mod measure;
+pub mod mounts;
+pub mod null;
 pub mod plan;
 pub mod work;
 

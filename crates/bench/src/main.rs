@@ -1,6 +1,8 @@
 //! `poolhouse-bench [--rounds N] [--work NAME]... DIR...`: measures each workload on the pool in each folder, prints JSON.
 //!
-//! `poolhouse-bench work NAME DIR` does one workload once, and prints what it took; that is how the former calls itself.
+//! `poolhouse-bench work NAME DIR` does one workload once, and prints what it took; that is how the former calls itself. So does `poolhouse-bench
+//! drive NAME DIR PID` with what is done to a mounted file system that PID serves (0: the kernel), and `poolhouse-bench null DIR` mounts one that does
+//! nothing. `BENCH_MOUNTS` is the script that mounts those that are compared.
 //! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
 //! folder in which new pools are made (the system's for temporary files if it is not set).
 
@@ -8,6 +10,7 @@
 
 use anyhow::{Context, Result, bail};
 use bench::Work;
+use bench::drive::Group;
 use bench::plan::Plan;
 use std::path::PathBuf;
 
@@ -26,16 +29,30 @@ fn main() -> Result<()> {
         println!("{}", work(&name)?.run(&PathBuf::from(dir), threads)?);
         return Ok(());
     }
+    if args.next_if(|a| a == "drive").is_some() {
+        let (Some(name), Some(dir), Some(pid)) = (args.next(), args.next(), args.next()) else {
+            bail!("usage: drive NAME DIR PID")
+        };
+        let group = Group::ALL.into_iter().find(|g| name == g.name()).context("there is no such work")?;
+        let pid: u32 = pid.to_str().and_then(|p| p.parse().ok()).context("PID is a number")?;
+        println!("{}", group.drive(&PathBuf::from(dir), Some(pid).filter(|p| *p != 0))?);
+        return Ok(());
+    }
+    if args.next_if(|a| a == "null").is_some() {
+        return bench::null::serve(&PathBuf::from(args.next().context("usage: null DIR")?));
+    }
     let from_env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut plan = Plan {
         pools: Vec::new(),
         works: Vec::new(),
         makings: Vec::new(),
+        groups: Vec::new(),
         scratch: from_env("BENCH_SCRATCH").unwrap_or_else(std::env::temp_dir),
         rounds: 5,
         threads,
         tools: from_env("BENCH_TOOLS"),
         peer: from_env("BENCH_PEER"),
+        mounts: from_env("BENCH_MOUNTS"),
     };
     while let Some(arg) = args.next() {
         match arg.to_str() {
@@ -43,14 +60,22 @@ fn main() -> Result<()> {
                 let n = args.next().context("--rounds wants a number")?;
                 plan.rounds = n.to_str().and_then(|n| n.parse().ok()).context("--rounds wants a number")?;
             }
-            Some("--work") => match work(&args.next().context("--work wants a name")?)? {
-                making @ Work::Making(_) => plan.makings.push(making),
-                reading => plan.works.push(reading),
-            },
+            Some("--work") => {
+                let name = args.next().context("--work wants a name")?;
+                match Group::ALL.into_iter().find(|g| name == g.name()) {
+                    Some(group) => plan.groups.push(group),
+                    None if name == "mounts" => plan.groups.extend(Group::ALL),
+                    None => match work(&name)? {
+                        making @ Work::Making(_) => plan.makings.push(making),
+                        reading => plan.works.push(reading),
+                    },
+                }
+            }
             _ => plan.pools.push(PathBuf::from(arg)),
         }
     }
-    if plan.works.is_empty() && plan.makings.is_empty() {
+    if plan.works.is_empty() && plan.makings.is_empty() && plan.groups.is_empty() {
+        plan.groups = Group::ALL.to_vec();
         plan.works = Work::READING.to_vec();
         plan.makings = Work::MAKING.to_vec();
     }

@@ -125,7 +125,7 @@ fn task(name: &str, props: PropList) -> Box<dyn SyncTask + Send> {
 }
 
 /// Half noise, half text in each 4 KiB, as the peer's harness fills its buffers.
-fn pattern() -> Vec<u8> {
+pub(crate) fn pattern() -> Vec<u8> {
     const TEXT: &[u8] =
         b"the quick brown fox jumps over the lazy dog; pack my box with five dozen liquor jugs 0123456789 ";
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;

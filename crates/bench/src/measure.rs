@@ -25,7 +25,8 @@ pub fn here<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
     Ok((out, Took { wall_s: wall.elapsed().as_secs_f64(), cpu_s: process_cpu() - cpu }))
 }
 
-fn process_cpu() -> f64 {
+/// CPU seconds of this process, all its threads included.
+pub fn process_cpu() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }

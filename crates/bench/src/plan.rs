@@ -1,7 +1,8 @@
 //! Which work is done to which pool, and beside whom.
 
-use crate::Work;
+use crate::drive::Group;
 use crate::measure::{Took, answer, program, round, summary};
+use crate::{Work, mounts};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ pub struct Plan {
     pub works: Vec<Work>,
     /// What is done to new pools.
     pub makings: Vec<Work>,
+    /// What is done to mounted file systems.
+    pub groups: Vec<Group>,
     /// Where new pools are made.
     pub scratch: PathBuf,
     /// Rounds; the medians count.
@@ -26,6 +29,8 @@ pub struct Plan {
     pub tools: Option<PathBuf>,
     /// A program that does `WORK DIR` with somebody else's engine and prints JSON with `wall_s` and `cpu_s`.
     pub peer: Option<PathBuf>,
+    /// The script that mounts the file systems that are compared; without it there are none.
+    pub mounts: Option<PathBuf>,
 }
 
 /// One of those who are asked in turns.
@@ -44,6 +49,15 @@ impl Plan {
     pub fn run(&self) -> Result<Value> {
         let me = std::env::current_exe().context("find this program")?;
         let mut results = Vec::new();
+        match &self.mounts {
+            Some(script) if !self.groups.is_empty() => {
+                results.extend(mounts::measure(script, &me, &self.scratch, &self.groups, self.rounds)?);
+            }
+            None if !self.groups.is_empty() => {
+                results.push(json!({ "work": "mounts", "skipped": "BENCH_MOUNTS names no script" }));
+            }
+            _ => {}
+        }
         for work in &self.makings {
             results.push(self.measure(&me, *work, &self.scratch));
         }
