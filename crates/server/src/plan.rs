@@ -4,7 +4,7 @@ use crate::api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
-use zpl::{AclMode, Atime, LogPolicy, Policy, SyncMode};
+use zpl::{AclInherit, AclMode, Atime, LogPolicy, Policy, SyncMode};
 
 /// Where a file system belongs (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,6 +174,13 @@ impl Plan {
                     3 => AclMode::Passthrough,
                     4 => AclMode::Restricted,
                     _ => AclMode::Discard,
+                },
+                acl_inherit: match number(Prop::Aclinherit, 4)? {
+                    0 => AclInherit::Discard,
+                    1 => AclInherit::NoAllow,
+                    3 => AclInherit::Passthrough,
+                    5 => AclInherit::PassthroughX,
+                    _ => AclInherit::Restricted,
                 },
             },
             options,

@@ -40,8 +40,8 @@ pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;
 pub use space::{Space, SpaceKind};
 pub use write::{
-    AclMode, Atime, CloneRange, Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr, SetXattr, Txs,
-    replay,
+    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr,
+    SetXattr, Txs, replay,
 };
 
 pub use zil::{LogPolicy, SyncMode, Zilog};

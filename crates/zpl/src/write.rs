@@ -21,12 +21,13 @@
 //! [`FileSystem::fsync`] sees to.
 //!
 //! # Absent
-//! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept, and a new mode
-//! does to them what `aclmode` says, but they are neither inherited nor edited. File systems of versions before 5.
+//! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept and inherited (`aclinherit`), and a new mode
+//! does to them what `aclmode` says, but nobody can edit them. File systems of versions before 5.
 
 mod atime;
 mod clone;
 mod data;
+mod hidden;
 mod link;
 mod locks;
 mod log;
@@ -34,6 +35,7 @@ mod make;
 mod names;
 mod nfs4;
 mod posix;
+mod project;
 mod quota;
 mod remove;
 mod rename;
@@ -51,7 +53,7 @@ use dmu::Tx;
 use dmu::zap::Zap;
 use locks::Locks;
 pub use make::{Kind, NewFile};
-pub use nfs4::AclMode;
+pub use nfs4::{AclInherit, AclMode};
 use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 pub(crate) use quota::Quotas;
@@ -136,6 +138,8 @@ pub struct Policy {
     pub log: LogPolicy,
     /// What a new mode does to an NFSv4 ACL that says more than a mode (`aclmode`).
     pub acl_mode: AclMode,
+    /// What a new file inherits of its directory's NFSv4 ACL (`aclinherit`).
+    pub acl_inherit: AclInherit,
 }
 
 impl Default for Policy {
@@ -149,6 +153,7 @@ impl Default for Policy {
             atime: Atime::Relative,
             log: LogPolicy::default(),
             acl_mode: AclMode::Discard,
+            acl_inherit: AclInherit::Restricted,
         }
     }
 }

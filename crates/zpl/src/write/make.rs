@@ -3,11 +3,12 @@
 //! # On disk
 //! A new file's attributes come in the order in which OpenZFS writes them: accounting finds owner, flags and project at fixed places.
 
+use super::nfs4::{AUTO_INHERIT, HAS_INHERITABLE, Heir, NewAcl};
 use super::quota::Payers;
 use super::replay::Given;
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
-use super::{Purpose, Writer, trivial};
-use crate::{Attr, Error, FileSystem, FileType, Result};
+use super::{Purpose, Writer, nfs4, trivial};
+use crate::{Attr, Error, FileSystem, FileType, Node, Result};
 use dmu::zap::Zap;
 use dmu::{Dnode, NewObject, Tx};
 use ondisk::objset::ObjsetFlags;
@@ -16,8 +17,6 @@ use ondisk::zap::ZapFlags;
 use ondisk::znode::Pflags;
 use ondisk::{DmuType, ObjNum};
 
-/// The ACL is inherited by itself (`ZFS_ACL_AUTO_INHERIT`): directories have it.
-const AUTO_INHERIT: u64 = 0x40;
 /// Longest target of a symbolic link, Linux's limit (`PATH_MAX`), with its NUL.
 const TARGET_MAX: usize = 4096;
 /// What making a file dirties, about: its dnode, and its share of blocks of names.
@@ -94,7 +93,7 @@ impl NewFile {
 pub(super) struct Birth<'a> {
     pub(super) new: &'a NewFile,
     /// Its directory, or, of a hidden directory, the file that it belongs to.
-    pub(super) parent: &'a Attr,
+    pub(super) parent: &'a Node,
     /// It is a hidden directory of extended attributes, or one of them.
     pub(super) xattr: bool,
     /// It has no name (`O_TMPFILE`).
@@ -105,22 +104,39 @@ pub(super) struct Birth<'a> {
 
 impl<'a> Birth<'a> {
     /// Of a file in a directory.
-    pub(super) fn new(new: &'a NewFile, parent: &'a Attr) -> Birth<'a> {
+    pub(super) fn new(new: &'a NewFile, parent: &'a Node) -> Birth<'a> {
         Birth { new, parent, xattr: false, unnamed: false, given: None }
     }
 
     fn gives_group(&self) -> bool {
-        self.parent.mode & S_ISGID != 0 && !self.xattr && self.given.is_none()
+        self.parent.attr().mode & S_ISGID != 0 && !self.xattr && self.given.is_none()
     }
 
     fn gid(&self) -> u64 {
-        if self.gives_group() { self.parent.gid.0 } else { u64::from(self.new.gid) }
+        if self.gives_group() { self.parent.attr().gid.0 } else { u64::from(self.new.gid) }
     }
 
     /// The project that its directory gives on.
     fn project(&self) -> Option<u64> {
         let counted = matches!(self.new.kind, Kind::Regular | Kind::Directory);
-        (counted && self.parent.pflags.has(Pflags::PROJINHERIT)).then_some(self.parent.projid)
+        (counted && self.parent.attr().pflags.has(Pflags::PROJINHERIT)).then_some(self.parent.attr().projid)
+    }
+
+    /// Its mode, if it is to be `mode`, and its ACL, of which a directory may give something on (`zfs_acl_ids_create`).
+    fn acl(&self, w: &Writer, mode: u32) -> Result<(u32, NewAcl)> {
+        let from = self.parent.attr().pflags;
+        let kind = self.new.kind.file_type();
+        if from.has(HAS_INHERITABLE) && !from.has(Pflags::XATTR) {
+            let heir = Heir { kind, mode, uid: self.new.uid.into(), gid: self.gid() };
+            let (how, acl_mode) = (w.policy().acl_inherit, w.policy().acl_mode);
+            return Ok(nfs4::inherit(&self.parent.acl()?.aces, &heir, how, acl_mode));
+        }
+        let directory = kind == FileType::Directory;
+        let (count, aces) = trivial::aces(mode, directory);
+        let mut flags = Pflags::ACL_TRIVIAL;
+        flags |= if directory { AUTO_INHERIT } else { 0 };
+        flags |= if trivial::all_execute(mode) { NO_EXECS_DENIED } else { 0 };
+        Ok((mode, NewAcl { count, aces, flags }))
     }
 
     /// Who pays for it.
@@ -157,7 +173,7 @@ impl FileSystem {
         }
         let (permissions, acls) = self.inherited(w, &parent, new)?;
         let new = &NewFile { permissions, ..new.clone() };
-        let birth = Birth::new(new, parent.attr());
+        let birth = Birth::new(new, &parent);
         self.check_one_more(w, birth.payers())?;
         let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
         let born = self.make(w, &tx, &birth)?;
@@ -213,10 +229,10 @@ impl FileSystem {
         }
         let mode = (kind.bits() as u32) << 12 | permissions;
 
-        let mut flags = Pflags::ARCHIVE | AV_MODIFIED | Pflags::ACL_TRIVIAL;
-        flags |= if b.xattr || b.parent.pflags.has(Pflags::XATTR) { Pflags::XATTR } else { 0 };
-        flags |= if directory { AUTO_INHERIT } else { 0 };
-        flags |= if trivial::all_execute(mode) { NO_EXECS_DENIED } else { 0 };
+        let (mode, NewAcl { count, aces, flags: acl }) = b.acl(w, mode)?;
+
+        let mut flags = Pflags::ARCHIVE | AV_MODIFIED | acl;
+        flags |= if b.xattr || b.parent.attr().pflags.has(Pflags::XATTR) { Pflags::XATTR } else { 0 };
         let mut project = 0;
         let counts = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
         if matches!(kind, FileType::Regular | FileType::Directory) {
@@ -229,7 +245,6 @@ impl FileSystem {
 
         let word = |n: u64| n.to_le_bytes();
         let now = time_bytes(b.given.map_or_else(|| w.txs.now(), |g| g.time));
-        let (count, aces) = trivial::aces(mode, directory);
         let target: &[u8] = if let Kind::Symlink(t) = &new.kind { t } else { b"" };
         let size = if directory { 2 } else { target.len() as u64 };
         let words = [
@@ -238,7 +253,7 @@ impl FileSystem {
             (Sa::Gen, word(b.given.map_or(tx.txg().0, |g| g.generation))),
             (Sa::Uid, word(new.uid.into())),
             (Sa::Gid, word(b.gid())),
-            (Sa::Parent, word(b.parent.object.0)),
+            (Sa::Parent, word(b.parent.object().0)),
             (Sa::Flags, word(flags)),
         ];
         let mut all: Vec<(Sa, &[u8])> = words.iter().map(|(a, v)| (*a, &v[..])).collect();

@@ -1,4 +1,9 @@
-//! What a new mode makes of an NFSv4 ACL that says more than the mode (`zfs_acl_chmod`).
+//! What a new mode makes of an NFSv4 ACL that says more than the mode (`zfs_acl_chmod`), and what new files inherit of one.
+
+mod inherit;
+
+pub use inherit::AclInherit;
+pub(super) use inherit::{AUTO_INHERIT, Heir, inherit};
 
 use super::trivial::{ALLOW, DENY, EXECUTE, Trivial, all_execute, stored};
 use super::update::NO_EXECS_DENIED;
@@ -9,7 +14,7 @@ const FILE_INHERIT: u16 = 0x1;
 const DIRECTORY_INHERIT: u16 = 0x2;
 const INHERIT_ONLY: u16 = 0x8;
 /// An entry of the ACL is to be inherited (`ZFS_INHERIT_ACE`).
-const HAS_INHERITABLE: u64 = 0x2;
+pub(super) const HAS_INHERITABLE: u64 = 0x2;
 /// An entry is of a kind that only CIFS has (`ZFS_ACL_OBJ_ACE`).
 const HAS_OBJECTS: u64 = 0x8;
 
@@ -66,6 +71,19 @@ pub(super) fn chmod(old: &[Ace], mode: u32, directory: bool, masked: bool) -> Ne
     flags |= if execute { NO_EXECS_DENIED } else { 0 };
     let (count, aces) = stored(exceptions.iter().chain(&kept).chain(&plain));
     NewAcl { count, aces, flags }
+}
+
+/// The entries of a mode around others, which may allow no more than the group may if they are `masked`.
+fn around(others: &[Ace], mode: u32, directory: bool, masked: bool) -> Vec<Ace> {
+    let Trivial { exceptions, plain } = Trivial::of(mode, directory);
+    let group = plain[1].mask;
+    let mut all = exceptions;
+    all.extend(others.iter().map(|ace| {
+        let cut = masked && ace.kind == ALLOW && ace.flags & INHERIT_ONLY == 0;
+        Ace { mask: if cut { ace.mask & group } else { ace.mask }, ..*ace }
+    }));
+    all.extend(plain);
+    all
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ impl FileSystem {
     fn whiteout(&self, w: &Writer, tx: &Tx, m: &Move, how: Rename) -> Result<Option<Node>> {
         let Rename::Whiteout { uid, gid, .. } = how else { return Ok(None) };
         let new = NewFile { uid, gid, ..NewFile::new(Kind::CharDevice(0, 0), 0) };
-        let born = self.make(w, tx, &Birth::new(&new, m.from.attr()))?;
+        let born = self.make(w, tx, &Birth::new(&new, &m.from))?;
         Ok(Some(Node::new(self.clone(), born)?))
     }
 

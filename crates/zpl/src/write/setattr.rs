@@ -7,6 +7,7 @@ use super::{AclMode, Purpose, Writer, nfs4};
 use crate::node::Store;
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
 use ondisk::ObjNum;
+use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
@@ -79,13 +80,13 @@ impl FileSystem {
                 if let Some(acl) = acl {
                     self.objset().free_object(&tx, acl)?;
                 }
-                let owner = SetAttr { uid: set.uid, gid: set.gid, ..SetAttr::default() };
-                match node.attr().xattr_dir.filter(|_| owner != SetAttr::default()) {
-                    Some(dir) => self.update(w, dir, &tx, |node, c| change(w, node, c, &owner)),
-                    None => Ok(()),
-                }
+                Ok(())
             };
             w.or_unlogged(&tx, all())?;
+            drop(tx);
+            if set.uid.is_some() || set.gid.is_some() {
+                self.hidden_follow(w, object)?;
+            }
         }
         if let Some(permissions) = set.permissions.filter(|_| w.policy().posix_acl) {
             self.chmod_acl(w, object, permissions)?;
@@ -124,26 +125,38 @@ impl FileSystem {
         let node = self.node_to_change(object)?;
         let wanted = Pflags::from_fs_flags(fs_flags).ok_or(Error::BadFlags { object })?;
         let a = node.attr();
-        // A file gets room for its project when it is made; older ones have none.
-        if u64::from(project) != a.projid && !a.pflags.has(Pflags::PROJID) {
+        let new = Some(u64::from(project)).filter(|p| *p != a.projid);
+        let counted = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0
+            && matches!(a.kind, FileType::Regular | FileType::Directory);
+        if new.is_some() && !counted {
             return Err(Error::BadFlags { object });
         }
-        let new = Some(u64::from(project)).filter(|p| *p != a.projid);
         self.check_one_more(w, Payers::new(None, None, new))?;
-        let tx = w.logged_tx(ATTR_BYTES, Purpose::Grow)?;
+        // A file gets room for its project when it is made; one that was made before projects were counted has none.
+        let tx = w.logged_tx(2 * ATTR_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
+        let flags = |a: &Attr| a.pflags.0 & !Pflags::FS_FLAGS | wanted.0 | Pflags::ARCHIVE;
         let change = |node: &Node, c: &mut Changes| {
             let a = node.attr();
             c.changed(a, now);
-            let kept = a.pflags.0 & !Pflags::FS_FLAGS;
-            c.word(Sa::Flags, kept | wanted.0 | Pflags::ARCHIVE);
+            c.word(Sa::Flags, flags(a));
             if a.pflags.has(Pflags::PROJID) {
                 c.word(Sa::Projid, project.into());
             }
             Ok(())
         };
-        let changed = self.update_and(w, object, &tx, change, |a| w.log_flags(&tx, a, wanted, project));
-        w.or_unlogged(&tx, changed)
+        let all = || {
+            let with = (|node: &Node| flags(node.attr()), now);
+            if new.is_some() && self.add_project(w, &tx, object, project.into(), with)? {
+                // A record says nothing of the room: commits wait for the group.
+                w.unlogged(&tx);
+                return Ok(());
+            }
+            self.update_and(w, object, &tx, change, |a| w.log_flags(&tx, a, wanted, project))
+        };
+        w.or_unlogged(&tx, all())?;
+        drop(tx);
+        if new.is_some() { self.hidden_follow(w, object) } else { Ok(()) }
     }
 }
 

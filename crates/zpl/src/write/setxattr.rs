@@ -170,7 +170,7 @@ impl FileSystem {
         let (dir, new_dir) = match node.xattr_dir()? {
             Some(dir) => (dir, false),
             None => {
-                let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, a) })?;
+                let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, node) })?;
                 self.update(w, node.object(), tx, |_, c| {
                     c.word(Sa::Xattr, born.object().0);
                     Ok(())
@@ -182,7 +182,7 @@ impl FileSystem {
             Some(e) => (self.node_to_change(e.object)?, false),
             None => {
                 (new.kind, new.permissions) = (Kind::Regular, 0o644);
-                let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, dir.attr()) })?;
+                let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, &dir) })?;
                 if let Err(e) = self.enter_name(w, &dir, tx, name, (born.object(), FileType::Regular)) {
                     self.objset().free_object(tx, born.object())?;
                     return Err(e);

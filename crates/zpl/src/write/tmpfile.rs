@@ -21,7 +21,7 @@ impl FileSystem {
         let new = NewFile { kind: Kind::Regular, ..new.clone() };
         let (permissions, acls) = self.inherited(w, &parent, &new)?;
         let new = &NewFile { permissions, ..new };
-        let birth = Birth { unnamed: true, ..Birth::new(new, parent.attr()) };
+        let birth = Birth { unnamed: true, ..Birth::new(new, &parent) };
         self.check_one_more(w, birth.payers())?;
         // Without a name it needs no record: commits wait for the group that names it.
         let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;

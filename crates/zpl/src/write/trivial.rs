@@ -5,7 +5,7 @@ use ondisk::acl::{ACE_EVERYONE, ACE_GROUP, ACE_IDENTIFIER_GROUP, ACE_OWNER, Ace,
 pub(super) const ALLOW: u16 = 0;
 pub(super) const DENY: u16 = 1;
 
-const READ: u32 = 0x1;
+pub(super) const READ: u32 = 0x1;
 const WRITE_APPEND: u32 = 0x2 | 0x4;
 pub(super) const EXECUTE: u32 = 0x20;
 const DELETE_CHILD: u32 = 0x40;

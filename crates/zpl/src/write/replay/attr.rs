@@ -2,7 +2,7 @@
 
 use super::{bad, id, time};
 use crate::write::{SetAttr, Writer};
-use crate::{Error, FileSystem, Node, Purpose, Result};
+use crate::{FileSystem, Node, Purpose, Result};
 use ondisk::ObjNum;
 use ondisk::nvlist::Value;
 use ondisk::sa::Attr as Sa;
@@ -69,7 +69,12 @@ impl FileSystem {
     pub(super) fn replay_xvattr(&self, w: &Writer, object: ObjNum, x: &Xvattr) -> Result<()> {
         let wanted = u64::from(x.bitmap.first().copied().unwrap_or(0));
         let word = x.scanstamp.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
+        let project = || u32::try_from(word).map_err(|_| bad(object.0, "project", word));
         let tx = w.tx(0, Purpose::Grow)?;
+        if wanted & PROJID != 0 && word != 0 {
+            let as_it_is = (|node: &Node| node.attr().pflags.0, self.attr(object)?.ctime);
+            self.add_project(w, &tx, object, project()?.into(), as_it_is)?;
+        }
         self.update(w, object, &tx, |node, c| {
             let a = node.attr();
             let mut flags = a.pflags.0;
@@ -80,17 +85,12 @@ impl FileSystem {
             if wanted & CREATETIME != 0 {
                 c.time(Sa::Crtime, time(x.crtime));
             }
-            if wanted & PROJID != 0 {
-                if !a.pflags.has(Pflags::PROJID) && word != 0 {
-                    return Err(Error::BadFlags { object });
-                }
-                if a.pflags.has(Pflags::PROJID) {
-                    let project = u32::try_from(word).map_err(|_| bad(object.0, "project", word))?;
-                    c.word(Sa::Projid, project.into());
-                }
+            if wanted & PROJID != 0 && a.pflags.has(Pflags::PROJID) {
+                c.word(Sa::Projid, project()?.into());
             }
             Ok(())
-        })
+        })?;
+        if wanted & PROJID != 0 { self.hidden_follow(w, object) } else { Ok(()) }
     }
 
     /// Sets or removes one of a file's own extended attributes (`zfs_replay_setsaxattr`).

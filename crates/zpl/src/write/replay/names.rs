@@ -60,7 +60,7 @@ impl FileSystem {
             return Err(Error::Exists { dir });
         }
         let tx = w.tx(0, crate::Purpose::Grow)?;
-        let birth = Birth { given: Some(given), ..Birth::new(new, parent.attr()) };
+        let birth = Birth { given: Some(given), ..Birth::new(new, &parent) };
         let born = self.make(w, &tx, &birth)?;
         if let Err(e) = self.enter_name(w, &parent, &tx, name, (born.object(), new.kind.file_type())) {
             self.objset().free_object(&tx, born.object())?;
@@ -78,7 +78,7 @@ impl FileSystem {
         let new = new_file(c, Kind::Directory);
         let given = Given::new(c.foid, c.gen_, c.crtime)?;
         let tx = w.tx(0, crate::Purpose::Grow)?;
-        let birth = Birth { xattr: true, given: Some(&given), ..Birth::new(&new, owner.attr()) };
+        let birth = Birth { xattr: true, given: Some(&given), ..Birth::new(&new, &owner) };
         let born = self.make(w, &tx, &birth)?;
         self.update(w, owner.object(), &tx, |_, changes| {
             changes.word(Sa::Xattr, born.object().0);

@@ -1,0 +1,52 @@
+//! Extended attributes in a hidden directory belong to whom their file belongs to (`zfs_setattr_dir`).
+
+use super::data::ATTR_BYTES;
+use super::{Purpose, Writer};
+use crate::{Attr, DirCookie, Error, FileSystem, Node, Result};
+use ondisk::ObjNum;
+use ondisk::sa::Attr as Sa;
+
+impl FileSystem {
+    /// Gives a file's hidden directory, and all that is in it, the file's owner, group and project. One after the other, each in a transaction of its own:
+    /// there may be any number of them. What has no room for a project gets it.
+    ///
+    /// # Errors
+    /// As reading and writing fail.
+    pub(super) fn hidden_follow(&self, w: &Writer, file: ObjNum) -> Result<()> {
+        let like = self.attr(file)?;
+        let Some(dir) = like.xattr_dir else { return Ok(()) };
+        let dir = self.node_to_change(dir)?;
+        self.take_after(w, &dir, &like)?;
+        for entry in dir.read_dir(DirCookie(2))? {
+            match self.node_to_change(entry?.object) {
+                Ok(attribute) => self.take_after(w, &attribute, &like)?,
+                // Somebody has just removed it.
+                Err(Error::NoFile { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_after(&self, w: &Writer, node: &Node, like: &Attr) -> Result<()> {
+        let a = node.attr();
+        if (a.uid, a.gid, a.projid) == (like.uid, like.gid, like.projid) {
+            return Ok(());
+        }
+        // The file's record stands for this too, but says nothing of room for a project.
+        let tx = w.logged_tx(2 * ATTR_BYTES, Purpose::Grow)?;
+        let with = (|node: &Node| node.attr().pflags.0, a.ctime);
+        if a.projid != like.projid && self.add_project(w, &tx, node.object(), like.projid, with)? {
+            w.unlogged(&tx);
+        }
+        self.update(w, node.object(), &tx, |node, c| {
+            let a = node.attr();
+            c.word(Sa::Uid, like.uid.0);
+            c.word(Sa::Gid, like.gid.0);
+            if a.projid != like.projid {
+                c.word(Sa::Projid, like.projid);
+            }
+            Ok(())
+        })
+    }
+}

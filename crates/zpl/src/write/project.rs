@@ -1,0 +1,85 @@
+//! Files that get a project though they were made without room for one (`sa_add_projid`).
+//!
+//! # On disk
+//! Accounting finds owner, flags and project at fixed places, so a project is not added behind the other attributes: they are all laid out anew, in
+//! the order of a new file's, and an ACL in the old form takes the new one. A file whose flags don't say that it has a project has none, whatever lies there.
+
+use super::trivial::stored;
+use super::update::time_bytes;
+use super::{Writer, remove};
+use crate::node::Store;
+use crate::{FileSystem, Node, Result, Time};
+use dmu::Tx;
+use ondisk::ObjNum;
+use ondisk::sa::Attr as Sa;
+use ondisk::znode::Pflags;
+
+/// What lies before the ACL, in order.
+const BEFORE: [Sa; 14] = [
+    Sa::Mode,
+    Sa::Size,
+    Sa::Gen,
+    Sa::Uid,
+    Sa::Gid,
+    Sa::Parent,
+    Sa::Flags,
+    Sa::Atime,
+    Sa::Mtime,
+    Sa::Ctime,
+    Sa::Crtime,
+    Sa::Links,
+    Sa::Projid,
+    Sa::Rdev,
+];
+/// What may lie behind it.
+const BEHIND: [Sa; 3] = [Sa::Xattr, Sa::Scanstamp, Sa::Dxattr];
+
+impl FileSystem {
+    /// Gives a file that has no room for a project this one, and these flags. False if it has room now: then it is as it was.
+    ///
+    /// # Errors
+    /// As reading and writing fail.
+    pub(super) fn add_project(
+        &self,
+        w: &Writer,
+        tx: &Tx,
+        object: ObjNum,
+        project: u64,
+        (flags, now): (impl FnOnce(&Node) -> u64, Time),
+    ) -> Result<bool> {
+        let held = w.locks.hold(object);
+        let _attrs = held.attrs();
+        let node = self.node_to_change(object)?;
+        let Store::Sa(sa) = &node.store else { unreachable!("it has system attributes") };
+        if node.attr().pflags.has(Pflags::PROJID) {
+            return Ok(false);
+        }
+        let flags = (flags(&node) | Pflags::PROJID).to_le_bytes();
+        let (project, ctime) = (project.to_le_bytes(), time_bytes(now));
+        let acl = node.acl()?;
+        let (count, aces) = stored(acl.aces.iter());
+        let count = count.to_le_bytes();
+        let mut kept = Vec::new();
+        for attr in BEFORE.into_iter().chain(BEHIND) {
+            kept.push((attr, sa.get(attr)?));
+        }
+        let (before, behind) = kept.split_at(BEFORE.len());
+        let mut all: Vec<(Sa, &[u8])> = Vec::new();
+        for (attr, value) in before {
+            match attr {
+                Sa::Flags => all.push((Sa::Flags, &flags)),
+                Sa::Ctime => all.push((Sa::Ctime, &ctime)),
+                Sa::Projid => all.push((Sa::Projid, &project)),
+                _ => all.extend(value.as_deref().map(|v| (*attr, v))),
+            }
+        }
+        all.extend([(Sa::DaclCount, &count[..]), (Sa::DaclAces, &aces[..])]);
+        all.extend(behind.iter().filter_map(|(attr, v)| v.as_deref().map(|v| (*attr, v))));
+        let outside = remove::outer_acl(&node)?;
+        self.sa().replace(&node.dn, tx, &all)?;
+        if let Some(acl) = outside {
+            self.objset().free_object(tx, acl)?;
+        }
+        Ok(true)
+    }
+}
