@@ -7,7 +7,7 @@ use device::Block;
 use ondisk::blkptr::Body;
 use ondisk::dnode::DNODE_BLOCK_SIZE;
 use ondisk::objset::{ObjsetFlags, ObjsetPhys};
-use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, ObjNum, SPA_MAXBLOCKSIZE, Txg};
+use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Level, ObjNum, SPA_MAXBLOCKSIZE, Txg};
 use std::sync::Arc;
 
 /// What a new object is like (`dmu_object_alloc_dnsize`).
@@ -209,7 +209,7 @@ impl Dnode {
 
     /// Makes `count` blocks from `first` on the same as those of `source` from `from` on, without copying them: they share their places from
     /// this group on (`dmu_read_l0_bps`, `dmu_brt_clone`). Both are of one pool, whose feature `block_cloning` is enabled; if they are
-    /// encrypted, with the same key. Returns the pointers.
+    /// encrypted, with the same key. A source that nobody changes (a snapshot's) must stay until the transaction is over. Returns the pointers.
     ///
     /// # Errors
     /// [`Error::Unsynced`] (`EAGAIN`) if one of the source's blocks was changed in a group that is not synced: let it sync, or copy;
@@ -225,18 +225,22 @@ impl Dnode {
     ) -> Result<Vec<Blkptr>> {
         let (objset, object) = (self.objset_id(), self.object());
         let shape = Error::CloneShape { objset, object };
-        let (live, origin) = (self.to_change()?, source.to_change()?);
+        let live = self.to_change()?;
         let size = live.block_size();
         let files = [self.kind(), source.kind()].iter().all(|k| !k.is_metadata());
         let fits = first.0.checked_add(count).is_some() && from.0.checked_add(count).is_some();
-        if size != origin.block_size() || !files || !fits {
+        if size != source.block_size() || !files || !fits {
             return Err(shape);
         }
         let mut bps = Vec::new();
         for i in 0..count {
             let blkid = BlkId(from.0 + i);
             let unsynced = Error::Unsynced { objset: source.objset_id(), object: source.object(), blkid };
-            let bp = origin.synced_bp(blkid)?.ok_or(unsynced)?;
+            let bp = match source.live_node() {
+                Some(origin) => origin.synced_bp(blkid)?.ok_or(unsynced)?,
+                // Nobody changes it.
+                None => source.bp(Level(0), blkid)?,
+            };
             if !bp.is_hole() && (bp.lsize.0 != size || bp.is_metadata() || bp.body == Body::Redacted) {
                 return Err(shape);
             }

@@ -10,7 +10,7 @@ use crate::reverse::Reversed;
 use crate::room::Room;
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
-use ondisk::{Corrupt, ObjNum, mos};
+use ondisk::{Corrupt, ObjNum, Txg, mos};
 use parking_lot::RwLock;
 use pool::Mos;
 use pool::space::PoolSpace;
@@ -192,6 +192,20 @@ impl Dsl {
             Ok::<_, Error>(self.dir_by_object(dir)?.crypto_object()?.is_some())
         };
         Ok(from == to || !encrypted(from)? && !encrypted(to)?)
+    }
+
+    /// Whether an object is still the snapshot that this group made.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn is_snapshot(&self, object: ObjNum, born: Txg) -> Result<bool> {
+        match self.dataset_phys(object) {
+            Ok(phys) => Ok(phys.is_snapshot() && phys.creation_txg == born),
+            Err(Error::Object(dmu::Error::NoSuchObject { .. })) => Ok(false),
+            // What its number means now is none.
+            Err(Error::Corrupt { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// The name of an object in a map, which `read` looks through.

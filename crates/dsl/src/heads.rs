@@ -238,7 +238,12 @@ impl Heads {
 
     /// Properties changed somewhere.
     pub(crate) fn properties_changed(&self) {
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that is another when properties changed somewhere, or a dataset inherits from another.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Enters a new head, which is dirty.
@@ -406,7 +411,7 @@ impl<'a> Syncing<'a> {
     /// A head's settings, looked up again if properties changed since.
     fn head_settings(&mut self, object: u64) -> Result<Settings> {
         let heads = self.dsl.heads().clone();
-        let now = heads.generation.load(Ordering::Relaxed);
+        let now = heads.generation();
         let known = heads.state.lock().live.get(&object).and_then(|h| h.settings);
         if let Some((_, s)) = known.filter(|(g, _)| *g == now) {
             return Ok(s);

@@ -27,6 +27,7 @@ use crate::tree::{
 };
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -64,6 +65,10 @@ pub trait Snapshots: Send + Sync {
     }
     /// Opens one; `ENOENT` when there is none of that name.
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
+    /// Keeps an open one from being destroyed as long as what comes back lives; `EXDEV` if that can't be.
+    fn keep(&self, _snapshot: &Snapshot) -> Result<Box<dyn Any>, Errno> {
+        Err(Errno::XDEV)
+    }
     /// Makes one (`mkdir`).
     fn create(&self, _name: &[u8]) -> Result<(), Errno> {
         Err(Errno::ROFS)
@@ -75,6 +80,10 @@ pub trait Snapshots: Send + Sync {
     /// Gives one another name (`mv`).
     fn rename(&self, _old: &[u8], _new: &[u8]) -> Result<(), Errno> {
         Err(Errno::ROFS)
+    }
+    /// Whether none comes or goes as long as this is mounted.
+    fn stay(&self) -> bool {
+        true
     }
     /// Whether `.zfs` is listed in the root (`snapdir=visible`). It can be walked into either way, unless
     /// [`Self::disabled`].
@@ -189,7 +198,7 @@ impl WithSnapshots {
     /// The slot of a snapshot by name.
     fn slot(&self, name: &[u8]) -> Result<(u64, Snapshot), Errno> {
         // Where snapshots come and go, the name may be another's than it was.
-        let known = self.slots.lock().by_name.get(name).copied().filter(|_| !self.head.writable());
+        let known = self.slots.lock().by_name.get(name).copied().filter(|_| self.snapshots.stay());
         if let Some(slot) = known {
             return Ok((slot, self.snapshot(slot)?));
         }
@@ -239,7 +248,7 @@ impl WithSnapshots {
             ctime: root.btime,
             btime: Time::default(),
             // Snapshots come and go behind the kernel's back.
-            settled: !self.head.writable(),
+            settled: self.snapshots.stay(),
         })
     }
 
@@ -336,7 +345,7 @@ impl Tree for WithSnapshots {
             Place::Snapdir => {
                 let entries = self.snapshots.count()?.saturating_add(2);
                 let mut attr = self.directory(SNAPDIR, SNAPDIR_INO, CONTROL, entries)?;
-                if self.head.writable() {
+                if !self.snapshots.stay() {
                     // The kernel keeps a listing as long as the directory's time is the same.
                     attr.mtime.nsec = (self.snapshots.version()? % 1_000_000_000) as u32;
                 }
@@ -426,7 +435,7 @@ impl Tree for WithSnapshots {
         match Self::place(dir) {
             Ok(Place::Head) => self.head.names_stay(dir),
             // Snapshots come and go.
-            Ok(Place::Control | Place::Snapdir) | Err(_) => !self.head.writable(),
+            Ok(Place::Control | Place::Snapdir) | Err(_) => self.snapshots.stay(),
             Ok(Place::Snapshot(..)) => true,
         }
     }
@@ -455,9 +464,16 @@ impl Tree for WithSnapshots {
 
     fn clone_range(&self, range: &CloneRange) -> Result<u64, Errno> {
         Self::in_head(range.target)?;
-        // What is in a snapshot is copied.
-        Self::in_head(range.source).map_err(|_| Errno::XDEV)?;
-        self.head.clone_range(range)
+        match Self::place(range.source)? {
+            Place::Head => self.head.clone_range(range),
+            Place::Snapshot(slot, source) => {
+                let snapshot = self.snapshot(slot)?;
+                // Where it can't be kept it is copied.
+                let _kept = self.snapshots.keep(&snapshot)?;
+                self.head.clone_out_of(&*snapshot.tree, &CloneRange { source, ..*range })
+            }
+            Place::Control | Place::Snapdir => Err(Errno::XDEV),
+        }
     }
 
     fn accessed(&self, node: Node) {

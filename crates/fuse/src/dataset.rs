@@ -7,8 +7,10 @@ use crate::tree::{
     Tree,
 };
 use ondisk::ObjNum;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zpl::{DirCookie, Error, FileSystem, XATTR_LIST_MAX};
 
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
@@ -31,8 +33,14 @@ type Sizes = Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>;
 
 /// A file system of a pool, by object number.
 pub struct Dataset {
-    fs: FileSystem,
-    shown: Shown,
+    /// As it was when this was made.
+    first: FileSystem,
+    /// The same to be changed, if it was only read at first.
+    later: OnceLock<FileSystem>,
+    name: RwLock<String>,
+    posix_acl: bool,
+    xattrs: AtomicBool,
+    statfs: Statfs,
     sizes: Option<Sizes>,
     /// The object that the last message was about, so that a large damaged file doesn't fill the log.
     told: Mutex<Option<u64>>,
@@ -41,19 +49,60 @@ pub struct Dataset {
 impl Dataset {
     /// Shows `fs` as `shown` says.
     pub fn new(fs: FileSystem, shown: Shown) -> Self {
-        Self { fs, shown, sizes: None, told: Mutex::new(None) }
+        let Shown { name, posix_acl, xattrs, sizes } = shown;
+        Self {
+            first: fs,
+            later: OnceLock::new(),
+            name: RwLock::new(name),
+            posix_acl,
+            xattrs: AtomicBool::new(xattrs),
+            statfs: sizes,
+            sizes: None,
+            told: Mutex::new(None),
+        }
     }
 
-    /// Asks for sizes each time that somebody wants to see them.
+    /// Asks for sizes each time that somebody wants to see them: for what can be changed, or may be later ([`Dataset::make_writable`]).
     #[must_use]
     pub fn with_sizes(mut self, sizes: Sizes) -> Self {
         self.sizes = Some(sizes);
         self
     }
 
+    /// The file system.
+    pub fn fs(&self) -> &FileSystem {
+        self.later.get().unwrap_or(&self.first)
+    }
+
+    /// From now on it can be changed, by way of `fs`. It has been only read, and what was read is still so.
+    pub fn make_writable(&self, fs: FileSystem) {
+        if !self.fs().is_writable() {
+            // Another may have been faster, with a handle that is as good.
+            let _ = self.later.set(fs);
+        }
+    }
+
+    /// It has another name, for messages.
+    pub fn set_name(&self, name: &str) {
+        name.clone_into(&mut self.name.write());
+    }
+
+    /// Whether extended attributes are shown (`xattr`).
+    pub fn show_xattrs(&self, shown: bool) {
+        self.xattrs.store(shown, Ordering::Relaxed);
+    }
+
+    fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    fn shows_xattrs(&self) -> bool {
+        self.xattrs.load(Ordering::Relaxed)
+    }
+
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
         // A number that the kernel has was an object once; that it is none is news to its user, not an absent name.
-        match self.fs.node(ObjNum(node.0)) {
+        match self.fs().node(ObjNum(node.0)) {
             Err(Error::NoFile { .. }) => Err(Errno::STALE),
             result => self.told(node, result),
         }
@@ -64,7 +113,7 @@ impl Dataset {
         result.map_err(|error| {
             let errno = errno(&error);
             if errno == Errno::IO && self.told.lock().replace(node.0) != Some(node.0) {
-                tracing::warn!(dataset = self.shown.name, object = node.0, %error, "unreadable");
+                tracing::warn!(dataset = self.name(), object = node.0, %error, "unreadable");
             }
             errno
         })
@@ -98,10 +147,10 @@ impl Dataset {
 impl Drop for Dataset {
     /// The kernel forgets what is left without saying so when it unmounts.
     fn drop(&mut self) {
-        if self.fs.has_orphans()
-            && let Err(error) = self.fs.drain()
+        if self.fs().has_orphans()
+            && let Err(error) = self.fs().drain()
         {
-            tracing::warn!(dataset = self.shown.name, %error, "removed files are left for the next mount");
+            tracing::warn!(dataset = self.name(), %error, "removed files are left for the next mount");
         }
     }
 }
@@ -144,19 +193,19 @@ fn errno(error: &Error) -> Errno {
 
 impl Tree for Dataset {
     fn root(&self) -> Node {
-        Node(self.fs.root().0)
+        Node(self.fs().root().0)
     }
 
     fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
-        if name.len() > self.fs.name_max() {
+        if name.len() > self.fs().name_max() {
             return Err(Errno::NAMETOOLONG);
         }
         let found = self.told(dir, self.node(dir)?.lookup_entry(name, false))?;
         // An entry whose object is none is damage, not an absent name.
-        match self.fs.node(found.object) {
+        match self.fs().node(found.object) {
             Err(error @ Error::NoFile { .. }) => {
                 let object = found.object.0;
-                tracing::warn!(dataset = self.shown.name, directory = dir.0, object, %error, "unreadable");
+                tracing::warn!(dataset = self.name(), directory = dir.0, object, %error, "unreadable");
                 Err(Errno::IO)
             }
             result => Ok(Self::of(self.told(Node(found.object.0), result)?.attr())),
@@ -172,7 +221,7 @@ impl Tree for Dataset {
     }
 
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-        match self.fs.read(ObjNum(node.0), offset, buf) {
+        match self.fs().read(ObjNum(node.0), offset, buf) {
             Err(Error::NoFile { .. }) => Err(Errno::STALE),
             result => self.told(node, result),
         }
@@ -201,23 +250,23 @@ impl Tree for Dataset {
     }
 
     fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        if !self.shown.xattrs || (!self.shown.posix_acl && POSIX_ACLS.contains(&name)) {
+        if !self.shows_xattrs() || (!self.posix_acl && POSIX_ACLS.contains(&name)) {
             return Err(Errno::OPNOTSUPP);
         }
         self.told(node, self.node(node)?.xattr(name))
     }
 
     fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno> {
-        if !self.shown.xattrs {
+        if !self.shows_xattrs() {
             return Ok(Vec::new());
         }
         let mut names = self.told(node, self.node(node)?.xattr_names(XATTR_LIST_MAX))?;
-        names.retain(|name| self.shown.posix_acl || !POSIX_ACLS.contains(&name.as_slice()));
+        names.retain(|name| self.posix_acl || !POSIX_ACLS.contains(&name.as_slice()));
         Ok(names)
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {
-        self.sizes.as_ref().map_or(Ok(self.shown.sizes), |sizes| sizes())
+        self.sizes.as_ref().map_or(Ok(self.statfs), |sizes| sizes())
     }
 
     fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {
@@ -237,11 +286,13 @@ impl Tree for Dataset {
     }
 
     fn writable(&self) -> bool {
-        self.fs.is_writable()
+        self.fs().is_writable()
     }
 
     fn names_stay(&self, _dir: Node) -> bool {
-        !self.fs.is_writable() || !self.fs.folds_names()
+        // Sizes that are asked for anew are of one that can be changed, or may be later.
+        let fixed = self.sizes.is_none() && !self.fs().is_writable();
+        fixed || !self.fs().folds_names()
     }
 
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
@@ -256,25 +307,33 @@ impl Tree for Dataset {
         self.cloned(range)
     }
 
+    fn clone_out_of(&self, snapshot: &dyn Tree, range: &CloneRange) -> Result<u64, Errno> {
+        self.cloned_out_of(snapshot.file_system().ok_or(Errno::XDEV)?, range)
+    }
+
+    fn file_system(&self) -> Option<&FileSystem> {
+        Some(self.fs())
+    }
+
     fn accessed(&self, node: Node) {
-        match self.fs.accessed(ObjNum(node.0)) {
+        match self.fs().accessed(ObjNum(node.0)) {
             // Reading went well: where there is no room for its time, that stays as it is.
             Ok(()) | Err(Error::NoSpace | Error::Quota | Error::NoFile { .. }) => {}
-            Err(error) => tracing::debug!(dataset = self.shown.name, object = node.0, %error, "atime stays"),
+            Err(error) => tracing::debug!(dataset = self.name(), object = node.0, %error, "atime stays"),
         }
     }
 
     fn link(&self, node: Node, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
-        let attr = self.told(node, self.fs.link(ObjNum(node.0), ObjNum(dir.0), name))?;
+        let attr = self.told(node, self.fs().link(ObjNum(node.0), ObjNum(dir.0), name))?;
         Ok(Self::of(&attr))
     }
 
     fn unlink(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
-        self.told(dir, self.fs.unlink(ObjNum(dir.0), name)).map(|_| ())
+        self.told(dir, self.fs().unlink(ObjNum(dir.0), name)).map(|_| ())
     }
 
     fn rmdir(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
-        self.told(dir, self.fs.rmdir(ObjNum(dir.0), name)).map(|_| ())
+        self.told(dir, self.fs().rmdir(ObjNum(dir.0), name)).map(|_| ())
     }
 
     fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), how: Rename) -> Result<(), Errno> {
@@ -282,7 +341,7 @@ impl Tree for Dataset {
     }
 
     fn write(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
-        self.told(node, self.fs.write(ObjNum(node.0), offset, data, kill))
+        self.told(node, self.fs().write(ObjNum(node.0), offset, data, kill))
     }
 
     fn set_attr(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
@@ -295,32 +354,32 @@ impl Tree for Dataset {
 
     fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
         self.may_set_xattr(name)?;
-        self.told(node, self.fs.set_xattr(ObjNum(node.0), name, value, how.into()))
+        self.told(node, self.fs().set_xattr(ObjNum(node.0), name, value, how.into()))
     }
 
     fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<(), Errno> {
         self.may_set_xattr(name)?;
-        self.told(node, self.fs.remove_xattr(ObjNum(node.0), name))
+        self.told(node, self.fs().remove_xattr(ObjNum(node.0), name))
     }
 
     fn set_flags(&self, node: Node, flags: Flags) -> Result<(), Errno> {
-        self.told(node, self.fs.set_flags(ObjNum(node.0), flags.bits, flags.project))
+        self.told(node, self.fs().set_flags(ObjNum(node.0), flags.bits, flags.project))
     }
 
     fn fsync(&self, node: Node) -> Result<(), Errno> {
-        self.told(node, self.fs.fsync(ObjNum(node.0)))
+        self.told(node, self.fs().fsync(ObjNum(node.0)))
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        self.told(self.root(), self.fs.sync())
+        self.told(self.root(), self.fs().sync())
     }
 
     fn forget(&self, node: Node) {
-        if self.fs.has_orphans()
-            && let Err(error) = self.fs.reap(ObjNum(node.0))
+        if self.fs().has_orphans()
+            && let Err(error) = self.fs().reap(ObjNum(node.0))
         {
             // It stays in the list, and the next mount tries again.
-            tracing::warn!(dataset = self.shown.name, object = node.0, %error, "not freed");
+            tracing::warn!(dataset = self.name(), object = node.0, %error, "not freed");
         }
     }
 }

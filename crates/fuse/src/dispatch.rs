@@ -74,8 +74,6 @@ pub enum Outcome {
 pub struct Behaviour {
     /// Let the kernel check POSIX ACLs (`acltype=posix`).
     pub posix_acl: bool,
-    /// The tree can be changed.
-    pub writable: bool,
 }
 
 /// Answers one request; the body of the answer is left in `out`.
@@ -106,7 +104,7 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::LSEEK => lseek(tree, node, request, out),
         op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
         // OPEN, OPENDIR, CREATE, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
-        // learn that it needn't ask. Of a tree that doesn't change, FSYNC too.
+        // learn that it needn't ask.
         _ => change::answer(tree, node, request, out).unwrap_or(Err(Errno::NOSYS)),
     })
 }
@@ -148,13 +146,12 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
         | init::PARALLEL_DIROPS
         | init::CACHE_SYMLINKS
         | init::INIT_EXT
+        // Also of what is only read: it may be written later.
+        | init::HANDLE_KILLPRIV_V2
         | needed;
     if behaviour.posix_acl {
         // Where a directory has a default ACL the umask doesn't count, which the tree sees to.
         wanted |= init::POSIX_ACL | init::DONT_MASK;
-    }
-    if behaviour.writable {
-        wanted |= init::HANDLE_KILLPRIV_V2;
     }
     let offered = u64::from(hello.flags);
     if hello.major < abi::VERSION_MAJOR || offered & needed != needed {

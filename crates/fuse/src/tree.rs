@@ -318,6 +318,16 @@ pub trait Tree: Send + Sync {
         Err(Errno::XDEV)
     }
 
+    /// The same out of a snapshot of this tree, which stays meanwhile.
+    fn clone_out_of(&self, _snapshot: &dyn Tree, _range: &CloneRange) -> Result<u64, Errno> {
+        Err(Errno::XDEV)
+    }
+
+    /// The file system behind it, if it has blocks that can be shared.
+    fn file_system(&self) -> Option<&zpl::FileSystem> {
+        None
+    }
+
     /// Somebody has read a file, listed a directory or followed a link.
     fn accessed(&self, _node: Node) {}
 

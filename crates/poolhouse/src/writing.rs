@@ -2,14 +2,15 @@
 
 use crate::{Error, Pool, Result};
 use dmu::{Objset, Tx};
-use dsl::prop::{Prop, Value};
+use dsl::prop::Prop;
 use dsl::{Need, Owned, Refusal};
 use ondisk::objset::ObjsetKind;
 use ondisk::zil::ZIL_HEADER_SIZE;
-use ondisk::{Blkptr, Txg};
+use ondisk::{Blkptr, ObjNum, Txg};
 use spa::Spa;
 use spa::engine::{Live, LogHandle, TaskError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zil::{LogPolicy, SyncMode};
 use zpl::{FileSystem, Policies, Purpose, Time, Txs};
@@ -17,6 +18,8 @@ use zvol::Volume;
 
 /// A head with the pool that it is written to.
 struct Head {
+    /// Of a volume, when its properties were read last ([`dsl::Heads::generation`]). Those of a file system its holder follows.
+    properties: AtomicU64,
     /// Closed before its dataset is let go of, and that before the pool.
     log: Option<LogHandle>,
     owned: Owned,
@@ -29,6 +32,22 @@ impl Head {
         let mut head = Arc::into_inner(self).expect("a replay keeps no handle");
         head.log = Some(head.live().log(&head.owned));
         Arc::new(head)
+    }
+
+    /// Lets a volume's log follow its properties.
+    fn follow(&self, log: &zil::Zilog) {
+        let now = self.live().dsl().heads().generation();
+        if self.properties.load(Ordering::Relaxed) == now {
+            return;
+        }
+        match log_policy(self.live().dsl(), &self.owned) {
+            Ok(policy) => {
+                log.set_policy(policy);
+                self.properties.store(now, Ordering::Relaxed);
+            }
+            // Until they can be read, what is written is durable at once.
+            Err(_) => log.set_policy(LogPolicy { sync: SyncMode::Always, ..LogPolicy::default() }),
+        }
     }
 
     fn live(&self) -> &Live {
@@ -100,7 +119,9 @@ impl zvol::Txs for Head {
     }
 
     fn log(&self) -> Option<&zil::Zilog> {
-        self.log.as_deref()
+        let log = self.log.as_deref()?;
+        self.follow(log);
+        Some(log)
     }
 }
 
@@ -135,7 +156,7 @@ impl Pool {
         self.replay_volume(&os, &head)?;
         let head = head.with_log();
         if let Some(log) = &head.log {
-            log.set_policy(log_policy(dataset)?);
+            log.set_policy(log_policy(self.dsl(), &head.owned)?);
         }
         Ok(Volume::open_live(&os, head)?)
     }
@@ -158,7 +179,15 @@ impl Pool {
     fn take(&self, dataset: &dsl::Dataset) -> Result<(Objset, Arc<Head>)> {
         let live = self.spa().writer().ok_or(Error::ReadOnly)?;
         let owned = live.dsl().heads().own(dataset)?;
-        Ok((owned.objset().clone(), Arc::new(Head { log: None, owned, spa: Arc::clone(self.spa()) })))
+        Ok((
+            owned.objset().clone(),
+            Arc::new(Head {
+                properties: AtomicU64::new(u64::MAX),
+                log: None,
+                owned,
+                spa: Arc::clone(self.spa()),
+            }),
+        ))
     }
 
     /// Replays the intent log of a dataset that nobody has open, if it has one that was left by a crash: for who is going to read it
@@ -214,14 +243,8 @@ pub struct Replay {
 }
 
 /// What properties say about a log.
-fn log_policy(dataset: &dsl::Dataset) -> Result<LogPolicy> {
-    let number = |prop: Prop| {
-        let found = dataset.property(prop)?.map(|p| p.value);
-        Ok::<_, Error>(match found {
-            Some(Value::Number(n)) => n,
-            Some(Value::Text(_)) | None => 0,
-        })
-    };
+fn log_policy(dsl: &dsl::Dsl, head: &Owned) -> dsl::Result<LogPolicy> {
+    let number = |prop| dsl.number_for(ObjNum(head.object()), prop);
     let sync = match number(Prop::Sync)? {
         1 => SyncMode::Always,
         2 => SyncMode::Disabled,

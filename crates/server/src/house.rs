@@ -51,7 +51,7 @@ impl House {
         let listed = listed.map_err(|error| Error::new(pool.pool.name(), of_library(&error.into())))?;
         let listsnapshots =
             listed.get("listsnapshots").and_then(|value| value.first()).is_some_and(|n| n != 0);
-        let mounted = |name: &str| pool.mounts.holds(name);
+        let mounted = |dataset: &dsl::Dataset| pool.mounts.holds(dataset.object().0);
         pool.pool.spa().read(|| view::datasets(pool.pool.dsl(), query, listsnapshots, &mounted))
     }
 }

@@ -5,27 +5,28 @@
 //! answers. Somebody's `umount` ends it behind our back; it is forgotten the next time anybody looks.
 //!
 //! # Locks
-//! The table is held for looking up and entering, never while something is mounted or unmounted.
+//! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
+//! from reading them until they are followed, so that nobody goes by what they said before.
+
+mod look;
+mod snapshots;
 
 use crate::api::{self, Error, Reason};
-use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
-use crate::plan::{Plan, SnapDir, Where};
-use dsl::ops::destroy::DestroySnapshots;
-use dsl::ops::rename::RenameSnapshot;
-use dsl::{Dsl, Refusal, SyncTask};
-use fuse::ctldir::{Named, Snapshot, Snapshots, WithSnapshots};
-use fuse::dataset::{Dataset as Shown, Shown as How};
-use fuse::tree::{Statfs, Tree};
+use crate::faults::{chain, of_dsl, of_fuse, of_library};
+use crate::plan::{Plan, Where};
+use dsl::Dsl;
+use fuse::ctldir::WithSnapshots;
+use fuse::dataset::Dataset as Shown;
 use fuse::{Detach, Workers};
+use look::{Look, NameNow, to_be_written};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 use rustix::io::Errno;
-use spa::Spa;
-use spa::engine::TaskError;
+use snapshots::Heads;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use zpl::{FileSystem, Policies, WeakFileSystem};
+use std::sync::{Arc, Weak};
+use zpl::{FileSystem, Policies};
 
 /// The mounts of one pool.
 pub struct Mounts {
@@ -35,33 +36,36 @@ pub struct Mounts {
 
 #[derive(Default)]
 struct Table {
-    by_dataset: BTreeMap<String, State>,
+    /// By the dataset's object, which it keeps whatever it is called.
+    by_object: BTreeMap<u64, State>,
     made: u64,
 }
 
 enum State {
-    Coming,
+    Coming(NameNow),
     Here(Arc<Live>),
 }
 
 /// A mounted file system.
 pub struct Live {
     mount: fuse::Mount,
-    /// Its dataset.
-    pub dataset: String,
+    /// Its dataset's object.
+    object: u64,
+    name: NameNow,
     /// Its options, in words.
     options: Mutex<String>,
     /// Those that it was mounted with, which go before its properties (`mount -o`).
     given: Mutex<Vec<String>>,
-    read_only: bool,
-    /// What the mount was made with for good: POSIX ACLs, and extended attributes.
-    fixed: (bool, bool),
+    /// Whether the kernel was told to heed POSIX ACLs, which it can't be told again.
+    posix_acl: bool,
     /// In which order mounts were made.
     pub number: u64,
     /// What properties say about writing to it.
     policies: Policies,
-    /// Its files, if it can be written.
-    pub files: Option<WeakFileSystem>,
+    /// Its files, as long as they are served.
+    shown: Weak<Shown>,
+    /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts.
+    turn: Mutex<()>,
 }
 
 impl Live {
@@ -70,45 +74,84 @@ impl Live {
         self.mount.target()
     }
 
+    /// Its dataset, as it is called now.
+    pub fn name(&self) -> String {
+        self.name.get()
+    }
+
+    /// Its files, if they can be changed.
+    pub fn files(&self) -> Option<FileSystem> {
+        self.shown.upgrade().map(|shown| shown.fs().clone()).filter(FileSystem::is_writable)
+    }
+
+    /// Whether its files can't be changed, whatever its options say.
+    fn is_read_only(&self) -> bool {
+        self.shown.upgrade().is_none_or(|shown| !shown.fs().is_writable())
+    }
+
     /// For the control API.
     pub fn describe(&self) -> api::Mount {
         api::Mount {
-            dataset: self.dataset.clone(),
+            dataset: self.name(),
             mountpoint: self.target().to_string_lossy().into_owned(),
             options: self.options.lock().clone(),
         }
     }
-}
 
-/// A file system to be changed, as it is shown, and a way back to it.
-type Writable = (Arc<dyn Tree>, WeakFileSystem);
+    /// Its dataset has another name.
+    fn rename(&self, name: String) {
+        if let Some(shown) = self.shown.upgrade() {
+            shown.set_name(&name);
+        }
+        self.name.set(name);
+    }
+
+    /// Lets a plan take effect, as far as it can while this is mounted.
+    fn adopt(&self, pool: &Pool, mut plan: Plan) -> Result<(), Reason> {
+        // What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
+        plan.options.posix_acl = self.posix_acl;
+        plan.policy.posix_acl = self.posix_acl;
+        // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
+        let told = rustix::process::geteuid().is_root();
+        if told && !plan.options.read_only && pool.spa().writer().is_some() {
+            self.open_for_writing(pool, &plan)?;
+        }
+        plan.rest_if_read_only(self.is_read_only());
+        self.policies.set(plan.policy);
+        if let Some(shown) = self.shown.upgrade() {
+            shown.show_xattrs(plan.xattrs);
+        }
+        self.tell(&plan).map_err(|error| of_fuse(&error))
+    }
+
+    /// Takes a dataset for writing that was only read.
+    fn open_for_writing(&self, pool: &Pool, plan: &Plan) -> Result<(), Reason> {
+        let Some(shown) = self.shown.upgrade().filter(|_| self.is_read_only()) else { return Ok(()) };
+        if let Some(fs) = to_be_written(pool, plan, &self.policies)? {
+            shown.make_writable(fs);
+        }
+        Ok(())
+    }
+
+    /// Gives the kernel the options of a plan, if they are others than it has.
+    fn tell(&self, plan: &Plan) -> Result<(), fuse::Error> {
+        let read_only = self.is_read_only() || plan.options.read_only;
+        let words = plan.words(read_only);
+        let mut now = self.options.lock();
+        if *now == words {
+            return Ok(());
+        }
+        self.mount.remount(&fuse::Options { read_only, ..plan.options.clone() })?;
+        *now = words;
+        Ok(())
+    }
+}
 
 /// What mounting made.
 struct Made {
     mount: fuse::Mount,
     policies: Policies,
-    files: Option<WeakFileSystem>,
-}
-
-impl Live {
-    /// What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
-    fn keep_fixed(&self, plan: &mut Plan) {
-        (plan.options.posix_acl, plan.xattrs) = self.fixed;
-        plan.policy.posix_acl = self.fixed.0;
-    }
-
-    /// Gives the kernel the options of a plan, if they are others than it has.
-    fn remount(&self, plan: &Plan) -> Result<(), fuse::Error> {
-        let words = plan.words(self.read_only || plan.options.read_only);
-        let mut now = self.options.lock();
-        if *now == words {
-            return Ok(());
-        }
-        let read_only = self.read_only || plan.options.read_only;
-        self.mount.remount(&fuse::Options { read_only, ..plan.options.clone() })?;
-        *now = words;
-        Ok(())
-    }
+    shown: Weak<Shown>,
 }
 
 impl Mounts {
@@ -121,22 +164,40 @@ impl Mounts {
     /// What is mounted, in the order in which it was.
     pub fn list(&self) -> Vec<Arc<Live>> {
         let mut table = self.table.lock();
-        table.by_dataset.retain(|_, state| !matches!(state, State::Here(live) if live.mount.is_over()));
-        let here = table.by_dataset.values().filter_map(|state| match state {
+        table.by_object.retain(|_, state| !matches!(state, State::Here(live) if live.mount.is_over()));
+        let here = table.by_object.values().filter_map(|state| match state {
             State::Here(live) => Some(Arc::clone(live)),
-            State::Coming => None,
+            State::Coming(_) => None,
         });
         let mut list: Vec<_> = here.collect();
         list.sort_by_key(|live| live.number);
         list
     }
 
-    /// Whether a dataset is mounted, or about to be.
-    pub fn holds(&self, dataset: &str) -> bool {
-        match self.table.lock().by_dataset.get(dataset) {
+    /// Whether a dataset is mounted, or about to be, by its object.
+    pub fn holds(&self, dataset: u64) -> bool {
+        match self.table.lock().by_object.get(&dataset) {
             Some(State::Here(live)) => !live.mount.is_over(),
-            Some(State::Coming) => true,
+            Some(State::Coming(_)) => true,
             None => false,
+        }
+    }
+
+    /// A dataset was renamed, with all below it.
+    pub fn renamed(&self, from: &str, to: &str) {
+        for state in self.table.lock().by_object.values() {
+            let name = match state {
+                State::Coming(name) => name.get(),
+                State::Here(live) => live.name(),
+            };
+            let Some(tail) = name.strip_prefix(from).filter(|t| t.is_empty() || t.starts_with('/')) else {
+                continue;
+            };
+            let name_now = format!("{to}{tail}");
+            match state {
+                State::Coming(name) => name.set(name_now),
+                State::Here(live) => live.rename(name_now),
+            }
         }
     }
 
@@ -144,107 +205,127 @@ impl Mounts {
     pub fn mount(&self, pool: &Pool, plan: &Plan, cover: bool) -> Result<(), Error> {
         let fail = |reason| Error::new(&plan.name, reason);
         let Where::Path(target) = &plan.place else { return Err(fail(Reason::NoMountpoint)) };
+        let (object, name) = (plan.dataset.object().0, NameNow::new(&plan.name));
         {
             let mut table = self.table.lock();
-            match table.by_dataset.get(&plan.name) {
+            match table.by_object.get(&object) {
                 Some(State::Here(live)) if live.mount.is_over() => {}
-                Some(State::Here(_) | State::Coming) => return Err(fail(Reason::AlreadyMounted)),
+                Some(State::Here(_) | State::Coming(_)) => return Err(fail(Reason::AlreadyMounted)),
                 None => {}
             }
-            table.by_dataset.insert(plan.name.clone(), State::Coming);
+            table.by_object.insert(object, State::Coming(name.clone()));
         }
-        let mounted = self.mount_at(pool, plan, target, cover);
+        let mounted = self.mount_at(pool, plan, &name, (target, cover));
         let mut table = self.table.lock();
         match mounted {
-            Ok(Made { mount, policies, files }) => {
+            Ok(Made { mount, policies, shown }) => {
                 table.made += 1;
-                let (dataset, number) = (plan.name.clone(), table.made);
-                let read_only = files.is_none();
-                let options = Mutex::new(plan.words(read_only));
-                let given = Mutex::new(plan.given.clone());
-                let fixed = (plan.options.posix_acl, plan.xattrs);
-                let live = Live { mount, dataset, options, given, read_only, fixed, number, policies, files };
-                table.by_dataset.insert(plan.name.clone(), State::Here(Arc::new(live)));
+                let live = Live {
+                    mount,
+                    object,
+                    name,
+                    options: Mutex::default(),
+                    given: Mutex::new(plan.given.clone()),
+                    posix_acl: plan.options.posix_acl,
+                    number: table.made,
+                    policies,
+                    shown,
+                    turn: Mutex::default(),
+                };
+                *live.options.lock() = plan.words(live.is_read_only());
+                table.by_object.insert(object, State::Here(Arc::new(live)));
                 Ok(())
             }
             Err(reason) => {
-                table.by_dataset.remove(&plan.name);
+                table.by_object.remove(&object);
                 Err(fail(reason))
             }
         }
     }
 
     /// Mounts.
-    fn mount_at(&self, pool: &Pool, plan: &Plan, target: &Path, cover: bool) -> Result<Made, Reason> {
+    fn mount_at(
+        &self,
+        pool: &Pool,
+        plan: &Plan,
+        name: &NameNow,
+        (target, cover): (&Path, bool),
+    ) -> Result<Made, Reason> {
         let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
+        // It may have been renamed before the table knew it: who renames it from now on tells `name`.
+        let now = pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?;
+        if now.object() != plan.dataset.object() {
+            return Err(Reason::NoSuchDataset);
+        }
         let fresh = make_mountpoint(target).map_err(system)?;
         if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
             return Err(Reason::MountpointNotEmpty);
         }
-        let how = Look { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes };
-        let policies = Policies::new(plan.policy);
-        let wanted = !plan.options.read_only && pool.spa().writer().is_some();
-        let replayed = pool.spa().writer().is_some() && replay(pool, plan)?;
-        let dataset = match replayed {
-            // The plan's handle is of the time before.
-            true => pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?,
-            false => plan.dataset.clone(),
-        };
-        let writable = if wanted { how.open_for_writing(pool, plan, &policies)? } else { None };
-        let read_only = writable.is_none();
-        let (head, files) = match writable {
-            Some((tree, files)) => (tree, Some(files)),
-            None => (how.open(&dataset)?, None),
-        };
-        let spa = Arc::clone(pool.spa());
-        let snapshots = Heads { head: plan.dataset.clone(), how, snapdir: plan.snapdir, spa };
+        let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
+        let head = how.head(pool, plan, name, &policies)?;
+        let shown = Arc::downgrade(&head);
+        let read_only = !head.fs().is_writable();
+        let (spa, name) = (Arc::clone(pool.spa()), name.clone());
+        let snapshots = Heads { head: plan.dataset.clone(), name, how, snapdir: plan.snapdir, spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
         let options = fuse::Options { read_only, ..plan.options.clone() };
         let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
         })?;
-        Ok(Made { mount, policies, files })
+        Ok(Made { mount, policies, shown })
     }
 
     /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
     ///
     /// # Errors
-    /// As the system refuses to change the mount's options, where this process may change them: say, because a file is open for writing.
-    pub fn follow(&self, live: &Live, mut plan: Plan) -> Result<(), Error> {
+    /// As reading them fails; as the system refuses to change the mount's options, where this process may change them: say, because a file
+    /// is open for writing.
+    pub fn follow(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
+        let _turn = live.turn.lock();
+        let name = live.name();
+        let plan = pool.dsl().dataset(&name).and_then(Plan::of);
+        let plan = plan.map_err(|error| Error::new(&name, of_dsl(&error)))?;
+        let Some(mut plan) = plan else { return Ok(()) };
         let given = live.given.lock().clone();
         if let Err(option) = plan.apply(&given) {
-            tracing::warn!(dataset = live.dataset, option, "it was known when this was mounted");
+            tracing::warn!(dataset = name, option, "it was known when this was mounted");
         }
-        live.keep_fixed(&mut plan);
-        plan.rest_if_read_only(live.read_only);
-        live.policies.set(plan.policy);
-        if let Err(error) = live.remount(&plan) {
-            tracing::info!(dataset = live.dataset, %error, "its mount options stay as they are");
-            // Only root may: for others it takes effect with the next mount.
-            if rustix::process::geteuid().is_root() {
-                return Err(Error::new(&live.dataset, of_fuse(&error)));
+        match live.adopt(pool, plan) {
+            Err(reason) if rustix::process::geteuid().is_root() => Err(Error::new(&name, reason)),
+            Err(reason) => {
+                // Only root may: for others it takes effect with the next mount.
+                tracing::info!(dataset = name, ?reason, "its mount options stay as they are");
+                Ok(())
             }
+            Ok(()) => Ok(()),
         }
-        Ok(())
     }
 
     /// Mounts again what is mounted, with other options (`-o remount`).
     ///
     /// # Errors
-    /// [`Reason::PoolReadonly`] if it was mounted to be read only, and is to be written; as the system refuses it.
-    pub fn remount(&self, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
-        let fail = |reason| Error::new(&live.dataset, reason);
+    /// [`Reason::PoolReadonly`] if it is to be written, and can only be read; as the system refuses it.
+    pub fn remount(&self, pool: &Pool, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
+        let fail = |reason| Error::new(live.name(), reason);
+        let _turn = live.turn.lock();
         let mut given = live.given.lock().clone();
         given.extend(options.iter().filter(|option| *option != "remount").cloned());
         plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
-        live.keep_fixed(&mut plan);
-        if live.read_only && !plan.options.read_only {
+        let to_write = !plan.options.read_only;
+        if to_write && live.is_read_only() {
+            if pool.spa().writer().is_none() {
+                return Err(fail(Reason::PoolReadonly));
+            }
+            if !rustix::process::geteuid().is_root() {
+                return Err(fail(Reason::System { errno: Errno::PERM.raw_os_error() }));
+            }
+        }
+        live.adopt(pool, plan).map_err(fail)?;
+        if to_write && live.is_read_only() {
+            // Its version is old.
             return Err(fail(Reason::PoolReadonly));
         }
-        live.remount(&plan).map_err(|error| fail(of_fuse(&error)))?;
-        plan.rest_if_read_only(live.read_only);
-        live.policies.set(plan.policy);
         *live.given.lock() = given;
         Ok(())
     }
@@ -252,14 +333,13 @@ impl Mounts {
     /// Unmounts one file system.
     pub fn unmount(&self, live: &Live, how: Detach) -> Result<(), Error> {
         live.mount.unmount(how).map_err(|error| {
-            tracing::info!(dataset = live.dataset, %error, "not unmounted");
+            tracing::info!(dataset = live.name(), %error, "not unmounted");
             Error::new(live.target().to_string_lossy(), of_fuse(&error))
         })?;
         let mut table = self.table.lock();
         // Unless it was mounted again meanwhile.
-        if matches!(table.by_dataset.get(&live.dataset), Some(State::Here(now)) if now.number == live.number)
-        {
-            table.by_dataset.remove(&live.dataset);
+        if matches!(table.by_object.get(&live.object), Some(State::Here(now)) if now.number == live.number) {
+            table.by_object.remove(&live.object);
         }
         Ok(())
     }
@@ -320,167 +400,6 @@ pub fn plans(dsl: &Dsl, start: Option<&str>, below: bool, threads: usize) -> Res
     let mut plans = found.into_inner();
     plans.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(plans)
-}
-
-/// How the files of a dataset and its snapshots are shown.
-#[derive(Clone, Copy)]
-struct Look {
-    posix_acl: bool,
-    xattrs: bool,
-    sizes: Statfs,
-}
-
-impl Look {
-    fn open(self, dataset: &dsl::Dataset) -> Result<Arc<dyn Tree>, Reason> {
-        let objset = dataset.objset().map_err(|error| of_dsl(&error))?;
-        // One that was only just created in a transaction group that never came to be.
-        let objset = objset.ok_or(Reason::BadType)?;
-        let fs = FileSystem::open(&objset).map_err(|error| of_zpl(&error))?;
-        let Self { posix_acl, xattrs, sizes } = self;
-        Ok(Arc::new(Shown::new(fs, How { name: dataset.name(), posix_acl, xattrs, sizes })))
-    }
-}
-
-impl Look {
-    /// A file system to be changed; `None` for one that can only be read, because its version is old.
-    fn open_for_writing(
-        self,
-        pool: &Pool,
-        plan: &Plan,
-        policies: &Policies,
-    ) -> Result<Option<Writable>, Reason> {
-        let fs = match pool.open_for_writing(&plan.dataset, policies.clone()) {
-            Ok(fs) => fs,
-            Err(poolhouse::Error::File(error @ zpl::Error::OldVersion { .. })) => {
-                tracing::warn!(dataset = plan.name, %error, "mounted read-only");
-                return Ok(None);
-            }
-            Err(error) => return Err(of_library(&error)),
-        };
-        let Self { posix_acl, xattrs, sizes } = self;
-        let name = plan.name.clone();
-        let (dsl, about) = (pool.dsl().clone(), name.clone());
-        let now = move || {
-            let found = dsl.dataset(&about);
-            found.and_then(|dataset| Plan::sizes_of(&dataset, sizes.unit, sizes.name_max)).map_err(|error| {
-                tracing::warn!(dataset = about, %error, "its sizes are unreadable");
-                Errno::IO
-            })
-        };
-        let files = fs.downgrade();
-        let shown = Shown::new(fs, How { name, posix_acl, xattrs, sizes }).with_sizes(Box::new(now));
-        Ok(Some((Arc::new(shown), files)))
-    }
-}
-
-/// The snapshots of a mounted head.
-struct Heads {
-    head: dsl::Dataset,
-    how: Look,
-    snapdir: SnapDir,
-    spa: Arc<Spa>,
-}
-
-/// The name of a snapshot, as the kernel gives it.
-fn text(name: &[u8]) -> Result<String, Errno> {
-    String::from_utf8(name.to_vec()).map_err(|_| Errno::INVAL)
-}
-
-impl Heads {
-    fn failed(&self, error: &dyn std::error::Error) -> Errno {
-        tracing::warn!(dataset = self.head.name(), %error, "its snapshots are unreadable");
-        Errno::IO
-    }
-
-    /// Does an operation on snapshots, as its command would.
-    fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Errno> {
-        let live = self.spa.writer().ok_or(Errno::ROFS)?;
-        live.run(Box::new(task)).map_err(|error| match &error {
-            TaskError::Refused(dsl::Error::Refused { why, .. }) => refused(*why),
-            TaskError::Refused(dsl::Error::NoSuchDataset { .. }) => Errno::NOENT,
-            TaskError::Refused(dsl::Error::BadName { .. }) => Errno::INVAL,
-            TaskError::Refused(dsl::Error::Several(all)) => {
-                let first = all.iter().find_map(|e| match e {
-                    dsl::Error::Refused { why, .. } => Some(refused(*why)),
-                    dsl::Error::NoSuchDataset { .. } => Some(Errno::NOENT),
-                    _ => None,
-                });
-                first.unwrap_or(Errno::IO)
-            }
-            TaskError::Refused(error) => self.failed(error),
-            TaskError::Stopped(error) => self.failed(error),
-        })
-    }
-}
-
-impl Snapshots for Heads {
-    fn page(&self, from: u64, limit: usize) -> Result<Vec<Named>, Errno> {
-        let page = self.head.snapshot_page(from, limit).map_err(|error| self.failed(&error))?;
-        Ok(page
-            .into_iter()
-            .map(|entry| Named { name: entry.name, dataset: entry.object.0, next: entry.next })
-            .collect())
-    }
-
-    fn count(&self) -> Result<u64, Errno> {
-        self.head.snapshot_count().map_err(|error| self.failed(&error))
-    }
-
-    fn open(&self, name: &[u8]) -> Result<Snapshot, Errno> {
-        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
-        let found = self.head.snapshot(name).map_err(|error| self.failed(&error))?;
-        let snapshot = found.ok_or(Errno::NOENT)?;
-        let tree = self.how.open(&snapshot).map_err(|reason| {
-            tracing::warn!(dataset = snapshot.name(), ?reason, "unreadable");
-            Errno::IO
-        })?;
-        Ok(Snapshot { tree, dataset: snapshot.object().0, born: snapshot.phys().creation_txg.0 })
-    }
-
-    fn create(&self, name: &[u8]) -> Result<(), Errno> {
-        let names = vec![format!("{}@{}", self.head.name(), text(name)?)];
-        self.run(dsl::ops::snapshot::Snapshot { names, props: Vec::new(), enforce_limits: true })
-    }
-
-    fn destroy(&self, name: &[u8]) -> Result<(), Errno> {
-        let names = vec![format!("{}@{}", self.head.name(), text(name)?)];
-        self.run(DestroySnapshots { names, defer: false })
-    }
-
-    fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Errno> {
-        let (dataset, old, new) = (self.head.name(), text(old)?, text(new)?);
-        self.run(RenameSnapshot { dataset, old, new, recursive: false })
-    }
-
-    fn version(&self) -> Result<u64, Errno> {
-        // A new snapshot is the head's last; one that goes makes fewer.
-        let name = self.head.name();
-        let head = self.head.dsl().dataset(&name).map_err(|error| self.failed(&error))?;
-        let last = head.phys().prev_snap_txg.wrapping_mul(0x9e37_79b9);
-        Ok(last.wrapping_add(self.count()?))
-    }
-
-    fn visible(&self) -> bool {
-        self.snapdir == SnapDir::Visible
-    }
-
-    fn disabled(&self) -> bool {
-        self.snapdir == SnapDir::Disabled
-    }
-}
-
-/// The errno of what an operation on snapshots is refused for.
-fn refused(why: Refusal) -> Errno {
-    match why {
-        Refusal::Exists => Errno::EXIST,
-        Refusal::NoSpace => Errno::NOSPC,
-        Refusal::Quota => Errno::DQUOT,
-        Refusal::NameTooLong => Errno::NAMETOOLONG,
-        Refusal::ReadOnly => Errno::ROFS,
-        Refusal::Again => Errno::AGAIN,
-        Refusal::Busy | Refusal::HasClones | Refusal::Held => Errno::BUSY,
-        _ => Errno::INVAL,
-    }
 }
 
 /// The directories of a path that is to be mounted on, made as needed. Says whether it is new.

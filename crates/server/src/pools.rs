@@ -28,11 +28,13 @@ use crate::split::{Split, split};
 use crate::view::PoolFacts;
 use crate::work::{absent, leave, log};
 use dsl::Name;
+use dsl::ops::destroy::DestroyHead;
 use fuse::Detach;
 use ondisk::{Guid, Psize, Txg, VdevId, VdevKind};
 use parking_lot::RwLock;
 use poolhouse::Pool;
 use spa::Host;
+use spa::engine::TaskError;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -319,9 +321,21 @@ impl Pools {
             }
         }
         if errors.is_empty() && !limits.is_empty() {
-            let mounted = imported.mounts.list().into_iter().find(|live| live.dataset == about);
-            let open = mounted.and_then(|live| live.files.as_ref()?.upgrade());
-            errors.extend(quotas::set(&imported.pool, about, open, limits).err());
+            let mounted = imported.mounts.list().into_iter().find(|live| live.name() == about);
+            let open = mounted.and_then(|live| live.files());
+            let set = quotas::set(&imported.pool, about, open, limits);
+            if set.is_err() && matches!(change, DatasetChange::Create { .. } | DatasetChange::Clone { .. }) {
+                // It is made with all that it was to have, or not at all.
+                match live.run(Box::new(DestroyHead { name: about.to_owned() })) {
+                    Ok(()) => {}
+                    Err(TaskError::Refused(e)) => errors.push(error_of(about, &e)),
+                    Err(TaskError::Stopped(_)) => errors.push(Error::new(about, Reason::Suspended)),
+                }
+            }
+            errors.extend(set.err());
+        }
+        if let (DatasetChange::Rename { from, to, .. }, true) = (change, errors.is_empty()) {
+            imported.mounts.renamed(from, to);
         }
         let stale = self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.
@@ -378,21 +392,20 @@ impl Pools {
         let (root, told) = match change {
             DatasetChange::Set { name, props, .. } => (name, props.iter().any(|(p, _)| is_mount_option(p))),
             DatasetChange::Inherit { name, prop, .. } => (name, is_mount_option(prop)),
+            // What it inherits is another's now.
+            DatasetChange::Rename { to, .. } => (to, true),
             _ => return Vec::new(),
         };
         let mut failures = Vec::new();
         for (_, live) in imported.mounted() {
-            let plan = imported.pool.dsl().dataset(&live.dataset).and_then(Plan::of);
-            match plan {
-                Ok(Some(plan)) => {
-                    let done = imported.mounts.follow(&live, plan);
-                    // Others may still wait for what an earlier change said.
-                    if let (Err(error), true) = (done, told && within(root, &live.dataset)) {
-                        failures.push(MountFailure { name: live.dataset.clone(), error });
-                    }
-                }
-                Ok(None) => {}
-                Err(error) => tracing::warn!(dataset = live.dataset, %error, "its properties are unreadable"),
+            // Others may still wait for what an earlier change said.
+            let followed = imported.mounts.follow(&imported.pool, &live);
+            let Err(error) = followed else { continue };
+            let name = live.name();
+            if told && within(root, &name) {
+                failures.push(MountFailure { name, error });
+            } else {
+                tracing::warn!(dataset = name, %error, "its properties are not followed");
             }
         }
         failures
@@ -410,6 +423,11 @@ impl Pools {
             DatasetChange::Destroy { names, force, .. } => {
                 (*force, Box::new(move |name| names.iter().any(|n| n == name)))
             }
+            DatasetChange::Rename { from, keep_mounted, .. }
+                if *keep_mounted || stays_put(imported, from) =>
+            {
+                return Ok((Vec::new(), Vec::new()));
+            }
             DatasetChange::Rename { from, force, .. } => (*force, Box::new(move |name| within(from, name))),
             DatasetChange::Rollback { snapshot, destroy, force } => {
                 let own = head(snapshot);
@@ -426,12 +444,8 @@ impl Pools {
             _ => return Ok((Vec::new(), Vec::new())),
         };
         let mounted: Vec<Mounted> =
-            imported.mounted().into_iter().filter(|(_, live)| chosen(&live.dataset)).collect();
-        if let (DatasetChange::Rename { keep_mounted: true, from, .. }, false) = (change, mounted.is_empty())
-        {
-            return Err(absent(from, "renaming what stays mounted"));
-        }
-        let names: Vec<String> = mounted.iter().map(|(_, live)| live.dataset.clone()).collect();
+            imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
+        let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
         let how = if force { Detach::Force } else { Detach::Normal };
         if let Some(failure) = unmount_all(&mounted, how).into_iter().next() {
             let request = MountRequest { datasets: names, ..MountRequest::default() };
@@ -492,15 +506,15 @@ impl Pools {
             plan.apply(&request.options)
                 .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
             if request.options.iter().any(|option| option == "remount") {
-                match pool.mounts.list().into_iter().find(|live| live.dataset == plan.name) {
-                    Some(live) => pool.mounts.remount(&live, plan, &request.options)?,
+                match pool.mounts.list().into_iter().find(|live| live.name() == plan.name) {
+                    Some(live) => pool.mounts.remount(&pool.pool, &live, plan, &request.options)?,
                     None => return Err(Error::new(&plan.name, Reason::NotMounted)),
                 }
                 report.total += 1;
                 report.mounted += 1;
                 continue;
             }
-            let mounted = pool.mounts.holds(&plan.name).then_some(Reason::AlreadyMounted);
+            let mounted = pool.mounts.holds(plan.dataset.object().0).then_some(Reason::AlreadyMounted);
             let obstacle = plan.obstacle(by_name, request.force).or(mounted);
             match (obstacle, &plan.place) {
                 (Some(reason), _) if by_name => {
@@ -550,10 +564,10 @@ impl Pools {
                 // A dataset goes with those below it.
                 self.pool_of(name)?;
                 let below = format!("{name}/");
-                let own = |live: &Live| live.dataset == *name || live.dataset.starts_with(&below);
-                mounted.iter().filter(|(_, live)| own(live)).cloned().collect()
+                let own = |live: &str| live == name || live.starts_with(&below);
+                mounted.iter().filter(|(_, live)| own(&live.name())).cloned().collect()
             };
-            if !found.iter().any(|(_, live)| name.starts_with('/') || live.dataset == *name) {
+            if !found.iter().any(|(_, live)| name.starts_with('/') || live.name() == *name) {
                 return Err(Error::new(name, Reason::NotMounted));
             }
             chosen.extend(found);
@@ -589,14 +603,15 @@ impl Pools {
     fn unload_keys(&self, chosen: &[Mounted], report: &mut MountReport) {
         let mut roots = BTreeMap::new();
         for (pool, live) in chosen {
-            match pool.pool.dsl().dir(&live.dataset).and_then(|dir| dir.encryption_root()) {
+            let name = live.name();
+            match pool.pool.dsl().dir(&name).and_then(|dir| dir.encryption_root()) {
                 Ok(Some(root)) => {
                     roots.insert(root.name().to_owned(), ());
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    let error = Error::new(&live.dataset, of_dsl(&error));
-                    report.failures.push(MountFailure { name: live.dataset.clone(), error });
+                    let error = Error::new(&name, of_dsl(&error));
+                    report.failures.push(MountFailure { name, error });
                 }
             }
         }
@@ -625,7 +640,7 @@ impl Pools {
         let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
         let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
         for live in pool.mounts.list() {
-            let dir = pool.pool.dsl().dir(&live.dataset).map_err(fail)?;
+            let dir = pool.pool.dsl().dir(&live.name()).map_err(fail)?;
             let needs = dir.encryption_root().map_err(fail)?;
             if needs.is_some_and(|needed| needed.object() == root.object()) {
                 return Err(Error::new(dataset, Reason::Busy));
@@ -653,19 +668,20 @@ fn unmount_all(mounted: &[Mounted], how: Detach) -> Vec<MountFailure> {
         let (pool, live) = order[at];
         pool.mounts.unmount(live, how)
     });
-    let mut failures = Vec::new();
+    let (mut failures, mut skipped) = (Vec::new(), Vec::new());
     for (fate, (_, live)) in fates.into_iter().zip(&order) {
         match fate {
             Fate::Done => {}
             Fate::Failed(error) => failures.push(MountFailure { name: error.about.clone(), error }),
-            // Something is still mounted in it.
+            // Something is still mounted in it: that is said first.
             Fate::Skipped => {
                 let target = live.target().to_string_lossy().into_owned();
                 let error = Error::new(&target, Reason::Busy);
-                failures.push(MountFailure { name: target, error });
+                skipped.push(MountFailure { name: target, error });
             }
         }
     }
+    failures.append(&mut skipped);
     failures
 }
 
@@ -695,6 +711,13 @@ fn within(root: &str, name: &str) -> bool {
     name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
 }
 
+/// Whether a file system is not mounted by its name, so that its mounts stay where they are when it is renamed.
+fn stays_put(imported: &Imported, name: &str) -> bool {
+    let place = imported.pool.dsl().dataset(name).and_then(|d| d.property(dsl::Prop::Mountpoint));
+    let Ok(Some(place)) = place else { return false };
+    matches!(&place.value, dsl::prop::Value::Text(word) if word == "legacy" || word == "none")
+}
+
 /// Whether a property is one that the kernel is told (`zfs_is_namespace_prop`).
 fn is_mount_option(prop: &str) -> bool {
     ["atime", "relatime", "devices", "exec", "setuid", "readonly", "xattr", "nbmand"].contains(&prop)
@@ -707,12 +730,13 @@ type Folder = (String, PathBuf);
 fn folders_of(mounted: &[Mounted]) -> Vec<Folder> {
     let mut folders = Vec::new();
     for (imported, live) in mounted {
-        let dataset = imported.pool.dsl().dataset(&live.dataset);
+        let name = live.name();
+        let dataset = imported.pool.dsl().dataset(&name);
         let Ok(Some(place)) = dataset.and_then(|d| d.property(dsl::Prop::Mountpoint)) else { continue };
         let usual = matches!(place.source, dsl::Source::Default | dsl::Source::Inherited(_));
         let there = matches!(&place.value, dsl::prop::Value::Text(path) if live.target() == Path::new(path));
         if usual && there {
-            folders.push((live.dataset.clone(), live.target().to_owned()));
+            folders.push((name, live.target().to_owned()));
         }
     }
     folders

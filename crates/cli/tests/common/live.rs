@@ -122,7 +122,7 @@ impl Service for Live {
         view::history(name, self.spa.mos(), *from, 1 << 10)
     }
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
-        view::datasets(&self.dsl, query, false, &|name| self.mounted.contains(name))
+        view::datasets(&self.dsl, query, false, &|d| self.mounted.contains(&d.name()))
     }
     fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         view::space(&self.dsl, dataset, classes)

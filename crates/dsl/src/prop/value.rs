@@ -10,7 +10,7 @@ use super::{Kind, PROPS, Prop, PropAttr, PropDesc, PropKind, is_user_property};
 use crate::dataset::{Bookmark, Dataset};
 use crate::space::ratio;
 use crate::{Dsl, Error, Result};
-use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DdUsed};
+use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DdUsed, DslDirPhys};
 use ondisk::{ObjNum, crypto_key, mos};
 use pool::{Mos, ZapValue, string_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -455,6 +455,31 @@ enum Computed {
     Fact(Value),
     /// Not there.
     Missing,
+}
+
+impl Dsl {
+    /// The number of an inheritable property that holds for a dataset, which is known by its object, whatever it is called now.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn number_for(&self, dataset: ObjNum, prop: Prop) -> Result<u64> {
+        let desc = prop.desc();
+        let mut at = ObjNum(self.dataset_phys(dataset)?.dir_obj);
+        // No directory is deeper than a name can be long.
+        for _ in 0..crate::ZFS_MAX_DATASET_NAME_LEN {
+            let dn = self.mos().objset().dnode(at)?;
+            let dir = DslDirPhys::decode(dn.bonus()).map_err(Error::corrupt(at))?;
+            let own = PropZap::read(self.mos(), ObjNum(dir.props_zapobj))?;
+            if let Some(number) = own.number(prop.name(), desc) {
+                return Ok(number);
+            }
+            if dir.parent_obj == 0 {
+                break;
+            }
+            at = ObjNum(dir.parent_obj);
+        }
+        Ok(desc.default)
+    }
 }
 
 /// The default of a property; computed ones have none.

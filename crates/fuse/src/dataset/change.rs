@@ -4,7 +4,7 @@ use super::{Dataset, POSIX_ACLS};
 use crate::tree::{Allocate, Attr, CloneRange, NewNode, Node, Rename, SetAttr, SetTime, SetXattr, Time};
 use ondisk::ObjNum;
 use rustix::io::Errno;
-use zpl::{FileType, Kind, NewFile};
+use zpl::{FileSystem, FileType, Kind, NewFile};
 
 /// What must be free of what is allocated, in percent.
 const RESERVE_PERCENT: u128 = 110;
@@ -49,21 +49,29 @@ fn file_of(new: &NewNode<'_>) -> Result<NewFile, Errno> {
     })
 }
 
+fn range_of(range: &CloneRange) -> zpl::CloneRange {
+    let CloneRange { source, from, target, to, len, kill: _ } = *range;
+    zpl::CloneRange { source: ObjNum(source.0), from, target: ObjNum(target.0), to, len }
+}
+
 impl Dataset {
     pub(super) fn make(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
-        let attr = self.told(dir, self.fs.create(ObjNum(dir.0), name, &file_of(new)?))?;
+        let attr = self.told(dir, self.fs().create(ObjNum(dir.0), name, &file_of(new)?))?;
         Ok(Self::of(&attr))
     }
 
     pub(super) fn make_unnamed(&self, dir: Node, new: &NewNode<'_>) -> Result<Attr, Errno> {
-        let attr = self.told(dir, self.fs.create_unnamed(ObjNum(dir.0), &file_of(new)?))?;
+        let attr = self.told(dir, self.fs().create_unnamed(ObjNum(dir.0), &file_of(new)?))?;
         Ok(Self::of(&attr))
     }
 
     pub(super) fn cloned(&self, range: &CloneRange) -> Result<u64, Errno> {
-        let CloneRange { source, from, target, to, len, kill } = *range;
-        let range = zpl::CloneRange { source: ObjNum(source.0), from, target: ObjNum(target.0), to, len };
-        self.told(source, self.fs.clone_range(&range, kill))
+        self.told(range.source, self.fs().clone_range(&range_of(range), range.kill))
+    }
+
+    pub(super) fn cloned_out_of(&self, snapshot: &FileSystem, range: &CloneRange) -> Result<u64, Errno> {
+        let done = self.fs().clone_range_of(snapshot, &range_of(range), range.kill);
+        self.told(range.target, done)
     }
 
     pub(super) fn moved(
@@ -81,11 +89,11 @@ impl Dataset {
             }
         };
         let (source, target) = ((ObjNum(from.0), name), (ObjNum(to.0), new_name));
-        self.told(from, self.fs.rename(source, target, how)).map(|_| ())
+        self.told(from, self.fs().rename(source, target, how)).map(|_| ())
     }
 
     pub(super) fn changed(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
-        let now = self.told(node, self.fs.now())?;
+        let now = self.told(node, self.fs().now())?;
         let time = |t: Option<SetTime>| {
             t.map(|t| match t {
                 SetTime::Now => now,
@@ -101,7 +109,7 @@ impl Dataset {
             mtime: time(set.mtime),
             kill: set.kill,
         };
-        let attr = self.told(node, self.fs.set_attr(ObjNum(node.0), &set))?;
+        let attr = self.told(node, self.fs().set_attr(ObjNum(node.0), &set))?;
         Ok(Self::of(&attr))
     }
 
@@ -112,10 +120,10 @@ impl Dataset {
             self.has_room(len)?;
         }
         if matches!(what, Allocate::Punch | Allocate::Zero) {
-            self.told(node, self.fs.punch(object, offset, len))?;
+            self.told(node, self.fs().punch(object, offset, len))?;
         }
         if matches!(what, Allocate::Extend | Allocate::Zero) {
-            self.told(node, self.fs.extend(object, end))?;
+            self.told(node, self.fs().extend(object, end))?;
         }
         Ok(())
     }
@@ -130,7 +138,7 @@ impl Dataset {
 
     pub(super) fn may_set_xattr(&self, name: &[u8]) -> Result<(), Errno> {
         let known = [&b"user."[..], b"trusted.", b"security."].iter().any(|ns| name.starts_with(ns));
-        let acl = POSIX_ACLS.contains(&name) && self.shown.posix_acl;
-        if self.shown.xattrs && (known || acl) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+        let acl = POSIX_ACLS.contains(&name) && self.posix_acl;
+        if self.shows_xattrs() && (known || acl) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 }

@@ -69,8 +69,21 @@ pub(super) fn answer(
         op::FALLOCATE => fallocate(tree, node, request),
         op::SETXATTR => setxattr(tree, node, request),
         op::REMOVEXATTR => request.name_after::<()>().and_then(|name| tree.remove_xattr(node, name)),
-        op::FSYNC | op::FSYNCDIR if tree.writable() => tree.fsync(node),
-        op::SYNCFS if tree.writable() => tree.sync(),
+        // Of what is only read it is nothing, but the kernel must not learn to stop asking: it may be written later.
+        op::FSYNC | op::FSYNCDIR => {
+            if tree.writable() {
+                tree.fsync(node)
+            } else {
+                Ok(())
+            }
+        }
+        op::SYNCFS => {
+            if tree.writable() {
+                tree.sync()
+            } else {
+                Ok(())
+            }
+        }
         _ => return None,
     })
 }

@@ -26,7 +26,10 @@ pub struct Limit {
 pub fn split(change: &DatasetChange) -> Result<(DatasetChange, Vec<Limit>), Error> {
     let mut change = change.clone();
     let mut limits = Vec::new();
-    if let DatasetChange::Set { name, props, .. } = &mut change {
+    if let DatasetChange::Set { name, props, .. }
+    | DatasetChange::Create { name, props, .. }
+    | DatasetChange::Clone { name, props, .. } = &mut change
+    {
         let mut others = Settings::new();
         for (property, text) in std::mem::take(props) {
             match limited(&property) {

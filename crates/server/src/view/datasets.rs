@@ -8,8 +8,8 @@ use crate::api::{
     Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Hold, Prop, PropSelect, Reason, Source,
 };
 
-/// Whether a file system is mounted, by name.
-pub type Mounted<'a> = &'a (dyn Fn(&str) -> bool + Sync);
+/// Whether a file system is mounted.
+pub type Mounted<'a> = &'a (dyn Fn(&dsl::Dataset) -> bool + Sync);
 
 /// Threads that list a pool.
 const THREADS: usize = 4;
@@ -116,12 +116,12 @@ impl<'a> Asked<'a> {
             PropSelect::None => {}
             PropSelect::All => {
                 for p in d.properties()? {
-                    props.push(self.prop(d, &name, &p)?);
+                    props.push(self.prop(d, &p)?);
                 }
             }
             PropSelect::Named(names) => {
                 for wanted in names {
-                    if let Some(p) = self.named(d, &name, wanted)? {
+                    if let Some(p) = self.named(d, wanted)? {
                         props.push(p);
                     }
                 }
@@ -131,10 +131,10 @@ impl<'a> Asked<'a> {
     }
 
     /// A property of any family, by name.
-    fn named(&self, d: &dsl::Dataset, name: &str, wanted: &str) -> dsl::Result<Option<Prop>> {
+    fn named(&self, d: &dsl::Dataset, wanted: &str) -> dsl::Result<Option<Prop>> {
         if let Some(native) = Native::by_name(wanted) {
             return match d.property(native)? {
-                Some(p) => Ok(Some(self.prop(d, name, &p)?)),
+                Some(p) => Ok(Some(self.prop(d, &p)?)),
                 None => Ok(None),
             };
         }
@@ -156,7 +156,7 @@ impl<'a> Asked<'a> {
             return Ok(Some(p));
         }
         match d.user_property(wanted)? {
-            Some(p) => Ok(Some(self.prop(d, name, &p)?)),
+            Some(p) => Ok(Some(self.prop(d, &p)?)),
             None => Ok(None),
         }
     }
@@ -179,10 +179,10 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn prop(&self, d: &dsl::Dataset, name: &str, p: &Property) -> dsl::Result<Prop> {
+    fn prop(&self, d: &dsl::Dataset, p: &Property) -> dsl::Result<Prop> {
         let mut out = convert(p);
         if p.prop == Some(Native::Mounted) {
-            let mounted = (self.mounted)(name);
+            let mounted = (self.mounted)(d);
             (out.text, out.number) = ((if mounted { "yes" } else { "no" }).into(), Some(u64::from(mounted)));
             out.exact = None;
         }

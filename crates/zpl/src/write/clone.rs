@@ -60,6 +60,26 @@ impl FileSystem {
         Ok(done)
     }
 
+    /// The same out of a snapshot of this file system. Whoever calls sees to it that the snapshot stays meanwhile.
+    ///
+    /// # Errors
+    /// As [`FileSystem::clone_range`].
+    pub fn clone_range_of(&self, snapshot: &FileSystem, range: &CloneRange, kill: bool) -> Result<u64> {
+        let w = self.writer()?;
+        if range.to.checked_add(range.len).is_none_or(|end| end > SIZE_MAX) {
+            return Err(Error::TooLarge { object: range.target });
+        }
+        let held = w.locks.hold(range.target);
+        let lock = held.whole();
+        let done = match self.clone_plan(w, snapshot, range)? {
+            Some(plan) => self.clone_blocks(w, &plan, range, kill)?,
+            None => 0,
+        };
+        drop(lock);
+        self.settle(range.target)?;
+        Ok(done)
+    }
+
     fn clone_range_now(&self, range: &CloneRange, kill: bool) -> Result<u64> {
         let w = self.writer()?;
         let CloneRange { source, from, target, to, len } = *range;
@@ -87,7 +107,7 @@ impl FileSystem {
             } else {
                 (lock(1), Some(lock(0)))
             };
-            let Some(plan) = self.clone_plan(w, range)? else { return Ok(0) };
+            let Some(plan) = self.clone_plan(w, self, range)? else { return Ok(0) };
             match self.clone_blocks(w, &plan, range, kill) {
                 Err(Error::Dmu(dmu::Error::Unsynced { .. })) => {}
                 done => return done,
@@ -101,9 +121,9 @@ impl FileSystem {
         }
     }
 
-    /// What of a range can be cloned; `None` if it is beyond the source's end.
-    fn clone_plan(&self, w: &Writer, range: &CloneRange) -> Result<Option<Plan>> {
-        let source = self.node_to_change(range.source)?;
+    /// What of a range can be cloned, whose source is `from`'s; `None` if it is beyond the source's end.
+    fn clone_plan(&self, w: &Writer, from: &FileSystem, range: &CloneRange) -> Result<Option<Plan>> {
+        let source = from.node(range.source)?;
         if source.attr().kind != FileType::Regular {
             return Err(Error::NotRegular { object: range.source });
         }
