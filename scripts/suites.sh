@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill ...]
+# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key ...]
 # Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
 # pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
 # POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works, SUITE_DISK (8G) how large the pool is, SUITE_SEED (1) where fsx begins. Logs stay in target/suites/report.
@@ -65,7 +65,7 @@ compare() { # SUITE
     theirs -e -p "$room/dev" -bcc suites >"$report/$1.zdb" 2>&1 || { echo "zdb finds fault: $report/$1.zdb"; return 1; }
     grep -q 'No leaks' "$report/$1.zdb" || { echo "zdb finds leaks: $report/$1.zdb"; return 1; }
   fi
-  zpool import -d "$room/dev" suites || return
+  zpool import -l -d "$room/dev" suites || return
   manifest >"$report/$1.after" || return
   cmp "$report/$1.before" "$report/$1.after"
 }
@@ -217,7 +217,7 @@ postgres() {
   case $sums in 't|t|'*) echo "recovered three times, ${sums##*|} transactions" ;; *) echo "sums differ: $sums"; return 1 ;; esac
 }
 
-# The daemon dies while it is written through; the next one takes up where it was.
+# The daemon dies while it is written through; the next one takes up where it was. Also with a log device, and encrypted.
 killed() {
   local pid i sum
   for i in 1 2 3 4; do
@@ -230,7 +230,7 @@ killed() {
     pid=$(pgrep -f -- "--run-dir $room/run") && kill -9 "$pid" || return
     wait $!
     exec 9>&-
-    zpool import -d "$room/dev" suites || return
+    zpool import -l -d "$room/dev" suites || return
     [ "$sum" = "$(sha256sum <"$mnt/kept$i")" ] || { echo "kept$i is not what fsync promised"; return 1; }
     rm -rf "$mnt/tree$i"
   done
@@ -239,13 +239,20 @@ killed() {
 
 status=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill}"; do
+for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key}"; do
   for suite in $suite; do
-    case $suite in git) run=git_tree ;; kill) run=killed ;; pjdfstest | fsx | stress | sqlite | postgres) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
+    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; pjdfstest | fsx | stress | sqlite | postgres) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
     log=$report/$suite.log
-    rm -f "$room/dev/d0"
+    rm -f "$room"/dev/*
     truncate -s "${SUITE_DISK:-8G}" "$room/dev/d0"
-    zpool create -m "$mnt" -o ashift=12 -O acltype=posix -O xattr=sa suites "$room/dev/d0" || exit 1
+    truncate -s 1G "$room/dev/d1"
+    more=() devices=("$room/dev/d0")
+    [ "$suite" = kill-log ] && devices+=(log "$room/dev/d1")
+    if [ "$suite" = kill-key ]; then
+      head -c 32 /dev/urandom >"$room/key"
+      more=(-O encryption=on -O keyformat=raw -O "keylocation=file://$room/key")
+    fi
+    zpool create -m "$mnt" -o ashift=12 -O acltype=posix -O xattr=sa "${more[@]}" suites "${devices[@]}" || exit 1
     (cd / && $run) >"$log" 2>&1
     result=$?
     case $result in 0) ;; 77) status=1 ;; *) status=1; say "$suite" "FAILED, see $log" ;; esac
