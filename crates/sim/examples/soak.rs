@@ -90,11 +90,13 @@ fn live(dir: &Path, shape: usize, seed: u64) -> Result<u64> {
             .stdout(Stdio::piped())
             .spawn()?;
         let told = actor.stdout.take().ok_or("an actor's words are heard")?;
+        let mut killed = false;
+        // To the end: it may have said more before it died.
         for line in BufReader::new(told).lines() {
             done = line?.parse()?;
-            if done >= until && done < STEPS {
+            if done >= until && done < STEPS && !killed {
                 actor.kill()?;
-                break;
+                killed = true;
             }
         }
         let status = actor.wait()?;
