@@ -99,9 +99,11 @@ impl Zio {
     /// As [`Zio::flush`], for these top-level vdevs alone, and without waiting: what a log block needs.
     ///
     /// # Errors
-    /// As [`Zio::flush`].
+    /// As [`Zio::flush`]; also while a device that failed or was gone may lack what it took before, which is until a group has been flushed: blocks of logs are
+    /// not written again.
     pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<(), FlushError> {
-        self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)
+        self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)?;
+        self.unflushed.lock().failed.clone().map_or(Ok(()), Err)
     }
 
     fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> Result<(), FlushError> {

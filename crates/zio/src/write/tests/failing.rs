@@ -180,3 +180,15 @@ fn needed_reads_wait() {
     });
     assert_eq!(data, noise(8192));
 }
+
+/// Goal: what was logged on a device that was given up and came back is not said to be durable, until a group is.
+#[test]
+fn logs_do_not_believe_a_device_that_was_gone() {
+    let bench = bench(1);
+    bench.zio.suspension().attend("p", FailMode::Wait, Box::new(|| {}));
+    bench.zio.flush_vdevs(&[VdevId(0)], Txg(5)).unwrap();
+    bench.zio.doubt(Guid(100));
+    assert!(bench.zio.flush_vdevs(&[VdevId(0)], Txg(5)).is_err());
+    bench.zio.flush(Txg(5)).unwrap();
+    bench.zio.flush_vdevs(&[VdevId(0)], Txg(5)).unwrap();
+}
