@@ -2,12 +2,14 @@
 //!
 //! # Theory
 //! Other software that is to open a pool knows only some features. Files in two folders list them, one for each such software; the
-//! administrator's own folder comes first. Several files mean the features that all of them name.
+//! administrator's own folder comes first. Where there is no file of a name, it may be that of a set that OpenZFS ships, which this program
+//! knows by itself. Several files mean the features that all of them name.
 
 use ondisk::feature::{FEATURES, Feature};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+mod shipped;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,13 @@ pub struct Folders {
 impl Default for Folders {
     fn default() -> Self {
         Self { local: "/etc/zfs/compatibility.d".into(), shared: "/usr/share/zfs/compatibility.d".into() }
+    }
+}
+
+impl Folders {
+    /// Whether one of them has a file of this name, sound or not.
+    fn have(&self, file: &str) -> bool {
+        [&self.local, &self.shared].into_iter().any(|folder| folder.join(file).exists())
     }
 }
 
@@ -61,18 +70,25 @@ pub fn load(value: &str, folders: &Folders) -> Result<Allowed, String> {
     for file in value.split(',').filter(|file| !file.is_empty()) {
         let local = read(&folders.local, file);
         let unknown_to = if local.is_some() { &mut bad_words } else { &mut odd_words };
-        let Some(text) = local.or_else(|| read(&folders.shared, file)) else {
-            bad_files += &format!("{file} ");
-            continue;
+        let text = local.or_else(|| read(&folders.shared, file));
+        let listed = match (text, shipped::names(file)) {
+            (Some(text), _) => {
+                let mut listed = Vec::new();
+                for word in text.lines().flat_map(words) {
+                    match FEATURES.iter().find(|feature| feature.name == word) {
+                        Some(feature) => listed.push(feature.name),
+                        None => *unknown_to += &format!("{} ", harmless(word)),
+                    }
+                }
+                listed
+            }
+            (None, Some(listed)) if !folders.have(file) => listed,
+            (None, _) => {
+                bad_files += &format!("{file} ");
+                continue;
+            }
         };
         read_any = true;
-        let mut listed = Vec::new();
-        for word in text.lines().flat_map(words) {
-            match FEATURES.iter().find(|feature| feature.name == word) {
-                Some(feature) => listed.push(feature.name),
-                None => *unknown_to += &format!("{} ", harmless(word)),
-            }
-        }
         names.retain(|name| listed.contains(name));
     }
     if !bad_files.is_empty() {

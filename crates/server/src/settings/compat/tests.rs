@@ -48,3 +48,40 @@ fn faults() {
         Some("unrecognized feature name(s) in distribution compatibility files: nope ")
     );
 }
+
+/// Goal: the sets that OpenZFS ships are there without any file, by all their names and with their features; a file of such a name goes
+/// before the set, and one that is broken is not passed over for it.
+#[test]
+fn shipped_sets() {
+    let (_dir, none) = folders(&[], &[]);
+    for set in shipped::all() {
+        let listed = shipped::names(set).unwrap();
+        assert_eq!(
+            names(set, &none).len(),
+            listed.len(),
+            "{set} has a name twice, or one that is no feature's"
+        );
+    }
+    assert_eq!(names("zol-0.6.1", &none), ["async_destroy", "empty_bpobj", "lz4_compress"]);
+    // Counted in the files of OpenZFS 2.3.
+    for (set, count) in [
+        ("2018", 11),
+        ("freebsd-12.4", 18),
+        ("grub2", 22),
+        ("ubuntu-18.04", 17),
+        ("zol-0.8", 26),
+        ("truenas-12.0", 32),
+        ("openzfs-2.1-linux", 34),
+        ("openzfs-2.2", 39),
+        ("openzfs-2.3-linux", 44),
+    ] {
+        assert_eq!(names(set, &none).len(), count, "{set}");
+    }
+    assert!(!names("openzfs-2.1-freebsd", &none).contains(&"edonr"));
+    assert_eq!(names("grub2,zol-0.6.4", &none).len(), 9);
+    assert!(load("openzfs-9.9", &none).is_err());
+
+    let (_dir, own) = folders(&[("grub2", "lz4_compress\n"), ("2019", "bookmarks")], &[]);
+    assert_eq!(names("grub2", &own), ["lz4_compress"]);
+    assert_eq!(load("2019", &own).unwrap_err(), "could not read/parse feature file(s): 2019 ");
+}
