@@ -142,7 +142,8 @@ impl Cx {
         let change = PoolChange::Log { command: std::mem::take(&mut self.command) };
         let logged = self.service().map(|service| service.change_pool(&pool, &change));
         if let Ok(Err(e)) = logged
-            && !matches!(e.reason, Reason::NotSupported { .. })
+            // A pool that is suspended lacks it, and says so by itself.
+            && !matches!(e.reason, Reason::NotSupported { .. } | Reason::Suspended)
         {
             self.complain(&format!("the history of '{pool}' lacks this command"), &e);
         }

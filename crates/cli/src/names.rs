@@ -29,6 +29,12 @@ pub fn dataset_name_fault(name: &str, snapshots: bool, bookmarks: bool) -> Optio
     entity_fault(name)
 }
 
+/// What is wrong with the name of a dataset that is to be made, if anything: `%` is in names that the engine gives itself.
+pub fn new_name_fault(name: &str, snapshots: bool) -> Option<String> {
+    dataset_name_fault(name, snapshots, false)
+        .or_else(|| name.contains('%').then(|| "invalid character % in name".to_owned()))
+}
+
 fn entity_fault(name: &str) -> Option<String> {
     if name.len() >= MAX_DATASET_NAME {
         return Some("name is too long".into());

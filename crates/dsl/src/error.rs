@@ -289,6 +289,15 @@ pub enum PropError {
     /// A key location is none of the kinds that there are.
     #[error("invalid keylocation")]
     KeyLocation,
+    /// Only an encrypted dataset has a key somewhere (`EACCES`).
+    #[error("keylocation must be 'none' for unencrypted datasets")]
+    KeyLocationOfNone,
+    /// An encrypted dataset has a key somewhere (`EINVAL`).
+    #[error("keylocation must not be 'none' for encrypted datasets")]
+    NoKeyLocation,
+    /// Where the key is, is the encryption root's to say (`EACCES`).
+    #[error("keylocation may only be set on encryption roots")]
+    KeyLocationBelowRoot,
     /// The size of a volume must be a multiple of its block size.
     #[error("'volsize' must be a multiple of volume block size ({0})")]
     NotMultiple(u64),
@@ -340,7 +349,7 @@ pub enum KeyRefusal {
     #[error("Encryption feature not enabled.")]
     Feature,
     /// A clone has its origin's key (`EINVAL`).
-    #[error("Keys of clones cannot be changed.")]
+    #[error("Keys cannot be changed on clones.")]
     Clone,
     /// The dataset would come under another encryption root (`EACCES`).
     #[error("cannot move encrypted child outside of its encryption root")]

@@ -5,7 +5,7 @@
 #[path = "../../spa/tests/rig/mod.rs"]
 mod rig;
 
-use codec::crypt::WrappingKey;
+use codec::crypt::{CryptoSuite, WrappingKey};
 use poolhouse::dsl::keys::KeyFormat;
 use poolhouse::dsl::ops::create::{Create, NewVolume};
 use poolhouse::dsl::ops::key::{NewCrypt, NewKey};
@@ -25,12 +25,12 @@ const KEY: [u8; 32] = [9; 32];
 fn make(pool: &Pool, name: &str, contents: Arc<dyn Contents + Send + Sync>, key: bool, sync: u64) {
     let wrap = || NewKey {
         format: KeyFormat::Raw,
-        location: "prompt".into(),
+        location: None,
         key: Arc::new(WrappingKey::from_raw(KEY)),
         salt: 0,
         iterations: 0,
     };
-    let crypt = key.then(|| NewCrypt { suite: None, off: false, key: Some(wrap()) });
+    let crypt = key.then(|| NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(wrap()) });
     let props = vec![Setting { name: "sync".into(), value: Value::Number(sync) }];
     let create = Create { name: name.into(), contents, props, crypt, enforce_limits: false };
     pool.spa().writer().unwrap().run(Box::new(create)).unwrap();

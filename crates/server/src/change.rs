@@ -11,6 +11,7 @@
 pub mod keys;
 pub mod quotas;
 pub mod tasks;
+mod volume;
 
 use dsl::SyncTask;
 

@@ -380,6 +380,7 @@ impl Pools {
             _ => {
                 changed.failures = errors
                     .into_iter()
+                    .flat_map(each)
                     .map(|error| MountFailure { name: error.about.clone(), error })
                     .collect();
                 Ok(changed)
@@ -650,6 +651,14 @@ impl Pools {
             Ok(()) => Ok(()),
             Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
         }
+    }
+}
+
+/// The failures of which one is made of, or that one.
+fn each(error: Error) -> Vec<Error> {
+    match error.reason {
+        Reason::Several { errors } => errors,
+        _ => vec![error],
     }
 }
 

@@ -2,20 +2,19 @@
 
 use std::path::PathBuf;
 
-use dsl::PropList;
+use dsl::ops::props::{SetAs, SetProps};
+use dsl::{Prop, PropError, PropList, Setting};
 use ondisk::Ashift;
 use ondisk::config::{AllocBias, DraidShape};
 use ondisk::feature::Feature;
 use poolhouse::Pool;
 use spa::Host;
-use spa::create::{
-    Beginning, CreateError, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create,
-};
-use spa::engine::{Live, PoolProp};
+use spa::create::{self, Beginning, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
+use spa::engine::{Live, PoolProp, TaskError};
 use spa::import::Hands;
 
-use crate::api::{CreatePool, Error, Layout, Reason, Vdev};
-use crate::change::tasks;
+use crate::api::{CreatePool, Error, Layout, Reason, Refusal, Vdev};
+use crate::change::{error_of, tasks};
 use crate::faults::{chain, of_library};
 use crate::settings::pool::{self, When};
 use crate::view::PoolFacts;
@@ -53,10 +52,13 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
             }
         }
     }
-    let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
     let new =
         NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
     let props = root_props(name, request)?;
+    let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
+    tasks::check_version(name, &props)?;
+    // What limits space is checked against what the new pool has and uses.
+    let (space, props): (PropList, PropList) = props.into_iter().partition(limits_space);
     let fixed = |prop: dsl::Prop| Ok(tasks::number_of(&props, prop).unwrap_or(prop.desc().default));
     let contents = tasks::file_system(fixed)?;
     let begin = Beginning {
@@ -67,7 +69,7 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
         temporary_name: request.temporary_name.as_deref(),
     };
     let Hands { workers, world } = Hands::of_system(name);
-    let setting = Setting {
+    let setting = create::Setting {
         host,
         world,
         claimer: &claim_file,
@@ -77,23 +79,52 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
     };
     let spa = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;
     if let Some(live) = spa.writer() {
-        furnish(live, name, request, kept)?;
+        furnish(live, name, request, kept, space)?;
     }
     let pool = Pool::with_spa(spa, None).map_err(|e| Error::new(name, of_library(&e)))?;
     Ok((pool, facts))
 }
 
 /// What a new pool gets that is not needed to make it. If it can't have that, there is no pool.
-fn furnish(live: &Live, name: &str, request: &CreatePool, props: Vec<PoolProp>) -> Result<(), Error> {
+fn furnish(
+    live: &Live,
+    name: &str,
+    request: &CreatePool,
+    props: Vec<PoolProp>,
+    space: PropList,
+) -> Result<(), Error> {
     let set = if props.is_empty() { Ok(()) } else { live.set(props) };
     let done = set
         .map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
-        .and_then(|()| crate::shape::add_aux(live, name, &request.layout, request.force));
+        .and_then(|()| crate::shape::add_aux(live, name, &request.layout, request.force))
+        .and_then(|()| limit_space(live, name, space));
     if done.is_err() {
         // Its devices are free again.
         let _ = live.destroy();
     }
     done
+}
+
+/// Whether a property limits what a dataset may use, or reserves that.
+fn limits_space(set: &Setting) -> bool {
+    const LIMITS: [Prop; 4] = [Prop::Quota, Prop::Refquota, Prop::Reservation, Prop::Refreservation];
+    LIMITS.iter().any(|limit| limit.name() == set.name)
+}
+
+/// Sets limits and reservations of a new pool's root file system.
+fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
+    if props.is_empty() {
+        return Ok(());
+    }
+    let root = live.dsl().pool_name().to_owned();
+    live.run(Box::new(SetProps { name: root, props, source: SetAs::Local })).map_err(|e| match e {
+        TaskError::Stopped(_) => Error::new(name, Reason::Suspended),
+        TaskError::Refused(dsl::Error::BadProperty {
+            why: PropError::NoSpace | PropError::BelowUsed,
+            ..
+        }) => Error::new(name, Reason::Refused { why: Refusal::NoSpace }),
+        TaskError::Refused(e) => error_of(name, &e),
+    })
 }
 
 /// Writes a command line to the pool's history, with the next group.

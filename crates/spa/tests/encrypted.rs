@@ -22,7 +22,7 @@ const MIB: usize = 1 << 20;
 
 fn new_key(key: [u8; 32]) -> NewKey {
     let key = Arc::new(WrappingKey::from_raw(key));
-    NewKey { format: KeyFormat::Raw, location: "prompt".into(), key, salt: 0, iterations: 0 }
+    NewKey { format: KeyFormat::Raw, location: Some("prompt".into()), key, salt: 0, iterations: 0 }
 }
 
 fn encrypted(name: &str, suite: Option<CryptoSuite>, key: Option<[u8; 32]>, dedup: bool) -> Box<Create> {

@@ -1,10 +1,12 @@
 //! `zfs create`.
 
-use server::api::{DatasetChange, DatasetKind as K, PoolQuery, Reason, Refusal, Settings};
+use server::api::{
+    Dataset, DatasetChange, DatasetKind as K, DatasetQuery, PoolQuery, PropSelect, Reason, Refusal, Settings,
+};
 use server::settings::pool::nice_number;
 
 use super::newkey::new_key;
-use super::open::{ask, exists, parse_prop, report};
+use super::open::{HEADS, ask, exists, parse_prop, report};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
 use crate::names;
@@ -68,7 +70,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     let what = format!("cannot create '{name}'");
     check_name(cx, &what, name)?;
-    let key = new_key(cx, name, &mut c.props).map_err(|fault| {
+    let above_it = parent(cx, &what, name, c.parents)?;
+    let key = new_key(cx, name, &mut c.props, encryption(&above_it)).map_err(|fault| {
         writeln!(cx.err, "{what}: {fault}");
         Stop::Fail(1)
     })?;
@@ -138,7 +141,7 @@ fn show(cx: &mut Cx, c: &Create, name: &str) {
 
 /// Refuses a name that can't be one, or that exists (`zfs_create`, `check_parents`).
 pub fn check_name(cx: &mut Cx, what: &str, name: &str) -> Result<(), Stop> {
-    let fault = names::dataset_name_fault(name, false, false)
+    let fault = names::new_name_fault(name, false)
         .or_else(|| (!name.contains('/')).then(|| "missing dataset name".to_owned()));
     match fault {
         None => Ok(()),
@@ -147,6 +150,48 @@ pub fn check_name(cx: &mut Cx, what: &str, name: &str) -> Result<(), Stop> {
             Err(Stop::Fail(1))
         }
     }
+}
+
+/// The dataset above one that is to be made, or the nearest that is there if the others are to be made too (`check_parents`). That there
+/// is none has been reported.
+pub fn parent(cx: &mut Cx, what: &str, name: &str, nearest: bool) -> Result<Dataset, Stop> {
+    let service = cx.service()?;
+    let pool = name.split('/').next().unwrap_or(name);
+    if !service.pool_names().map_err(|e| cx.fail(what, &e))?.iter().any(|known| known == pool) {
+        writeln!(cx.err, "{what}: no such pool '{pool}'");
+        return Err(Stop::Fail(1));
+    }
+    let mut at = name;
+    while let Some((above, _)) = at.rsplit_once('/') {
+        let query = DatasetQuery {
+            root: Some(above.to_owned()),
+            depth: Some(0),
+            kinds: HEADS.to_vec(),
+            props: PropSelect::Named(vec!["encryption".to_owned()]),
+            ..DatasetQuery::default()
+        };
+        match service.datasets(&query) {
+            Ok(list) => match list.datasets.into_iter().next() {
+                Some(dataset) => return Ok(dataset),
+                None if nearest => {}
+                None => break,
+            },
+            Err(e) if e.reason == Reason::NoSuchDataset => {
+                if !nearest {
+                    break;
+                }
+            }
+            Err(e) => return Err(cx.fail(what, &e)),
+        }
+        at = above;
+    }
+    writeln!(cx.err, "{what}: parent does not exist");
+    Err(Stop::Fail(1))
+}
+
+/// Whether a dataset is encrypted.
+fn encryption(dataset: &Dataset) -> bool {
+    dataset.prop("encryption").is_some_and(|p| !matches!(p.value(true), "off" | "-"))
 }
 
 /// The words for reasons that have to do with what is above a new dataset.

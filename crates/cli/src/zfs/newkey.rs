@@ -1,6 +1,8 @@
 //! Keys for new encryption roots, and `zfs change-key` (`libzfs_crypto.c`).
 
-use server::api::{DatasetChange, KeyMaterial, Settings};
+use dsl::Kind;
+use dsl::prop::parse::{Context, setting};
+use server::api::{Dataset, DatasetChange, DatasetKind, KeyMaterial, Settings};
 
 use super::keys::fetch;
 use super::open::{HEADS, ask, open, parse_prop};
@@ -10,23 +12,31 @@ use crate::getopt::{Found, Getopt, Opt};
 /// Shortest and longest passphrase, bytes (`MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`).
 const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;
 
-/// The key that a dataset with these properties needs as a new encryption root, if it is to be one. Fills in where the key is kept.
-/// What is wrong comes back in OpenZFS's words.
-pub fn new_key(cx: &mut Cx, name: &str, props: &mut Settings) -> Result<Option<KeyMaterial>, String> {
+/// The key that a dataset with these properties needs as a new encryption root, if it is to be one (`zfs_crypto_create`). Fills in where
+/// the key is kept. `below` says whether the dataset above is encrypted. What is wrong comes back in OpenZFS's words.
+pub fn new_key(
+    cx: &mut Cx,
+    name: &str,
+    props: &mut Settings,
+    below: bool,
+) -> Result<Option<KeyMaterial>, String> {
     let get = |props: &Settings, what: &str| props.iter().find(|(n, _)| n == what).map(|(_, v)| v.clone());
     let format = get(props, "keyformat").filter(|f| f != "none");
     let location = get(props, "keylocation");
+    if get(props, "encryption").map_or(!below, |e| e == "off") {
+        let asks =
+            format.is_some() || location.is_some_and(|l| l != "none") || get(props, "pbkdf2iters").is_some();
+        return match asks {
+            true => Err("Encryption must be turned on to set encryption properties.".into()),
+            false => Ok(None),
+        };
+    }
     let Some(format) = format else {
-        return match (location.as_deref(), get(props, "encryption").as_deref()) {
-            (Some(l), Some(e)) if l != "none" && e != "off" => {
-                Err("Keyformat required for new encryption root.".into())
-            }
-            _ => Ok(None),
+        return match location {
+            Some(_) => Err("Keyformat required for new encryption root.".into()),
+            None => Ok(None),
         };
     };
-    if get(props, "encryption").as_deref() == Some("off") {
-        return Err("Encryption must be turned on to set encryption properties.".into());
-    }
     let location = location.unwrap_or_else(|| {
         props.push(("keylocation".to_owned(), "prompt".to_owned()));
         "prompt".to_owned()
@@ -35,11 +45,20 @@ pub fn new_key(cx: &mut Cx, name: &str, props: &mut Settings) -> Result<Option<K
         // The engine has the words for a value that is none.
         return Ok(None);
     }
-    typed(cx, name, &location, &format).map(Some)
+    typed(cx, name, &location, &format, props).map(Some)
 }
 
 /// Fetches a key that is new: at a terminal it is typed twice, and a passphrase must be long enough.
-fn typed(cx: &mut Cx, name: &str, location: &str, format: &str) -> Result<KeyMaterial, String> {
+fn typed(
+    cx: &mut Cx,
+    name: &str,
+    location: &str,
+    format: &str,
+    props: &Settings,
+) -> Result<KeyMaterial, String> {
+    if format != "passphrase" && props.iter().any(|(n, _)| n == "pbkdf2iters") {
+        return Err("Cannot specify pbkdf2iters with a non-passphrase keyformat.".into());
+    }
     let key = fetch(cx, name, location, format, "new ")?;
     if let KeyMaterial::Passphrase(phrase) = &key {
         if phrase.len() < *PASSPHRASE.start() {
@@ -54,6 +73,16 @@ fn typed(cx: &mut Cx, name: &str, location: &str, format: &str) -> Result<KeyMat
         return Err("Provided keys do not match.".into());
     }
     Ok(key)
+}
+
+/// What is wrong with what is to be set along with a key, if anything (`zfs_crypto_verify_rewrap_nvlist`).
+fn unfit(dataset: &Dataset, props: &Settings) -> Option<String> {
+    if props.iter().any(|(name, _)| !["keyformat", "keylocation", "pbkdf2iters"].contains(&name.as_str())) {
+        return Some("Only keyformat, keylocation and pbkdf2iters may be set with this command.".into());
+    }
+    let kind = if dataset.kind == DatasetKind::Volume { Kind::Volume } else { Kind::Filesystem };
+    let context = Context { kind, creating: true, max_block: ondisk::SPA_MAXBLOCKSIZE };
+    props.iter().find_map(|(name, value)| setting(name, value, context).err()).map(|e| e.to_string())
 }
 
 /// `zfs change-key [-l] [-o keyformat=<value>] ... <filesystem|volume>`, `zfs change-key -i [-l] <filesystem|volume>`.
@@ -77,7 +106,7 @@ pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
         [name] => name,
         _ => return Err(Stop::usage("Too many arguments\n")),
     };
-    let wanted = ["encryption", "keyformat", "keylocation", "keystatus", "encryptionroot"];
+    let wanted = ["encryption", "keyformat", "keylocation", "keystatus", "encryptionroot", "origin"];
     let dataset = open(cx, name, &HEADS, &wanted).map_err(|_| Stop::usage(""))?;
     let text = |what: &str| dataset.prop(what).map_or("-", |p| p.value(true)).to_owned();
     if load && text("keystatus") == "unavailable" && super::keys::load_keys_below(cx, name)? {
@@ -90,6 +119,12 @@ pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
     if matches!(text("encryption").as_str(), "off" | "-") {
         return say(cx, "Dataset not encrypted.");
     }
+    if !matches!(text("origin").as_str(), "" | "-") {
+        return say(cx, "Keys cannot be changed on clones.");
+    }
+    if let Some(fault) = unfit(&dataset, &props) {
+        return say(cx, &fault);
+    }
     let root = text("encryptionroot") == *name;
     if inherit && !root {
         return say(cx, "Key inheritting can only be performed on encryption roots.");
@@ -97,6 +132,8 @@ pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
     let key = if inherit {
         None
     } else {
+        // A format of none is no word about it.
+        props.retain(|(n, v)| n != "keyformat" || v != "none");
         let get = |what: &str| props.iter().find(|(n, _)| n == what).map(|(_, v)| v.clone());
         if !root && get("keyformat").is_none() {
             return say(cx, "Keyformat required for new encryption root.");
@@ -110,7 +147,7 @@ pub fn change(cx: &mut Cx, args: &[String]) -> Outcome {
                 "prompt".to_owned()
             }
         };
-        match typed(cx, name, &location, &format) {
+        match typed(cx, name, &location, &format, &props) {
             Ok(key) => Some(key),
             Err(fault) => return say(cx, &fault),
         }

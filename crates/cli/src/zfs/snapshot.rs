@@ -41,7 +41,7 @@ pub fn snapshot(cx: &mut Cx, args: &[String]) -> Outcome {
     all.sort();
     all.dedup();
     for name in &all {
-        if let Some(fault) = names::dataset_name_fault(name, true, false) {
+        if let Some(fault) = names::new_name_fault(name, true) {
             writeln!(cx.err, "cannot create snapshot '{name}': {fault}");
             return none_made(cx, several);
         }

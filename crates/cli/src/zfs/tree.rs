@@ -2,7 +2,7 @@
 
 use server::api::{DatasetChange, DatasetKind as K, Reason, Refusal, Settings};
 
-use super::create::{above, check_name};
+use super::create::{above, check_name, parent};
 use super::open::{HEADS, ask, exists, head_of, open, parse_prop, report};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -39,6 +39,7 @@ pub fn clone(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     let what = format!("cannot create '{name}'");
     check_name(cx, &what, name)?;
+    parent(cx, &what, name, parents)?;
     let change = DatasetChange::Clone { origin: origin.clone(), name: name.clone(), props, parents };
     let changed = ask(cx, &change, &what, &|e| match &e.reason {
         Reason::Refused { why: Refusal::CrossDevice } => Some("source and target pools differ".into()),
@@ -116,8 +117,7 @@ pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     let what = format!("cannot rename to '{to}'");
     // What is above the new name is spoken of as if it were created.
-    let fault = names::dataset_name_fault(to, false, false);
-    if let Some(fault) = fault {
+    if let Some(fault) = names::new_name_fault(to, false) {
         writeln!(cx.err, "{what}: {fault}");
         return Ok(1);
     }
@@ -173,7 +173,7 @@ fn rename_snapshot(cx: &mut Cx, from: &str, to: &str, recursive: bool) -> Outcom
         writeln!(cx.err, "{what}: snapshots must be part of same dataset");
         return Ok(1);
     }
-    if let Some(fault) = names::dataset_name_fault(&full, true, false) {
+    if let Some(fault) = names::new_name_fault(&full, true) {
         writeln!(cx.err, "{what}: {fault}");
         return Ok(1);
     }

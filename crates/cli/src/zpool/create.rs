@@ -1,7 +1,7 @@
 //! `zpool create`.
 
 use ondisk::feature::FEATURES;
-use server::api::{CreatePool, Layout, MountRequest, Reason};
+use server::api::{CreatePool, Layout, MountRequest, Reason, Refusal};
 use server::settings::compat::{self, Folders};
 
 use super::devices::{self, Lenience};
@@ -179,7 +179,7 @@ fn make(cx: &mut Cx, mut request: CreatePool) -> Outcome {
         writeln!(cx.err, "{what}: {fault}\npool name may have been omitted");
         return Ok(1);
     }
-    request.key = zfs::new_key(cx, &name, &mut request.root_props).map_err(|fault| {
+    request.key = zfs::new_key(cx, &name, &mut request.root_props, false).map_err(|fault| {
         writeln!(cx.err, "{what}: {fault}");
         Stop::Fail(1)
     })?;
@@ -187,6 +187,7 @@ fn make(cx: &mut Cx, mut request: CreatePool) -> Outcome {
     if let Err(e) = service.create_pool(&request) {
         let why = match &e.reason {
             Reason::PoolExists => "pool already exists".to_owned(),
+            Reason::Refused { why: Refusal::NoSpace } => "one or more devices is out of space".to_owned(),
             reason => words::reason(reason, &cx.clock),
         };
         writeln!(cx.err, "{what}: {why}");

@@ -93,15 +93,11 @@ fn leaves(layout: &Layout) -> Vec<(&Vdev, bool)> {
     all
 }
 
-/// The pools that are imported: name and guid.
-fn imported(cx: &mut Cx) -> Result<Vec<(String, u64)>, Stop> {
+/// The pools that are imported.
+fn imported(cx: &mut Cx) -> Result<Vec<Pool>, Stop> {
     let service = cx.service()?;
     let names = service.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?;
-    let pools = names.into_iter().filter_map(|name| {
-        let pool = service.pool(&name, &PoolQuery::default()).ok()?;
-        Some((name, pool.guid))
-    });
-    Ok(pools.collect())
+    Ok(names.iter().filter_map(|name| service.pool(name, &PoolQuery::default()).ok()).collect())
 }
 
 /// The labels of a device, as far as it has some.
@@ -111,22 +107,28 @@ pub fn labels(path: &str) -> Option<Labels> {
 }
 
 /// Whose a device is, if it is somebody's (`zpool_in_use`).
-fn in_use(path: &str, imported: &[(String, u64)], let_pass: bool, spare: bool) -> Option<String> {
+fn in_use(path: &str, imported: &[Pool], let_pass: bool, spare: bool) -> Option<String> {
     let labels = labels(path)?;
     let label = labels.newest()?;
     let name = label.name.clone().unwrap_or_default();
-    let here = label.pool_guid.and_then(|guid| imported.iter().find(|(_, g)| *g == guid.0));
-    if label.state == PoolState::Spare {
-        return (!spare).then(|| format!("{path} is reserved as a hot spare for pool {name}"));
-    }
+    let here = label.pool_guid.and_then(|guid| imported.iter().find(|pool| pool.guid == guid.0));
+    // Spares and cache devices don't know whose they are; nobody's are free.
+    let has = |list: &[Vdev]| label.guid.is_some_and(|guid| list.iter().any(|v| v.guid == guid.0));
     match (here, label.state) {
         (_, PoolState::Destroyed) => None,
-        (Some((name, _)), PoolState::Active) => Some(format!("{path} is part of active pool '{name}'")),
+        (_, PoolState::Spare) => {
+            let pool = imported.iter().find(|pool| has(&pool.spares)).filter(|_| !spare)?;
+            Some(format!("{path} is reserved as a hot spare for pool {}", pool.name))
+        }
+        (_, PoolState::L2cache) => {
+            let pool = imported.iter().find(|pool| has(&pool.l2cache)).filter(|_| !let_pass)?;
+            Some(format!("{path} is part of unknown pool '{}'", pool.name))
+        }
+        (Some(pool), PoolState::Active) => Some(format!("{path} is part of active pool '{}'", pool.name)),
         (None, PoolState::Active) if !let_pass => {
             Some(format!("{path} is part of potentially active pool '{name}'"))
         }
         (_, PoolState::Exported) if !let_pass => Some(format!("{path} is part of exported pool '{name}'")),
-        (_, PoolState::L2cache) if !let_pass => Some(format!("{path} is part of unknown pool '{name}'")),
         _ => None,
     }
 }

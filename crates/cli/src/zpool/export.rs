@@ -42,10 +42,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     names.sort();
     names.dedup();
     for name in names {
-        // In the history before the pool is gone; one that is only read has none to be written.
+        // In the history before the pool is gone; one that is only read, or suspended, has none to be written.
         match service.change_pool(&name, &PoolChange::Log { command: cx.command.clone() }) {
             Ok(()) => {}
-            Err(e) if e.reason == Reason::PoolReadonly => {}
+            Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended) => {}
             Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
         }
         let request = ExportRequest { name: name.clone(), force, hardforce };

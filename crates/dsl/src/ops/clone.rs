@@ -42,12 +42,13 @@ impl SyncTask for Clone {
         if above == 0 || s.head_kind(above)? != ObjsetKind::Zfs {
             return Syncing::refuse(&self.name, Refusal::WrongParent);
         }
-        let (head, _) = s.hold_snapshot(&self.origin)?;
+        let (head, snap) = s.hold_snapshot(&self.origin)?;
         let kind = match s.head_kind(head)? {
             ObjsetKind::Zvol => crate::Kind::Volume,
             _ => crate::Kind::Filesystem,
         };
-        s.check_new_props(parent, &self.name, kind, &self.props)
+        let refers = s.ds(snap)?.referenced_bytes;
+        s.check_new_props(parent, &self.name, kind, &self.props, (0, refers))
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// Deepest nesting of datasets (`zfs_max_dataset_nesting`).
 pub const MAX_NESTING: usize = 50;
+/// Bytes that an empty dataset uses at least: its object set, and the blocks of its first objects, with 512-byte sectors.
+const EMPTY: u64 = 24 << 10;
 /// The group that makes a pool (`TXG_INITIAL`).
 const TXG_INITIAL: u64 = 4;
 
@@ -69,7 +71,7 @@ impl SyncTask for Create {
             return Syncing::refuse(&self.name, Refusal::WrongParent);
         }
         self.check_key(s, parent)?;
-        s.check_new_props(parent, &self.name, self.contents.kind(), &self.props)
+        s.check_new_props(parent, &self.name, self.contents.kind(), &self.props, (EMPTY, EMPTY))
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {

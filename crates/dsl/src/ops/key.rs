@@ -8,12 +8,12 @@
 //! # Absent
 //! What the user has as a key, and where (`keylocation`), beyond storing that: the commands ask for it.
 
-use crate::error::KeyRefusal;
+use crate::error::{KeyRefusal, PropError};
 use crate::keys::{KeyFormat, WrappingKey, read_wrapped};
 use crate::lists::{DropEntry, words};
 use crate::ops::create::Create;
 use crate::ops::props::{SetAs, Setting};
-use crate::prop::Value;
+use crate::prop::{Prop, Value};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
@@ -27,8 +27,8 @@ use std::sync::Arc;
 pub struct NewKey {
     /// What the user has.
     pub format: KeyFormat,
-    /// Where he has it (`keylocation`).
-    pub location: String,
+    /// Where he has it (`keylocation`); `None` leaves an encryption root's as it is, and is `prompt` for a new one.
+    pub location: Option<String>,
     /// The key itself.
     pub key: Arc<WrappingKey>,
     /// Salt, if it comes from a passphrase; otherwise 0.
@@ -40,7 +40,7 @@ pub struct NewKey {
 /// How a new dataset is to be encrypted.
 #[derive(Debug, Clone, Default)]
 pub struct NewCrypt {
-    /// The algorithm; `None` takes the parent's, or the default if there is a key and the parent is not encrypted.
+    /// The algorithm; `None` takes the parent's, which must be encrypted if there is a key.
     pub suite: Option<CryptoSuite>,
     /// `encryption=off` was given.
     pub off: bool,
@@ -100,14 +100,15 @@ impl SyncTask for ChangeKey {
         let old = s.dsl.keys().root(old_root).ok_or_else(lost)?;
         let (root, to, key) = match &self.key {
             Some(new) => {
-                let value = Value::Text(new.location.clone());
-                s.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
+                if old_root != dir || new.location.is_some() {
+                    s.store_location(dir, new)?;
+                }
                 let to =
                     Wrapper { root: dir, format: new.format, salt: new.salt, iterations: new.iterations };
                 (dir, to, new.key.clone())
             }
             None => {
-                s.remove_prop(dir, "keylocation")?;
+                s.remove_prop(dir, Prop::Keylocation.name())?;
                 let parent = s.dir(dir)?.parent_obj;
                 let above = s.crypto_object(parent)?.ok_or_else(lost)?;
                 let to = s.wrapper_of(above)?;
@@ -158,7 +159,7 @@ impl Syncing<'_> {
         let none = NewCrypt::default();
         let crypt = crypt.unwrap_or(&none);
         let above = self.crypto_object(parent)?;
-        let encrypts = !crypt.off && (crypt.suite.is_some() || crypt.key.is_some() || above.is_some());
+        let encrypts = !crypt.off && (crypt.suite.is_some() || above.is_some());
         if !encrypts {
             if above.is_some() {
                 return refuse(KeyRefusal::MustEncrypt);
@@ -218,7 +219,7 @@ impl Syncing<'_> {
         let crypt = crypt.unwrap_or(&none);
         let parent = self.dir(dir)?.parent_obj;
         let above = self.crypto_object(parent)?;
-        if crypt.off || (crypt.suite.is_none() && crypt.key.is_none() && above.is_none()) {
+        if crypt.off || (crypt.suite.is_none() && above.is_none()) {
             return Ok(());
         }
         let lost = || Error::Key { name: name.to_owned(), why: KeyRefusal::NotLoaded };
@@ -253,12 +254,27 @@ impl Syncing<'_> {
         self.zap(dir)?.add(self.tx, ck::FIELD.as_bytes(), &words(&[object]))?;
         self.activate_new(ds, "encryption")?;
         if let Some(new) = &crypt.key {
-            let value = Value::Text(new.location.clone());
-            self.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
+            self.store_location(dir, new)?;
             self.dsl.keys().set_root(dir, key);
         }
         self.dsl.keys().enter(ds, to.root, wrapped, Arc::new(data));
         Ok(())
+    }
+
+    /// Remembers where the user has a new key.
+    fn store_location(&mut self, dir: u64, key: &NewKey) -> Result<()> {
+        let value = Value::Text(key.location.clone().unwrap_or_else(|| "prompt".to_owned()));
+        self.store_prop(dir, &Setting { name: Prop::Keylocation.name().to_owned(), value }, SetAs::Local)
+    }
+
+    /// Whether a dataset's `keylocation` may be set so (`dsl_crypto_can_set_keylocation`).
+    pub(crate) fn check_location(&self, dir: u64, location: &str) -> Result<Option<PropError>> {
+        Ok(match (self.crypto_object(dir)?, location) {
+            (None, "none") => None,
+            (None, _) => Some(PropError::KeyLocationOfNone),
+            (Some(_), "none") => Some(PropError::NoKeyLocation),
+            (Some(object), _) => (self.key_root(object)? != dir).then_some(PropError::KeyLocationBelowRoot),
+        })
     }
 
     /// An initialisation vector that no key was wrapped with before.
@@ -422,7 +438,7 @@ impl Syncing<'_> {
             self.mos().string(ObjNum(props), "keylocation")?.unwrap_or_else(|| "prompt".to_owned());
         let value = Value::Text(location);
         self.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
-        self.remove_prop(origin_dir, "keylocation")?;
+        self.remove_prop(origin_dir, Prop::Keylocation.name())?;
         for (object, _) in self.keys_under(origin_dir, origin_dir)? {
             let value = words(&[dir]);
             self.zap(object)?.update(self.tx, ck::ROOT_DDOBJ.as_bytes(), &value)?;

@@ -176,14 +176,30 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Checks the properties of a dataset that is yet to be made.
+    /// Checks the properties of a dataset that is yet to be made, and will use and refer to at least so many bytes.
     pub(crate) fn check_new_props(
         &mut self,
         parent: u64,
         name: &str,
         kind: Kind,
         props: &PropList,
+        (uses, refers): (u64, u64),
     ) -> Result<()> {
+        let given = |prop: Prop| {
+            props.iter().find(|set| set.name == prop.name()).map_or(0, |set| match set.value {
+                Value::Number(n) => n,
+                Value::Text(_) => 0,
+            })
+        };
+        let own = given(Prop::Refreservation);
+        for (quota, least) in [
+            (given(Prop::Quota), uses.max(own).max(given(Prop::Reservation))),
+            (given(Prop::Refquota), refers.max(own)),
+        ] {
+            if quota != 0 && quota < least {
+                return Self::refuse(name, Refusal::NoSpace);
+            }
+        }
         for set in props {
             self.check_feature(name, set)?;
             let Value::Number(n) = set.value else { continue };
@@ -191,7 +207,7 @@ impl Syncing<'_> {
                 |why| Err(Error::BadProperty { name: name.to_owned(), property: set.name.clone(), why });
             match Prop::by_name(&set.name) {
                 Some(Prop::Reservation | Prop::Refreservation) if n > self.available(parent)? => {
-                    return refuse(PropError::NoSpace);
+                    return Self::refuse(name, Refusal::NoSpace);
                 }
                 Some(Prop::Volsize) if kind == Kind::Volume && n == 0 => {
                     return refuse(PropError::Zero(Prop::Volsize.name()));
@@ -262,12 +278,22 @@ impl Syncing<'_> {
     /// Whether a value may be set on an existing dataset.
     fn check_prop(&mut self, head: u64, name: &str, set: &Setting) -> Result<()> {
         self.check_feature(name, set)?;
-        let Value::Number(n) = set.value else { return Ok(()) };
+        let prop = Prop::by_name(&set.name);
         let p = self.ds(head)?;
+        let n = match &set.value {
+            Value::Number(n) => *n,
+            Value::Text(text) => {
+                let why = match prop {
+                    Some(Prop::Keylocation) => self.check_location(p.dir_obj, text)?,
+                    _ => None,
+                };
+                return Self::bad_prop(name, &set.name, why);
+            }
+        };
         let d = self.dir(p.dir_obj)?;
         let refquota = self.own_prop(p.dir_obj, Prop::Refquota.name())?.unwrap_or(0);
         let reserved = self.refreservation(head)?;
-        let why = match Prop::by_name(&set.name) {
+        let why = match prop {
             Some(Prop::Quota) => {
                 (n != 0 && (n < d.reserved || n < d.used_bytes)).then_some(PropError::BelowUsed)
             }
@@ -291,9 +317,15 @@ impl Syncing<'_> {
             Some(Prop::Version) => Some(PropError::ReadOnly(Prop::Version.name())),
             _ => None,
         };
+        Self::bad_prop(name, &set.name, why)
+    }
+
+    fn bad_prop(name: &str, property: &str, why: Option<PropError>) -> Result<()> {
         match why {
             None => Ok(()),
-            Some(why) => Err(Error::BadProperty { name: name.to_owned(), property: set.name.clone(), why }),
+            Some(why) => {
+                Err(Error::BadProperty { name: name.to_owned(), property: property.to_owned(), why })
+            }
         }
     }
 

@@ -68,21 +68,22 @@ impl SyncTask for Snapshot {
 impl Snapshot {
     /// Each directory must have room for all the snapshots that come below it.
     fn check_counts(&self, s: &mut Syncing<'_>) -> Result<()> {
-        let mut more: BTreeMap<&str, u64> = BTreeMap::new();
+        // How many come at or below each directory, and the first of them, which is what a refusal is about.
+        let mut more: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
         for name in &self.names {
             let mut path = name.split('@').next().unwrap_or(name);
             loop {
-                *more.entry(path).or_default() += 1;
+                more.entry(path).or_insert((0, name)).0 += 1;
                 match path.rsplit_once('/') {
                     Some((above, _)) => path = above,
                     None => break,
                 }
             }
         }
-        for (path, n) in more {
+        for (path, (n, first)) in more {
             let Some(dir) = s.find_dir(path)? else { continue };
             let above = s.dir(dir)?.parent_obj;
-            s.check_limit(dir, n, mos::DD_SNAPSHOT_COUNT, above, path)?;
+            s.check_limit(dir, n, mos::DD_SNAPSHOT_COUNT, above, first)?;
         }
         Ok(())
     }

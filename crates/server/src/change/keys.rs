@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dsl::keys::{KeyFormat, WrappingKey};
 use dsl::ops::key::{NewCrypt, NewKey};
+use dsl::{KeyRefusal, PropError};
 use ondisk::crypto_key::CryptoSuite;
 
 use crate::api::{Error, KeyMaterial, Reason, Settings};
@@ -16,6 +17,40 @@ fn get<'a>(props: &'a Settings, name: &str) -> Option<&'a str> {
     props.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
 }
 
+/// The names of the properties that ask for encryption, or for a key (`proplist_has_encryption_props`).
+pub(crate) fn settings(props: &Settings) -> impl Iterator<Item = &str> {
+    props.iter().filter_map(|(name, value)| match (name.as_str(), value.as_str()) {
+        ("encryption", "off") | ("keylocation" | "keyformat", "none") => None,
+        ("encryption" | "keylocation" | "keyformat" | "pbkdf2iters", _) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+/// Refuses settings of encryption for a clone, which has its origin's (`zfs_crypto_clone_check`).
+pub(crate) fn check_clone(about: &str, props: &Settings) -> Result<(), Error> {
+    const OWN: [&str; 4] = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
+    if props.iter().any(|(name, _)| OWN.contains(&name.as_str())) {
+        return Err(bad(about, "Encryption properties must inherit from origin dataset."));
+    }
+    Ok(())
+}
+
+/// Refuses what can't be set with a key (`zfs_crypto_verify_rewrap_nvlist`).
+pub(crate) fn check_change(about: &str, props: &Settings) -> Result<(), Error> {
+    const OWN: [&str; 3] = ["keyformat", "keylocation", "pbkdf2iters"];
+    if !props.iter().all(|(name, _)| OWN.contains(&name.as_str())) {
+        return Err(bad(about, "Only keyformat, keylocation and pbkdf2iters may be set with this command."));
+    }
+    if get(props, "keylocation") == Some("none") {
+        return Err(bad(about, &PropError::NoKeyLocation.to_string()));
+    }
+    Ok(())
+}
+
+fn bad(about: &str, what: &str) -> Error {
+    Error::new(about, Reason::BadValue { what: what.to_owned() })
+}
+
 /// The key that the user gave, with what the dataset remembers of it.
 pub(crate) fn new_key(about: &str, key: &KeyMaterial, props: &Settings) -> Result<NewKey, Error> {
     let bad = || Error::new(about, Reason::BadKey);
@@ -23,7 +58,10 @@ pub(crate) fn new_key(about: &str, key: &KeyMaterial, props: &Settings) -> Resul
         Some(text) => text.parse().map_err(|_| bad())?,
         None => ROUNDS,
     };
-    let location = get(props, "keylocation").unwrap_or("prompt").to_owned();
+    let location = get(props, "keylocation").map(str::to_owned);
+    if props.iter().any(|(name, _)| name == "pbkdf2iters") && !matches!(key, KeyMaterial::Passphrase(_)) {
+        return Err(self::bad(about, "Cannot specify pbkdf2iters with a non-passphrase keyformat."));
+    }
     let (format, wrapping, salt, iterations) = match key {
         KeyMaterial::Raw(bytes) => {
             let bytes = bytes.as_slice().try_into().map_err(|_| bad())?;
@@ -47,6 +85,9 @@ pub(crate) fn new_crypt(
     props: &Settings,
 ) -> Result<Option<NewCrypt>, Error> {
     let encryption = get(props, "encryption");
+    if key.is_none() && settings(props).any(|of| of != "encryption") {
+        return Err(bad(about, &KeyRefusal::NoFormat.to_string()));
+    }
     if encryption.is_none() && key.is_none() {
         return Ok(None);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
-use dsl::ops::create::{Create, NewVolume};
+use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
 use dsl::ops::key::ChangeKey;
@@ -14,16 +14,20 @@ use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::prop::parse::{Context, number, setting};
-use dsl::{Contents, Dsl, Kind, Prop, PropError, PropList, Setting, SyncTask, Value};
+use dsl::{Contents, Dsl, Kind, Prop, PropError, PropList, SyncTask, Value};
 use ondisk::{SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use zpl::{CaseSensitivity, NewFileSystem};
 
-use super::{Task, keys};
+use super::{Task, keys, volume};
 use crate::api::{DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Refusal, Settings};
 use crate::faults::of_dsl;
 
-/// Bytes of a volume's blocks where nothing is said (`ZVOL_DEFAULT_BLOCKSIZE`).
-const VOLUME_BLOCK: u64 = 16 << 10;
+/// The version of file systems that is current (`ZPL_VERSION`).
+const ZPL_VERSION: u64 = 5;
+
+/// Whether limits of counts bind who asks. They do not bind who may change them (`dsl_enforce_ds_ss_limits`), and that is everybody who
+/// may ask for changes here: root, and a daemon's own user ([`crate::peer`]).
+const ENFORCE_LIMITS: bool = false;
 
 /// What a request comes to.
 pub struct Planned {
@@ -71,22 +75,26 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
     }
     match change {
         DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
-            let mut planned = if *parents { ancestors(dsl, name)? } else { Planned::new() };
-            let sparse = if *sparse { None } else { Some(room) };
-            let head = new_head(dsl, name, *kind, props, sparse, key.as_ref())?;
+            let mut planned = if *parents { ancestors(dsl, room, name)? } else { Planned::new() };
+            let head = new_head(dsl, name, *kind, props, (room, *sparse), key.as_ref())?;
             planned.push(name, head);
             planned.made.push(name.clone());
             Ok(planned)
         }
         DatasetChange::Clone { origin, name, props, parents } => {
-            let kind = kind_of(dsl, origin.split('@').next().unwrap_or(origin))?;
-            let mut planned = if *parents { ancestors(dsl, name)? } else { Planned::new() };
-            let props = settings(dsl, name, kind, true, props)?;
+            let head = origin.split('@').next().unwrap_or(origin);
+            let kind = kind_of(dsl, head)?;
+            let mut planned = if *parents { ancestors(dsl, room, name)? } else { Planned::new() };
+            keys::check_clone(name, props)?;
+            let mut props = settings(dsl, name, kind, true, props)?;
+            if kind == Kind::Volume {
+                volume::reserve(dsl, origin, &mut props, room)?;
+            }
             let task = dsl::ops::clone::Clone {
                 name: name.clone(),
                 origin: origin.clone(),
                 props,
-                enforce_limits: true,
+                enforce_limits: ENFORCE_LIMITS,
             };
             planned.push(name, task);
             planned.made.push(name.clone());
@@ -98,14 +106,17 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
         }
         DatasetChange::Snapshot { names, props } => {
             let props = settings(dsl, change.subject(), Kind::Snapshot, true, props)?;
-            Ok(Planned::one(change.subject(), Snapshot { names: names.clone(), props, enforce_limits: true }))
+            Ok(Planned::one(
+                change.subject(),
+                Snapshot { names: names.clone(), props, enforce_limits: ENFORCE_LIMITS },
+            ))
         }
         DatasetChange::Promote { name } => {
-            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: true }))
+            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: ENFORCE_LIMITS }))
         }
         DatasetChange::Rename { from, to, parents, .. } => {
-            let mut planned = if *parents { ancestors(dsl, to)? } else { Planned::new() };
-            planned.push(from, Rename { old: from.clone(), new: to.clone(), enforce_limits: true });
+            let mut planned = if *parents { ancestors(dsl, room, to)? } else { Planned::new() };
+            planned.push(from, Rename { old: from.clone(), new: to.clone(), enforce_limits: ENFORCE_LIMITS });
             Ok(planned)
         }
         DatasetChange::RenameSnapshot { dataset, from, to, recursive } => {
@@ -129,7 +140,10 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
         }
         DatasetChange::Set { name, props, .. } => {
             let kind = kind_of(dsl, name)?;
-            let props = settings(dsl, name, kind, false, props)?;
+            let mut props = settings(dsl, name, kind, false, props)?;
+            if kind == Kind::Volume {
+                volume::reserve(dsl, name, &mut props, room)?;
+            }
             Ok(Planned::one(name, SetProps { name: name.clone(), props, source: SetAs::Local }))
         }
         DatasetChange::Inherit { name, prop, received } => {
@@ -137,6 +151,8 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
             Ok(Planned::one(name, task))
         }
         DatasetChange::ChangeKey { name, key, props } => {
+            keys::check_change(name, props)?;
+            settings(dsl, name, kind_of(dsl, name)?, true, props)?;
             let key = key.as_ref().map(|key| keys::new_key(name, key, props)).transpose()?;
             Ok(Planned::one(name, ChangeKey { name: name.clone(), key }))
         }
@@ -172,7 +188,7 @@ fn kind_of(dsl: &Dsl, name: &str) -> Result<Kind, Error> {
 }
 
 /// File systems above this name that are not there.
-fn ancestors(dsl: &Dsl, name: &str) -> Result<Planned, Error> {
+fn ancestors(dsl: &Dsl, room: Room<'_>, name: &str) -> Result<Planned, Error> {
     let mut planned = Planned::new();
     for (at, _) in name.match_indices('/') {
         let above = &name[..at];
@@ -180,7 +196,8 @@ fn ancestors(dsl: &Dsl, name: &str) -> Result<Planned, Error> {
             Ok(_) => {}
             Err(dsl::Error::NoSuchDataset { .. }) => {
                 let none = Settings::new();
-                planned.push(above, new_head(dsl, above, DatasetKind::Filesystem, &none, None, None)?);
+                let head = new_head(dsl, above, DatasetKind::Filesystem, &none, (room, false), None)?;
+                planned.push(above, head);
                 planned.made.push(above.to_owned());
             }
             Err(e) => return Err(Error::new(above, of_dsl(&e))),
@@ -229,23 +246,32 @@ fn new_head(
     name: &str,
     kind: DatasetKind,
     given: &Settings,
-    room: Option<Room<'_>>,
+    (room, sparse): (Room<'_>, bool),
     key: Option<&KeyMaterial>,
 ) -> Result<Create, Error> {
-    let crypt = keys::new_crypt(name, key, given)?;
     let (contents, props): (Arc<dyn Contents>, _) = match kind {
         DatasetKind::Filesystem => {
             let props = settings(dsl, name, Kind::Filesystem, true, given)?;
+            check_version(name, &props)?;
             (Arc::new(new_file_system(dsl, name, &props)?), props)
         }
         DatasetKind::Volume => {
             let mut props = settings(dsl, name, Kind::Volume, true, given)?;
-            let volume = new_volume(name, given, &mut props, room)?;
+            let volume = volume::new(name, &mut props, room, sparse)?;
             (Arc::new(volume), props)
         }
         DatasetKind::Snapshot | DatasetKind::Bookmark => return Err(Error::new(name, Reason::BadType)),
     };
-    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: true })
+    let crypt = keys::new_crypt(name, key, given)?;
+    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: ENFORCE_LIMITS })
+}
+
+/// Refuses to make a file system of another version than the current one, which is the only one that is written.
+pub(crate) fn check_version(name: &str, props: &PropList) -> Result<(), Error> {
+    match number_of(props, Prop::Version) {
+        None | Some(0 | ZPL_VERSION) => Ok(()),
+        Some(old) => Err(crate::work::absent(name, &format!("making a file system of version {old}"))),
+    }
 }
 
 /// A file system; what is fixed when it is made comes from its properties, or from the nearest dataset above that is there.
@@ -292,51 +318,6 @@ fn above(dsl: &Dsl, name: &str) -> Result<Option<dsl::Dataset>, Error> {
         }
     }
     Ok(None)
-}
-
-/// A volume, and the room that it reserves; none if it is sparse.
-fn new_volume(
-    name: &str,
-    given: &Settings,
-    props: &mut PropList,
-    room: Option<Room<'_>>,
-) -> Result<NewVolume, Error> {
-    let block = number_of(props, Prop::Volblocksize).unwrap_or(VOLUME_BLOCK);
-    let size = number_of(props, Prop::Volsize).ok_or_else(|| bad_value(name, &PropError::NoVolsize))?;
-    if size == 0 {
-        return Err(bad_value(name, &PropError::Zero(Prop::Volsize.name())));
-    }
-    // A size is rounded up to whole blocks.
-    let size = size.checked_next_multiple_of(block);
-    let size = size.ok_or_else(|| bad_value(name, &PropError::TooLarge))?;
-    for set in props.iter_mut().filter(|s| s.name == Prop::Volsize.name()) {
-        set.value = Value::Number(size);
-    }
-    let copies = number_of(props, Prop::Copies).unwrap_or(1);
-    let reserved = given.iter().any(|(n, _)| n == Prop::Refreservation.name());
-    if let Some(room) = room.filter(|_| !reserved) {
-        let value = Value::Number(reservation(size, block, copies, room));
-        props.push(Setting { name: Prop::Refreservation.name().to_owned(), value });
-    }
-    let block = u32::try_from(block).map_err(|_| Error::new(name, Reason::BadType))?;
-    Ok(NewVolume { size, block })
-}
-
-/// Bytes that a volume takes when every block of it is written, with all its indirect blocks (`zvol_volsize_to_reservation`).
-fn reservation(size: u64, block: u64, copies: u64, room: Room<'_>) -> u64 {
-    /// Pointers of an indirect block of 128 KiB.
-    const POINTERS: u64 = 1 << 10;
-    const INDIRECT: u64 = 128 << 10;
-    let mut blocks = size / block;
-    // Indirect blocks are as large as those that the pool's room is reckoned by.
-    let size = room(blocks, block);
-    let mut indirect = 7u64;
-    while blocks > 1 {
-        blocks = blocks.div_ceil(POINTERS);
-        indirect += blocks;
-    }
-    let indirect = indirect.saturating_mul((copies + 1).min(3));
-    size.saturating_mul(copies).saturating_add(indirect.saturating_mul(INDIRECT))
 }
 
 /// A size as the user writes it.

@@ -1,0 +1,110 @@
+//! Volumes: their sizes, and the room that is reserved for them.
+//!
+//! # Theory
+//! A volume that isn't sparse reserves what it takes when every block of it is written. Its reservation goes along with its size, as long
+//! as it is what the size asks for: whoever set another meant that. `refreservation=auto` is the reservation that goes with the size.
+
+use dsl::ops::create::NewVolume;
+use dsl::{Dsl, Prop, PropError, PropList, Setting, Value};
+
+use super::tasks::{Room, bad_value, number_of};
+use crate::api::{Error, Reason};
+use crate::faults::of_dsl;
+
+/// Bytes of a volume's blocks where nothing is said (`ZVOL_DEFAULT_BLOCKSIZE`).
+const BLOCK: u64 = 16 << 10;
+/// `refreservation=auto`, as the value is parsed.
+const AUTO: u64 = u64::MAX;
+
+/// A new volume; its properties get the room that it reserves, unless it is sparse or they name another.
+///
+/// # Errors
+/// A size that is missing, nothing, or too large.
+pub(crate) fn new(
+    name: &str,
+    props: &mut PropList,
+    room: Room<'_>,
+    sparse: bool,
+) -> Result<NewVolume, Error> {
+    let block = number_of(props, Prop::Volblocksize).unwrap_or(BLOCK);
+    let size = number_of(props, Prop::Volsize).ok_or_else(|| bad_value(name, &PropError::NoVolsize))?;
+    if size == 0 {
+        return Err(bad_value(name, &PropError::Zero(Prop::Volsize.name())));
+    }
+    // A size is rounded up to whole blocks.
+    let size = size.checked_next_multiple_of(block);
+    let size = size.ok_or_else(|| bad_value(name, &PropError::TooLarge))?;
+    set(props, Prop::Volsize, size);
+    let copies = number_of(props, Prop::Copies).unwrap_or(1);
+    match number_of(props, Prop::Refreservation) {
+        None if sparse => {}
+        None | Some(AUTO) => set(props, Prop::Refreservation, reservation(size, block, copies, room)),
+        Some(_) => {}
+    }
+    let block = u32::try_from(block).map_err(|_| Error::new(name, Reason::BadType))?;
+    Ok(NewVolume { size, block })
+}
+
+/// Completes what is set on a volume, or on a clone of `name`, a snapshot of one: what `refreservation=auto` stands for
+/// (`zfs_fix_auto_resv`), and the reservation that goes along with another size (`zfs_add_synthetic_resv`).
+///
+/// # Errors
+/// As reading the volume's properties fails.
+pub(crate) fn reserve(dsl: &Dsl, name: &str, props: &mut PropList, room: Room<'_>) -> Result<(), Error> {
+    let (to, reserved) = (number_of(props, Prop::Volsize), number_of(props, Prop::Refreservation));
+    if !(reserved == Some(AUTO) || (to.is_some() && reserved.is_none())) {
+        return Ok(());
+    }
+    let fail = |e: dsl::Error| Error::new(name, of_dsl(&e));
+    let dataset = dsl.dataset(name).map_err(fail)?;
+    // A snapshot has its own size, but not its own block size.
+    let head = dsl.dataset(name.split('@').next().unwrap_or(name)).map_err(fail)?;
+    let of = |dataset: &dsl::Dataset, prop: Prop| {
+        let property = dataset.property(prop).map_err(fail)?;
+        Ok::<_, Error>(match property.map(|p| p.value) {
+            Some(Value::Number(n)) => n,
+            Some(Value::Text(_)) | None => 0,
+        })
+    };
+    let (size, block) = (of(&dataset, Prop::Volsize)?, of(&head, Prop::Volblocksize)?);
+    if block == 0 {
+        return Err(Error::new(name, Reason::BadType));
+    }
+    let copies = of(&head, Prop::Copies)?.max(1);
+    let most = |size: u64, copies: u64| reservation(size, block, copies, room);
+    match (to, reserved) {
+        (_, Some(_)) => set(props, Prop::Refreservation, most(to.unwrap_or(size), copies)),
+        (Some(to), None) => {
+            let own = of(&dataset, Prop::Refreservation)?;
+            // OpenZFS reckons with one copy here, whatever `copies` is.
+            if let Some(copies) = [copies, 1].into_iter().find(|copies| own == most(size, *copies)) {
+                set(props, Prop::Refreservation, most(to, copies));
+            }
+        }
+        (None, None) => {}
+    }
+    Ok(())
+}
+
+/// Sets a number in a list.
+fn set(props: &mut PropList, prop: Prop, n: u64) {
+    props.retain(|set| set.name != prop.name());
+    props.push(Setting { name: prop.name().to_owned(), value: Value::Number(n) });
+}
+
+/// Bytes that a volume takes when every block of it is written, with all its indirect blocks (`zvol_volsize_to_reservation`).
+fn reservation(size: u64, block: u64, copies: u64, room: Room<'_>) -> u64 {
+    /// Pointers of an indirect block of 128 KiB.
+    const POINTERS: u64 = 1 << 10;
+    const INDIRECT: u64 = 128 << 10;
+    let mut blocks = size / block;
+    // Indirect blocks are as large as those that the pool's room is reckoned by.
+    let size = room(blocks, block);
+    let mut indirect = 7u64;
+    while blocks > 1 {
+        blocks = blocks.div_ceil(POINTERS);
+        indirect += blocks;
+    }
+    let indirect = indirect.saturating_mul((copies + 1).min(3));
+    size.saturating_mul(copies).saturating_add(indirect.saturating_mul(INDIRECT))
+}
