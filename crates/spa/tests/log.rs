@@ -366,7 +366,7 @@ fn logs_move_off_a_failed_device() {
         leaves: vec![NewLeaf { path: images[n].clone() }],
     };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer);
+    let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer, 1);
     let patient = patient.into_inner().unwrap();
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
