@@ -8,15 +8,15 @@ mod import;
 
 use crate::api::{
     Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
-    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool,
-    PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
+    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport,
+    MountRequest, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
 use crate::pools::{Imported, Pools};
 use crate::view;
 use crate::work::create_pool;
-use ondisk::Guid;
+use ondisk::{Guid, ObjNum};
 use spa::Host;
 use spa::import::{Clock, SystemClock};
 use std::hash::{BuildHasher, RandomState};
@@ -120,6 +120,20 @@ impl Service for House {
 
     fn export(&self, request: &ExportRequest) -> Result<(), Error> {
         self.pools.export(request)
+    }
+
+    fn logs(&self) -> Result<Vec<LogStats>, Error> {
+        let mut out = Vec::new();
+        for pool in self.pools.all() {
+            let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
+            for (object, stats) in logs {
+                // One whose dataset is gone is about to go too.
+                let Ok(dataset) = pool.pool.dsl().by_object(ObjNum(object)) else { continue };
+                let counters = stats.named().into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+                out.push(LogStats { dataset: dataset.name(), counters });
+            }
+        }
+        Ok(out)
     }
 
     fn mounts(&self) -> Result<Vec<Mount>, Error> {

@@ -71,6 +71,7 @@ impl Service for Numbers {
         space(&str, &[SpaceClass]) -> Vec<SpaceEntry>;
         holds(&str) -> Vec<Hold>;
         scan(&ScanRequest) -> Vec<Candidate>;
+        logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;
         mount(&MountRequest) -> MountReport;
         unmount(&UnmountRequest) -> MountReport;

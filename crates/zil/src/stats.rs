@@ -74,3 +74,26 @@ impl Counters {
         }
     }
 }
+
+impl Stats {
+    /// All counters with their names: OpenZFS's own (`zil_kstats`), where it counts the same.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("zil_commit_count", self.commit_count),
+            ("zil_commit_writer_count", self.commit_writer_count),
+            ("commit_group_waits", self.commit_group_waits),
+            ("commit_ns_p50", self.commit_ns.quantile(0.5)),
+            ("commit_ns_p99", self.commit_ns.quantile(0.99)),
+            ("zil_itx_count", self.itx_count),
+            ("zil_itx_copied_count", self.itx_copied_count),
+            ("zil_itx_copied_bytes", self.itx_copied_bytes),
+            ("zil_itx_needcopy_count", self.itx_needcopy_count),
+            ("zil_itx_needcopy_bytes", self.itx_needcopy_bytes),
+            ("zil_itx_indirect_count", self.itx_indirect_count),
+            ("zil_itx_indirect_bytes", self.itx_indirect_bytes),
+            ("block_count", self.block_count),
+            ("block_bytes", self.block_bytes),
+            ("flush_count", self.flush_count),
+        ]
+    }
+}

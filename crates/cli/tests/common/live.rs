@@ -139,6 +139,9 @@ impl Service for Live {
     fn export(&self, r: &ExportRequest) -> Result<(), Error> {
         Err(Error::new(&r.name, Reason::Busy))
     }
+    fn logs(&self) -> Result<Vec<LogStats>, Error> {
+        Ok(Vec::new())
+    }
     fn mounts(&self) -> Result<Vec<Mount>, Error> {
         Ok(Vec::new())
     }

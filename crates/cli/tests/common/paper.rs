@@ -248,6 +248,9 @@ impl Service for Paper {
     fn export(&self, r: &ExportRequest) -> Result<(), Error> {
         Err(Error::new(&r.name, Reason::Busy))
     }
+    fn logs(&self) -> Result<Vec<LogStats>, Error> {
+        Ok(Vec::new())
+    }
     fn mounts(&self) -> Result<Vec<Mount>, Error> {
         Ok(Vec::new())
     }

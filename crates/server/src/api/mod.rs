@@ -24,6 +24,7 @@ mod change;
 mod dataset;
 mod error;
 mod import;
+mod log;
 mod pool;
 mod prop;
 mod request;
@@ -40,6 +41,7 @@ pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
     ScanRequest,
 };
+pub use log::LogStats;
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,
     HistoryRecord, LeafWork, Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat, ScanFunc,

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
-    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, Mount, MountReport, MountRequest, Pool,
-    PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
+    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport,
+    MountRequest, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
 };
 
 /// A reply's body.
@@ -66,6 +66,8 @@ methods! {
     import(request: ImportRequest => &ImportRequest) -> ImportOutcome;
     /// Unmounts and exports a pool.
     export(request: ExportRequest => &ExportRequest) -> ();
+    /// What the intent logs have done of datasets that are open for writing.
+    logs() -> Vec<LogStats>;
     /// What is mounted, in the order of mounting.
     mounts() -> Vec<Mount>;
     /// Mounts file systems.

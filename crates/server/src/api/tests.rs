@@ -38,6 +38,9 @@ impl Service for One {
     fn export(&self, request: &ExportRequest) -> Result<(), Error> {
         Err(Error::new(&request.name, Reason::Busy))
     }
+    fn logs(&self) -> Result<Vec<LogStats>, Error> {
+        Ok(vec![LogStats { dataset: "one/fs".into(), counters: [("zil_commit_count".into(), 7)].into() }])
+    }
     fn mounts(&self) -> Result<Vec<Mount>, Error> {
         Ok(Vec::new())
     }
@@ -85,6 +88,7 @@ fn client_and_dispatch_agree() {
     let pool = c.pool("one", &query).unwrap();
     assert_eq!(pool.guid, u64::MAX);
     assert_eq!(pool.prop("size").unwrap().value(true), "1024");
+    assert_eq!(c.logs().unwrap(), One.logs().unwrap());
     assert_eq!(c.pool("two", &query).unwrap_err(), Error::new("two", Reason::NoSuchPool));
     assert_eq!(
         c.export(&ExportRequest { name: "one".into(), ..Default::default() }).unwrap_err().reason,

@@ -154,6 +154,11 @@ impl Live {
         LogHandle { log, engine: Arc::downgrade(engine), groups: groups() }
     }
 
+    /// What the logs that are written here have done, by their datasets' objects.
+    pub fn log_stats(&self) -> Vec<(u64, zil::Stats)> {
+        self.engine().logs.open.lock().iter().map(|(object, log)| (*object, log.stats())).collect()
+    }
+
     /// True if a dataset's log is one that is written here, or was and is not closed yet.
     pub fn is_logged(&self, head: &dsl::Owned) -> bool {
         self.engine().logs.open.lock().contains_key(&head.object())

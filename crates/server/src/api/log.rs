@@ -1,0 +1,13 @@
+//! Intent logs.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the intent log of a dataset that is open for writing has done since it was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStats {
+    /// The dataset.
+    pub dataset: String,
+    /// Its counters, by OpenZFS's names (`zil_commit_count`) where it has them.
+    pub counters: BTreeMap<String, u64>,
+}
