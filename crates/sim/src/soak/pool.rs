@@ -236,8 +236,13 @@ impl Life {
             Op::CreateEncrypted(name) => {
                 let (contents, props) = (Arc::new(file_system()), Vec::new());
                 let key = Arc::new(WrappingKey::from_raw(KEY));
-                let key =
-                    NewKey { format: KeyFormat::Raw, location: "prompt".into(), key, salt: 0, iterations: 0 };
+                let key = NewKey {
+                    format: KeyFormat::Raw,
+                    location: Some("prompt".into()),
+                    key,
+                    salt: 0,
+                    iterations: 0,
+                };
                 let crypt = Some(NewCrypt { suite: None, off: false, key: Some(key) });
                 self.run(Create { name, contents, props, crypt, enforce_limits: false })
             }
