@@ -85,7 +85,7 @@ fn work(fs: &FileSystem) -> ObjNum {
     fs.write(source, 1000, b"and this", false).unwrap();
     fs.rename((dir, b"clone"), (root, b"moved"), Rename::Whiteout { replace: false, uid: 3, gid: 4 })
         .unwrap();
-    for (name, len) in [(b"user.a", 40_000), (b"user.b", 50_000), (b"user.a", 60_000), (b"user.b", 9)] {
+    for (name, len) in [(b"user.a", 40_000), (b"user./", 50_000), (b"user.a", 60_000), (b"user./", 9)] {
         fs.set_xattr(source, name, &rig::noise(len, len as usize), SetXattr::Either).unwrap();
     }
     fs.set_flags(a, 0x60, 7).unwrap();

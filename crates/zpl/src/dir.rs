@@ -4,6 +4,7 @@ use crate::fs::CaseSensitivity;
 use crate::{Error, FileSystem, NAME_MAX, Node, Result};
 use dmu::zap::{Cookie, Cursor, Match, Value};
 use ondisk::dirent::{Dirent, FileType};
+use ondisk::znode::Pflags;
 use ondisk::{Corrupt, ObjNum};
 
 /// A position in a directory: 0 is its start. The same numbers as OpenZFS's, so that a door may hand them on.
@@ -20,7 +21,7 @@ impl DirCookie {
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name: any bytes but NUL and `/`.
+    /// Its name: any bytes but NUL, and without `/` unless it is that of an attribute in a hidden directory.
     pub name: Vec<u8>,
     /// The file.
     pub object: ObjNum,
@@ -35,6 +36,8 @@ pub struct DirEntry {
 pub struct ReadDir {
     dir: ObjNum,
     parent: ObjNum,
+    /// Its entries are extended attributes, whose names aren't those of files.
+    hidden: bool,
     at: DirCookie,
     cursor: Cursor,
     failed: bool,
@@ -89,6 +92,7 @@ impl Node {
         Ok(ReadDir {
             dir: self.object(),
             parent: self.attr().parent,
+            hidden: self.attr().pflags.has(Pflags::XATTR),
             at: from,
             cursor: zap.cursor_at(start),
             failed: false,
@@ -110,7 +114,8 @@ impl ReadDir {
         let bad =
             |why| Error::Corrupt { object: self.dir, source: Corrupt::Shape { what: "directory", why } };
         let name = e.key.name().ok_or_else(|| bad("its keys are no names"))?.to_vec();
-        if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+        let slash = !self.hidden && name.contains(&b'/');
+        if name.is_empty() || slash || name == b"." || name == b".." {
             return Err(bad("an entry has a name that none may have"));
         }
         let v = e

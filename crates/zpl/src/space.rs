@@ -2,7 +2,7 @@
 
 use crate::{FileSystem, Fuid, Result};
 use dmu::zap::Zap;
-use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT};
+use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode};
 use ondisk::{Corrupt, ObjNum};
 
 /// Names of entries that count objects, not bytes, begin with this (`DMU_OBJACCT_PREFIX`).
@@ -85,26 +85,43 @@ pub struct Space {
 }
 
 impl FileSystem {
+    /// The table that accounts for one kind, and whether its entries count objects; `None` if there is none.
+    fn table(&self, kind: SpaceKind) -> Result<Option<(Dnode, bool)>> {
+        let (object, objects) = match kind.used() {
+            Some(used) => used,
+            None => match self.quota_object(kind)? {
+                Some(obj) => (obj, false),
+                None => return Ok(None),
+            },
+        };
+        let dn = match self.objset().dnode(object) {
+            Ok(dn) => dn,
+            Err(dmu::Error::NoSuchObject { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        if dn.max_size() == 0 || dn.block(ondisk::BlkId(0))?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some((dn, objects)))
+    }
+
+    /// What is accounted for one user, group or project; `None` if that is nothing (`zfs_userspace_one`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn space_of(&self, kind: SpaceKind, id: Fuid) -> Result<Option<u64>> {
+        let Some((dn, objects)) = self.table(kind)? else { return Ok(None) };
+        let prefix = if objects { OBJECTS } else { b"" };
+        let name = [prefix, format!("{:x}", id.0).as_bytes()].concat();
+        Ok(Zap::open(&dn)?.lookup_u64(&name)?)
+    }
+
     /// Accounting of one kind, in no special order; empty if the file system has none (`zfs_userspace_many`).
     ///
     /// # Errors
     /// As reading fails.
     pub fn space(&self, kind: SpaceKind) -> Result<Vec<Space>> {
-        let (object, objects) = match kind.used() {
-            Some(used) => used,
-            None => match self.quota_object(kind)? {
-                Some(obj) => (obj, false),
-                None => return Ok(Vec::new()),
-            },
-        };
-        let dn = match self.objset().dnode(object) {
-            Ok(dn) => dn,
-            Err(dmu::Error::NoSuchObject { .. }) => return Ok(Vec::new()),
-            Err(e) => return Err(e.into()),
-        };
-        if dn.max_size() == 0 || dn.block(ondisk::BlkId(0))?.is_none() {
-            return Ok(Vec::new());
-        }
+        let Some((dn, objects)) = self.table(kind)? else { return Ok(Vec::new()) };
         let zap = Zap::open(&dn)?;
         let bad =
             || dn.corrupt(Corrupt::Shape { what: "space accounting", why: "an entry is not id and count" });

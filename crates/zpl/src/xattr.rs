@@ -26,6 +26,17 @@ fn shown(stored: &[u8]) -> Option<Vec<u8>> {
     Some([USER, stored].concat())
 }
 
+/// The name that another port of OpenZFS stores this one under. `.` and `..` are no entries of a directory, and so no port has an attribute
+/// that is stored as one of them.
+pub(crate) fn bare(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(USER).filter(|bare| !matches!(*bare, b"" | b"." | b".."))
+}
+
+/// Whether no attribute has this name: there is nothing behind its namespace.
+fn is_nameless(name: &[u8]) -> bool {
+    name.is_empty() || NAMESPACES.contains(&name)
+}
+
 impl Node {
     /// The attributes that are kept in the file's own.
     pub(crate) fn sa_xattrs(&self) -> Result<Option<Nvlist>> {
@@ -79,15 +90,17 @@ impl Node {
     /// The value of an extended attribute, by the name that Linux shows.
     ///
     /// # Errors
-    /// [`Error::NoXattr`], [`Error::XattrTooLarge`], or as reading fails.
+    /// [`Error::NoXattr`], [`Error::XattrTooLarge`], [`Error::BadName`], or as reading fails.
     pub fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        if is_nameless(name) {
+            return Err(Error::BadName);
+        }
         self.value_in(self.sa_xattrs()?.as_ref(), self.xattr_dir()?.as_ref(), name)
     }
 
     fn value_in(&self, list: Option<&Nvlist>, dir: Option<&Node>, name: &[u8]) -> Result<Vec<u8>> {
         // With its namespace first, then as another port would have stored it.
-        let bare = name.strip_prefix(USER).filter(|b| !b.is_empty());
-        for stored in std::iter::once(name).chain(bare) {
+        for stored in std::iter::once(name).chain(bare(name)) {
             if shown(stored).as_deref() != Some(name) {
                 continue;
             }

@@ -19,11 +19,16 @@ const LONGNAME: &str = "longname";
 impl FileSystem {
     /// Checks a name that is to be entered.
     pub(super) fn check_name(&self, w: &Writer, name: &[u8]) -> Result<()> {
+        if name.contains(&b'/') { Err(Error::BadName) } else { self.check_entry(w, name) }
+    }
+
+    /// The same for any directory: attributes in hidden ones may have `/` in their names.
+    pub(super) fn check_entry(&self, w: &Writer, name: &[u8]) -> Result<()> {
         let most = w.policy().name_max;
         if name.len() > most {
             return Err(Error::NameTooLong { len: name.len() });
         }
-        if matches!(name, b"" | b"." | b"..") || name.iter().any(|b| matches!(b, 0 | b'/')) {
+        if matches!(name, b"" | b"." | b"..") || name.contains(&0) {
             return Err(Error::BadName);
         }
         if self.utf8only() && std::str::from_utf8(name).is_err() {

@@ -14,6 +14,7 @@ use super::quota::Payers;
 use super::update::Changes;
 use super::{Purpose, Writer};
 use crate::node::Store;
+use crate::xattr::bare;
 use crate::{Error, FileSystem, FileType, Node, Result, XATTR_SIZE_MAX};
 use dmu::Tx;
 use ondisk::ObjNum;
@@ -48,7 +49,7 @@ impl FileSystem {
     /// Sets an extended attribute. A POSIX ACL sets the mode too, and is not kept if the mode says it all.
     ///
     /// # Errors
-    /// [`Error::XattrExists`] and [`Error::NoXattr`] as `how` says; [`Error::XattrTooLarge`], [`Error::NameTooLong`]; [`Error::BadAcl`];
+    /// [`Error::XattrExists`] and [`Error::NoXattr`] as `how` says; [`Error::XattrTooLarge`], [`Error::NameTooLong`], [`Error::BadName`]; [`Error::BadAcl`];
     /// [`Error::NotPermitted`] by flags; [`Error::NoSpace`] and the like; as reading fails.
     pub fn set_xattr(&self, object: ObjNum, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.set_xattr_now(object, name, value, how)?;
@@ -310,11 +311,6 @@ fn may_change(node: &Node) -> Result<()> {
         Store::Sa(_) => Ok(()),
         Store::Znode(_) => Err(Error::OldNode { object: node.object() }),
     }
-}
-
-/// The name that another port of OpenZFS stores this one under.
-fn bare(name: &[u8]) -> Option<&[u8]> {
-    name.strip_prefix(b"user.").filter(|b| !b.is_empty())
 }
 
 /// Removes what another port stored under this name; says under which, if it was there.

@@ -7,6 +7,7 @@ use crate::{Error, FileSystem, FileType, Result};
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
 use ondisk::zil::{Create, FileId, Rename as RenameRecord, TxKind, Whiteout};
+use ondisk::znode::Pflags;
 
 impl Given {
     fn new(id: FileId, generation: u64, crtime: [u64; 2]) -> Result<Given> {
@@ -54,8 +55,12 @@ impl FileSystem {
     }
 
     fn replay_make(&self, w: &Writer, dir: ObjNum, name: &[u8], new: &NewFile, given: &Given) -> Result<()> {
-        self.check_name(w, name)?;
         let parent = self.dir_to_change(dir, true)?;
+        if parent.attr().pflags.has(Pflags::XATTR) {
+            self.check_entry(w, name)?;
+        } else {
+            self.check_name(w, name)?;
+        }
         if self.find(&parent, name)?.is_some() {
             return Err(Error::Exists { dir });
         }
