@@ -152,7 +152,7 @@ impl Tree for Null {
         Ok(Vec::new())
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
+    fn statfs(&self, _: Node) -> Result<Statfs, Errno> {
         Ok(Statfs { unit: 512, transfer: 131_072, name_max: 255, ..Statfs::default() })
     }
 

@@ -685,7 +685,23 @@ pub struct SetxattrIn {
     pub flags: u32,
 }
 
+/// In the place of an error, in a message that answers nothing: pages of a file are to be dropped (`FUSE_NOTIFY_INVAL_INODE`).
+pub const NOTIFY_INVAL_INODE: i32 = 2;
+
+/// Which pages (`fuse_notify_inval_inode_out`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct InvalInode {
+    /// Whose.
+    pub nodeid: u64,
+    /// From this byte on; if negative, attributes alone are dropped.
+    pub offset: i64,
+    /// Bytes; 0 for all.
+    pub length: i64,
+}
+
 const _: () = {
+    assert!(size_of::<InvalInode>() == 24);
     assert!(size_of::<CreateIn>() == 16 && size_of::<OpenOut>() == 16 && size_of::<MknodIn>() == 16);
     assert!(size_of::<WriteIn>() == 40 && size_of::<SetattrIn>() == 88 && size_of::<FallocateIn>() == 32);
     assert!(size_of::<CopyFileRangeIn>() == 56 && size_of::<CopyFileRangeOut>() == 8);

@@ -21,6 +21,7 @@
 //! # Absent
 //! `.zfs/shares`.
 
+use crate::caller::Asker;
 use crate::tree::{
     Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
     Tree,
@@ -408,15 +409,18 @@ impl Tree for WithSnapshots {
     }
 
     fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        self.file(node, Err(Errno::OPNOTSUPP), |tree, node| tree.xattr(node, name))
+        // None is there, also no ACL that the kernel could ask for: whether they count is the whole mount's affair.
+        self.file(node, Err(Errno::NODATA), |tree, node| tree.xattr(node, name))
     }
 
     fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno> {
         self.file(node, Ok(Vec::new()), |tree, node| tree.xattr_names(node))
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
-        self.head.statfs()
+    fn statfs(&self, node: Node) -> Result<Statfs, Errno> {
+        // What is not the head's is shown as large as the head.
+        let node = if Self::in_head(node).is_ok() { node } else { self.root() };
+        self.head.statfs(node)
     }
 
     fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {
@@ -440,9 +444,11 @@ impl Tree for WithSnapshots {
         }
     }
 
-    /// Snapshots are root's to make, rename and destroy, and of whoever serves them (`zfs_secpolicy_snapshot_perms`, without delegation).
-    fn admits(&self, dir: Node, uid: u32) -> bool {
-        dir != SNAPDIR || uid == 0 || uid == rustix::process::geteuid().as_raw()
+    /// Snapshots are the administrator's to make, rename and destroy (`zfs_secpolicy_snapshot_perms`, without delegation), and of the user who
+    /// serves them, if that isn't root.
+    fn admits(&self, dir: Node, who: Asker) -> bool {
+        let us = rustix::process::geteuid();
+        dir != SNAPDIR || (!us.is_root() && who.uid == us.as_raw()) || who.administrates()
     }
 
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {

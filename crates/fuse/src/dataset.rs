@@ -1,6 +1,7 @@
 //! A dataset's file system as a [`Tree`].
 
 mod change;
+mod sizes;
 
 use crate::tree::{
     Allocate, Attr, CloneRange, Entry, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr, Statfs, Time,
@@ -22,7 +23,7 @@ pub struct Shown {
     pub name: String,
     /// Whether POSIX ACLs count (`acltype=posix`).
     pub posix_acl: bool,
-    /// Whether extended attributes are shown (`xattr`).
+    /// Whether users' extended attributes are shown (`xattr`); ACLs and the system's own are there either way.
     pub xattrs: bool,
     /// Sizes. Of a file system that can be changed they are asked for anew ([`Dataset::with_sizes`]).
     pub sizes: Statfs,
@@ -87,7 +88,7 @@ impl Dataset {
         name.clone_into(&mut self.name.write());
     }
 
-    /// Whether extended attributes are shown (`xattr`).
+    /// Whether users' extended attributes are shown (`xattr`).
     pub fn show_xattrs(&self, shown: bool) {
         self.xattrs.store(shown, Ordering::Relaxed);
     }
@@ -98,6 +99,14 @@ impl Dataset {
 
     fn shows_xattrs(&self) -> bool {
         self.xattrs.load(Ordering::Relaxed)
+    }
+
+    /// Whether there can be an extended attribute of this name.
+    fn shows(&self, name: &[u8]) -> bool {
+        if POSIX_ACLS.contains(&name) {
+            return self.posix_acl;
+        }
+        self.shows_xattrs() || !name.starts_with(b"user.")
     }
 
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
@@ -250,23 +259,21 @@ impl Tree for Dataset {
     }
 
     fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        if !self.shows_xattrs() || (!self.posix_acl && POSIX_ACLS.contains(&name)) {
+        if !self.shows(name) {
             return Err(Errno::OPNOTSUPP);
         }
         self.told(node, self.node(node)?.xattr(name))
     }
 
     fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno> {
-        if !self.shows_xattrs() {
-            return Ok(Vec::new());
-        }
         let mut names = self.told(node, self.node(node)?.xattr_names(XATTR_LIST_MAX))?;
-        names.retain(|name| self.posix_acl || !POSIX_ACLS.contains(&name.as_slice()));
+        names.retain(|name| self.shows(name));
         Ok(names)
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
-        self.sizes.as_ref().map_or(Ok(self.statfs), |sizes| sizes())
+    fn statfs(&self, node: Node) -> Result<Statfs, Errno> {
+        let whole = self.sizes.as_ref().map_or(Ok(self.statfs), |sizes| sizes())?;
+        self.seen_from(node, whole)
     }
 
     fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {

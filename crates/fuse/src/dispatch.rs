@@ -20,6 +20,8 @@
 
 mod change;
 
+pub use change::leaves_wrong_pages;
+
 use crate::abi::{self, init, op};
 use crate::message::{Answer, Request};
 use crate::tree::{Attr, Entry, Node, Seek, Time, Tree};
@@ -97,7 +99,7 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::READ => read(tree, node, request, out),
         op::READDIR => readdir(tree, node, request, out, false),
         op::READDIRPLUS => readdir(tree, node, request, out, true),
-        op::STATFS => statfs(tree, out),
+        op::STATFS => statfs(tree, node, out),
         op::GETXATTR => getxattr(tree, node, request, out),
         op::LISTXATTR => listxattr(tree, node, request, out),
         op::IOCTL => ioctl(tree, node, request, out),
@@ -363,8 +365,8 @@ fn put_entry(
     true
 }
 
-fn statfs(tree: &dyn Tree, out: &mut Answer) -> Result<(), Errno> {
-    let sizes = tree.statfs()?;
+fn statfs(tree: &dyn Tree, node: Node, out: &mut Answer) -> Result<(), Errno> {
+    let sizes = tree.statfs(node)?;
     out.put(&abi::StatfsOut {
         blocks: sizes.blocks,
         bfree: sizes.free,

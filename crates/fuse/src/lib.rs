@@ -16,6 +16,7 @@
 //! What a file system is, which datasets exist, where they belong: `zpl` and `server` know.
 
 pub mod abi;
+pub mod caller;
 pub mod ctldir;
 pub mod dataset;
 pub mod dispatch;

@@ -1,5 +1,6 @@
 //! What a door serves: a tree of nodes, asked by number.
 
+use crate::caller::Asker;
 use rustix::io::Errno;
 
 /// A node of a tree, as the kernel names it back to us.
@@ -252,8 +253,8 @@ pub trait Tree: Send + Sync {
     /// Names of all extended attributes.
     fn xattr_names(&self, node: Node) -> Result<Vec<Vec<u8>>, Errno>;
 
-    /// Sizes.
-    fn statfs(&self) -> Result<Statfs, Errno>;
+    /// Sizes, as seen from this node.
+    fn statfs(&self, node: Node) -> Result<Statfs, Errno>;
 
     /// The next data or hole at or after `offset`; `ENXIO` past the end.
     fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno>;
@@ -272,9 +273,9 @@ pub trait Tree: Send + Sync {
         true
     }
 
-    /// Whether this user may change names in a directory, beyond what its permissions say. The kernel grants what those don't to whoever
+    /// Whether the one who asks may change names in a directory, beyond what its permissions say. The kernel grants what those don't to whoever
     /// is root of a user namespace that the directory's owner is mapped into; what is not a file needs more.
-    fn admits(&self, _dir: Node, _uid: u32) -> bool {
+    fn admits(&self, _dir: Node, _who: Asker) -> bool {
         true
     }
 

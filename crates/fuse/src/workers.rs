@@ -18,11 +18,14 @@
 //! The table of mounts is read for each request and written when a mount begins or ends; it isn't held during a
 //! request.
 
-use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer};
+mod refused;
+
+use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages};
 use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, RwLock};
+use refused::Refused;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -81,12 +84,15 @@ struct Shared {
     stop: OwnedFd,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     next_id: AtomicU64,
+    refused: Refused,
 }
 
 /// A set of threads that serve mounts. They end when this is dropped, with all mounts that they serve.
 pub struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Tells the kernel what to drop.
+    teller: Option<JoinHandle<()>>,
 }
 
 impl Workers {
@@ -98,9 +104,21 @@ impl Workers {
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed("make an eventfd"))?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)
             .map_err(failed("watch the eventfd"))?;
-        let shared =
-            Arc::new(Shared { epoll, stop, sessions: RwLock::default(), next_id: AtomicU64::new(STOP + 1) });
-        let mut workers = Self { shared, threads: Vec::new() };
+        let next_id = AtomicU64::new(STOP + 1);
+        let shared = Arc::new(Shared {
+            epoll,
+            stop,
+            sessions: RwLock::default(),
+            next_id,
+            refused: Refused::default(),
+        });
+        let mut workers = Self { shared, threads: Vec::new(), teller: None };
+        let teller = Arc::clone(&workers.shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("{name}-tell"))
+            .spawn(move || teller.refused.tell(&teller))
+            .map_err(|source| Error::Workers { operation: "start a thread", source })?;
+        workers.teller = Some(thread);
         for number in 0..count.max(1) {
             let shared = Arc::clone(&workers.shared);
             let thread = std::thread::Builder::new()
@@ -134,6 +152,7 @@ impl Workers {
     /// Stops serving a mount: when the requests under way are answered the device closes, and whoever still uses the
     /// mount gets `ENOTCONN`.
     pub(crate) fn abandon(&self, id: u64) {
+        let _quiet = self.shared.refused.quiet();
         self.shared.end(id);
     }
 
@@ -145,6 +164,11 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
+        self.shared.refused.stop();
+        // First: the others serve what it waits for.
+        if self.teller.take().is_some_and(|teller| teller.join().is_err()) {
+            tracing::error!("the thread that tells the kernel what to drop panicked");
+        }
         // Written once: an eventfd's counter is far from full.
         let written = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
         assert!(written.is_ok(), "an eventfd takes a 1");
@@ -193,7 +217,11 @@ impl Shared {
         }
         match read {
             Ok(len) => match Request::parse(&buf[..len]) {
-                Some(request) => session.answer(&request, out),
+                Some(request) => {
+                    if session.answer(&request, out) {
+                        self.refused.add(id, request.head.nodeid);
+                    }
+                }
                 None => tracing::error!(id, len, "the kernel sent no whole request"),
             },
             // Another worker was faster; or the caller was interrupted before we got its request.
@@ -212,9 +240,10 @@ impl Shared {
 }
 
 impl Session {
-    fn answer(&self, request: &Request<'_>, out: &mut Answer) {
+    /// Answers a request, and says whether the kernel has pages now that are not the file's.
+    fn answer(&self, request: &Request<'_>, out: &mut Answer) -> bool {
         out.clear();
-        let Outcome::Send(result) = answer(&*self.tree, self.behaviour, request, out) else { return };
+        let Outcome::Send(result) = answer(&*self.tree, self.behaviour, request, out) else { return false };
         let bytes = out.finish(request.head.unique, result);
         match rustix::io::write(&self.device, bytes) {
             Ok(_) => {}
@@ -224,5 +253,6 @@ impl Session {
                 tracing::warn!(opcode = request.head.opcode, %errno, "the kernel refused an answer");
             }
         }
+        leaves_wrong_pages(request, result)
     }
 }

@@ -7,7 +7,7 @@ use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use stand::{Stand, can_mount, list};
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use zpl::{Atime, NewFileSystem, Policy};
 
 /// Goal: a file made without a name is gone when it is closed, unless it was given one, and then it is there after an export.
@@ -237,5 +237,175 @@ fn folded_names() {
     use std::os::unix::ffi::OsStrExt;
     let bad = p("").join(std::ffi::OsStr::from_bytes(b"\xff"));
     assert_eq!(stand::errno(File::create(bad)), Errno::ILSEQ);
+    stand.end();
+}
+
+/// The bytes of an extended attribute.
+fn attribute(path: &std::path::Path, name: &str) -> Result<Vec<u8>, Errno> {
+    let mut value = vec![0; 4096];
+    let len = rustix::fs::getxattr(path, name, &mut value[..])?;
+    value.truncate(len);
+    Ok(value)
+}
+
+/// The names of a file's extended attributes.
+fn attributes(path: &std::path::Path) -> Vec<String> {
+    let mut all = vec![0; 4096];
+    let len = rustix::fs::listxattr(path, &mut all[..]).unwrap();
+    let names = all[..len].split(|b| *b == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<_> = names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Goal: attributes may have names that no file has, wherever they are kept, and only what has no name at all is refused.
+#[test]
+fn odd_names_of_attributes() {
+    if !can_mount() {
+        return;
+    }
+    const ODD: [&str; 6] = ["user.", "user..", "user...", "user./", "user.a/b", "user.ok"];
+    for xattr_sa in [true, false] {
+        let stand = Stand::new(Policy { xattr_sa, ..Policy::default() });
+        let f = stand.path("f");
+        fs::write(&f, b"f").unwrap();
+        for name in ODD {
+            let set = rustix::fs::setxattr(&f, name, name.as_bytes(), XattrFlags::empty());
+            assert_eq!(set, if name == "user." { Err(Errno::INVAL) } else { Ok(()) }, "{name}");
+        }
+        assert_eq!(attribute(&f, "user."), Err(Errno::INVAL));
+        assert_eq!(rustix::fs::removexattr(&f, "user."), Err(Errno::INVAL));
+        assert_eq!(attributes(&f), &ODD[1..]);
+        let stand = stand.again();
+        let f = stand.path("f");
+        assert_eq!(attributes(&f), &ODD[1..]);
+        for name in &ODD[1..] {
+            assert_eq!(attribute(&f, name).unwrap(), name.as_bytes());
+            rustix::fs::setxattr(&f, *name, b"new", XattrFlags::REPLACE).unwrap();
+            assert_eq!(attribute(&f, name).unwrap(), b"new");
+            rustix::fs::removexattr(&f, *name).unwrap();
+            assert_eq!(attribute(&f, name), Err(Errno::NODATA));
+            assert_eq!(rustix::fs::removexattr(&f, *name), Err(Errno::NODATA));
+        }
+        assert_eq!(attributes(&f), [""; 0]);
+        // What is there when the file goes, goes with it.
+        rustix::fs::setxattr(&f, "user.a/b", b"", XattrFlags::empty()).unwrap();
+        fs::remove_file(&f).unwrap();
+        stand.end();
+    }
+}
+
+/// Goal: `fallocate` by somebody who is not root takes set-user-id and set-group-id from a file, as writing does; root's doesn't.
+#[test]
+fn allocating_takes_privileges() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new(Policy::default());
+    let f = stand.path("f");
+    fs::write(&f, [1; 10_000]).unwrap();
+    std::os::unix::fs::chown(&f, Some(1000), Some(1000)).unwrap();
+    let file = File::options().write(true).open(&f).unwrap();
+    let mode = || fs::metadata(&f).unwrap().mode() & 0o7777;
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for how in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE, FallocateFlags::ZERO_RANGE, punch] {
+        fs::set_permissions(&f, fs::Permissions::from_mode(0o6755)).unwrap();
+        rustix::fs::fallocate(&file, how, 0, 4096).unwrap();
+        assert_eq!(mode(), 0o6755);
+        // The kernel asks for the user whom the thread has for files.
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(1000)).unwrap();
+                rustix::fs::fallocate(&file, how, 0, 4096)
+            });
+            other.join().unwrap().unwrap();
+        });
+        assert_eq!(mode(), 0o755, "{how:?}");
+    }
+    drop(file);
+    let stand = stand.again();
+    assert_eq!(fs::metadata(stand.path("f")).unwrap().mode() & 0o7777, 0o755);
+    stand.end();
+}
+
+/// Goal: a file system is as large as a project's quota where that project gives itself on, and as full as the project has filled it.
+#[test]
+fn projects_see_their_quota() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new(Policy::default());
+    fs::create_dir_all(stand.path("p/below")).unwrap();
+    fs::create_dir(stand.path("other")).unwrap();
+    let rig = stand.rig.as_ref().unwrap();
+    let dir = rig.fs.resolve(b"/p").unwrap().object();
+    rig.fs.set_flags(dir, 0x2000_0000, 7).unwrap();
+    let sizes = |path: &str| {
+        let s = rustix::fs::statvfs(stand.path(path)).unwrap();
+        (s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree)
+    };
+    let whole = sizes("other");
+    assert_eq!(sizes("p"), whole, "there is no quota yet");
+    rig.fs.set_quota(zpl::SpaceKind::ProjectQuota, zpl::Fuid(7), 1 << 20).unwrap();
+    rig.fs.set_quota(zpl::SpaceKind::ProjectObjQuota, zpl::Fuid(7), 10).unwrap();
+    fs::create_dir(stand.path("p/d")).unwrap();
+    fs::write(stand.path("p/d/f"), vec![9; 1 << 17]).unwrap();
+    rig.sync();
+    let used = rig.fs.space_of(zpl::SpaceKind::ProjectUsed, zpl::Fuid(7)).unwrap().unwrap();
+    assert!(used > 0);
+    let seen = (1 << 20, (1 << 20) - used, (1 << 20) - used, 10, 7);
+    assert_eq!((sizes("p"), sizes("p/d")), (seen, seen));
+    assert_eq!((sizes("other"), sizes("")), (whole, whole));
+    rig.fs.set_quota(zpl::SpaceKind::ProjectQuota, zpl::Fuid(7), 1).unwrap();
+    assert_eq!(sizes("p").1, 0);
+    stand.end();
+}
+
+/// Changes what is mapped of a file, and prints the errno of telling the file of it.
+const MAP: &str = "
+import mmap, sys
+with open(sys.argv[1], 'r+b') as f:
+    m = mmap.mmap(f.fileno(), 0)
+    m[0:5] = b'wrong'
+    try:
+        m.flush()
+        print(0)
+    except OSError as e:
+        print(e.errno)
+";
+
+/// Goal: what a shared map changes of a file that can't be changed is refused when it is told, and nobody goes on reading it from the page cache.
+#[test]
+fn maps_of_what_cannot_change() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new(Policy::default());
+    let rig = stand.rig.as_ref().unwrap();
+    for flag in [0x10, 0x20, 0] {
+        let f = stand.path("f");
+        fs::write(&f, b"right bytes").unwrap();
+        let object = rig.fs.resolve(b"/f").unwrap().object();
+        rig.fs.set_flags(object, flag, 0).unwrap();
+        let Ok(said) = std::process::Command::new("python3").args(["-c", MAP]).arg(&f).output() else {
+            println!("skipped: there is no python3 here");
+            return;
+        };
+        let said = String::from_utf8(said.stdout).unwrap();
+        if flag == 0 {
+            assert_eq!((said.trim(), &fs::read(&f).unwrap()[..]), ("0", &b"wrong bytes"[..]));
+            continue;
+        }
+        assert_eq!(said.trim(), "1", "EPERM");
+        // The kernel drops the pages a moment after it was told that they are refused.
+        let mut rounds = 0;
+        while fs::read(&f).unwrap() != b"right bytes" {
+            rounds += 1;
+            assert!(rounds < 100_000, "the page cache keeps what is in no file");
+            std::thread::yield_now();
+        }
+        rig.fs.set_flags(object, 0, 0).unwrap();
+        assert_eq!(fs::read(&f).unwrap(), b"right bytes");
+    }
     stand.end();
 }

@@ -40,7 +40,7 @@ impl Stand {
     fn with(tree: impl Tree + 'static, options: &Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let workers = Arc::new(Workers::start("fuse-test", 3).unwrap());
-        let options = Options { source: "test/fs".into(), read_only: true, ..options.clone() };
+        let options = Options { source: "test/fs".into(), read_only: !tree.writable(), ..options.clone() };
         let mount = Mount::new(&workers, Arc::new(tree), dir.path(), &options).unwrap();
         Self { mount, dir }
     }
@@ -171,8 +171,8 @@ fn lists_a_hundred_thousand_entries() {
         fn xattr_names(&self, _: fuse::tree::Node) -> Result<Vec<Vec<u8>>, Errno> {
             Ok(Vec::new())
         }
-        fn statfs(&self) -> Result<fuse::tree::Statfs, Errno> {
-            Memory::new().statfs()
+        fn statfs(&self, _: fuse::tree::Node) -> Result<fuse::tree::Statfs, Errno> {
+            Memory::new().statfs(fuse::tree::Node(34))
         }
         fn seek(&self, _: fuse::tree::Node, _: u64, _: fuse::tree::Seek) -> Result<u64, Errno> {
             Err(Errno::NXIO)
@@ -454,4 +454,48 @@ fn serves_many_mounts_from_few_threads() {
         mount.unmount(Detach::Normal).unwrap();
     }
     assert_eq!(workers.mounts(), 0);
+}
+
+/// Where POSIX ACLs count, `.zfs` and what is in it are there for every user: none has an ACL.
+#[test]
+fn snapshots_beside_acls() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let tree = WithSnapshots::new(Arc::new(with_file(b"now")), Box::new(Two { visible: true }));
+    let options = Options { posix_acl: true, allow_other: true, ..Options::default() };
+    let stand = Stand::with(tree, &options);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(1000)).unwrap();
+            assert_eq!(fs::read_dir(stand.path(".zfs/snapshot")).unwrap().count(), 2);
+            assert_eq!(fs::read(stand.path(".zfs/snapshot/one/dir/file")).unwrap(), b"one");
+        });
+        other.join().unwrap();
+    });
+    for name in [".zfs", ".zfs/snapshot"] {
+        let got = rustix::fs::getxattr(stand.path(name), "system.posix_acl_access", &mut [0_u8; 64]);
+        assert_eq!(got, Err(Errno::NODATA));
+    }
+}
+
+/// Root makes a snapshot only with the capability to administrate, which root of a container doesn't have.
+#[test]
+fn snapshots_need_a_capability() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let head = Memory { writable: true, ..with_file(b"now") };
+    let stand = Stand::new(WithSnapshots::new(Arc::new(head), Box::new(Two { visible: true })));
+    let dir = stand.path(".zfs/snapshot/new");
+    // These snapshots refuse whatever comes so far.
+    assert_eq!(Errno::from_io_error(&fs::create_dir(&dir).unwrap_err()), Some(Errno::ROFS));
+    let without = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "mkdir"];
+    match std::process::Command::new("setpriv").env("LC_ALL", "C").args(without).arg(&dir).output() {
+        Ok(out) => {
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(said.contains("Operation not permitted"), "{said}");
+        }
+        Err(error) => println!("skipped: setpriv: {error}"),
+    }
 }

@@ -145,7 +145,7 @@ mod tree {
         fn xattr_names(&self, _: Node) -> Result<Vec<Vec<u8>>, Errno> {
             Ok(Vec::new())
         }
-        fn statfs(&self) -> Result<Statfs, Errno> {
+        fn statfs(&self, _: Node) -> Result<Statfs, Errno> {
             Ok(Statfs::default())
         }
         fn seek(&self, _: Node, _: u64, _: Seek) -> Result<u64, Errno> {

@@ -138,7 +138,6 @@ impl Dataset {
 
     pub(super) fn may_set_xattr(&self, name: &[u8]) -> Result<(), Errno> {
         let known = [&b"user."[..], b"trusted.", b"security."].iter().any(|ns| name.starts_with(ns));
-        let acl = POSIX_ACLS.contains(&name) && self.posix_acl;
-        if self.shows_xattrs() && (known || acl) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+        if self.shows(name) && (known || POSIX_ACLS.contains(&name)) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 }

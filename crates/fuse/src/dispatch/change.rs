@@ -2,6 +2,7 @@
 
 use super::{entry_out, node_of};
 use crate::abi::{self, op};
+use crate::caller::Asker;
 use crate::dispatch::{attr_out, kernel_dev_parts};
 use crate::message::{Answer, Request};
 use crate::tree::{
@@ -13,12 +14,17 @@ const S_IFMT: u32 = 0o170_000;
 const S_IFREG: u32 = 0o100_000;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
 /// Writes are durable when they are acknowledged; part of `O_SYNC` too.
 const O_DSYNC: u32 = 0o10_000;
 /// Pages of the file that are cached stay good (`FOPEN_KEEP_CACHE`).
 const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// The writer may not keep set-user-id (`FUSE_WRITE_KILL_SUIDGID`).
 const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+/// The data is from pages of the file (`FUSE_WRITE_CACHE`).
+const WRITE_CACHE: u32 = 1 << 0;
 
 const FATTR_MODE: u32 = 1 << 0;
 const FATTR_UID: u32 = 1 << 1;
@@ -88,8 +94,16 @@ pub(super) fn answer(
     })
 }
 
+/// Whether pages of a file that can't be changed were refused, so that what the kernel has in them is not what is in the file.
+pub fn leaves_wrong_pages(request: &Request<'_>, result: Result<(), Errno>) -> bool {
+    request.head.opcode == op::WRITE
+        && matches!(result, Err(Errno::PERM | Errno::ROFS))
+        && request.body::<abi::WriteIn>().is_ok_and(|ask| ask.write_flags & WRITE_CACHE != 0)
+}
+
 fn admitted(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errno> {
-    if tree.admits(dir, request.head.uid) { Ok(()) } else { Err(Errno::PERM) }
+    let who = Asker { uid: request.head.uid, pid: request.head.pid };
+    if tree.admits(dir, who) { Ok(()) } else { Err(Errno::PERM) }
 }
 
 fn made(tree: &dyn Tree, dir: Node, name: &[u8], new: &NewNode<'_>, out: &mut Answer) -> Result<(), Errno> {
@@ -235,6 +249,10 @@ fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), E
         FALLOC_ZERO_RANGE => Allocate::Zero,
         _ => return Err(Errno::OPNOTSUPP),
     };
+    // The kernel says nothing of set-user-id here, as it does of writes: only root may let the file keep it.
+    if request.head.uid != 0 && tree.attr(node)?.mode & (S_ISUID | S_ISGID) != 0 {
+        tree.set_attr(node, &SetAttr { kill: true, ..SetAttr::default() })?;
+    }
     tree.allocate(node, ask.offset, ask.length, what)
 }
 

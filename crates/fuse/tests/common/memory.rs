@@ -24,6 +24,8 @@ pub struct File {
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     pub files: BTreeMap<u64, File>,
+    /// It says that it can be changed, and then refuses.
+    pub writable: bool,
 }
 
 pub const ROOT: u64 = 34;
@@ -139,7 +141,7 @@ impl Tree for Memory {
         Ok(self.file(node)?.xattrs.keys().cloned().collect())
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
+    fn statfs(&self, _: Node) -> Result<Statfs, Errno> {
         Ok(Statfs {
             unit: 512,
             transfer: 131_072,
@@ -170,5 +172,9 @@ impl Tree for Memory {
 
     fn flags(&self, node: Node) -> Result<Flags, Errno> {
         Ok(self.file(node)?.flags)
+    }
+
+    fn writable(&self) -> bool {
+        self.writable
     }
 }

@@ -43,7 +43,8 @@ impl Stand {
         let posix_acl = policy.posix_acl;
         let shown = Shown { name: "tank".into(), posix_acl, xattrs: true, sizes: Statfs::default() };
         let tree = Arc::new(Dataset::new(rig.fs.clone(), shown));
-        let options = Options { source: "tank".into(), posix_acl, ..Options::default() };
+        let allow_other = rustix::process::geteuid().is_root();
+        let options = Options { source: "tank".into(), posix_acl, allow_other, ..Options::default() };
         let mount = Mount::new(&workers, tree, dir.path(), &options).unwrap();
         Stand { rig: Some(rig), mount: Some(mount), dir, policy }
     }
