@@ -111,7 +111,7 @@ impl Zio {
         let mut tries = 0;
         loop {
             let bound = std::mem::take(&mut batch.bound);
-            let failed = self.put(txg, bound, |_| true);
+            let failed = self.put(bound, |_| true);
             let Some(first) = failed.first() else {
                 return Ok(placed.into_iter().map(|p| p.pointer).collect());
             };
@@ -155,12 +155,13 @@ impl Zio {
 
     /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; of the others those of the requests that
     /// `keep` names are kept until they are durable.
-    fn put(&self, txg: Txg, bound: Vec<Bound>, keep: impl Fn(usize) -> bool) -> Vec<Failed> {
+    fn put(&self, bound: Vec<Bound>, keep: impl Fn(usize) -> bool) -> Vec<Failed> {
         let workers = self.workers();
-        let whose: Vec<(usize, Dva, Block)> = bound.iter().map(|b| (b.req, b.dva, b.bytes.clone())).collect();
+        let whose: Vec<(usize, Txg, Dva, Block)> =
+            bound.iter().map(|b| (b.req, b.txg, b.dva, b.bytes.clone())).collect();
         let now = self.tree();
         let tree = Arc::clone(&now);
-        let lay = move |b: Bound| tree.lay_out(b.dva.vdev, b.dva.offset.0, &b.bytes, txg);
+        let lay = move |b: Bound| tree.lay_out(b.dva.vdev, b.dva.offset.0, &b.bytes, b.txg);
         let (mut laid, mut places, mut failed) =
             (Vec::<Laid>::with_capacity(whose.len()), Vec::new(), Vec::new());
         for (result, place) in workers.map(bound, lay).into_iter().zip(whose) {
@@ -169,7 +170,7 @@ impl Zio {
                     laid.push(l);
                     places.push(place);
                 }
-                Err(e) => failed.push(Failed { req: place.0, dva: place.1, source: e.into() }),
+                Err(e) => failed.push(Failed { req: place.0, dva: place.2, source: e.into() }),
             }
         }
         let tree: Arc<Tree> = Arc::clone(&now);
@@ -177,17 +178,17 @@ impl Zio {
         refused.sort_by_key(|r| r.block);
         let mut kept = Vec::new();
         let mut rest = refused.as_slice();
-        for (n, (laid, (req, dva, bytes))) in laid.iter().zip(places).enumerate() {
+        for (n, (laid, (req, txg, dva, bytes))) in laid.iter().zip(places).enumerate() {
             let (mine, others) = rest.split_at(rest.partition_point(|r| r.block <= n));
             rest = others;
             match now.conclude(laid, mine) {
-                Ok(_) if keep(req) => kept.push((dva, bytes)),
+                Ok(_) if keep(req) => kept.push((txg, dva, bytes)),
                 Ok(_) => {}
                 Err(source) => failed.push(Failed { req, dva, source }),
             }
         }
         if !kept.is_empty() {
-            self.keep(txg, kept);
+            self.keep(kept);
         }
         failed.sort_by_key(|f| f.req);
         failed

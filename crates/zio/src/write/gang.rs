@@ -47,7 +47,7 @@ impl Zio {
             let places = match self.space().allocate(&want) {
                 Ok(places) => {
                     batch.take(need.req, &places);
-                    batch.bind(need.req, &places, &bytes);
+                    batch.bind(need.req, need.want.txg, &places, &bytes);
                     places
                 }
                 Err(_) => self.write_gang(batch, &piece, depth + 1)?,
@@ -121,7 +121,7 @@ impl Zio {
         let mac = need.mac.then_some(&[0; 16]);
         embedded::seal(&verifier, &mut raw, mac)
             .map_err(|source| Error::Encode { bookmark: need.bookmark, source })?;
-        batch.bind(need.req, places, &raw.freeze());
+        batch.bind(need.req, need.want.txg, places, &raw.freeze());
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Zio {
             if piece.is_gang() {
                 self.rewrite_gang(batch, &part, piece)?;
             } else {
-                batch.bind(need.req, &p.dvas, &bytes);
+                batch.bind(need.req, need.want.txg, &p.dvas, &bytes);
             }
             children.push(self.piece(&part, p.dvas)?);
         }

@@ -96,20 +96,19 @@ impl Zio {
             return Err(Error::Suspended { bookmark });
         }
         let mut batch = Batch::default();
-        let (mut txg, logs) = (Txg(0), blocks.len());
+        let logs = blocks.len();
         for (n, (bp, block)) in blocks.into_iter().enumerate() {
             let s = bp.stored().expect("a log block has a place");
             let bytes = self.seal_log(&bp, objset, block)?;
-            batch.bind(n, &s.dvas, &bytes);
-            txg = txg.max(s.phys_birth);
+            batch.bind(n, s.phys_birth, &s.dvas, &bytes);
         }
         // Whoever logs has another way, which is to wait for the group: it is not the one to wait here.
         for (n, EarlyWrite { bp, bytes }) in early.into_iter().enumerate() {
             let s = bp.stored().expect("a block that is written early has a place");
-            batch.bind(logs + n, &s.dvas, &bytes);
+            batch.bind(logs + n, s.phys_birth, &s.dvas, &bytes);
         }
         // Blocks of a log are nothing that a group needs.
-        match self.put(txg, batch.bound, |req| req >= logs).into_iter().next() {
+        match self.put(batch.bound, |req| req >= logs).into_iter().next() {
             Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
             None => Ok(()),
         }

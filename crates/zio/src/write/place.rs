@@ -12,6 +12,8 @@ use std::collections::HashMap;
 pub(super) struct Bound {
     /// Number of their request.
     pub(super) req: usize,
+    /// The group that the bytes are born in: a device that misses them is behind in it.
+    pub(super) txg: Txg,
     pub(super) dva: Dva,
     pub(super) bytes: Block,
 }
@@ -81,7 +83,7 @@ impl Zio {
         if old.is_gang() {
             self.rewrite_gang(batch, need, old)?;
         } else {
-            batch.bind(need.req, &s.dvas, need.bytes);
+            batch.bind(need.req, need.want.txg, &s.dvas, need.bytes);
         }
         Ok(s.dvas)
     }
@@ -91,7 +93,7 @@ impl Zio {
         match self.space().allocate(&need.want) {
             Ok(dvas) => {
                 batch.take(need.req, &dvas);
-                batch.bind(need.req, &dvas, need.bytes);
+                batch.bind(need.req, need.want.txg, &dvas, need.bytes);
                 Ok(dvas)
             }
             Err(_) => self.write_gang(batch, need, 0),
@@ -205,8 +207,9 @@ impl Batch {
     }
 
     /// Sends bytes to each of these places.
-    pub(super) fn bind(&mut self, req: usize, dvas: &[Option<Dva>; 3], bytes: &Block) {
-        self.bound.extend(dvas.iter().flatten().map(|dva| Bound { req, dva: *dva, bytes: bytes.clone() }));
+    pub(super) fn bind(&mut self, req: usize, txg: Txg, dvas: &[Option<Dva>; 3], bytes: &Block) {
+        let bound = |dva: &Dva| Bound { req, txg, dva: *dva, bytes: bytes.clone() };
+        self.bound.extend(dvas.iter().flatten().map(bound));
     }
 }
 

@@ -27,14 +27,23 @@ pub(crate) struct Unflushed {
     bytes: u64,
     /// How many were forgotten.
     gone: u64,
-    /// A flush that failed: all is to be written again before the next one counts, whatever became of the device's errors meanwhile.
+    /// A flush that failed: all is to be written again before the next one counts, whatever became of the device's errors meanwhile. It stands until a
+    /// flush after that has succeeded, and nothing is forgotten before.
     failed: Option<FlushError>,
+    /// How many failed: one that fails while another succeeds takes its worth.
+    failures: u64,
 }
 
 impl Unflushed {
     /// A place behind all that has been written: what a flush that begins now makes durable.
     fn mark(&self) -> u64 {
         self.gone + self.blocks.len() as u64
+    }
+
+    /// Notes that a flush failed, or proves nothing.
+    fn fail(&mut self, e: FlushError) {
+        self.failed.get_or_insert(e);
+        self.failures += 1;
     }
 
     /// Forgets what was written before `mark`: who logs writes while others flush.
@@ -56,9 +65,9 @@ impl Zio {
     /// [`vdev::FlushError`] when the pool can't do without a device, and nobody attends the pool.
     pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
         loop {
-            let (mark, failed) = {
-                let mut unflushed = self.unflushed.lock();
-                (unflushed.mark(), unflushed.failed.take())
+            let (mark, failed, failures) = {
+                let unflushed = self.unflushed.lock();
+                (unflushed.mark(), unflushed.failed.clone(), unflushed.failures)
             };
             if let Some(e) = failed
                 && !self.write_again()
@@ -67,8 +76,12 @@ impl Zio {
             }
             match self.flush_once(txg) {
                 Ok(()) => {
-                    self.unflushed.lock().forget(mark);
-                    return Ok(());
+                    let mut unflushed = self.unflushed.lock();
+                    if unflushed.failures == failures {
+                        unflushed.failed = None;
+                        unflushed.forget(mark);
+                        return Ok(());
+                    }
                 }
                 Err(e) if !self.suspension().wait(Reason::Io) => return Err(e),
                 Err(_) => {}
@@ -85,7 +98,7 @@ impl Zio {
             len: 0,
             source: std::io::Error::other("the device had been given up"),
         });
-        self.unflushed.lock().failed.get_or_insert(FlushError { guid, source });
+        self.unflushed.lock().fail(FlushError { guid, source });
     }
 
     /// As [`Zio::flush`], without waiting: whoever wrote something that is not kept here writes it again if it fails.
@@ -111,29 +124,34 @@ impl Zio {
         let flushed: Result<(), _> =
             self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect();
         if let Err(e) = &flushed {
-            self.unflushed.lock().failed = Some(e.clone());
+            self.unflushed.lock().fail(e.clone());
         }
         flushed
     }
 
     /// Keeps what was written until it is durable.
-    pub(super) fn keep(&self, txg: Txg, blocks: Vec<(Dva, Block)>) {
+    pub(super) fn keep(&self, blocks: Vec<(Txg, Dva, Block)>) {
         // Where nobody waits, nothing is written twice.
         if !self.suspension().is_attended() {
             return;
         }
-        let (full, mark) = {
+        let Some(txg) = blocks.iter().map(|(txg, ..)| *txg).max() else { return };
+        let (full, mark, failures) = {
             let mut unflushed = self.unflushed.lock();
-            for (dva, bytes) in blocks {
+            for (txg, dva, bytes) in blocks {
                 unflushed.bytes += bytes.len() as u64;
                 unflushed.blocks.push_back((txg, dva, bytes));
             }
-            (unflushed.bytes > KEEP_MAX && unflushed.failed.is_none(), unflushed.mark())
+            let full = unflushed.bytes > KEEP_MAX && unflushed.failed.is_none();
+            (full, unflushed.mark(), unflushed.failures)
         };
         if full {
             // If it fails, all is kept, and the flush at the group's end sees to it.
             if self.flush_once(txg).is_ok() {
-                self.unflushed.lock().forget(mark);
+                let mut unflushed = self.unflushed.lock();
+                if unflushed.failures == failures {
+                    unflushed.forget(mark);
+                }
             }
         }
     }

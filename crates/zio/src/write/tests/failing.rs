@@ -2,9 +2,9 @@
 
 use super::{BOOKMARK, noise, req};
 use crate::{FailMode, NoSpace, Patience, Reason, Space, Want, WritePolicy, Zio};
-use device::{Device, Fault, Faulty, MemDevice, Op};
+use device::{AlignedBuf, Block, Device, Fault, Faulty, MemDevice, Op};
 use ondisk::label::{LABEL_START_SIZE, SPA_MINDEVSIZE};
-use ondisk::{Ashift, Dva, Guid, Offset, Txg, VdevConfig, VdevId, VdevKind};
+use ondisk::{Ashift, Asize, Dva, Guid, Offset, Psize, Txg, VdevConfig, VdevId, VdevKind};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,13 +52,25 @@ struct Bench {
     devices: Vec<Arc<Faulty>>,
 }
 
+fn leaf(id: u64) -> VdevConfig {
+    VdevConfig { id, ashift: Some(Ashift(12)), ..VdevConfig::new(VdevKind::File, Guid(100 + id)) }
+}
+
 fn bench(tops: u64) -> Bench {
+    bench_of((0..tops).map(leaf).collect(), tops)
+}
+
+fn mirror() -> Bench {
+    let children = (0..2).map(leaf).collect();
+    let mirror =
+        VdevConfig { ashift: Some(Ashift(12)), children, ..VdevConfig::new(VdevKind::Mirror, Guid(10)) };
+    bench_of(vec![mirror], 2)
+}
+
+fn bench_of(children: Vec<VdevConfig>, leaves: u64) -> Bench {
     let mem = |_| Arc::new(Faulty::new(Arc::new(MemDevice::new("d", SPA_MINDEVSIZE)), 1));
-    let devices: Vec<Arc<Faulty>> = (0..tops).map(mem).collect();
-    let leaf =
-        |id| VdevConfig { id, ashift: Some(Ashift(12)), ..VdevConfig::new(VdevKind::File, Guid(100 + id)) };
-    let root =
-        VdevConfig { children: (0..tops).map(leaf).collect(), ..VdevConfig::new(VdevKind::Root, Guid(1)) };
+    let devices: Vec<Arc<Faulty>> = (0..leaves).map(mem).collect();
+    let root = VdevConfig { children, ..VdevConfig::new(VdevKind::Root, Guid(1)) };
     let open = &mut |leaf: &VdevConfig| Ok(devices[leaf.guid.0 as usize - 100].clone() as Arc<dyn Device>);
     let tree = Arc::new(Tree::open(&root, open).unwrap());
     let zio = Zio::new(Arc::clone(&tree));
@@ -74,10 +86,20 @@ impl Bench {
 
     /// Waits until the pool is suspended, heals its devices and clears it.
     fn rescue(&self) {
+        self.rescue_into(None);
+    }
+
+    fn wait_suspended(&self) {
         while self.zio.suspension().reason() != Some(Reason::Io) {
             std::thread::yield_now();
         }
+    }
+
+    /// The same, but the first device fails in another way then.
+    fn rescue_into(&self, fault: Option<Fault>) {
+        self.wait_suspended();
         self.devices.iter().for_each(|d| d.heal());
+        fault.into_iter().for_each(|f| self.devices[0].inject(f));
         self.zio.tree().clear(None).unwrap();
         self.zio.suspension().clear();
     }
@@ -152,6 +174,52 @@ fn failed_flushes_write_again() {
         flusher.join().unwrap().unwrap();
     });
     assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), noise(8192));
+}
+
+/// Goal: while what a failed flush left in doubt is written again, a flush of somebody else forgets none of it.
+#[test]
+fn doubted_blocks_are_not_forgotten() {
+    let b = bench(1);
+    b.attend();
+    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
+    b.devices[0].inject(Fault::Error { op: Op::Flush, range: ALL });
+    std::thread::scope(|s| {
+        let flusher = s.spawn(|| b.zio.flush(Txg(4)));
+        b.rescue_into(Some(Fault::Error { op: Op::Write, range: ALL }));
+        b.wait_suspended();
+        // It is writing again now, and somebody writes so much that there is a flush, which succeeds.
+        let mib = Block::zeroed(1 << 20);
+        let dva =
+            Dva { vdev: VdevId(0), offset: Offset(100 * SLOT), asize: Asize(mib.len() as u64), gang: false };
+        b.zio.keep((0..65).map(|_| (Txg(5), dva, mib.clone())).collect());
+        b.rescue_into(Some(Fault::Error { op: Op::Flush, range: ALL }));
+        b.wait_suspended();
+        let at = LABEL_START_SIZE + bp.stored().unwrap().dvas[0].unwrap().offset.0;
+        b.devices[0].write_at(&[0; 8192], at).unwrap();
+        b.rescue();
+        flusher.join().unwrap().unwrap();
+    });
+    assert_eq!(b.zio.read(&bp, &BOOKMARK).unwrap(), noise(8192));
+}
+
+/// Goal: a device that misses a block which is written with a log is behind in the block's own group, whenever the log's block was allocated.
+#[test]
+fn blocks_beside_a_log_are_missed_in_their_own_group() {
+    let b = mirror();
+    let log = b.zio.allocate_log(Txg(4), Psize(4096), 5, false, false).unwrap();
+    let early =
+        b.zio.place_early(Txg(9), vec![req(noise(8192), WritePolicy::PLAIN)]).pop().flatten().unwrap();
+    let at = LABEL_START_SIZE + early.pointer().stored().unwrap().dvas[0].unwrap().offset.0;
+    b.devices[1].inject(Fault::Error { op: Op::Write, range: at..at + SLOT });
+    let mut block = AlignedBuf::zeroed(4096);
+    // Only the chain's header is used.
+    block[136..144].copy_from_slice(&192u64.to_le_bytes());
+    b.zio.write_logs(5, vec![(log, block)], vec![early]).unwrap();
+    let behind = |leg: u64, txg| b.zio.tree().dtl(Guid(100 + leg)).unwrap().contains(txg);
+    assert_eq!(
+        [(0, 4), (0, 9), (1, 4), (1, 9)].map(|(leg, txg)| behind(leg, txg)),
+        [false, false, false, true]
+    );
 }
 
 /// Goal: a read that a sync needs waits for a device that has gone; any other fails at once, and so does one of a bad sector.
