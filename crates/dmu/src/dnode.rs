@@ -134,9 +134,9 @@ impl Dnode {
         self.head.phys.used_bytes
     }
 
-    /// True if no change of it waits to be written.
-    pub fn is_clean(&self) -> bool {
-        self.live.as_ref().is_none_or(|l| l.is_clean())
+    /// True if no block of it waits to be written or freed, so that [`Dnode::used_bytes`] stays until it is changed again.
+    pub fn space_is_settled(&self) -> bool {
+        self.live.as_ref().is_none_or(|l| l.space_is_settled())
     }
 
     /// Bytes up to the end of the last block; saturates.

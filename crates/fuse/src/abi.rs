@@ -73,6 +73,7 @@ pub mod init {
     pub const DONT_MASK: u64 = 1 << 6;
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub const PARALLEL_DIROPS: u64 = 1 << 18;

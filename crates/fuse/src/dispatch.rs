@@ -144,6 +144,8 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
         | init::BIG_WRITES
         | init::HAS_IOCTL_DIR
         | init::DO_READDIRPLUS
+        // Whoever wants names only isn't given attributes.
+        | init::READDIRPLUS_AUTO
         | init::ASYNC_DIO
         | init::PARALLEL_DIROPS
         | init::CACHE_SYMLINKS

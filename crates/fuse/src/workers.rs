@@ -5,9 +5,17 @@
 //! thousands of file systems, most of them idle. So the devices of all mounts hang on one `epoll` instance, and a few
 //! workers wait there. A device is armed for one wake-up at a time: the worker that takes it reads one request, arms
 //! it again, and only then does the work, so that another request of the same mount wakes another worker while nobody
-//! is woken for nothing.
+//! is woken for nothing. Having answered, it reads on as long as there is something to read.
 //!
-//! A worker may block on a device of the pool. Pools therefore don't share workers: the daemon starts a set for each.
+//! What a request costs is mostly sleeping and waking up. A program that does one thing after another asks its next question a few microseconds after
+//! it was answered. So where one thread has asked the last requests of a mount, the worker that answered waits for the next one without
+//! sleeping, for [`PATIENCE`] at most, and disarms the device meanwhile, so that nobody else is woken for it. Few may do so at a time, none on a
+//! machine with one processor, and who waited in vain a few times leaves it for a while. So it costs little where it doesn't help, and a mount is
+//! armed whenever nobody reads from it.
+//!
+//! A worker may block on a device of the pool. Pools therefore don't share workers: the daemon starts a set for each. Whoever makes something
+//! durable waits for certain, and the more wait at a time, the more one write of the log serves: so another worker takes the place of each that
+//! does ([`waits`]), up to [`MAX_WAITING`]. It ends when it has had nothing to do for a while.
 //!
 //! # Life
 //! A mount is *served* from [`Workers::serve`] until the kernel says that it is gone (`ENODEV`: unmounted by us, by
@@ -20,6 +28,7 @@
 
 mod refused;
 
+use crate::abi::op;
 use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages};
 use crate::error::Error;
 use crate::message::{Answer, Request};
@@ -27,23 +36,68 @@ use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, RwLock};
 use refused::Refused;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The number on `epoll` that says stop.
 const STOP: u64 = 0;
 const ARMED: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+const DISARMED: EventFlags = EventFlags::ONESHOT;
+/// How many requests of one mount a worker answers before it looks for others.
+const TURN: usize = 64;
+/// How many requests in a row one thread must have asked for it to be waited for.
+const STREAK: u32 = 16;
+/// How long it is waited for without sleeping.
+const PATIENCE: Duration = Duration::from_micros(30);
+/// How often in a row that may be in vain, before that many requests have to be asked first.
+const VAIN_MAX: u32 = 4;
+const VAIN_STREAK: u32 = 256;
+/// How many workers may take the place of others that wait for something to be durable.
+const MAX_WAITING: usize = 60;
+/// How long a worker that took another's place stays without anything to do.
+const LEISURE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+/// How one thread's requests follow each other.
+#[derive(Debug, Default)]
+struct Pace {
+    thread: u32,
+    /// Requests of this thread since another's; below 0: so many more are wanted.
+    streak: i64,
+    vain: u32,
+}
+
+impl Pace {
+    /// Notes a request, and says whether its thread alone asks.
+    fn note(&mut self, thread: u32) -> bool {
+        // Of what the kernel asks by itself it names nobody.
+        if thread != self.thread && thread != 0 {
+            (self.thread, self.streak) = (thread, self.streak.min(0));
+        }
+        self.streak = self.streak.saturating_add(1);
+        self.streak >= i64::from(STREAK)
+    }
+
+    /// Notes whether the next request came while it was waited for.
+    fn waited(&mut self, came: bool) {
+        self.vain = if came { 0 } else { self.vain + 1 };
+        if self.vain >= VAIN_MAX {
+            (self.vain, self.streak) = (0, -i64::from(VAIN_STREAK));
+        }
+    }
+}
 
 /// One mount as its workers see it.
 struct Session {
     device: OwnedFd,
     tree: Arc<dyn Tree>,
     behaviour: Behaviour,
+    pace: Mutex<Pace>,
     /// Last, so that it tells when the others are gone.
     _end: End,
 }
@@ -85,6 +139,58 @@ struct Shared {
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     next_id: AtomicU64,
     refused: Refused,
+    name: String,
+    /// Workers that may be waiting without sleeping, and are.
+    hurry_max: usize,
+    hurry: AtomicUsize,
+    /// Workers that wait for something to be durable, and those that took their places.
+    waiting: AtomicUsize,
+    spare: Mutex<Spare>,
+}
+
+/// Workers that took others' places.
+#[derive(Default)]
+struct Spare {
+    count: usize,
+    threads: Vec<JoinHandle<()>>,
+    closed: bool,
+}
+
+/// Where a worker reads and writes.
+struct Desk {
+    buf: Vec<u8>,
+    out: Answer,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { buf: vec![0; MAX_WRITE as usize + 4096], out: Answer::default() }
+    }
+}
+
+/// One of those who are counted, until dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Reads a request that is about to come; `EAGAIN` if it doesn't.
+fn read_soon(device: &OwnedFd, buf: &mut [u8]) -> Result<usize, Errno> {
+    let begun = Instant::now();
+    loop {
+        match rustix::io::read(device, &mut *buf) {
+            Err(Errno::AGAIN) if begun.elapsed() < PATIENCE => std::hint::spin_loop(),
+            read => return read,
+        }
+    }
+}
+
+/// Whether answering means waiting until something is durable.
+fn waits(opcode: u32) -> bool {
+    matches!(opcode, op::FSYNC | op::FSYNCDIR | op::SYNCFS)
 }
 
 /// A set of threads that serve mounts. They end when this is dropped, with all mounts that they serve.
@@ -104,12 +210,17 @@ impl Workers {
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed("make an eventfd"))?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)
             .map_err(failed("watch the eventfd"))?;
-        let next_id = AtomicU64::new(STOP + 1);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
             epoll,
             stop,
             sessions: RwLock::default(),
-            next_id,
+            next_id: AtomicU64::new(STOP + 1),
+            name: name.to_owned(),
+            hurry_max: cores / 2,
+            hurry: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            spare: Mutex::default(),
             refused: Refused::default(),
         });
         let mut workers = Self { shared, threads: Vec::new(), teller: None };
@@ -123,7 +234,7 @@ impl Workers {
             let shared = Arc::clone(&workers.shared);
             let thread = std::thread::Builder::new()
                 .name(format!("{name}-{number}"))
-                .spawn(move || shared.work())
+                .spawn(move || shared.work(None))
                 .map_err(|source| Error::Workers { operation: "start a thread", source })?;
             workers.threads.push(thread);
         }
@@ -139,7 +250,13 @@ impl Workers {
     ) -> Result<(u64, Arc<Done>), Error> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let done = Arc::new(Done::default());
-        let session = Arc::new(Session { device, tree, behaviour, _end: End(Arc::clone(&done)) });
+        let session = Arc::new(Session {
+            device,
+            tree,
+            behaviour,
+            pace: Mutex::default(),
+            _end: End(Arc::clone(&done)),
+        });
         // In the table before it can wake a worker.
         self.shared.sessions.write().insert(id, Arc::clone(&session));
         if let Err(errno) = epoll::add(&self.shared.epoll, &session.device, EventData::new_u64(id), ARMED) {
@@ -172,7 +289,12 @@ impl Drop for Workers {
         // Written once: an eventfd's counter is far from full.
         let written = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
         assert!(written.is_ok(), "an eventfd takes a 1");
-        for thread in self.threads.drain(..) {
+        let spare = {
+            let mut spare = self.shared.spare.lock();
+            spare.closed = true;
+            std::mem::take(&mut spare.threads)
+        };
+        for thread in self.threads.drain(..).chain(spare) {
             if thread.join().is_err() {
                 tracing::error!("a FUSE worker panicked");
             }
@@ -181,12 +303,13 @@ impl Drop for Workers {
 }
 
 impl Shared {
-    fn work(&self) {
-        let mut buf = vec![0_u8; MAX_WRITE as usize + 4096];
-        let mut out = Answer::default();
+    /// Serves until told to stop, or until there was nothing to do for `leisure`.
+    fn work(self: &Arc<Self>, leisure: Option<&Timespec>) {
+        let mut desk = Desk::new();
         loop {
             let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(STOP) }];
-            match epoll::wait(&self.epoll, &mut events, None) {
+            match epoll::wait(&self.epoll, &mut events, leisure) {
+                Ok(0) if leisure.is_some() => return,
                 Ok(0) | Err(Errno::INTR) => continue,
                 Ok(_) => {}
                 Err(errno) => {
@@ -200,36 +323,100 @@ impl Shared {
             }
             // Gone: it ended while this wake-up was on its way.
             let Some(session) = self.sessions.read().get(&id).cloned() else { continue };
-            self.turn(id, &session, &mut buf, &mut out);
+            self.turn(id, &session, &mut desk);
         }
     }
 
-    /// Reads one request of a mount and answers it.
-    fn turn(&self, id: u64, session: &Session, buf: &mut [u8], out: &mut Answer) {
-        let read = rustix::io::read(&session.device, &mut *buf);
-        if read == Err(Errno::NODEV) {
-            self.end(id);
-            return;
+    /// Answers requests of a mount until there is none. The device isn't armed when this begins, and is when it ends.
+    fn turn(self: &Arc<Self>, id: u64, session: &Session, desk: &mut Desk) {
+        let mut armed = false;
+        let mut hurry = None;
+        for _ in 0..TURN {
+            let read = match hurry.take() {
+                None => rustix::io::read(&session.device, &mut *desk.buf),
+                Some(_hurry) => {
+                    let read = read_soon(&session.device, &mut desk.buf);
+                    session.pace.lock().waited(read != Err(Errno::AGAIN));
+                    read
+                }
+            };
+            if read == Err(Errno::NODEV) {
+                self.end(id);
+                return;
+            }
+            if !armed {
+                self.watch(id, session, ARMED);
+                armed = true;
+            }
+            let len = match read {
+                Ok(len) => len,
+                // There is none; or the caller was interrupted before we got its request.
+                Err(Errno::AGAIN | Errno::NOENT | Errno::INTR) => return,
+                Err(errno) => {
+                    tracing::warn!(id, %errno, "reading a FUSE request failed");
+                    return;
+                }
+            };
+            let Some(request) = Request::parse(&desk.buf[..len]) else {
+                tracing::error!(id, len, "the kernel sent no whole request");
+                return;
+            };
+            let alone = session.pace.lock().note(request.head.pid);
+            let wrong_pages = {
+                let _place = waits(request.head.opcode).then(|| self.leave_place());
+                session.answer(&request, &mut desk.out)
+            };
+            if wrong_pages {
+                self.refused.add(id, request.head.nodeid);
+            }
+            hurry = if alone { self.hurry() } else { None };
+            if hurry.is_some() {
+                self.watch(id, session, DISARMED);
+                armed = false;
+            }
         }
-        if let Err(errno) = epoll::modify(&self.epoll, &session.device, EventData::new_u64(id), ARMED) {
+        if !armed {
+            self.watch(id, session, ARMED);
+        }
+    }
+
+    /// The right to wait without sleeping, if not too many have it.
+    fn hurry(&self) -> Option<Counted<'_>> {
+        let more = |n: usize| (n < self.hurry_max).then(|| n + 1);
+        let taken = self.hurry.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Counted(&self.hurry))
+    }
+
+    /// Sees to it that another serves while this worker waits for something to be durable.
+    fn leave_place(self: &Arc<Self>) -> Counted<'_> {
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        let place = Counted(&self.waiting);
+        let mut spare = self.spare.lock();
+        if waiting <= spare.count || spare.count >= MAX_WAITING || spare.closed {
+            return place;
+        }
+        spare.threads.retain(|thread| !thread.is_finished());
+        let shared = Arc::clone(self);
+        let started = std::thread::Builder::new().name(format!("{}-spare", self.name)).spawn(move || {
+            shared.work(Some(&LEISURE));
+            shared.spare.lock().count -= 1;
+        });
+        match started {
+            Ok(thread) => {
+                spare.threads.push(thread);
+                spare.count += 1;
+            }
+            Err(error) => tracing::debug!(%error, "no other FUSE worker could be started"),
+        }
+        place
+    }
+
+    fn watch(&self, id: u64, session: &Session, flags: EventFlags) {
+        if let Err(errno) = epoll::modify(&self.epoll, &session.device, EventData::new_u64(id), flags) {
             // Already taken off: somebody abandoned the mount.
             tracing::debug!(id, %errno, "a mount is no longer watched");
         }
-        match read {
-            Ok(len) => match Request::parse(&buf[..len]) {
-                Some(request) => {
-                    if session.answer(&request, out) {
-                        self.refused.add(id, request.head.nodeid);
-                    }
-                }
-                None => tracing::error!(id, len, "the kernel sent no whole request"),
-            },
-            // Another worker was faster; or the caller was interrupted before we got its request.
-            Err(Errno::AGAIN | Errno::NOENT | Errno::INTR) => {}
-            Err(errno) => tracing::warn!(id, %errno, "reading a FUSE request failed"),
-        }
     }
-
     fn end(&self, id: u64) {
         if let Some(session) = self.sessions.write().remove(&id)
             && let Err(errno) = epoll::delete(&self.epoll, &session.device)
@@ -256,3 +443,6 @@ impl Session {
         leaves_wrong_pages(request, result)
     }
 }
+
+#[cfg(test)]
+mod tests;

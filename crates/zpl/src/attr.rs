@@ -74,7 +74,7 @@ pub struct Attr {
     pub parent: ObjNum,
     /// The directory of its extended attributes.
     pub xattr_dir: Option<ObjNum>,
-    /// Nothing of it waits to be written: if anything does, `blocks` will change.
+    /// No block of it waits to be written: if any does, `blocks` will change.
     pub settled: bool,
 }
 
@@ -122,7 +122,7 @@ impl Attr {
             pflags: z.flags,
             parent: z.parent,
             xattr_dir: Some(z.xattr).filter(|o| o.0 != 0),
-            settled: dn.is_clean(),
+            settled: dn.space_is_settled(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Attr {
             pflags,
             parent: ObjNum(word(Sa::Parent)?),
             xattr_dir: sa.u64(Sa::Xattr)?.filter(|o| *o != 0).map(ObjNum),
-            settled: dn.is_clean(),
+            settled: dn.space_is_settled(),
         })
     }
 }

@@ -85,6 +85,12 @@ impl Dirty {
         Dirty { txg, wipe: false, header, freed, blocks, clones, spill: None, early, superseded: Vec::new() }
     }
 
+    /// True if no block is written or freed.
+    pub(crate) fn keeps_space(&self) -> bool {
+        let Dirty { freed, blocks, clones, spill, .. } = self;
+        freed.0.is_empty() && blocks.is_empty() && clones.is_empty() && spill.is_none()
+    }
+
     /// Writes a block; true if it was not written before.
     pub(crate) fn put(&mut self, blkid: BlkId, block: Block) -> bool {
         self.clones.remove(&blkid);

@@ -350,6 +350,11 @@ impl LiveDnode {
         self.users.lock().clear();
     }
 
+    /// True if no block of it waits to be written or freed: what it takes up stays.
+    pub(crate) fn space_is_settled(&self) -> bool {
+        self.state.read().changes().all(Dirty::keeps_space)
+    }
+
     /// True if nothing is to be synced.
     pub(crate) fn is_clean(&self) -> bool {
         self.state.read().changes().next().is_none()

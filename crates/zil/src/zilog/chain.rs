@@ -120,7 +120,9 @@ impl Chain {
     pub(super) fn land(&mut self, id: u64, txg: Txg, seqs: std::ops::RangeInclusive<u64>, well: bool) {
         self.in_flight[txg.0 as usize % TXG_SIZE] -= 1;
         let state = if well { BlockState::Durable } else { BlockState::Failed };
-        for block in self.blocks.iter_mut().filter(|b| seqs.contains(&seq_of(&b.bp))) {
+        // They are among the last: before them may be all blocks since the last group.
+        let last = self.blocks.iter_mut().rev().take_while(|b| seq_of(&b.bp) >= *seqs.start());
+        for block in last.filter(|b| seqs.contains(&seq_of(&b.bp))) {
             block.state = state;
         }
         if !well {
