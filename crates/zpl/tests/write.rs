@@ -5,7 +5,7 @@ mod rig;
 
 use ondisk::ObjNum;
 use rig::{Rig, ask};
-use zpl::{DirCookie, Error, FileSystem, FileType, Kind, NewFile, Policy};
+use zpl::{DirCookie, Error, FileSystem, FileType, Kind, NewFile, NewFileSystem, Policy, SetXattr};
 
 fn file() -> NewFile {
     NewFile { uid: 1000, gid: 100, ..NewFile::new(Kind::Regular, 0o640) }
@@ -101,4 +101,31 @@ fn a_first_tree() {
             assert!(shown.contains(part), "{part}: {shown}");
         }
     }
+}
+
+/// Goal: a file whose hidden directory can't be taken along stays as it is, in the list; one that can't be freed itself keeps its directory,
+/// which is not in the list.
+#[test]
+fn files_are_freed_with_their_hidden_directories() {
+    let rig = Rig::with(&NewFileSystem::new((0, 0)), Policy { xattr_sa: false, ..Policy::default() });
+    let (fs, root) = (rig.fs.clone(), rig.fs.root());
+    let unlinked = |name: &str| {
+        let f = make(&fs, root, name, &file());
+        fs.set_xattr(f, b"user.a", b"value", SetXattr::Either).unwrap();
+        let hidden = fs.node(f).unwrap().attr().xattr_dir.unwrap();
+        assert_eq!(fs.unlink(root, name.as_bytes()).unwrap(), Some(f));
+        (f, hidden)
+    };
+    let (f, hidden) = unlinked("f");
+    rig.pool.meddle(move |os, tx| os.free_object(tx, hidden).unwrap());
+    assert!(fs.reap(f).is_err());
+    assert!(fs.node(f).is_ok(), "it is there for another try");
+    assert_eq!(fs.unlinked().unwrap(), [f]);
+    assert_eq!(fs.drain().unwrap(), 1);
+    assert!(matches!(fs.node(f), Err(Error::NoFile { .. })));
+    let (g, hidden) = unlinked("g");
+    rig.pool.meddle(move |os, tx| os.free_object(tx, g).unwrap());
+    assert!(fs.reap(g).is_err());
+    assert_eq!(fs.unlinked().unwrap(), [g]);
+    assert!(fs.node(hidden).is_ok());
 }

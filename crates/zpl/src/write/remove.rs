@@ -176,18 +176,13 @@ impl FileSystem {
         if hidden {
             self.purge(w, &node)?;
         }
-        let xattrs = node.attr().xattr_dir.map(|o| self.node_to_change(o)).transpose()?;
+        let xattrs = self.hidden_dir_of(&node)?;
         let acl = outer_acl(&node)?;
         let held = w.locks.hold(object);
         let whole = held.whole();
         {
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            // One that is damaged can't be freed, and stays in the list.
-            self.objset().free_object(&tx, object)?;
-            self.forget_dir(object);
-            if let Some(acl) = acl {
-                self.objset().free_object(&tx, acl)?;
-            }
+            // Nothing but this file leads to its hidden directory, so that must be in the list before the file goes.
             if let Some(dir) = &xattrs {
                 self.update(w, dir.object(), &tx, |_, c| {
                     c.word(Sa::Links, 0);
@@ -195,12 +190,40 @@ impl FileSystem {
                 })?;
                 w.enqueue(&tx, dir.object())?;
             }
+            // One that is damaged can't be freed, and stays in the list, with all that it has.
+            if let Err(e) = self.objset().free_object(&tx, object) {
+                if let Some(dir) = &xattrs {
+                    w.orphans.lock().remove(&dir.object());
+                    w.dequeue(&tx, dir.object())?;
+                }
+                return Err(e.into());
+            }
+            self.forget_dir(object);
+            if let Some(acl) = acl {
+                self.objset().free_object(&tx, acl)?;
+            }
             w.dequeue(&tx, object)?;
         }
         drop(whole);
         match xattrs {
             Some(dir) => self.reap(dir.object()),
             None => Ok(()),
+        }
+    }
+
+    /// The hidden directory of an unlinked file, unless it is gone already: its number may be another file's then.
+    fn hidden_dir_of(&self, node: &Node) -> Result<Option<Node>> {
+        let Some(object) = node.attr().xattr_dir else { return Ok(None) };
+        let dir = match self.node(object) {
+            Ok(dir) => dir,
+            Err(Error::NoFile { .. }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let a = dir.attr();
+        let hidden = a.kind == FileType::Directory && a.pflags.has(Pflags::XATTR);
+        match hidden && a.parent == node.object() {
+            true => self.node_to_change(object).map(Some),
+            false => Ok(None),
         }
     }
 

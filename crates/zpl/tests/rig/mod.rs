@@ -10,8 +10,8 @@ use spa::engine::{Live, LogHandle, SystemWorld, TaskError};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use spa::{Host, Spa};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use zpl::{Error, FileSystem, NewFileSystem, Policies, Policy, Purpose, Time, Txs, Zilog};
 
 /// Goes on by a second whenever somebody looks, in all pools together.
@@ -22,22 +22,35 @@ pub struct Pool {
     log: LogHandle,
     owned: Owned,
     spa: Spa,
+    /// Done in the next transaction, before whoever began it does anything.
+    meddle: Mutex<Option<Meddle>>,
 }
+
+type Meddle = Box<dyn FnOnce(&dmu::Objset, &dmu::Tx) + Send>;
 
 impl Pool {
     pub fn live(&self) -> &Live {
         self.spa.writer().unwrap()
+    }
+
+    /// Lets the next transaction find something else than was there before it began.
+    pub fn meddle(&self, how: impl FnOnce(&dmu::Objset, &dmu::Tx) + Send + 'static) {
+        *self.meddle.lock().unwrap() = Some(Box::new(how));
     }
 }
 
 impl Txs for Pool {
     fn tx(&self, bytes: u64, purpose: Purpose) -> zpl::Result<dmu::Tx> {
         let need = Need { bytes, netfree: purpose == Purpose::Free };
-        self.live().tx_for(&self.owned, need).map_err(|e| match e {
+        let tx = self.live().tx_for(&self.owned, need).map_err(|e| match e {
             TaskError::Refused(dsl::Error::Refused { why: Refusal::NoSpace, .. }) => Error::NoSpace,
             TaskError::Refused(dsl::Error::Refused { why: Refusal::Quota, .. }) => Error::Quota,
             e => Error::Stopped { source: Arc::new(e) },
-        })
+        })?;
+        if let Some(meddle) = self.meddle.lock().unwrap().take() {
+            meddle(self.owned.objset(), &tx);
+        }
+        Ok(tx)
     }
 
     fn wait(&self, txg: Txg) -> zpl::Result<()> {
@@ -109,7 +122,7 @@ impl Rig {
         let owned = live.dsl().heads().own(&live.dsl().dataset("tank").unwrap()).unwrap();
         let os = owned.objset().clone();
         let log = live.log(&owned);
-        let pool = Arc::new(Pool { log, owned, spa });
+        let pool = Arc::new(Pool { log, owned, spa, meddle: Mutex::default() });
         let fs = FileSystem::open_live(&os, pool.clone(), Policies::new(policy)).unwrap();
         Rig { fs, pool, dir }
     }
