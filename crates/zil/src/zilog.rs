@@ -12,6 +12,9 @@
 //!
 //! Records are numbered by *takes*: a committer needs the take that holds his records, and every block says up to which take it goes.
 //!
+//! What was done after a change that has no record may rely on it (a rename over a file, of one whose contents have no record): it gets into the log only
+//! when the change is on disk. So nothing is taken, nor is anything written of what was, while there is such a change; who commits waits for its group, as he had to anyway.
+//!
 //! Whenever the log can't be used, or is of no use (much data, no room, a device failed, a change without a record, no chain yet) the commit waits for its group instead, which
 //! promises the same. A chain that failed is dropped with the next group, and a new one begins.
 //!
@@ -234,6 +237,16 @@ impl Zilog {
         }
     }
 
+    /// Logs changes of names that are one: a crash leaves all of them, or none.
+    pub fn log_names_at_once(&self, tx: &Tx, bodies: &[(TxKind, RecordBody)]) {
+        if self.wants(tx)
+            && let Some(itx) =
+                self.itx(tx, bodies.iter().flat_map(|(kind, body)| body.encode(*kind, false)).collect())
+        {
+            self.pending.lock().push(itx);
+        }
+    }
+
     /// Logs a change of an object, for whoever commits that.
     pub fn log_object(&self, tx: &Tx, object: ObjNum, kind: TxKind, body: &RecordBody) {
         if self.wants(tx)
@@ -320,6 +333,7 @@ impl Zilog {
 
     fn commit_all(&self, object: Option<ObjNum>, source: &dyn Source) -> Result<()> {
         self.wait_unlogged()?;
+        let open = self.groups.open();
         let synced = self.groups.synced();
         let need = {
             let mut pending = self.pending.lock();
@@ -336,6 +350,10 @@ impl Zilog {
             let lost = chain.lost >= need.max(1);
             if chain.durable >= need && !lost {
                 break;
+            }
+            // Everything from before the call is on disk.
+            if self.groups.synced() >= open {
+                return Ok(());
             }
             if chain.broken || chain.closing || lost {
                 drop(chain);

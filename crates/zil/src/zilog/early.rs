@@ -2,6 +2,7 @@
 
 use super::Zilog;
 use super::fill::{Piece, What};
+use super::pending::{Body, Itx};
 use crate::Source;
 use dmu::{DirtyBlock, Tx};
 use ondisk::zil::{RecordBody, TxKind, Write};
@@ -17,6 +18,27 @@ pub(super) enum Gathered {
     Piece(Piece),
     /// Data that are in this block.
     Block { object: u64, offset: u64, length: u64, block: DirtyBlock },
+}
+
+impl Gathered {
+    /// What it was made from; data are fetched again.
+    pub(super) fn into_itx(self) -> Itx {
+        match self {
+            Gathered::Block { object, offset, length, block } => {
+                Itx { txg: block.txg(), body: Body::Data { object, offset, length } }
+            }
+            Gathered::Piece(Piece { txg, what }) => {
+                let body = match what {
+                    What::Whole(raw) => Body::Whole(raw),
+                    What::Clones(raw) => Body::Clones(raw),
+                    What::Data { object, offset, bytes } => {
+                        Body::Data { object, offset, length: bytes.len() as u64 }
+                    }
+                };
+                Itx { txg, body }
+            }
+        }
+    }
 }
 
 /// Blocks that got their places with a flight.
@@ -59,11 +81,6 @@ impl Zilog {
         let (mut pieces, mut boarding, mut writes) = (Vec::new(), Boarding::default(), Vec::new());
         for one in gathered {
             let (object, offset, length, block) = match one {
-                // A record that may be in the log only before its group is on disk, and now that could be too late.
-                Gathered::Piece(Piece { txg, what: What::Clones(_) }) if txg != tx.txg() => {
-                    self.owe(txg);
-                    continue;
-                }
                 Gathered::Piece(piece) => {
                     pieces.push(piece);
                     continue;

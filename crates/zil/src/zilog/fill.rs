@@ -2,7 +2,9 @@
 
 use super::chain::{MAX_BLOCK, MIN_BLOCK, block_size};
 use device::AlignedBuf;
-use ondisk::zil::{LR_WRITE_SIZE, RecordBody, TxKind, Write, ZIL_CHAIN_SIZE, ZilChain, set_place};
+use ondisk::zil::{
+    LR_WRITE_SIZE, RecordBody, RecordHeader, TxKind, Write, ZIL_CHAIN_SIZE, ZilChain, set_place,
+};
 use ondisk::{Blkptr, Txg};
 
 /// A write is split between two blocks if at least so much of it gets into the first.
@@ -17,7 +19,7 @@ pub(super) struct Piece {
 }
 
 pub(super) enum What {
-    /// It stays in one piece.
+    /// It stays in one piece: one record, or several.
     Whole(Vec<u8>),
     /// The same, and it is for a block of its group alone.
     Clones(Vec<u8>),
@@ -54,8 +56,14 @@ impl Draft {
     }
 
     fn put(&mut self, txg: Txg, seq: &mut u64, raw: &mut [u8]) {
-        *seq += 1;
-        set_place(raw, txg.0, *seq);
+        let mut rest = &mut raw[..];
+        while !rest.is_empty() {
+            let len = RecordHeader::decode(rest).expect("it was encoded here").reclen;
+            let (record, more) = rest.split_at_mut(len);
+            *seq += 1;
+            set_place(record, txg.0, *seq);
+            rest = more;
+        }
         self.bytes[self.used..self.used + raw.len()].copy_from_slice(raw);
         self.used += raw.len();
         self.max_txg = self.max_txg.max(txg);

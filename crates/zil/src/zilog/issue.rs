@@ -54,13 +54,19 @@ impl Zilog {
     pub(super) fn issue(&self, source: &dyn Source) -> Result<()> {
         let turn = Turn(self);
         let mut carry = self.carry.lock();
+        let synced = self.groups.synced();
+        let mut pending = self.pending.lock();
+        if let Some(txg) = pending.barred(synced) {
+            drop((pending, carry, turn));
+            self.counters.commit_group_waits.inc();
+            return self.groups.wait(txg);
+        }
         if carry.records.is_empty() {
-            let synced = self.groups.synced();
-            let mut pending = self.pending.lock();
             pending.takes += 1;
             carry.take = pending.takes;
             carry.records = pending.take(synced);
         }
+        drop(pending);
         let pieces = self.gather(&mut carry, source);
         if pieces.is_empty() {
             if carry.records.is_empty() {
@@ -70,12 +76,14 @@ impl Zilog {
         }
         let result = match self.last_block() {
             Some(first) => self.fill(&mut carry, first, pieces),
-            None => self.create().map(|()| None),
+            None => self.create().map(|()| Filled::Gone),
         };
         let flight = match result {
-            Ok(Some(flight)) => flight,
+            Ok(Filled::Some(flight)) => flight,
+            // A group has to be waited for first.
+            Ok(Filled::Later) => return Ok(()),
             // All that was taken has synced, or will be waited for.
-            Ok(None) => {
+            Ok(Filled::Gone) => {
                 carry.records.clear();
                 self.chain.lock().pass(carry.take);
                 return Ok(());
@@ -102,7 +110,7 @@ impl Zilog {
         self.owe(self.groups.open());
     }
 
-    /// Makes records of what was taken, with their data or the blocks that have it, up to a batch.
+    /// Makes records of what was taken, with their data or the blocks that have it, up to a batch, or up to something that can't be had.
     fn gather(&self, carry: &mut Carry, source: &dyn Source) -> Vec<Gathered> {
         let (synced, open) = (self.groups.synced(), self.groups.open());
         let (mut out, mut room) = (Vec::new(), BATCH);
@@ -135,9 +143,13 @@ impl Zilog {
                     match source.data(ObjNum(object), offset, &mut bytes) {
                         Found::Here => {}
                         Found::Gone => continue,
+                        // What comes behind may rely on it.
                         Found::Unreadable => {
                             self.owe(txg);
-                            continue;
+                            carry
+                                .records
+                                .push_front(Itx { txg, body: Body::Data { object, offset, length: now } });
+                            break;
                         }
                     }
                     self.counters.itx_needcopy_count.inc();
@@ -208,9 +220,28 @@ impl Zilog {
         self.groups.wait(txg)
     }
 
-    /// Fills blocks from `first` on. `None`: it was not possible, and whoever needs it waits for the group.
-    fn fill(&self, carry: &mut Carry, first: Blkptr, gathered: Vec<Gathered>) -> Result<Option<Loaded<'_>>> {
+    /// Puts back a record that may be in the log only before its group is on disk, for which it is too late now, and everything behind it, which may rely on it.
+    fn put_back_late(&self, carry: &mut Carry, gathered: &mut Vec<Gathered>, now: Txg) {
+        let late = |g: &Gathered| match g {
+            Gathered::Piece(Piece { txg, what: What::Clones(_) }) if *txg != now => Some(*txg),
+            _ => None,
+        };
+        let Some((at, txg)) = gathered.iter().enumerate().find_map(|(at, g)| Some((at, late(g)?))) else {
+            return;
+        };
+        self.owe(txg);
+        for one in gathered.drain(at..).rev() {
+            carry.records.push_front(one.into_itx());
+        }
+    }
+
+    /// Fills blocks from `first` on.
+    fn fill(&self, carry: &mut Carry, first: Blkptr, mut gathered: Vec<Gathered>) -> Result<Filled<'_>> {
         let tx = self.groups.hold()?;
+        self.put_back_late(carry, &mut gathered, tx.txg());
+        if gathered.is_empty() {
+            return Ok(Filled::Later);
+        }
         let (pieces, mut early, writes) = self.board(&tx, gathered);
         let (guess, mut seq, guid) = {
             let mut chain = self.chain.lock();
@@ -236,7 +267,7 @@ impl Zilog {
                 drop(chain);
                 early.displace();
                 self.drop_taken(carry);
-                return Ok(None);
+                return Ok(Filled::Gone);
             }
         };
         chain.lr_seq = seq;
@@ -255,7 +286,7 @@ impl Zilog {
         let id = chain.take_off(take, txg);
         drop(chain);
         let flight = Flight { log: self, id, txg, seqs, early, well: false };
-        Ok(Some(Loaded { flight, full, writes }))
+        Ok(Filled::Some(Loaded { flight, full, writes }))
     }
 
     /// Writes blocks and makes them durable.
@@ -278,6 +309,16 @@ impl Zilog {
         flight.well = zio.write_logs(self.os.id(), blocks, writes).is_ok()
             && zio.flush_vdevs(&vdevs, flight.txg).is_ok();
     }
+}
+
+/// What came of filling blocks.
+enum Filled<'a> {
+    /// They are to be written.
+    Some(Loaded<'a>),
+    /// Nothing: a group has to be waited for first, and what was taken is still to be written.
+    Later,
+    /// It was not possible, and whoever needs it waits for the group.
+    Gone,
 }
 
 /// A flight with what it carries.

@@ -18,7 +18,7 @@ pub(super) struct Itx {
 /// What it says.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// As it goes into the log.
+    /// One record, or some that must not come apart, as they go into the log.
     Whole(Vec<u8>),
     /// As it goes into the log, if it does while its group is open.
     Clones(Vec<u8>),
@@ -126,6 +126,11 @@ impl Pending {
     /// True if a commit has something to take.
     pub(super) fn is_waiting(&self, synced: Txg) -> bool {
         self.groups.iter().any(|g| g.txg > synced && !g.ordered.is_empty())
+    }
+
+    /// The last group with a change that has no record, while it has not synced: nothing may be in the log that was done after that change.
+    pub(super) fn barred(&self, synced: Txg) -> Option<Txg> {
+        Some(self.unlogged).filter(|txg| *txg > synced)
     }
 
     /// Takes everything that is ordered and has not synced.

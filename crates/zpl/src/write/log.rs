@@ -271,20 +271,24 @@ impl Writer {
     /// Logs an attribute in a hidden directory.
     pub(super) fn log_hidden(&self, tx: &Tx, file: &Attr, h: &Hidden<'_>) {
         let Some(log) = self.log().filter(|_| file.nlink > 0) else { return };
-        let put = |kind, body: &RecordBody| log.log_names(tx, kind, false, body);
+        let mut bodies = Vec::with_capacity(3);
         if h.new_dir {
-            put(TxKind::Mkxattr, &create(file.object, b"", h.dir, 0, None));
+            bodies.push((TxKind::Mkxattr, create(file.object, b"", h.dir, 0, None)));
         }
         let foid = h.file.object().0;
         if h.new_file {
-            put(TxKind::Create, &create(h.dir.object(), h.name, h.file, 0, None));
+            bodies.push((TxKind::Create, create(h.dir.object(), h.name, h.file, 0, None)));
         } else if h.file.attr().size > 0 {
-            put(TxKind::Truncate, &RecordBody::Truncate { foid, offset: 0, length: 0 });
+            bodies.push((TxKind::Truncate, RecordBody::Truncate { foid, offset: 0, length: 0 }));
         }
         if !h.value.is_empty() {
             let (length, data) = (h.value.len() as u64, h.value.to_vec());
-            put(TxKind::Write, &RecordBody::Write(Write { foid, offset: 0, length, blkptr: None, data }));
+            bodies.push((
+                TxKind::Write,
+                RecordBody::Write(Write { foid, offset: 0, length, blkptr: None, data }),
+            ));
         }
+        log.log_names_at_once(tx, &bodies);
     }
 
     /// Logs that an attribute is gone from a hidden directory; it may be among the file's own now.

@@ -90,3 +90,29 @@ proptest::proptest! {
         proptest::prop_assert_eq!(laid.next.lsize.0, 8192);
     }
 }
+
+/// Goal: records that are one are never in two blocks, wherever a block ends, and each has its own number.
+#[test]
+fn records_that_are_one_stay_together() {
+    for room in 0..9 {
+        let one: Vec<u8> = (1..4).flat_map(|n| remove(n * 500)).collect();
+        let before = 4096 - ZIL_CHAIN_SIZE - 100 - room * 400;
+        let pieces =
+            [remove(before), one, remove(8)].map(|raw| Piece { txg: Txg(5), what: What::Whole(raw) });
+        let (mut seq, mut number) = (0, 1);
+        let laid = lay_out(pointer(1, 4096), pieces.into(), &mut seq, 4096, |_, size| {
+            number += 1;
+            Ok::<_, ()>(pointer(number, size))
+        });
+        let laid = laid.unwrap_or_else(|_| panic!("there is room"));
+        let with = |draft: &Draft| {
+            let (_, used) = ZilChain::decode(ChecksumKind::Zilog2, &draft.bytes).unwrap();
+            let records = Records::new(used, false).map(Result::unwrap);
+            records.filter(|r| (2..5).contains(&r.header.seq)).count()
+        };
+        let counts: Vec<usize> = laid.full.iter().map(with).filter(|n| *n > 0).collect();
+        assert_eq!(counts, [3], "with {before} bytes before them");
+        let seqs: Vec<u64> = records(&laid).iter().map(|r| r.header.seq).collect();
+        assert_eq!(seqs, [1, 2, 3, 4, 5]);
+    }
+}

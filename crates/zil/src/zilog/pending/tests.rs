@@ -68,3 +68,13 @@ fn what_nobody_needs_is_forgotten() {
     p.push(names(10, 3));
     assert_eq!(said(p.take(Txg(6))), [(0, 3)]);
 }
+
+/// Goal: while a change without a record is not on disk, everything stays where it is.
+#[test]
+fn barred_by_a_change_without_a_record() {
+    let mut pending = Pending::default();
+    assert_eq!(pending.barred(Txg(0)), None);
+    pending.unlogged = Txg(7);
+    assert_eq!(pending.barred(Txg(6)), Some(Txg(7)));
+    assert_eq!(pending.barred(Txg(7)), None);
+}
