@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codec::crypt::WrappingKey;
+use codec::crypt::{CryptoSuite, WrappingKey};
 use dmu::NewObject;
 use dsl::keys::{KeyFormat, KeyStatus};
 use dsl::ops::clone::Clone as CloneTask;
@@ -243,7 +243,8 @@ impl Life {
                     salt: 0,
                     iterations: 0,
                 };
-                let crypt = Some(NewCrypt { suite: None, off: false, key: Some(key) });
+                let crypt =
+                    Some(NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) });
                 self.run(Create { name, contents, props, crypt, enforce_limits: false })
             }
             Op::Share(head, from, to) => {
