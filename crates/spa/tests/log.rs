@@ -205,10 +205,11 @@ fn a_life_of_logs() {
     }
 }
 
-/// Goal: when a log device takes no blocks, commits wait for their groups; when it does again, a new chain begins.
-#[test]
-fn broken_logs_promise_nothing() {
-    const SIZE: u64 = 96 << 20;
+/// Bytes of each device of [`with_faulty_log`].
+const SIZE: u64 = 96 << 20;
+
+/// A pool of a disk and of a log device that can be made to fail.
+fn with_faulty_log() -> (tempfile::TempDir, spa::Spa, Arc<Faulty>) {
     let dir = tempfile::tempdir().unwrap();
     let images = images(dir.path(), 2, SIZE);
     let patient = Mutex::new(None);
@@ -228,7 +229,13 @@ fn broken_logs_promise_nothing() {
     };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer, 1);
-    let patient = patient.into_inner().unwrap();
+    (dir, spa, patient.into_inner().unwrap())
+}
+
+/// Goal: when a log device takes no blocks, commits wait for their groups; when it does again, a new chain begins.
+#[test]
+fn broken_logs_promise_nothing() {
+    let (dir, spa, patient) = with_faulty_log();
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
     let log = live.log(&owned);
@@ -347,27 +354,7 @@ fn a_dropped_take_is_waited_for() {
 /// devices.
 #[test]
 fn logs_move_off_a_failed_device() {
-    const SIZE: u64 = 96 << 20;
-    let dir = tempfile::tempdir().unwrap();
-    let images = images(dir.path(), 2, SIZE);
-    let patient = Mutex::new(None);
-    let claimer = |path: &Path| {
-        let (device, kind) = claim_file(path)?;
-        if path != images[1] {
-            return Ok((device, kind));
-        }
-        let faulty = Arc::new(Faulty::new(device, 1));
-        *patient.lock() = Some(faulty.clone());
-        Ok((faulty as Arc<dyn Device>, kind))
-    };
-    let vdev = |n: usize, bias| NewVdev {
-        shape: VdevShape::Single,
-        bias,
-        leaves: vec![NewLeaf { path: images[n].clone() }],
-    };
-    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer, 1);
-    let patient = patient.into_inner().unwrap();
+    let (dir, spa, patient) = with_faulty_log();
     let live = spa.writer().unwrap();
     let owned = own(live, "tank");
     let log = live.log(&owned);
