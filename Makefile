@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites lint
+.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites clients lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -58,6 +58,11 @@ judge:
 suites:
 	@scripts/needs.sh rust cc mount
 	@scripts/suites.sh $(SUITES)
+
+# Programs that others wrote to call `zpool` and `zfs`, unchanged, with ours first on PATH; docs/compatibility.md has the results.
+clients:
+	@scripts/needs.sh rust cc mount
+	@scripts/clients.sh $(CLIENTS)
 
 lint:
 	cargo fmt --all --check
