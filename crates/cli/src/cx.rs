@@ -194,6 +194,17 @@ impl Cx {
             _ => self.out.put(text),
         }
     }
+
+    /// Writes bytes in a colour, if colours are on.
+    pub fn colored_bytes(&mut self, color: Color, bytes: &[u8]) {
+        if self.color {
+            self.out.put(color.code());
+        }
+        self.out.put_bytes(bytes);
+        if self.color {
+            self.out.put("\x1b[0m");
+        }
+    }
 }
 
 /// The colours that OpenZFS uses.
@@ -201,8 +212,10 @@ impl Cx {
 #[allow(missing_docs, reason = "colours")]
 pub enum Color {
     Red,
+    Green,
     Yellow,
     Blue,
+    BoldBlue,
     Bold,
 }
 
@@ -210,6 +223,8 @@ impl Color {
     fn code(self) -> &'static str {
         match self {
             Self::Red => "\x1b[0;31m",
+            Self::Green => "\x1b[0;32m",
+            Self::BoldBlue => "\x1b[1;34m",
             Self::Yellow => "\x1b[0;33m",
             Self::Blue => "\x1b[0;34m",
             Self::Bold => "\x1b[1m",

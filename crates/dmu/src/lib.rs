@@ -36,7 +36,7 @@ pub use change::NewObject;
 pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};
 pub use early::DirtyBlock;
 pub use error::Error;
-pub use objset::{Objects, Objset};
+pub use objset::{Change, Changes, Objects, Objset};
 pub use range::{RangeGuard, RangeLocks};
 pub use sync::SyncSink;
 pub use tx::{Hold, Tx};

@@ -1,5 +1,9 @@
 //! Object sets: from object numbers to dnodes.
 
+mod changes;
+
+pub use changes::{Change, Changes};
+
 use crate::live::Live;
 use crate::live::header::Header;
 use crate::met::Met;

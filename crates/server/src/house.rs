@@ -7,12 +7,14 @@
 mod import;
 
 use crate::api::{
-    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
-    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport,
-    MountRequest, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
+    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DiffPart, DiffRequest, Error,
+    ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount,
+    MountReport, MountRequest, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry,
+    UnmountRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
+use crate::leases::Leases;
 use crate::pools::{Imported, Pools};
 use crate::view;
 use crate::work::create_pool;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 /// Pools, and this machine as they see it.
 pub struct House {
     pools: Pools,
+    leases: Leases,
     host: Host,
     clock: Box<dyn Clock + Send>,
 }
@@ -43,7 +46,7 @@ impl House {
 
     /// Nothing imported, on this host and by this clock.
     pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
-        Self { pools: Pools::default(), host, clock }
+        Self { pools: Pools::default(), leases: Leases::default(), host, clock }
     }
 
     fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
@@ -106,6 +109,10 @@ impl Service for House {
         pool.pool.spa().read(|| view::holds(pool.pool.dsl(), snapshot))
     }
 
+    fn diff(&self, request: &DiffRequest) -> Result<DiffPart, Error> {
+        self.leases.diff(&self.pools, request)
+    }
+
     fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         // What is imported is not there to be imported.
         let here: Vec<Guid> = self.pools.all().iter().map(|pool| pool.pool.spa().guid()).collect();
@@ -119,6 +126,7 @@ impl Service for House {
     }
 
     fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+        self.leases.end(&self.pools, &request.name);
         self.pools.export(request)
     }
 
@@ -191,6 +199,7 @@ impl daemon::House for House {
     }
 
     fn close(&self) {
+        self.pools.all().iter().for_each(|pool| self.leases.end(&self.pools, pool.pool.name()));
         self.pools.close();
     }
 }

@@ -17,6 +17,7 @@ mod faults;
 pub mod forest;
 pub mod house;
 mod http;
+mod leases;
 pub mod mounts;
 pub mod peer;
 pub mod place;

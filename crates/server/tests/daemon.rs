@@ -70,6 +70,7 @@ impl Service for Numbers {
         datasets(&DatasetQuery) -> DatasetList;
         space(&str, &[SpaceClass]) -> Vec<SpaceEntry>;
         holds(&str) -> Vec<Hold>;
+        diff(&DiffRequest) -> DiffPart;
         scan(&ScanRequest) -> Vec<Candidate>;
         logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;

@@ -3,6 +3,7 @@
 mod create;
 mod datasets;
 mod destroy;
+mod diff;
 mod get;
 mod holds;
 mod keys;
@@ -69,6 +70,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "load-key" => keys::run(cx, rest, true),
         "unload-key" => keys::run(cx, rest, false),
         "userspace" | "groupspace" | "projectspace" => space::run(cx, verb, rest),
+        "diff" => diff::run(cx, rest),
         "holds" => holds::run(cx, rest),
         "version" => version::run(cx, "zfs version", rest),
         other => other_verb(cx, other),

@@ -130,6 +130,9 @@ impl Service for Live {
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
         view::holds(&self.dsl, snapshot)
     }
+    fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
+        view::diff(&self.dsl, r)
+    }
     fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())
     }

@@ -4,6 +4,7 @@
 
 pub mod live;
 pub mod paper;
+pub mod stand;
 
 use std::cell::RefCell;
 use std::io::{self, Write};

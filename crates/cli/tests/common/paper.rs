@@ -239,6 +239,9 @@ impl Service for Paper {
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
         Ok(self.holds.iter().filter(|h| h.snapshot == snapshot).cloned().collect())
     }
+    fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
+        Err(Error::new(&r.from, Reason::NoSuchDataset))
+    }
     fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())
     }

@@ -22,6 +22,7 @@
 
 mod change;
 mod dataset;
+mod diff;
 mod error;
 mod import;
 mod log;
@@ -36,6 +37,7 @@ pub use change::{Changed, CreatePool, DatasetChange, Layout, PoolChange, Setting
 pub use dataset::{
     Dataset, DatasetKind, DatasetList, DatasetQuery, Hold, PropSelect, SpaceClass, SpaceEntry,
 };
+pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
 pub use error::{Error, Reason, Refusal};
 pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, Error, ExportRequest,
-    HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport,
-    MountRequest, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
+    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DiffPart, DiffRequest, Error,
+    ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount,
+    MountReport, MountRequest, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry,
+    UnmountRequest,
 };
 
 /// A reply's body.
@@ -60,6 +61,8 @@ methods! {
     space(dataset: String => &str, classes: Vec<SpaceClass> => &[SpaceClass]) -> Vec<SpaceEntry>;
     /// The holds of a snapshot.
     holds(snapshot: String => &str) -> Vec<Hold>;
+    /// A part of what changed in a file system since a snapshot.
+    diff(request: DiffRequest => &DiffRequest) -> DiffPart;
     /// The pools that could be imported.
     scan(request: ScanRequest => &ScanRequest) -> Vec<Candidate>;
     /// Imports a pool; mounts nothing.

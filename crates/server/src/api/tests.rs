@@ -56,6 +56,9 @@ impl Service for One {
     fn unload_key(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
+    fn diff(&self, request: &DiffRequest) -> Result<DiffPart, Error> {
+        Err(Error::new(&request.from, Reason::NoSuchDataset))
+    }
     fn reclaimed(&self, first: &str, _: &str) -> Result<u64, Error> {
         Err(Error::new(first, Reason::NoSuchDataset))
     }

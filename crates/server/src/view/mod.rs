@@ -11,6 +11,7 @@
 mod candidate;
 mod datasets;
 mod ddt;
+mod diff;
 mod history;
 mod pool;
 mod props;
@@ -24,6 +25,7 @@ mod vdevs;
 pub use candidate::candidate;
 pub(crate) use candidate::missing;
 pub use datasets::{datasets, holds, key_error};
+pub use diff::diff;
 pub use history::{HISTORY_PART, history};
 pub use pool::pool;
 pub use props::PoolFacts;

@@ -1,0 +1,167 @@
+//! Which objects changed between two states of an object set.
+//!
+//! # Theory
+//! A block that was born at or before a transaction group has been in every state since: what is below it has not changed. So a
+//! walk of the meta dnode that passes over such blocks finds the blocks of dnodes that were written since, and the holes that were
+//! made since, and costs what changed rather than what there is. What it yields is a superset: objects that share a
+//! block of dnodes with a changed one, and numbers that were free before too, since holes of unknown age count as new.
+//!
+//! # See
+//! OpenZFS `dmu_diff`.
+
+use super::Objset;
+use crate::met::Met;
+use crate::{DN_MAX_OBJECT, Dnode, Result};
+use ondisk::dnode::DNODE_SHIFT;
+use ondisk::{BlkId, Level, ObjNum, Txg};
+
+/// A run of object numbers of which some may have changed (`dmu_diff_record_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// No object has these numbers now, first and last of them included (`DDR_FREE`).
+    Free(ObjNum, ObjNum),
+    /// There is an object, and it may be another than it was (`DDR_INUSE`).
+    Used(ObjNum),
+}
+
+/// See [`Objset::changes_since`].
+#[derive(Debug)]
+pub struct Changes {
+    os: Objset,
+    meta: Dnode,
+    since: Txg,
+    /// Blocks that are still to be looked at, by level: the next one and that behind the last.
+    todo: Vec<(Level, u64, u64)>,
+    met: Met,
+    /// What was found and not yet told, the last first.
+    found: Vec<Change>,
+    /// Free numbers that may go on.
+    free: Option<(u64, u64)>,
+    /// Numbers below this one have been told of.
+    next: u64,
+}
+
+impl Objset {
+    /// The objects that may have changed since the state of the group `since`, in the order of their numbers, those from `first` on.
+    ///
+    /// After an error the walk goes on behind the block that failed.
+    pub fn changes_since(&self, since: Txg, first: ObjNum) -> Changes {
+        let meta = self.meta_dnode();
+        let top = Level(meta.nlevels().saturating_sub(1));
+        let todo = vec![(top, 0, meta.phys().blkptrs.len() as u64)];
+        let (os, next) = (self.clone(), first.0.max(1));
+        Changes { os, meta, since, todo, met: Met::default(), found: Vec::new(), free: None, next }
+    }
+}
+
+impl Changes {
+    /// Object numbers below a block of a level.
+    fn span(&self, level: Level) -> u64 {
+        let per = self.meta.block_size() >> DNODE_SHIFT;
+        let shift = u32::from(level.0) * self.meta.phys().epbs();
+        if shift >= 48 { DN_MAX_OBJECT } else { per.saturating_mul(1 << shift).min(DN_MAX_OBJECT) }
+    }
+
+    /// Enters what was found; numbers that were told of before are passed over.
+    fn enter(&mut self, change: Change) {
+        match change {
+            Change::Free(first, last) => {
+                let (first, last) = (first.0.max(self.next), last.0);
+                if first > last {
+                    return;
+                }
+                self.next = last + 1;
+                match &mut self.free {
+                    Some((_, end)) if *end + 1 == first => *end = last,
+                    _ => {
+                        self.tell_free();
+                        self.free = Some((first, last));
+                    }
+                }
+            }
+            Change::Used(object) if object.0 >= self.next => {
+                self.next = object.0 + 1;
+                self.tell_free();
+                self.found.insert(0, change);
+            }
+            Change::Used(_) => {}
+        }
+    }
+
+    fn tell_free(&mut self) {
+        if let Some((first, last)) = self.free.take() {
+            self.found.insert(0, Change::Free(ObjNum(first), ObjNum(last)));
+        }
+    }
+
+    /// Looks at one block; false when there is none left.
+    fn step(&mut self) -> Result<bool> {
+        let Some((level, at, end)) = self.todo.last_mut() else { return Ok(false) };
+        let (level, blkid) = (*level, BlkId(*at));
+        if *at >= *end {
+            self.todo.pop();
+            return Ok(true);
+        }
+        *at += 1;
+        let span = self.span(level);
+        let Some(first) = blkid.0.checked_mul(span).filter(|first| *first < DN_MAX_OBJECT) else {
+            self.todo.pop();
+            return Ok(true);
+        };
+        let last = (first + span - 1).min(DN_MAX_OBJECT - 1);
+        if last < self.next {
+            return Ok(true);
+        }
+        let bp = self.meta.bp(level, blkid)?;
+        if bp.birth.0 != 0 && bp.birth <= self.since {
+            return Ok(true);
+        }
+        if bp.is_hole() {
+            self.enter(Change::Free(ObjNum(first), ObjNum(last)));
+            return Ok(true);
+        }
+        self.met.note(&bp, level, blkid).map_err(|e| self.meta.corrupt(e))?;
+        if level.0 > 0 {
+            let fan = 1u64 << self.meta.phys().epbs();
+            let child = blkid.0.saturating_mul(fan);
+            self.todo.push((Level(level.0 - 1), child, child.saturating_add(fan)));
+            return Ok(true);
+        }
+        let mut free = first;
+        for (object, slots) in super::slots_of_block(&self.os.meta(), blkid)? {
+            if object.0 > free {
+                self.enter(Change::Free(ObjNum(free), ObjNum(object.0 - 1)));
+            }
+            self.enter(Change::Used(object));
+            free = object.0 + u64::from(slots);
+            if free > object.0 + 1 {
+                // Slots of a large dnode may have been others' before.
+                self.enter(Change::Free(ObjNum(object.0 + 1), ObjNum(free - 1)));
+            }
+        }
+        if free <= last {
+            self.enter(Change::Free(ObjNum(free), ObjNum(last)));
+        }
+        Ok(true)
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<Change>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(change) = self.found.pop() {
+                return Some(Ok(change));
+            }
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.tell_free();
+                    return self.found.pop().map(Ok);
+                }
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}

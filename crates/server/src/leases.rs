@@ -1,0 +1,108 @@
+//! Snapshots that are made to be looked at once.
+//!
+//! # Theory
+//! What changed in a live file system is told against a snapshot of this moment (`zfs diff`, `ZFS_IOC_TMP_SNAPSHOT`), which goes when the last
+//! part has been told. A command that needs several parts may die between them, so a snapshot that nobody asked about for a while
+//! goes with the next question, and all of a pool's go when it is exported.
+//!
+//! # Crash
+//! A daemon that is killed leaves the snapshot, whose name says what it is; OpenZFS would take it away with the next import.
+
+use crate::api::{DatasetChange, DiffPart, DiffRequest, Error};
+use crate::pools::Pools;
+use crate::view;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long a command may take from one part to the next.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What the names of such snapshots begin with (`ZDIFF_PREFIX`).
+const PREFIX: &str = "zfs-diff-";
+
+/// Snapshots of this daemon that are to go, and when they were last asked about.
+#[derive(Default)]
+pub(crate) struct Leases {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    until: HashMap<String, Instant>,
+    made: u64,
+}
+
+impl Leases {
+    /// A part of what changed since a snapshot; of a live file system a snapshot is made first.
+    pub(crate) fn diff(&self, pools: &Pools, request: &DiffRequest) -> Result<DiffPart, Error> {
+        self.drop_old(pools, &request.to);
+        let imported = pools.pool_of(&request.from)?;
+        let mut request = request.clone();
+        if !request.to.contains('@') && imported.pool.spa().writer().is_some() {
+            request.to = self.snapshot(pools, &request.to)?;
+        }
+        let spa = imported.pool.spa();
+        let told = spa.read(|| view::diff(imported.pool.dsl(), &request));
+        let mut table = self.table.lock();
+        let Some(until) = table.until.get_mut(&request.to) else { return told };
+        if told.as_ref().is_ok_and(|part| part.next.is_some()) {
+            *until = Instant::now() + PATIENCE;
+            return told;
+        }
+        table.until.remove(&request.to);
+        drop(table);
+        let gone = remove(pools, &request.to);
+        told.and_then(|part| gone.map(|()| part))
+    }
+
+    /// Lets all snapshots of a pool go.
+    pub(crate) fn end(&self, pools: &Pools, pool: &str) {
+        self.drop_if(pools, |name, _| name.split(['/', '@']).next() == Some(pool));
+    }
+
+    /// Lets those go that nobody has asked about for a while, but for the one that is asked about now.
+    fn drop_old(&self, pools: &Pools, asked: &str) {
+        let now = Instant::now();
+        self.drop_if(pools, |name, until| *until < now && name != asked);
+    }
+
+    fn drop_if(&self, pools: &Pools, which: impl Fn(&str, &Instant) -> bool) {
+        let mut old = Vec::new();
+        self.table.lock().until.retain(|name, until| {
+            let goes = which(name, until);
+            if goes {
+                old.push(name.clone());
+            }
+            !goes
+        });
+        for name in old {
+            if let Err(error) = remove(pools, &name) {
+                tracing::warn!(%error, snapshot = name, "a snapshot of a diff stays");
+            }
+        }
+    }
+
+    fn snapshot(&self, pools: &Pools, head: &str) -> Result<String, Error> {
+        let name = {
+            let mut table = self.table.lock();
+            table.made += 1;
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            let name = format!("{head}@{PREFIX}{:x}-{:x}", now.as_nanos(), table.made);
+            table.until.insert(name.clone(), Instant::now() + PATIENCE);
+            name
+        };
+        let made = pools.change(&DatasetChange::Snapshot { names: vec![name.clone()], props: Vec::new() });
+        match made {
+            Ok(_) => Ok(name),
+            Err(error) => {
+                self.table.lock().until.remove(&name);
+                Err(Error::new(head, error.reason))
+            }
+        }
+    }
+}
+
+fn remove(pools: &Pools, name: &str) -> Result<(), Error> {
+    let change = DatasetChange::Destroy { names: vec![name.to_owned()], force: false, defer: true };
+    pools.change(&change).map(drop)
+}
