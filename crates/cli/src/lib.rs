@@ -11,6 +11,7 @@
 
 pub mod clock;
 pub mod cx;
+pub mod exports;
 pub mod getopt;
 pub mod getprint;
 pub mod json;

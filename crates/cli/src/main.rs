@@ -20,6 +20,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
     ls                list pools, datasets and files, straight from the devices
     cp                copy files out of a pool, straight from the devices
+    export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     serve             hold imported pools and their mounts; commands start it when they need it
 
 poolhouse COMMAND --help says more.
@@ -55,7 +56,7 @@ fn err() -> Out {
 fn run(command: &str, words: &[String]) -> i32 {
     let (mut out, mut err) = (out(), err());
     let code = match command {
-        "zpool" | "zfs" => return openzfs(command, words, out, err),
+        "zpool" | "zfs" | "export" | "unexport" | "exports" => return openzfs(command, words, out, err),
         "zdb" => return cli::zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
@@ -85,12 +86,16 @@ fn run(command: &str, words: &[String]) -> i32 {
     if out.flush() { code } else { 1 }
 }
 
-/// Runs `zpool` or `zfs` against whoever holds this user's pools.
+/// Runs `zpool`, `zfs` or a command about exports against whoever holds this user's pools.
 fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn server::api::Service>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
     cx.color = colors(&cx);
-    let code = if command == "zpool" { zpool::run(&mut cx, words) } else { zfs::run(&mut cx, words) };
+    let code = match command {
+        "zpool" => zpool::run(&mut cx, words),
+        "zfs" => zfs::run(&mut cx, words),
+        _ => cli::exports::run(&mut cx, command, words),
+    };
     if cx.out.flush() { code } else { code.max(1) }
 }
 

@@ -58,6 +58,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         }
         Reason::AlreadyMounted => "filesystem already mounted".into(),
         Reason::NotMounted => "not currently mounted".into(),
+        Reason::NotOffered => "not exported".into(),
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::NotAMountpoint => "not a mountpoint".into(),
         Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),

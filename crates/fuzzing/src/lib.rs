@@ -16,6 +16,7 @@ pub mod decoders;
 pub mod graft;
 pub mod labels;
 pub mod mutate;
+pub mod nbd;
 pub mod seeds;
 
 /// A target: what it is called, and what it does with some bytes.
@@ -56,4 +57,6 @@ pub const DECODERS: &[Target] = &[
     ("gzip", decoders::gzip),
     ("lz4", decoders::lz4),
     ("zstd", decoders::zstd),
+    ("nbd_option", nbd::option),
+    ("nbd_requests", nbd::requests),
 ];

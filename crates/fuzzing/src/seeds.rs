@@ -54,8 +54,13 @@ fn of_image(target: &str, image: &Path) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Seeds for a target: bytes that a real pool has where the decoder reads.
+/// Seeds for a target: bytes that a real pool has where the decoder reads; for what comes from clients, what they send.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "nbd_option" => return crate::nbd::options(),
+        "nbd_requests" => return crate::nbd::conversations(),
+        _ => {}
+    }
     let mut seeds = vec![Vec::new(), vec![0; 512]];
     for name in SOURCES {
         for image in testkit::fixture(name) {

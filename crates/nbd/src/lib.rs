@@ -24,6 +24,7 @@ mod volumes;
 
 pub use crew::Crew;
 pub use disk::Disk;
+pub use dmu::Extent;
 pub use error::{Code, Error, Result};
 pub use reply::Reply;
 pub use server::{Exports, Listener, Listing, Offer, Server};

@@ -61,6 +61,8 @@ enum Slot {
 
 /// An open volume.
 struct Open {
+    /// Its dataset's name, as it was when anybody looked last.
+    name: Mutex<String>,
     volume: Volume,
     /// Nobody may write: it is a snapshot, its pool can't be written, or its `readonly` says so.
     read_only: AtomicBool,
@@ -186,13 +188,14 @@ impl Volumes {
     fn open_dataset(&self, dataset: &dsl::Dataset, name: &str) -> Result<Open> {
         let failed = |source| Error::Open { name: name.to_owned(), source: Arc::new(source) };
         let read_only = AtomicBool::new(self.read_only(dataset)?);
-        let over = watch::Sender::new(false);
+        let (called, over) = (Mutex::new(name.to_owned()), watch::Sender::new(false));
         let writer = self.pool.spa().writer();
         if dataset.is_snapshot() || writer.is_none() {
             // Before it is opened, so that it can't be destroyed in between.
             let hold = writer.map(|live| live.dsl().heads().long_hold(dataset.object().0));
             let again = self.pool.dataset(name).map_err(failed)?;
-            return Ok(Open { volume: again.volume().map_err(failed)?, read_only, over, _hold: hold });
+            let volume = again.volume().map_err(failed)?;
+            return Ok(Open { name: called, volume, read_only, over, _hold: hold });
         }
         let volume = self.pool.open_volume(dataset).map_err(|error| match &error {
             poolhouse::Error::Dataset(dsl::Error::Refused { why: dsl::Refusal::Busy, .. }) => {
@@ -200,7 +203,7 @@ impl Volumes {
             }
             _ => failed(error),
         })?;
-        Ok(Open { volume, read_only, over, _hold: None })
+        Ok(Open { name: called, volume, read_only, over, _hold: None })
     }
 
     /// The dataset of an export.
@@ -231,12 +234,15 @@ impl Volumes {
         said.map(|n| n != 0).map_err(|e| self.failed(&dataset.name(), e))
     }
 
-    /// Lets what properties say now take effect on what is open.
+    /// Lets names and what properties say now take effect on what is open.
     pub fn follow(self: &Arc<Self>) {
         for lease in self.all() {
             let object = lease.object;
             let dataset = self.pool.spa().read(|| self.pool.dsl().by_object(ObjNum(object)));
-            let said = dataset.map_err(|e| self.failed(self.pool.name(), e)).and_then(|d| self.read_only(&d));
+            let said = dataset.map_err(|e| self.failed(self.pool.name(), e)).and_then(|dataset| {
+                *lease.open().name.lock() = dataset.name();
+                self.read_only(&dataset)
+            });
             match said {
                 Ok(read_only) => lease.open().read_only.store(read_only, Ordering::Release),
                 Err(error) => tracing::warn!(object, %error, "its properties are unreadable"),
@@ -270,17 +276,12 @@ impl Volumes {
 
     /// Who uses what.
     pub fn users(&self) -> Vec<User> {
-        let counts: Vec<(u64, usize)> = {
-            let table = self.table.lock();
-            let count = |slot: &Slot| match slot {
-                Slot::Open(_, users) => *users,
-                Slot::Moving => 0,
-            };
-            table.open.iter().map(|(object, slot)| (*object, count(slot))).collect()
-        };
-        let name = |object| self.pool.spa().read(|| self.pool.dsl().by_object(ObjNum(object)));
-        let told = |(object, connections)| Some(User { name: name(object).ok()?.name(), connections });
-        counts.into_iter().filter_map(told).collect()
+        let table = self.table.lock();
+        let used = table.open.values().filter_map(|slot| match slot {
+            Slot::Open(open, users) => Some(User { name: open.name.lock().clone(), connections: *users }),
+            Slot::Moving => None,
+        });
+        used.collect()
     }
 
     /// Lets nobody open anything any more, and closes everything: with `force` also what is used, whose connections end. Returns false, and leaves

@@ -41,6 +41,8 @@ pub trait House: Service + Send + Sync {
     fn is_empty(&self) -> bool;
     /// Says in which file pools are remembered that name none.
     fn remember_in(&self, _cachefile: &Path) {}
+    /// Begins to serve what is served beside the control socket.
+    fn open_doors(&self, _place: &Place) {}
     /// Unmounts and exports everything, as far as it goes. Nothing is asked after this.
     fn close(&self);
 }
@@ -113,6 +115,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     if place.is_shared() {
         house.remember_in(Path::new(crate::cachefile::USUAL));
     }
+    house.open_doors(place);
     if options.background {
         say_ready()?;
     }

@@ -8,13 +8,14 @@ mod import;
 
 use crate::api::{
     Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DiffPart, DiffRequest, Error,
-    ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount,
-    MountReport, MountRequest, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry,
-    UnmountRequest,
+    ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats,
+    Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, ScanRequest,
+    Service, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
 use crate::leases::Leases;
+use crate::place::Place;
 use crate::pools::{Imported, Pools};
 use crate::view;
 use crate::work::create_pool;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 /// Pools, and this machine as they see it.
 pub struct House {
-    pools: Pools,
+    pools: Arc<Pools>,
     leases: Leases,
     host: Host,
     clock: Box<dyn Clock + Send>,
@@ -46,7 +47,7 @@ impl House {
 
     /// Nothing imported, on this host and by this clock.
     pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
-        Self { pools: Pools::default(), leases: Leases::default(), host, clock }
+        Self { pools: Arc::default(), leases: Leases::default(), host, clock }
     }
 
     fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
@@ -187,6 +188,18 @@ impl Service for House {
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
         self.pools.change(change)
     }
+
+    fn offer(&self, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
+        self.pools.offer(request)
+    }
+
+    fn withdraw(&self, request: &WithdrawRequest) -> Result<(), Error> {
+        self.pools.withdraw(request)
+    }
+
+    fn exports(&self) -> Result<ExportList, Error> {
+        Ok(self.pools.exports())
+    }
 }
 
 impl daemon::House for House {
@@ -196,6 +209,10 @@ impl daemon::House for House {
 
     fn remember_in(&self, cachefile: &std::path::Path) {
         self.pools.remember_in(cachefile);
+    }
+
+    fn open_doors(&self, place: &Place) {
+        self.pools.open_door(&place.volumes());
     }
 
     fn close(&self) {

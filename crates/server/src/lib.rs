@@ -13,6 +13,7 @@ mod cachefile;
 pub mod change;
 pub mod client;
 pub mod daemon;
+mod exports;
 mod faults;
 pub mod forest;
 pub mod house;

@@ -85,6 +85,11 @@ impl Place {
         self.dir.join("control.sock")
     }
 
+    /// The socket of its volumes, which speaks NBD.
+    pub fn volumes(&self) -> PathBuf {
+        self.dir.join("nbd.sock")
+    }
+
     /// What a daemon in the background has to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")

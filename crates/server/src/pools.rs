@@ -20,6 +20,7 @@ use crate::api::{
 use crate::cachefile::Memory;
 use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
+use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
@@ -30,7 +31,7 @@ use crate::work::{absent, leave, log};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::Detach;
-use ondisk::{Guid, Psize, Txg, VdevId, VdevKind};
+use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
 use parking_lot::RwLock;
 use poolhouse::Pool;
 use spa::Host;
@@ -46,6 +47,8 @@ pub struct Imported {
     pub pool: Pool,
     /// What is mounted of it.
     pub mounts: Arc<Mounts>,
+    /// Its volumes, as they are served.
+    pub volumes: Arc<nbd::Volumes>,
     /// What only its holder knows of it.
     pub facts: RwLock<PoolFacts>,
 }
@@ -76,6 +79,7 @@ impl State {
 pub struct Pools {
     table: RwLock<BTreeMap<String, State>>,
     memory: Memory,
+    pub(crate) doors: Doors,
 }
 
 /// A mount with the pool that it belongs to.
@@ -148,7 +152,8 @@ impl Pools {
         }
         let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
-            Ok((Arc::new(Imported { pool, mounts: Arc::new(mounts), facts: RwLock::new(facts) }), told))
+            let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
+            Ok((Arc::new(Imported { pool, mounts, volumes, facts: RwLock::new(facts) }), told))
         });
         match opened {
             Ok((imported, told)) => {
@@ -182,21 +187,29 @@ impl Pools {
             Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
-        let how = if request.force || request.hardforce { Detach::Force } else { Detach::Normal };
+        let force = request.force || request.hardforce;
+        if !imported.volumes.close(force) {
+            self.table.write().insert(name.to_owned(), State::Here(imported));
+            return Err(Error::new(name, Reason::Busy));
+        }
+        let how = if force { Detach::Force } else { Detach::Normal };
         let mounted = imported.mounted();
         let failures = unmount_all(&mounted, how);
         if let Some(failure) = failures.into_iter().next() {
             // What was unmounted stays so, as with the kernel module.
+            imported.volumes.reopen();
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(failure.error);
         }
         remove_folders(folders_of(&mounted));
         drop(mounted);
         if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
+            imported.volumes.reopen();
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(Error::new(name, reason));
         }
         self.table.write().remove(name);
+        self.forget_offers(name);
         self.share_memory();
         if let Some(file) = self.memory.file_of(&imported.facts.read()) {
             self.memory.write(&file, &self.all(), Some(guid));
@@ -308,10 +321,9 @@ impl Pools {
         let imported = self.pool_of(about)?;
         let live = writer(&imported, about)?;
         let (change, limits) = &quotas::split(change)?;
-        let planned = imported
-            .pool
-            .spa()
-            .read(|| plan(imported.pool.dsl(), &|n, block| data_room(&imported.pool, n, block), change))?;
+        let room = |blocks, block| data_room(&imported.pool, blocks, block);
+        let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;
+        let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), &room, change))?;
         let (moved, folders) = self.make_way(&imported, change)?;
         let results = live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let mut errors: Vec<Error> = Vec::new();
@@ -337,6 +349,12 @@ impl Pools {
         if let (DatasetChange::Rename { from, to, .. }, true) = (change, errors.is_empty()) {
             imported.mounts.renamed(from, to);
         }
+        if errors.is_empty()
+            && let Some(resize) = resize
+        {
+            errors.extend(resize.run(&imported, about).err());
+        }
+        self.follow_exports(&imported, change);
         let stale = self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.
         let alone = !matches!(change, DatasetChange::Destroy { .. });
@@ -461,7 +479,11 @@ impl Pools {
 
     /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.
     pub fn close(&self) {
+        self.close_doors();
         let pools = self.all();
+        for pool in pools.iter().filter(|pool| !pool.volumes.close(true)) {
+            tracing::error!(pool = pool.pool.name(), "clients of its volumes don't let go");
+        }
         let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
         for failure in unmount_all(&mounted, Detach::Normal) {
             tracing::warn!(target = failure.name, "in use: unmounted lazily, its users lose it");
@@ -644,6 +666,12 @@ impl Pools {
             let dir = pool.pool.dsl().dir(&live.name()).map_err(fail)?;
             let needs = dir.encryption_root().map_err(fail)?;
             if needs.is_some_and(|needed| needed.object() == root.object()) {
+                return Err(Error::new(dataset, Reason::Busy));
+            }
+        }
+        for object in pool.volumes.objects() {
+            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
                 return Err(Error::new(dataset, Reason::Busy));
             }
         }

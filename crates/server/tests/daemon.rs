@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
+#[path = "../../nbd/tests/client/mod.rs"]
+mod nbd_client;
+
 use server::api::*;
 use server::client::Socket;
 use server::daemon::{self, House};
@@ -82,6 +85,9 @@ impl Service for Numbers {
         create_pool(&CreatePool) -> ();
         change_pool(&str, &PoolChange) -> ();
         change(&DatasetChange) -> Changed;
+        offer(&OfferRequest) -> Vec<Offered>;
+        withdraw(&WithdrawRequest) -> ();
+        exports() -> ExportList;
     }
 }
 
@@ -425,6 +431,80 @@ fn strangers_are_refused() {
     std::fs::set_permissions(stand.place().dir(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
+/// Four clients write to a volume, each its own quarter, and flush now and then; the daemon is killed in the middle of that. The next one shows what
+/// was flushed, and of what came after it each write whole or not at all, three times over.
+fn what_was_flushed_outlives_the_daemon() {
+    use nbd_client::Client as Nbd;
+    const BLOCK: u64 = 4096;
+    const BLOCKS: u64 = 512;
+    let mut stand = Stand::new();
+    stand.real = true;
+    let image = stand.dir.path().join("d0.img");
+    std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    let leaf = Vdev { kind: "file".into(), path: Some(image.display().to_string()), ..Vdev::default() };
+    let layout = Layout { tops: vec![leaf], ..Layout::default() };
+    let root_props = vec![("mountpoint".to_owned(), "none".to_owned())];
+    let pool = CreatePool { name: "tank".into(), layout, root_props, ..CreatePool::default() };
+    stand.client().create_pool(&pool).unwrap();
+    let made = DatasetChange::Create {
+        name: "tank/v".into(),
+        kind: DatasetKind::Volume,
+        props: vec![("volsize".into(), (4 * BLOCKS * BLOCK).to_string())],
+        sparse: true,
+        parents: false,
+        mount: false,
+        key: None,
+    };
+    stand.client().change(&made).unwrap();
+    let socket = stand.place().volumes();
+    // What each block was given last before a flush returned, and last of all.
+    let (mut flushed, mut sent) = (vec![0u8; 4 * BLOCKS as usize], vec![0u8; 4 * BLOCKS as usize]);
+    for round in 1..=3u8 {
+        let pid = stand.daemon_pid();
+        let quarters = flushed.chunks_mut(BLOCKS as usize).zip(sent.chunks_mut(BLOCKS as usize));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for (n, (flushed, sent)) in quarters.enumerate() {
+                let (mut c, tell) = (Nbd::of(&socket, "tank/v"), tell.clone());
+                scope.spawn(move || {
+                    for turn in 0.. {
+                        let at = (turn * 7919 + n) % BLOCKS as usize;
+                        sent[at] = sent[at].wrapping_add(round) | 1;
+                        let offset = (n as u64 * BLOCKS + at as u64) * BLOCK;
+                        let done = c.try_ask(nbd::abi::cmd::WRITE, offset, &[sent[at]; BLOCK as usize]);
+                        if done.is_err() {
+                            return;
+                        }
+                        if turn % 5 == 4 {
+                            if c.try_ask(nbd::abi::cmd::FLUSH, 0, b"").is_err() {
+                                return;
+                            }
+                            flushed.copy_from_slice(sent);
+                            tell.send(()).unwrap();
+                        }
+                    }
+                });
+            }
+            told.iter().take(400).for_each(drop);
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        });
+        stand.wait_for_the_end();
+        let scan = ScanRequest { paths: vec![image.clone()], ..ScanRequest::default() };
+        let guid = stand.client().scan(&scan).unwrap()[0].pool.guid;
+        let request = ImportRequest { guid, scan, force: true, ..ImportRequest::default() };
+        stand.client().import(&request).unwrap();
+        let mut c = Nbd::of(&socket, "tank/v");
+        for (n, (flushed, sent)) in flushed.iter_mut().zip(&mut sent).enumerate() {
+            let block = c.read(n as u64 * BLOCK, BLOCK as u32);
+            assert!(block.iter().all(|byte| *byte == block[0]), "round {round}: block {n} is torn");
+            // One that was written since may have any of what it was given.
+            assert!(block[0] == *flushed || *sent != *flushed, "round {round}: block {n} is lost");
+            (*flushed, *sent) = (block[0], block[0]);
+        }
+        c.bye();
+    }
+}
+
 /// What isn't a request of ours is answered as HTTP wants it, and the daemon goes on.
 fn nonsense_is_answered() {
     let stand = Stand::new();
@@ -459,7 +539,7 @@ fn main() {
             print!("{}", raw(stream, &request));
         }
         filter => {
-            let tests: [(&str, fn()); 8] = [
+            let tests: [(&str, fn()); 9] = [
                 ("real_pools_come_and_go", real_pools_come_and_go),
                 (
                     "lives_from_the_first_import_to_the_last_export",
@@ -471,6 +551,7 @@ fn main() {
                 ("a_terminated_daemon_ends_cleanly", a_terminated_daemon_ends_cleanly),
                 ("strangers_are_refused", strangers_are_refused),
                 ("nonsense_is_answered", nonsense_is_answered),
+                ("what_was_flushed_outlives_the_daemon", what_was_flushed_outlives_the_daemon),
             ];
             // Options of the usual test harness are none of ours.
             let filter = filter.filter(|word| !word.starts_with('-')).unwrap_or_default();

@@ -68,6 +68,7 @@ pub fn run_with(line: &str, service: Rc<dyn Service>, keys: Vec<Vec<u8>>) -> Ran
     let code = match words[0].as_str() {
         "zpool" => cli::zpool::run(&mut cx, &words[1..]),
         "zfs" => cli::zfs::run(&mut cx, &words[1..]),
+        "poolhouse" => cli::exports::run(&mut cx, &words[1], &words[2..]),
         other => panic!("no command {other}"),
     };
     let text = |s: &Sink| String::from_utf8(s.0.borrow().clone()).expect("commands print UTF-8");

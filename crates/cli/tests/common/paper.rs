@@ -281,4 +281,13 @@ impl Service for Paper {
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
         Err(Error::new(change.subject(), Reason::NoSuchDataset))
     }
+    fn offer(&self, _: &OfferRequest) -> Result<Vec<Offered>, Error> {
+        Ok(Vec::new())
+    }
+    fn withdraw(&self, _: &WithdrawRequest) -> Result<(), Error> {
+        Ok(())
+    }
+    fn exports(&self) -> Result<ExportList, Error> {
+        Ok(ExportList::default())
+    }
 }

@@ -180,6 +180,24 @@ impl Client {
         answer
     }
 
+    /// The same, with an end that may come at any byte.
+    pub fn try_ask(&mut self, command: u16, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        let head = [
+            &abi::REQUEST_MAGIC.to_be_bytes()[..],
+            &[0, 0],
+            &command.to_be_bytes(),
+            &[0; 8],
+            &offset.to_be_bytes(),
+            &(data.len() as u32).to_be_bytes(),
+            data,
+        ];
+        self.stream.write_all(&head.concat())?;
+        let mut reply = [0; 20];
+        self.stream.read_exact(&mut reply)?;
+        assert_eq!(reply[..8], [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 0], "{reply:?}");
+        Ok(())
+    }
+
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let answer = self.ask(cmd::WRITE, 0, offset, data.len() as u32, data);
         assert_eq!(answer.error, 0, "{}", answer.words);

@@ -145,6 +145,8 @@ pub enum Reason {
     AlreadyMounted,
     /// The file system is not mounted.
     NotMounted,
+    /// It is not offered over NBD.
+    NotOffered,
     /// The mountpoint holds something.
     MountpointNotEmpty,
     /// The path is not a mountpoint of ours.

@@ -24,6 +24,7 @@ mod change;
 mod dataset;
 mod diff;
 mod error;
+mod exports;
 mod import;
 mod log;
 mod pool;
@@ -39,6 +40,7 @@ pub use dataset::{
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
 pub use error::{Error, Reason, Refusal};
+pub use exports::{ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
     ScanRequest,

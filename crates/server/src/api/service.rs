@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DiffPart, DiffRequest, Error,
-    ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount,
-    MountReport, MountRequest, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry,
-    UnmountRequest,
+    ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats,
+    Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason,
+    ScanRequest, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -89,6 +89,12 @@ methods! {
     change_pool(name: String => &str, change: PoolChange => &PoolChange) -> ();
     /// Changes datasets of one pool; mounts and unmounts what that asks for.
     change(change: DatasetChange => &DatasetChange) -> Changed;
+    /// Offers volumes over NBD, and says where.
+    offer(request: OfferRequest => &OfferRequest) -> Vec<Offered>;
+    /// Offers volumes no longer.
+    withdraw(request: WithdrawRequest => &WithdrawRequest) -> ();
+    /// What is served over NBD, and used.
+    exports() -> ExportList;
 }
 
 /// Carries a request to a daemon.

@@ -1,0 +1,377 @@
+//! Volumes that are served over NBD.
+//!
+//! # Theory
+//! The daemon has a Unix socket beside its control socket, where its user (and root) may ask for any volume and any snapshot of one by its full name. What others are to
+//! reach is offered by name, at an address: whoever reaches that address has what is offered there and nothing else, since NBD without TLS knows nobody.
+//!
+//! # Life
+//! Offers are this daemon's: they go with their dataset, and with the daemon. A pool that is exported waits for nobody: with clients it is busy, and with force they
+//! lose it.
+//!
+//! # Locks
+//! The table of offers is held for looking up and entering, and while a socket is made.
+
+use crate::api::{DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
+use crate::change::tasks;
+use crate::faults::{chain, of_dsl};
+use crate::pools::{Imported, Pools};
+use dsl::{Kind, Name, Prop, PropError, Tail};
+use nbd::{Exports, Listener, Listing, Offer, Server};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// The port of NBD.
+const PORT: u16 = 10_809;
+
+/// What is served, and where.
+#[derive(Default)]
+pub(crate) struct Doors(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// Listeners go before the server that has their connections.
+    own: Option<Listener>,
+    offers: BTreeMap<Place, (Listener, Arc<Names>)>,
+    server: Option<Server>,
+}
+
+/// What is offered at an address: names, and whether they may only be read.
+type Names = Mutex<BTreeMap<String, bool>>;
+
+/// An address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl Place {
+    fn parse(text: &str) -> Option<Place> {
+        let text = text.strip_prefix("unix:").or_else(|| text.strip_prefix("tcp:")).unwrap_or(text);
+        if text.starts_with('/') {
+            return Some(Place::Unix(PathBuf::from(text)));
+        }
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let host = |host: &str| match host {
+            "localhost" => Some(local),
+            host => host.trim_start_matches('[').trim_end_matches(']').parse().ok(),
+        };
+        if let Some(address) = host(text) {
+            return Some(Place::Tcp(SocketAddr::new(address, PORT)));
+        }
+        let (before, port) = text.rsplit_once(':')?;
+        Some(Place::Tcp(SocketAddr::new(host(before)?, port.parse().ok()?)))
+    }
+
+    /// What clients call an export there.
+    fn uri(&self, export: &str) -> String {
+        match self {
+            Place::Unix(path) => {
+                format!("nbd+unix:///{}?socket={}", encoded(export), encoded(&path.display().to_string()))
+            }
+            Place::Tcp(address) => format!("nbd://{address}/{}", encoded(export)),
+        }
+    }
+}
+
+/// A name as it stands in a URI.
+fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~:@".contains(&byte);
+    name.bytes().fold(String::new(), |mut out, byte| {
+        if plain(byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+        out
+    })
+}
+
+/// Every volume of every pool.
+struct Everything(Weak<Pools>);
+
+impl Exports for Everything {
+    fn find(&self, name: &str) -> Option<Offer> {
+        offer(&*self.0.upgrade()?, name, false)
+    }
+
+    fn listing(&self) -> Listing {
+        let pools = self.0.upgrade().map(|pools| pools.all()).unwrap_or_default();
+        Listing::All(pools.iter().map(|pool| Arc::clone(&pool.volumes)).collect())
+    }
+}
+
+/// What is offered at one address.
+struct Chosen {
+    pools: Weak<Pools>,
+    names: Arc<Names>,
+}
+
+impl Exports for Chosen {
+    fn find(&self, name: &str) -> Option<Offer> {
+        let (name, read_only) = {
+            let names = self.names.lock();
+            match name {
+                // Where there is only one, it is the usual one.
+                "" if names.len() == 1 => names.iter().next().map(|(name, fixed)| (name.clone(), *fixed)),
+                _ => names.get_key_value(name).map(|(name, fixed)| (name.clone(), *fixed)),
+            }
+        }?;
+        offer(&*self.pools.upgrade()?, &name, read_only)
+    }
+
+    fn listing(&self) -> Listing {
+        Listing::Names(self.names.lock().keys().cloned().collect())
+    }
+}
+
+fn offer(pools: &Pools, name: &str, read_only: bool) -> Option<Offer> {
+    let pool = pools.pool_of(name).ok()?;
+    Some(Offer { name: name.to_owned(), volumes: Arc::clone(&pool.volumes), read_only })
+}
+
+fn of_nbd(about: &str, error: &nbd::Error) -> Error {
+    let reason = match error {
+        nbd::Error::NoExport { .. } => Reason::BadType,
+        nbd::Error::Busy { .. } => Reason::Busy,
+        nbd::Error::Volume(zvol::Error::BadSize { block, .. }) => {
+            Reason::BadValue { what: PropError::NotMultiple(*block).to_string() }
+        }
+        nbd::Error::Volume(zvol::Error::Stopped { .. }) => Reason::Suspended,
+        nbd::Error::System { source, .. } => {
+            Reason::System { errno: source.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()) }
+        }
+        _ => Reason::Io { what: chain(error), info: Box::default() },
+    };
+    Error::new(about, reason)
+}
+
+/// A server, started when it is first needed.
+fn server(table: &mut Table) -> Result<&Server, nbd::Error> {
+    if table.server.is_none() {
+        table.server = Some(Server::start()?);
+    }
+    Ok(table.server.as_ref().expect("it was started"))
+}
+
+impl Pools {
+    /// Serves every volume to this user on a socket of the daemon.
+    pub(crate) fn open_door(self: &Arc<Self>, socket: &Path) {
+        let mut table = self.doors.0.lock();
+        let exports = Arc::new(Everything(Arc::downgrade(self)));
+        match server(&mut table).and_then(|server| server.listen_unix(socket, exports)) {
+            Ok(listener) => table.own = Some(listener),
+            Err(error) => tracing::warn!(error = chain(&error), "volumes are not served"),
+        }
+    }
+
+    /// Serves volumes no longer, and ends all connections.
+    pub(crate) fn close_doors(&self) {
+        let Table { own, offers, server } = std::mem::take(&mut *self.doors.0.lock());
+        drop((own, offers));
+        drop(server);
+    }
+
+    /// Offers volumes at an address.
+    ///
+    /// # Errors
+    /// About the dataset that is no volume, or the address that can't be listened on.
+    pub fn offer(self: &Arc<Self>, request: &OfferRequest) -> Result<Vec<Offered>, Error> {
+        for name in &request.datasets {
+            let pool = self.pool_of(name)?;
+            let dataset = pool.pool.spa().read(|| pool.pool.dsl().dataset(name));
+            dataset.map_err(|error| Error::new(name, of_dsl(&error)))?;
+            pool.volumes.about(name).map_err(|error| of_nbd(name, &error))?;
+        }
+        let bad = |what: &str| Error::new(&request.listen, Reason::BadValue { what: what.to_owned() });
+        let place = Place::parse(&request.listen)
+            .ok_or_else(|| bad("neither the path of a socket nor an IP address and port"))?;
+        let mut table = self.doors.0.lock();
+        let new: BTreeMap<_, _> =
+            request.datasets.iter().map(|name| (name.clone(), request.read_only)).collect();
+        let place = match table.offers.get(&place) {
+            Some((_, names)) => {
+                names.lock().extend(new);
+                place
+            }
+            None => {
+                let names = Arc::new(Names::new(new));
+                let exports = Arc::new(Chosen { pools: Arc::downgrade(self), names: Arc::clone(&names) });
+                let server = server(&mut table).map_err(|error| of_nbd(&request.listen, &error))?;
+                let listener = match &place {
+                    Place::Unix(path) => server.listen_unix(path, exports),
+                    Place::Tcp(address) => server.listen_tcp(*address, exports),
+                };
+                let listener = listener.map_err(|error| of_nbd(&request.listen, &error))?;
+                // Port 0 asks for any.
+                let place = listener.address().map_or(place, Place::Tcp);
+                table.offers.insert(place.clone(), (listener, names));
+                place
+            }
+        };
+        let offered = |name: &String| Offered {
+            dataset: name.clone(),
+            uri: place.uri(name),
+            read_only: request.read_only,
+        };
+        Ok(request.datasets.iter().map(offered).collect())
+    }
+
+    /// Offers volumes no longer. Connections that are there go on.
+    ///
+    /// # Errors
+    /// If something was not offered.
+    pub fn withdraw(&self, request: &WithdrawRequest) -> Result<(), Error> {
+        let place = match &request.listen {
+            None => None,
+            Some(text) => {
+                let what = "neither the path of a socket nor an IP address and port".to_owned();
+                Some(Place::parse(text).ok_or_else(|| Error::new(text, Reason::BadValue { what }))?)
+            }
+        };
+        let offered = |name: &String| {
+            let table = self.doors.0.lock();
+            let mut places = table.offers.iter().filter(|(at, _)| place.as_ref().is_none_or(|p| p == *at));
+            places.any(|(_, (_, names))| names.lock().contains_key(name))
+        };
+        if let Some(name) = request.datasets.iter().find(|name| !offered(name)) {
+            return Err(Error::new(name, Reason::NotOffered));
+        }
+        self.doors.forget(place.as_ref(), |name| {
+            request.datasets.is_empty() || request.datasets.iter().any(|n| n == name)
+        });
+        Ok(())
+    }
+
+    /// What is served.
+    pub fn exports(&self) -> ExportList {
+        let table = self.doors.0.lock();
+        let socket = table.own.as_ref().map(|own| own.place().to_owned());
+        let mut offered = Vec::new();
+        for (place, (_, names)) in &table.offers {
+            offered.extend(names.lock().iter().map(|(name, read_only)| Offered {
+                dataset: name.clone(),
+                uri: place.uri(name),
+                read_only: *read_only,
+            }));
+        }
+        drop(table);
+        let pools = self.all();
+        let users = pools.iter().flat_map(|pool| pool.volumes.users());
+        ExportList { socket, offered, used: users.map(|u| (u.name, u.connections as u64)).collect() }
+    }
+
+    /// Lets offers and open volumes know of a change that was made.
+    pub(crate) fn follow_exports(&self, imported: &Imported, change: &DatasetChange) {
+        match change {
+            DatasetChange::Set { .. } | DatasetChange::Inherit { .. } => imported.volumes.follow(),
+            DatasetChange::Destroy { names, .. } => {
+                let gone = |name: &str| {
+                    let found = imported.pool.dsl().dataset(name);
+                    matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
+                };
+                self.doors.forget(None, |name| names.iter().any(|n| n == name) && gone(name));
+            }
+            DatasetChange::Rename { from, to, .. } => {
+                imported.volumes.follow();
+                self.doors.rename(from, to);
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets go of what is offered of a pool.
+    pub(crate) fn forget_offers(&self, pool: &str) {
+        self.doors.forget(None, |name| Name::parse(name).is_ok_and(|name| name.pool() == pool));
+    }
+}
+
+impl Doors {
+    /// Takes back offers, and closes addresses where nothing is offered any more.
+    fn forget(&self, place: Option<&Place>, which: impl Fn(&str) -> bool) {
+        self.0.lock().offers.retain(|at, (_, names)| {
+            let mut names = names.lock();
+            if place.is_none_or(|place| place == at) {
+                names.retain(|name, _| !which(name));
+            }
+            !names.is_empty()
+        });
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        for (_, names) in self.0.lock().offers.values() {
+            let mut names = names.lock();
+            let renamed = std::mem::take(&mut *names).into_iter().map(|(name, read_only)| {
+                let tail = name.strip_prefix(from).filter(|t| t.is_empty() || t.starts_with(['/', '@']));
+                (tail.map_or_else(|| name.clone(), |tail| format!("{to}{tail}")), read_only)
+            });
+            *names = renamed.collect();
+        }
+    }
+}
+
+/// A volume that is open gets its new size from who has it open.
+pub(crate) struct Resize {
+    object: u64,
+    size: u64,
+}
+
+/// Looks into a change for a new size of a volume that is open: it is taken out, and the reservation that goes along with it (`zfs_add_synthetic_resv`) stays.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn split_resize(
+    imported: &Imported,
+    room: tasks::Room<'_>,
+    change: &DatasetChange,
+) -> Result<(DatasetChange, Option<Resize>), Error> {
+    let mut change = change.clone();
+    let DatasetChange::Set { name, props, .. } = &mut change else { return Ok((change, None)) };
+    let (volsize, reserved) = (Prop::Volsize.name(), Prop::Refreservation.name());
+    let is_head = Name::parse(name).is_ok_and(|parsed| parsed.tail == Tail::Head);
+    if !is_head || !props.iter().any(|(p, _)| p == volsize) {
+        return Ok((change, None));
+    }
+    let fail = |error: &dsl::Error| Error::new(name.as_str(), of_dsl(error));
+    let dsl = imported.pool.dsl();
+    let dataset = dsl.dataset(name).map_err(|e| fail(&e))?;
+    let object = dataset.object().0;
+    let is_volume = dataset.head_kind().map_err(|e| fail(&e))? == Some(Kind::Volume);
+    if !is_volume || !imported.volumes.objects().contains(&object) {
+        return Ok((change, None));
+    }
+    let mine = |p: &str| p == volsize || p == reserved;
+    let sizes: Vec<_> = props.iter().filter(|(p, _)| mine(p)).cloned().collect();
+    let mut sizes = tasks::settings(dsl, name, Kind::Volume, false, &sizes)?;
+    let Some(size) = tasks::number_of(&sizes, Prop::Volsize) else { return Ok((change, None)) };
+    let block = dataset.volume().map_err(|e| fail(&e))?.map_or(512, |(_, block)| block);
+    if size == 0 || !size.is_multiple_of(block) {
+        let why = if size == 0 { PropError::Zero(volsize) } else { PropError::NotMultiple(block) };
+        return Err(tasks::bad_value(name, &why));
+    }
+    crate::change::volume::reserve(dsl, name, &mut sizes, room)?;
+    props.retain(|(p, _)| !mine(p));
+    if let Some(n) = tasks::number_of(&sizes, Prop::Refreservation) {
+        props.push((reserved.to_owned(), n.to_string()));
+    }
+    Ok((change, Some(Resize { object, size })))
+}
+
+impl Resize {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] if it is no longer open; as writing fails.
+    pub(crate) fn run(&self, imported: &Imported, about: &str) -> Result<(), Error> {
+        match imported.volumes.resize(self.object, self.size) {
+            Some(done) => done.map_err(|error| of_nbd(about, &error)),
+            None => Err(Error::new(about, Reason::Busy)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
