@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio ...]
+# Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio|attach ...]
 # Lets clients of NBD that others wrote work on volumes that the daemon serves, one pool for each. Then the pool is exported, judged by OpenZFS's zdb (ZDB, or what
 # `make oracle` unpacked), imported, and the volume compared with what it held.
 # POOLHOUSE names the program if it is not to be built. Logs stay in target/suites/report. What is not on this machine is said to be missing, and the exit status is
@@ -28,6 +28,7 @@ export POOLHOUSE_RUN_DIR=$room/run
 zpool() { "$poolhouse" zpool "$@"; }
 zfs() { "$poolhouse" zfs "$@"; }
 cleanup() {
+  mountpoint -q "$room/work/mnt" && umount -l "$room/work/mnt"
   zpool export -af >/dev/null 2>&1
   rm -rf --one-file-system "$room"
 }
@@ -272,11 +273,44 @@ FIO
   echo 'random writes verified, also after an import'
 }
 
+# A block device with a file system on it, as programs of the kernel's side use it.
+attach_() {
+  need losetup mkfs.ext4 fstrim blockdev
+  [ "$(id -u)" = 0 ] || missing 'root, who may make block devices'
+  [ -e /dev/loop-control ] || missing 'loop devices'
+  local dev full trimmed sum
+  dev=$("$poolhouse" attach volumes/v) || fail "attach: $dev"
+  [ "$dev" = /dev/zvol/volumes/v ] || fail "a name of its own: $dev"
+  "$poolhouse" attach volumes/v 2>/dev/null && fail 'attached twice'
+  [ "$(blockdev --getsize64 "$dev")" = $size ] || fail size
+  mkfs.ext4 -q -F "$dev" && mkdir "$work/mnt" && mount "$dev" "$work/mnt" || fail 'no file system'
+  dd if=/dev/urandom of="$work/mnt/gone" bs=1M count=200 conv=fsync status=none
+  cp -r "$home/crates" "$work/mnt/" && sync -f "$work/mnt" && sum=$(cd "$work/mnt" && find crates -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+  full=$(alloc)
+  rm "$work/mnt/gone" && sync -f "$work/mnt" && fstrim "$work/mnt" || fail fstrim
+  trimmed=$(alloc)
+  [ "$trimmed" -lt $((full - (150 << 20))) ] || fail "what was trimmed is not free: $full, $trimmed"
+  "$poolhouse" detach volumes/v 2>/dev/null && fail 'detached while it is mounted'
+  zpool export volumes 2>/dev/null && fail 'exported while it is mounted'
+  umount "$work/mnt"
+  zfs set volsize=1G volumes/v && [ "$(blockdev --getsize64 "$dev")" = $((1 << 30)) ] || fail 'it keeps its size'
+  e2fsck -fp "$dev" >/dev/null 2>&1
+  resize2fs "$dev" >/dev/null 2>&1 || fail resize2fs
+  zpool export volumes && [ ! -e "$dev" ] && zpool import -d "$room/dev" volumes || fail 'export and import'
+  dev=$("$poolhouse" attach -r volumes/v) || fail 'attach again'
+  e2fsck -fn "$dev" >/dev/null 2>&1 || fail e2fsck
+  mount -o ro "$dev" "$work/mnt" || fail 'mount again'
+  [ "$sum" = "$(cd "$work/mnt" && find crates -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)" ] || fail 'files are others'
+  umount "$work/mnt"
+  "$poolhouse" detach volumes/v && [ ! -e "$dev" ] || fail detach
+  echo "ext4 on $dev; $full bytes before trimming, $trimmed after"
+}
+
 status=0 content=0 all=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-nbdinfo nbdcopy nbdsh qemu-img qemu-io fio}"; do
+for suite in "${@:-nbdinfo nbdcopy nbdsh qemu-img qemu-io fio attach}"; do
   for suite in $suite; do
-    case $suite in nbdinfo | nbdcopy | nbdsh | qemu-img | qemu-io | fio) ;; *) echo "there is no client $suite" >&2; exit 2 ;; esac
+    case $suite in nbdinfo | nbdcopy | nbdsh | qemu-img | qemu-io | fio | attach) ;; *) echo "there is no client $suite" >&2; exit 2 ;; esac
     log=$report/nbd-$suite.log
     all=$((all + 1))
     rm -rf "$room/dev/d0" "$work"

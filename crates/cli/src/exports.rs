@@ -1,4 +1,4 @@
-//! `poolhouse export`, `unexport` and `exports`: volumes over NBD.
+//! `poolhouse export`, `unexport` and `exports`: volumes over NBD; `attach` and `detach`: volumes as block devices.
 //!
 //! # Theory
 //! A daemon serves all its volumes to its own user on a socket of its own, with no command: these commands are for whom else they are to reach. They print what
@@ -7,7 +7,7 @@
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own.
 
-use server::api::{ExportList, OfferRequest, WithdrawRequest};
+use server::api::{AttachRequest, DetachRequest, ExportList, OfferRequest, WithdrawRequest};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -42,6 +42,22 @@ Lists where volumes are served, and which are used.
     -H           no headers, and tabs between the columns
 ";
 
+const ATTACH: &str = "\
+usage: poolhouse attach [-r] POOL/VOLUME[@SNAPSHOT] ...
+
+Makes volumes block devices, /dev/zvol/POOL/VOLUME, and prints their names: loop devices over files that the daemon serves. Takes root.
+
+    -r           read-only
+";
+
+const DETACH: &str = "\
+usage: poolhouse detach [-f] POOL/VOLUME[@SNAPSHOT] ...
+
+Takes the block devices of volumes away.
+
+    -f           also if they are mounted: their users get errors
+";
+
 /// Runs one of the commands with what follows its name; the exit code.
 pub fn run(cx: &mut Cx, command: &str, args: &[String]) -> i32 {
     let (usage, outcome) = match command {
@@ -51,6 +67,8 @@ pub fn run(cx: &mut Cx, command: &str, args: &[String]) -> i32 {
         }
         "export" => (EXPORT, export(cx, args)),
         "unexport" => (UNEXPORT, unexport(cx, args)),
+        "attach" => (ATTACH, attach(cx, args, true)),
+        "detach" => (DETACH, attach(cx, args, false)),
         _ => (EXPORTS, exports(cx, args)),
     };
     match outcome {
@@ -67,6 +85,8 @@ fn usage_of(command: &str) -> &'static str {
     match command {
         "export" => EXPORT,
         "unexport" => UNEXPORT,
+        "attach" => ATTACH,
+        "detach" => DETACH,
         _ => EXPORTS,
     }
 }
@@ -121,6 +141,38 @@ fn unexport(cx: &mut Cx, args: &[String]) -> Outcome {
         Ok(()) => Ok(0),
         Err(e) => Err(cx.fail(&format!("cannot unexport '{}'", e.about), &e)),
     }
+}
+
+/// Attaches volumes, or detaches them. One that fails keeps no other.
+fn attach(cx: &mut Cx, args: &[String], on: bool) -> Outcome {
+    let mut flag = false;
+    let mut g = Getopt::new(args, if on { "r" } else { "f" }, &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(..) => flag = true,
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let names = g.operands();
+    if names.is_empty() {
+        return Err(Stop::usage("missing volume argument\n"));
+    }
+    let service = cx.service()?;
+    let mut code = 0;
+    for dataset in names {
+        let done = match on {
+            true => {
+                let request = AttachRequest { dataset: dataset.clone(), read_only: flag };
+                service.attach(&request).map(|path| writeln!(cx.out, "{path}"))
+            }
+            false => service.detach(&DetachRequest { dataset: dataset.clone(), force: flag }),
+        };
+        if let Err(e) = done {
+            cx.complain(&format!("cannot {} '{dataset}'", if on { "attach" } else { "detach" }), &e);
+            code = 1;
+        }
+    }
+    Ok(code)
 }
 
 fn exports(cx: &mut Cx, args: &[String]) -> Outcome {

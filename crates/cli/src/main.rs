@@ -21,6 +21,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     ls                list pools, datasets and files, straight from the devices
     cp                copy files out of a pool, straight from the devices
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
+    attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     serve             hold imported pools and their mounts; commands start it when they need it
 
 poolhouse COMMAND --help says more.
@@ -56,7 +57,9 @@ fn err() -> Out {
 fn run(command: &str, words: &[String]) -> i32 {
     let (mut out, mut err) = (out(), err());
     let code = match command {
-        "zpool" | "zfs" | "export" | "unexport" | "exports" => return openzfs(command, words, out, err),
+        "zpool" | "zfs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
+            return openzfs(command, words, out, err);
+        }
         "zdb" => return cli::zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();

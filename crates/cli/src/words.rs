@@ -59,6 +59,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::AlreadyMounted => "filesystem already mounted".into(),
         Reason::NotMounted => "not currently mounted".into(),
         Reason::NotOffered => "not exported".into(),
+        Reason::NotAttached => "not attached".into(),
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::NotAMountpoint => "not a mountpoint".into(),
         Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),
@@ -79,7 +80,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::BadGuid => "invalid guid".into(),
         Reason::Suspended => "pool I/O is currently suspended".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
-        Reason::BadRequest { what } | Reason::Daemon { what } => what.clone(),
+        Reason::BadRequest { what } | Reason::Daemon { what } | Reason::Program { what } => what.clone(),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
     }
 }

@@ -133,7 +133,7 @@ fn offer(pools: &Pools, name: &str, read_only: bool) -> Option<Offer> {
     Some(Offer { name: name.to_owned(), volumes: Arc::clone(&pool.volumes), read_only })
 }
 
-fn of_nbd(about: &str, error: &nbd::Error) -> Error {
+pub(crate) fn of_nbd(about: &str, error: &nbd::Error) -> Error {
     let reason = match error {
         nbd::Error::NoExport { .. } => Reason::BadType,
         nbd::Error::Busy { .. } => Reason::Busy,
@@ -315,7 +315,8 @@ impl Doors {
 
 /// A volume that is open gets its new size from who has it open.
 pub(crate) struct Resize {
-    object: u64,
+    /// The dataset's object.
+    pub(crate) object: u64,
     size: u64,
 }
 

@@ -7,10 +7,10 @@
 mod import;
 
 use crate::api::{
-    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DiffPart, DiffRequest, Error,
-    ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats,
-    Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, ScanRequest,
-    Service, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
+    AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
+    DiffPart, DiffRequest, Error, ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest,
+    LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange,
+    PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
 };
 use crate::daemon;
 use crate::faults::of_library;
@@ -200,6 +200,14 @@ impl Service for House {
     fn exports(&self) -> Result<ExportList, Error> {
         Ok(self.pools.exports())
     }
+
+    fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
+        self.pools.attach(&request.dataset, request.read_only)
+    }
+
+    fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
+        self.pools.detach(&request.dataset, request.force)
+    }
 }
 
 impl daemon::House for House {
@@ -213,6 +221,7 @@ impl daemon::House for House {
 
     fn open_doors(&self, place: &Place) {
         self.pools.open_door(&place.volumes());
+        self.pools.attach_in(&place.dir().join("zvol"));
     }
 
     fn close(&self) {

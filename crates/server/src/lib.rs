@@ -9,6 +9,7 @@
 
 pub mod accounts;
 pub mod api;
+mod attach;
 mod cachefile;
 pub mod change;
 pub mod client;

@@ -161,6 +161,11 @@ impl Mounts {
         Ok(Self { workers, table: Mutex::default() })
     }
 
+    /// Who serves the mounts of this pool.
+    pub(crate) fn workers(&self) -> &Arc<Workers> {
+        &self.workers
+    }
+
     /// What is mounted, in the order in which it was.
     pub fn list(&self) -> Vec<Arc<Live>> {
         let mut table = self.table.lock();

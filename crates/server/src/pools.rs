@@ -17,6 +17,7 @@ use crate::api::{
     Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
     MountReport, MountRequest, PoolChange, Reason, UnmountRequest,
 };
+use crate::attach::Attachments;
 use crate::cachefile::Memory;
 use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
@@ -80,6 +81,7 @@ pub struct Pools {
     table: RwLock<BTreeMap<String, State>>,
     memory: Memory,
     pub(crate) doors: Doors,
+    pub(crate) attachments: Attachments,
 }
 
 /// A mount with the pool that it belongs to.
@@ -188,6 +190,10 @@ impl Pools {
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
         let force = request.force || request.hardforce;
+        let clients: usize = imported.volumes.users().iter().map(|user| user.connections).sum();
+        if force || clients <= self.attached(name) {
+            self.detach_all(name, force);
+        }
         if !imported.volumes.close(force) {
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(Error::new(name, Reason::Busy));
@@ -353,6 +359,7 @@ impl Pools {
             && let Some(resize) = resize
         {
             errors.extend(resize.run(&imported, about).err());
+            self.resized(imported.pool.name(), resize.object);
         }
         self.follow_exports(&imported, change);
         let stale = self.follow(&imported, change);
@@ -481,6 +488,7 @@ impl Pools {
     pub fn close(&self) {
         self.close_doors();
         let pools = self.all();
+        pools.iter().for_each(|pool| self.detach_all(pool.pool.name(), true));
         for pool in pools.iter().filter(|pool| !pool.volumes.close(true)) {
             tracing::error!(pool = pool.pool.name(), "clients of its volumes don't let go");
         }

@@ -88,6 +88,8 @@ impl Service for Numbers {
         offer(&OfferRequest) -> Vec<Offered>;
         withdraw(&WithdrawRequest) -> ();
         exports() -> ExportList;
+        attach(&AttachRequest) -> String;
+        detach(&DetachRequest) -> ();
     }
 }
 

@@ -184,4 +184,10 @@ impl Service for Live {
     fn exports(&self) -> Result<ExportList, Error> {
         Ok(ExportList::default())
     }
+    fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
+        Err(Error::new(&request.dataset, Reason::NoSuchDataset))
+    }
+    fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
+        Err(Error::new(&request.dataset, Reason::NotAttached))
+    }
 }

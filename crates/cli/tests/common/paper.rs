@@ -290,4 +290,10 @@ impl Service for Paper {
     fn exports(&self) -> Result<ExportList, Error> {
         Ok(ExportList::default())
     }
+    fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
+        Err(Error::new(&request.dataset, Reason::NoSuchDataset))
+    }
+    fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
+        Err(Error::new(&request.dataset, Reason::NotAttached))
+    }
 }

@@ -147,6 +147,13 @@ pub enum Reason {
     NotMounted,
     /// It is not offered over NBD.
     NotOffered,
+    /// It is not attached.
+    NotAttached,
+    /// A program that the daemon runs failed.
+    Program {
+        /// What it said.
+        what: String,
+    },
     /// The mountpoint holds something.
     MountpointNotEmpty,
     /// The path is not a mountpoint of ours.

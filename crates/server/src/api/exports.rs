@@ -24,6 +24,26 @@ pub struct WithdrawRequest {
     pub listen: Option<String>,
 }
 
+/// A request to make a volume a block device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttachRequest {
+    /// The volume, or a snapshot of one.
+    pub dataset: String,
+    /// Nobody may write to it that way.
+    pub read_only: bool,
+}
+
+/// A request to take a volume's block device away.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DetachRequest {
+    /// The volume.
+    pub dataset: String,
+    /// Also if somebody has it mounted (`-f`).
+    pub force: bool,
+}
+
 /// An offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {

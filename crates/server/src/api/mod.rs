@@ -40,7 +40,7 @@ pub use dataset::{
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
 pub use error::{Error, Reason, Refusal};
-pub use exports::{ExportList, OfferRequest, Offered, WithdrawRequest};
+pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
     ScanRequest,

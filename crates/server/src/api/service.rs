@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DiffPart, DiffRequest, Error,
-    ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest, LoadKeyRequest, LogStats,
-    Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason,
-    ScanRequest, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
+    AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
+    DiffPart, DiffRequest, Error, ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest,
+    LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange,
+    PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -95,6 +95,10 @@ methods! {
     withdraw(request: WithdrawRequest => &WithdrawRequest) -> ();
     /// What is served over NBD, and used.
     exports() -> ExportList;
+    /// Makes a volume a block device, and says where.
+    attach(request: AttachRequest => &AttachRequest) -> String;
+    /// Takes a volume's block device away.
+    detach(request: DetachRequest => &DetachRequest) -> ();
 }
 
 /// Carries a request to a daemon.

@@ -1,0 +1,470 @@
+//! Volumes as block devices of this machine.
+//!
+//! # Theory
+//! Programs that take nothing but a block device get a loop device over a file that the daemon serves through FUSE; `/dev/zvol/POOL/VOLUME` leads to it, as with
+//! the kernel module. That works wherever there are loop devices and FUSE, at the cost of a way through two more layers; it takes root. The file is the volume: what is discarded is
+//! freed, and a flush is a commit of its log.
+//!
+//! # Life
+//! An attached volume has a user, as if by a client. When its pool goes, a device that nobody has mounted or claimed is detached first; one in use makes the
+//! pool busy, unless that is forced: then its users get errors. Devices that a dead daemon left are detached by the next.
+//!
+//! # Locks
+//! A pool's table of files is held for looking up and entering, never while a device is made: the kernel reads from it at once.
+//!
+//! # Absent
+//! ublk, and the kernel's own client of NBD: neither was at hand to be tried.
+
+use crate::api::{Error, Reason};
+use crate::faults::of_fuse;
+use crate::pools::{Imported, Pools};
+use fuse::tree::{Allocate, Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
+use fuse::{Detach, Mount, Options};
+use nbd::{Code, Disk, Extent, Lease};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// Where volumes are looked for.
+const DEV: &str = "/dev/zvol";
+/// The folder of files; datasets have other numbers.
+const ROOT: Node = Node(1);
+
+/// What is attached.
+#[derive(Default)]
+pub(crate) struct Attachments {
+    /// The folder in which pools are mounted; none where there is no daemon.
+    folder: Mutex<Option<PathBuf>>,
+    pools: Mutex<BTreeMap<String, Arc<Files>>>,
+}
+
+/// The files of a pool's attached volumes, and where they are mounted.
+struct Files {
+    tree: Arc<Volumes>,
+    mount: Mount,
+    /// By the dataset's name.
+    devices: Mutex<BTreeMap<String, Device>>,
+}
+
+/// A block device.
+struct Device {
+    object: u64,
+    path: PathBuf,
+    link: PathBuf,
+}
+
+/// A folder of volumes, as files that are named by number.
+#[derive(Default)]
+struct Volumes(RwLock<BTreeMap<u64, Arc<Attached>>>);
+
+struct Attached {
+    lease: Lease,
+    read_only: bool,
+}
+
+impl Volumes {
+    fn file(&self, node: Node) -> Result<Arc<Attached>, Errno> {
+        if node == ROOT {
+            return Err(Errno::ISDIR);
+        }
+        self.0.read().get(&node.0).cloned().ok_or(Errno::NOENT)
+    }
+
+    fn folder(&self, node: Node) -> Result<(), Errno> {
+        if node == ROOT { Ok(()) } else { Err(Errno::NOTDIR) }
+    }
+}
+
+fn errno(written: bool) -> impl Fn(nbd::Error) -> Errno {
+    move |error| match error.code(written) {
+        Code::Perm => Errno::ROFS,
+        Code::Io | Code::Shutdown => Errno::IO,
+        Code::Inval => Errno::INVAL,
+        Code::NoSpc => Errno::NOSPC,
+        Code::Overflow => Errno::FBIG,
+        Code::NotSup => Errno::OPNOTSUPP,
+    }
+}
+
+impl Attached {
+    fn disk(&self) -> &dyn Disk {
+        self.lease.disk()
+    }
+
+    fn written(&self) -> Result<&dyn Disk, Errno> {
+        if self.read_only || self.disk().is_read_only() { Err(Errno::ROFS) } else { Ok(self.disk()) }
+    }
+}
+
+impl Tree for Volumes {
+    fn root(&self) -> Node {
+        ROOT
+    }
+
+    fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        self.folder(dir)?;
+        let number = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        self.attr(Node(number.filter(|n| *n != ROOT.0).ok_or(Errno::NOENT)?))
+    }
+
+    fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        let (mode, nlink, size) = match node {
+            ROOT => (0o040_700, 2, 2),
+            _ => {
+                let file = self.file(node)?;
+                (if file.written().is_ok() { 0o100_600 } else { 0o100_400 }, 1, file.disk().size())
+            }
+        };
+        let time = Time::default();
+        Ok(Attr {
+            node,
+            ino: node.0,
+            generation: 0,
+            parent: ROOT,
+            mode,
+            nlink,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: (0, 0),
+            size,
+            blocks: size / 512,
+            blksize: 4096,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            // Its size may change behind the kernel's back.
+            settled: false,
+        })
+    }
+
+    fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let file = self.file(node)?;
+        let left = file.disk().size().saturating_sub(offset).min(buf.len() as u64) as usize;
+        file.disk().read(offset, &mut buf[..left]).map_err(errno(false))?;
+        Ok(left)
+    }
+
+    fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
+        self.folder(dir)?;
+        let entry = |object: &u64| Entry {
+            name: object.to_string().into_bytes(),
+            node: Some(Node(*object)),
+            ino: *object,
+            kind: 8,
+            cookie: *object,
+        };
+        Ok(self.0.read().range(cookie + 1..).map(|(object, _)| entry(object)).take(limit).collect())
+    }
+
+    fn xattr(&self, _: Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn xattr_names(&self, _: Node) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn statfs(&self) -> Result<Statfs, Errno> {
+        Ok(Statfs { unit: 512, transfer: 4096, name_max: 20, ..Statfs::default() })
+    }
+
+    fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64, Errno> {
+        let file = self.file(node)?;
+        let (size, want) = (file.disk().size(), if what == Seek::Data { Extent::Data } else { Extent::Hole });
+        if offset >= size {
+            return Err(Errno::NXIO);
+        }
+        match (file.disk().next(offset, want).map_err(errno(false))?, what) {
+            (at, Seek::Data) if at >= size => Err(Errno::NXIO),
+            (at, _) => Ok(at),
+        }
+    }
+
+    fn flags(&self, _: Node) -> Result<Flags, Errno> {
+        Ok(Flags::default())
+    }
+
+    fn writable(&self) -> bool {
+        true
+    }
+
+    fn write(&self, node: Node, offset: u64, data: &[u8], _: bool) -> Result<(), Errno> {
+        self.file(node)?.written()?.write(offset, data).map_err(errno(true))
+    }
+
+    fn set_attr(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
+        // Times mean nothing here; everything else is the volume's.
+        let now = self.attr(node)?;
+        match set {
+            SetAttr { mode: None, uid: None, gid: None, size, .. } if size.is_none_or(|s| s == now.size) => {
+                Ok(now)
+            }
+            _ => Err(Errno::PERM),
+        }
+    }
+
+    fn allocate(&self, node: Node, offset: u64, len: u64, what: Allocate) -> Result<(), Errno> {
+        let file = self.file(node)?;
+        let disk = file.written()?;
+        let inside = len.min(disk.size().saturating_sub(offset));
+        match what {
+            Allocate::Punch | Allocate::Zero if inside > 0 => disk.punch(offset, inside).map_err(errno(true)),
+            // There is nothing to do: blocks take room when they are written.
+            Allocate::Punch | Allocate::Zero | Allocate::Keep => Ok(()),
+            Allocate::Extend if inside == len => Ok(()),
+            Allocate::Extend => Err(Errno::FBIG),
+        }
+    }
+
+    fn fsync(&self, node: Node) -> Result<(), Errno> {
+        if node == ROOT {
+            return Ok(());
+        }
+        self.file(node)?.disk().flush().map_err(errno(true))
+    }
+}
+
+/// Runs `losetup`, and gives what it says.
+fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
+    let ran = Command::new("losetup").args(args).arg(path).output();
+    let failed = |what: String| Reason::Program { what };
+    let ran = ran.map_err(|error| failed(format!("losetup: {error}")))?;
+    if !ran.status.success() {
+        return Err(failed(String::from_utf8_lossy(&ran.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+}
+
+/// Whether somebody has mounted or claimed a device.
+fn is_used(device: &Path) -> bool {
+    rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).is_err()
+}
+
+impl Device {
+    fn remove(&self) -> Result<(), Reason> {
+        losetup(&["--detach"], &self.path)?;
+        self.unlink();
+        Ok(())
+    }
+
+    /// The link goes, and with it folders that hold no other.
+    fn unlink(&self) {
+        if std::fs::read_link(&self.link).is_ok_and(|to| to == self.path)
+            && let Err(error) = std::fs::remove_file(&self.link)
+        {
+            tracing::warn!(link = %self.link.display(), %error, "it stays");
+        }
+        let above = self.link.ancestors().skip(1).take_while(|dir| dir.starts_with(DEV));
+        // One that still holds something stays.
+        above.map(std::fs::remove_dir).take_while(Result::is_ok).for_each(drop);
+    }
+}
+
+impl Files {
+    fn mount(imported: &Imported, folder: &Path) -> Result<Files, Reason> {
+        let target = folder.join(imported.pool.name());
+        std::fs::create_dir_all(&target)
+            .map_err(|e| Reason::System { errno: e.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) })?;
+        let tree = Arc::<Volumes>::default();
+        let options = Options {
+            source: "zvol".to_owned(),
+            nodev: true,
+            nosuid: true,
+            noexec: true,
+            ..Options::default()
+        };
+        let mount = Mount::new(imported.mounts.workers(), tree.clone(), &target, &options);
+        let mount = mount.map_err(|error| of_fuse(&error))?;
+        Ok(Files { tree, mount, devices: Mutex::default() })
+    }
+
+    fn attach(&self, imported: &Imported, name: &str, read_only: bool) -> Result<PathBuf, Reason> {
+        let about = |error: nbd::Error| crate::exports::of_nbd(name, &error).reason;
+        let dataset = imported.pool.dsl().dataset(name).map_err(|e| crate::faults::of_dsl(&e))?;
+        let object = dataset.object().0;
+        let lease = imported.volumes.open(name).map_err(about)?;
+        let read_only = read_only || lease.disk().is_read_only();
+        {
+            let mut table = self.tree.0.write();
+            if table.contains_key(&object) {
+                return Err(Reason::Busy);
+            }
+            table.insert(object, Arc::new(Attached { lease, read_only }));
+        }
+        let file = self.mount.target().join(object.to_string());
+        let made = make_device(&file, read_only).and_then(|path| {
+            let link = Path::new(DEV).join(name);
+            let device = Device { object, path, link };
+            match make_link(&device) {
+                Ok(()) => Ok(device),
+                Err(error) => {
+                    device.remove()?;
+                    Err(Reason::System { errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) })
+                }
+            }
+        });
+        match made {
+            Ok(device) => {
+                let link = device.link.clone();
+                self.devices.lock().insert(name.to_owned(), device);
+                Ok(link)
+            }
+            Err(reason) => {
+                self.tree.0.write().remove(&object);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Detaches a device; with `force` also one that is used.
+    fn detach(&self, name: &str, force: bool) -> Result<(), Reason> {
+        let mut devices = self.devices.lock();
+        let device = devices.get(name).ok_or(Reason::NotAttached)?;
+        if is_used(&device.path) && !force {
+            return Err(Reason::Busy);
+        }
+        device.remove()?;
+        let object = device.object;
+        devices.remove(name);
+        drop(devices);
+        self.tree.0.write().remove(&object);
+        Ok(())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.devices.lock().keys().cloned().collect()
+    }
+}
+
+/// A loop device over a file. Where it can, it keeps nothing in the page cache that the daemon has in its own.
+fn make_device(file: &Path, read_only: bool) -> Result<PathBuf, Reason> {
+    let mut args = vec!["--find", "--show", "--partscan"];
+    if read_only {
+        args.push("--read-only");
+    }
+    let direct = [&args[..], &["--direct-io=on"]].concat();
+    losetup(&direct, file).or_else(|_| losetup(&args, file)).map(PathBuf::from)
+}
+
+fn make_link(device: &Device) -> std::io::Result<()> {
+    if let Some(above) = device.link.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    // One that a dead daemon left.
+    if std::fs::symlink_metadata(&device.link).is_ok_and(|meta| meta.is_symlink()) {
+        std::fs::remove_file(&device.link)?;
+    }
+    std::os::unix::fs::symlink(&device.path, &device.link)
+}
+
+impl Pools {
+    /// Says where the files of attached volumes may be mounted, and takes away devices that a dead daemon left there.
+    pub(crate) fn attach_in(&self, folder: &Path) {
+        *self.attachments.folder.lock() = Some(folder.to_owned());
+        for (device, file) in loop_devices() {
+            if file.starts_with(folder) {
+                tracing::warn!(device = %device.display(), "detaching what a dead daemon left");
+                if let Err(reason) = losetup(&["--detach"], &device) {
+                    tracing::warn!(?reason, "it stays");
+                }
+            }
+        }
+    }
+
+    /// Makes a volume a block device, and says where.
+    ///
+    /// # Errors
+    /// About the dataset, or the program that makes the device.
+    pub fn attach(&self, name: &str, read_only: bool) -> Result<String, Error> {
+        let fail = |reason| Error::new(name, reason);
+        let imported = self.pool_of(name)?;
+        let folder = self.attachments.folder.lock().clone();
+        let folder = folder
+            .ok_or_else(|| fail(Reason::NotSupported { what: "attaching without a daemon".to_owned() }))?;
+        let files = {
+            let mut pools = self.attachments.pools.lock();
+            match pools.get(imported.pool.name()) {
+                Some(files) => Arc::clone(files),
+                None => {
+                    let files = Arc::new(Files::mount(&imported, &folder).map_err(fail)?);
+                    pools.insert(imported.pool.name().to_owned(), Arc::clone(&files));
+                    files
+                }
+            }
+        };
+        let link = files.attach(&imported, name, read_only).map_err(fail)?;
+        Ok(link.display().to_string())
+    }
+
+    /// Takes a volume's block device away.
+    ///
+    /// # Errors
+    /// [`Reason::NotAttached`]; [`Reason::Busy`] if somebody has it mounted or claimed, and that is not to matter.
+    pub fn detach(&self, name: &str, force: bool) -> Result<(), Error> {
+        let imported = self.pool_of(name)?;
+        let files = self.attachments.pools.lock().get(imported.pool.name()).cloned();
+        let files = files.ok_or_else(|| Error::new(name, Reason::NotAttached))?;
+        files.detach(name, force).map_err(|reason| Error::new(name, reason))
+    }
+
+    /// How many volumes of a pool are attached.
+    pub(crate) fn attached(&self, pool: &str) -> usize {
+        self.attachments.pools.lock().get(pool).map_or(0, |files| files.names().len())
+    }
+
+    /// Takes away all block devices of a pool that nobody uses; with `force` also those that are used.
+    pub(crate) fn detach_all(&self, pool: &str, force: bool) {
+        let Some(files) = self.attachments.pools.lock().get(pool).cloned() else { return };
+        for name in files.names() {
+            if let Err(reason) = files.detach(&name, force) {
+                tracing::info!(volume = name, ?reason, "it stays attached");
+            }
+        }
+        if !files.names().is_empty() {
+            return;
+        }
+        self.attachments.pools.lock().remove(pool);
+        let how = if force { Detach::Lazy } else { Detach::Normal };
+        if let Err(error) = files.mount.unmount(how) {
+            tracing::warn!(%error, "the files of its volumes stay mounted");
+        } else if let Err(error) = std::fs::remove_dir(files.mount.target()) {
+            tracing::debug!(%error, "a folder stays");
+        }
+    }
+
+    /// Lets the kernel see that a volume has another size.
+    pub(crate) fn resized(&self, pool: &str, object: u64) {
+        let Some(files) = self.attachments.pools.lock().get(pool).cloned() else { return };
+        let path = files.devices.lock().values().find(|d| d.object == object).map(|d| d.path.clone());
+        let file = files.mount.target().join(object.to_string());
+        // So that the kernel asks anew.
+        let (flags, what) = (rustix::fs::AtFlags::STATX_FORCE_SYNC, rustix::fs::StatxFlags::SIZE);
+        if let Err(errno) = rustix::fs::statx(rustix::fs::CWD, &file, flags, what) {
+            tracing::debug!(%errno, "a volume's file can't be looked at");
+        }
+        if let Some(Err(reason)) = path.map(|path| losetup(&["--set-capacity"], &path)) {
+            tracing::warn!(?reason, "its block device keeps its size");
+        }
+    }
+}
+
+/// The loop devices of this machine, with the files that they lie on.
+fn loop_devices() -> Vec<(PathBuf, PathBuf)> {
+    let Ok(all) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+    let names = all.flatten().map(|entry| entry.file_name());
+    let file = |name: std::ffi::OsString| {
+        let file =
+            std::fs::read_to_string(Path::new("/sys/block").join(&name).join("loop/backing_file")).ok()?;
+        Some((Path::new("/dev").join(name), PathBuf::from(file.trim_end())))
+    };
+    names.filter_map(file).collect()
+}
