@@ -416,13 +416,23 @@ impl Pools {
         files.detach(name, force).map_err(|reason| Error::new(name, reason))
     }
 
+    /// Detaches and closes all volumes of a pool that is about to go; with `force` also those that are used. False if some are, all the same.
+    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> bool {
+        let name = imported.pool.name();
+        let users: usize = imported.volumes.users().iter().map(|user| user.connections).sum();
+        if force || users <= self.attached(name) {
+            self.detach_all(name, force);
+        }
+        imported.volumes.close(force)
+    }
+
     /// How many volumes of a pool are attached.
-    pub(crate) fn attached(&self, pool: &str) -> usize {
+    fn attached(&self, pool: &str) -> usize {
         self.attachments.pools.lock().get(pool).map_or(0, |files| files.names().len())
     }
 
     /// Takes away all block devices of a pool that nobody uses; with `force` also those that are used.
-    pub(crate) fn detach_all(&self, pool: &str, force: bool) {
+    fn detach_all(&self, pool: &str, force: bool) {
         let Some(files) = self.attachments.pools.lock().get(pool).cloned() else { return };
         for name in files.names() {
             if let Err(reason) = files.detach(&name, force) {

@@ -11,7 +11,7 @@
 pub mod keys;
 pub mod quotas;
 pub mod tasks;
-mod volume;
+pub(crate) mod volume;
 
 use dsl::SyncTask;
 

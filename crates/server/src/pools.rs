@@ -190,11 +190,7 @@ impl Pools {
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
         let force = request.force || request.hardforce;
-        let clients: usize = imported.volumes.users().iter().map(|user| user.connections).sum();
-        if force || clients <= self.attached(name) {
-            self.detach_all(name, force);
-        }
-        if !imported.volumes.close(force) {
+        if !self.release_volumes(&imported, force) {
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(Error::new(name, Reason::Busy));
         }
@@ -488,8 +484,7 @@ impl Pools {
     pub fn close(&self) {
         self.close_doors();
         let pools = self.all();
-        pools.iter().for_each(|pool| self.detach_all(pool.pool.name(), true));
-        for pool in pools.iter().filter(|pool| !pool.volumes.close(true)) {
+        for pool in pools.iter().filter(|pool| !self.release_volumes(pool, true)) {
             tracing::error!(pool = pool.pool.name(), "clients of its volumes don't let go");
         }
         let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
