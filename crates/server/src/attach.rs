@@ -173,7 +173,7 @@ impl Tree for Volumes {
         Ok(Vec::new())
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
+    fn statfs(&self, _: Node) -> Result<Statfs, Errno> {
         Ok(Statfs { unit: 512, transfer: 4096, name_max: 20, ..Statfs::default() })
     }
 
