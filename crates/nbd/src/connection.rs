@@ -114,9 +114,10 @@ where
     };
     let Some(Agreed { lease, volumes, mode }) = agreed else { return Ok(()) };
     let lease = Arc::new(lease);
-    let ended = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, shared, ending).await;
-    // Closing may wait for a device.
-    volumes.crew().spawn(move || drop(lease));
+    let (ended, writer) = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, shared, ending).await;
+    // Closing may wait for a device. A client that has seen the end of its connection finds the volume free.
+    volumes.crew().run(move || drop(lease)).await;
+    drop(writer);
     ended
 }
 
@@ -406,6 +407,7 @@ struct Requests<'a> {
     answers: mpsc::UnboundedSender<Outgoing>,
 }
 
+/// Serves requests to their end; with what they were answered by, which is still to be closed, if that can be had.
 async fn transmit<R, W>(
     mut reader: R,
     writer: W,
@@ -414,7 +416,7 @@ async fn transmit<R, W>(
     mode: Mode,
     shared: Arc<Shared>,
     ending: watch::Receiver<bool>,
-) -> Result<()>
+) -> (Result<()>, Option<W>)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -441,7 +443,11 @@ where
         sent = &mut writing => {
             gone.store(true, Ordering::Relaxed);
             requests.finish().await;
-            return sent.unwrap_or(Err(Ended::Over));
+            return match sent {
+                Ok(Err(ended)) => (Err(ended), None),
+                Ok(Ok(writer)) => (Err(Ended::Over), Some(writer)),
+                Err(_) => (Err(Ended::Over), None),
+            };
         }
     };
     if ended.is_err() {
@@ -454,8 +460,9 @@ where
     requests.finish().await;
     drop(requests);
     match writing.await {
-        Ok(sent) => ended.and(sent),
-        Err(_) => ended,
+        Ok(Ok(writer)) => (ended, Some(writer)),
+        Ok(Err(broken)) => (ended.and(Err(broken)), None),
+        Err(_) => (ended, None),
     }
 }
 
@@ -479,6 +486,7 @@ impl Requests<'_> {
             self.volumes.crew().spawn(move || {
                 let gone = || gone.load(Ordering::Relaxed);
                 let reply = command::run(lease.disk(), mode, &request, &payload, &gone);
+                drop(lease);
                 // If nobody takes it, its client is gone.
                 drop(answers.send(Outgoing { reply, _held: held }));
             });
@@ -516,12 +524,12 @@ impl Requests<'_> {
     }
 }
 
-/// Sends answers, as long as there may be more.
+/// Sends answers, as long as there may be more, and gives back what it sends by.
 async fn send<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut waiting: mpsc::UnboundedReceiver<Outgoing>,
     shared: Arc<Shared>,
-) -> Result<()> {
+) -> Result<W> {
     let mut batch = Vec::with_capacity(BATCH);
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().flat_map(|out| out.reply.slices()).collect();
@@ -538,5 +546,5 @@ async fn send<W: AsyncWrite + Unpin>(
         batch.clear();
         writer.flush().await?;
     }
-    Ok(writer.shutdown().await?)
+    Ok(writer)
 }
