@@ -23,19 +23,19 @@ poolhouse=$(realpath "$POOLHOUSE")
 
 room=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-volumes.XXXXXX")
 mkdir -m 700 "$room/run"
-mkdir "$room/dev" "$room/work"
+mkdir "$room/dev" "$room/volumes"
 export POOLHOUSE_RUN_DIR=$room/run
 zpool() { "$poolhouse" zpool "$@"; }
 zfs() { "$poolhouse" zfs "$@"; }
 cleanup() {
-  mountpoint -q "$room/work/mnt" && umount -l "$room/work/mnt"
+  mountpoint -q "$room/volumes/mnt" && umount -l "$room/volumes/mnt"
   zpool export -af >/dev/null 2>&1
   rm -rf --one-file-system "$room"
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-work=$room/work
+work=$room/volumes
 size=$((512 << 20))
 # At the daemon's own socket, and at a port of its own choice.
 at="nbd+unix:///volumes/v?socket=$room/run/nbd.sock"
