@@ -9,7 +9,20 @@ use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use zio::Bookmark;
+
+/// Threads that read indirect blocks ahead of who frees what is below them.
+const READERS: usize = 8;
+
+/// Some indirect blocks of level 1, in order.
+pub(crate) struct Leaves {
+    pub(crate) found: Vec<(BlkId, Blkptr)>,
+    /// How many there may be.
+    most: usize,
+    /// The first data block below none of them, if there are more.
+    pub(crate) behind: Option<BlkId>,
+}
 
 /// A block that a search could not get past, and why: what is below it was not looked at.
 pub(crate) struct Blocked {
@@ -164,6 +177,87 @@ impl Tree {
             self.check_below(&bp, below, child, range, met)?;
         }
         Ok(())
+    }
+
+    /// The indirect blocks of level 1 above the data blocks of a range, from its first to its last, at most so many. `met` is of the whole walk.
+    ///
+    /// # Errors
+    /// As [`Tree::bp`].
+    pub(crate) fn leaves(&self, range: (BlkId, BlkId), most: usize, met: &mut Met) -> Result<Leaves> {
+        let top = Level(self.phys.nlevels - 1);
+        let mut out = Leaves { found: Vec::new(), most, behind: None };
+        for (blkid, bp) in (0..).map(BlkId).zip(&self.phys.blkptrs) {
+            self.leaves_below(bp, (top, blkid), range, met, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    // As deep as the dnode has levels.
+    fn leaves_below(
+        &self,
+        bp: &Blkptr,
+        (level, blkid): (Level, BlkId),
+        range: (BlkId, BlkId),
+        met: &mut Met,
+        out: &mut Leaves,
+    ) -> Result<()> {
+        let shift = self.phys.span_shift(level);
+        let Some(from) = first_below(blkid.0, shift).filter(|from| *from <= range.1.0) else { return Ok(()) };
+        let to = first_below(blkid.0 + 1, shift).map_or(u64::MAX, |next| next - 1);
+        let nothing = level.0 == 0 || to < range.0.0 || matches!(bp.body, Body::Hole | Body::Redacted);
+        if nothing || out.behind.is_some() {
+            return Ok(());
+        }
+        if level.0 == 1 && out.found.len() >= out.most {
+            out.behind = Some(BlkId(from));
+            return Ok(());
+        }
+        met.note(bp, level, blkid).map_err(|source| self.corrupt(source))?;
+        let bp = self.check_place(*bp, level, blkid)?;
+        if level.0 == 1 {
+            out.found.push((blkid, bp));
+            return Ok(());
+        }
+        let block = self.read_indirect(&bp, level, blkid)?;
+        let (below, span) = (Level(level.0 - 1), self.phys.span_shift(Level(level.0 - 1)));
+        let (first, last) = (range.0.0.max(from), range.1.0.min(to));
+        let children = first.checked_shr(span).unwrap_or(0)..=last.checked_shr(span).unwrap_or(0);
+        for child in children.map(BlkId) {
+            if out.behind.is_some() {
+                break;
+            }
+            let bp = self.entry(&block, below, child)?;
+            self.leaves_below(&bp, (below, child), range, met, out)?;
+        }
+        Ok(())
+    }
+
+    /// Reads these indirect blocks of level 1, several at a time, so that who needs them finds them in the cache.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub(crate) fn warm(&self, leaves: &[(BlkId, Blkptr)]) -> Result<()> {
+        // Who needs one alone reads it himself.
+        if leaves.len() < 2 {
+            return Ok(());
+        }
+        let next = AtomicUsize::new(0);
+        let read = || -> Result<()> {
+            while let Some((blkid, bp)) = leaves.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.read_indirect(bp, Level(1), *blkid)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            // Where there can be no more threads, there are fewer.
+            let others = (1..READERS.min(leaves.len())).map_while(|n| {
+                std::thread::Builder::new().name(format!("dmu_free-{n}")).spawn_scoped(scope, read).ok()
+            });
+            let others: Vec<_> = others.collect();
+            let mine = read();
+            let theirs = others.into_iter().map(|other| other.join().expect("reading does not panic"));
+            theirs.fold(mine, Result::and)
+        })
     }
 
     /// Data block `blkid`; `None` for a hole.

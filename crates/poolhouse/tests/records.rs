@@ -8,7 +8,7 @@ mod rig;
 use poolhouse::dsl::ops::create::Create as CreateDataset;
 use poolhouse::ondisk::acl::Who;
 use poolhouse::ondisk::zil::{AclLog, Create, FileId, RecordBody, Setattr, TxKind, Write, Xvattr};
-use poolhouse::ondisk::{ObjNum, Txg};
+use poolhouse::ondisk::{BlkId, Blkptr, Level, ObjNum, Txg};
 use poolhouse::spa::create::VdevShape;
 use poolhouse::spa::engine::LogHandle;
 use poolhouse::zil::{Found, Source};
@@ -27,6 +27,8 @@ impl Source for Nothing {
 }
 
 const FS: &str = "tank/fs";
+/// Bytes of a block.
+const BLOCK: usize = 128 << 10;
 /// Objects that are made.
 const FILE: u64 = 200;
 const DIR: u64 = 201;
@@ -120,6 +122,11 @@ fn log_all(log: &LogHandle, tx: &dmu::Tx, records: &[(TxKind, RecordBody)]) {
 
 /// A pool whose log has these records, and nothing of what they say was done.
 fn crashed(records: &dyn Fn(u64) -> Vec<(TxKind, RecordBody)>) -> tempfile::TempDir {
+    crashed_with(&|root, _| records(root))
+}
+
+/// The same; the records are told of a block full of noise, too.
+fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let images = rig::images(dir.path(), 1, 128 << 20);
     let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
@@ -132,11 +139,13 @@ fn crashed(records: &dyn Fn(u64) -> Vec<(TxKind, RecordBody)>) -> tempfile::Temp
     // The first commit waits for its group, and begins a chain.
     log_all(&log, &live.tx(0).unwrap(), &[]);
     log_all_alone(&log, live);
+    let noise = rig::write_file(live, &owned, &rig::noise(1, BLOCK)).unwrap();
     live.sync_all().unwrap();
+    let block = owned.objset().dnode(noise).unwrap().bp(Level(0), BlkId(0)).unwrap();
     let hold = live.tx(0).unwrap();
     live.txgs().wait_synced(Txg(hold.txg().0 - 1)).unwrap();
     let root = pool.dataset(FS).unwrap().filesystem().unwrap().root().0;
-    log_all(&log, &hold, &records(root));
+    log_all(&log, &hold, &records(root, block));
     let to = tempfile::tempdir().unwrap();
     let done =
         std::process::Command::new("cp").arg("--sparse=always").arg(&images[0]).arg(to.path()).status();
@@ -246,6 +255,38 @@ fn owners_of_domains() {
     };
     assert_eq!(owners("file"), (u32::MAX.into(), 100));
     assert_eq!(owners("plain"), (1000, u32::MAX.into()));
+}
+
+/// Goal: what a named block has behind the end of its file, as a write that nobody committed leaves it, is not there when the file becomes longer, unless a record says that it is
+/// the file's.
+#[test]
+fn behind_the_end() {
+    let dir = crashed_with(&|root, block| {
+        let write = |foid, offset, length, blkptr| {
+            RecordBody::Write(Write { foid, offset, length, blkptr, data: Vec::new() })
+        };
+        vec![
+            (TxKind::Create, RecordBody::Create(new(PLAIN, root, 0o100_644, b"plain"))),
+            (TxKind::Write, write(PLAIN, 100, 1000, Some(block))),
+            (TxKind::Truncate, RecordBody::Truncate { foid: PLAIN, offset: 5000, length: 0 }),
+            (TxKind::Create, RecordBody::Create(new(FILE, root, 0o100_644, b"file"))),
+            (TxKind::Write, write(FILE, 0, 1000, Some(block))),
+            (TxKind::Write2, write(FILE, 1000, 2000, None)),
+        ]
+    });
+    let pool = import(dir.path());
+    let done = pool.replay(pool.dataset(FS).unwrap().dsl()).unwrap().unwrap();
+    assert!(done.ended.is_none(), "{:?}", done.ended);
+    let fs = pool.dataset(FS).unwrap().filesystem().unwrap();
+    let contents = |name: &str, size: usize| {
+        let node = fs.resolve_link(name.as_bytes()).unwrap();
+        let mut bytes = vec![1; size];
+        assert_eq!((node.attr().size, node.read(0, &mut bytes).unwrap()), (size as u64, size));
+        bytes
+    };
+    let (noise, plain) = (rig::noise(1, BLOCK), contents("plain", 5000));
+    assert!(plain[..1100] == noise[..1100] && plain[1100..].iter().all(|b| *b == 0));
+    assert!(contents("file", 3000) == noise[..3000]);
 }
 
 /// Goal: a record that can't be ends a replay, and says so; what was before it is there, and the log is gone.

@@ -7,8 +7,8 @@
 //! the record may have been written after the removal. Who opens a dataset to change it replays its log before anybody sees the dataset, and then destroys
 //! it: everything that it refers to ([`Replayed::references`]) is free in the group in which its header is empty.
 //!
-//! A record that can't be, such as one that makes a file that is there, ends the replay, as in OpenZFS: what is behind it builds on it. It is
-//! told ([`Replayed::ended`]), and the log is destroyed with what it still had.
+//! A record that can't be, such as one that makes a file that is there, ends the replay, as in OpenZFS: what is behind it builds on it. So does a block that was good
+//! when the log was claimed, and is not now. It is told ([`Replayed::ended`]), and the log is destroyed with what it still had.
 //!
 //! # Crash
 //! See above. What fails for want of room, a key or a device leaves the log as it is, to be replayed another time.
@@ -19,8 +19,9 @@
 use crate::claim::References;
 use crate::{Log, LogRecord};
 use dmu::Tx;
-use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZIL_REPLAY_NEEDED, ZilHeader};
+use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED, ZilHeader};
 use ondisk::{BlkId, Blkptr, ObjNum};
+use std::collections::HashSet;
 
 /// What a record dirties beside its own bytes, about: dnodes, blocks of names, the object set's root.
 const RECORD_BYTES: u64 = 16 << 10;
@@ -58,7 +59,7 @@ pub fn may_pass(error: &dmu::Error) -> bool {
 pub struct Replayed<E> {
     /// Records that were applied.
     pub records: u64,
-    /// The record that could not be, if one could not, and why; none behind it was applied.
+    /// What ended it before the end of what was claimed, if something did; no record behind that was applied.
     pub ended: Option<Ended<E>>,
     /// What the log refers to: to be freed in the group in which its header becomes empty.
     pub references: Vec<Blkptr>,
@@ -66,15 +67,26 @@ pub struct Replayed<E> {
 
 /// The end of a replay before the end of the log.
 #[derive(Debug, thiserror::Error)]
-#[error("the intent log ends at record {seq} ({})", kind.name())]
-pub struct Ended<E> {
-    /// The record's number.
-    pub seq: u64,
-    /// What it does.
-    pub kind: TxKind,
-    /// Why it can't be.
-    #[source]
-    pub source: E,
+pub enum Ended<E> {
+    /// A record that can't be.
+    #[error("the intent log ends at record {seq} ({})", kind.name())]
+    Record {
+        /// The record's number.
+        seq: u64,
+        /// What it does.
+        kind: TxKind,
+        /// Why it can't be.
+        #[source]
+        source: E,
+    },
+    /// A block that is not what it was when the log was claimed.
+    #[error("the intent log ends behind record {last}, and had {claimed} when it was claimed")]
+    Block {
+        /// The last record that there is.
+        last: u64,
+        /// The last record that there was.
+        claimed: u64,
+    },
 }
 
 /// Why a log could not be replayed.
@@ -109,6 +121,18 @@ impl Log {
         self.header().claim_txg != 0 && self.header().flags & ZIL_REPLAY_NEEDED != 0
     }
 
+    /// The objects of which a record says that bytes are theirs that another record's block has brought ([`TxKind::Write2`]). OpenZFS writes such records, and
+    /// nobody here.
+    pub fn grown_later(&self) -> HashSet<ObjNum> {
+        let blocks = self.blocks().map_while(Result::ok);
+        let records = blocks.flat_map(|block| block.records.into_iter().flatten());
+        let grown = records.filter(|r| r.header.kind == TxKind::Write2).filter_map(|r| match r.body {
+            Some(RecordBody::Write(w)) => Some(ObjNum(w.foid)),
+            _ => None,
+        });
+        grown.collect()
+    }
+
     /// Replays it. `note` enters a header in the object set, in the group of a transaction.
     ///
     /// # Errors
@@ -119,25 +143,30 @@ impl Log {
         note: &mut dyn FnMut(&Tx, &ZilHeader),
     ) -> Result<Replayed<R::Error>, ReplayError<R::Error>> {
         let mut references = References::new(self.header().claim_txg);
-        let (mut records, mut ended) = (0, None);
+        let (mut records, mut ended, mut last) = (0, None, 0);
         let mut blocks = self.blocks();
         // A block that means nothing ends the log, as it did when the log was claimed.
         for block in blocks.by_ref().map_while(Result::ok) {
             references.add(&block);
             for record in block.records.iter().flatten() {
+                last = record.header.seq;
                 if ended.is_some() || !self.is_due(&record.header) {
                     continue;
                 }
                 let RecordHeader { seq, kind, .. } = record.header;
                 match self.apply(by, record, note) {
                     Ok(()) => records += 1,
-                    Err(source) if by.ends(&source) => ended = Some(Ended { seq, kind, source }),
+                    Err(source) if by.ends(&source) => ended = Some(Ended::Record { seq, kind, source }),
                     Err(source) => return Err(ReplayError::Record { seq, kind, source }),
                 }
             }
         }
         if let Some(crate::End::Unreadable(e)) = blocks.end() {
             return Err(ReplayError::Unreadable(e.clone()));
+        }
+        let claimed = self.header().claim_lr_seq;
+        if self.header().flags & ZIL_CLAIM_LR_SEQ_VALID != 0 && last < claimed {
+            ended.get_or_insert(Ended::Block { last, claimed });
         }
         Ok(Replayed { records, ended, references: references.into_blocks() })
     }

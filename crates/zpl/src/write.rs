@@ -10,6 +10,9 @@
 //! last user has let go ([`FileSystem::reap`]). Users are the door's to know. What a crash leaves in the list, the next mount frees
 //! ([`FileSystem::drain`]).
 //!
+//! What is too much to be freed in one group is freed in pieces ([`dmu::Pieces`]), a group for each, from where it begins on, before the operation that frees it: a
+//! crash amid the truncation of a file of terabytes leaves it at its size with a hole. As in OpenZFS.
+//!
 //! # Locks
 //! In this order: the renaming of directories from one parent to another (one for a file system, as Linux has it); names, one lock for each
 //! directory, several in the order of their object numbers; the ranges of a file's contents. Then the transaction. Behind it only the lock
@@ -44,6 +47,7 @@ mod setattr;
 mod setxattr;
 mod tmpfile;
 mod trivial;
+mod undo;
 mod update;
 
 use crate::{Attr, Error, FileSystem, Result, Time};
@@ -115,6 +119,11 @@ pub trait Txs: Send + Sync {
 
     /// Whether quotas of users, groups and projects hold.
     fn holds_quotas(&self) -> bool {
+        true
+    }
+
+    /// Whether an operation may take several transactions, and wait for their groups.
+    fn takes_several(&self) -> bool {
         true
     }
 }

@@ -143,6 +143,7 @@ impl Volume {
         if len == 0 {
             return Ok(());
         }
+        self.free_much(w, offset, len)?;
         let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
         self.dnode().free_range(&tx, offset, len)?;
         if let Some(log) = w.txs.log() {
@@ -151,6 +152,23 @@ impl Volume {
         }
         drop((tx, range));
         self.settle(w)
+    }
+
+    /// Frees what of a range is too much for the group that frees the rest, and has what leads to the rest read, without a transaction. The range is
+    /// locked.
+    fn free_much(&self, w: &Writer, offset: u64, len: u64) -> Result<()> {
+        let mut pieces = self.dnode().pieces(offset, len)?;
+        while let Some(piece) = pieces.next_piece()?.filter(|piece| !piece.last) {
+            let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
+            self.dnode().free_range(&tx, piece.offset, piece.len)?;
+            if let Some(log) = w.txs.log() {
+                log.unlogged(&tx);
+            }
+            let txg = tx.txg();
+            drop(tx);
+            w.txs.wait(txg)?;
+        }
+        Ok(())
     }
 
     /// Gives it another size; what is behind the end is freed, what is added reads as zeros (`zfs set volsize`).
@@ -167,6 +185,9 @@ impl Volume {
         let before = self.size();
         if size == before {
             return Ok(());
+        }
+        if size < before {
+            self.free_much(w, size, u64::MAX)?;
         }
         let tx = w.tx(META_BYTES, size < before)?;
         self.0.props.update(&tx, SIZE, &Value::from(size))?;

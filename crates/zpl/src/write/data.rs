@@ -177,6 +177,9 @@ impl FileSystem {
         let grow = grown(node.dn.block_size(), a.size, size, recordsize);
         let bytes = ATTR_BYTES + node.dn.block_size().max(grow.unwrap_or(0));
         let purpose = if size < a.size { Purpose::Free } else { Purpose::Grow };
+        if size < a.size {
+            self.free_much(w, &node, size, u64::MAX)?;
+        }
         let (was, tx) = (a.size, w.logged_tx(bytes, purpose)?);
         let cut = || {
             if size < was {
@@ -242,6 +245,7 @@ impl FileSystem {
         if len == 0 {
             return Ok(());
         }
+        self.free_much(w, &node, offset, len)?;
         let tx = w.logged_tx(ATTR_BYTES + 2 * node.dn.block_size(), Purpose::Free)?;
         let cut = || {
             node.dn.free_range(&tx, offset, len)?;

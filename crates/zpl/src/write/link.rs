@@ -2,6 +2,7 @@
 
 use super::Purpose;
 use super::make::MAKE_BYTES;
+use super::undo::whole;
 use crate::{Attr, Error, FileSystem, FileType, Result};
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
@@ -39,10 +40,11 @@ impl FileSystem {
             return Err(Error::Exists { dir });
         }
         let unnamed = w.is_unnamed(file);
-        let tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
+        let held_tx = w.logged_tx(MAKE_BYTES, Purpose::Grow)?;
         let now = w.txs.now();
-        let all = || {
-            self.update(w, file, &tx, |node, c| {
+        let (tx, parent) = (&held_tx, &parent);
+        let done = whole(|undo| {
+            self.update(w, file, tx, |node, c| {
                 let a = node.attr();
                 if a.nlink == 0 && !unnamed {
                     return Err(Error::Unlinked { object: file });
@@ -52,25 +54,26 @@ impl FileSystem {
                 c.changed(a, now);
                 Ok(())
             })?;
-            if let Err(e) = self.enter_name(w, &parent, &tx, name, (file, a.kind)) {
-                self.update(w, file, &tx, |node, c| {
+            undo.by(|| {
+                self.update(w, file, tx, |node, c| {
                     c.word(Sa::Links, node.attr().nlink.saturating_sub(1));
                     c.word(Sa::Parent, a.parent.0);
                     Ok(())
-                })?;
-                return Err(e);
-            }
+                })
+            });
+            self.enter_name(w, parent, tx, name, (file, a.kind))?;
             if unnamed {
+                undo.by(|| self.remove_name(w, parent, tx, name, (file, a.kind)));
                 // It never had a record, and none is of any use before its group is on disk.
-                w.named(&tx, file)?;
-                w.unlogged(&tx);
+                w.named(tx, file)?;
+                w.unlogged(tx);
             } else {
-                w.log_link(&tx, dir, name, file);
+                w.log_link(tx, dir, name, file);
             }
             Ok(())
-        };
-        w.or_unlogged(&tx, all())?;
-        drop(tx);
+        });
+        w.or_unlogged(tx, done)?;
+        drop(held_tx);
         self.attr(file)
     }
 }

@@ -67,7 +67,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Enters a name that is not there; the directory's names are locked.
+    /// Enters a name that is not there; the directory's names are locked. Where it fails nothing has changed.
     pub(super) fn enter_name(
         &self,
         w: &Writer,
@@ -77,27 +77,37 @@ impl FileSystem {
         (obj, kind): (ObjNum, FileType),
     ) -> Result<()> {
         let value = Value::from(Dirent { obj, kind }.to_disk());
-        self.dir_zap(&dir.dn)?.add(tx, name, &value).map_err(|e| match e {
+        let zap = self.dir_zap(&dir.dn)?;
+        zap.add(tx, name, &value).map_err(|e| match e {
             dmu::Error::ZapFull { .. } => Error::NoSpace,
             e => Error::Dmu(e),
         })?;
         if name.len() > SHORT_NAME {
             w.txs.begin_feature(LONGNAME);
         }
-        self.count_entries(w, dir.object(), tx, 1, i64::from(kind == FileType::Directory))
+        let counted = self.count_entries(w, dir.object(), tx, 1, i64::from(kind == FileType::Directory));
+        if counted.is_err() {
+            zap.remove_matching(tx, name, Match::Exact)?;
+        }
+        counted
     }
 
-    /// Removes an entry; the directory's names are locked.
+    /// Removes an entry; the directory's names are locked. Where it fails nothing has changed.
     pub(super) fn remove_name(
         &self,
         w: &Writer,
         dir: &Node,
         tx: &Tx,
-        e: &DirEntry,
-        is_dir: bool,
+        name: &[u8],
+        (obj, kind): (ObjNum, FileType),
     ) -> Result<()> {
-        self.dir_zap(&dir.dn)?.remove_matching(tx, &e.name, Match::Exact)?;
-        self.count_entries(w, dir.object(), tx, -1, -i64::from(is_dir))
+        let zap = self.dir_zap(&dir.dn)?;
+        zap.remove_matching(tx, name, Match::Exact)?;
+        let counted = self.count_entries(w, dir.object(), tx, -1, -i64::from(kind == FileType::Directory));
+        if counted.is_err() {
+            zap.add(tx, name, &Value::from(Dirent { obj, kind }.to_disk()))?;
+        }
+        counted
     }
 
     /// Makes an entry name another object; the directory's names are locked.

@@ -1,5 +1,6 @@
 //! Removing names and files (`zfs_remove`, `zfs_rmdir`, `zfs_rmnode`).
 
+use super::undo::{Undo, whole};
 use super::update::Changes;
 use super::{Purpose, Writer};
 use crate::node::Store;
@@ -48,18 +49,32 @@ impl FileSystem {
             }
             Self::may_unlink(child.attr())?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            let gone = self.remove_link(w, &tx, &parent, &e, &child);
+            let gone = self.remove_logged(w, &tx, &parent, &e, &child);
             return Ok(w.or_unlogged(&tx, gone)?.then_some(object));
         }
     }
 
     /// Removes a name of a file, and logs that; true if it was the last.
-    fn remove_link(&self, w: &Writer, tx: &Tx, parent: &Node, e: &DirEntry, child: &Node) -> Result<bool> {
-        let kind = child.attr().kind;
-        self.remove_name(w, parent, tx, e, kind == FileType::Directory)?;
-        let gone = self.drop_link(w, tx, child)?;
-        w.log_remove(tx, parent.object(), &e.name, (e.object, kind), gone);
+    fn remove_logged(&self, w: &Writer, tx: &Tx, parent: &Node, e: &DirEntry, child: &Node) -> Result<bool> {
+        let gone = self.remove_link(w, tx, parent, e, child)?;
+        w.log_remove(tx, parent.object(), &e.name, (e.object, child.attr().kind), gone);
         Ok(gone)
+    }
+
+    /// Removes a name of a file, and the link with it; true if it was the last. Where it fails nothing has changed.
+    pub(super) fn remove_link(
+        &self,
+        w: &Writer,
+        tx: &Tx,
+        parent: &Node,
+        e: &DirEntry,
+        child: &Node,
+    ) -> Result<bool> {
+        whole(|undo| {
+            let gone = self.drop_link(w, tx, child, undo)?;
+            self.remove_name(w, parent, tx, &e.name, (e.object, child.attr().kind))?;
+            Ok(gone)
+        })
     }
 
     /// Removes an empty directory, which [`FileSystem::reap`] then frees.
@@ -92,7 +107,7 @@ impl FileSystem {
             Self::may_unlink(child.attr())?;
             self.require_empty(&child)?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            let gone = self.remove_link(w, &tx, &parent, &e, &child);
+            let gone = self.remove_logged(w, &tx, &parent, &e, &child);
             return w.or_unlogged(&tx, gone).map(|_| object);
         }
     }
@@ -104,23 +119,39 @@ impl FileSystem {
         }
     }
 
-    /// Takes a link from a file whose name was removed (`zfs_drop_nlink`); true if that was the last, and it is in the list now.
-    pub(super) fn drop_link(&self, w: &Writer, tx: &Tx, node: &Node) -> Result<bool> {
-        let now = w.txs.now();
-        let gone = self.update(w, node.object(), tx, |node, c: &mut Changes| {
-            let a = node.attr();
-            // A directory's own two links go together.
-            let left = if a.kind == FileType::Directory { 0 } else { a.nlink.saturating_sub(1) };
+    /// Takes a link from a file whose name is removed (`zfs_drop_nlink`); true if that was the last, and it is in the list now. `node` is the file as
+    /// it is now: nobody else changes its names.
+    pub(super) fn drop_link<'a>(
+        &'a self,
+        w: &'a Writer,
+        tx: &'a Tx,
+        node: &'a Node,
+        undo: &mut Undo<'a>,
+    ) -> Result<bool> {
+        let (object, before, now) = (node.object(), *node.attr(), w.txs.now());
+        // A directory's own two links go together.
+        let left = if before.kind == FileType::Directory { 0 } else { before.nlink.saturating_sub(1) };
+        if left == 0 {
+            w.enqueue(tx, object)?;
+            undo.by(move || {
+                w.orphans.lock().remove(&object);
+                w.dequeue(tx, object)
+            });
+        }
+        self.update(w, object, tx, |node, c: &mut Changes| {
             c.word(Sa::Links, left);
             if left > 0 {
-                c.changed(a, now);
+                c.changed(node.attr(), now);
             }
-            Ok(left == 0)
+            Ok(())
         })?;
-        if gone {
-            w.enqueue(tx, node.object())?;
-        }
-        Ok(gone)
+        undo.by(move || {
+            self.update(w, object, tx, |_, c: &mut Changes| {
+                c.word(Sa::Links, before.nlink);
+                Ok(())
+            })
+        });
+        Ok(left == 0)
     }
 
     /// Frees a file that has no name and that nobody uses any more; nothing happens to others.
@@ -180,6 +211,7 @@ impl FileSystem {
         let acl = outer_acl(&node)?;
         let held = w.locks.hold(object);
         let whole = held.whole();
+        self.free_much(w, &node, 0, u64::MAX)?;
         {
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             // Nothing but this file leads to its hidden directory, so that must be in the list before the file goes.
@@ -211,6 +243,23 @@ impl FileSystem {
         }
     }
 
+    /// Frees what of a range is too much for the group that frees the rest, and has what leads to the rest read: without a transaction, for which others would have
+    /// to wait. The range is locked.
+    pub(super) fn free_much(&self, w: &Writer, node: &Node, offset: u64, len: u64) -> Result<()> {
+        if !w.txs.takes_several() {
+            return Ok(());
+        }
+        let mut pieces = node.dn.pieces(offset, len)?;
+        while let Some(piece) = pieces.next_piece()?.filter(|piece| !piece.last) {
+            let tx = w.tx(REMOVE_BYTES, Purpose::Free)?;
+            node.dn.free_range(&tx, piece.offset, piece.len)?;
+            let txg = tx.txg();
+            drop(tx);
+            w.txs.wait(txg)?;
+        }
+        Ok(())
+    }
+
     /// The hidden directory of an unlinked file, unless it is gone already: its number may be another file's then.
     fn hidden_dir_of(&self, node: &Node) -> Result<Option<Node>> {
         let Some(object) = node.attr().xattr_dir else { return Ok(None) };
@@ -236,8 +285,7 @@ impl FileSystem {
             let e = dir.lookup_entry(entry.name(), false)?;
             let child = self.node_to_change(e.object)?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            self.remove_name(w, dir, &tx, &e, false)?;
-            let gone = self.drop_link(w, &tx, &child)?;
+            let gone = self.remove_link(w, &tx, dir, &e, &child)?;
             drop(tx);
             // Attributes have no attributes of their own, so that this goes no deeper.
             if gone {

@@ -3,6 +3,7 @@
 use super::log::Renamed;
 use super::make::{Birth, Kind, MAKE_BYTES, NewFile};
 use super::quota::Payers;
+use super::undo::{Undo, whole};
 use super::update::AV_MODIFIED;
 use super::{Purpose, Writer};
 use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
@@ -181,13 +182,11 @@ impl FileSystem {
     /// To a name that is not there.
     fn rename_new(&self, w: &Writer, tx: &Tx, m: &Move, new_name: &[u8], how: Rename) -> Result<()> {
         let whiteout = self.whiteout(w, tx, m, how)?;
-        if let Err(e) = self.enter_name(w, &m.to, tx, new_name, typed(&m.source.1)) {
-            if let Some(node) = whiteout {
-                self.objset().free_object(tx, node.object())?;
-            }
-            return Err(e);
-        }
-        self.leave(w, m, tx, whiteout.as_ref())?;
+        whole(|undo| {
+            self.forgo(tx, whiteout.as_ref(), undo);
+            self.enter(w, &m.to, tx, new_name, typed(&m.source.1), undo)?;
+            self.leave(w, m, tx, whiteout.as_ref(), undo)
+        })?;
         w.log_rename(tx, &m.renamed(new_name, None, whiteout.as_ref()));
         Ok(())
     }
@@ -204,17 +203,20 @@ impl FileSystem {
     ) -> Result<Option<ObjNum>> {
         let source = &m.source.1;
         let whiteout = self.whiteout(w, tx, m, how)?;
-        if old.name == new_name {
-            self.replace_name(&m.to, tx, new_name, typed(source))?;
-            // One subdirectory comes and one goes, or none does.
-            self.count_entries(w, m.to.object(), tx, 0, 0)?;
-        } else {
-            self.remove_name(w, &m.to, tx, old, is_dir(target))?;
-            self.enter_name(w, &m.to, tx, new_name, typed(source))?;
-        }
-        let gone = self.drop_link(w, tx, target)?;
-        self.leave(w, m, tx, whiteout.as_ref())?;
-        let gone = gone.then_some(target.object());
+        let gone = whole(|undo| {
+            self.forgo(tx, whiteout.as_ref(), undo);
+            if old.name == new_name {
+                self.exchange_name(&m.to, tx, new_name, (typed(target), typed(source)), undo)?;
+                // One subdirectory comes and one goes, or none does.
+                self.count_entries(w, m.to.object(), tx, 0, 0)?;
+            } else {
+                self.remove_entry(w, &m.to, tx, &old.name, typed(target), undo)?;
+                self.enter(w, &m.to, tx, new_name, typed(source), undo)?;
+            }
+            let gone = self.drop_link(w, tx, target, undo)?;
+            self.leave(w, m, tx, whiteout.as_ref(), undo)?;
+            Ok(gone.then_some(target.object()))
+        })?;
         w.log_rename(tx, &m.renamed(new_name, gone, whiteout.as_ref()));
         Ok(gone)
     }
@@ -227,17 +229,89 @@ impl FileSystem {
         Ok(Some(Node::new(self.clone(), born)?))
     }
 
+    /// Enters a name, as one step of several.
+    fn enter<'a>(
+        &'a self,
+        w: &'a Writer,
+        dir: &'a Node,
+        tx: &'a Tx,
+        name: &'a [u8],
+        what: (ObjNum, FileType),
+        undo: &mut Undo<'a>,
+    ) -> Result<()> {
+        self.enter_name(w, dir, tx, name, what)?;
+        undo.by(move || self.remove_name(w, dir, tx, name, what));
+        Ok(())
+    }
+
+    /// Removes a name, as one step of several.
+    fn remove_entry<'a>(
+        &'a self,
+        w: &'a Writer,
+        dir: &'a Node,
+        tx: &'a Tx,
+        name: &'a [u8],
+        what: (ObjNum, FileType),
+        undo: &mut Undo<'a>,
+    ) -> Result<()> {
+        self.remove_name(w, dir, tx, name, what)?;
+        undo.by(move || self.enter_name(w, dir, tx, name, what));
+        Ok(())
+    }
+
+    /// Makes a name mean another file, as one step of several.
+    fn exchange_name<'a>(
+        &'a self,
+        dir: &'a Node,
+        tx: &'a Tx,
+        name: &'a [u8],
+        (was, is): ((ObjNum, FileType), (ObjNum, FileType)),
+        undo: &mut Undo<'a>,
+    ) -> Result<()> {
+        self.replace_name(dir, tx, name, is)?;
+        undo.by(move || self.replace_name(dir, tx, name, was));
+        Ok(())
+    }
+
+    /// A whiteout that was made goes if the rest of it can't be.
+    fn forgo<'a>(&'a self, tx: &'a Tx, whiteout: Option<&Node>, undo: &mut Undo<'a>) {
+        if let Some(object) = whiteout.map(Node::object) {
+            undo.by(move || Ok(self.objset().free_object(tx, object)?));
+        }
+    }
+
     /// The source has its new name: it loses the old one, which may become a whiteout's, and learns of its directory.
-    fn leave(&self, w: &Writer, m: &Move, tx: &Tx, whiteout: Option<&Node>) -> Result<()> {
+    fn leave<'a>(
+        &'a self,
+        w: &'a Writer,
+        m: &'a Move,
+        tx: &'a Tx,
+        whiteout: Option<&Node>,
+        undo: &mut Undo<'a>,
+    ) -> Result<()> {
         let (e, node) = &m.source;
         match whiteout {
-            None => self.remove_name(w, &m.from, tx, e, is_dir(node))?,
+            None => self.remove_entry(w, &m.from, tx, &e.name, typed(node), undo)?,
             Some(white) => {
-                self.replace_name(&m.from, tx, &e.name, typed(white))?;
-                self.count_entries(w, m.from.object(), tx, 0, -i64::from(is_dir(node)))?;
+                self.exchange_name(&m.from, tx, &e.name, (typed(node), typed(white)), undo)?;
+                self.count(w, &m.from, tx, -i64::from(is_dir(node)), undo)?;
             }
         }
         self.moved(w, tx, node.object(), m.to.object())
+    }
+
+    /// Counts a directory's subdirectories, as one step of several.
+    fn count<'a>(
+        &'a self,
+        w: &'a Writer,
+        dir: &'a Node,
+        tx: &'a Tx,
+        subdirs: i64,
+        undo: &mut Undo<'a>,
+    ) -> Result<()> {
+        self.count_entries(w, dir.object(), tx, 0, subdirs)?;
+        undo.by(move || self.count_entries(w, dir.object(), tx, 0, -subdirs));
+        Ok(())
     }
 
     fn moved(&self, w: &Writer, tx: &Tx, object: ObjNum, dir: ObjNum) -> Result<()> {
@@ -258,15 +332,15 @@ impl FileSystem {
         if !one_entry || e.name == new_name || !self.folds_names() {
             return Ok(None);
         }
-        let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
-        let all = || {
-            self.remove_name(w, &m.from, &tx, e, is_dir(node))?;
-            self.enter_name(w, &m.to, &tx, new_name, typed(node))?;
-            self.moved(w, &tx, node.object(), m.to.object())?;
-            w.log_rename(&tx, &m.renamed(new_name, None, None));
+        let tx = &w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let done = whole(|undo| {
+            self.remove_entry(w, &m.from, tx, &e.name, typed(node), undo)?;
+            self.enter(w, &m.to, tx, new_name, typed(node), undo)?;
+            self.moved(w, tx, node.object(), m.to.object())?;
+            w.log_rename(tx, &m.renamed(new_name, None, None));
             Ok(None)
-        };
-        w.or_unlogged(&tx, all())
+        });
+        w.or_unlogged(tx, done)
     }
 
     fn exchange(&self, w: &Writer, m: &Move, old: &DirEntry, target: &Node) -> Result<Option<ObjNum>> {
@@ -275,24 +349,25 @@ impl FileSystem {
         if is_dir(target) {
             self.check_not_below(target.object(), &m.from)?;
         }
-        let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
-        let all = || {
-            self.replace_name(&m.from, &tx, &e.name, typed(target))?;
-            self.replace_name(&m.to, &tx, &old.name, typed(source))?;
+        let tx = &w.logged_tx(2 * MAKE_BYTES, Purpose::Grow)?;
+        let done = whole(|undo| {
+            self.exchange_name(&m.from, tx, &e.name, (typed(source), typed(target)), undo)?;
+            self.exchange_name(&m.to, tx, &old.name, (typed(target), typed(source)), undo)?;
             let change = i64::from(is_dir(target)) - i64::from(is_dir(source));
             if m.from.object() == m.to.object() {
-                self.count_entries(w, m.from.object(), &tx, 0, 0)?;
+                self.count_entries(w, m.from.object(), tx, 0, 0)?;
             } else {
-                self.count_entries(w, m.from.object(), &tx, 0, change)?;
-                self.count_entries(w, m.to.object(), &tx, 0, -change)?;
+                self.count(w, &m.from, tx, change, undo)?;
+                self.count(w, &m.to, tx, -change, undo)?;
             }
-            self.moved(w, &tx, source.object(), m.to.object())?;
-            self.moved(w, &tx, target.object(), m.from.object())?;
+            self.moved(w, tx, source.object(), m.to.object())?;
+            undo.by(|| self.moved(w, tx, source.object(), m.from.object()));
+            self.moved(w, tx, target.object(), m.from.object())?;
             let (moved, renamed) = ([source.object(), target.object()], m.renamed(&old.name, None, None));
-            w.log_rename(&tx, &Renamed { kind: TxKind::RenameExchange, moved: &moved, ..renamed });
+            w.log_rename(tx, &Renamed { kind: TxKind::RenameExchange, moved: &moved, ..renamed });
             Ok(None)
-        };
-        w.or_unlogged(&tx, all())
+        });
+        w.or_unlogged(tx, done)
     }
 
     /// Checks that directory `at` is neither `object` nor below it. Directories don't move between parents meanwhile.

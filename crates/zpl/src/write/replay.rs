@@ -24,6 +24,7 @@ use ondisk::sa::Attr as Sa;
 use ondisk::zil::{RecordBody, RecordHeader, TxKind, ZilHeader};
 use ondisk::{Corrupt, ObjNum, Txg};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
 use zil::{Log, ReplayError, Replayed, Replayer};
 
@@ -50,7 +51,7 @@ pub fn replay(
     let policy = Policy { posix_acl: false, name_max: NAME_MAX, ..policies.get() };
     let fs = FileSystem::open_live(os, one.clone(), Policies::new(policy));
     let fs = fs.map_err(|source| ReplayError::Open { source })?;
-    let by = Replay { fs, one };
+    let by = Replay { fs, one, grown: log.grown_later() };
     log.replay(&by, &mut |tx: &Tx, header: &ZilHeader| {
         os.set_zil_header(tx, header.encode()).expect("a live object set takes a header");
     })
@@ -81,6 +82,11 @@ impl Txs for OneTx {
         false
     }
 
+    fn takes_several(&self) -> bool {
+        // They are all one.
+        false
+    }
+
     fn begin_feature(&self, feature: &'static str) {
         self.inner.begin_feature(feature);
     }
@@ -89,6 +95,8 @@ impl Txs for OneTx {
 struct Replay {
     fs: FileSystem,
     one: Arc<OneTx>,
+    /// Files whose end a record moves into a block that another has brought.
+    grown: HashSet<ObjNum>,
 }
 
 impl Replayer for Replay {
@@ -101,7 +109,7 @@ impl Replayer for Replay {
 
     fn apply(&self, tx: &Tx, header: &RecordHeader, body: &RecordBody) -> Result<()> {
         *self.one.open.lock() = Some(tx.share());
-        let result = self.fs.replay_record(header, body);
+        let result = self.fs.replay_record(header, body, &self.grown);
         *self.one.open.lock() = None;
         result
     }
@@ -168,7 +176,7 @@ impl FileSystem {
         })
     }
 
-    fn replay_record(&self, header: &RecordHeader, body: &RecordBody) -> Result<()> {
+    fn replay_record(&self, header: &RecordHeader, body: &RecordBody, grown: &HashSet<ObjNum>) -> Result<()> {
         let w = self.writer()?;
         let (kind, ci) = (header.kind, header.ci);
         match body {
@@ -182,7 +190,7 @@ impl FileSystem {
             RecordBody::Rename(r) => self.replay_rename(w, r, kind, ci),
             RecordBody::Write(r) => self.if_there(r.foid, |node| match kind {
                 TxKind::Write2 => self.replay_size(w, &node, r),
-                _ => self.replay_write(w, node, r),
+                _ => self.replay_write(w, node, r, grown.contains(&ObjNum(r.foid))),
             }),
             RecordBody::Truncate { foid, offset, length } => {
                 self.if_there(*foid, |node| self.replay_free(node.object(), *offset, *length))

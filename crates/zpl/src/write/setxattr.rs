@@ -234,8 +234,7 @@ impl FileSystem {
             let file = self.node_to_change(e.object)?;
             let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Free)?;
             let all = || {
-                self.remove_name(w, &dir, &tx, &e, false)?;
-                let gone = self.drop_link(w, &tx, &file)?;
+                let gone = self.remove_link(w, &tx, &dir, &e, &file)?;
                 let now = w.txs.now();
                 let changed = |node: &Node, c: &mut Changes| {
                     c.changed(node.attr(), now);

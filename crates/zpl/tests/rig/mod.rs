@@ -5,7 +5,7 @@
 use dsl::{Need, Owned, Refusal};
 use ondisk::Txg;
 use ondisk::feature::{FEATURES, Feature};
-use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use spa::engine::{Live, LogHandle, SystemWorld, TaskError};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
 use spa::{Host, Spa};
@@ -91,6 +91,11 @@ impl Rig {
     }
 
     pub fn with(root: &NewFileSystem, policy: Policy) -> Rig {
+        Self::on(root, policy, &claim_file)
+    }
+
+    /// The same on a device that is opened by `claimer`.
+    pub fn on(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d0.img");
         std::fs::File::create(&path).unwrap().set_len(512 << 20).unwrap();
@@ -108,7 +113,7 @@ impl Rig {
         let setting = Setting {
             host: &host(),
             world: Arc::new(SystemWorld),
-            claimer: &claim_file,
+            claimer,
             workers: Arc::new(zio::Workers::new("zio", 1)),
             cache_bytes: 64 << 20,
             altroot: None,

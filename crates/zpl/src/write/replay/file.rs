@@ -20,14 +20,14 @@ impl FileSystem {
         }
     }
 
-    /// Writes; a block comes whole, and may be longer than what was written of it (`zfs_replay_write`).
-    pub(super) fn replay_write(&self, w: &Writer, node: Node, r: &Write) -> Result<()> {
+    /// Writes; a block comes whole, and may be longer than what was written of it (`zfs_replay_write`). What of it lies behind the file's end may be of a write that
+    /// was never committed; it is taken only where a later record relies on it (`grown`), or it would be there when the file becomes longer some day.
+    pub(super) fn replay_write(&self, w: &Writer, node: Node, r: &Write, grown: bool) -> Result<()> {
         Self::regular(&node)?;
         let end = r.offset.checked_add(r.length).filter(|end| *end <= SIZE_MAX);
         let end = end.ok_or_else(|| bad(r.foid, "length", r.length))?;
         let mut at = r.offset;
         if let Some(bp) = &r.blkptr {
-            // A later record may lengthen the file into what is in the block already.
             at -= at.checked_rem(bp.lsize.0).unwrap_or(0);
         }
         let data = r.data.as_slice();
@@ -36,12 +36,10 @@ impl FileSystem {
             return Err(bad(r.foid, "length", r.length));
         }
         let tx = w.tx(0, Purpose::Grow)?;
-        // What of the block lies behind its file's end is written only as far as the file's block goes.
-        self.replay_grow(w, &node, &tx, end)?;
+        let used = if grown { data_end } else { end.max(node.attr().size).min(data_end) };
+        self.replay_grow(w, &node, &tx, used)?;
         let node = self.node(node.object())?;
-        let block = node.dnode().block_size();
-        let whole = end.div_ceil(block).saturating_mul(block).max(end);
-        let used = (data_end.min(whole) - at) as usize;
+        let used = (used - at) as usize;
         node.dn.write_at(&tx, at, &data[..used])?;
         self.replay_modified(w, node.object(), &tx, end)
     }
