@@ -13,7 +13,7 @@ use ondisk::{DmuType, ObjNum};
 use spa::Host;
 use spa::Spa;
 use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
-use spa::engine::{Live, SystemWorld, TaskError};
+use spa::engine::{Live, SystemWorld, TaskError, World};
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
 pub struct Empty;
@@ -32,6 +32,31 @@ impl Contents for Empty {
         };
         fill().map_err(|e| Arc::new(e) as _)
     }
+}
+
+/// A world with so many bytes of memory.
+pub struct Memory(pub u64);
+
+impl World for Memory {
+    fn now(&self) -> u64 {
+        SystemWorld.now()
+    }
+
+    fn random(&self) -> u64 {
+        SystemWorld.random()
+    }
+
+    fn memory(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Imports the only pool in a folder for writing, in a world with so many bytes of memory.
+pub fn import_with_memory(dir: &Path, bytes: u64) -> Spa {
+    let scan = spa::scan(&[dir]);
+    let options = Options { readonly: false, force: true, ..Options::default() };
+    let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(Memory(bytes)) };
+    import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap()
 }
 
 pub fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
@@ -79,12 +104,23 @@ pub fn pool_on(
     claimer: &Claimer<'_>,
     workers: usize,
 ) -> Spa {
+    pool_in(vdevs, features, claimer, workers, Arc::new(SystemWorld))
+}
+
+/// The same in another world than the system's.
+pub fn pool_in(
+    vdevs: Vec<NewVdev>,
+    features: &[&'static Feature],
+    claimer: &Claimer<'_>,
+    workers: usize,
+    world: Arc<dyn World>,
+) -> Spa {
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
     let begin =
         Beginning { features, contents: &Empty, props: &Vec::new(), crypt: None, temporary_name: None };
     let setting = Setting {
         host: &host(),
-        world: Arc::new(SystemWorld),
+        world,
         claimer,
         workers: Arc::new(zio::Workers::new("zio", workers)),
         cache_bytes: 64 << 20,
