@@ -4,7 +4,11 @@
 //! Files and directories of a mounted pool are made, written, cloned, linked, renamed, truncated and removed, and each change is made durable by a commit that returns long before its group
 //! is on disk. After a crash the file system is as of the last group, and its log says what was done since; here that is done again on a model, with
 //! nothing but the records in their order. Then the pool is imported for writing, which claims the log, perhaps crashes once more, and replays it: what is there then must be
-//! what the model says. A file of which the last commit had returned, and the next had not begun, must be exactly as it was left.
+//! what the model says. A file of which the last commit had returned, and the next had not begun, must be exactly as it was left. What takes another's place at once
+//! is there or is not, and nothing else, also before its commit has returned.
+//!
+//! Some changes have no record: the first name of a file that was made without one, clones whose group was closed before they were committed. What is done after them, such as a
+//! rename over another file, must not come before them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,6 +29,8 @@ use crate::chain;
 struct Version {
     began: Point,
     acknowledged: Point,
+    /// It takes the place of what was before at once.
+    whole: bool,
     contents: Option<Vec<u8>>,
 }
 
@@ -46,6 +52,8 @@ struct Actor<'a> {
     /// Its directories.
     dirs: Vec<String>,
     sync: &'a (dyn Fn() + Sync),
+    /// There are others, so that nobody can tell anyway what comes before what.
+    races: bool,
 }
 
 const FINE: &str = "a healthy pool takes it";
@@ -73,8 +81,15 @@ impl Actor<'_> {
         all.get(at).map(|(n, c)| ((*n).clone(), (*c).clone()))
     }
 
+    /// What a name means now, which was made so bit by bit.
     fn promised(&mut self, name: String, began: Point, contents: Option<Vec<u8>>) {
-        let version = Version { began, acknowledged: self.tape.end(), contents };
+        let version = Version { began, acknowledged: self.tape.end(), whole: false, contents };
+        self.names.entry(name).or_default().push(version);
+    }
+
+    /// What a name means now, from one moment to the next.
+    fn replaced(&mut self, name: String, began: Point, contents: Option<Vec<u8>>) {
+        let version = Version { began, acknowledged: self.tape.end(), whole: true, contents };
         self.names.entry(name).or_default().push(version);
     }
 
@@ -191,12 +206,12 @@ impl Actor<'_> {
     fn move_about(&mut self, name: String, contents: Vec<u8>) {
         let began = self.tape.end();
         let root = self.fs.root();
-        match self.below(7) {
+        match self.below(9) {
             0 => {
                 let (dir, last) = self.place(&name);
                 let gone = self.fs.unlink(dir, last).expect(FINE);
                 self.fs.fsync(root).expect(FINE);
-                self.promised(name, began, None);
+                self.replaced(name, began, None);
                 self.reap(gone);
             }
             // A file takes the place of another, as editors and databases do it.
@@ -205,7 +220,7 @@ impl Actor<'_> {
                 let contents = self.fill(object);
                 let gone = self.fs.rename(self.place(&new), self.place(&name), Rename::Replace).expect(FINE);
                 self.fs.fsync(root).expect(FINE);
-                self.promised(name, began, Some(contents));
+                self.replaced(name, began, Some(contents));
                 self.reap(gone);
             }
             3 => {
@@ -214,30 +229,63 @@ impl Actor<'_> {
                 self.fs.link(object, dir, last).expect(FINE);
                 self.reap(self.fs.unlink(old, was).expect(FINE));
                 self.fs.fsync(object).expect(FINE);
-                self.promised(name, began, None);
-                self.promised(new, began, Some(contents));
+                self.replaced(name, began, None);
+                self.replaced(new, began, Some(contents));
             }
             4 => {
                 let Some((other, theirs)) = self.pick().filter(|(other, _)| *other != name) else { return };
                 self.fs.rename(self.place(&name), self.place(&other), Rename::Exchange).expect(FINE);
                 self.fs.fsync(root).expect(FINE);
-                self.promised(name, began, Some(theirs));
-                self.promised(other, began, Some(contents));
+                self.replaced(name, began, Some(theirs));
+                self.replaced(other, began, Some(contents));
             }
             5 => self.rename_dir(),
-            _ => {
+            6 => {
                 let (new, target) = self.file("clone");
-                let (source, len) = (self.object(&name), contents.len() as u64);
-                let range = CloneRange { source, from: 0, target, to: 0, len };
-                // What is not on disk yet is copied.
-                let done = self.fs.clone_range(&range, false).unwrap_or(0) as usize;
-                if done < contents.len() {
-                    self.fs.write(target, done as u64, &contents[done..], false).expect(FINE);
-                }
+                self.clone_file(&name, target, &contents);
                 self.fs.fsync(target).expect(FINE);
                 self.promised(new, began, Some(contents));
             }
+            7 => {
+                let object =
+                    self.fs.create_unnamed(root, &NewFile::new(Kind::Regular, 0o600)).expect(FINE).object;
+                let (new, contents) = (self.path("born"), self.fill(object));
+                let (dir, last) = self.place(&new);
+                self.fs.link(object, dir, last).expect(FINE);
+                self.take_place(&new, name, began, contents);
+            }
+            _ => {
+                let Some((other, _)) = self.pick().filter(|(other, _)| *other != name) else { return };
+                let (new, target) = self.file("clone");
+                self.clone_file(&name, target, &contents);
+                self.take_place(&new, other, began, contents);
+            }
         }
+    }
+
+    /// Makes a new file the same as another.
+    fn clone_file(&self, name: &str, target: ObjNum, contents: &[u8]) {
+        let (source, len) = (self.object(name), contents.len() as u64);
+        let range = CloneRange { source, from: 0, target, to: 0, len };
+        // What is not on disk yet is copied.
+        let done = self.fs.clone_range(&range, false).unwrap_or(0) as usize;
+        if done < contents.len() {
+            self.fs.write(target, done as u64, &contents[done..], false).expect(FINE);
+        }
+    }
+
+    /// Has a file that was just made take the place of another, while its group is being closed.
+    fn take_place(&mut self, new: &str, name: String, began: Point, contents: Vec<u8>) {
+        let gone = std::thread::scope(|scope| {
+            if self.races {
+                scope.spawn(|| (self.sync)());
+            }
+            let gone = self.fs.rename(self.place(new), self.place(&name), Rename::Replace).expect(FINE);
+            self.fs.fsync(self.fs.root()).expect(FINE);
+            gone
+        });
+        self.replaced(name, began, Some(contents));
+        self.reap(gone);
     }
 
     /// Renames a directory, and so all that is below it.
@@ -260,8 +308,8 @@ impl Actor<'_> {
             .collect();
         for (name, contents) in moved {
             let there = format!("{new}/{}", &name[inside.len()..]);
-            self.promised(name, began, None);
-            self.promised(there, began, Some(contents));
+            self.replaced(name, began, None);
+            self.replaced(there, began, Some(contents));
         }
         self.dirs.retain(|d| *d != old);
         self.dirs.push(new);
@@ -286,14 +334,14 @@ pub fn promise(
     let dataset = pool.dsl().dataset(work::POOL).expect(FINE);
     let fs = pool.open_for_writing(&dataset, Policies::default()).expect(FINE);
     let sync = || pool.spa().writer().expect(FINE).sync_all().expect(FINE);
-    let all = Mutex::new(HashMap::new());
+    let (all, races) = (Mutex::new(HashMap::new()), actors > 1);
     std::thread::scope(|scope| {
         for number in 0..actors {
             let dice = AtomicU64::new(seed.wrapping_add(number as u64));
             let (fs, tape, all, sync) = (&fs, &tape, &all, &sync);
             scope.spawn(move || {
                 let (names, dirs) = (HashMap::new(), Vec::new());
-                let mut actor = Actor { fs, tape, number, made: 0, dice, names, dirs, sync };
+                let mut actor = Actor { fs, tape, number, made: 0, dice, names, dirs, sync, races };
                 (0..steps).for_each(|_| actor.step());
                 all.lock().extend(actor.names);
             });
@@ -321,8 +369,8 @@ impl Promises {
     pub fn crash(&self, point: Point, seed: u64, dir: &Path) -> std::io::Result<Outcome> {
         let state = AtomicU64::new(seed);
         self.tape.develop(point, SIZE, self.count, dir, &mut || next(&state))?;
-        let asked: Vec<(&String, Option<&Vec<u8>>)> =
-            self.names.iter().filter_map(|(name, versions)| Some((name, at(versions, point)?))).collect();
+        let asked: Vec<_> = self.names.iter().map(|(name, versions)| (name, at(versions, point))).collect();
+        let asked: Vec<_> = asked.into_iter().filter(|(_, may)| !may.is_empty()).collect();
         let options = OpenOptions { force: true, cache_bytes: Some(32 << 20), ..OpenOptions::default() };
         let pool = match Pool::open(&[dir], &options) {
             Ok(pool) => pool,
@@ -333,10 +381,11 @@ impl Promises {
             Ok(model) => model,
             Err(what) => return Ok(Outcome::Wrong(what)),
         };
-        for (name, contents) in &asked {
+        for (name, may) in &asked {
             let found = model.file(name).map(|f| &f.contents);
-            if found != *contents {
-                let (found, promised) = (found.map(Vec::len), contents.map(Vec::len));
+            if !may.contains(&found) {
+                let promised: Vec<_> = may.iter().map(|contents| contents.map(Vec::len)).collect();
+                let found = found.map(Vec::len);
                 return Ok(Outcome::Wrong(format!(
                     "{name}: promised {promised:?} bytes, there are {found:?}, or others"
                 )));
@@ -366,10 +415,16 @@ impl Promises {
     }
 }
 
-/// What a name must mean after a crash at `point`; `None` if it was being changed.
-fn at(versions: &[Version], point: Point) -> Option<Option<&Vec<u8>>> {
-    let last = versions.iter().rfind(|v| v.began <= point)?;
-    (last.acknowledged <= point).then_some(last.contents.as_ref())
+/// What a name may mean after a crash at `point`; nothing if it was being changed bit by bit, and nobody knows.
+fn at(versions: &[Version], point: Point) -> Vec<Option<&Vec<u8>>> {
+    let Some(last) = versions.iter().rposition(|v| v.began <= point) else { return Vec::new() };
+    let (now, before) = (&versions[last], last.checked_sub(1).map(|n| &versions[n]));
+    let contents = now.contents.as_ref();
+    match (now.acknowledged <= point, now.whole) {
+        (true, _) => vec![contents],
+        (false, true) => vec![before.and_then(|v| v.contents.as_ref()), contents],
+        (false, false) => Vec::new(),
+    }
 }
 
 /// What is there when the pool was imported for writing and its log replayed.
