@@ -55,6 +55,8 @@ pub struct Cx {
     pub env: fn(&str) -> Option<String>,
     /// Whether to colour.
     pub color: bool,
+    /// Rows and columns of the terminal that is written to, if it is one.
+    pub screen: fn() -> Option<(usize, usize)>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
     /// Reads a secret: where from is decided by the caller's terminal.
@@ -115,6 +117,7 @@ impl Cx {
             clock,
             env: |name| std::env::var(name).ok(),
             color: false,
+            screen: crate::terminal::screen,
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),
@@ -197,10 +200,20 @@ impl Cx {
 
     /// Writes bytes in a colour, if colours are on.
     pub fn colored_bytes(&mut self, color: Color, bytes: &[u8]) {
+        self.start_color(color);
+        self.out.put_bytes(bytes);
+        self.end_color();
+    }
+
+    /// From here on in this colour, if colours are on.
+    pub fn start_color(&mut self, color: Color) {
         if self.color {
             self.out.put(color.code());
         }
-        self.out.put_bytes(bytes);
+    }
+
+    /// The end of a colour.
+    pub fn end_color(&mut self) {
         if self.color {
             self.out.put("\x1b[0m");
         }
@@ -216,6 +229,9 @@ pub enum Color {
     Yellow,
     Blue,
     BoldBlue,
+    Magenta,
+    Cyan,
+    Gray,
     Bold,
 }
 
@@ -225,6 +241,9 @@ impl Color {
             Self::Red => "\x1b[0;31m",
             Self::Green => "\x1b[0;32m",
             Self::BoldBlue => "\x1b[1;34m",
+            Self::Magenta => "\x1b[0;35m",
+            Self::Cyan => "\x1b[0;36m",
+            Self::Gray => "\x1b[0;37m",
             Self::Yellow => "\x1b[0;33m",
             Self::Blue => "\x1b[0;34m",
             Self::Bold => "\x1b[1m",

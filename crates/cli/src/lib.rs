@@ -7,7 +7,7 @@
 //! printed here, so the texts, widths and codes are OpenZFS 2.3's, to the byte.
 //!
 //! # Absent
-//! Sockets, processes and mounts: the server's. Writing to a pool: not in this release; those commands say so.
+//! Sockets, processes and mounts: the server's. Commands that OpenZFS has and this release lacks say so.
 
 pub mod clock;
 pub mod cx;

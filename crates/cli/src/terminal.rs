@@ -1,12 +1,18 @@
 //! Secrets from whoever sits at the terminal, or from what is piped in.
 
 use crate::cx::Secrets;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 /// Standard input.
 pub struct Stdin;
+
+/// Rows and columns of standard output, if it is a terminal that says so.
+pub fn screen() -> Option<(usize, usize)> {
+    let size = tcgetwinsize(io::stdout().as_fd()).ok()?;
+    Some((size.ws_row.into(), size.ws_col.into()))
+}
 
 /// A terminal that does not echo; it echoes again when this is dropped.
 struct Quiet {

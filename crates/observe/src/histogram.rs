@@ -49,6 +49,25 @@ impl HistogramSnapshot {
         self.0.iter().enumerate().filter(|(_, n)| **n != 0).map(move |(i, n)| (top(i), *n))
     }
 
+    /// How many values had each number of bits: those from 2^i up to 2^(i+1) are the `i`th of `n`, larger ones are the last, and zeros
+    /// the first (`L_HISTO`, `RQ_HISTO`).
+    pub fn powers(&self, n: usize) -> Vec<u64> {
+        let mut out = vec![0u64; n];
+        for (bits, count) in self.0.iter().enumerate() {
+            if let Some(slot) = out.get_mut(bits.saturating_sub(1).min(n.saturating_sub(1))) {
+                *slot = slot.wrapping_add(*count);
+            }
+        }
+        out
+    }
+
+    /// Counts what another has counted too.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine = mine.wrapping_add(theirs);
+        }
+    }
+
     /// The upper bound of the bucket in which the fraction `q` (0 to 1) of all values is reached; zero when
     /// nothing was counted.
     pub fn quantile(&self, q: f64) -> u64 {
@@ -80,5 +99,8 @@ mod tests {
         assert_eq!(h.snapshot().quantile(0.5), 3);
         assert_eq!(h.snapshot().quantile(1.0), u64::MAX);
         assert_eq!(Histogram::new().snapshot().quantile(0.5), 0);
+        let mut twice = h.snapshot();
+        twice.add(&h.snapshot());
+        assert_eq!(twice.powers(11), [4, 4, 2, 0, 0, 0, 0, 0, 0, 2, 4]);
     }
 }

@@ -8,11 +8,13 @@ mod import;
 
 use crate::api::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest,
-    LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange,
-    PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
+    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, HistoryPage, Hold,
+    ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest,
+    Offered, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
+    WithdrawRequest,
 };
 use crate::daemon;
+use crate::events::{Context, Events};
 use crate::faults::of_library;
 use crate::leases::Leases;
 use crate::place::Place;
@@ -29,6 +31,7 @@ use std::sync::Arc;
 pub struct House {
     pools: Arc<Pools>,
     leases: Leases,
+    events: Events,
     host: Host,
     clock: Box<dyn Clock + Send>,
 }
@@ -47,7 +50,7 @@ impl House {
 
     /// Nothing imported, on this host and by this clock.
     pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
-        Self { pools: Arc::default(), leases: Leases::default(), host, clock }
+        Self { pools: Arc::default(), leases: Leases::default(), events: Events::default(), host, clock }
     }
 
     fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
@@ -114,6 +117,15 @@ impl Service for House {
         self.leases.diff(&self.pools, request)
     }
 
+    fn unlinked(&self, dataset: &str) -> Result<u64, Error> {
+        let pool = self.pools.pool_of(dataset)?;
+        pool.pool.spa().read(|| view::unlinked(pool.pool.dsl(), dataset))
+    }
+
+    fn events(&self, query: &EventQuery) -> Result<EventPage, Error> {
+        Ok(self.events.tell(query, &self.pools.all()))
+    }
+
     fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         // What is imported is not there to be imported.
         let here: Vec<Guid> = self.pools.all().iter().map(|pool| pool.pool.spa().guid()).collect();
@@ -123,12 +135,21 @@ impl Service for House {
     }
 
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
-        import::import(&self.pools, &self.host, &*self.clock, request)
+        let outcome = import::import(&self.pools, &self.host, &*self.clock, request)?;
+        if let Ok(imported) = self.pools.pool(&outcome.name) {
+            self.events.history(&imported, Context::Import);
+            self.events.post(&imported, "config_sync", Context::None);
+            self.events.post(&imported, "pool_import", Context::None);
+        }
+        Ok(outcome)
     }
 
     fn export(&self, request: &ExportRequest) -> Result<(), Error> {
         self.leases.end(&self.pools, &request.name);
-        self.pools.export(request)
+        let guid = self.pools.pool(&request.name).map(|pool| pool.pool.spa().guid().0);
+        self.pools.export(request)?;
+        self.events.gone(&request.name, guid?, false);
+        Ok(())
     }
 
     fn logs(&self) -> Result<Vec<LogStats>, Error> {
@@ -178,15 +199,51 @@ impl Service for House {
             let (pool, mut facts) = create_pool(request, &self.host)?;
             facts.load_guid = RandomState::new().hash_one(name);
             Ok((pool, facts, ()))
-        })
+        })?;
+        let imported = self.pools.pool(name)?;
+        self.events.post(&imported, "pool_create", Context::Create);
+        self.events.history(&imported, Context::Create);
+        self.events.post(&imported, "config_sync", Context::None);
+        Ok(())
     }
 
     fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
-        self.pools.change_pool(name, change, &self.host)
+        let guid = self.pools.pool_or_going(name).map(|pool| pool.pool.spa().guid().0);
+        self.pools.change_pool(name, change, &self.host)?;
+        let what = match change {
+            PoolChange::Destroy { .. } => {
+                self.events.gone(name, guid?, true);
+                return Ok(());
+            }
+            // Nothing has changed, or nothing that is on disk already.
+            PoolChange::Sync | PoolChange::Log { .. } => return Ok(()),
+            PoolChange::Add { .. } => Some("vdev_add"),
+            PoolChange::Remove { .. } => Some("vdev_remove_aux"),
+            PoolChange::Clear { .. } => Some("vdev_clear"),
+            PoolChange::Reguid { .. } => Some("pool_reguid"),
+            PoolChange::Split { .. }
+            | PoolChange::Set { .. }
+            | PoolChange::SetVdev { .. }
+            | PoolChange::Upgrade { .. }
+            | PoolChange::Checkpoint
+            | PoolChange::DiscardCheckpoint { .. }
+            | PoolChange::Reopen => None,
+        };
+        let imported = self.pools.pool_or_going(name)?;
+        self.events.history(&imported, Context::None);
+        what.iter().for_each(|what| self.events.post(&imported, what, Context::None));
+        if !matches!(change, PoolChange::Clear { .. }) {
+            self.events.post(&imported, "config_sync", Context::None);
+        }
+        Ok(())
     }
 
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
-        self.pools.change(change)
+        let changed = self.pools.change(change)?;
+        if let Ok(imported) = self.pools.pool_of(change.subject()) {
+            self.events.history(&imported, Context::None);
+        }
+        Ok(changed)
     }
 
     fn offer(&self, request: &OfferRequest) -> Result<Vec<Offered>, Error> {

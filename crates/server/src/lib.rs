@@ -14,6 +14,7 @@ mod cachefile;
 pub mod change;
 pub mod client;
 pub mod daemon;
+mod events;
 mod exports;
 mod faults;
 pub mod forest;

@@ -74,6 +74,8 @@ impl Service for Numbers {
         space(&str, &[SpaceClass]) -> Vec<SpaceEntry>;
         holds(&str) -> Vec<Hold>;
         diff(&DiffRequest) -> DiffPart;
+        unlinked(&str) -> u64;
+        events(&EventQuery) -> EventPage;
         scan(&ScanRequest) -> Vec<Candidate>;
         logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use device::DeviceError;
 use ondisk::Txg;
 
+use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Reads within this many bytes go to the same child of a mirror, when nothing else tells the children apart
@@ -106,6 +107,8 @@ impl Tree {
         let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
         let at = device_offset(offset);
         node.in_flight.fetch_add(1, Relaxed);
+        node.stats.reads_begun.inc();
+        node.stats.read_sizes.record(buf.len() as u64);
         let start = Instant::now();
         let done = device.read_at(buf, at);
         node.stats.read_took(start.elapsed().as_nanos() as u64);
@@ -119,6 +122,7 @@ impl Tree {
             }
             Err(e) => {
                 node.stats.read_errors.inc();
+                node.reports.note(Trouble::Read, Some((at, buf.len() as u64)));
                 Err(Unread::Device(e))
             }
         }

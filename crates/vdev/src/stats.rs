@@ -1,9 +1,21 @@
 //! Counters of a vdev.
 
+use std::time::Instant;
+
 use observe::{Counter, Histogram, HistogramSnapshot};
 
 /// Nanoseconds from which an operation is slow (`zio_slow_io_ms`).
 const SLOW_NS: u64 = 30_000_000_000;
+
+/// The moment at which it was made.
+#[derive(Debug)]
+pub struct Since(Instant);
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
 
 /// What happened on a vdev (`vdev_stat_t`). A leaf counts its device operations; a vdev above counts only
 /// errors that its redundancy could not absorb.
@@ -31,6 +43,18 @@ pub struct VdevStats {
     pub read_ns: Histogram,
     /// How long device writes took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_WRITE]`).
     pub write_ns: Histogram,
+    /// Bytes of single reads (`vsx_ind_histo`).
+    pub read_sizes: Histogram,
+    /// Bytes of writes of a single block (`vsx_ind_histo`).
+    pub write_sizes: Histogram,
+    /// Bytes of writes that joined blocks (`vsx_agg_histo`).
+    pub run_sizes: Histogram,
+    /// Reads that were begun: those that are not done yet are among them.
+    pub reads_begun: Counter,
+    /// Writes that were begun.
+    pub writes_begun: Counter,
+    /// Since when this is counted (`vs_timestamp`).
+    pub since: Since,
 }
 
 /// The counters of a vdev at one moment.
@@ -58,16 +82,47 @@ pub struct StatsSnapshot {
     pub read_ns: HistogramSnapshot,
     /// See [`VdevStats::write_ns`].
     pub write_ns: HistogramSnapshot,
+    /// See [`VdevStats::read_sizes`].
+    pub read_sizes: HistogramSnapshot,
+    /// See [`VdevStats::write_sizes`].
+    pub write_sizes: HistogramSnapshot,
+    /// See [`VdevStats::run_sizes`].
+    pub run_sizes: HistogramSnapshot,
+    /// Reads under way (`vsx_active_queue`).
+    pub reads_active: u64,
+    /// Writes under way.
+    pub writes_active: u64,
+    /// Nanoseconds since when this is counted (`vs_timestamp`).
+    pub age_ns: u64,
+}
+
+impl StatsSnapshot {
+    /// Adds the work of a vdev below it.
+    pub(crate) fn add(&mut self, below: &Self) {
+        self.read_ops += below.read_ops;
+        self.read_bytes += below.read_bytes;
+        self.write_ops += below.write_ops;
+        self.write_bytes += below.write_bytes;
+        self.reads_active += below.reads_active;
+        self.writes_active += below.writes_active;
+        self.read_ns.add(&below.read_ns);
+        self.write_ns.add(&below.write_ns);
+        self.read_sizes.add(&below.read_sizes);
+        self.write_sizes.add(&below.write_sizes);
+        self.run_sizes.add(&below.run_sizes);
+    }
 }
 
 impl VdevStats {
     /// The counters now.
     pub fn snapshot(&self) -> StatsSnapshot {
+        // What is done is counted before what was begun, so that no more is done than was begun.
+        let (read_ops, write_ops) = (self.read_ops.get(), self.write_ops.get());
         StatsSnapshot {
-            read_ops: self.read_ops.get(),
+            read_ops,
             read_bytes: self.read_bytes.get(),
             read_errors: self.read_errors.get(),
-            write_ops: self.write_ops.get(),
+            write_ops,
             write_bytes: self.write_bytes.get(),
             write_errors: self.write_errors.get(),
             checksum_errors: self.checksum_errors.get(),
@@ -75,6 +130,12 @@ impl VdevStats {
             slow_ios: self.slow_ios.get(),
             read_ns: self.read_ns.snapshot(),
             write_ns: self.write_ns.snapshot(),
+            read_sizes: self.read_sizes.snapshot(),
+            write_sizes: self.write_sizes.snapshot(),
+            run_sizes: self.run_sizes.snapshot(),
+            reads_active: self.reads_begun.get().saturating_sub(read_ops),
+            writes_active: self.writes_begun.get().saturating_sub(write_ops),
+            age_ns: self.since.0.elapsed().as_nanos() as u64,
         }
     }
 

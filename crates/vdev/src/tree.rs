@@ -19,6 +19,7 @@ use crate::draid::Draid;
 use crate::indirect::Indirect;
 use crate::kind;
 use crate::raidz::Raidz;
+use crate::report::{Reports, Trouble};
 use crate::{
     Attempts, Reflow, Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats,
 };
@@ -69,6 +70,7 @@ pub(crate) struct Node {
 #[derive(Default)]
 pub(crate) struct Vitals {
     pub(crate) stats: VdevStats,
+    pub(crate) reports: Reports,
     state: AtomicU8,
     aux: AtomicU8,
     /// Whether `dtl` holds anything, so that a read of a healthy device asks no lock.
@@ -97,6 +99,12 @@ impl std::ops::Deref for Node {
 pub(crate) const MAX_ASIZE: u64 = 1 << 62;
 
 impl Node {
+    /// Charges it with wrong bytes.
+    pub(crate) fn lied(&self, range: Option<(u64, u64)>) {
+        self.stats.checksum_errors.inc();
+        self.reports.note(Trouble::Checksum, range);
+    }
+
     pub(crate) fn ashift(&self) -> Ashift {
         self.spec.ashift.unwrap_or_default()
     }
@@ -110,7 +118,11 @@ impl Node {
     }
 
     pub(crate) fn put_state(&self, state: VdevState, aux: VdevAux) {
-        self.state.store(state as u8, Relaxed);
+        let before = VdevState::from_u8(self.state.swap(state as u8, Relaxed));
+        // A device that is opened for the first time has no state before.
+        if before != state && before != VdevState::Unknown && matches!(self.layout, Layout::Leaf(_)) {
+            self.reports.note(Trouble::State { before, now: state, aux }, None);
+        }
         self.aux.store(aux as u8, Relaxed);
     }
 
@@ -160,6 +172,10 @@ impl Tree {
 
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
     }
 
     pub(crate) const ROOT: NodeId = NodeId(0);

@@ -11,11 +11,13 @@ mod list;
 mod mount;
 mod newkey;
 mod open;
+mod project;
 mod set;
 mod snapshot;
 mod space;
 mod tree;
 mod usage;
+mod wait;
 
 pub(crate) use keys::load_keys_below;
 pub(crate) use mount::failures as mount_failures;
@@ -71,6 +73,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "unload-key" => keys::run(cx, rest, false),
         "userspace" | "groupspace" | "projectspace" => space::run(cx, verb, rest),
         "diff" => diff::run(cx, rest),
+        "project" => project::run(cx, rest),
+        "wait" => wait::run(cx, rest),
         "holds" => holds::run(cx, rest),
         "version" => version::run(cx, "zfs version", rest),
         other => other_verb(cx, other),

@@ -6,11 +6,13 @@ mod change;
 mod config;
 mod create;
 mod devices;
+mod events;
 mod export;
 mod get;
 pub(crate) mod history;
 mod import;
 mod info;
+mod iostat;
 mod labelclear;
 mod list;
 mod progress;
@@ -25,6 +27,7 @@ mod status;
 mod status_json;
 mod upgrade;
 mod usage;
+mod wait;
 
 use server::api::{Pool, PoolQuery};
 
@@ -94,6 +97,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         }
         "status" => status::run(cx, rest),
         "get" => get::run(cx, rest, &mut shown),
+        "iostat" => iostat::run(cx, rest),
+        "wait" => wait::run(cx, rest),
+        "events" => events::run(cx, rest),
         "history" => history::run(cx, rest),
         "version" => version::run(cx, "zpool version", rest),
         other => absent::run(cx, other),

@@ -130,6 +130,12 @@ impl Service for Live {
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
         view::holds(&self.dsl, snapshot)
     }
+    fn unlinked(&self, d: &str) -> Result<u64, Error> {
+        view::unlinked(&self.dsl, d)
+    }
+    fn events(&self, _: &EventQuery) -> Result<EventPage, Error> {
+        Ok(EventPage::default())
+    }
     fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
         view::diff(&self.dsl, r)
     }

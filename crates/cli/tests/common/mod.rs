@@ -63,6 +63,7 @@ pub fn run_with(line: &str, service: Rc<dyn Service>, keys: Vec<Vec<u8>>) -> Ran
     let sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err.clone())));
     let mut cx = Cx::new(sinks.0, sinks.1, Clock::fixed(|| 1_795_300_000), Box::new(Keys(keys)), connect);
     cx.env = |_| None;
+    cx.screen = || None;
     cx.sleep = |_| ();
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let code = match words[0].as_str() {

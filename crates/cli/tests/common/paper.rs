@@ -239,6 +239,12 @@ impl Service for Paper {
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
         Ok(self.holds.iter().filter(|h| h.snapshot == snapshot).cloned().collect())
     }
+    fn unlinked(&self, d: &str) -> Result<u64, Error> {
+        Err(Error::new(d, Reason::NoSuchDataset))
+    }
+    fn events(&self, _: &EventQuery) -> Result<EventPage, Error> {
+        Ok(EventPage::default())
+    }
     fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
         Err(Error::new(&r.from, Reason::NoSuchDataset))
     }

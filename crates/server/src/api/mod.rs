@@ -24,6 +24,7 @@ mod change;
 mod dataset;
 mod diff;
 mod error;
+mod event;
 mod exports;
 mod import;
 mod log;
@@ -40,6 +41,7 @@ pub use dataset::{
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
 pub use error::{Error, Reason, Refusal};
+pub use event::{Event, EventPage, EventQuery, EventValue};
 pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
@@ -48,8 +50,9 @@ pub use import::{
 pub use log::LogStats;
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,
-    HistoryRecord, LeafWork, Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat, ScanFunc,
-    ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat, VdevState, WorkState,
+    HistoryRecord, IoStat, LeafWork, Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat,
+    ScanFunc, ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat, VdevState,
+    WorkState,
 };
 pub use prop::{Prop, Source};
 pub use request::{

@@ -16,6 +16,8 @@ pub struct PoolQuery {
     pub errors: bool,
     /// The size of the deduplication table that is cached (`zpool status -DD`).
     pub dedup_cached: bool,
+    /// What each vdev has done in detail (`zpool iostat`).
+    pub io: bool,
 }
 
 /// An imported pool, or the configuration of one that could be imported.
@@ -255,6 +257,30 @@ pub struct VdevStat {
     pub trim: LeafWork,
     /// The device can't TRIM.
     pub trim_notsup: bool,
+    /// Nanoseconds since it was opened, if asked for.
+    pub timestamp_ns: u64,
+    /// What it has done in detail, if asked for.
+    pub io: Option<Box<IoStat>>,
+}
+
+/// What a vdev has done (`vdev_stat_ex_t`). Histograms are by powers of two.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoStat {
+    /// How long reads took, in nanoseconds.
+    pub disk_read: Vec<u64>,
+    /// How long writes took.
+    pub disk_write: Vec<u64>,
+    /// Bytes of reads.
+    pub read_sizes: Vec<u64>,
+    /// Bytes of writes of one block.
+    pub write_sizes: Vec<u64>,
+    /// Bytes of writes that joined several blocks.
+    pub run_sizes: Vec<u64>,
+    /// Reads under way.
+    pub reads_active: u64,
+    /// Writes under way.
+    pub writes_active: u64,
 }
 
 /// The progress of a leaf's initialisation or TRIM.

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, ExportList, ExportRequest, HistoryPage, Hold, ImportOutcome, ImportRequest,
-    LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange,
-    PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest, WithdrawRequest,
+    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, HistoryPage, Hold,
+    ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest,
+    Offered, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
+    WithdrawRequest,
 };
 
 /// A reply's body.
@@ -63,6 +64,10 @@ methods! {
     holds(snapshot: String => &str) -> Vec<Hold>;
     /// A part of what changed in a file system since a snapshot.
     diff(request: DiffRequest => &DiffRequest) -> DiffPart;
+    /// How many files were removed from a file system and are not gone yet.
+    unlinked(dataset: String => &str) -> u64;
+    /// What happened to pools.
+    events(query: EventQuery => &EventQuery) -> EventPage;
     /// The pools that could be imported.
     scan(request: ScanRequest => &ScanRequest) -> Vec<Candidate>;
     /// Imports a pool; mounts nothing.

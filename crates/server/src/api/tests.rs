@@ -56,6 +56,12 @@ impl Service for One {
     fn unload_key(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
+    fn unlinked(&self, d: &str) -> Result<u64, Error> {
+        Err(Error::new(d, Reason::NoSuchDataset))
+    }
+    fn events(&self, _: &EventQuery) -> Result<EventPage, Error> {
+        Ok(EventPage::default())
+    }
     fn diff(&self, request: &DiffRequest) -> Result<DiffPart, Error> {
         Err(Error::new(&request.from, Reason::NoSuchDataset))
     }

@@ -13,6 +13,7 @@ mod datasets;
 mod ddt;
 mod diff;
 mod history;
+mod iostat;
 mod pool;
 mod props;
 mod reclaim;
@@ -30,7 +31,7 @@ pub use history::{HISTORY_PART, history};
 pub use pool::pool;
 pub use props::PoolFacts;
 pub use reclaim::reclaimed;
-pub use space::space;
+pub use space::{space, unlinked};
 pub use status::status;
 
 use crate::api::{Error, LoadInfo, Reason};

@@ -9,7 +9,7 @@ use zpl::FileSystem;
 
 use super::props::{self, PoolFacts};
 use super::vdevs::Tree;
-use super::{ddt, engine, states, status, vdev_props};
+use super::{ddt, engine, iostat, states, status, vdev_props};
 use crate::api::{
     CheckpointStat, CheckpointState, Error, ExpandStat, Pool, PoolQuery, PoolState, RemovalStat, ScanFunc,
     ScanStat, ScanState, SuspendReason,
@@ -60,6 +60,9 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
     out.status = status(&out, &|guid| spa.features().is_enabled(guid), compatibility.as_deref());
     if query.props {
         out.props = props::properties(spa, &out, &tree, &tables, facts)?;
+    }
+    if query.io {
+        iostat::fill(&mut out.root, &info);
     }
     if query.vdev_props {
         vdev_props::fill(spa, &mut out)?;

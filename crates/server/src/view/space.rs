@@ -59,6 +59,17 @@ pub fn space(dsl: &Dsl, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<Spa
     Ok(all)
 }
 
+/// How many files were removed from a file system and are not gone yet (`ZFS_WAIT_DELETEQ`).
+///
+/// # Errors
+/// As [`space`].
+pub fn unlinked(dsl: &Dsl, dataset: &str) -> Result<u64, Error> {
+    let d = dsl.dataset(dataset).map_err(|e| trouble(dataset, &e))?;
+    let Some(objset) = d.objset().map_err(|e| trouble(dataset, &e))? else { return Ok(0) };
+    let fs = FileSystem::open(&objset).map_err(|e| of_zpl(dataset, &e))?;
+    Ok(fs.unlinked().map_err(|e| of_zpl(dataset, &e))?.len() as u64)
+}
+
 fn of_zpl(dataset: &str, e: &zpl::Error) -> Error {
     match e {
         zpl::Error::NotFileSystem => Error::new(dataset, Reason::BadType),

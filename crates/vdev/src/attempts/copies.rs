@@ -5,7 +5,7 @@ use ondisk::Txg;
 
 use super::Failure;
 use crate::read::Copy;
-use crate::tree::{NodeId, Tree};
+use crate::tree::{NodeId, Tree, device_offset};
 
 /// The copies of a block on a disk or a mirror.
 pub(crate) struct Copies<'t> {
@@ -48,7 +48,8 @@ impl<'t> Copies<'t> {
         }
         // A stale copy was expected to be wrong.
         for copy in self.wrong.iter().filter(|c| !c.stale) {
-            self.tree.node(copy.leaf).stats.checksum_errors.inc();
+            let range = (device_offset(self.offset), self.size as u64);
+            self.tree.node(copy.leaf).lied(Some(range));
         }
     }
 }

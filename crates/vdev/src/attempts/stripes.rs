@@ -368,7 +368,7 @@ impl<'t> Stripes<'t> {
         };
         let charge = |leaf: Option<NodeId>| {
             if let Some(leaf) = leaf {
-                self.tree.node(leaf).stats.checksum_errors.inc();
+                self.tree.node(leaf).lied(None);
             }
         };
         let Some(good) = good else {

@@ -49,10 +49,7 @@ impl Tree {
         let children: Vec<_> = node.children.iter().map(|c| self.picture(*c)).collect();
         let mut stats = node.stats.snapshot();
         for child in &children {
-            stats.read_ops += child.stats.read_ops;
-            stats.read_bytes += child.stats.read_bytes;
-            stats.write_ops += child.stats.write_ops;
-            stats.write_bytes += child.stats.write_bytes;
+            stats.add(&child.stats);
         }
         VdevInfo {
             name: self.name(id),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use device::{DeviceError, Op};
 use ondisk::{Guid, Txg, VdevId};
 
+use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree};
 
 /// Groups that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
@@ -79,6 +80,7 @@ impl Tree {
             return Ok(());
         };
         node.stats.write_errors.inc();
+        node.reports.note(Trouble::Flush, None);
         miss();
         if self.fault(id) {
             return Ok(());

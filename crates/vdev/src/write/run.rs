@@ -8,6 +8,7 @@ use std::time::Instant;
 use device::{Block, DeviceError};
 
 use super::{Laid, Piece, Refused};
+use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Most bytes in a run (`zfs_vdev_aggregation_limit`).
@@ -122,16 +123,22 @@ impl Tree {
         };
         let at = device_offset(offset);
         node.in_flight.fetch_add(1, Relaxed);
+        node.stats.writes_begun.inc();
+        let len: usize = bufs.iter().map(|b| b.len()).sum();
+        let sizes = if bufs.len() > 1 { &node.stats.run_sizes } else { &node.stats.write_sizes };
+        sizes.record(len as u64);
         let start = Instant::now();
         let done = device.write_vectored_at(bufs, at);
         node.stats.write_took(start.elapsed().as_nanos() as u64);
         node.in_flight.fetch_sub(1, Relaxed);
-        let len: usize = bufs.iter().map(|b| b.len()).sum();
         node.last_end.store(at.saturating_add(len as u64), Relaxed);
         node.stats.write_ops.inc();
         match done {
             Ok(()) => node.stats.write_bytes.add(len as u64),
-            Err(_) => node.stats.write_errors.inc(),
+            Err(_) => {
+                node.stats.write_errors.inc();
+                node.reports.note(Trouble::Write, Some((at, len as u64)));
+            }
         }
         done.map_err(Arc::new)
     }

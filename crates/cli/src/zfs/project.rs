@@ -1,0 +1,256 @@
+//! `zfs project`: the projects of files and directories.
+//!
+//! # Theory
+//! The command asks the system for each file, whichever file system it is on, as whoever runs it; no daemon is asked. What is neither a
+//! plain file nor a directory has no project and is passed over below a directory: opening it could wait, or lead elsewhere.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use device::Project;
+use rustix::fs::OFlags;
+
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Opt};
+use crate::words;
+
+/// What OpenZFS's command exits with where a file is in its way.
+const FAILED: i32 = 255;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    List,
+    Check,
+    Clear,
+    Set,
+}
+
+struct Ask {
+    op: Op,
+    id: Option<u32>,
+    dir_only: bool,
+    recursive: bool,
+    keep_id: bool,
+    lines: bool,
+    set_flag: bool,
+}
+
+/// `zfs project [-d|-r]`, `-c [-0] [-d|-r] [-p id]`, `-C [-k] [-r]`, `[-p id] [-r] [-s]`, each with files and directories.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    if args.is_empty() {
+        return Err(Stop::usage(""));
+    }
+    let (ask, targets) = read(args)?;
+    let mut code = 0;
+    for target in &targets {
+        if !handle(cx, Path::new(target), &ask) {
+            code = FAILED;
+        }
+    }
+    Ok(code)
+}
+
+fn read(args: &[String]) -> Result<(Ask, Vec<String>), Stop> {
+    let mut op = None;
+    let mut ask = Ask {
+        op: Op::List,
+        id: None,
+        dir_only: false,
+        recursive: false,
+        keep_id: false,
+        lines: true,
+        set_flag: false,
+    };
+    let mut g = Getopt::new(args, "0Ccdkp:rs", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('0'), _) => ask.lines = false,
+            Found::Is(Opt::Short('d'), _) => (ask.dir_only, ask.recursive) = (true, false),
+            Found::Is(Opt::Short('r'), _) => (ask.dir_only, ask.recursive) = (false, true),
+            Found::Is(Opt::Short('k'), _) => ask.keep_id = true,
+            Found::Is(Opt::Short('p'), arg) => ask.id = Some(parse_id(&arg)?),
+            Found::Is(Opt::Short(c), _) => {
+                if op.is_some() {
+                    return Err(Stop::usage("cannot specify '-C' '-c' '-s' together\n"));
+                }
+                op = Some(match c {
+                    'C' => Op::Clear,
+                    'c' => Op::Check,
+                    _ => Op::Set,
+                });
+            }
+            Found::Is(..) => {}
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    ask.set_flag = op == Some(Op::Set);
+    ask.op = op.unwrap_or(if ask.id.is_some() { Op::Set } else { Op::List });
+    let useless = |is: bool, words: &str| if is { Err(Stop::usage(words)) } else { Ok(()) };
+    if ask.op == Op::Clear {
+        useless(ask.dir_only, "'-d' is useless together with '-C'\n")?;
+    }
+    if ask.op == Op::Set {
+        useless(ask.dir_only, "'-d' is useless for set project ID and/or inherit flag\n")?;
+    }
+    useless(ask.op != Op::Clear && ask.keep_id, "'-k' is only valid together with '-C'\n")?;
+    useless(ask.op != Op::Check && !ask.lines, "'-0' is only valid together with '-c'\n")?;
+    useless(ask.op == Op::Clear && ask.id.is_some(), "'-p' is useless together with '-C'\n")?;
+    let targets = g.operands();
+    useless(targets.is_empty(), "missing file or directory target(s)\n")?;
+    Ok((ask, targets))
+}
+
+/// A number as `strtoull` reads it with base 0; all of them but the largest are projects.
+fn parse_id(arg: &str) -> Result<u32, Stop> {
+    let text = arg.trim_start();
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(&text[1..], 8),
+        // A negative number is a large one.
+        None => text.parse::<u64>().or_else(|e| text.parse::<i64>().map(i64::cast_unsigned).map_err(|_| e)),
+    };
+    let number = number.map_err(|_| Stop::usage("project ID must be less than 4294967295\n"))?;
+    u32::try_from(number).ok().filter(|id| *id != u32::MAX).ok_or_else(|| Stop::usage("invalid project ID\n"))
+}
+
+/// Reports what is in the way of a file.
+fn complain(cx: &mut Cx, what: &str, path: &Path, error: &io::Error) -> bool {
+    cx.out.flush();
+    writeln!(cx.err, "{what} {}: {}", path.display(), words::io(error));
+    false
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Does what was asked to one operand; false if something was in the way, which has been reported.
+fn handle(cx: &mut Cx, path: &Path, ask: &Ask) -> bool {
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) => return complain(cx, "failed to stat", path, &e),
+    };
+    if !meta.is_file() && !meta.is_dir() {
+        cx.err.put("only support project quota on regular file or directory\n");
+        return false;
+    }
+    for (is, option) in [(ask.dir_only, 'd'), (ask.recursive, 'r')] {
+        if is && !meta.is_dir() {
+            writeln!(cx.err, "'-{option}' option on non-dir target {}", path.display());
+            return false;
+        }
+    }
+    let mut id = ask.id;
+    if matches!(ask.op, Op::Set | Op::Check) && id.is_none() {
+        let file = match open(path) {
+            Ok(file) => file,
+            Err(e) => return complain(cx, "failed to open", path, &e),
+        };
+        match Project::of(&file) {
+            Ok(project) => id = Some(project.id()),
+            Err(e) => return complain(cx, "failed to get xattr for", path, &e),
+        }
+    }
+    let id = id.unwrap_or(0);
+    if !one(cx, path, ask, id, false) {
+        return false;
+    }
+    if !meta.is_dir() || ask.dir_only || (!ask.recursive && !matches!(ask.op, Op::List | Op::Check)) {
+        return true;
+    }
+    let mut todo = VecDeque::from([path.to_owned()]);
+    let mut top = true;
+    while let Some(dir) = todo.pop_front() {
+        if !directory(cx, &dir, ask, id, top, &mut todo) {
+            return false;
+        }
+        top = false;
+    }
+    true
+}
+
+/// Does it to all that is in a directory. What was removed meanwhile is none of ours, but the directory that was named.
+fn directory(cx: &mut Cx, dir: &Path, ask: &Ask, id: u32, top: bool, todo: &mut VecDeque<PathBuf>) -> bool {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !top => return true,
+        Err(e) => return complain(cx, "failed to opendir", dir, &e),
+    };
+    for entry in entries {
+        let (path, kind) = match entry.and_then(|e| Ok((e.path(), e.file_type()?))) {
+            Ok(found) => found,
+            Err(e) => return complain(cx, "failed to readdir", dir, &e),
+        };
+        if !kind.is_file() && !kind.is_dir() {
+            continue;
+        }
+        if !one(cx, &path, ask, id, true) {
+            return false;
+        }
+        if ask.recursive && kind.is_dir() {
+            todo.push_back(path);
+        }
+    }
+    true
+}
+
+/// Does it to one file (`zfs_project_handle_one`).
+fn one(cx: &mut Cx, path: &Path, ask: &Ask, id: u32, may_be_gone: bool) -> bool {
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && may_be_gone => return true,
+        Err(e) => return complain(cx, "failed to open", path, &e),
+    };
+    let project = match Project::of(&file) {
+        Ok(project) => project,
+        Err(e) => return complain(cx, "failed to get xattr for", path, &e),
+    };
+    let name = path.as_os_str().as_bytes();
+    let new = match ask.op {
+        Op::List => {
+            write!(cx.out, "{:5} {} ", project.id(), if project.inherits() { 'P' } else { '-' });
+            cx.out.put_bytes(name);
+            cx.out.put("\n");
+            return true;
+        }
+        Op::Check => {
+            check(cx, name, project, ask, id);
+            return true;
+        }
+        Op::Clear if !project.inherits() && (ask.keep_id || project.id() == 0) => return true,
+        Op::Clear => {
+            let cleared = project.with_inherits(false);
+            if ask.keep_id { cleared } else { cleared.with_id(0) }
+        }
+        Op::Set if project.id() == id && (!ask.set_flag || project.inherits()) => return true,
+        Op::Set => project.with_id(id).with_inherits(ask.set_flag || project.inherits()),
+    };
+    match new.give(&file) {
+        Ok(()) => true,
+        Err(e) => complain(cx, "failed to set xattr for", path, &e),
+    }
+}
+
+/// Says what of a file is not as it should be.
+fn check(cx: &mut Cx, name: &[u8], project: Project, ask: &Ask, id: u32) {
+    if project.id() == id && project.inherits() {
+        return;
+    }
+    if !ask.lines {
+        cx.out.put_bytes(name);
+        return cx.out.put_bytes(&[0]);
+    }
+    if project.id() != id {
+        cx.out.put_bytes(name);
+        writeln!(cx.out, " - project ID is not set properly ({}/{id})", project.id());
+    }
+    if !project.inherits() {
+        cx.out.put_bytes(name);
+        cx.out.put(" - project inherit flag is not set\n");
+    }
+}

@@ -1,0 +1,172 @@
+//! `zpool wait`: until what goes on in a pool is over.
+//!
+//! # Theory
+//! The pool is asked again and again, more seldom the longer it takes. Activities that begin meanwhile are waited for too, if they are among
+//! those that were named, and a pool that goes away ends the wait.
+
+use server::api::{
+    CheckpointState, LeafWork, Pool, PoolQuery, Reason, RebuildState, ScanFunc, ScanState, Vdev, WorkState,
+};
+
+use super::{Stamp, change, interval};
+use crate::cx::{Cx, Outcome, Stop};
+use crate::getopt::{Found, Getopt, Opt};
+use crate::nice;
+
+/// What can be waited for, by its name and the head of its column.
+const ACTIVITIES: [(&str, &str); 9] = [
+    ("discard", "DISCARD"),
+    ("free", "FREE"),
+    ("initialize", "INITIALIZE"),
+    ("replace", "REPLACE"),
+    ("remove", "REMOVE"),
+    ("resilver", "RESILVER"),
+    ("scrub", "SCRUB"),
+    ("trim", "TRIM"),
+    ("raidz_expand", "RAIDZ_EXPAND"),
+];
+
+/// The shortest and the longest time between two looks, seconds.
+const LOOKS: (f64, f64) = (0.05, 1.0);
+
+struct Look {
+    scripted: bool,
+    exact: bool,
+    stamp: Stamp,
+    wanted: [bool; ACTIVITIES.len()],
+}
+
+/// `zpool wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]`.
+pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut look =
+        Look { scripted: false, exact: false, stamp: Stamp::None, wanted: [true; ACTIVITIES.len()] };
+    let mut g = Getopt::new(args, "HpT:t:", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('H'), _) => look.scripted = true,
+            Found::Is(Opt::Short('p'), _) => look.exact = true,
+            Found::Is(Opt::Short('T'), arg) => look.stamp = Stamp::parse(&arg)?,
+            Found::Is(_, arg) => {
+                look.wanted = [false; ACTIVITIES.len()];
+                for word in arg.split(',') {
+                    let at = ACTIVITIES.iter().position(|(name, _)| *name == word);
+                    let at = at.ok_or_else(|| Stop::usage(format!("invalid activity '{word}'\n")))?;
+                    look.wanted[at] = true;
+                }
+            }
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let mut names = g.operands();
+    let (every, count) = interval(&mut names)?;
+    if count != 0 {
+        return Err(Stop::usage("too many arguments\n"));
+    }
+    let name = match &names[..] {
+        [] => return Err(Stop::usage("missing 'pool' argument\n")),
+        [name] => name.clone(),
+        _ => return Err(Stop::usage("too many arguments\n")),
+    };
+    let query = PoolQuery { props: true, ..PoolQuery::default() };
+    let mut pool = change::open(cx, &name, query)?;
+    let service = cx.service()?;
+    let (mut pause, mut since_row, mut row) = (LOOKS.0, every, 0usize);
+    loop {
+        if every != 0.0 && since_row >= every {
+            show(cx, &look, &pool, row);
+            (since_row, row) = (0.0, row + 1);
+        }
+        let busy = under_way(&pool);
+        if !busy.iter().zip(look.wanted).any(|(busy, wanted)| *busy && wanted) {
+            return Ok(0);
+        }
+        (cx.sleep)(pause);
+        since_row += pause;
+        pause = (pause * 2.0).min(LOOKS.1).min(if every == 0.0 { LOOKS.1 } else { every });
+        pool = match service.pool(&name, &query) {
+            Ok(pool) => pool,
+            Err(e) if matches!(e.reason, Reason::NoSuchPool) => return Ok(0),
+            Err(e) => return Err(cx.fail(&format!("error waiting in pool '{name}'"), &e)),
+        };
+    }
+}
+
+fn leaves<'a>(v: &'a Vdev, into: &mut Vec<&'a Vdev>) {
+    if v.children.is_empty() {
+        into.push(v);
+    }
+    v.children.iter().for_each(|c| leaves(c, into));
+}
+
+/// What of an initialisation or TRIM is left on all devices, if one is under way.
+fn work_left(pool: &Pool, work: impl Fn(&Vdev) -> &LeafWork) -> Option<u64> {
+    let mut all = Vec::new();
+    leaves(&pool.root, &mut all);
+    let active = all.into_iter().map(work).filter(|w| w.state == WorkState::Active);
+    active.map(|w| w.bytes_est.saturating_sub(w.bytes_done)).reduce(u64::saturating_add)
+}
+
+/// Bytes that are left of each activity that is under way (`print_wait_status_row`, `spa_activity_in_progress`).
+fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
+    let scan = pool.scan.as_ref().filter(|s| s.state == ScanState::Scanning && s.pass_scrub_pause == 0);
+    let scanned =
+        |func: ScanFunc| scan.filter(|s| s.func == func).map(|s| s.to_examine.saturating_sub(s.issued));
+    let rebuilds = pool.root.children.iter().filter_map(|v| v.rebuild.as_ref());
+    let rebuild = rebuilds
+        .filter(|r| r.state == RebuildState::Active)
+        .map(|r| r.bytes_est.saturating_sub(r.bytes_rebuilt))
+        .reduce(u64::saturating_add);
+    let resilver = scanned(ScanFunc::Resilver).or(rebuild);
+    fn standing_in(v: &Vdev) -> bool {
+        matches!(v.kind.as_str(), "replacing" | "spare" | "dspare") || v.children.iter().any(standing_in)
+    }
+    let discarding = pool.checkpoint.as_ref().filter(|c| c.state == CheckpointState::Discarding);
+    let removal = pool.removal.as_ref().filter(|r| r.state == ScanState::Scanning);
+    let expansion = pool.expand.as_ref().filter(|e| e.state == ScanState::Scanning);
+    let freeing = pool.prop("freeing").and_then(|p| p.number).filter(|n| *n != 0);
+    [
+        discarding.map(|c| c.space),
+        freeing,
+        work_left(pool, |v| &v.stat.initialize),
+        resilver.filter(|_| standing_in(&pool.root)),
+        removal.map(|r| r.to_copy.saturating_sub(r.copied)),
+        resilver,
+        scanned(ScanFunc::Scrub),
+        work_left(pool, |v| &v.stat.trim),
+        expansion.map(|e| e.to_reflow.saturating_sub(e.reflowed)),
+    ]
+}
+
+fn under_way(pool: &Pool) -> [bool; ACTIVITIES.len()] {
+    left(pool).map(|left| left.is_some())
+}
+
+/// A line of what is left.
+fn show(cx: &mut Cx, look: &Look, pool: &Pool, row: usize) {
+    if let Some(text) = look.stamp.text(cx) {
+        writeln!(cx.out, "{text}");
+    }
+    let width = |head: &str| head.len().max(6) + 2;
+    let wanted = || ACTIVITIES.iter().zip(look.wanted).filter(|(_, w)| *w).map(|((_, head), _)| *head);
+    let again = (cx.screen)().is_some_and(|(rows, _)| rows > 1 && row.is_multiple_of(rows - 1));
+    if !look.scripted && (row == 0 || again) {
+        let heads: String = wanted().map(|head| format!("{head:>0$}", width(head))).collect();
+        writeln!(cx.out, "{heads}");
+    }
+    for (i, ((_, head), left)) in ACTIVITIES.iter().zip(left(pool)).enumerate() {
+        if !look.wanted[i] {
+            continue;
+        }
+        let n = left.unwrap_or(0);
+        let text = if look.exact { n.to_string() } else { nice::num(n) };
+        if look.scripted {
+            // As OpenZFS: what is not the first of all activities has a tab before it, though it may be the first that is shown.
+            cx.out.put(if i == 0 { "" } else { "\t" });
+            cx.out.put(&text);
+        } else {
+            write!(cx.out, " {text:>0$}", width(head) - 1);
+        }
+    }
+    cx.out.put("\n");
+    cx.out.flush();
+}

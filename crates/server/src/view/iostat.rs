@@ -1,0 +1,45 @@
+//! What the devices of a pool have done, in more detail than its state is shown with (`vdev_get_stats_ex`).
+
+use std::collections::HashMap;
+
+use vdev::VdevInfo;
+
+use crate::api::{IoStat, Vdev};
+
+/// Buckets of latencies (`VDEV_L_HISTO_BUCKETS`).
+const LATENCIES: usize = 37;
+/// Buckets of sizes (`VDEV_RQ_HISTO_BUCKETS`).
+const SIZES: usize = 25;
+
+/// Enters it for a vdev and all below it.
+pub(super) fn fill(root: &mut Vdev, info: &VdevInfo) {
+    let mut all = HashMap::new();
+    index(info, &mut all);
+    enter(root, &all);
+}
+
+fn index<'a>(info: &'a VdevInfo, into: &mut HashMap<u64, &'a VdevInfo>) {
+    into.insert(info.guid.0, info);
+    info.children.iter().for_each(|c| index(c, into));
+}
+
+// As deep as the tree, which is bounded when it is built.
+fn enter(v: &mut Vdev, all: &HashMap<u64, &VdevInfo>) {
+    let found = if v.kind == "root" { all.values().find(|i| i.name == "root") } else { all.get(&v.guid) };
+    if let Some(info) = found {
+        let s = &info.stats;
+        v.stat.timestamp_ns = s.age_ns;
+        (v.stat.ops[1], v.stat.ops[2]) = (s.read_ops, s.write_ops);
+        (v.stat.bytes[1], v.stat.bytes[2]) = (s.read_bytes, s.write_bytes);
+        v.stat.io = Some(Box::new(IoStat {
+            disk_read: s.read_ns.powers(LATENCIES),
+            disk_write: s.write_ns.powers(LATENCIES),
+            read_sizes: s.read_sizes.powers(SIZES),
+            write_sizes: s.write_sizes.powers(SIZES),
+            run_sizes: s.run_sizes.powers(SIZES),
+            reads_active: s.reads_active,
+            writes_active: s.writes_active,
+        }));
+    }
+    v.children.iter_mut().for_each(|c| enter(c, all));
+}

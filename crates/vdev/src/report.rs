@@ -1,0 +1,84 @@
+//! What went wrong on a vdev, told once (`zfs_ereport_post`).
+//!
+//! # Theory
+//! Counters say how often; a report says when, where and what. Each vdev keeps its newest ones until somebody takes them, and counts those that had
+//! to go unread.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use ondisk::Guid;
+use parking_lot::Mutex;
+
+use crate::tree::Tree;
+use crate::{VdevAux, VdevState};
+
+/// Reports that a vdev keeps.
+const KEPT: usize = 64;
+
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// A read failed (`ereport.fs.zfs.io`).
+    Read,
+    /// A write failed.
+    Write,
+    /// A flush failed.
+    Flush,
+    /// What was read is not what was written (`ereport.fs.zfs.checksum`).
+    Checksum,
+    /// It is in another state than before (`resource.fs.zfs.statechange`).
+    State {
+        /// The state it was in.
+        before: VdevState,
+        /// The state it is in.
+        now: VdevState,
+        /// Why.
+        aux: VdevAux,
+    },
+}
+
+/// One thing that went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub what: Trouble,
+    /// Where on the device, and how many bytes, if it was an operation on a range.
+    pub range: Option<(u64, u64)>,
+}
+
+/// The newest reports of a vdev.
+#[derive(Debug, Default)]
+pub(crate) struct Reports(Mutex<(VecDeque<Report>, u64)>);
+
+impl Reports {
+    /// Enters one.
+    pub(crate) fn note(&self, what: Trouble, range: Option<(u64, u64)>) {
+        let (kept, lost) = &mut *self.0.lock();
+        if kept.len() == KEPT {
+            kept.pop_front();
+            *lost += 1;
+        }
+        kept.push_back(Report { at: Instant::now(), what, range });
+    }
+
+    fn take(&self) -> (VecDeque<Report>, u64) {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl Tree {
+    /// Takes what went wrong since it was taken last, in the order in which it did, each with its vdev; and how many reports were lost.
+    pub fn take_reports(&self) -> (Vec<(Guid, Report)>, u64) {
+        let (mut all, mut lost) = (Vec::new(), 0);
+        for node in self.nodes() {
+            let (kept, gone) = node.reports.take();
+            all.extend(kept.into_iter().map(|r| (node.guid, r)));
+            lost += gone;
+        }
+        all.sort_by_key(|(_, r)| r.at);
+        (all, lost)
+    }
+}
