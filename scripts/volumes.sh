@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio|attach ...]
+# Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio|tls|attach ...]
 # Lets clients of NBD that others wrote work on volumes that the daemon serves, one pool for each. Then the pool is exported, judged by OpenZFS's zdb (ZDB, or what
 # `make oracle` unpacked), imported, and the volume compared with what it held.
 # POOLHOUSE names the program if it is not to be built. Logs stay in target/suites/report. What is not on this machine is said to be missing, and the exit status is
@@ -273,6 +273,51 @@ FIO
   echo 'random writes verified, also after an import'
 }
 
+# Certificates of one authority, in folders as libnbd, qemu and we name their files.
+papers() { # FOLDER
+  mkdir -p "$1/server" "$1/client" "$1/stranger"
+  local who
+  for who in ca other; do
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=$who" -keyout "$1/$who.key" -out "$1/$who.pem" 2>/dev/null || return 1
+  done
+  for who in server:ca client:ca stranger:other; do
+    local folder=$1/${who%:*} by=$1/${who#*:} name=${who%:*}
+    [ "$name" = stranger ] && name=client
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -keyout "$folder/$name-key.pem" -out "$folder/request" 2>/dev/null &&
+      openssl x509 -req -in "$folder/request" -CA "$by.pem" -CAkey "$by.key" -CAcreateserial -days 3650 -out "$folder/$name-cert.pem" \
+        -extfile <(echo 'subjectAltName=DNS:localhost,IP:127.0.0.1') 2>/dev/null || return 1
+    cp "$1/ca.pem" "$folder/ca-cert.pem"
+  done
+}
+
+# Volumes under TLS, by GnuTLS's clients.
+tls_() {
+  need nbdinfo nbdcopy qemu-img openssl
+  papers "$work/tls" || fail 'no certificates'
+  image "$work/in"
+  local uri plain with port opened
+  uri=$("$poolhouse" export -T "$work/tls/server" -l 127.0.0.1:0 volumes/v) || fail "export: $uri"
+  case $uri in nbds://127.0.0.1:*/volumes/v) ;; *) fail "a URI of its own: $uri" ;; esac
+  plain=${uri/nbds/nbd} with="$uri?tls-certificates=$work/tls/client"
+  nbdinfo --is tls "$with" || fail 'no TLS'
+  [ "$(nbdinfo --size "$with")" = $size ] || fail size
+  nbdinfo "$plain" >/dev/null 2>&1 && fail 'told without TLS'
+  nbdinfo "$uri?tls-certificates=$work/tls/stranger" >/dev/null 2>&1 && fail 'told to a stranger'
+  nbdcopy --flush --connections=4 "$work/in" "$with" || fail in
+  nbdcopy "$with" "$work/out" || fail out
+  cmp "$work/in" "$work/out" || fail differs
+  port=${uri%/volumes/v} port=${port##*:}
+  qemu-img compare --object "tls-creds-x509,id=t,dir=$work/tls/client,endpoint=client" --image-opts "driver=raw,file.filename=$work/in" \
+    "driver=raw,file.driver=nbd,file.host=127.0.0.1,file.port=$port,file.export=volumes/v,file.tls-creds=t" || fail 'qemu-img compare'
+  # Where there is no authority, whoever reaches it is let in.
+  rm "$work/tls/server/ca-cert.pem" "$work/tls/client/client-"*.pem
+  opened=$("$poolhouse" export -r -T "$work/tls/server" -l "$work/open" volumes/v) || fail "export: $opened"
+  nbdinfo --is read-only "$opened&tls-certificates=$work/tls/client&tls-hostname=localhost" || fail 'nobody is let in'
+  "$poolhouse" exports | grep -q "nbds+unix:///volumes/v" || fail 'the list'
+  "$poolhouse" unexport -a
+  echo 'in and out, compared, and strangers turned away'
+}
+
 # A block device with a file system on it, as programs of the kernel's side use it.
 attach_() {
   need losetup mkfs.ext4 fstrim blockdev
@@ -308,9 +353,9 @@ attach_() {
 
 status=0 content=0 all=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-nbdinfo nbdcopy nbdsh qemu-img qemu-io fio attach}"; do
+for suite in "${@:-nbdinfo nbdcopy nbdsh qemu-img qemu-io fio tls attach}"; do
   for suite in $suite; do
-    case $suite in nbdinfo | nbdcopy | nbdsh | qemu-img | qemu-io | fio | attach) ;; *) echo "there is no client $suite" >&2; exit 2 ;; esac
+    case $suite in nbdinfo | nbdcopy | nbdsh | qemu-img | qemu-io | fio | tls | attach) ;; *) echo "there is no client $suite" >&2; exit 2 ;; esac
     log=$report/nbd-$suite.log
     all=$((all + 1))
     rm -rf "$room/dev/d0" "$work"

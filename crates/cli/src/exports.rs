@@ -13,14 +13,16 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
 
 const EXPORT: &str = "\
-usage: poolhouse export [-r] -l ADDRESS POOL/VOLUME[@SNAPSHOT] ...
+usage: poolhouse export [-r] [-T DIR] -l ADDRESS POOL/VOLUME[@SNAPSHOT] ...
 
 Offers volumes over NBD at an address, until they are taken back (unexport) or the daemon ends, and prints their URIs. The address is the path of
-a Unix socket, which is for this user and root, or an IP address, with or without a port (10809). There is no TLS: whoever reaches an IP
-address has what is offered there. Where one volume is offered, it is the one that a client gets who names none.
+a Unix socket, which is for this user and root, or an IP address, with or without a port (10809). Whoever reaches an IP
+address without TLS has what is offered there. Where one volume is offered, it is the one that a client gets who names none.
 
     -l ADDRESS   where
     -r           nobody may write to it that way
+    -T DIR       with TLS, by DIR/server-cert.pem and DIR/server-key.pem; where there is a DIR/ca-cert.pem, only for clients whose certificate
+                 is signed by it, and is not in DIR/ca-crl.pem if there is one
 
 This user reaches every volume at the daemon's own socket, which `poolhouse exports` names.
 ";
@@ -92,11 +94,12 @@ fn usage_of(command: &str) -> &'static str {
 }
 
 fn export(cx: &mut Cx, args: &[String]) -> Outcome {
-    let mut request = OfferRequest::default();
-    let mut g = Getopt::new(args, "l:r", &[]);
+    let (mut request, mut tls) = (OfferRequest::default(), None);
+    let mut g = Getopt::new(args, "l:rT:", &[]);
     for found in g.by_ref() {
         match found {
             Found::Is(Opt::Short('l'), place) => request.listen = place,
+            Found::Is(Opt::Short('T'), dir) => tls = Some(dir),
             Found::Is(..) => request.read_only = true,
             Found::Invalid(c) => return Err(Stop::invalid(c)),
             Found::Missing(c) => return Err(Stop::missing(c)),
@@ -109,6 +112,9 @@ fn export(cx: &mut Cx, args: &[String]) -> Outcome {
     if request.datasets.is_empty() {
         return Err(Stop::usage("missing volume argument\n"));
     }
+    // The daemon has a working directory of its own.
+    let absolute = |dir: String| std::path::absolute(&dir).map_or(dir, |path| path.display().to_string());
+    request.tls = tls.map(absolute);
     let service = cx.service()?;
     match service.offer(&request) {
         Ok(offered) => {

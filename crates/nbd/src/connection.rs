@@ -1,7 +1,7 @@
 //! One connection, from the first byte to the last.
 //!
 //! # Theory
-//! First client and server agree on an export, option by option. Then the client sends requests; each is given to the crew of its pool as soon as it is
+//! First client and server agree on an export, option by option, and before that on TLS if the listener wants it: then everything else is refused until the connection is encrypted. Then the client sends requests; each is given to the crew of its pool as soon as it is
 //! there, and answered when it is done, in whatever order that is. A task reads requests, another writes answers.
 //!
 //! Every byte that comes is hostile. Memory is taken for a request before it is read, and given back when its answer has been sent: of a share that the
@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::option::{About, Choice, Contexts, OPTION_MAX, Wish, answer, context, listed};
 use crate::reply::Reply;
 use crate::server::{Exports, Listing, Offer};
+use crate::tls::Tls;
 use crate::volumes::{Lease, Volumes};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -93,11 +94,57 @@ struct Agreed {
     mode: Mode,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end, encrypted where certificates are given.
 pub(crate) async fn serve<R, W>(
     reader: R,
     mut writer: W,
     exports: &dyn Exports,
+    tls: Option<&Tls>,
+    shared: Arc<Shared>,
+    ending: watch::Receiver<bool>,
+) -> Result<()>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let mut reader = buffered(reader);
+    let mut haggle = Haggle::new(&mut reader, &mut writer, exports, false);
+    let Some(tls) = tls else {
+        let agreed = tokio::select! {
+            agreed = haggle.greet_and_agree() => agreed?,
+            () = is_true(ending.clone()) => return Err(Ended::Over),
+        };
+        return requests(reader, writer, agreed, shared, ending).await;
+    };
+    let zeroes = tokio::select! {
+        zeroes = haggle.until_secure() => zeroes?,
+        () = is_true(ending.clone()) => return Err(Ended::Over),
+    };
+    let Some(zeroes) = zeroes else { return Ok(()) };
+    // What was sent in clear behind the option could be anybody's.
+    if !reader.buffer().is_empty() {
+        return Err(Ended::Rules("bytes between STARTTLS and its answer"));
+    }
+    let stream = timely(tls.acceptor().accept(tokio::io::join(reader.into_inner(), writer))).await?;
+    let (reader, mut writer) = tokio::io::split(stream);
+    let mut reader = buffered(reader);
+    let mut haggle = Haggle::new(&mut reader, &mut writer, exports, true);
+    let agreed = tokio::select! {
+        agreed = haggle.agree(zeroes) => agreed?,
+        () = is_true(ending.clone()) => return Err(Ended::Over),
+    };
+    requests(reader, writer, agreed, shared, ending).await
+}
+
+fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
+    BufReader::with_capacity(16 << 10, reader)
+}
+
+/// Serves what was agreed on, if anything was.
+async fn requests<R, W>(
+    reader: R,
+    writer: W,
+    agreed: Option<Agreed>,
     shared: Arc<Shared>,
     ending: watch::Receiver<bool>,
 ) -> Result<()>
@@ -105,19 +152,15 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let mut reader = BufReader::with_capacity(16 << 10, reader);
-    let mut haggle =
-        Haggle { reader: &mut reader, writer: &mut writer, exports, structured: false, chosen: None };
-    let agreed = tokio::select! {
-        agreed = haggle.run() => agreed?,
-        () = is_true(ending.clone()) => return Err(Ended::Over),
-    };
     let Some(Agreed { lease, volumes, mode }) = agreed else { return Ok(()) };
     let lease = Arc::new(lease);
     let (ended, writer) = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, shared, ending).await;
     // Closing may wait for a device. A client that has seen the end of its connection finds the volume free.
     volumes.crew().run(move || drop(lease)).await;
-    drop(writer);
+    if let Some(mut writer) = writer {
+        // So that under TLS the end is known to be ours. Who does not take it is gone.
+        drop(timeout(LAST_WORDS, writer.shutdown()).await);
+    }
     ended
 }
 
@@ -138,13 +181,25 @@ struct Haggle<'a, R, W> {
     reader: &'a mut R,
     writer: &'a mut W,
     exports: &'a dyn Exports,
+    /// The connection is encrypted.
+    secure: bool,
     structured: bool,
     /// The export of which the context was chosen.
     chosen: Option<String>,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'_, R, W> {
-    async fn run(&mut self) -> Result<Option<Agreed>> {
+impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
+    fn new(reader: &'a mut R, writer: &'a mut W, exports: &'a dyn Exports, secure: bool) -> Self {
+        Haggle { reader, writer, exports, secure, structured: false, chosen: None }
+    }
+
+    async fn greet_and_agree(&mut self) -> Result<Option<Agreed>> {
+        let zeroes = self.greet().await?;
+        self.agree(zeroes).await
+    }
+
+    /// Greets; whether the oldest answer ends in zeroes.
+    async fn greet(&mut self) -> Result<bool> {
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         let hello =
             [&INIT_MAGIC.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()].concat();
@@ -153,7 +208,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'_, R, W> {
         if said & !u32::from(flags) != 0 {
             return Err(Ended::Rules("unknown client flags"));
         }
-        let zeroes = said & u32::from(handshake::NO_ZEROES) == 0;
+        Ok(said & u32::from(handshake::NO_ZEROES) == 0)
+    }
+
+    /// The next option that makes sense.
+    async fn wish(&mut self) -> Result<(u32, Wish)> {
         loop {
             let mut head = [0; size_of::<OptionHead>()];
             timely(self.reader.read_exact(&mut head)).await?;
@@ -166,14 +225,41 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'_, R, W> {
                 self.refuse(option, rep::ERR_TOO_BIG, "the option is too long").await?;
                 continue;
             };
-            let wish = match Wish::parse(option, &data) {
-                Ok(wish) => wish,
+            match Wish::parse(option, &data) {
+                Ok(wish) => return Ok((option, wish)),
                 Err(invalid) if option != opt::EXPORT_NAME => {
                     self.refuse(option, rep::ERR_INVALID, invalid.0).await?;
                     continue;
                 }
                 Err(invalid) => return Err(Ended::Rules(invalid.0)),
-            };
+            }
+        }
+    }
+
+    /// Greets, and refuses everything until the connection is to be encrypted; whether the oldest answer ends in zeroes. `None` if the client ends.
+    async fn until_secure(&mut self) -> Result<Option<bool>> {
+        let zeroes = self.greet().await?;
+        loop {
+            let (option, wish) = self.wish().await?;
+            match wish {
+                Wish::Secure => {
+                    self.say(&answer(option, rep::ACK, b"")).await?;
+                    return Ok(Some(zeroes));
+                }
+                Wish::Abort => {
+                    self.say(&answer(option, rep::ACK, b"")).await?;
+                    return Ok(None);
+                }
+                // There is no answer that says no.
+                _ if option == opt::EXPORT_NAME => return Err(Ended::Rules("an export without TLS")),
+                _ => self.refuse(option, rep::ERR_TLS_REQD, "TLS first").await?,
+            }
+        }
+    }
+
+    async fn agree(&mut self, zeroes: bool) -> Result<Option<Agreed>> {
+        loop {
+            let (option, wish) = self.wish().await?;
             match wish {
                 Wish::Abort => {
                     self.say(&answer(option, rep::ACK, b"")).await?;
@@ -191,9 +277,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'_, R, W> {
                     }
                 }
                 Wish::Choose(choice) => self.info(option, &choice).await?,
-                Wish::Unknown if option == opt::STARTTLS => {
-                    self.refuse(option, rep::ERR_UNSUP, "this release has no TLS").await?;
-                }
+                Wish::Secure if self.secure => self.refuse(option, rep::ERR_INVALID, "TLS is there").await?,
+                Wish::Secure => self.refuse(option, rep::ERR_UNSUP, "no TLS here").await?,
                 Wish::Unknown => self.refuse(option, rep::ERR_UNSUP, "unknown option").await?,
             }
         }

@@ -57,6 +57,9 @@ pub enum Error {
         #[source]
         source: Arc<poolhouse::Error>,
     },
+    /// The certificates of a listener.
+    #[error("cannot use certificates")]
+    Tls(#[source] Arc<crate::tls::TlsError>),
     /// The system refused something that the door needs.
     #[error("cannot {operation}")]
     System {
@@ -102,7 +105,7 @@ impl Error {
             Error::TooLong { .. } => Code::Overflow,
             Error::NotFast => Code::NotSup,
             Error::NoExport { .. } | Error::Busy { .. } => Code::Shutdown,
-            Error::Open { .. } | Error::System { .. } => Code::Io,
+            Error::Open { .. } | Error::System { .. } | Error::Tls(_) => Code::Io,
             Error::Volume(e) => match e {
                 zvol::Error::PastEnd { .. } => past_end,
                 zvol::Error::ReadOnly => Code::Perm,

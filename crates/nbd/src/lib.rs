@@ -6,7 +6,7 @@
 //! share it, so that a flush on one covers all. Sockets belong to one thread, and what may block to a crew of threads for each pool ([`Crew`]).
 //!
 //! # Absent
-//! TLS, and what needs it: option 5 is refused. Headers of more than 32 bits of length. Which volumes are offered where is the daemon's to say ([`Exports`]).
+//! Headers of more than 32 bits of length. Which volumes are offered where is the daemon's to say ([`Exports`]).
 //!
 //! # See
 //! `doc/proto.md` of the NBD project.
@@ -20,6 +20,7 @@ mod error;
 pub mod option;
 mod reply;
 mod server;
+mod tls;
 mod volumes;
 
 pub use crew::Crew;
@@ -28,4 +29,5 @@ pub use dmu::Extent;
 pub use error::{Code, Error, Result};
 pub use reply::Reply;
 pub use server::{Exports, Listener, Listing, Offer, Server};
+pub use tls::{Tls, TlsError};
 pub use volumes::{Lease, User, Volumes};

@@ -26,6 +26,8 @@ pub enum Wish {
     Structured,
     /// To know, or to use, metadata contexts of an export.
     Contexts(Contexts),
+    /// An encrypted connection.
+    Secure,
     /// Something that is not known here.
     Unknown,
 }
@@ -108,6 +110,10 @@ impl Wish {
             opt::LIST => {
                 rest.end()?;
                 Wish::List
+            }
+            opt::STARTTLS => {
+                rest.end()?;
+                Wish::Secure
             }
             opt::INFO | opt::GO => {
                 let name = rest.string()?;

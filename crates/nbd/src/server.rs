@@ -9,6 +9,7 @@
 
 use crate::connection::{Ended, Shared, serve};
 use crate::error::{Error, Result};
+use crate::tls::Tls;
 use crate::volumes::Volumes;
 use rustix::net::sockopt;
 use std::net::SocketAddr;
@@ -150,13 +151,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn listen_unix(&self, path: &Path, exports: Arc<dyn Exports>) -> Result<Listener> {
+    pub fn listen_unix(&self, path: &Path, exports: Arc<dyn Exports>, tls: Option<Tls>) -> Result<Listener> {
         remove_dead(path).map_err(cannot("replace a socket"))?;
         let _entered = self.handle.enter();
         let listener = bind_private(path).map_err(cannot("make a socket"))?;
         let listener = UnixListener::from_std(listener).map_err(cannot("listen on a socket"))?;
         let (stop, mut stopped) = watch::channel(false);
-        let door = self.door(exports);
+        let door = self.door(exports, tls);
         self.handle.spawn(async move {
             loop {
                 let accepted = tokio::select! {
@@ -183,18 +184,23 @@ impl Server {
         Ok(Listener { place, file: Some(path.to_owned()), address: None, stop })
     }
 
-    /// Listens on an address. Whoever reaches it may use what is offered there.
+    /// Listens on an address. Whoever reaches it may use what is offered there, if he is let in where it is encrypted.
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn listen_tcp(&self, address: SocketAddr, exports: Arc<dyn Exports>) -> Result<Listener> {
+    pub fn listen_tcp(
+        &self,
+        address: SocketAddr,
+        exports: Arc<dyn Exports>,
+        tls: Option<Tls>,
+    ) -> Result<Listener> {
         let _entered = self.handle.enter();
         let listener = std::net::TcpListener::bind(address).map_err(cannot("listen on the address"))?;
         listener.set_nonblocking(true).map_err(cannot("set up the socket"))?;
         let address = listener.local_addr().map_err(cannot("set up the socket"))?;
         let listener = TcpListener::from_std(listener).map_err(cannot("listen on the address"))?;
         let (stop, mut stopped) = watch::channel(false);
-        let door = self.door(exports);
+        let door = self.door(exports, tls);
         self.handle.spawn(async move {
             loop {
                 let accepted = tokio::select! {
@@ -217,8 +223,8 @@ impl Server {
         Ok(Listener { place: address.to_string(), file: None, address: Some(address), stop })
     }
 
-    fn door(&self, exports: Arc<dyn Exports>) -> Door {
-        Door { exports, common: Arc::clone(&self.common), ending: self.ending.subscribe() }
+    fn door(&self, exports: Arc<dyn Exports>, tls: Option<Tls>) -> Door {
+        Door { exports, tls, common: Arc::clone(&self.common), ending: self.ending.subscribe() }
     }
 }
 
@@ -236,6 +242,7 @@ impl Drop for Server {
 /// What a listener's connections need.
 struct Door {
     exports: Arc<dyn Exports>,
+    tls: Option<Tls>,
     common: Arc<Common>,
     ending: watch::Receiver<bool>,
 }
@@ -254,9 +261,9 @@ impl Door {
             return;
         }
         let (exports, shared) = (Arc::clone(&self.exports), Arc::clone(&self.common.shared));
-        let ending = self.ending.clone();
+        let (tls, ending) = (self.tls.clone(), self.ending.clone());
         tokio::spawn(async move {
-            match serve(reader, writer, &*exports, shared, ending).await {
+            match serve(reader, writer, &*exports, tls.as_ref(), shared, ending).await {
                 Ok(()) => {}
                 Err(ended @ Ended::Rules(_)) => tracing::warn!(%ended, "an NBD connection"),
                 Err(ended) => tracing::debug!(%ended, "an NBD connection"),

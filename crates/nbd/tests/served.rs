@@ -4,6 +4,7 @@
 mod client;
 #[path = "../../spa/tests/rig/mod.rs"]
 mod rig;
+mod tls;
 
 use client::{Client, string};
 use dsl::ops::create::{Create, NewVolume};
@@ -60,7 +61,7 @@ impl Stand {
         let volumes = Volumes::new(pool.clone());
         let server = Server::start().unwrap();
         let exports = Arc::new(All(Arc::clone(&volumes)));
-        let listener = server.listen_unix(&dir.path().join("sock"), exports).unwrap();
+        let listener = server.listen_unix(&dir.path().join("sock"), exports, None).unwrap();
         Stand { _listener: listener, _server: server, volumes, pool, dir }
     }
 
@@ -476,11 +477,11 @@ fn ends() {
     let stand = Stand::new();
     let server = Server::start().unwrap();
     let exports: Arc<dyn Exports> = Arc::new(All(Arc::clone(&stand.volumes)));
-    let listener = server.listen_unix(&path, Arc::clone(&exports)).unwrap();
-    assert!(server.listen_unix(&path, Arc::clone(&exports)).is_err());
+    let listener = server.listen_unix(&path, Arc::clone(&exports), None).unwrap();
+    assert!(server.listen_unix(&path, Arc::clone(&exports), None).is_err());
     let file = dir.path().join("file");
     std::fs::write(&file, b"").unwrap();
-    assert!(server.listen_unix(&file, exports).is_err());
+    assert!(server.listen_unix(&file, exports, None).is_err());
     let mut c = Client::of(&path, "tank/w");
     c.write(0, b"x");
     drop(listener);

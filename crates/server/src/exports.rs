@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! The daemon has a Unix socket beside its control socket, where its user (and root) may ask for any volume and any snapshot of one by its full name. What others are to
-//! reach is offered by name, at an address: whoever reaches that address has what is offered there and nothing else, since NBD without TLS knows nobody.
+//! reach is offered by name, at an address: whoever reaches that address has what is offered there and nothing else, since NBD without TLS knows nobody. With certificates ([`nbd::Tls`]) an address lets in whom they let in.
 //!
 //! # Life
 //! Offers are this daemon's: they go with their dataset, and with the daemon. A pool that is exported waits for nobody: with clients it is busy, and with force they
@@ -16,7 +16,7 @@ use crate::change::tasks;
 use crate::faults::{chain, of_dsl};
 use crate::pools::{Imported, Pools};
 use dsl::{Kind, Name, Prop, PropError, Tail};
-use nbd::{Exports, Listener, Listing, Offer, Server};
+use nbd::{Exports, Listener, Listing, Offer, Server, Tls};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,8 +34,16 @@ pub(crate) struct Doors(Mutex<Table>);
 struct Table {
     /// Listeners go before the server that has their connections.
     own: Option<Listener>,
-    offers: BTreeMap<Place, (Listener, Arc<Names>)>,
+    offers: BTreeMap<Place, Door>,
     server: Option<Server>,
+}
+
+/// An address where something is offered.
+struct Door {
+    /// Dropping it closes the address.
+    _listener: Listener,
+    names: Arc<Names>,
+    tls: Option<Tls>,
 }
 
 /// What is offered at an address: names, and whether they may only be read.
@@ -67,12 +75,13 @@ impl Place {
     }
 
     /// What clients call an export there.
-    fn uri(&self, export: &str) -> String {
+    fn uri(&self, export: &str, tls: bool) -> String {
+        let (scheme, export) = (if tls { "nbds" } else { "nbd" }, encoded(export));
         match self {
             Place::Unix(path) => {
-                format!("nbd+unix:///{}?socket={}", encoded(export), encoded(&path.display().to_string()))
+                format!("{scheme}+unix:///{export}?socket={}", encoded(&path.display().to_string()))
             }
-            Place::Tcp(address) => format!("nbd://{address}/{}", encoded(export)),
+            Place::Tcp(address) => format!("{scheme}://{address}/{export}"),
         }
     }
 }
@@ -162,7 +171,7 @@ impl Pools {
     pub(crate) fn open_door(self: &Arc<Self>, socket: &Path) {
         let mut table = self.doors.0.lock();
         let exports = Arc::new(Everything(Arc::downgrade(self)));
-        match server(&mut table).and_then(|server| server.listen_unix(socket, exports)) {
+        match server(&mut table).and_then(|server| server.listen_unix(socket, exports, None)) {
             Ok(listener) => table.own = Some(listener),
             Err(error) => tracing::warn!(error = chain(&error), "volumes are not served"),
         }
@@ -189,32 +198,37 @@ impl Pools {
         let bad = |what: &str| Error::new(&request.listen, Reason::BadValue { what: what.to_owned() });
         let place = Place::parse(&request.listen)
             .ok_or_else(|| bad("neither the path of a socket nor an IP address and port"))?;
+        let tls = request.tls.as_deref().map(Path::new).map(Tls::from_dir).transpose();
+        let tls = tls.map_err(|error| of_nbd(&request.listen, &error))?;
         let mut table = self.doors.0.lock();
         let new: BTreeMap<_, _> =
             request.datasets.iter().map(|name| (name.clone(), request.read_only)).collect();
         let place = match table.offers.get(&place) {
-            Some((_, names)) => {
-                names.lock().extend(new);
+            // What is there goes on as it is: the same folder may hold other certificates by now.
+            Some(door) if tls.is_none() || tls.as_ref().map(Tls::dir) == door.tls.as_ref().map(Tls::dir) => {
+                door.names.lock().extend(new);
                 place
             }
+            Some(_) => return Err(bad("something is offered there with other certificates, or without any")),
             None => {
                 let names = Arc::new(Names::new(new));
                 let exports = Arc::new(Chosen { pools: Arc::downgrade(self), names: Arc::clone(&names) });
                 let server = server(&mut table).map_err(|error| of_nbd(&request.listen, &error))?;
                 let listener = match &place {
-                    Place::Unix(path) => server.listen_unix(path, exports),
-                    Place::Tcp(address) => server.listen_tcp(*address, exports),
+                    Place::Unix(path) => server.listen_unix(path, exports, tls.clone()),
+                    Place::Tcp(address) => server.listen_tcp(*address, exports, tls.clone()),
                 };
                 let listener = listener.map_err(|error| of_nbd(&request.listen, &error))?;
                 // Port 0 asks for any.
                 let place = listener.address().map_or(place, Place::Tcp);
-                table.offers.insert(place.clone(), (listener, names));
+                table.offers.insert(place.clone(), Door { _listener: listener, names, tls });
                 place
             }
         };
+        let is_secure = table.offers.get(&place).is_some_and(|door| door.tls.is_some());
         let offered = |name: &String| Offered {
             dataset: name.clone(),
-            uri: place.uri(name),
+            uri: place.uri(name, is_secure),
             read_only: request.read_only,
         };
         Ok(request.datasets.iter().map(offered).collect())
@@ -235,7 +249,7 @@ impl Pools {
         let offered = |name: &String| {
             let table = self.doors.0.lock();
             let mut places = table.offers.iter().filter(|(at, _)| place.as_ref().is_none_or(|p| p == *at));
-            places.any(|(_, (_, names))| names.lock().contains_key(name))
+            places.any(|(_, door)| door.names.lock().contains_key(name))
         };
         if let Some(name) = request.datasets.iter().find(|name| !offered(name)) {
             return Err(Error::new(name, Reason::NotOffered));
@@ -251,10 +265,10 @@ impl Pools {
         let table = self.doors.0.lock();
         let socket = table.own.as_ref().map(|own| own.place().to_owned());
         let mut offered = Vec::new();
-        for (place, (_, names)) in &table.offers {
-            offered.extend(names.lock().iter().map(|(name, read_only)| Offered {
+        for (place, door) in &table.offers {
+            offered.extend(door.names.lock().iter().map(|(name, read_only)| Offered {
                 dataset: name.clone(),
-                uri: place.uri(name),
+                uri: place.uri(name, door.tls.is_some()),
                 read_only: *read_only,
             }));
         }
@@ -292,8 +306,8 @@ impl Pools {
 impl Doors {
     /// Takes back offers, and closes addresses where nothing is offered any more.
     fn forget(&self, place: Option<&Place>, which: impl Fn(&str) -> bool) {
-        self.0.lock().offers.retain(|at, (_, names)| {
-            let mut names = names.lock();
+        self.0.lock().offers.retain(|at, door| {
+            let mut names = door.names.lock();
             if place.is_none_or(|place| place == at) {
                 names.retain(|name, _| !which(name));
             }
@@ -302,8 +316,8 @@ impl Doors {
     }
 
     fn rename(&self, from: &str, to: &str) {
-        for (_, names) in self.0.lock().offers.values() {
-            let mut names = names.lock();
+        for door in self.0.lock().offers.values() {
+            let mut names = door.names.lock();
             let renamed = std::mem::take(&mut *names).into_iter().map(|(name, read_only)| {
                 let tail = name.strip_prefix(from).filter(|t| t.is_empty() || t.starts_with(['/', '@']));
                 (tail.map_or_else(|| name.clone(), |tail| format!("{to}{tail}")), read_only)

@@ -12,6 +12,8 @@ pub struct OfferRequest {
     pub listen: String,
     /// Nobody may write to them that way.
     pub read_only: bool,
+    /// A folder of certificates, for TLS.
+    pub tls: Option<String>,
 }
 
 /// A request to offer volumes no longer.

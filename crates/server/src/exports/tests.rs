@@ -14,7 +14,7 @@ fn places() {
         ("/run/x y", "nbd+unix:///p/v@s?socket=/run/x%20y"),
         ("unix:/s", "nbd+unix:///p/v@s?socket=/s"),
     ] {
-        assert_eq!(Place::parse(text).unwrap().uri("p/v@s"), uri, "{text}");
+        assert_eq!(Place::parse(text).unwrap().uri("p/v@s", false), uri, "{text}");
     }
     for text in ["", "host.example:1", "127.0.0.1:", "127.0.0.1:70000", "1.2.3", "relative/path"] {
         assert_eq!(Place::parse(text), None, "{text}");
