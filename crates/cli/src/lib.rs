@@ -4,7 +4,7 @@
 //! A command reads its line as OpenZFS's does, asks a [`server::api::Service`] for data, and renders it. It does not know
 //! whether the service is a daemon's socket or the library in its own process, and it holds no rule of the engine: what a
 //! property is worth, which vdev is degraded or whether a pool may be imported is decided below. Scripts parse what is
-//! printed here, so the texts, widths and codes are OpenZFS 2.3's, to the byte.
+//! printed here, so the texts, widths and codes are OpenZFS 2.3's, to the byte. Manual pages ([`manual`]) are our own.
 //!
 //! # Absent
 //! Sockets, processes and mounts: the server's. Commands that OpenZFS has and this release lacks say so.
@@ -15,6 +15,7 @@ pub mod exports;
 pub mod getopt;
 pub mod getprint;
 pub mod json;
+pub mod manual;
 pub mod names;
 pub mod nice;
 pub mod proplist;

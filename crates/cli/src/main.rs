@@ -22,6 +22,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     cp                copy files out of a pool, straight from the devices
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
+    man               write the manual pages below a folder
     serve             hold imported pools and their mounts; commands start it when they need it
 
 poolhouse COMMAND --help says more.
@@ -71,6 +72,7 @@ fn run(command: &str, words: &[String]) -> i32 {
             out.put(USAGE);
             0
         }
+        "man" => cli::manual::run(words, &mut out, &mut err),
         "version" | "--version" | "-V" => {
             writeln!(out, "poolhouse {}", env!("CARGO_PKG_VERSION"));
             0

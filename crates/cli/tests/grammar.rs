@@ -103,7 +103,7 @@ fn missing_names() {
 /// Goal: a command of OpenZFS that this release lacks is known, and says so.
 #[test]
 fn commands_of_later_releases() {
-    for line in ["zpool scrub x", "zpool events", "zfs send a@b", "zfs allow x", "zfs recv a"] {
+    for line in ["zpool scrub x", "zpool trim x", "zfs send a@b", "zfs allow x", "zfs recv a"] {
         let r = ran(line);
         assert_eq!((r.code, r.out.as_str()), (1, ""), "{line}");
         assert!(r.err.contains(": not in this release of Poolhouse"), "{line}: {}", r.err);
@@ -123,5 +123,21 @@ fn version() {
             "{}",
             r.out
         );
+    }
+}
+
+/// Goal: each verb refuses options that it lacks, and the want of operands, with OpenZFS 2.3.2's words, usage and exit code: those of its own
+/// commands, taken down line by line.
+#[test]
+fn each_verb_is_used_as_openzfs_is() {
+    for case in include_str!("data/usage.txt").lines() {
+        let (line, words) = case.split_once('\t').expect("a line and what is said");
+        let words = words.replace("\\n", "\n").replace("\\0", "\0");
+        let words = if words.is_empty() { words } else { words + "\n" };
+        let r = ran(line);
+        assert_eq!((r.code, r.out.as_str()), (2, ""), "{line}");
+        let verb = line.split(' ').nth(1).expect("a verb");
+        let told = format!("{words}usage:\n\t{verb}");
+        assert!(r.err.starts_with(&told), "{line}: {:?}, and not {told:?}", r.err);
     }
 }

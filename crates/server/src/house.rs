@@ -126,6 +126,11 @@ impl Service for House {
         Ok(self.events.tell(query, &self.pools.all()))
     }
 
+    fn prefetch(&self, pool: &str) -> Result<u64, Error> {
+        let pool = self.pools.pool(pool)?;
+        pool.pool.spa().read(|| view::prefetch(pool.pool.spa()))
+    }
+
     fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         // What is imported is not there to be imported.
         let here: Vec<Guid> = self.pools.all().iter().map(|pool| pool.pool.spa().guid()).collect();

@@ -42,7 +42,9 @@ impl Leases {
             request.to = self.snapshot(pools, &request.to)?;
         }
         let spa = imported.pool.spa();
-        let told = spa.read(|| view::diff(imported.pool.dsl(), &request));
+        // The walk may take long, and what it reads doesn't change: operations on datasets go on.
+        let compared = spa.read(|| view::compared(imported.pool.dsl(), &request));
+        let told = compared.and_then(view::diff);
         let mut table = self.table.lock();
         let Some(until) = table.until.get_mut(&request.to) else { return told };
         if told.as_ref().is_ok_and(|part| part.next.is_some()) {

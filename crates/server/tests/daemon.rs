@@ -75,6 +75,7 @@ impl Service for Numbers {
         holds(&str) -> Vec<Hold>;
         diff(&DiffRequest) -> DiffPart;
         unlinked(&str) -> u64;
+        prefetch(&str) -> u64;
         events(&EventQuery) -> EventPage;
         scan(&ScanRequest) -> Vec<Candidate>;
         logs() -> Vec<LogStats>;

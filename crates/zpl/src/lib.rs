@@ -38,6 +38,7 @@ pub use node::Node;
 pub use ondisk::dirent::FileType;
 pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;
+pub use path::Paths;
 pub use space::{Space, SpaceKind};
 pub use write::{
     AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr,

@@ -4,7 +4,7 @@ use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::zap::Zap;
 use ondisk::znode::Pflags;
 use ondisk::{Corrupt, ObjNum};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Most symbolic links that a walk follows, Linux's limit (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
@@ -12,6 +12,71 @@ const LINKS_MAX: usize = 40;
 const TARGET_MAX: usize = 4096;
 /// Longest path that is taken or made.
 const PATH_MAX: usize = 1 << 16;
+/// Bits of a directory's entry that are its object.
+const OBJECT: u64 = 0xffff_ffff_ffff;
+/// Directories whose names [`Paths`] keeps, and entries of one that it keeps at most.
+const KEPT: usize = 16;
+const KEPT_ENTRIES: u64 = 1 << 17;
+
+/// The paths of many objects of a file system that doesn't change: the names of a directory are read once for its many entries.
+#[derive(Debug)]
+pub struct Paths {
+    fs: FileSystem,
+    /// Names by object, the directory that was asked last behind the others.
+    dirs: VecDeque<(ObjNum, HashMap<u64, Vec<u8>>)>,
+}
+
+impl Paths {
+    /// Of this file system.
+    pub fn of(fs: FileSystem) -> Self {
+        Self { fs, dirs: VecDeque::new() }
+    }
+
+    /// As [`FileSystem::object_path`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn path(&mut self, object: ObjNum) -> Result<Vec<u8>> {
+        let fs = self.fs.clone();
+        fs.path_by(object, &mut |dir, object| self.name(dir, object))
+    }
+
+    fn name(&mut self, dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>> {
+        match self.dirs.iter().position(|(known, _)| *known == dir.object()) {
+            Some(at) => {
+                let known = self.dirs.remove(at);
+                self.dirs.extend(known);
+            }
+            None => {
+                let zap = Zap::open(dir.dnode())?;
+                if zap.count()? > KEPT_ENTRIES {
+                    return name_in(dir, object);
+                }
+                let mut names = HashMap::new();
+                for entry in zap.entries() {
+                    let entry = entry?;
+                    let Some(child) = entry.value.first() else { continue };
+                    // Of several links, the first.
+                    names.entry(child & OBJECT).or_insert_with(|| entry.name().to_vec());
+                }
+                if self.dirs.len() >= KEPT {
+                    self.dirs.pop_front();
+                }
+                self.dirs.push_back((dir.object(), names));
+            }
+        }
+        Ok(self.dirs.back().and_then(|(_, names)| names.get(&object.0)).cloned())
+    }
+}
+
+/// Finds the name that a directory has for an object.
+type NameIn<'a> = dyn FnMut(&Node, ObjNum) -> Result<Option<Vec<u8>>> + 'a;
+
+/// The name that a directory has for an object.
+fn name_in(dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>> {
+    let key = Zap::open(dir.dnode())?.search_value(object.0, OBJECT)?;
+    Ok(key.as_ref().and_then(|k| k.name()).map(<[u8]>::to_vec))
+}
 
 impl FileSystem {
     /// The file at `path` below the root; slashes at either end mean nothing, and links are followed.
@@ -70,6 +135,10 @@ impl FileSystem {
     /// [`Error::Unlinked`] for a removed file, [`Error::NoEntry`] if its parent doesn't know it,
     /// [`Error::Corrupt`] if its parents run in a circle, or as reading fails.
     pub fn object_path(&self, object: ObjNum) -> Result<Vec<u8>> {
+        self.path_by(object, &mut name_in)
+    }
+
+    fn path_by(&self, object: ObjNum, name_in: &mut NameIn<'_>) -> Result<Vec<u8>> {
         if self.is_unlinked(object)? {
             return Err(Error::Unlinked { object });
         }
@@ -84,10 +153,8 @@ impl FileSystem {
                 b"<xattrdir>".to_vec()
             } else {
                 parent.require_dir()?;
-                let zap = Zap::open(parent.dnode())?;
-                let key = zap.search_value(at.object().0, 0xffff_ffff_ffff)?;
-                let name = key.as_ref().and_then(|k| k.name());
-                name.ok_or(Error::NoEntry { dir: parent.object() })?.to_vec()
+                let name = name_in(&parent, at.object())?;
+                name.ok_or(Error::NoEntry { dir: parent.object() })?
             };
             len += 1 + name.len();
             if len > PATH_MAX || !seen.insert(at.object()) {

@@ -22,6 +22,7 @@ mod wait;
 pub(crate) use keys::load_keys_below;
 pub(crate) use mount::failures as mount_failures;
 pub(crate) use newkey::new_key;
+pub(crate) use usage::COMMANDS;
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::props::{self, Edit};

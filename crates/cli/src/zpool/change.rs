@@ -262,6 +262,31 @@ pub fn checkpoint(cx: &mut Cx, args: &[String]) -> Outcome {
 
 const CLEAR: &[Long] = &[Long { name: "power", val: Opt::Named("power"), arg: false }];
 
+/// `zpool prefetch -t <type> <pool>`.
+pub fn prefetch(cx: &mut Cx, args: &[String]) -> Outcome {
+    let mut kind = None;
+    let mut g = Getopt::new(args, "t:", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(_, arg) => kind = Some(arg),
+            Found::Invalid(c) | Found::Missing(c) => return Err(Stop::invalid(c)),
+        }
+    }
+    let operands = g.operands();
+    let name = match &operands[..] {
+        [] => return Err(Stop::usage("missing pool name argument\n")),
+        [name] => name,
+        _ => return Err(Stop::usage("too many arguments\n")),
+    };
+    if kind.as_deref() != Some("ddt") {
+        return Err(Stop::usage("unsupported prefetch type\n"));
+    }
+    open(cx, name, PoolQuery::default())?;
+    let read = cx.service()?.prefetch(name);
+    read.map_err(|e| cx.fail(&format!("cannot prefetch ddt in '{name}'"), &e))?;
+    Ok(0)
+}
+
 /// `zpool clear [-nF] <pool> [device]`.
 pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
     let (mut rewind, mut dry_run, mut extreme) = (false, false, false);

@@ -32,6 +32,7 @@ mod wait;
 use server::api::{Pool, PoolQuery};
 
 use change::open;
+pub(crate) use usage::COMMANDS;
 
 use crate::cx::{Cx, Stop};
 use crate::props::{self, Edit, PropDesc};
@@ -88,6 +89,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "sync" => change::sync(cx, rest),
         "checkpoint" => change::checkpoint(cx, rest),
         "reopen" => change::reopen(cx, rest),
+        "prefetch" => change::prefetch(cx, rest),
         "clear" => change::clear(cx, rest),
         "import" => import::run(cx, rest),
         "export" => export::run(cx, rest),

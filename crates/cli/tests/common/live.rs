@@ -130,6 +130,9 @@ impl Service for Live {
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
         view::holds(&self.dsl, snapshot)
     }
+    fn prefetch(&self, _: &str) -> Result<u64, Error> {
+        view::prefetch(&self.spa)
+    }
     fn unlinked(&self, d: &str) -> Result<u64, Error> {
         view::unlinked(&self.dsl, d)
     }
@@ -137,7 +140,7 @@ impl Service for Live {
         Ok(EventPage::default())
     }
     fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
-        view::diff(&self.dsl, r)
+        view::compared(&self.dsl, r).and_then(view::diff)
     }
     fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())

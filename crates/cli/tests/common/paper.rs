@@ -239,6 +239,9 @@ impl Service for Paper {
     fn holds(&self, snapshot: &str) -> Result<Vec<Hold>, Error> {
         Ok(self.holds.iter().filter(|h| h.snapshot == snapshot).cloned().collect())
     }
+    fn prefetch(&self, p: &str) -> Result<u64, Error> {
+        Err(Error::new(p, Reason::NoSuchPool))
+    }
     fn unlinked(&self, d: &str) -> Result<u64, Error> {
         Err(Error::new(d, Reason::NoSuchDataset))
     }

@@ -68,6 +68,8 @@ methods! {
     unlinked(dataset: String => &str) -> u64;
     /// What happened to pools.
     events(query: EventQuery => &EventQuery) -> EventPage;
+    /// Reads a pool's deduplication tables into its cache; how many bytes they are.
+    prefetch(pool: String => &str) -> u64;
     /// The pools that could be imported.
     scan(request: ScanRequest => &ScanRequest) -> Vec<Candidate>;
     /// Imports a pool; mounts nothing.

@@ -56,6 +56,9 @@ impl Service for One {
     fn unload_key(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
+    fn prefetch(&self, p: &str) -> Result<u64, Error> {
+        Err(Error::new(p, Reason::NoSuchPool))
+    }
     fn unlinked(&self, d: &str) -> Result<u64, Error> {
         Err(Error::new(d, Reason::NoSuchDataset))
     }

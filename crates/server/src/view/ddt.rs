@@ -4,7 +4,8 @@ use ondisk::{BlkId, Level};
 use pool::ddt::{Ddt, DdtStat};
 use spa::Spa;
 
-use crate::api::{DdtSummary, DdtTotals};
+use super::engine;
+use crate::api::{DdtSummary, DdtTotals, Error};
 
 /// What the tables of a pool hold.
 ///
@@ -38,6 +39,26 @@ pub fn summary(spa: &Spa, ddts: &[Ddt]) -> pool::Result<DdtSummary> {
     let buckets = all.0.iter().zip(0u32..).filter(|(s, _)| s.blocks != 0);
     out.histogram = buckets.map(|(s, power)| (power, totals(s))).collect();
     Ok(out)
+}
+
+/// Reads the tables into the cache, as far as it holds them (`ddt_prefetch_all`); how many bytes they are.
+///
+/// # Errors
+/// As reading fails.
+pub fn prefetch(spa: &Spa) -> Result<u64, Error> {
+    let name = spa.name();
+    let ddts = spa.top_vdevs().and_then(|tops| spa.ddts(&tops)).map_err(|e| engine(name, &e))?;
+    let mut bytes = 0u64;
+    for class in ddts.iter().flat_map(|ddt| &ddt.classes) {
+        let dnode = spa.mos().objset().dnode(class.object).map_err(|e| engine(name, &e))?;
+        let mut at = BlkId(0);
+        while let Some(found) = dnode.next_data_block(at).map_err(|e| engine(name, &e))? {
+            let block = dnode.block(found).map_err(|e| engine(name, &e))?;
+            bytes = bytes.saturating_add(block.map_or(0, |b| b.len() as u64));
+            at = BlkId(found.0 + 1);
+        }
+    }
+    Ok(bytes)
 }
 
 fn totals(s: &DdtStat) -> DdtTotals {

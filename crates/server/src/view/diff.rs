@@ -12,14 +12,14 @@ use dmu::Change;
 use dsl::Dsl;
 use ondisk::dirent::FileType;
 use ondisk::{ObjNum, Txg};
-use zpl::FileSystem;
+use zpl::{FileSystem, Paths};
 
 use super::{dataset as trouble, engine};
 use crate::api::{DiffPart, DiffRequest, Error, FileAt, FileChange, Reason, Refusal};
 use crate::faults::of_zpl;
 
 /// Objects described in one part.
-pub const DIFF_PART: usize = 50_000;
+const DIFF_PART: usize = 20_000;
 /// What stands for the path of a file that was removed and is still open.
 const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 
@@ -27,6 +27,7 @@ const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 struct State {
     name: String,
     fs: FileSystem,
+    paths: Paths,
 }
 
 /// A file in one state.
@@ -56,10 +57,11 @@ impl State {
         let objset = dataset.objset().map_err(|e| trouble(name, &e))?;
         let objset = objset.ok_or_else(|| Error::new(name, Reason::BadType))?;
         let fs = FileSystem::open(&objset).map_err(|e| Error::new(name, of_zpl(&e)))?;
-        Ok((Self { name: name.to_owned(), fs }, dataset))
+        let paths = Paths::of(fs.clone());
+        Ok((Self { name: name.to_owned(), fs, paths }, dataset))
     }
 
-    fn look(&self, object: ObjNum) -> zpl::Result<Side> {
+    fn look(&mut self, object: ObjNum) -> zpl::Result<Side> {
         let node = match self.fs.node(object) {
             Ok(node) => node,
             Err(zpl::Error::NoFile { .. }) => return Ok(Side::None),
@@ -70,7 +72,7 @@ impl State {
             FileAt { path: Vec::new().into(), mode: attr.mode, ctime: (attr.ctime.secs, attr.ctime.nanos) };
         let mut picture =
             Picture { kind: attr.kind, links: attr.nlink, generation: attr.generation, at, unlinked: false };
-        match self.fs.object_path(object) {
+        match self.paths.path(object) {
             Ok(path) => picture.at.path = path.into(),
             Err(zpl::Error::Unlinked { .. }) => {
                 picture.at.path = ON_DELETE_QUEUE.to_vec().into();
@@ -83,12 +85,21 @@ impl State {
     }
 }
 
-/// A part of what changed in a file system from one snapshot to a later state.
+/// Two states of a file system, to be compared. Nothing keeps a snapshot from being destroyed meanwhile: then its blocks can't be read.
+pub struct Compared {
+    request: DiffRequest,
+    from: State,
+    to: State,
+    /// When the earlier one was made.
+    since: Txg,
+}
+
+/// Two states of a file system: a snapshot, and a later one.
 ///
 /// # Errors
 /// [`Reason::NoSuchDataset`], [`Reason::BadType`], [`Reason::KeyNotLoaded`]; [`Refusal::NotBefore`] if the one is not in the other's past; as
 /// reading fails.
-pub fn diff(dsl: &Dsl, request: &DiffRequest) -> Result<DiffPart, Error> {
+pub fn compared(dsl: &Dsl, request: &DiffRequest) -> Result<Compared, Error> {
     let (from, earlier) = State::open(dsl, &request.from)?;
     let (to, later) = State::open(dsl, &request.to)?;
     if !earlier.is_snapshot() {
@@ -97,7 +108,15 @@ pub fn diff(dsl: &Dsl, request: &DiffRequest) -> Result<DiffPart, Error> {
     if !later.is_after(&earlier).map_err(|e| trouble(&request.to, &e))? {
         return Err(Error::new(&request.to, Reason::Refused { why: Refusal::NotBefore }));
     }
-    let since: Txg = earlier.phys().creation_txg;
+    Ok(Compared { request: request.clone(), from, to, since: earlier.phys().creation_txg })
+}
+
+/// A part of what changed.
+///
+/// # Errors
+/// As reading fails.
+pub fn diff(compared: Compared) -> Result<DiffPart, Error> {
+    let Compared { request, mut from, mut to, since } = compared;
     let shares = to.fs.shares();
     let mut part = DiffPart::default();
     let mut looked = 0;
@@ -112,7 +131,7 @@ pub fn diff(dsl: &Dsl, request: &DiffRequest) -> Result<DiffPart, Error> {
                 }
                 looked += 1;
                 if Some(object) != shares {
-                    used(&from, &to, object, &mut part);
+                    used(&mut from, &mut to, object, &mut part);
                 }
                 continue;
             }
@@ -129,7 +148,7 @@ pub fn diff(dsl: &Dsl, request: &DiffRequest) -> Result<DiffPart, Error> {
             }
             looked += 1;
             if Some(object) != shares {
-                freed(&from, object, &mut part);
+                freed(&mut from, object, &mut part);
             }
         }
     }
@@ -137,7 +156,7 @@ pub fn diff(dsl: &Dsl, request: &DiffRequest) -> Result<DiffPart, Error> {
 }
 
 /// An object that is no more.
-fn freed(from: &State, object: ObjNum, part: &mut DiffPart) {
+fn freed(from: &mut State, object: ObjNum, part: &mut DiffPart) {
     match from.look(object) {
         Ok(Side::Here(was)) if !was.unlinked => part.changes.push(FileChange::Removed(was.at)),
         Ok(_) => {}
@@ -146,7 +165,7 @@ fn freed(from: &State, object: ObjNum, part: &mut DiffPart) {
 }
 
 /// An object that is there, and may have been.
-fn used(from: &State, to: &State, object: ObjNum, part: &mut DiffPart) {
+fn used(from: &mut State, to: &mut State, object: ObjNum, part: &mut DiffPart) {
     let (was, is) = match (from.look(object), to.look(object)) {
         (Ok(was), Ok(is)) => (was, is),
         // One message is enough.

@@ -1,0 +1,205 @@
+//! Manual pages: of the program, of its commands, and of each of their verbs.
+//!
+//! # Theory
+//! What a verb does is told in `manual/*.txt`, in our own words; how it is called is its usage text, so that the page and the program can't
+//! disagree. `poolhouse man` writes the pages as troff, which `man` and `zpool help VERB` then find. A verb that this release lacks has no page.
+//!
+//! # On disk
+//! In `manual/*.txt` a line that begins with `@` begins a page: the verb and what the page is called; then its description, a paragraph a line;
+//! then options, each with a tab before what it means.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cx::Out;
+use crate::{zfs, zpool};
+
+const ZPOOL: &str = include_str!("manual/zpool.txt");
+const ZFS: &str = include_str!("manual/zfs.txt");
+const MAIN: &str = include_str!("manual/poolhouse.txt");
+
+/// A page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Its name: `zpool-list`.
+    pub name: String,
+    /// The command that it is of, and the verb, if it is of one.
+    pub command: &'static str,
+    /// See there.
+    pub verb: Option<String>,
+    /// What it does, in a few words.
+    pub title: String,
+    /// What it does, in paragraphs.
+    pub text: Vec<String>,
+    /// Options, each with what it means.
+    pub options: Vec<(String, String)>,
+    /// How it is called.
+    pub synopsis: Vec<String>,
+}
+
+/// The lines of a usage text, those that go on in one.
+fn synopsis(command: &str, usage: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for line in usage.lines() {
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        match all.last_mut() {
+            // What goes on is indented further.
+            Some(last) if line.starts_with("\t ") => {
+                last.push(' ');
+                last.push_str(&words);
+            }
+            _ => all.push(format!("{command} {words}")),
+        }
+    }
+    all
+}
+
+fn read(command: &'static str, text: &str, usage: &dyn Fn(&str) -> Vec<String>, into: &mut Vec<Page>) {
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix('@') {
+            let (verb, title) = head.split_once(' ').unwrap_or((head, ""));
+            let whole = verb == command;
+            into.push(Page {
+                name: if whole || command == "poolhouse" {
+                    verb.to_owned()
+                } else {
+                    format!("{command}-{verb}")
+                },
+                command,
+                verb: (!whole && command != "poolhouse").then(|| verb.to_owned()),
+                title: title.to_owned(),
+                text: Vec::new(),
+                options: Vec::new(),
+                synopsis: usage(verb),
+            });
+            continue;
+        }
+        let Some(page) = into.last_mut() else { continue };
+        match line.split_once('\t') {
+            Some((option, means)) => page.options.push((option.to_owned(), means.to_owned())),
+            None if line.is_empty() => {}
+            None => page.text.push(line.to_owned()),
+        }
+    }
+}
+
+/// All pages.
+pub fn pages() -> Vec<Page> {
+    let mut all = Vec::new();
+    let of = |command: &'static str, table: &'static [Option<(&'static str, &'static str)>]| {
+        move |verb: &str| {
+            let found = table.iter().flatten().find(|(name, _)| *name == verb);
+            found.map(|(_, text)| synopsis(command, text)).unwrap_or_default()
+        }
+    };
+    let main = |name: &str| match name {
+        "zpool" => vec!["zpool COMMAND [ARGUMENT ...]".to_owned()],
+        "zfs" => vec!["zfs COMMAND [ARGUMENT ...]".to_owned()],
+        "zdb" => vec!["zdb [OPTIONS] [-e [-p PATH ...]] [POOL[/DATASET] [OBJECT | RANGE ...]]".to_owned()],
+        _ => vec!["poolhouse COMMAND [ARGUMENT ...]".to_owned()],
+    };
+    read("poolhouse", MAIN, &main, &mut all);
+    read("zpool", ZPOOL, &of("zpool", zpool::COMMANDS), &mut all);
+    read("zfs", ZFS, &of("zfs", zfs::COMMANDS), &mut all);
+    // The pages of commands list those of their verbs.
+    let verbs: Vec<(&str, String, String)> = all
+        .iter()
+        .filter_map(|p| Some((p.command, p.verb.clone()?, p.title.clone())))
+        .map(|(command, verb, title)| (command, format!("{command}-{verb}(8)"), title))
+        .collect();
+    for page in all.iter_mut().filter(|p| p.verb.is_none()) {
+        let own = verbs.iter().filter(|(command, ..)| *command == page.name);
+        page.options.extend(own.map(|(_, name, title)| (name.clone(), title.clone())));
+    }
+    all
+}
+
+/// Text that troff takes as it is.
+fn plain(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+impl Page {
+    /// The page for `man`.
+    pub fn troff(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let title = self.name.to_uppercase().replace('-', "\\-");
+        let mut s = format!(".TH {title} 8 \"\" \"Poolhouse {version}\" \"System Administration\"\n");
+        s += &format!(".SH NAME\n{} \\- {}\n", plain(&self.name), plain(&self.title));
+        s += ".SH SYNOPSIS\n.nf\n";
+        for line in &self.synopsis {
+            s += &format!("{}\n", plain(line));
+        }
+        s += ".fi\n.SH DESCRIPTION\n";
+        for paragraph in &self.text {
+            s += &format!(".PP\n{}\n", plain(paragraph));
+        }
+        if self.text.is_empty() {
+            s += &format!("{}.\n", plain(&capital(&self.title)));
+        }
+        if !self.options.is_empty() {
+            s += if self.verb.is_some() { ".SH OPTIONS\n" } else { ".SH COMMANDS\n" };
+            for (option, means) in &self.options {
+                s += &format!(".TP\n.B {}\n{}\n", plain(option), plain(means));
+            }
+        }
+        if self.verb.is_some() {
+            s += ".SH EXIT STATUS\n0, 1 if something could not be done, 2 if the command line is wrong.\n";
+        }
+        s += &format!(".SH SEE ALSO\n{}\n", plain(&self.see_also()));
+        s
+    }
+
+    fn see_also(&self) -> String {
+        match (self.name.as_str(), &self.verb) {
+            ("poolhouse", _) => "zpool(8), zfs(8), zdb(8)".to_owned(),
+            (_, Some(_)) => format!("{}(8), poolhouse(8)", self.command),
+            _ => "poolhouse(8)".to_owned(),
+        }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// Writes all pages below a folder, as `man8/NAME.8`; how many, and where.
+///
+/// # Errors
+/// As writing fails.
+pub fn write(root: &Path) -> io::Result<(usize, PathBuf)> {
+    let folder = root.join("man8");
+    std::fs::create_dir_all(&folder)?;
+    let all = pages();
+    for page in &all {
+        std::fs::write(folder.join(format!("{}.8", page.name)), page.troff())?;
+    }
+    Ok((all.len(), folder))
+}
+
+/// `poolhouse man [FOLDER]`: installs the pages.
+pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
+    let folder = match words {
+        [] => "/usr/local/share/man",
+        [folder] if !folder.starts_with('-') => folder,
+        _ => {
+            err.put("usage: poolhouse man [FOLDER]\n");
+            return 2;
+        }
+    };
+    match write(Path::new(folder)) {
+        Ok((pages, folder)) => {
+            writeln!(out, "{pages} pages in {}", folder.display());
+            0
+        }
+        Err(e) => {
+            writeln!(err, "cannot write the manual below '{folder}': {}", crate::words::io(&e));
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

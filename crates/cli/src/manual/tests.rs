@@ -1,0 +1,85 @@
+//! The pages and the program agree.
+
+use super::*;
+use crate::clock::Clock;
+use crate::cx::Cx;
+use crate::terminal::Stdin;
+
+/// What a verb does with an option that no grammar has: its exit code.
+fn with_nonsense(command: &str, verb: &str) -> i32 {
+    let connect = Box::new(|| Ok(std::rc::Rc::new(server::house::connect()) as std::rc::Rc<_>));
+    let sink = || Out::new(Box::new(io::sink()));
+    let mut cx = Cx::new(sink(), sink(), Clock::system(), Box::new(Stdin), connect);
+    let words = [verb.to_owned(), "--no-such-option".to_owned()];
+    if command == "zpool" { zpool::run(&mut cx, &words) } else { zfs::run(&mut cx, &words) }
+}
+
+/// Goal: each verb that this release has has a page, and no other; each page says how its verb is called.
+#[test]
+fn each_verb_has_a_page() {
+    let pages = pages();
+    for (command, table) in [("zpool", zpool::COMMANDS), ("zfs", zfs::COMMANDS)] {
+        for (verb, _) in table.iter().flatten() {
+            let page = pages.iter().find(|p| p.command == command && p.verb.as_deref() == Some(verb));
+            // What is not there says so, and exits with 1.
+            let there = with_nonsense(command, verb) == 2;
+            assert_eq!(page.is_some(), there, "{command} {verb}");
+            assert!(page.is_none_or(|p| !p.synopsis.is_empty() && !p.title.is_empty()), "{command} {verb}");
+        }
+    }
+    for page in pages.iter().filter(|p| p.verb.is_some()) {
+        assert!(page.synopsis.iter().all(|l| l.starts_with(page.command)), "{}", page.name);
+    }
+}
+
+/// Goal: each option that a page tells of is in the usage text of its verb, but for a few that OpenZFS's leaves out.
+#[test]
+fn pages_tell_of_options_that_there_are() {
+    const UNTOLD: [(&str, &str); 9] = [
+        ("create", "-t"),
+        ("import", "-t"),
+        ("import", "-s"),
+        ("import", "-T"),
+        ("import", "-X"),
+        ("import", "-d"),
+        ("export", "-a"),
+        ("status", "-e"),
+        ("upgrade", "-a"),
+    ];
+    for page in pages().iter().filter(|p| p.verb.is_some()) {
+        let verb = page.verb.as_deref().unwrap_or_default();
+        let usage = page.synopsis.join(" ");
+        for (option, _) in &page.options {
+            let word = option.split(' ').next().unwrap_or_default();
+            let told = match word.strip_prefix("--") {
+                Some(_) => usage.contains(word),
+                None => {
+                    let letter = word.trim_start_matches('-');
+                    let groups = usage.split(|c: char| !(c.is_alphanumeric() || c == '-'));
+                    groups.filter_map(|g| g.strip_prefix('-')).any(|g| g.contains(letter))
+                }
+            };
+            assert!(told || UNTOLD.contains(&(verb, word)), "{} {option}: {usage}", page.name);
+        }
+    }
+}
+
+/// Goal: troff takes nothing in a page for a request or an escape that isn't one, and all pages are written where `man` looks.
+#[test]
+fn pages_are_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (count, folder) = write(dir.path()).expect("written");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), count);
+    let page = std::fs::read_to_string(folder.join("zpool-list.8")).expect("a page");
+    assert!(page.starts_with(".TH ZPOOL\\-LIST 8 "), "{page}");
+    assert!(page.contains("\n.SH NAME\nzpool\\-list \\- list pools\n"), "{page}");
+    const REQUESTS: [&str; 8] = ["TH", "SH", "PP", "TP", "B", "nf", "fi", "br"];
+    for page in pages() {
+        for line in page.troff().lines() {
+            let request = line.strip_prefix('.').map(|l| l.split(' ').next().unwrap_or_default());
+            assert!(request.is_none_or(|r| REQUESTS.contains(&r)), "{}: {line}", page.name);
+            let escapes: Vec<&str> = line.split('\\').skip(1).collect();
+            assert!(escapes.iter().all(|e| e.starts_with(['-', 'e', '&'])), "{}: {line}", page.name);
+        }
+    }
+}
