@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites clients lint
+.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites clients install lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -63,6 +63,13 @@ suites:
 clients:
 	@scripts/needs.sh rust cc mount
 	@scripts/clients.sh $(CLIENTS)
+
+# Installs the program, its other names, completions and systemd units; systemd/README.md says how they work together.
+PREFIX ?= /usr/local
+install:
+	@scripts/needs.sh rust cc
+	cargo build --release -p poolhouse-cli
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh "$${CARGO_TARGET_DIR:-target}/release/poolhouse"
 
 lint:
 	cargo fmt --all --check

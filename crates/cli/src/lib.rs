@@ -10,17 +10,21 @@
 //! Sockets, processes and mounts: the server's. Commands that OpenZFS has and this release lacks say so.
 
 pub mod clock;
+pub mod completion;
 pub mod cx;
+pub mod doctor;
 pub mod exports;
 pub mod getopt;
 pub mod getprint;
 pub mod json;
 pub mod manual;
+pub mod mount_zfs;
 pub mod names;
 pub mod nice;
 pub mod proplist;
 pub mod props;
 pub mod rescue;
+pub mod stats;
 pub mod terminal;
 pub mod vdev_name;
 pub mod version;

@@ -24,6 +24,9 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
     serve             hold imported pools and their mounts; commands start it when they need it
+    get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
+    doctor            say what this machine lacks, and how to get it
+    completion        print completions for a shell: bash, zsh or fish
 
 poolhouse COMMAND --help says more.
 ";
@@ -35,7 +38,7 @@ fn main() -> ExitCode {
     let mut words: Vec<OsString> = words.collect();
     // Under its own name the first word is the command.
     let command = match called.as_deref() {
-        Some(name @ ("zpool" | "zfs" | "zdb")) => name.to_owned(),
+        Some(name @ ("zpool" | "zfs" | "zdb" | "mount.zfs")) => name.to_owned(),
         _ if words.is_empty() => String::new(),
         _ => words.remove(0).to_string_lossy().into_owned(),
     };
@@ -68,6 +71,16 @@ fn run(command: &str, words: &[String]) -> i32 {
             let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
             return if io.out.flush() { code } else { 1 };
         }
+        "mount.zfs" => {
+            let service = server::house::connect();
+            cli::mount_zfs::run(&mut out, &mut err, &service, words)
+        }
+        "get" | "set" => {
+            let service = server::house::connect();
+            cli::stats::run(&mut out, &mut err, &service, command, words)
+        }
+        "doctor" => cli::doctor::run(&mut out, &mut err, words),
+        "completion" => cli::completion::run(&mut out, &mut err, words),
         "help" | "--help" | "-h" => {
             out.put(USAGE);
             0

@@ -198,6 +198,9 @@ pub enum Refusal {
     /// The snapshot is not in the dataset's past (`EXDEV`).
     #[error("not an earlier snapshot from the same filesystem")]
     NotBefore,
+    /// What is to be granted can't be, or to nobody (`EINVAL`).
+    #[error("operation not applicable to datasets of this type")]
+    BadGrant,
 }
 
 /// Why a property may not be set so, in OpenZFS's words.

@@ -27,6 +27,7 @@
 mod account;
 mod books;
 mod dataset;
+pub mod deleg;
 mod dir;
 mod dsl;
 mod error;

@@ -3,6 +3,7 @@
 pub mod bookmark;
 pub mod clone;
 pub mod create;
+pub mod deleg;
 pub mod destroy;
 pub mod free;
 pub mod hold;

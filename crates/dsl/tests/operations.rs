@@ -247,3 +247,56 @@ fn snapshots_and_clones() {
     w.ok(&mut Rollback { name: w.name("/props"), to: Some(b.clone()) });
     w.ok(&mut DestroySnapshots { names: vec![b], defer: false });
 }
+
+/// Goal: what is granted is read back, goes to makers where makers get something, and is taken back word by word and whole; what can't be granted is refused.
+#[test]
+fn grants() {
+    use dsl::deleg::{Asker, Grants};
+    use dsl::ops::deleg::{MadeBy, SetGrants};
+    let mut w = World::open("single-lz4");
+    let list = |list: &[(&str, &[&str])]| -> Grants {
+        let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
+        list.iter().map(|(whom, of)| ((*whom).to_owned(), words(of))).collect()
+    };
+    let root = w.name("");
+    let set = |grants: Grants, remove| SetGrants { name: root.clone(), grants, remove };
+    let given = list(&[
+        ("ul$7", &["snapshot", "hold"]),
+        ("c-$", &["destroy"]),
+        ("C-$", &["@x"]),
+        ("s-$@x", &["mount"]),
+    ]);
+    let out = w.run(&mut [&mut set(given.clone(), false)]);
+    assert!(out[0].is_ok(), "{out:?}");
+    assert_eq!(w.dsl.root().unwrap().grants().unwrap(), given);
+    for bad in [
+        list(&[("ul$x", &["hold"])]),
+        list(&[("ul$7", &["@x"])]),
+        list(&[("Ul$7", &["hold"])]),
+        list(&[("ul$7", &["used"])]),
+        list(&[("ul$7", &[])]),
+    ] {
+        let out = w.run(&mut [&mut set(bad, false)]);
+        assert!(matches!(out[0], Err(Error::Refused { why: Refusal::BadGrant, .. })), "{out:?}");
+    }
+    let name = w.name("/made");
+    let task = Create {
+        name: name.clone(),
+        contents: Arc::new(Empty),
+        props: Vec::new(),
+        crypt: None,
+        enforce_limits: false,
+    };
+    let out = w.run(&mut [&mut MadeBy { task, name: name.clone(), uid: 9 }]);
+    assert!(out[0].is_ok(), "{out:?}");
+    let made = w.dsl.dataset(&name).unwrap();
+    assert_eq!(made.dir().grants().unwrap(), list(&[("ul$9", &["destroy"]), ("Ul$9", &["@x"])]));
+    let may = |uid, permission| made.is_granted(permission, &Asker { uid, groups: Vec::new() }).unwrap();
+    assert!(may(9, "destroy") && may(9, "mount") && !may(9, "snapshot") && !may(7, "snapshot"));
+    let out = w.run(&mut [&mut set(list(&[("ul$7", &["hold"]), ("c-$", &["destroy"]), ("C-$", &[])]), true)]);
+    assert!(out[0].is_ok(), "{out:?}");
+    assert_eq!(
+        w.dsl.root().unwrap().grants().unwrap(),
+        list(&[("ul$7", &["snapshot"]), ("s-$@x", &["mount"])])
+    );
+}

@@ -28,6 +28,8 @@ use crate::tree::{Attr, Entry, Node, Seek, Time, Tree};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+/// Nothing of a file is kept in the page cache (`FOPEN_DIRECT_IO`).
+const FOPEN_DIRECT_IO: u32 = 1;
 /// How long the kernel may keep what it was told, in seconds: 34 years.
 const FOREVER: u64 = 1 << 30;
 /// How long it may keep attributes that are about to change, in seconds.
@@ -104,6 +106,10 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::LISTXATTR => listxattr(tree, node, request, out),
         op::IOCTL => ioctl(tree, node, request, out),
         op::LSEEK => lseek(tree, node, request, out),
+        op::OPEN if tree.is_live() => {
+            out.put(&abi::OpenOut { open_flags: FOPEN_DIRECT_IO, ..abi::OpenOut::default() });
+            Ok(())
+        }
         op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
         // OPEN, OPENDIR, CREATE, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
         // learn that it needn't ask.

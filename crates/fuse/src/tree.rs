@@ -273,6 +273,11 @@ pub trait Tree: Send + Sync {
         true
     }
 
+    /// Whether files say something else at each read, so that the kernel may keep nothing of them, nor trust their sizes.
+    fn is_live(&self) -> bool {
+        false
+    }
+
     /// Whether the one who asks may change names in a directory, beyond what its permissions say. The kernel grants what those don't to whoever
     /// is root of a user namespace that the directory's owner is mapped into; what is not a file needs more.
     fn admits(&self, _dir: Node, _who: Asker) -> bool {

@@ -336,6 +336,8 @@ impl DmuType {
     pub const SPA_HISTORY_OFFSETS: Self = Self(30);
     /// The pool's properties.
     pub const POOL_PROPS: Self = Self(31);
+    /// Delegated permissions.
+    pub const DSL_PERMS: Self = Self(32);
     /// A large ACL.
     pub const ACL: Self = Self(33);
     /// A snapshot's clones.

@@ -26,6 +26,21 @@ pub fn group_id(name: &str) -> Option<u32> {
     find(GROUPS, |found, _| found == name).map(|(_, id)| id).or_else(|| name.parse().ok())
 }
 
+/// The groups of a user: the one it has now, and those that list it.
+pub fn groups_of(uid: u32, gid: u32) -> Vec<u32> {
+    let mut groups = vec![gid];
+    let table = std::fs::read_to_string(GROUPS).unwrap_or_default();
+    let Some(name) = user(uid) else { return groups };
+    for line in table.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [_, _, id, members] = fields[..] else { continue };
+        if let (true, Ok(id)) = (members.split(',').any(|member| member == name), id.parse()) {
+            groups.push(id);
+        }
+    }
+    groups
+}
+
 /// Both tables have the name first and the id third.
 fn find(path: &str, wanted: impl Fn(&str, u32) -> bool) -> Option<(String, u32)> {
     let table = std::fs::read_to_string(path).ok()?;

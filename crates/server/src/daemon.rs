@@ -14,15 +14,17 @@
 //! `ENOTCONN`. The next one cleans up all three. Pools that were imported are simply no longer so: nothing of an import
 //! is on disk.
 
-use crate::api::Service;
+use crate::api::{Error, Reason, Service};
 use crate::http;
+use crate::notify;
+use crate::peer::Peer;
 use crate::place::{Place, PlaceError};
 use crate::start::READY;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -39,6 +41,18 @@ const CLEANING: Duration = Duration::from_secs(5);
 pub trait House: Service + Send + Sync {
     /// Whether nothing is imported.
     fn is_empty(&self) -> bool;
+    /// Whether somebody who is neither root nor this process's user may have a request answered that not everybody may make.
+    ///
+    /// # Errors
+    /// Why not; nobody may by default.
+    fn allows(&self, _peer: Peer, method: &str, _body: &[u8]) -> Result<(), Error> {
+        Err(Error::new(method, Reason::Permission))
+    }
+    /// Mounts what is counted and what can be set as files.
+    ///
+    /// # Errors
+    /// As mounting fails.
+    fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error>;
     /// Says in which file pools are remembered that name none.
     fn remember_in(&self, _cachefile: &Path) {}
     /// Begins to serve what is served beside the control socket.
@@ -54,6 +68,8 @@ pub struct Options {
     pub place: Place,
     /// Leave the terminal, write to the log, and end when nothing is imported.
     pub background: bool,
+    /// Where kstats and tunables are mounted as files, if they are.
+    pub tree: Option<PathBuf>,
 }
 
 /// A daemon that could not begin.
@@ -67,6 +83,15 @@ pub enum DaemonError {
     Running {
         /// There.
         place: Place,
+    },
+    /// Kstats and tunables can't be mounted.
+    #[error("cannot mount kstats and tunables on {}", at.display())]
+    Tree {
+        /// There.
+        at: PathBuf,
+        /// Why.
+        #[source]
+        source: fuse::Error,
     },
     /// The system refused something it needs.
     #[error("cannot {operation}")]
@@ -120,6 +145,13 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         say_ready()?;
     }
     tracing::info!(socket = %place.socket().display(), "serving");
+    let _tree = match &options.tree {
+        Some(at) => {
+            Some(house.clone().stats(at).map_err(|source| DaemonError::Tree { at: at.clone(), source })?)
+        }
+        None => None,
+    };
+    notify::tell("READY=1\nSTATUS=serving");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("request")
@@ -131,15 +163,18 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     result
 }
 
-/// `poolhouse serve [--run-dir DIR]`: runs a daemon and gives the exit code. `--background`, which a command passes when
-/// it starts one, makes it leave the terminal and end when nothing is imported.
+/// `poolhouse serve [--run-dir DIR] [--shared] [--tree DIR]`: runs a daemon and gives the exit code. `--tree` mounts kstats and tunables as files. `--shared` lets everybody knock, as at root's own folder.
+/// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
-    let mut options = Options { place: Place::of_user(), background: false };
+    let mut options = Options { place: Place::of_user(), background: false, tree: None };
+    let mut shared = false;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let value = if arg == "--run-dir" { args.next() } else { None };
+        let value = if arg == "--run-dir" || arg == "--tree" { args.next() } else { None };
         match (arg.to_str(), value) {
             (Some("--background"), _) => options.background = true,
+            (Some("--shared"), _) => shared = true,
+            (Some("--tree"), Some(dir)) => options.tree = Some(PathBuf::from(dir)),
             (Some("--run-dir"), Some(dir)) => {
                 // Root's own folder stays the one where everybody may knock.
                 if Path::new(&dir) != options.place.dir() {
@@ -147,10 +182,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
                 }
             }
             _ => {
-                say("usage: poolhouse serve [--run-dir DIR]");
+                say("usage: poolhouse serve [--run-dir DIR] [--shared] [--tree DIR]");
                 return 2;
             }
         }
+    }
+    if shared {
+        options.place = options.place.shared();
     }
     match run(&options, house) {
         Ok(()) => 0,
@@ -207,18 +245,18 @@ fn log_to_file(place: &Place) -> Result<(), DaemonError> {
     rustix::stdio::dup2_stderr(&log).map_err(|e| cannot("write to the log")(e.into()))
 }
 
-/// Messages go to standard error, from the level that `POOLHOUSE_LOG` names (`info` if it names none).
+/// Messages go to standard error, as the journal likes them if that is where it leads, from the level that `POOLHOUSE_LOG` names (`info` if it names none).
 fn start_logging() {
     let level = std::env::var("POOLHOUSE_LOG").ok().and_then(|level| level.parse().ok());
     let level = level.unwrap_or(tracing::level_filters::LevelFilter::INFO);
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+    let started = if notify::is_journal() {
+        lines.without_time().with_level(false).with_writer(notify::Journal).try_init()
+    } else {
+        lines.with_writer(std::io::stderr).try_init()
+    };
     // Fails where a program that embeds this has its own.
-    if tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init()
-        .is_err()
-    {
+    if started.is_err() {
         tracing::debug!("messages go where they went before");
     }
 }
@@ -295,7 +333,7 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let activity = Arc::clone(&activity);
-                    let service: Arc<dyn Service + Send + Sync> = Arc::<dyn House>::clone(house);
+                    let service = Arc::<dyn House>::clone(house);
                     let busy = move || Busy::new(&activity);
                     tokio::spawn(http::connection(stream, service, Arc::clone(&stop), busy));
                 }
@@ -312,6 +350,7 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
             () = tokio::time::sleep(LINGER), if idle => break tracing::info!("ending: nothing is imported"),
         }
     }
+    notify::tell("STOPPING=1");
     let place = options.place.clone();
     let house = Arc::clone(house);
     let ending = tokio::task::spawn_blocking(move || end(&place, &*house));

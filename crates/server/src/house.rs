@@ -8,15 +8,17 @@ mod import;
 
 use crate::api::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, HistoryPage, Hold,
-    ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry, UnmountRequest,
-    WithdrawRequest,
+    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
+    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest,
+    OfferRequest, Offered, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry,
+    Tunable, UnmountRequest, WithdrawRequest,
 };
 use crate::daemon;
 use crate::events::{Context, Events};
 use crate::faults::of_library;
+use crate::grants;
 use crate::leases::Leases;
+use crate::peer;
 use crate::place::Place;
 use crate::pools::{Imported, Pools};
 use crate::view;
@@ -34,6 +36,7 @@ pub struct House {
     events: Events,
     host: Host,
     clock: Box<dyn Clock + Send>,
+    tickets: grants::Tickets,
 }
 
 impl Default for House {
@@ -50,7 +53,14 @@ impl House {
 
     /// Nothing imported, on this host and by this clock.
     pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
-        Self { pools: Arc::default(), leases: Leases::default(), events: Events::default(), host, clock }
+        Self {
+            pools: Arc::default(),
+            leases: Leases::default(),
+            events: Events::default(),
+            host,
+            clock,
+            tickets: grants::Tickets::default(),
+        }
     }
 
     fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
@@ -86,6 +96,7 @@ impl Service for House {
     }
 
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
+        let query = &grants::visible(&self.pools, query);
         if let Some(root) = &query.root {
             return Self::datasets_of(&*self.pools.pool_of(root)?, query);
         }
@@ -131,6 +142,11 @@ impl Service for House {
         pool.pool.spa().read(|| view::prefetch(pool.pool.spa()))
     }
 
+    fn grants(&self, dataset: &str) -> Result<Vec<Granted>, Error> {
+        let pool = self.pools.pool_of(dataset)?;
+        pool.pool.spa().read(|| view::grants(pool.pool.dsl(), dataset))
+    }
+
     fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         // What is imported is not there to be imported.
         let here: Vec<Guid> = self.pools.all().iter().map(|pool| pool.pool.spa().guid()).collect();
@@ -169,6 +185,18 @@ impl Service for House {
             }
         }
         Ok(out)
+    }
+
+    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+        Ok(crate::kstats::all(&self.pools))
+    }
+
+    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
+        Ok(self.pools.tunables.list())
+    }
+
+    fn set_tunable(&self, name: &str, value: &u64) -> Result<(), Error> {
+        self.pools.tunables.set(name, *value, &self.pools.all())
     }
 
     fn mounts(&self) -> Result<Vec<Mount>, Error> {
@@ -248,6 +276,10 @@ impl Service for House {
         if let Ok(imported) = self.pools.pool_of(change.subject()) {
             self.events.history(&imported, Context::None);
         }
+        let asker = peer::asker();
+        if !asker.owns(peer::Peer::own().uid) {
+            self.tickets.give(asker, change.subject());
+        }
         Ok(changed)
     }
 
@@ -273,8 +305,16 @@ impl Service for House {
 }
 
 impl daemon::House for House {
+    fn stats(self: Arc<Self>, at: &std::path::Path) -> Result<fuse::Mount, fuse::Error> {
+        crate::tree::mount(self, at)
+    }
+
     fn is_empty(&self) -> bool {
         self.pools.is_empty()
+    }
+
+    fn allows(&self, peer: peer::Peer, method: &str, body: &[u8]) -> Result<(), Error> {
+        grants::authorize(&self.pools, &self.tickets, peer, method, body)
     }
 
     fn remember_in(&self, cachefile: &std::path::Path) {

@@ -7,8 +7,9 @@
 //! # Absent
 //! What a method means ([`crate::api`]) and who may call it ([`crate::peer`]).
 
-use crate::api::{Error, Reason, Service, dispatch};
-use crate::peer::{Peer, may};
+use crate::api::{Error, Reason, dispatch};
+use crate::daemon::House;
+use crate::peer::{Peer, asking, may};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
@@ -28,13 +29,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// method `shutdown`, which ends the daemon.
 pub(crate) async fn connection<B: Clone + Send + 'static>(
     stream: UnixStream,
-    service: Arc<dyn Service + Send + Sync>,
+    service: Arc<dyn House>,
     stop: Arc<Notify>,
     busy: impl Fn() -> B + Clone + Send + 'static,
 ) {
     let owner = rustix::process::geteuid().as_raw();
     let peer = match stream.peer_cred() {
-        Ok(cred) => Peer { uid: cred.uid() },
+        Ok(cred) => Peer { uid: cred.uid(), gid: cred.gid() },
         Err(error) => {
             tracing::warn!(%error, "a caller without credentials is turned away");
             return;
@@ -62,7 +63,7 @@ async fn respond(
     request: Request<Incoming>,
     peer: Peer,
     owner: u32,
-    service: Arc<dyn Service + Send + Sync>,
+    service: Arc<dyn House>,
     stop: &Notify,
 ) -> Response<Full<Bytes>> {
     let Some(method) = request.uri().path().strip_prefix("/v1/").map(str::to_owned) else {
@@ -71,7 +72,8 @@ async fn respond(
     if !matches!(*request.method(), Method::POST | Method::GET) {
         return refuse(&method, Reason::BadRequest { what: "neither POST nor GET".to_owned() });
     }
-    if !may(peer, owner, &method) {
+    let open = may(peer, owner, &method);
+    if !open && owner != 0 {
         tracing::info!(uid = peer.uid, method, "refused");
         return refuse(&method, Reason::Permission);
     }
@@ -80,12 +82,21 @@ async fn respond(
         Err(what) => return refuse(&method, Reason::BadRequest { what }),
     };
     tracing::debug!(uid = peer.uid, method, "asked");
-    if method == "shutdown" {
+    if method == "shutdown" && open {
         stop.notify_one();
         return response(200, br#"{"ok":null}"#.to_vec());
     }
     let name = method.clone();
-    match tokio::task::spawn_blocking(move || dispatch(&*service, &method, &body)).await {
+    let answer = move || {
+        let allowed = if open { Ok(()) } else { service.allows(peer, &method, &body) };
+        if let Err(error) = allowed {
+            tracing::info!(uid = peer.uid, method, "refused");
+            let body = serde_json::json!({ "error": &error }).to_string().into_bytes();
+            return (error.http_status(), body);
+        }
+        asking(peer, || dispatch(&*service, &method, &body))
+    };
+    match tokio::task::spawn_blocking(answer).await {
         Ok((status, body)) => response(status, body),
         Err(error) => {
             tracing::error!(method = name, %error, "a request died");

@@ -3,7 +3,7 @@
 //! # Theory
 //! A process imports pools, mounts their file systems and answers the commands on a Unix socket. [`api`] has the
 //! questions and answers; [`client`] asks them, and [`start`] runs a daemon when one is needed; [`daemon`] is its life,
-//! in a folder that [`place`] finds; `http` carries requests, [`peer`] says who may make them. [`house`] answers: it
+//! in a folder that [`place`] finds; `http` carries requests, [`peer`] says who may make them, and `grants` what `zfs allow` adds. [`house`] answers: it
 //! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
 //! says what a pool looks like.
 
@@ -18,10 +18,13 @@ mod events;
 mod exports;
 mod faults;
 pub mod forest;
+mod grants;
 pub mod house;
 mod http;
+pub mod kstats;
 mod leases;
 pub mod mounts;
+mod notify;
 pub mod peer;
 pub mod place;
 pub mod plan;
@@ -30,5 +33,7 @@ pub mod settings;
 mod shape;
 mod split;
 pub mod start;
+pub mod tree;
+mod tunables;
 pub mod view;
 pub mod work;

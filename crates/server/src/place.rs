@@ -53,7 +53,10 @@ impl Place {
         let uid = rustix::process::geteuid();
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(dir) = var(ENV_DIR) {
-            return Self { dir, shared: false };
+            // One of root's that others may enter is for everybody, as root's own is.
+            let shared =
+                std::fs::metadata(&dir).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o055 != 0);
+            return Self { dir, shared };
         }
         if uid.is_root() {
             return Self::of_system();
@@ -73,6 +76,12 @@ impl Place {
     /// A folder of the caller's choice.
     pub fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), shared: false }
+    }
+
+    /// The same folder, open to everybody who wants to knock.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self { shared: true, ..self }
     }
 
     /// The folder itself.

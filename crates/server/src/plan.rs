@@ -91,6 +91,13 @@ fn slots(dnodesize: u64) -> u8 {
 }
 
 impl Plan {
+    /// Mounts it at this place, if one is named.
+    pub fn place_at(&mut self, at: Option<&str>) {
+        if let Some(path) = at {
+            self.place = Where::Path(PathBuf::from(path));
+        }
+    }
+
     /// Reading changes nothing of what is read only.
     pub fn rest_if_read_only(&mut self, mounted_so: bool) {
         if mounted_so || self.options.read_only {

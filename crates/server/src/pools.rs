@@ -27,6 +27,7 @@ use crate::forest::{Fate, Forest, Way};
 use crate::mounts::{Live, Mounts, plans};
 use crate::plan::{Plan, Where};
 use crate::split::{Split, split};
+use crate::tunables::Tunables;
 use crate::view::PoolFacts;
 use crate::work::{absent, leave, log};
 use dsl::Name;
@@ -80,6 +81,7 @@ impl State {
 pub struct Pools {
     table: RwLock<BTreeMap<String, State>>,
     memory: Memory,
+    pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
 }
@@ -160,7 +162,7 @@ impl Pools {
         match opened {
             Ok((imported, told)) => {
                 self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
-                self.share_memory();
+                self.tunables.tell(&self.all());
                 self.remember(&imported);
                 tracing::info!(pool = name, "imported");
                 Ok(told)
@@ -212,19 +214,12 @@ impl Pools {
         }
         self.table.write().remove(name);
         self.forget_offers(name);
-        self.share_memory();
+        self.tunables.tell(&self.all());
         if let Some(file) = self.memory.file_of(&imported.facts.read()) {
             self.memory.write(&file, &self.all(), Some(guid));
         }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
-    }
-
-    /// Gives each pool's cache its part of the memory that blocks may take: all of them together take no more than one would.
-    fn share_memory(&self) {
-        let pools = self.all();
-        let each = poolhouse::default_cache_bytes() / pools.len().max(1) as u64;
-        pools.iter().for_each(|pool| pool.pool.spa().cache().set_max(each));
     }
 
     /// Remembers pools in this file that name none.
@@ -391,7 +386,9 @@ impl Pools {
         };
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
         let request = MountRequest { datasets: wanted, ..MountRequest::default() };
-        if !request.datasets.is_empty() {
+        if let Some(left) = crate::grants::left_unmounted(&imported, change, &request.datasets) {
+            changed.unmounted = left;
+        } else if !request.datasets.is_empty() {
             changed.unmounted = self.mount(&request)?.failures;
         }
         match errors.len() {
@@ -468,6 +465,7 @@ impl Pools {
         let mounted: Vec<Mounted> =
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
+        crate::grants::may_unmount(change, &names)?;
         let how = if force { Detach::Force } else { Detach::Normal };
         if let Some(failure) = unmount_all(&mounted, how).into_iter().next() {
             let request = MountRequest { datasets: names, ..MountRequest::default() };
@@ -476,8 +474,7 @@ impl Pools {
             return Err(failure.error);
         }
         let stay = matches!(change, DatasetChange::Rollback { .. });
-        let folders = if stay { Vec::new() } else { folders_of(&mounted) };
-        Ok((names, folders))
+        Ok((names, if stay { Vec::new() } else { folders_of(&mounted) }))
     }
 
     /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.
@@ -529,6 +526,7 @@ impl Pools {
         let by_name = request.explicit;
         let mut ready: Vec<(Arc<Imported>, Plan, PathBuf)> = Vec::new();
         for (pool, mut plan) in chosen {
+            plan.place_at(request.at.as_deref());
             plan.apply(&request.options)
                 .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
             if request.options.iter().any(|option| option == "remount") {

@@ -132,8 +132,7 @@ fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
 /// # Errors
 /// [`Reason::Suspended`].
 pub fn log(live: &Live, command: &str) -> Result<(), Reason> {
-    let uid = rustix::process::geteuid().as_raw();
-    live.log_command(command, uid).map_err(|_| Reason::Suspended)
+    live.log_command(command, crate::peer::asker().uid).map_err(|_| Reason::Suspended)
 }
 
 /// Lets a pool go, destroyed or exported.

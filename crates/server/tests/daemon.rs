@@ -77,6 +77,10 @@ impl Service for Numbers {
         unlinked(&str) -> u64;
         prefetch(&str) -> u64;
         events(&EventQuery) -> EventPage;
+        grants(&str) -> Vec<Granted>;
+        kstats() -> Vec<Kstat>;
+        tunables() -> Vec<Tunable>;
+        set_tunable(&str, &u64) -> ();
         scan(&ScanRequest) -> Vec<Candidate>;
         logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;
@@ -97,6 +101,10 @@ impl Service for Numbers {
 }
 
 impl House for Numbers {
+    fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error> {
+        server::tree::mount(self, at)
+    }
+
     fn is_empty(&self) -> bool {
         self.held.lock().unwrap().is_empty()
     }
@@ -532,7 +540,8 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("serve") => {
             assert_eq!(args[2..4], ["--background", "--run-dir"]);
-            let options = daemon::Options { place: Place::at(Path::new(&args[4])), background: true };
+            let options =
+                daemon::Options { place: Place::at(Path::new(&args[4])), background: true, tree: None };
             let real = options.place.dir().join("real").exists();
             let house: Arc<dyn House> =
                 if real { server::house::shared() } else { Arc::new(Numbers::default()) };

@@ -92,7 +92,7 @@ impl Stopped {
 }
 
 /// Limits, by OpenZFS's names.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunables {
     /// Age at which a group with changes is closed (`zfs_txg_timeout`).
     pub timeout: Duration,
@@ -167,6 +167,7 @@ struct State {
     /// No group after this one opens for holders.
     last: Option<Txg>,
     stopped: Option<Stopped>,
+    tunables: Tunables,
 }
 
 impl State {
@@ -181,7 +182,6 @@ struct Shared {
     work: Condvar,
     /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
     done: Condvar,
-    tunables: Tunables,
     suspension: Arc<Suspension>,
 }
 
@@ -227,10 +227,11 @@ impl Drop for Hold {
         let mut s = shared.state.lock();
         let dirtied = self.dirtied.load(Relaxed);
         s.dirty = s.dirty - self.bytes + dirtied;
+        let most = s.tunables.full();
         let slot = s.slot(self.txg);
         slot.dirty = slot.dirty - self.bytes + dirtied;
         slot.holders -= 1;
-        let full = slot.dirty >= shared.tunables.full();
+        let full = slot.dirty >= most;
         let last = slot.holders == 0;
         // Nobody waits for the last holder of a group that is still open.
         if full || last && s.quiescing == Some(self.txg) {
@@ -257,12 +258,12 @@ impl Txgs {
             closing: false,
             last: None,
             stopped: None,
+            tunables,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
-            tunables,
             suspension: engine.suspension(),
         });
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -275,6 +276,14 @@ impl Txgs {
             thread("txg_sync", Box::new(move || b.sync_loop(&*engine))),
         ];
         Txgs { shared, threads }
+    }
+
+    /// Goes by these limits from now on.
+    pub fn set_tunables(&self, tunables: Tunables) {
+        self.shared.state.lock().tunables = tunables;
+        // Who waits may have waited for this.
+        self.shared.work.notify_all();
+        self.shared.done.notify_all();
     }
 
     /// Joins the open group for a change that dirties about `bytes`; waits while too much is dirty, and while the group before still
@@ -474,7 +483,7 @@ impl Shared {
                 continue;
             }
             // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
-            if s.dirty > 0 && s.dirty.saturating_add(bytes) > shared.tunables.dirty_max {
+            if s.dirty > 0 && s.dirty.saturating_add(bytes) > s.tunables.dirty_max {
                 if !patient {
                     return Ok(None);
                 }
@@ -483,7 +492,7 @@ impl Shared {
                 shared.done.wait(&mut s);
                 continue;
             }
-            let pause = shared.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
+            let pause = s.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
             let Some(pause) = pause else { break };
             if !patient {
                 return Ok(None);
@@ -529,8 +538,8 @@ impl Shared {
         if s.stopped.is_some() {
             return Err(None);
         }
-        let full = self.tunables.full();
-        let timeout = self.tunables.timeout;
+        let full = s.tunables.full();
+        let timeout = s.tunables.timeout;
         let (wanted, open) = (s.wanted, s.open);
         let slot = s.slot(open);
         if wanted >= open || slot.dirty >= full {

@@ -1,5 +1,6 @@
 //! `zfs`: datasets, their properties, mounts and keys.
 
+mod allow;
 mod create;
 mod datasets;
 mod destroy;
@@ -77,6 +78,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "project" => project::run(cx, rest),
         "wait" => wait::run(cx, rest),
         "holds" => holds::run(cx, rest),
+        "allow" => allow::run(cx, rest, false),
+        "unallow" => allow::run(cx, rest, true),
         "version" => version::run(cx, "zfs version", rest),
         other => other_verb(cx, other),
     };

@@ -185,6 +185,11 @@ pub fn report(cx: &mut Cx, changed: Changed, done: &str) -> i32 {
     if changed.unmounted.is_empty() {
         return 0;
     }
+    // Somebody who may make file systems, but not mount them.
+    if changed.unmounted.iter().all(|f| f.error.reason == Reason::Permission) {
+        writeln!(cx.err, "filesystem successfully {done}, but it may only be mounted by root");
+        return 1;
+    }
     let report = server::api::MountReport { failures: changed.unmounted, ..Default::default() };
     failures(cx, "mount", &report);
     writeln!(cx.err, "filesystem successfully {done}, but not mounted");

@@ -142,6 +142,18 @@ impl Service for Live {
     fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
         view::compared(&self.dsl, r).and_then(view::diff)
     }
+    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+        Ok(Vec::new())
+    }
+    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
+        Ok(Vec::new())
+    }
+    fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
+        Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
+    }
+    fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
+        Ok(Vec::new())
+    }
     fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())
     }

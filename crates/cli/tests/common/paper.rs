@@ -251,6 +251,18 @@ impl Service for Paper {
     fn diff(&self, r: &DiffRequest) -> Result<DiffPart, Error> {
         Err(Error::new(&r.from, Reason::NoSuchDataset))
     }
+    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+        Ok(Vec::new())
+    }
+    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
+        Ok(Vec::new())
+    }
+    fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
+        Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
+    }
+    fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
+        Ok(Vec::new())
+    }
     fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())
     }

@@ -1,6 +1,7 @@
 //! Requests that change pools and datasets.
 
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{DatasetKind, KeyMaterial, MountFailure, Vdev};
 
@@ -263,6 +264,15 @@ pub enum DatasetChange {
         /// `keyformat`, `keylocation` and `pbkdf2iters`.
         props: Settings,
     },
+    /// Grant permissions, or take them back (`zfs allow`, `zfs unallow`).
+    Allow {
+        /// On this dataset.
+        name: String,
+        /// Words by whom, as they are stored; to take all of them back, none.
+        grants: BTreeMap<String, BTreeSet<String>>,
+        /// Take them back.
+        remove: bool,
+    },
 }
 
 impl DatasetChange {
@@ -275,7 +285,8 @@ impl DatasetChange {
             | Self::Bookmark { name, .. }
             | Self::Set { name, .. }
             | Self::Inherit { name, .. }
-            | Self::ChangeKey { name, .. } => name,
+            | Self::ChangeKey { name, .. }
+            | Self::Allow { name, .. } => name,
             Self::Destroy { names, .. } | Self::DestroyBookmarks { names } | Self::Snapshot { names, .. } => {
                 names.first().map_or("", String::as_str)
             }

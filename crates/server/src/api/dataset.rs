@@ -1,6 +1,7 @@
 //! Datasets, snapshots and bookmarks, and what hangs on them.
 
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Error, Prop};
 
@@ -146,4 +147,13 @@ pub struct Hold {
     pub tag: String,
     /// When it was placed, in seconds since the epoch.
     pub time: u64,
+}
+
+/// What is granted at one dataset (`zfs allow`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// The dataset.
+    pub dataset: String,
+    /// Words by whom, as they are stored: `ul$1000` and the like.
+    pub grants: BTreeMap<String, BTreeSet<String>>,
 }

@@ -24,7 +24,7 @@ impl Error {
     pub fn http_status(&self) -> u16 {
         match &self.reason {
             Reason::NoSuchPool | Reason::NoSuchDataset | Reason::NoSuchImport | Reason::NoSuchMethod => 404,
-            Reason::Permission => 403,
+            Reason::Permission | Reason::DelegationOff => 403,
             Reason::BadRequest { .. }
             | Reason::InvalidName
             | Reason::BadType
@@ -64,6 +64,8 @@ pub enum Reason {
     },
     /// Not allowed to this user.
     Permission,
+    /// The pool's `delegation` is off: nothing is allowed to other users.
+    DelegationOff,
     /// A pool with that name is imported.
     PoolExists,
     /// The pool or dataset is in use.
@@ -290,6 +292,8 @@ pub enum Refusal {
     Feature,
     /// The snapshot is not in the dataset's past.
     NotBefore,
+    /// What is to be granted can't be.
+    BadGrant,
     /// The key of the dataset above is not loaded.
     ParentKeyNotLoaded,
     /// A key can't be used so.

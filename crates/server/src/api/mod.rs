@@ -32,12 +32,13 @@ mod pool;
 mod prop;
 mod request;
 mod service;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Changed, CreatePool, DatasetChange, Layout, PoolChange, Settings};
 pub use dataset::{
-    Dataset, DatasetKind, DatasetList, DatasetQuery, Hold, PropSelect, SpaceClass, SpaceEntry,
+    Dataset, DatasetKind, DatasetList, DatasetQuery, Granted, Hold, PropSelect, SpaceClass, SpaceEntry,
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
 pub use error::{Error, Reason, Refusal};
@@ -60,3 +61,4 @@ pub use request::{
     UnmountRequest,
 };
 pub use service::{Client, Service, Transport, TransportError, dispatch};
+pub use stats::{Kstat, KstatValue, Tunable};

@@ -42,6 +42,8 @@ pub struct MountRequest {
     pub options: Vec<String>,
     /// Mount over a folder that is not empty (`-O`).
     pub overlay: bool,
+    /// At this place rather than where they belong (`mount -t zfs`).
+    pub at: Option<String>,
     /// Mount redacted datasets too (`-f`).
     pub force: bool,
 }

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, HistoryPage, Hold,
-    ImportOutcome, ImportRequest, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, UnmountRequest,
-    WithdrawRequest,
+    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
+    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest,
+    OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, Tunable,
+    UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -70,12 +70,20 @@ methods! {
     events(query: EventQuery => &EventQuery) -> EventPage;
     /// Reads a pool's deduplication tables into its cache; how many bytes they are.
     prefetch(pool: String => &str) -> u64;
+    /// What is granted at a dataset and at those above it, upwards; those without grants are not there.
+    grants(dataset: String => &str) -> Vec<Granted>;
     /// The pools that could be imported.
     scan(request: ScanRequest => &ScanRequest) -> Vec<Candidate>;
     /// Imports a pool; mounts nothing.
     import(request: ImportRequest => &ImportRequest) -> ImportOutcome;
     /// Unmounts and exports a pool.
     export(request: ExportRequest => &ExportRequest) -> ();
+    /// What is counted, by the names of OpenZFS's kstats.
+    kstats() -> Vec<Kstat>;
+    /// The numbers that can be set.
+    tunables() -> Vec<Tunable>;
+    /// Sets one of them.
+    set_tunable(name: String => &str, value: u64 => &u64) -> ();
     /// What the intent logs have done of datasets that are open for writing.
     logs() -> Vec<LogStats>;
     /// What is mounted, in the order of mounting.

@@ -29,6 +29,18 @@ impl Service for One {
     fn holds(&self, _: &str) -> Result<Vec<Hold>, Error> {
         Ok(Vec::new())
     }
+    fn kstats(&self) -> Result<Vec<Kstat>, Error> {
+        Ok(Vec::new())
+    }
+    fn tunables(&self) -> Result<Vec<Tunable>, Error> {
+        Ok(Vec::new())
+    }
+    fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
+        Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
+    }
+    fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
+        Ok(Vec::new())
+    }
     fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())
     }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::create::Create;
+use dsl::ops::deleg::{MadeBy, SetGrants};
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
 use dsl::ops::key::ChangeKey;
@@ -77,7 +78,7 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
         DatasetChange::Create { name, kind, props, sparse, parents, key, .. } => {
             let mut planned = if *parents { ancestors(dsl, room, name)? } else { Planned::new() };
             let head = new_head(dsl, name, *kind, props, (room, *sparse), key.as_ref())?;
-            planned.push(name, head);
+            planned.push(name, by_asker(name, head));
             planned.made.push(name.clone());
             Ok(planned)
         }
@@ -96,7 +97,7 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
                 props,
                 enforce_limits: ENFORCE_LIMITS,
             };
-            planned.push(name, task);
+            planned.push(name, by_asker(name, task));
             planned.made.push(name.clone());
             Ok(planned)
         }
@@ -156,7 +157,16 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
             let key = key.as_ref().map(|key| keys::new_key(name, key, props)).transpose()?;
             Ok(Planned::one(name, ChangeKey { name: name.clone(), key }))
         }
+        DatasetChange::Allow { name, grants, remove } => {
+            let (grants, remove) = (grants.clone(), *remove);
+            Ok(Planned::one(name, SetGrants { name: name.clone(), grants, remove }))
+        }
     }
+}
+
+/// A dataset that is made for who asks.
+fn by_asker<T: SyncTask>(name: &str, task: T) -> MadeBy<T> {
+    MadeBy { task, name: name.to_owned(), uid: crate::peer::asker().uid }
 }
 
 fn pairs(snapshots: &[String], tag: &str) -> Vec<(String, String)> {
@@ -197,7 +207,7 @@ fn ancestors(dsl: &Dsl, room: Room<'_>, name: &str) -> Result<Planned, Error> {
             Err(dsl::Error::NoSuchDataset { .. }) => {
                 let none = Settings::new();
                 let head = new_head(dsl, above, DatasetKind::Filesystem, &none, (room, false), None)?;
-                planned.push(above, head);
+                planned.push(above, by_asker(above, head));
                 planned.made.push(above.to_owned());
             }
             Err(e) => return Err(Error::new(above, of_dsl(&e))),
@@ -361,5 +371,6 @@ pub(crate) fn refusal(why: dsl::Refusal) -> Refusal {
         R::TagTooLong => Refusal::TagTooLong,
         R::Feature(_) => Refusal::Feature,
         R::NotBefore => Refusal::NotBefore,
+        R::BadGrant => Refusal::BadGrant,
     }
 }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::dataset as trouble;
 use crate::api::{
-    Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Hold, Prop, PropSelect, Reason, Source,
+    Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Granted, Hold, Prop, PropSelect, Reason, Source,
 };
 
 /// Whether a file system is mounted.
@@ -263,6 +263,21 @@ pub fn holds(dsl: &Dsl, snapshot: &str) -> Result<Vec<Hold>, Error> {
     let read = || dsl.dataset(snapshot)?.holds();
     let holds = read().map_err(|e| trouble(snapshot, &e))?;
     Ok(holds.into_iter().map(|h| Hold { snapshot: snapshot.to_owned(), tag: h.tag, time: h.time }).collect())
+}
+
+/// What is granted at a dataset and at those above it (`dsl_deleg_get`).
+///
+/// # Errors
+/// [`Reason::NoSuchDataset`]; a failure to read.
+pub fn grants(dsl: &Dsl, dataset: &str) -> Result<Vec<Granted>, Error> {
+    let read = || {
+        let found = dsl.dataset(dataset)?;
+        let each = |dir: &dsl::Dir| Ok(Granted { dataset: dir.name().to_owned(), grants: dir.grants()? });
+        found.dir().chain().map(each).collect::<dsl::Result<Vec<_>>>()
+    };
+    let mut all = read().map_err(|e| trouble(dataset, &e))?;
+    all.retain(|at| !at.grants.is_empty());
+    Ok(all)
 }
 
 /// Why a key was refused.

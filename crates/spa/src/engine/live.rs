@@ -78,6 +78,11 @@ impl Live {
         self.beating.get_or_init(|| Beating::start(name, &self.engine));
     }
 
+    /// Goes by these limits of groups from now on.
+    pub fn set_tunables(&self, tunables: Tunables) {
+        self.txgs.set_tunables(tunables);
+    }
+
     /// Why the pool is suspended, if it is (`spa_suspended`).
     pub fn suspended(&self) -> Option<Reason> {
         self.engine.cache.zio().suspension().reason()

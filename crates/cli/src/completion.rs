@@ -1,0 +1,186 @@
+//! Completions for shells: `poolhouse completion bash|zsh|fish`.
+//!
+//! # Theory
+//! What can be completed is read off the tables that the commands use themselves: verbs and their options off the usage texts, properties off the
+//! table of properties. Names of pools and datasets are asked of the commands at the moment of completion.
+//!
+//! # Absent
+//! Which operand of a verb is which: after a verb, names of pools or datasets, and behind `-o` or for `get` and `set` those of properties, are offered.
+
+use crate::cx::Out;
+use crate::props::{self, Edit};
+use crate::{zfs, zpool};
+
+/// A verb with its options.
+#[derive(Debug, PartialEq, Eq)]
+struct Verb {
+    name: &'static str,
+    options: Vec<String>,
+}
+
+/// The verbs of a usage table.
+fn verbs(commands: &'static [Option<(&'static str, &'static str)>]) -> Vec<Verb> {
+    commands.iter().flatten().map(|(name, usage)| Verb { name, options: options(usage) }).collect()
+}
+
+/// The options in a usage text: the letters of `[-abc]` and `-x`, and words with two hyphens.
+fn options(usage: &str) -> Vec<String> {
+    let mut options = Vec::new();
+    for word in usage.split(|c: char| c.is_whitespace() || "[]|,<>=()".contains(c)) {
+        if word.len() > 2 && word.starts_with("--") {
+            options.push(word.to_owned());
+        } else if let Some(letters) = word.strip_prefix('-')
+            && letters.chars().all(|c| c.is_ascii_alphanumeric())
+        {
+            options.extend(letters.chars().map(|c| format!("-{c}")));
+        }
+    }
+    options.sort();
+    options.dedup();
+    options
+}
+
+/// Verbs whose operands begin with properties.
+const OF_PROPERTIES: [&str; 3] = ["get", "set", "inherit"];
+
+struct Command {
+    name: &'static str,
+    verbs: Vec<Verb>,
+    properties: Vec<&'static str>,
+    settable: Vec<&'static str>,
+    /// Prints names that operands may be.
+    names: &'static str,
+}
+
+fn commands() -> [Command; 2] {
+    let visible = |table: &'static [props::PropDesc]| props::ordered(table);
+    let names = |table| visible(table).iter().map(|p| p.name).collect();
+    let settable =
+        |table| visible(table).iter().filter(|p| p.edit != Edit::ReadOnly).map(|p| p.name).collect();
+    [
+        Command {
+            name: "zpool",
+            verbs: verbs(zpool::COMMANDS),
+            properties: names(props::POOL),
+            settable: settable(props::POOL),
+            names: "zpool list -H -o name 2>/dev/null",
+        },
+        Command {
+            name: "zfs",
+            verbs: verbs(zfs::COMMANDS),
+            properties: names(props::DATASET),
+            settable: settable(props::DATASET),
+            names: "zfs list -H -o name -t all 2>/dev/null",
+        },
+    ]
+}
+
+/// The commands of the program under its own name.
+const OWN: &str = "zpool zfs zdb ls cp serve doctor completion get set help version";
+
+fn bash() -> String {
+    let mut s = String::from("# Completions of zpool, zfs and poolhouse for bash.\n");
+    for c in commands() {
+        let verbs: Vec<&str> = c.verbs.iter().map(|v| v.name).collect();
+        s += &format!(
+            "_poolhouse_{name}() {{\n  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} at=${{1:-1}} words=\n  \
+             if [ \"$COMP_CWORD\" -le \"$at\" ]; then\n    words='{verbs} help'\n  else\n    case ${{COMP_WORDS[at]}}:$cur in\n",
+            name = c.name,
+            verbs = verbs.join(" "),
+        );
+        for verb in c.verbs.iter().filter(|v| !v.options.is_empty()) {
+            s += &format!("      {}:-*) words='{}' ;;\n", verb.name, verb.options.join(" "));
+        }
+        s += &format!(
+            "      get:*|inherit:*) words='{all}'\" $({names})\" ;;\n      set:*) words='{set}'\" $({names})\" ;;\n      *) words=$({names}) ;;\n    esac\n    \
+             [ \"$prev\" != -o ] || words='{all}'\n  fi\n  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n",
+            all = c.properties.join(" "),
+            set = c.settable.iter().map(|p| format!("{p}=")).collect::<Vec<_>>().join(" "),
+            names = c.names,
+        );
+        s += &format!(
+            "  # Devices and images are files.\n  [ ${{#COMPREPLY[@]}} -gt 0 ] || mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n  [[ ${{COMPREPLY[0]-}} != *= ]] || compopt -o nospace\n}}\ncomplete -F _poolhouse_{name} {name}\n",
+            name = c.name
+        );
+    }
+    s += &format!(
+        "_poolhouse() {{\n  case $COMP_CWORD:${{COMP_WORDS[1]}} in\n    1:*) mapfile -t COMPREPLY < <(compgen -W '{OWN}' -- \"${{COMP_WORDS[1]}}\") ;;\n    \
+         *:zpool) _poolhouse_zpool 2 ;;\n    *:zfs) _poolhouse_zfs 2 ;;\n    *) mapfile -t COMPREPLY < <(compgen -f -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n  esac\n}}\ncomplete -F _poolhouse poolhouse\n"
+    );
+    s
+}
+
+fn zsh() -> String {
+    let mut s =
+        String::from("#compdef zpool zfs poolhouse\n# Completions of zpool, zfs and poolhouse for zsh.\n");
+    for c in commands() {
+        let verbs: Vec<&str> = c.verbs.iter().map(|v| v.name).collect();
+        s += &format!(
+            "_poolhouse_{name}() {{\n  if (( CURRENT == 2 )); then\n    compadd -- {verbs} help\n    return\n  fi\n  case $words[2]:$PREFIX in\n",
+            name = c.name,
+            verbs = verbs.join(" ")
+        );
+        for verb in c.verbs.iter().filter(|v| !v.options.is_empty()) {
+            s += &format!("    {}:-*) compadd -- {} ;;\n", verb.name, verb.options.join(" "));
+        }
+        s += &format!(
+            "    (get|inherit):*) compadd -- {all}; compadd -- ${{(f)\"$({names})\"}} ;;\n    set:*) compadd -S= -- {set}; compadd -- ${{(f)\"$({names})\"}} ;;\n    \
+             *) compadd -- ${{(f)\"$({names})\"}}; _files ;;\n  esac\n}}\n",
+            all = c.properties.join(" "),
+            set = c.settable.join(" "),
+            names = c.names,
+        );
+    }
+    s += &format!(
+        "_poolhouse() {{\n  case $service in\n    zpool) _poolhouse_zpool ;;\n    zfs) _poolhouse_zfs ;;\n    *)\n      if (( CURRENT == 2 )); then\n        compadd -- {OWN}\n        return\n      fi\n      \
+         case $words[2] in\n        zpool|zfs) local command=$words[2]; shift words; (( CURRENT-- )); _poolhouse_$command ;;\n        *) _files ;;\n      esac ;;\n  esac\n}}\n_poolhouse \"$@\"\n"
+    );
+    s
+}
+
+fn fish() -> String {
+    let mut s = String::from("# Completions of zpool, zfs and poolhouse for fish.\n");
+    for c in commands() {
+        let name = c.name;
+        let verbs: Vec<&str> = c.verbs.iter().map(|v| v.name).collect();
+        s += &format!("complete -c {name} -n __fish_use_subcommand -f -a '{} help'\n", verbs.join(" "));
+        s += &format!("complete -c {name} -n 'not __fish_use_subcommand' -a '({})'\n", c.names);
+        for verb in &c.verbs {
+            let seen = format!("-n '__fish_seen_subcommand_from {}'", verb.name);
+            for option in &verb.options {
+                match option.strip_prefix("--") {
+                    Some(long) => s += &format!("complete -c {name} {seen} -l {long}\n"),
+                    None => s += &format!("complete -c {name} {seen} -s {}\n", &option[1..]),
+                }
+            }
+            if OF_PROPERTIES.contains(&verb.name) {
+                let words = if verb.name == "set" {
+                    c.settable.iter().map(|p| format!("{p}=")).collect::<Vec<_>>().join(" ")
+                } else {
+                    c.properties.join(" ")
+                };
+                s += &format!("complete -c {name} {seen} -f -a '{words}'\n");
+            }
+        }
+    }
+    s += &format!("complete -c poolhouse -n __fish_use_subcommand -f -a '{OWN}'\n");
+    s
+}
+
+/// `poolhouse completion bash|zsh|fish`.
+pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
+    let script = match args {
+        [shell] if shell == "bash" => bash(),
+        [shell] if shell == "zsh" => zsh(),
+        [shell] if shell == "fish" => fish(),
+        _ => {
+            err.put("usage: poolhouse completion bash|zsh|fish\n");
+            return 2;
+        }
+    };
+    out.put(&script);
+    0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Completions: what is read off the tables, and what shells make of it.
+
+use super::*;
+use std::io::Write;
+use std::process::{Command as Process, Stdio};
+
+/// Goal: options are read off usage texts, each once, and nothing else is.
+#[test]
+fn from_usage() {
+    let usage = "\tlist [-Hp] [-j [--json-int]] [-r|-d max] [-o property[,...]] <filesystem|a-b> -t\n";
+    assert_eq!(options(usage), ["--json-int", "-H", "-d", "-j", "-o", "-p", "-r", "-t"]);
+}
+
+/// What bash offers for a line whose last word is being typed; `None` where there is no bash.
+fn offered(line: &str) -> Option<Vec<String>> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let function =
+        if words[0] == "poolhouse" { "_poolhouse".to_owned() } else { format!("_poolhouse_{}", words[0]) };
+    let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
+    let script = format!(
+        "zpool() {{ echo tank; }}; zfs() {{ echo tank/home; }}; compopt() {{ :; }}\n{}\nCOMP_WORDS=({})\nCOMP_CWORD={}\n{function}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+        bash(),
+        quoted.join(" "),
+        words.len() - 1,
+    );
+    let mut shell = Process::new("bash")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    shell.stdin.take().expect("it was asked for").write_all(script.as_bytes()).expect("it reads");
+    let ran = shell.wait_with_output().expect("it ends");
+    assert!(ran.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&ran.stderr));
+    Some(String::from_utf8(ran.stdout).expect("text").lines().map(str::to_owned).collect())
+}
+
+/// Goal: bash runs what is made for it, and offers verbs, options, properties and names, also behind `poolhouse`.
+#[test]
+fn in_bash() {
+    for (line, wanted) in [
+        ("zfs snap", vec!["snapshot"]),
+        ("zpool im", vec!["import"]),
+        ("zfs get compressr", vec!["compressratio"]),
+        ("zfs set recordsi", vec!["recordsize="]),
+        ("zfs destroy ta", vec!["tank/home"]),
+        ("zpool status ta", vec!["tank"]),
+        ("zfs list -o usedbys", vec!["usedbysnapshots"]),
+        ("zfs list --js", vec!["--json-int"]),
+        ("poolhouse doc", vec!["doctor"]),
+        ("poolhouse zfs snap", vec!["snapshot"]),
+    ] {
+        let Some(mut got) = offered(line) else { return };
+        got.sort();
+        assert_eq!(got, wanted, "{line}");
+    }
+}
+
+/// Goal: zsh and fish can read what is made for them, where they are installed, and every verb is in it.
+#[test]
+fn in_other_shells() {
+    for (shell, script) in [("zsh", zsh()), ("fish", fish())] {
+        for c in commands() {
+            assert!(c.verbs.iter().all(|v| script.contains(v.name)), "{shell}");
+        }
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), &script).expect("room");
+        if let Ok(ran) = Process::new(shell).arg("-n").arg(file.path()).output() {
+            assert!(ran.status.success(), "{shell}: {}", String::from_utf8_lossy(&ran.stderr));
+        }
+    }
+}

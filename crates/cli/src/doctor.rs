@@ -1,0 +1,322 @@
+//! `poolhouse doctor`: what this machine lacks, and how to get it.
+//!
+//! # Theory
+//! Each finding is of one thing: it is there, or something goes without it, or nothing goes. Only what stands in the way of mounting at all, or of the
+//! daemon, makes the exit code 1: a machine without `nbd` is not ill.
+//!
+//! # Absent
+//! Changing anything.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+use rustix::process::{Resource, geteuid, getrlimit};
+use server::place::Place;
+
+use crate::cx::Out;
+
+/// How one thing is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It is there.
+    Well,
+    /// It is not there, and something does without: what, and how to get it.
+    Without(String),
+    /// Without it little works: what does not, and how to get it.
+    Ill(String),
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The thing.
+    pub name: &'static str,
+    /// How it is.
+    pub state: State,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// A machine to look at: its files are below a folder, so that a test can make one.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Where its files are.
+    pub root: PathBuf,
+    /// Whether the user is root.
+    pub is_root: bool,
+    /// Folders with programs.
+    pub path: Vec<PathBuf>,
+    /// Most files that may be open, and most bytes that may be locked in memory; none where there is no limit.
+    pub files: Option<u64>,
+    /// The second of them.
+    pub locked: Option<u64>,
+    /// The daemon's folder, if it can't be trusted or used: why.
+    pub place: Result<PathBuf, String>,
+    /// Whether a daemon answers there.
+    pub daemon: bool,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Self {
+        let place = Place::of_user();
+        let usable = place.prepare().map(|()| place.dir().to_owned()).map_err(|e| {
+            let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
+            format!("{e}{source}")
+        });
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Self {
+            root: PathBuf::from("/"),
+            is_root: geteuid().is_root(),
+            path: std::env::split_paths(&path).collect(),
+            files: getrlimit(Resource::Nofile).maximum,
+            locked: getrlimit(Resource::Memlock).maximum,
+            daemon: std::os::unix::net::UnixStream::connect(place.socket()).is_ok(),
+            place: usable,
+        }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.at(path)).ok().map(|text| text.trim().to_owned())
+    }
+
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        self.path.iter().map(|dir| dir.join(name)).find(|file| file.is_file())
+    }
+
+    /// Looks at everything.
+    pub fn examine(&self) -> Vec<Finding> {
+        vec![
+            self.fuse(),
+            self.fusermount(),
+            self.others(),
+            self.place(),
+            self.open_files(),
+            self.locked_memory(),
+            self.io_uring(),
+            self.device(
+                "loop devices",
+                "/dev/loop-control",
+                "a volume as a block device over a file",
+                "modprobe loop",
+            ),
+            self.nbd(),
+            self.device(
+                "ublk",
+                "/dev/ublk-control",
+                "volumes as block devices by ublk",
+                "modprobe ublk_drv (Linux 6.0 or later)",
+            ),
+            self.namespaces(),
+            self.module(),
+            self.hostid(),
+            self.cache_folder(),
+        ]
+    }
+
+    fn fuse(&self) -> Finding {
+        let path = self.at("/dev/fuse");
+        let name = "/dev/fuse";
+        let opened = File::options().read(true).write(true).open(&path);
+        let (state, seen) = match opened {
+            Ok(_) => (State::Well, "can be opened".to_owned()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (
+                State::Ill(
+                    "nothing can be mounted; `modprobe fuse`, or, in a container, start it with `--device /dev/fuse`"
+                        .into(),
+                ),
+                "is not there".to_owned(),
+            ),
+            Err(e) => (
+                State::Ill("nothing can be mounted; it should be readable and writable for this user".into()),
+                crate::words::io(&e),
+            ),
+        };
+        Finding { name, state, seen }
+    }
+
+    fn fusermount(&self) -> Finding {
+        let name = "fusermount3";
+        let lacks = |how: &str| {
+            // Root mounts by itself.
+            let how = format!("a user who is not root can't mount; {how}");
+            if self.is_root { State::Without(how) } else { State::Ill(how) }
+        };
+        let (state, seen) = match self.program(name) {
+            None => (lacks("install the package fuse3"), "is not in PATH".to_owned()),
+            Some(program) => {
+                let meta = fs::metadata(&program);
+                if meta.is_ok_and(|meta| meta.permissions().mode() & 0o4000 != 0 && meta.uid() == 0) {
+                    (State::Well, program.display().to_string())
+                } else {
+                    let how = format!("`chmod u+s {}`, as root", program.display());
+                    (lacks(&how), "is not set to run as root".to_owned())
+                }
+            }
+        };
+        Finding { name, state, seen }
+    }
+
+    fn others(&self) -> Finding {
+        let name = "user_allow_other";
+        let allowed =
+            self.text("/etc/fuse.conf").is_some_and(|text| text.lines().any(|line| line.trim() == name));
+        let (state, seen) = match (allowed, self.is_root) {
+            (true, _) => (State::Well, "is in /etc/fuse.conf".to_owned()),
+            (false, true) => (State::Well, "root needs no leave".to_owned()),
+            (false, false) => (
+                State::Without(
+                    "nobody else reaches this user's mounts; put that word into /etc/fuse.conf to let them"
+                        .into(),
+                ),
+                "is not in /etc/fuse.conf".to_owned(),
+            ),
+        };
+        Finding { name, state, seen }
+    }
+
+    fn place(&self) -> Finding {
+        let (state, seen) = match &self.place {
+            Ok(dir) if self.daemon => (State::Well, format!("{}, and a daemon answers there", dir.display())),
+            Ok(dir) => (State::Well, format!("{}; no daemon runs, the commands start one", dir.display())),
+            Err(why) => {
+                let how = "no daemon can run; POOLHOUSE_RUN_DIR names another folder";
+                (State::Ill(how.into()), why.clone())
+            }
+        };
+        Finding { name: "the daemon's folder", state, seen }
+    }
+
+    fn open_files(&self) -> Finding {
+        let name = "open files";
+        let seen = self.files.map_or_else(|| "no limit".to_owned(), |n| format!("at most {n}"));
+        let state = match self.files {
+            Some(n) if n < 16_384 => State::Without(format!(
+                "a mount is an open file: some {} file systems; raise the hard limit (LimitNOFILE=, limits.conf: nofile)",
+                n.saturating_sub(64)
+            )),
+            _ => State::Well,
+        };
+        Finding { name, state, seen }
+    }
+
+    fn locked_memory(&self) -> Finding {
+        // Keys are wiped when they are let go, not locked: nothing here asks for more.
+        let seen = self.locked.map_or_else(|| "no limit".to_owned(), |n| format!("at most {n} bytes"));
+        Finding { name: "locked memory", state: State::Well, seen: format!("{seen}; none is needed") }
+    }
+
+    fn io_uring(&self) -> Finding {
+        let name = "io_uring";
+        let seen = match self.text("/proc/sys/kernel/io_uring_disabled").as_deref() {
+            Some("0") => "the kernel has it",
+            Some("1") => "the kernel keeps it for some",
+            Some(_) => "the kernel has it switched off (sysctl kernel.io_uring_disabled)",
+            None => "the kernel does not say",
+        };
+        Finding {
+            name,
+            state: State::Well,
+            seen: format!("{seen}; this release reads and writes without it"),
+        }
+    }
+
+    fn device(&self, name: &'static str, path: &str, without: &str, how: &str) -> Finding {
+        if self.at(path).exists() {
+            return Finding { name, state: State::Well, seen: format!("{path} is there") };
+        }
+        let state = State::Without(format!("no {without}; {how}"));
+        Finding { name, state, seen: format!("{path} is not there") }
+    }
+
+    fn nbd(&self) -> Finding {
+        let name = "nbd devices";
+        if self.at("/sys/module/nbd").exists() || self.at("/dev/nbd0").exists() {
+            return Finding { name, state: State::Well, seen: "the kernel has them".into() };
+        }
+        let how = "no block device over a network block device here; modprobe nbd. Clients such as qemu and nbdcopy need none";
+        Finding { name, state: State::Without(how.into()), seen: "the kernel module is not loaded".into() }
+    }
+
+    fn namespaces(&self) -> Finding {
+        let name = "user namespaces";
+        let most = self.text("/proc/sys/user/max_user_namespaces").and_then(|n| n.parse::<u64>().ok());
+        let closed = self.text("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0");
+        let how = "`unshare -r` can't give a user mounts of its own; sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone";
+        let (state, seen) = match most {
+            Some(0) | None => (State::Without(how.into()), "the kernel allows none"),
+            Some(_) if closed && !self.is_root => {
+                (State::Without(how.into()), "the kernel keeps them for root")
+            }
+            Some(_) => (State::Well, "the kernel allows them"),
+        };
+        Finding { name, state, seen: seen.to_owned() }
+    }
+
+    fn module(&self) -> Finding {
+        let name = "OpenZFS's kernel module";
+        if !self.at("/sys/module/zfs").exists() {
+            return Finding { name, state: State::Well, seen: "is not loaded".into() };
+        }
+        let how = "one pool has one owner: block devices are told apart, an image that the module has itself imported is not; keep its import services off pools that are ours";
+        Finding { name, state: State::Without(how.into()), seen: "is loaded".into() }
+    }
+
+    fn hostid(&self) -> Finding {
+        let name = "host id";
+        if self.text("/proc/sys/kernel/spl/hostid").is_some() || self.at("/etc/hostid").exists() {
+            return Finding { name, state: State::Well, seen: "/etc/hostid".into() };
+        }
+        let how = "pools on devices that two machines see can't tell them apart by it; zgenhostid, or four random bytes in /etc/hostid";
+        Finding { name, state: State::Without(how.into()), seen: "there is no /etc/hostid".into() }
+    }
+
+    fn cache_folder(&self) -> Finding {
+        let name = "/etc/zfs";
+        if !self.is_root || self.at(name).is_dir() {
+            let seen = if self.is_root { "is there" } else { "is for root's daemon" };
+            return Finding { name, state: State::Well, seen: seen.into() };
+        }
+        let how = "pools are not remembered for the next start; mkdir /etc/zfs";
+        Finding { name, state: State::Without(how.into()), seen: "is not there".into() }
+    }
+}
+
+/// Writes what was found, and returns the exit code.
+pub fn report(out: &mut Out, findings: &[Finding]) -> i32 {
+    for finding in findings {
+        let (mark, how) = match &finding.state {
+            State::Well => ("ok", None),
+            State::Without(how) => ("without", Some(how)),
+            State::Ill(how) => ("MISSING", Some(how)),
+        };
+        writeln!(out, "{mark:<8} {}: {}", finding.name, finding.seen);
+        if let Some(how) = how {
+            writeln!(out, "         {how}");
+        }
+    }
+    i32::from(findings.iter().any(|f| matches!(f.state, State::Ill(_))))
+}
+
+/// `poolhouse doctor`.
+pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
+    if !args.is_empty() {
+        let asked = args.iter().all(|arg| arg == "--help" || arg == "-h");
+        let usage = "usage: poolhouse doctor\n\nSays what this machine lacks for Poolhouse, and how to get it. Changes nothing.\n";
+        if asked {
+            out.put(usage)
+        } else {
+            err.put(usage)
+        }
+        return if asked { 0 } else { 2 };
+    }
+    report(out, &Machine::this().examine())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Machines made of files, and what is found on them.
+
+use super::*;
+
+fn machine(root: &std::path::Path) -> Machine {
+    Machine {
+        root: root.to_owned(),
+        is_root: false,
+        path: vec![root.join("bin")],
+        files: Some(1024),
+        locked: Some(8 << 20),
+        place: Ok(root.join("run")),
+        daemon: false,
+    }
+}
+
+fn state(machine: &Machine, name: &str) -> State {
+    machine.examine().into_iter().find(|f| f.name == name).map(|f| f.state).expect("it is looked at")
+}
+
+/// Goal: on a machine with nothing, what nothing works without is told from what something works without, and each says how to get it.
+#[test]
+fn bare() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut machine = machine(dir.path());
+    let findings = machine.examine();
+    let ill: Vec<&str> =
+        findings.iter().filter(|f| matches!(f.state, State::Ill(_))).map(|f| f.name).collect();
+    assert_eq!(ill, ["/dev/fuse", "fusermount3"]);
+    assert!(matches!(state(&machine, "nbd devices"), State::Without(how) if how.contains("modprobe nbd")));
+    assert!(matches!(state(&machine, "open files"), State::Without(how) if how.contains("some 960")));
+    // Root needs no helper to mount.
+    machine.is_root = true;
+    assert!(matches!(state(&machine, "fusermount3"), State::Without(_)));
+    machine.place = Err("it is somebody else's".into());
+    assert!(matches!(state(&machine, "the daemon's folder"), State::Ill(_)));
+}
+
+/// Goal: what is there is found.
+#[test]
+fn furnished() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (file, text) in [
+        ("dev/fuse", ""),
+        ("dev/loop-control", ""),
+        ("dev/ublk-control", ""),
+        ("dev/nbd0", ""),
+        ("etc/fuse.conf", "# words\nuser_allow_other\n"),
+        ("etc/hostid", "1234"),
+        ("proc/sys/user/max_user_namespaces", "100\n"),
+        ("proc/sys/kernel/io_uring_disabled", "2\n"),
+    ] {
+        let path = dir.path().join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+    let mut machine = machine(dir.path());
+    machine.files = None;
+    for name in [
+        "/dev/fuse",
+        "user_allow_other",
+        "loop devices",
+        "ublk",
+        "nbd devices",
+        "host id",
+        "user namespaces",
+        "open files",
+    ] {
+        assert_eq!(state(&machine, name), State::Well, "{name}");
+    }
+    let said = machine.examine().into_iter().find(|f| f.name == "io_uring").expect("it is looked at").seen;
+    assert!(said.contains("switched off"), "{said}");
+}

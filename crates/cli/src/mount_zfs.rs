@@ -1,0 +1,133 @@
+//! `mount.zfs`: what mount(8) runs for `mount -t zfs DATASET FOLDER`.
+//!
+//! # Theory
+//! Only file systems with `mountpoint=legacy` are mounted so; others are mounted by `zfs mount`, which knows where they belong. Exit codes are mount(8)'s.
+//!
+//! # Absent
+//! Snapshots: they are in `.zfs/snapshot`. `/etc/mtab`, which is the kernel's own list wherever this runs.
+
+use server::api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Service};
+
+use crate::clock::Clock;
+use crate::cx::Out;
+use crate::getopt::{Found, Getopt, Opt};
+use crate::words;
+
+const USAGE: i32 = 1;
+const SYSERR: i32 = 2;
+const BUSY: i32 = 128;
+
+/// What mount(8) passes that is not for a file system.
+fn is_for_others(option: &str) -> bool {
+    matches!(
+        option,
+        "" | "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "nouser" | "zfsutil" | "loop"
+    ) || ["x-", "X-", "comment=", "mntpoint="].iter().any(|begin| option.starts_with(begin))
+}
+
+/// Runs it; the exit code.
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {
+    let (mut fake, mut verbose, mut options) = (false, false, Vec::<String>::new());
+    let mut g = Getopt::new(args, "sfnvho:", &[]);
+    for found in g.by_ref() {
+        match found {
+            Found::Is(Opt::Short('f'), _) => fake = true,
+            Found::Is(Opt::Short('v'), _) => verbose = true,
+            Found::Is(Opt::Short('o'), arg) => options.extend(arg.split(',').map(str::to_owned)),
+            Found::Is(Opt::Short('s' | 'n'), _) => {}
+            Found::Is(..) | Found::Invalid(_) | Found::Missing(_) => {
+                if let Found::Invalid(c) = found {
+                    writeln!(err, "Invalid option '{c}'");
+                }
+                err.put("Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>\n");
+                return USAGE;
+            }
+        }
+    }
+    let operands = g.operands();
+    let [name, target] = &operands[..] else {
+        err.put(match operands.len() {
+            0 => "missing dataset argument\n",
+            1 => "missing mountpoint argument\n",
+            _ => "too many arguments\n",
+        });
+        return USAGE;
+    };
+    let by_zfs = options.iter().any(|option| option == "zfsutil");
+    let remount = options.iter().any(|option| option == "remount");
+    options.retain(|option| !is_for_others(option));
+    let query = DatasetQuery {
+        root: Some(name.clone()),
+        depth: Some(0),
+        kinds: vec![K::Filesystem],
+        props: PropSelect::Named(vec!["mountpoint".to_owned()]),
+        ..DatasetQuery::default()
+    };
+    let found = service.datasets(&query).ok().and_then(|list| list.datasets.into_iter().next());
+    let Some(place) = found.as_ref().and_then(|d| d.prop("mountpoint")).map(|p| p.value(false).to_owned())
+    else {
+        writeln!(err, "filesystem '{name}' cannot be mounted, unable to open the dataset");
+        return USAGE;
+    };
+    let legacy = place == "legacy";
+    if by_zfs && legacy {
+        writeln!(
+            err,
+            "filesystem '{name}' cannot be mounted using 'zfs mount'.\nUse 'zfs set mountpoint={target}' or 'mount -t zfs {name} {target}'.\n\
+             See zfs(8) for more information."
+        );
+        return USAGE;
+    }
+    if !(by_zfs || remount || fake || legacy) {
+        writeln!(
+            err,
+            "filesystem '{name}' cannot be mounted using 'mount'.\nUse 'zfs set mountpoint=legacy' or 'zfs mount {name}'.\n\
+             See zfs(8) for more information."
+        );
+        return USAGE;
+    }
+    // A daemon has another working folder.
+    let Ok(at) = std::fs::canonicalize(target) else {
+        writeln!(err, "mount point '{target}' does not exist");
+        return SYSERR;
+    };
+    if verbose {
+        writeln!(
+            out,
+            "mount.zfs:\n  dataset:    \"{name}\"\n  mountpoint: \"{}\"\n  options:    \"{}\"",
+            at.display(),
+            options.join(",")
+        );
+    }
+    if fake {
+        return 0;
+    }
+    let request = MountRequest {
+        datasets: vec![name.clone()],
+        explicit: true,
+        options,
+        // What mount(8) mounts covers what was there.
+        overlay: true,
+        at: Some(at.display().to_string()).filter(|_| !remount),
+        ..MountRequest::default()
+    };
+    let failed = match service.mount(&request) {
+        Ok(report) => report.failures.into_iter().next().map(|f| f.error),
+        Err(error) => Some(error),
+    };
+    match failed.map(|error| error.reason) {
+        None => 0,
+        Some(Reason::AlreadyMounted) => {
+            writeln!(err, "filesystem '{name}' is already mounted");
+            BUSY
+        }
+        Some(reason) => {
+            writeln!(
+                err,
+                "filesystem '{name}' can not be mounted: {}",
+                words::reason(&reason, &Clock::system())
+            );
+            USAGE
+        }
+    }
+}

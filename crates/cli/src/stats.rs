@@ -1,0 +1,92 @@
+//! `poolhouse get tunable|kstat` and `poolhouse set tunable`: numbers by the names of OpenZFS's module parameters and kstats.
+
+use server::api::{Reason, Service};
+use server::kstats;
+
+use crate::clock::Clock;
+use crate::cx::Out;
+use crate::words;
+
+const USAGE: &str = "\
+usage: poolhouse get tunable [NAME ...]
+       poolhouse get kstat [NAME | POOL/NAME ...]
+       poolhouse set tunable NAME=VALUE ...
+";
+
+/// Runs `get` or `set`; the exit code.
+pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, verb: &str, args: &[String]) -> i32 {
+    let done = match (verb, args) {
+        ("get", [what, names @ ..]) if what == "tunable" => tunables(out, service, names),
+        ("get", [what, names @ ..]) if what == "kstat" => counted(out, service, names),
+        ("set", [what, pairs @ ..]) if what == "tunable" && !pairs.is_empty() => set(service, pairs),
+        (_, [help]) if help == "--help" || help == "-h" => {
+            out.put(USAGE);
+            return 0;
+        }
+        _ => {
+            err.put(USAGE);
+            return 2;
+        }
+    };
+    match done {
+        Ok(()) => 0,
+        Err(why) => {
+            writeln!(err, "{why}");
+            1
+        }
+    }
+}
+
+/// What is wrong with a request, in a line.
+type Said = Result<(), String>;
+
+fn why(what: &str, error: &server::api::Error) -> String {
+    let reason = match &error.reason {
+        Reason::BadProperty { .. } => "there is no such tunable, or it would do nothing here".to_owned(),
+        reason => words::reason(reason, &Clock::system()),
+    };
+    format!("{what}: {reason}")
+}
+
+fn tunables(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
+    let all = service.tunables().map_err(|e| why("cannot get tunables", &e))?;
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|t| t.name == **name)) {
+        return Err(format!("cannot get '{name}': there is no such tunable, or it would do nothing here"));
+    }
+    for t in all.iter().filter(|t| names.is_empty() || names.contains(&t.name)) {
+        match names.is_empty() {
+            true => writeln!(out, "{:<28} {:>14}  {} (default {})", t.name, t.value, t.what, t.default),
+            false => writeln!(out, "{}", t.value),
+        }
+    }
+    Ok(())
+}
+
+fn counted(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
+    let all = service.kstats().map_err(|e| why("cannot get kstats", &e))?;
+    let full = |k: &server::api::Kstat| match &k.pool {
+        Some(pool) => format!("{pool}/{}", k.name),
+        None => k.name.clone(),
+    };
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|k| full(k) == **name)) {
+        return Err(format!("cannot get '{name}': there is no such kstat"));
+    }
+    for k in &all {
+        if names.is_empty() {
+            writeln!(out, "{}", full(k));
+        } else if names.contains(&full(k)) {
+            out.put(&kstats::text(k));
+        }
+    }
+    Ok(())
+}
+
+fn set(service: &dyn Service, pairs: &[String]) -> Said {
+    for pair in pairs {
+        let parsed = pair.split_once('=').and_then(|(name, value)| Some((name, value.parse::<u64>().ok()?)));
+        let (name, value) =
+            parsed.ok_or_else(|| format!("cannot set '{pair}': that is not NAME=VALUE with a number"))?;
+        service.set_tunable(name, &value).map_err(|e| why(&format!("cannot set '{name}'"), &e))?;
+    }
+    Ok(())
+}

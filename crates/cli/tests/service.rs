@@ -1,0 +1,422 @@
+//! The daemon as a service: stopped, killed and started again; under a service manager; as a user who is not root; and with a pool whose device
+//! never answers. What needs root, or a place where something can be mounted, says so aloud and does nothing elsewhere.
+
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A daemon of its own, in the foreground.
+struct Daemon {
+    child: Child,
+    dir: PathBuf,
+}
+
+/// A command of ours with the daemon's folder in its environment.
+fn command(dir: &Path, line: &str) -> Command {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(&mut words).env("POOLHOUSE_RUN_DIR", dir.join("run")).current_dir("/");
+    command
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Daemon {
+    /// Starts one in a folder, and waits until it listens.
+    fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[]).expect("the daemon ended")
+    }
+
+    /// The same with more words on its command line; `None` if it ends instead.
+    fn start_with(dir: &Path, words: &[&str]) -> Option<Self> {
+        let log = fs::File::options().append(true).create(true).open(dir.join("log")).expect("a log");
+        let child = command(dir, "serve")
+            .arg("--run-dir")
+            .arg(dir.join("run"))
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let mut daemon = Self { child: child.expect("a daemon"), dir: dir.to_owned() };
+        while UnixStream::connect(dir.join("run/control.sock")).is_err() {
+            if daemon.child.try_wait().expect("a child").is_some() {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        Some(daemon)
+    }
+
+    fn ran(&self, line: &str) -> Output {
+        command(&self.dir, line).output().expect("it runs")
+    }
+
+    fn good(&self, line: &str) -> String {
+        let ran = self.ran(line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        String::from_utf8(ran.stdout).expect("text")
+    }
+
+    /// Sends it a signal.
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
+        assert!(sent.success(), "kill -s {name}");
+    }
+
+    /// Waits for its end.
+    fn ended(&mut self) -> std::process::ExitStatus {
+        self.child.wait().expect("a child")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return;
+        }
+        let pid = self.child.id().to_string();
+        for signal in ["CONT", "TERM"] {
+            let _ = Command::new("kill").args(["-s", signal, &pid]).status();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn image(path: &Path) {
+    fs::File::create(path).expect("an image").set_len(128 << 20).expect("room");
+}
+
+/// A folder with a pool `tank` that is mounted on `mnt`, and remembered in `cache`; `None` where nothing can be mounted.
+fn tank() -> Option<(tempfile::TempDir, Daemon)> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let daemon = Daemon::start(dir.path());
+    let at = dir.path().display();
+    image(&dir.path().join("d0"));
+    let made = daemon.ran(&format!("zpool create -o cachefile={at}/cache -m {at}/mnt tank {at}/d0"));
+    if !made.status.success() {
+        eprintln!("nothing can be mounted here: {}", said(&made));
+        return None;
+    }
+    daemon.good("zfs create tank/home");
+    Some((dir, daemon))
+}
+
+/// Goal: a daemon that is stopped unmounts, writes and exports, and its successor finds the pool by the cache file and mounts it where it was; OpenZFS's zdb
+/// finds it by the cache file meanwhile.
+#[test]
+fn stopped() {
+    let Some((dir, mut daemon)) = tank() else { return };
+    let file = dir.path().join("mnt/home/file");
+    fs::write(&file, "content").expect("it is mounted");
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    assert!(!file.exists(), "it is still mounted");
+    let cache = dir.path().join("cache");
+    if let Some(zdb) = std::env::var_os("ZDB") {
+        for what in ["-C", "-d"] {
+            let ran = Command::new(&zdb).arg("-U").arg(&cache).args([what, "tank"]).output().expect("zdb");
+            assert!(ran.status.success(), "{}", said(&ran));
+        }
+    }
+    let daemon = Daemon::start(dir.path());
+    daemon.good(&format!("zpool import -c {} -a", cache.display()));
+    assert_eq!(fs::read_to_string(&file).expect("it is mounted again"), "content");
+    daemon.good("zpool export tank");
+}
+
+/// Goal: what was fsynced before a daemon was killed is there after its successor imported by the cache file, without force, at the same place; the dead mounts of the
+/// first are gone.
+#[test]
+fn killed() {
+    let Some((dir, mut daemon)) = tank() else { return };
+    let file = dir.path().join("mnt/home/file");
+    for round in 0..3 {
+        let text = format!("round {round}");
+        fs::write(&file, &text).and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
+        daemon.signal("KILL");
+        daemon.ended();
+        assert!(fs::metadata(&file).is_err(), "nobody serves it");
+        daemon = Daemon::start(dir.path());
+        assert!(!file.exists(), "the dead mount is gone");
+        daemon.good(&format!(
+            "zpool import -c {at}/cache -o cachefile={at}/cache -a",
+            at = dir.path().display()
+        ));
+        assert_eq!(fs::read_to_string(&file).expect("it is mounted again"), text);
+    }
+    daemon.good("zpool export tank");
+}
+
+/// Goal: a service manager is told when the daemon serves and when it ends, and a second daemon in the same folder says that there is one.
+#[test]
+fn told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
+    let start = || {
+        command(dir.path(), "serve")
+            .arg("--run-dir")
+            .arg(dir.path().join("run"))
+            .env("NOTIFY_SOCKET", dir.path().join("notify"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a daemon")
+    };
+    let hear = || {
+        let mut text = [0; 64];
+        let len = socket.recv(&mut text).expect("a message");
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let child = start();
+    assert_eq!(hear(), "READY=1\nSTATUS=serving");
+    UnixStream::connect(dir.path().join("run/control.sock")).expect("it serves");
+    let second = start().wait_with_output().expect("it ends");
+    assert!(!second.status.success());
+    assert!(said(&second).contains("cannot serve: a daemon runs already at"), "{}", said(&second));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
+    assert_eq!(hear(), "STOPPING=1");
+    assert!(child.wait_with_output().expect("it ends").status.success());
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
+}
+
+/// Goal: somebody who is not root makes a pool of an own file, mounts it in an own folder, writes, has a daemon killed and goes on; nobody else reaches the mount,
+/// the daemon or its folder.
+#[test]
+fn as_a_user() {
+    /// Users that nothing else on this machine is.
+    const ANN: u32 = 61_011;
+    const BOB: u32 = 61_012;
+    if !is_root() {
+        eprintln!("only root can become others");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    open(dir.path());
+    let program = dir.path().join("poolhouse");
+    fs::copy(env!("CARGO_BIN_EXE_poolhouse"), &program).expect("the program");
+    open(&program);
+    let home = dir.path().join("home");
+    fs::create_dir(&home)
+        .and_then(|()| std::os::unix::fs::chown(&home, Some(ANN), Some(ANN)))
+        .expect("a home");
+    let at = home.display().to_string();
+    let run = |uid: u32, line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &line.replace("poolhouse ", &format!("{} ", program.display()))]);
+        command
+            .env_remove("POOLHOUSE_RUN_DIR")
+            .env("XDG_RUNTIME_DIR", &home)
+            .current_dir("/")
+            .uid(uid)
+            .gid(uid);
+        command.output().expect("it runs")
+    };
+    let good = |line: &str| {
+        let ran = run(ANN, line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        String::from_utf8(ran.stdout).expect("text")
+    };
+    good(&format!("truncate -s 128M {at}/d0"));
+    let made = run(ANN, &format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    if !made.status.success() {
+        eprintln!("a user can't mount here: {}", said(&made));
+        return;
+    }
+    good("poolhouse zfs create own/sub");
+    good(&format!("echo content >{at}/mnt/sub/file && sync {at}/mnt/sub/file"));
+    assert_eq!(good(&format!("stat -c %u {at}/mnt/sub/file")), format!("{ANN}\n"));
+    // Others, root too, find nothing there: the kernel keeps them out.
+    assert!(!run(BOB, &format!("cat {at}/mnt/sub/file")).status.success());
+    assert!(
+        run(BOB, "poolhouse zpool list -H").stdout.is_empty()
+            && !run(BOB, "poolhouse zpool export own").status.success()
+    );
+    assert_eq!(fs::metadata(home.join("poolhouse")).expect("a folder").mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(home.join("poolhouse/control.sock")).expect("a socket").mode() & 0o777, 0o600);
+    good("poolhouse zpool export own");
+    good(&format!("poolhouse zpool import -d {at} own"));
+    assert_eq!(good(&format!("cat {at}/mnt/sub/file")), "content\n");
+    good("poolhouse zpool export own");
+    assert!(good("poolhouse doctor || true").contains("the daemon's folder"));
+}
+
+/// Goal: a pool whose device never answers keeps nobody from another pool: lists, states, changes and an export of that one end, and the sick one goes on when its device does.
+///
+/// Its device is a file in a pool of another daemon, which is stopped.
+#[test]
+fn one_sick_pool() {
+    let Some((ground, under)) = tank() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let daemon = Daemon::start(dir.path());
+    let (at, below) = (dir.path().display(), ground.path().display());
+    image(&ground.path().join("mnt/home/d1"));
+    image(&dir.path().join("d2"));
+    daemon.good(&format!("zpool create -m {at}/sick sick {below}/mnt/home/d1"));
+    daemon.good(&format!("zpool create -m {at}/well well {at}/d2"));
+    fs::write(dir.path().join("sick/file"), "before").expect("it is mounted");
+    daemon.good("zpool sync sick");
+    under.signal("STOP");
+    // Somebody waits for the sick pool, and so does a command about it.
+    let waiting = dir.path().join("sick/file");
+    let writer = std::thread::spawn(move || {
+        fs::write(&waiting, vec![7; 4 << 20]).and_then(|()| fs::File::open(&waiting)?.sync_all())
+    });
+    let asked = command(dir.path(), "zpool sync sick").spawn().expect("it runs");
+    // One that is not waited for goes away in the middle.
+    let mut gone = command(dir.path(), "zpool sync sick").spawn().expect("it runs");
+    gone.kill().and_then(|()| gone.wait()).expect("it is ended");
+    fs::write(dir.path().join("well/file"), "content").expect("it is mounted");
+    for line in [
+        "zpool list -H -o name,health well",
+        "zpool status well",
+        "zpool get all well",
+        "zfs list -r well",
+        "zfs snapshot well@now",
+        "zpool sync well",
+        "zpool list",
+        "zpool status",
+        "zfs mount",
+        "zfs unmount well",
+        "zfs mount well",
+        "zpool export well",
+    ] {
+        // One that hangs is ended by force, so that the test does.
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = Command::new("timeout")
+            .args(["-s", "KILL", "120", env!("CARGO_BIN_EXE_poolhouse")])
+            .args(&words)
+            .env("POOLHOUSE_RUN_DIR", dir.path().join("run"))
+            .current_dir("/")
+            .output()
+            .expect("it runs");
+        assert!(ran.status.success(), "{line}: {} {}", ran.status, said(&ran));
+    }
+    under.signal("CONT");
+    writer.join().expect("a thread").expect("it is written in the end");
+    assert!(asked.wait_with_output().expect("it ends").status.success());
+    daemon.good("zpool export sick");
+    drop(daemon);
+    under.good("zpool export tank");
+}
+
+/// Goal: what is counted and what can be set is shown and set by name and as files, each read tells what is so now, and what is set holds for pools that come later.
+#[test]
+fn counted_and_set() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display();
+    fs::create_dir(dir.path().join("tree")).expect("a folder");
+    let Some(daemon) = Daemon::start_with(dir.path(), &["--tree", &format!("{at}/tree")]) else {
+        eprintln!("nothing can be mounted here");
+        return;
+    };
+    // Whoever gets an answer finds the tree.
+    assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "5\n");
+    let read = |path: &str| fs::read_to_string(dir.path().join("tree").join(path)).expect(path);
+    let parameters = "sys/module/zfs/parameters";
+    assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "5\n");
+    daemon.good("set tunable zfs_txg_timeout=7 zfs_arc_max=100000000");
+    assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "7\n");
+    fs::write(dir.path().join("tree").join(parameters).join("zfs_txg_timeout"), "9\n")
+        .expect("it can be set");
+    assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "9\n");
+    assert!(fs::write(dir.path().join("tree").join(parameters).join("zfs_txg_timeout"), "0").is_err());
+    for bad in
+        ["set tunable zfs_txg_timeout=0", "set tunable zfs_nonsense=1", "set tunable x", "get kstat none"]
+    {
+        assert_eq!(daemon.ran(bad).status.code(), Some(1), "{bad}");
+    }
+    image(&dir.path().join("d0"));
+    daemon.good(&format!("zpool create -m {at}/mnt tank {at}/d0"));
+    assert_eq!(read("proc/spl/kstat/zfs/tank/state"), "ONLINE\n");
+    let value = |kstat: &str, name: &str| -> u64 {
+        let text = read(&format!("proc/spl/kstat/zfs/{kstat}"));
+        let row = text.lines().skip(2).find(|line| line.split_whitespace().next() == Some(name)).expect(name);
+        row.split_whitespace().nth(2).and_then(|n| n.parse().ok()).expect("a number")
+    };
+    assert_eq!(value("arcstats", "c_max"), 100_000_000);
+    let commits = || value("zil", "zil_commit_count");
+    let file = dir.path().join("mnt/file");
+    let fsynced =
+        || fs::write(&file, "x").and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
+    fsynced();
+    let before = commits();
+    fsynced();
+    assert!(commits() > before, "each read tells what is so now");
+    let listed: Vec<String> = fs::read_dir(dir.path().join("tree/proc/spl/kstat/zfs/tank"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    let log = listed.iter().find(|name| name.starts_with("objset-0x")).expect("a log");
+    assert!(
+        read(&format!("proc/spl/kstat/zfs/tank/{log}"))
+            .contains("dataset_name                    7    tank\n")
+    );
+    assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
+    daemon.good("zpool export tank");
+}
+
+/// Goal: mount(8)'s helper mounts file systems with `mountpoint=legacy` where it is told to, and no others, with its exit codes.
+#[test]
+fn by_mount() {
+    let Some((dir, daemon)) = tank() else { return };
+    let at = dir.path().display().to_string();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_poolhouse"), dir.path().join("mount.zfs"))
+        .expect("a link");
+    let helper = |line: &str| {
+        let mut helper = Command::new(dir.path().join("mount.zfs"));
+        helper.args(line.split(' ')).env("POOLHOUSE_RUN_DIR", dir.path().join("run")).current_dir(dir.path());
+        let ran = helper.output().expect("it runs");
+        (ran.status.code(), said(&ran))
+    };
+    daemon.good("zfs create -o mountpoint=legacy tank/old");
+    fs::create_dir(dir.path().join("there")).expect("a folder");
+    let (code, text) = helper("tank/home there -o rw");
+    assert!(
+        code == Some(1) && text.contains("Use 'zfs set mountpoint=legacy' or 'zfs mount tank/home'."),
+        "{text}"
+    );
+    assert_eq!(helper("tank/none there").0, Some(1));
+    assert_eq!(helper("tank/old nowhere"), (Some(2), "mount point 'nowhere' does not exist\n".to_owned()));
+    assert_eq!(helper("tank/old"), (Some(1), "missing mountpoint argument\n".to_owned()));
+    assert_eq!(helper("tank/old there -o rw,noauto,x-systemd.automount"), (Some(0), String::new()));
+    fs::write(dir.path().join("there/file"), "content").expect("it is mounted");
+    assert!(daemon.good("zfs mount").contains(&format!("tank/old                        {at}/there\n")));
+    assert_eq!(
+        helper("tank/old there"),
+        (Some(128), "filesystem 'tank/old' is already mounted\n".to_owned())
+    );
+    daemon.good(&format!("zfs unmount {at}/there"));
+    assert!(!dir.path().join("there/file").exists());
+    daemon.good("zpool export tank");
+}
+
+/// Goal: a pool whose file is removed while it is imported is used, written and exported as before, since it is open; who imports it then is told its name.
+#[test]
+fn file_gone() {
+    let Some((dir, mut daemon)) = tank() else { return };
+    let file = dir.path().join("mnt/home/file");
+    fs::remove_file(dir.path().join("d0")).expect("it is there");
+    fs::write(&file, "content").and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
+    assert_eq!(daemon.good("zpool list -H -o name,health tank"), "tank\tONLINE\n");
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    let daemon = Daemon::start(dir.path());
+    let lost = daemon.ran(&format!("zpool import -c {}/cache tank", dir.path().display()));
+    assert!(
+        !lost.status.success() && said(&lost).contains("cannot import 'tank': no such pool available"),
+        "{}",
+        said(&lost)
+    );
+}

@@ -1,0 +1,160 @@
+//! Granting permissions and taking them back (`zfs allow`, `zfs unallow`).
+
+use crate::deleg::{Grants, is_permission, is_set, is_whom};
+use crate::error::Refusal;
+use crate::lists::{DropEntry, words};
+use crate::sync::{SyncTask, Syncing, TaskNeed};
+use crate::{Error, Result};
+use ondisk::{Corrupt, DmuType, ObjNum};
+
+/// Grants at a directory, or what is taken back there.
+#[derive(Debug, Clone, Default)]
+pub struct SetGrants {
+    /// The dataset.
+    pub name: String,
+    /// Words by whom; when they are taken back, no words mean all of them.
+    pub grants: Grants,
+    /// Take them back.
+    pub remove: bool,
+}
+
+impl SyncTask for SetGrants {
+    fn need(&self) -> TaskNeed {
+        TaskNeed::reserved(self.grants.len() as u64)
+    }
+
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        s.hold_dir(&self.name)?;
+        for (whom, granted) in &self.grants {
+            // Sets are given under capital letters, and permissions are not.
+            let sets = whom.starts_with(|c: char| c.is_ascii_uppercase());
+            let fits = |word: &String| is_permission(word) && is_set(word) == sets;
+            let empty = granted.is_empty() && !self.remove;
+            if !is_whom(whom) || empty || !granted.iter().all(fits) {
+                return Syncing::refuse(&self.name, Refusal::BadGrant);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        let dir = s.hold_dir(&self.name)?;
+        let head = s.dir(dir)?.head_dataset_obj;
+        for (whom, granted) in &self.grants {
+            if self.remove {
+                s.take_back(dir, whom, granted.iter().map(String::as_str))?;
+            } else {
+                s.grant(dir, whom, granted.iter().map(String::as_str))?;
+            }
+            if granted.is_empty() {
+                s.log("permission who remove", &self.name, head, whom.clone());
+            }
+            for word in granted {
+                let what = if self.remove { "permission remove" } else { "permission update" };
+                s.log(what, &self.name, head, format!("{whom} {word}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An operation that makes a dataset, for somebody: who makes one gets what the datasets above grant to makers (`dsl_deleg_set_create_perms`).
+pub struct MadeBy<T> {
+    /// The operation.
+    pub task: T,
+    /// The dataset that it makes.
+    pub name: String,
+    /// Who makes it.
+    pub uid: u32,
+}
+
+impl<T: SyncTask> SyncTask for MadeBy<T> {
+    fn need(&self) -> TaskNeed {
+        self.task.need()
+    }
+
+    fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        self.task.check(s)
+    }
+
+    fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        self.task.sync(s)?;
+        let dir = s.hold_dir(&self.name)?;
+        let mut above = s.dir(dir)?.parent_obj;
+        while above != 0 {
+            let p = s.dir(above)?;
+            for (makers, maker) in [("c-$", 'u'), ("C-$", 'U')] {
+                let granted = s.granted(p.deleg_zapobj, makers)?;
+                if !granted.is_empty() {
+                    s.grant(dir, &format!("{maker}l${}", self.uid), granted.iter().map(String::as_str))?;
+                }
+            }
+            above = p.parent_obj;
+        }
+        Ok(())
+    }
+}
+
+impl Syncing<'_> {
+    /// The object with the words of a whom.
+    fn whom(&self, grants: u64, whom: &str) -> Result<Option<u64>> {
+        let object = if grants == 0 { None } else { self.zap(grants)?.lookup_u64(whom.as_bytes())? };
+        if let Some(object) = object
+            && self.zap(object)?.dnode().kind() != DmuType::DSL_PERMS
+        {
+            let source = Corrupt::Shape {
+                what: "delegated permissions",
+                why: "they lie in an object of another type",
+            };
+            return Err(Error::Corrupt { object: ObjNum(object), source });
+        }
+        Ok(object)
+    }
+
+    /// The words of a whom in a directory's grants; none if there are no grants.
+    fn granted(&self, grants: u64, whom: &str) -> Result<Vec<String>> {
+        let object = self.whom(grants, whom)?;
+        let Some(object) = object else { return Ok(Vec::new()) };
+        let names = self.mos().entries(ObjNum(object))?.map(|e| Ok(e?.name_lossy()));
+        names.collect()
+    }
+
+    fn grant<'w>(&mut self, dir: u64, whom: &str, granted: impl Iterator<Item = &'w str>) -> Result<()> {
+        let grants = match self.dir(dir)?.deleg_zapobj {
+            0 => {
+                let object = self.zap_create(DmuType::DSL_PERMS)?;
+                self.dir_mut(dir)?.deleg_zapobj = object;
+                object
+            }
+            object => object,
+        };
+        let object = match self.whom(grants, whom)? {
+            Some(object) => object,
+            None => {
+                let object = self.zap_create(DmuType::DSL_PERMS)?;
+                self.zap(grants)?.add(self.tx, whom.as_bytes(), &words(&[object]))?;
+                object
+            }
+        };
+        for word in granted {
+            self.zap(object)?.update(self.tx, word.as_bytes(), &words(&[0]))?;
+        }
+        Ok(())
+    }
+
+    /// Takes words back from a whom, or all of them if none is named.
+    fn take_back<'w>(&mut self, dir: u64, whom: &str, granted: impl Iterator<Item = &'w str>) -> Result<()> {
+        let grants = self.dir(dir)?.deleg_zapobj;
+        let Some(object) = self.whom(grants, whom)? else { return Ok(()) };
+        let mut all = true;
+        for word in granted {
+            all = false;
+            self.zap(object)?.drop_entry(self.tx, word.as_bytes())?;
+        }
+        if all || self.zap(object)?.count()? == 0 {
+            self.zap(grants)?.drop_entry(self.tx, whom.as_bytes())?;
+            self.mos().objset().free_object(self.tx, ObjNum(object)).map_err(Error::from)?;
+        }
+        Ok(())
+    }
+}

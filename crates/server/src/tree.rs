@@ -1,0 +1,222 @@
+//! Kstats and tunables as files, for programs that read those of the kernel module: `proc/spl/kstat/zfs/...` and `sys/module/zfs/parameters/...` in a folder.
+//!
+//! # Theory
+//! The folder is a mount of the daemon's own, and each read of a file is answered by what is counted at that moment: the kernel keeps nothing of it
+//! ([`Tree::is_live`]). A node's number is made of its path, so that nothing is remembered; two paths with one number, of 62 bits, are not to be met.
+//!
+//! # Locks
+//! None: what is asked is asked of the pools, as any command does.
+
+use crate::api::{Kstat, Service, Tunable};
+use crate::kstats;
+use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
+use fuse::{Mount, Options, Workers};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+
+const ROOT: Node = Node(1);
+const KSTATS: &str = "proc/spl/kstat/zfs";
+const PARAMETERS: &str = "sys/module/zfs/parameters";
+
+/// The tree, over whoever holds the pools.
+pub struct StatTree<S> {
+    house: Arc<S>,
+    hash: RandomState,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Thing {
+    Folder,
+    Kstat(String),
+    Parameter(Tunable),
+}
+
+impl<S: Service> StatTree<S> {
+    /// Over this house.
+    pub fn new(house: Arc<S>) -> Self {
+        Self { house, hash: RandomState::new() }
+    }
+
+    /// Everything there is now, by path; the root is the empty one.
+    fn things(&self) -> BTreeMap<String, Thing> {
+        let mut things = BTreeMap::new();
+        let mut put = |path: String, thing: Thing| {
+            for (at, _) in path.match_indices('/') {
+                things.insert(path[..at].to_owned(), Thing::Folder);
+            }
+            things.insert(path, thing);
+        };
+        put(String::new(), Thing::Folder);
+        put(KSTATS.to_owned(), Thing::Folder);
+        put(PARAMETERS.to_owned(), Thing::Folder);
+        for kstat in self.house.kstats().unwrap_or_default() {
+            put(path_of(&kstat), Thing::Kstat(kstats::text(&kstat)));
+        }
+        for tunable in self.house.tunables().unwrap_or_default() {
+            put(format!("{PARAMETERS}/{}", tunable.name), Thing::Parameter(tunable));
+        }
+        things
+    }
+
+    fn number(&self, path: &str) -> Node {
+        if path.is_empty() { ROOT } else { Node(self.hash.hash_one(path) >> 2 | 2) }
+    }
+
+    fn find(&self, node: Node) -> Result<(String, Thing), Errno> {
+        self.things().into_iter().find(|(path, _)| self.number(path) == node).ok_or(Errno::NOENT)
+    }
+
+    fn describe(&self, path: &str, thing: &Thing) -> Attr {
+        let (mode, nlink, size) = match thing {
+            Thing::Folder => (0o040_555, 2, 2),
+            Thing::Kstat(text) => (0o100_444, 1, text.len() as u64),
+            Thing::Parameter(_) => (0o100_644, 1, 4096),
+        };
+        let parent = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let time = Time::default();
+        Attr {
+            node: self.number(path),
+            ino: self.number(path).0,
+            generation: 0,
+            parent: self.number(parent),
+            mode,
+            nlink,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: (0, 0),
+            size,
+            blocks: 0,
+            blksize: 4096,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            settled: false,
+        }
+    }
+}
+
+fn path_of(kstat: &Kstat) -> String {
+    match &kstat.pool {
+        Some(pool) => format!("{KSTATS}/{pool}/{}", kstat.name),
+        None => format!("{KSTATS}/{}", kstat.name),
+    }
+}
+
+impl<S: Service + Send + Sync> Tree for StatTree<S> {
+    fn root(&self) -> Node {
+        ROOT
+    }
+
+    fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
+        let (above, _) = self.find(dir)?;
+        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+        let thing = self.things().remove(&path).ok_or(Errno::NOENT)?;
+        Ok(self.describe(&path, &thing))
+    }
+
+    fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        self.find(node).map(|(path, thing)| self.describe(&path, &thing))
+    }
+
+    fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let text = match self.find(node)?.1 {
+            Thing::Folder => return Err(Errno::ISDIR),
+            Thing::Kstat(text) => text,
+            Thing::Parameter(tunable) => format!("{}\n", tunable.value),
+        };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+        let part = &text.as_bytes()[from..];
+        let len = part.len().min(buf.len());
+        buf[..len].copy_from_slice(&part[..len]);
+        Ok(len)
+    }
+
+    fn readdir(&self, dir: Node, cookie: u64, limit: usize) -> Result<Vec<Entry>, Errno> {
+        let (above, thing) = self.find(dir)?;
+        if thing != Thing::Folder {
+            return Err(Errno::NOTDIR);
+        }
+        let things = self.things();
+        let inside = things.iter().filter_map(|(path, thing)| {
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+            (parent == above && !name.is_empty()).then_some((path, name, thing))
+        });
+        let entry = |(at, (path, name, thing)): (usize, (&String, &str, &Thing))| Entry {
+            name: name.as_bytes().to_vec(),
+            node: Some(self.number(path)),
+            ino: self.number(path).0,
+            kind: if *thing == Thing::Folder { 4 } else { 8 },
+            cookie: at as u64 + 2,
+        };
+        let from = usize::try_from(cookie.saturating_sub(1)).unwrap_or(usize::MAX);
+        Ok(inside.enumerate().skip(from).take(limit).map(entry).collect())
+    }
+
+    fn xattr(&self, _: Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn xattr_names(&self, _: Node) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn statfs(&self, _: Node) -> Result<Statfs, Errno> {
+        Ok(Statfs { unit: 4096, transfer: 4096, name_max: 255, ..Statfs::default() })
+    }
+
+    fn seek(&self, _: Node, _: u64, _: Seek) -> Result<u64, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn flags(&self, _: Node) -> Result<Flags, Errno> {
+        Err(Errno::NOTTY)
+    }
+
+    fn writable(&self) -> bool {
+        true
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn names_stay(&self, _: Node) -> bool {
+        false
+    }
+
+    fn write(&self, node: Node, _: u64, data: &[u8], _: bool) -> Result<(), Errno> {
+        let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
+        let value = std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok());
+        let set = self.house.set_tunable(&tunable.name, &value.ok_or(Errno::INVAL)?);
+        set.map_err(|_| Errno::INVAL)
+    }
+
+    /// Emptying a file is how shells begin to write one.
+    fn set_attr(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
+        if set.size.is_none() || set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
+            return Err(Errno::PERM);
+        }
+        self.attr(node)
+    }
+}
+
+/// Mounts the tree on a folder, which is made if need be; it is there until it is dropped.
+///
+/// # Errors
+/// As mounting fails.
+pub fn mount<S: Service + Send + Sync + 'static>(house: Arc<S>, at: &Path) -> Result<Mount, fuse::Error> {
+    let workers = Arc::new(Workers::start("stats", 1)?);
+    let allow_other = rustix::process::geteuid().is_root();
+    let options = Options { source: "poolhouse".into(), allow_other, ..Options::default() };
+    Mount::new(&workers, Arc::new(StatTree::new(house)), at, &options)
+}
