@@ -24,6 +24,7 @@ mod buf;
 mod error;
 mod faulty;
 mod file;
+mod layer;
 mod mem;
 mod project;
 mod recording;
@@ -34,11 +35,12 @@ pub use buf::{AlignedBuf, Block, Sparse};
 pub use error::{DeviceError, Op};
 pub use faulty::{Fault, Faulty};
 pub use file::{FileDevice, Mode};
+pub use layer::Layer;
 pub use mem::MemDevice;
 pub use project::Project;
 pub use recording::{Event, Recording};
 pub use region::Region;
-pub use slow::{Clock, Slow};
+pub use slow::{Clock, Slow, SystemClock};
 
 /// A result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;

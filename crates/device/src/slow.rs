@@ -1,6 +1,7 @@
 //! A device that takes its time.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -14,11 +15,35 @@ pub trait Clock: Send + Sync {
     fn sleep_until(&self, deadline_ns: u64);
 }
 
+/// The system's time: who waits sleeps.
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep_until(&self, deadline_ns: u64) {
+        let left = deadline_ns.saturating_sub(self.now_ns());
+        if left > 0 {
+            std::thread::sleep(Duration::from_nanos(left));
+        }
+    }
+}
+
 /// A device whose operations each take a fixed time, several at once: how a disk far away behaves.
 pub struct Slow {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
     latency_ns: u64,
+    reads_only: bool,
     free: Mutex<u32>,
     freed: Condvar,
 }
@@ -27,7 +52,18 @@ impl Slow {
     /// Makes each operation on `inner` take `latency_ns`, at most `in_flight` (at least one) of them at once.
     pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, latency_ns: u64, in_flight: u32) -> Self {
         let free = Mutex::new(in_flight.max(1));
-        Self { inner, clock, latency_ns, free, freed: Condvar::new() }
+        Self { inner, clock, latency_ns, reads_only: false, free, freed: Condvar::new() }
+    }
+
+    /// The same, but only reads wait: writes go to the memory of such a device.
+    #[must_use]
+    pub fn with_quick_writes(mut self) -> Self {
+        self.reads_only = true;
+        self
+    }
+
+    fn wait_to_write<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.reads_only { work() } else { self.wait(work) }
     }
 
     fn wait<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -54,15 +90,19 @@ impl Device for Slow {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.wait(|| self.inner.write_at(buf, offset))
+        self.wait_to_write(|| self.inner.write_at(buf, offset))
+    }
+
+    fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> Result<()> {
+        self.wait_to_write(|| self.inner.write_vectored_at(bufs, offset))
     }
 
     fn flush(&self) -> Result<()> {
-        self.wait(|| self.inner.flush())
+        self.wait_to_write(|| self.inner.flush())
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<()> {
-        self.wait(|| self.inner.trim(offset, len))
+        self.wait_to_write(|| self.inner.trim(offset, len))
     }
 
     fn size(&self) -> u64 {

@@ -172,7 +172,7 @@ impl OpenOptions {
             name: self.name.clone(),
             temporary: false,
             cache_bytes: self.cache_bytes.unwrap_or_else(default_cache_bytes),
-            seen: None,
+            ..Options::default()
         }
     }
 }

@@ -28,6 +28,7 @@ mod devices;
 mod features;
 mod load;
 pub mod mmp;
+mod pass;
 mod report;
 mod rewind;
 mod uberblock;
@@ -39,10 +40,11 @@ mod tests;
 pub use aux::AuxVdev;
 pub(crate) use load::furnish;
 pub use mmp::{Clock, Seen, SystemClock};
+pub use pass::Pass;
 pub use report::{Report, examine};
 pub use rewind::{TxgState, list_txgs};
 
-use device::Mode;
+use device::{Layer, Mode};
 use ondisk::Txg;
 
 use std::sync::Arc;
@@ -101,6 +103,10 @@ pub struct Options {
     pub cache_bytes: u64,
     /// What an earlier [`Report`] saw of the pool's activity: if it is unchanged it isn't watched again.
     pub seen: Option<Seen>,
+    /// What is put around each device.
+    pub layer: Layer,
+    /// The pass over all datasets when the pool is opened for writing.
+    pub pass: Pass,
 }
 
 impl Default for Options {
@@ -118,6 +124,8 @@ impl Default for Options {
             temporary: false,
             cache_bytes: 256 << 20,
             seen: None,
+            layer: Layer::default(),
+            pass: Pass::default(),
         }
     }
 }
@@ -189,7 +197,7 @@ pub fn import_for_writing(
         let (tree, used) = (Some(spa.tree().describe()), Some((ub.txg, ub.timestamp)));
         return Err(OpenFailure::Import(Box::new(Failure { error, tree, used, rewind: None })));
     }
-    Ok(spa.into_live(host, altroot, hands.workers, hands.world)?)
+    Ok(spa.into_live(host, altroot, hands, &options.pass)?)
 }
 
 /// Imports a pool for reading, whatever `options` say of that.
@@ -215,7 +223,7 @@ pub(crate) fn reopen(
     newest: Txg,
 ) -> Option<Arc<dyn device::Device>> {
     let trust = devices::Trust::Mos { pool, newest };
-    devices::Devices::new(&[], Mode::Write).open(leaf, top_level, trust).ok()
+    devices::Devices::new(&[], Mode::Write, Layer::default()).open(leaf, top_level, trust).ok()
 }
 
 /// Whether a pool that is ours and was suspended still is: nobody has written to it since `last`, and nobody does while it is watched

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Device, DeviceError, FileDevice, Mode, Region};
+use device::{Device, DeviceError, FileDevice, Layer, Mode, Region};
 use ondisk::{gpt, mbr};
 use parking_lot::Mutex;
 
@@ -76,12 +76,13 @@ impl Identity {
 /// a file excludes its own process too.
 pub(crate) struct Openings {
     mode: Mode,
-    open: Mutex<HashMap<Identity, Arc<FileDevice>>>,
+    layer: Layer,
+    open: Mutex<HashMap<Identity, Arc<dyn Device>>>,
 }
 
 impl Openings {
-    pub(crate) fn new(mode: Mode) -> Openings {
-        Openings { mode, open: Mutex::new(HashMap::new()) }
+    pub(crate) fn new(mode: Mode, layer: Layer) -> Openings {
+        Openings { mode, layer, open: Mutex::new(HashMap::new()) }
     }
 
     /// Opens what is at a place.
@@ -102,7 +103,7 @@ impl Openings {
         }
     }
 
-    fn whole(&self, path: &Path) -> device::Result<Arc<FileDevice>> {
+    fn whole(&self, path: &Path) -> device::Result<Arc<dyn Device>> {
         let name = || path.display().to_string();
         let meta = path.metadata().map_err(|source| DeviceError::Open { device: name(), source })?;
         let identity = Identity::of(&meta).ok_or_else(|| DeviceError::NotADevice { device: name() })?;
@@ -111,7 +112,7 @@ impl Openings {
         if let Some(device) = open.get(&identity) {
             return Ok(device.clone());
         }
-        let device = Arc::new(FileDevice::open(path, self.mode)?);
+        let device = self.layer.around(Arc::new(FileDevice::open(path, self.mode)?));
         open.insert(identity, device.clone());
         Ok(device)
     }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device::{Device, Mode};
+use device::{Device, Layer, Mode};
 use ondisk::config::PoolState;
 use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Guid, PoolConfig, Txg};
@@ -216,7 +216,7 @@ fn probe_all(files: &[PathBuf]) -> Vec<Member> {
 
 /// The members in one file or block device: itself, or its partitions.
 pub(crate) fn probe(path: &Path, order: usize) -> Vec<Member> {
-    let openings = Openings::new(Mode::Peek);
+    let openings = Openings::new(Mode::Peek, Layer::default());
     let whole = Place::whole(path);
     let Ok(device) = openings.open(&whole) else { return Vec::new() };
     let mut found: Vec<_> = member(&*device, whole, order).into_iter().collect();

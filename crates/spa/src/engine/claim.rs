@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! One pass over the datasets, by many threads, since it is waiting for metadata: a dataset's root block says whether it has a log, and then
-//! the chain is read. What has nothing to claim is not touched. The places of all others are taken, and their headers changed, in the first
+//! the chain is read. Whoever imports may want more of each dataset while it is at hand ([`Pass`]). What has nothing to claim is not touched. The places of all others are taken, and their headers changed, in the first
 //! group, before anybody can allocate anything: whoever opens the pool holds that group until this is done.
 //!
 //! A log whose end is hidden by a device that fails makes the import fail, since what was fsynced would be lost. Where log devices are missing and
@@ -23,9 +23,7 @@ use zil::{Claimant, Log, Plan};
 use zio::Space;
 
 use super::{Engine, Live, WriteRefusal};
-
-/// Datasets that are looked at side by side: reading is waiting.
-const THREADS: usize = 16;
+use crate::import::Pass;
 
 /// Which logs belong to what is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +54,13 @@ impl Logs {
     ///
     /// # Errors
     /// [`WriteRefusal::Log`] for a log that nobody can tell the end of; as reading datasets fails.
-    pub(super) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp) -> Result<Logs, WriteRefusal> {
+    pub(super) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
         let found = Mutex::new(Vec::new());
-        let options = ListOptions { threads: THREADS, ..ListOptions::default() };
+        let options = ListOptions { threads: pass.threads, ..ListOptions::default() };
         dsl.list(None, &options, &|listed| {
             let result = match listed {
                 Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
-                Listed::Dataset(dataset) => match fate(&dataset, synced, give_up) {
+                Listed::Dataset(dataset) => match looked_at(&dataset, synced, give_up, pass) {
                     Ok(None) => return,
                     Ok(Some(fate)) => Ok((dataset, fate)),
                     Err(e) => Err(e),
@@ -123,6 +121,20 @@ impl Logs {
 
 fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
     tree.top_spec(vdev).map_or(true, |top| top.kind == ondisk::VdevKind::Hole)
+}
+
+/// What is to become of a dataset's log, and what else the pass is for.
+fn looked_at(
+    dataset: &Dataset,
+    synced: Txg,
+    give_up: GiveUp,
+    pass: &Pass,
+) -> Result<Option<Fate>, WriteRefusal> {
+    let fate = fate(dataset, synced, give_up)?;
+    if let Some(also) = &pass.also {
+        also(dataset);
+    }
+    Ok(fate)
 }
 
 /// What is to become of a dataset's log; `None` if it has none, or one that may stay as it is.

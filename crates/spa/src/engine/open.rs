@@ -23,6 +23,7 @@ use zio::{Entropy, Workers};
 
 use super::claim::{GiveUp, Logs};
 use super::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
+use crate::import::{Hands, Pass};
 use crate::txg::Stopped;
 use crate::{Host, Spa};
 
@@ -118,10 +119,10 @@ impl Spa {
         self,
         host: &Host,
         altroot: Option<String>,
-        workers: Arc<Workers>,
-        world: Arc<dyn World>,
+        hands: Hands,
+        pass: &Pass,
     ) -> Result<Spa, WriteRefusal> {
-        self.opened(host, altroot, workers, world, None)
+        self.opened(host, altroot, hands, pass, None)
     }
 
     /// Opens a pool that was just split off from another, and does this in its first group, which is written at once.
@@ -132,21 +133,21 @@ impl Spa {
         self,
         host: &Host,
         altroot: Option<String>,
-        workers: Arc<Workers>,
-        world: Arc<dyn World>,
+        hands: Hands,
         first: PoolTask,
     ) -> Result<Spa, WriteRefusal> {
-        self.opened(host, altroot, workers, world, Some(first))
+        self.opened(host, altroot, hands, &Pass::default(), Some(first))
     }
 
     fn opened(
         self,
         host: &Host,
         altroot: Option<String>,
-        workers: Arc<Workers>,
-        world: Arc<dyn World>,
+        hands: Hands,
+        pass: &Pass,
         begin: Option<PoolTask>,
     ) -> Result<Spa, WriteRefusal> {
+        let Hands { workers, world } = hands;
         self.check_writable()?;
         let tops = self.top_vdevs()?;
         let space = self.space()?;
@@ -162,7 +163,7 @@ impl Spa {
             // It has a new number already, if this was begun before.
             (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
         };
-        let logs = Logs::survey(&reader, of, give_up)?;
+        let logs = Logs::survey(&reader, of, give_up, pass)?;
         let mut last = self.newest.max(state).max(logs.latest());
         equip(&self.cache, &allocator, workers, &world);
         let Synced { uberblock, config, features } = self.loaded;

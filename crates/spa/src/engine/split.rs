@@ -37,6 +37,7 @@ use zio::{Workers, Zio};
 
 use super::{Aux, Engine, Live, PoolTask, ShapeError, SyncError, Synced, WriteRefusal};
 use crate::create::Claimed;
+use crate::import::Hands;
 use crate::{Candidate, Host, Spa, SpaError};
 
 /// How long users of the old tree may take to be done with it.
@@ -348,8 +349,8 @@ impl Parting {
     fn make(&self, engine: &Engine, synced: &Synced, from: &Tree) -> Result<Spa, SplitError> {
         let spa = self.load(synced, from)?;
         let first = cut_loose(self.plan.others.clone(), engine.dsl.pool_name().to_owned());
-        let (workers, world) = (self.workers.clone(), engine.world.clone());
-        Ok(spa.split_off(&self.host, self.altroot.clone(), workers, world, first)?)
+        let hands = Hands { workers: self.workers.clone(), world: engine.world.clone() };
+        Ok(spa.split_off(&self.host, self.altroot.clone(), hands, first)?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hot spares and cache devices.
 
-use device::Mode;
+use device::{Layer, Mode};
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, VdevConfig, VdevKind, mos};
 use pool::Mos;
@@ -62,7 +62,7 @@ fn path_of(raw: &[u8]) -> &std::path::Path {
 
 /// Whether the device at a place is still the auxiliary one (`vdev_validate_aux`).
 fn check(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
-    let Ok(device) = Openings::new(Mode::Peek).open(place) else {
+    let Ok(device) = Openings::new(Mode::Peek, Layer::default()).open(place) else {
         return (VdevState::CantOpen, VdevAux::OpenFailed);
     };
     let labels = Labels::read(&*device);

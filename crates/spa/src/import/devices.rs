@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Device, DeviceError, Mode};
+use device::{Device, DeviceError, Layer, Mode};
 use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
 use parking_lot::Mutex;
 use vdev::VdevAux;
@@ -48,9 +48,9 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    pub(super) fn new(members: &[Member], mode: Mode) -> Devices {
+    pub(super) fn new(members: &[Member], mode: Mode, layer: Layer) -> Devices {
         Devices {
-            openings: Openings::new(mode),
+            openings: Openings::new(mode, layer),
             members: Mutex::new(members.to_vec()),
             asked: Mutex::default(),
             busy: Mutex::default(),

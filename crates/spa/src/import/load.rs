@@ -91,7 +91,7 @@ pub(super) fn in_mos(what: &'static str) -> impl Fn(pool::Error) -> SpaError {
 impl Loader<'_> {
     /// The devices that attempts are made with: one set for all attempts of an import.
     pub(super) fn devices(&self) -> Devices {
-        Devices::new(&self.candidate.members, self.options.mode())
+        Devices::new(&self.candidate.members, self.options.mode(), self.options.layer.clone())
     }
 
     /// Loads the newest state that is not newer than `max` (`spa_load_impl`).

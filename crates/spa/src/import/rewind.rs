@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use device::Mode;
+use device::{Layer, Mode};
 use ondisk::{Txg, Uberblock};
 use vdev::Tree;
 
@@ -99,7 +99,7 @@ pub struct TxgState {
 /// [`SpaError::Config`] when the labels make no valid config.
 pub fn list_txgs(candidate: &Candidate) -> Result<Vec<TxgState>, SpaError> {
     let root = candidate.config.vdev_tree.as_ref().ok_or(SpaError::NoLabel)?;
-    let devices = Devices::new(&candidate.members, Mode::Peek);
+    let devices = Devices::new(&candidate.members, Mode::Peek, Layer::default());
     let tops = top_level_leaves(root);
     let tree = Tree::open(root, &mut |leaf| {
         devices.open(leaf, tops.contains(&leaf.guid), Trust::Labels { pool: candidate.guid })
