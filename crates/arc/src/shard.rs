@@ -107,10 +107,10 @@ impl Shard {
     }
 
     /// Ends a flight: its block takes its place, or nothing does.
-    pub(crate) fn land(&mut self, key: &Key, block: Option<&Block>) {
+    pub(crate) fn land(&mut self, key: &Key, block: Option<&Sparse>) {
         let Some(Slot::Flying { forget, .. }) = self.table.remove(key) else { return };
         let Some(block) = block.filter(|_| !forget) else { return };
-        self.hold(key, &block.clone().into());
+        self.hold(key, block);
     }
 
     /// Puts a whole block in the place of the beginning of it that is held.

@@ -37,7 +37,7 @@ fn read(shard: &mut Shard, n: u64) -> bool {
         Found::Block(_) => true,
         Found::Flight(_) => panic!("nobody else reads"),
         Found::Nothing => {
-            shard.land(&key(n), Some(&Block::zeroed(4096)));
+            shard.land(&key(n), Some(&Block::zeroed(4096).into()));
             false
         }
     }
@@ -105,7 +105,7 @@ fn flights() {
     let Found::Flight(joined) = s.find_or_start(&key(1), &flight()) else { panic!("did not join") };
     assert!(Arc::ptr_eq(&first, &joined));
     s.purge();
-    s.land(&key(1), Some(&Block::zeroed(4096)));
+    s.land(&key(1), Some(&Block::zeroed(4096).into()));
     assert_eq!(s.size(), 0);
     assert!(!read(&mut s, 1));
 }
@@ -125,7 +125,7 @@ fn freed() {
     assert_eq!(s.size(), of_one);
     assert!(matches!(s.find_or_start(&key(5), &flight()), Found::Nothing));
     s.forget(&key(5));
-    s.land(&key(5), Some(&Block::zeroed(4096)));
+    s.land(&key(5), Some(&Block::zeroed(4096).into()));
     assert_eq!(s.size(), of_one);
     assert!(read(&mut s, 1) && !read(&mut s, 5));
     (10..20).for_each(|n| {

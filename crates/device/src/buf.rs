@@ -156,6 +156,17 @@ impl Sparse {
         Self { head, len }
     }
 
+    /// The same bytes, of which no zeros at the end are held, if these are most of the block: a copy then.
+    pub fn trimmed(block: &Block) -> Self {
+        let sectors = block.0.sectors.iter();
+        let zeros = sectors.rev().take_while(|sector| sector.0 == [0; SECTOR]).count();
+        let held = block.0.sectors.len() - zeros;
+        if held * 2 > block.0.sectors.len() || held * SECTOR >= block.len() {
+            return block.clone().into();
+        }
+        Self { head: Block::copy_of(&block[..held * SECTOR]), len: block.len() }
+    }
+
     /// What is held.
     pub fn head(&self) -> &Block {
         &self.head

@@ -4,7 +4,7 @@ use crate::dnode::{Extent, SPILL_BLKID};
 use crate::met::Met;
 use crate::objset::Home;
 use crate::{Error, Result};
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
@@ -38,7 +38,7 @@ pub(crate) struct Tree {
     pub(crate) object: ObjNum,
     pub(crate) phys: DnodePhys,
     /// The last indirect block of level 1 that was used: neighbours come after one another.
-    last_l1: Mutex<Option<(BlkId, Block)>>,
+    last_l1: Mutex<Option<(BlkId, Sparse)>>,
 }
 
 impl Tree {
@@ -109,18 +109,18 @@ impl Tree {
         Ok(bp)
     }
 
-    fn cached_l1(&self, blkid: BlkId) -> Option<Block> {
+    fn cached_l1(&self, blkid: BlkId) -> Option<Sparse> {
         self.last_l1.lock().as_ref().filter(|(id, _)| *id == blkid).map(|(_, b)| b.clone())
     }
 
     /// Reads an indirect block and checks that it has the size that the dnode says.
-    pub(crate) fn read_indirect(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
+    pub(crate) fn read_indirect(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Sparse> {
         if matches!(bp.body, Body::Embedded(_)) {
             // No writer puts one there, and a tree of them would be large and take no room.
             let why = "an indirect block lies in its pointer";
             return Err(self.corrupt(Corrupt::Shape { what: "block tree", why }));
         }
-        let block = self.home.cache.read(bp, &self.bookmark(level, blkid))?;
+        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid))?;
         if block.len() != 1 << self.phys.indblkshift {
             return Err(self.misplaced(level, blkid));
         }
@@ -128,9 +128,11 @@ impl Tree {
     }
 
     /// The pointer to block `blkid` of `level`, from the indirect block above it.
-    fn entry(&self, parent: &Block, level: Level, blkid: BlkId) -> Result<Blkptr> {
+    fn entry(&self, parent: &Sparse, level: Level, blkid: BlkId) -> Result<Blkptr> {
         let i = (blkid.0 & ((1 << self.phys.epbs()) - 1)) as usize;
-        let raw = &parent[i << BLKPTR_SHIFT..(i << BLKPTR_SHIFT) + BLKPTR_SIZE];
+        // What is not held is zeros: holes that were never anything else.
+        let held = parent.head().get(i << BLKPTR_SHIFT..(i << BLKPTR_SHIFT) + BLKPTR_SIZE);
+        let Some(raw) = held else { return Ok(Blkptr::HOLE) };
         // With the place, so that a reader that goes on after damage knows how much it lost.
         let bad = |source| zio::Error::Corrupt { bookmark: self.bookmark(level, blkid), source };
         self.check_place(Blkptr::decode(raw).map_err(bad)?, level, blkid)
@@ -355,7 +357,11 @@ impl Tree {
         // Beyond the last number that a block can have, there is nothing.
         let Some(base) = first_below(blkid.0, epbs) else { return Ok(None) };
         let start = from.0.checked_shr(shift).unwrap_or(0).max(base);
+        let held = base.saturating_add(block.head().len() as u64 >> BLKPTR_SHIFT);
         for child in start..base.saturating_add(1 << epbs) {
+            if child >= held && want == Extent::Data {
+                break;
+            }
             let Some(first) = first_below(child, shift) else { break };
             let child_bp =
                 self.entry(&block, below, BlkId(child)).map_err(|e| self.blocked(below, BlkId(child), e))?;

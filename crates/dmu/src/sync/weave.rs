@@ -148,18 +148,15 @@ impl Weave {
         1 << self.phys.indblkshift
     }
 
+    /// An indirect block, as far as it is not known to be zeros.
     fn read(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Block> {
-        let block = self.home.cache.read(bp, &self.bookmark(level, blkid))?;
-        if block.len() == self.size() { Ok(block) } else { Err(self.misplaced(level, blkid)) }
+        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid))?;
+        if block.len() == self.size() { Ok(block.into_head()) } else { Err(self.misplaced(level, blkid)) }
     }
 
     /// The bytes of an indirect block, as far as they are known not to be zeros.
     fn held(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<AlignedBuf> {
-        let block = self.home.cache.read_sparse(bp, &self.bookmark(level, blkid))?;
-        if block.len() != self.size() {
-            return Err(self.misplaced(level, blkid));
-        }
-        Ok(block.into_head().thaw())
+        Ok(self.read(bp, level, blkid)?.thaw())
     }
 
     /// The indirect block that a hole stands for: holes as old as it is (`dbuf_handle_indirect_hole`).
