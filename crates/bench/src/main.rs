@@ -66,7 +66,7 @@ fn main() -> Result<()> {
                     Some(group) => plan.groups.push(group),
                     None if name == "mounts" => plan.groups.extend(Group::ALL),
                     None => match work(&name)? {
-                        making @ Work::Making(_) => plan.makings.push(making),
+                        making @ (Work::Making(_) | Work::Mount8115) => plan.makings.push(making),
                         reading => plan.works.push(reading),
                     },
                 }

@@ -182,16 +182,7 @@ fn fill(live: &Live, name: &str, compression: &str, pattern: &[u8]) -> Result<To
 
 /// The names of the pool of illumos bug 8115, parents first.
 fn names() -> Vec<String> {
-    let mut names: Vec<String> = (0..2).map(|g| format!("{POOL}/group-{g}")).collect();
-    let below = |parents: &[String], what: &str, count: usize| -> Vec<String> {
-        let each = |parent: &String| (0..count).map(|i| format!("{parent}/{what}-{i}")).collect::<Vec<_>>();
-        parents.iter().flat_map(each).collect()
-    };
-    let containers = below(&names, "container", 100);
-    let timeflows = below(&containers, "timeflow", 2);
-    let leaves = below(&timeflows, "ds", 5);
-    names.extend(containers.into_iter().chain(timeflows).chain(leaves));
-    names
+    cli::bench::names(POOL, cli::bench::Shape::default())
 }
 
 fn all_done(done: Vec<poolhouse::dsl::Result<()>>) -> Result<u64> {

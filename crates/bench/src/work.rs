@@ -42,6 +42,8 @@ pub enum Work {
     MountFiles,
     /// Something on a new pool, in a folder that is not one's own.
     Making(Making),
+    /// A new pool of 2,603 file systems, imported and mounted (`poolhouse bench mount`); making it isn't counted.
+    Mount8115,
 }
 
 impl Work {
@@ -49,13 +51,14 @@ impl Work {
     pub const READING: [Work; 6] =
         [Work::Traverse, Work::Read, Work::Datasets, Work::Files, Work::MountRead, Work::MountFiles];
     /// Every workload on a new pool.
-    pub const MAKING: [Work; 6] = [
+    pub const MAKING: [Work; 7] = [
         Work::Making(Making::Lz4),
         Work::Making(Making::Zstd),
         Work::Making(Making::Raidz2),
         Work::Making(Making::Datasets),
         Work::Making(Making::Snapshots),
         Work::Making(Making::Zap),
+        Work::Mount8115,
     ];
 
     /// Its name.
@@ -73,6 +76,7 @@ impl Work {
             Work::Making(Making::Datasets) => "make-datasets",
             Work::Making(Making::Snapshots) => "make-snapshots",
             Work::Making(Making::Zap) => "zap-add",
+            Work::Mount8115 => "mount8115",
         }
     }
 
@@ -94,11 +98,27 @@ impl Work {
             Work::MountRead => mount_read(dir, threads),
             Work::MountFiles => mount_files(dir, threads),
             Work::Making(making) => making.run(dir),
+            Work::Mount8115 => mount8115(dir),
         }?;
         done["wall_s"] = json!(took.wall_s);
         done["cpu_s"] = json!(took.cpu_s);
         Ok(done)
     }
+}
+
+/// From the devices of the pool of illumos bug 8115 to all of its mounts; and what else was measured on the way and back.
+fn mount8115(dir: &Path) -> Result<(Value, Took)> {
+    let room = tempfile::tempdir_in(dir)?;
+    cli::bench::make(room.path(), cli::bench::Shape::default())?;
+    let threads = server::pools::mount_threads();
+    let case = cli::bench::Case { latency_us: 0, in_flight: threads, threads, only: false };
+    let took = cli::bench::once(room.path(), &case)?;
+    let done: serde_json::Map<_, _> = took
+        .named()
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), json!(crate::measure::round(value))))
+        .collect();
+    Ok((Value::Object(done), Took { wall_s: took.together_s, cpu_s: took.cpu_s }))
 }
 
 fn open(dir: &Path, cache_bytes: Option<u64>) -> Result<Pool> {

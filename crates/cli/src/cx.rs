@@ -57,6 +57,8 @@ pub struct Cx {
     pub color: bool,
     /// Rows and columns of the terminal that is written to, if it is one.
     pub screen: fn() -> Option<(usize, usize)>,
+    /// Connects once more, to watch what this command does: where standard output is a terminal.
+    pub watcher: Option<fn() -> Box<dyn Service>>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
     /// Reads a secret: where from is decided by the caller's terminal.
@@ -118,6 +120,7 @@ impl Cx {
             env: |name| std::env::var(name).ok(),
             color: false,
             screen: crate::terminal::screen,
+            watcher: None,
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),
@@ -188,6 +191,14 @@ impl Cx {
             let v = v.to_ascii_lowercase();
             v.parse::<u64>().is_ok_and(|n| n > 0) || v == "yes" || v == "on"
         })
+    }
+
+    /// How many threads mount and unmount, if it is said: one with `ZFS_SERIAL_MOUNT`, whatever it is set to, or `POOLHOUSE_MOUNT_THREADS`.
+    pub fn mount_threads(&self) -> Option<u32> {
+        if (self.env)("ZFS_SERIAL_MOUNT").is_some() {
+            return Some(1);
+        }
+        (self.env)("POOLHOUSE_MOUNT_THREADS")?.parse().ok().filter(|n| *n > 0)
     }
 
     /// Writes text in a colour, if colours are on.

@@ -23,6 +23,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
+    bench             measure how long thousands of file systems take to mount
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
     doctor            say what this machine lacks, and how to get it
@@ -81,6 +82,7 @@ fn run(command: &str, words: &[String]) -> i32 {
         }
         "doctor" => cli::doctor::run(&mut out, &mut err, words),
         "completion" => cli::completion::run(&mut out, &mut err, words),
+        "bench" => cli::bench::run(words, &mut out, &mut err),
         "help" | "--help" | "-h" => {
             out.put(USAGE);
             0
@@ -109,6 +111,9 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn server::api::Service>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
     cx.color = colors(&cx);
+    if std::io::stdout().is_terminal() {
+        cx.watcher = Some(|| Box::new(server::house::connect()));
+    }
     let code = match command {
         "zpool" => zpool::run(&mut cx, words),
         "zfs" => zfs::run(&mut cx, words),

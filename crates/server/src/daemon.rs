@@ -261,8 +261,8 @@ fn start_logging() {
     }
 }
 
-/// A mount is an open file; thousands need more than the usual limit.
-fn more_files() {
+/// Lets this process open as many files as it may. A mount is an open file; thousands need more than the usual limit.
+pub fn more_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {

@@ -166,7 +166,8 @@ impl<E: Send> Walk<'_, E> {
             Way::Down => self.forest.children[at].as_slice(),
             Way::Up => self.forest.parents[at].as_slice(),
         };
-        for &next in next {
+        // What is first in order is to be taken first.
+        for &next in next.iter().rev() {
             queue.spoiled[next] |= spoils;
             queue.waits[next] -= 1;
             if queue.waits[next] == 0 {

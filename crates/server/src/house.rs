@@ -9,9 +9,9 @@ mod import;
 use crate::api::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
-    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest,
-    OfferRequest, Offered, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass, SpaceEntry,
-    Tunable, UnmountRequest, WithdrawRequest,
+    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport,
+    MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass,
+    SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
 use crate::daemon;
 use crate::events::{Context, Events};
@@ -23,6 +23,7 @@ use crate::place::Place;
 use crate::pools::{Imported, Pools};
 use crate::view;
 use crate::work::create_pool;
+use device::Layer;
 use ondisk::{Guid, ObjNum};
 use spa::Host;
 use spa::import::{Clock, SystemClock};
@@ -37,6 +38,7 @@ pub struct House {
     host: Host,
     clock: Box<dyn Clock + Send>,
     tickets: grants::Tickets,
+    layer: Layer,
 }
 
 impl Default for House {
@@ -60,7 +62,14 @@ impl House {
             host,
             clock,
             tickets: grants::Tickets::default(),
+            layer: Layer::default(),
         }
+    }
+
+    /// Puts this around the devices of what is imported.
+    #[must_use]
+    pub fn with_layer(self, layer: Layer) -> Self {
+        Self { layer, ..self }
     }
 
     fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
@@ -156,7 +165,8 @@ impl Service for House {
     }
 
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
-        let outcome = import::import(&self.pools, &self.host, &*self.clock, request)?;
+        let how = import::How { host: &self.host, clock: &*self.clock, layer: &self.layer };
+        let outcome = import::import(&self.pools, &how, request)?;
         if let Ok(imported) = self.pools.pool(&outcome.name) {
             self.events.history(&imported, Context::Import);
             self.events.post(&imported, "config_sync", Context::None);
@@ -205,6 +215,10 @@ impl Service for House {
 
     fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
         self.pools.mount(request)
+    }
+
+    fn mount_progress(&self, watch: &u64) -> Result<Option<MountProgress>, Error> {
+        Ok(self.pools.mount_progress(*watch))
     }
 
     fn unmount(&self, request: &UnmountRequest) -> Result<MountReport, Error> {

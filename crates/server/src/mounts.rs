@@ -8,13 +8,15 @@
 //! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
 //! from reading them until they are followed, so that nobody goes by what they said before.
 
+mod load;
 mod look;
 mod snapshots;
 
+pub(crate) use load::{plans, read_ahead};
+
 use crate::api::{self, Error, Reason};
-use crate::faults::{chain, of_dsl, of_fuse, of_library};
+use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
 use crate::plan::{Plan, Where};
-use dsl::Dsl;
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::Dataset as Shown;
 use fuse::{Detach, Workers};
@@ -263,12 +265,16 @@ impl Mounts {
             return Err(Reason::NoSuchDataset);
         }
         let fresh = make_mountpoint(target).map_err(system)?;
+        // Where a link leads is where it is mounted, and is to be unmounted.
+        let target = &std::fs::canonicalize(target).map_err(system)?;
         if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
             return Err(Reason::MountpointNotEmpty);
         }
         let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
         let head = how.head(pool, plan, name, &policies)?;
         let shown = Arc::downgrade(&head);
+        // The mount's first question waits for whoever serves it, who serves others too: what it takes is read here.
+        head.fs().node(head.fs().root()).map_err(|error| of_zpl(&error))?;
         let read_only = !head.fs().is_writable();
         let (spa, name) = (Arc::clone(pool.spa()), name.clone());
         let snapshots = Heads { head: plan.dataset.clone(), name, how, snapdir: plan.snapdir, spa };
@@ -370,41 +376,6 @@ fn replay(pool: &Pool, plan: &Plan) -> Result<bool, Reason> {
         tracing::warn!(dataset = plan.name, error = chain(&*ended), "the rest of the intent log is lost");
     }
     Ok(true)
-}
-
-/// Reads the plans of a dataset, or of all below it too, in one pass.
-pub fn plans(dsl: &Dsl, start: Option<&str>, below: bool, threads: usize) -> Result<Vec<Plan>, Error> {
-    let about = |error: dsl::Error| Error::new(start.unwrap_or(dsl.pool_name()), of_dsl(&error));
-    if !below {
-        let dataset = dsl.dataset(start.unwrap_or(dsl.pool_name())).map_err(about)?;
-        let plan = Plan::of(dataset).map_err(about)?;
-        return match plan {
-            Some(plan) => Ok(vec![plan]),
-            None => Err(Error::new(start.unwrap_or(dsl.pool_name()), Reason::BadType)),
-        };
-    }
-    let dir = start.map(|name| dsl.dir(name)).transpose().map_err(about)?;
-    let found = Mutex::new(Vec::new());
-    let options = dsl::ListOptions { threads, ..dsl::ListOptions::default() };
-    dsl.list(dir, &options, &|listed| {
-        let plan = match listed {
-            dsl::Listed::Dataset(dataset) => {
-                let name = dataset.name();
-                Plan::of(dataset).map_err(|error| (name, error))
-            }
-            dsl::Listed::Failed { name, error } => Err((name, error)),
-        };
-        match plan {
-            Ok(Some(plan)) => found.lock().push(plan),
-            Ok(None) => {}
-            // Its siblings are none the worse.
-            Err((dataset, error)) => tracing::warn!(dataset, %error, "passed over"),
-        }
-    })
-    .map_err(about)?;
-    let mut plans = found.into_inner();
-    plans.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(plans)
 }
 
 /// The directories of a path that is to be mounted on, made as needed. Says whether it is new.

@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! Each pool has its own mounts, threads and locks, so that one whose devices hang takes nothing else down with it. What a
-//! request does to several pools at once (mounting everything) goes through one [`Forest`], since a pool's file system may
+//! request does to several pools at once (mounting everything) goes through one forest ([`mounting`]), since a pool's file system may
 //! be mounted inside another's.
 //!
 //! # Life
@@ -13,9 +13,14 @@
 //! # Locks
 //! The table of pools is held for looking up and entering, never while a device is read.
 
+mod mounting;
+
+pub(crate) use mounting::threads_for;
+pub use mounting::{MOUNT_THREADS_DEFAULT, mount_threads, set_mount_threads};
+
 use crate::api::{
     Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,
-    MountReport, MountRequest, PoolChange, Reason, UnmountRequest,
+    MountRequest, PoolChange, Reason,
 };
 use crate::attach::Attachments;
 use crate::cachefile::Memory;
@@ -23,9 +28,7 @@ use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
 use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
-use crate::forest::{Fate, Forest, Way};
-use crate::mounts::{Live, Mounts, plans};
-use crate::plan::{Plan, Where};
+use crate::mounts::Mounts;
 use crate::split::{Split, split};
 use crate::tunables::Tunables;
 use crate::view::PoolFacts;
@@ -33,15 +36,14 @@ use crate::work::{absent, leave, log};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::Detach;
+use mounting::{Folder, Mounted, Watched, folders_of, remove_folders, unmount_all};
 use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
 use parking_lot::RwLock;
 use poolhouse::Pool;
 use spa::Host;
 use spa::engine::TaskError;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// An imported pool.
 pub struct Imported {
@@ -84,12 +86,10 @@ pub struct Pools {
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
+    watched: Watched,
 }
 
-/// A mount with the pool that it belongs to.
-type Mounted = (Arc<Imported>, Arc<Live>);
-
-/// How many threads serve the mounts of a pool, and how many mount.
+/// How many threads serve the mounts of a pool.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get() * 2).clamp(4, 32)
 }
@@ -198,7 +198,7 @@ impl Pools {
         }
         let how = if force { Detach::Force } else { Detach::Normal };
         let mounted = imported.mounted();
-        let failures = unmount_all(&mounted, how);
+        let failures = unmount_all(&mounted, how, threads_for(request.threads));
         if let Some(failure) = failures.into_iter().next() {
             // What was unmounted stays so, as with the kernel module.
             imported.volumes.reopen();
@@ -258,7 +258,8 @@ impl Pools {
         match change {
             PoolChange::Destroy { force, command } => {
                 log(live, command).map_err(|reason| Error::new(name, reason))?;
-                let request = ExportRequest { name: name.to_owned(), force: *force, hardforce: false };
+                let request =
+                    ExportRequest { name: name.to_owned(), force: *force, hardforce: false, threads: None };
                 self.let_go(&request, true)
             }
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
@@ -467,7 +468,7 @@ impl Pools {
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
         crate::grants::may_unmount(change, &names)?;
         let how = if force { Detach::Force } else { Detach::Normal };
-        if let Some(failure) = unmount_all(&mounted, how).into_iter().next() {
+        if let Some(failure) = unmount_all(&mounted, how, threads_for(None)).into_iter().next() {
             let request = MountRequest { datasets: names, ..MountRequest::default() };
             // What could be unmounted before that one goes back.
             self.mount(&request)?;
@@ -485,11 +486,11 @@ impl Pools {
             tracing::error!(pool = pool.pool.name(), "clients of its volumes don't let go");
         }
         let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
-        for failure in unmount_all(&mounted, Detach::Normal) {
+        for failure in unmount_all(&mounted, Detach::Normal, threads_for(None)) {
             tracing::warn!(target = failure.name, "in use: unmounted lazily, its users lose it");
         }
         let left: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
-        for failure in unmount_all(&left, Detach::Lazy) {
+        for failure in unmount_all(&left, Detach::Lazy, threads_for(None)) {
             tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
         }
         for pool in &pools {
@@ -503,147 +504,6 @@ impl Pools {
     /// What is mounted, pool by pool, in the order of mounting.
     pub fn mounts(&self) -> Vec<Mount> {
         self.all().iter().flat_map(|pool| pool.mounts.list()).map(|live| live.describe()).collect()
-    }
-
-    /// Mounts file systems.
-    pub fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
-        let begun = Instant::now();
-        let mut chosen: Vec<(Arc<Imported>, Plan)> = Vec::new();
-        if request.datasets.is_empty() {
-            for pool in self.all() {
-                let found = plans(pool.pool.dsl(), None, true, threads())?;
-                chosen.extend(found.into_iter().map(|plan| (Arc::clone(&pool), plan)));
-            }
-        }
-        for dataset in &request.datasets {
-            let pool = self.pool_of(dataset)?;
-            let found = plans(pool.pool.dsl(), Some(dataset), request.recursive, threads())?;
-            chosen.extend(found.into_iter().map(|plan| (Arc::clone(&pool), plan)));
-        }
-        let load_ms = millis(begun);
-        let begun = Instant::now();
-        let mut report = MountReport { load_ms, ..MountReport::default() };
-        let by_name = request.explicit;
-        let mut ready: Vec<(Arc<Imported>, Plan, PathBuf)> = Vec::new();
-        for (pool, mut plan) in chosen {
-            plan.place_at(request.at.as_deref());
-            plan.apply(&request.options)
-                .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
-            if request.options.iter().any(|option| option == "remount") {
-                match pool.mounts.list().into_iter().find(|live| live.name() == plan.name) {
-                    Some(live) => pool.mounts.remount(&pool.pool, &live, plan, &request.options)?,
-                    None => return Err(Error::new(&plan.name, Reason::NotMounted)),
-                }
-                report.total += 1;
-                report.mounted += 1;
-                continue;
-            }
-            let mounted = pool.mounts.holds(plan.dataset.object().0).then_some(Reason::AlreadyMounted);
-            let obstacle = plan.obstacle(by_name, request.force).or(mounted);
-            match (obstacle, &plan.place) {
-                (Some(reason), _) if by_name => {
-                    let error = Error::new(&plan.name, reason);
-                    report.failures.push(MountFailure { name: plan.name.clone(), error });
-                }
-                (None, Where::Path(path)) => {
-                    let path = path.clone();
-                    ready.push((pool, plan, path));
-                }
-                (Some(Reason::KeyNotLoaded), _) => {
-                    tracing::info!(dataset = plan.name, "not mounted: its key is not loaded");
-                }
-                (Some(_), _) | (None, Where::Legacy | Where::None) => {}
-            }
-        }
-        report.total += ready.len() as u64 + report.failures.len() as u64;
-        let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
-        let fates = Forest::new(&paths).walk(Way::Down, threads(), |at| {
-            let (pool, plan, _) = &ready[at];
-            pool.mounts.mount(&pool.pool, plan, request.overlay)
-        });
-        for (fate, (_, plan, _)) in fates.into_iter().zip(&ready) {
-            match fate {
-                Fate::Done => report.mounted += 1,
-                Fate::Failed(error) => {
-                    report.failures.push(MountFailure { name: plan.name.clone(), error });
-                }
-                // Its parent's failure says it all.
-                Fate::Skipped => {}
-            }
-        }
-        report.mount_ms = millis(begun);
-        Ok(report)
-    }
-
-    /// Unmounts file systems.
-    pub fn unmount(&self, request: &UnmountRequest) -> Result<MountReport, Error> {
-        let begun = Instant::now();
-        let pools = self.all();
-        let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
-        let mut chosen: Vec<Mounted> = Vec::new();
-        for name in &request.names {
-            let found = if name.starts_with('/') {
-                self.at_path(&mounted, name)?
-            } else {
-                // A dataset goes with those below it.
-                self.pool_of(name)?;
-                let below = format!("{name}/");
-                let own = |live: &str| live == name || live.starts_with(&below);
-                mounted.iter().filter(|(_, live)| own(&live.name())).cloned().collect()
-            };
-            if !found.iter().any(|(_, live)| name.starts_with('/') || live.name() == *name) {
-                return Err(Error::new(name, Reason::NotMounted));
-            }
-            chosen.extend(found);
-        }
-        if request.names.is_empty() {
-            chosen = mounted;
-        }
-        let how = if request.force { Detach::Force } else { Detach::Normal };
-        let total = chosen.len() as u64;
-        let failures = unmount_all(&chosen, how);
-        let mut report = MountReport {
-            total,
-            mounted: total - failures.len() as u64,
-            failures,
-            mount_ms: millis(begun),
-            ..MountReport::default()
-        };
-        if request.unload_keys {
-            self.unload_keys(&chosen, &mut report);
-        }
-        Ok(report)
-    }
-
-    /// The mount at a path.
-    fn at_path(&self, mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
-        let path = PathBuf::from(name);
-        // As it was given, or as it resolves: a link may lead there.
-        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        let found = mounted.iter().rfind(|(_, live)| live.target() == path || live.target() == real);
-        found.cloned().map(|one| vec![one]).ok_or_else(|| Error::new(name, Reason::NotAMountpoint))
-    }
-
-    fn unload_keys(&self, chosen: &[Mounted], report: &mut MountReport) {
-        let mut roots = BTreeMap::new();
-        for (pool, live) in chosen {
-            let name = live.name();
-            match pool.pool.dsl().dir(&name).and_then(|dir| dir.encryption_root()) {
-                Ok(Some(root)) => {
-                    roots.insert(root.name().to_owned(), ());
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    let error = Error::new(&name, of_dsl(&error));
-                    report.failures.push(MountFailure { name, error });
-                }
-            }
-        }
-        for name in roots.into_keys() {
-            if let Err(error) = self.unload_key(&name) {
-                report.failures.push(MountFailure { name, error });
-            }
-        }
     }
 
     /// Loads the key of an encryption root, or checks it.
@@ -676,6 +536,10 @@ impl Pools {
                 return Err(Error::new(dataset, Reason::Busy));
             }
         }
+        // What was written before it was unmounted may still need the key on its way to the disk (`spa_keystore_unload_wkey`).
+        if let Some(live) = pool.pool.spa().writer() {
+            live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
+        }
         match pool.pool.unload_key(dataset) {
             Ok(()) => Ok(()),
             Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
@@ -694,33 +558,6 @@ fn each(error: Error) -> Vec<Error> {
 /// What changes a pool, if it may be changed.
 fn writer<'p>(imported: &'p Imported, about: &str) -> Result<&'p spa::engine::Live, Error> {
     imported.pool.spa().writer().ok_or_else(|| Error::new(about, Reason::PoolReadonly))
-}
-
-/// Unmounts from the leaves on and returns what failed.
-fn unmount_all(mounted: &[Mounted], how: Detach) -> Vec<MountFailure> {
-    // One that covers another is unmounted first: it was mounted later.
-    let mut order: Vec<_> = mounted.iter().collect();
-    order.sort_by_key(|(_, live)| live.number);
-    let paths: Vec<_> = order.iter().map(|(_, live)| live.target().to_owned()).collect();
-    let fates = Forest::new(&paths).walk(Way::Up, threads(), |at| {
-        let (pool, live) = order[at];
-        pool.mounts.unmount(live, how)
-    });
-    let (mut failures, mut skipped) = (Vec::new(), Vec::new());
-    for (fate, (_, live)) in fates.into_iter().zip(&order) {
-        match fate {
-            Fate::Done => {}
-            Fate::Failed(error) => failures.push(MountFailure { name: error.about.clone(), error }),
-            // Something is still mounted in it: that is said first.
-            Fate::Skipped => {
-                let target = live.target().to_string_lossy().into_owned();
-                let error = Error::new(&target, Reason::Busy);
-                skipped.push(MountFailure { name: target, error });
-            }
-        }
-    }
-    failures.append(&mut skipped);
-    failures
 }
 
 /// Bytes, as a pool counts them, that so many blocks of this size take where they take most: on the raidz or draid whose parity and padding
@@ -759,38 +596,4 @@ fn stays_put(imported: &Imported, name: &str) -> bool {
 /// Whether a property is one that the kernel is told (`zfs_is_namespace_prop`).
 fn is_mount_option(prop: &str) -> bool {
     ["atime", "relatime", "devices", "exec", "setuid", "readonly", "xattr", "nbmand"].contains(&prop)
-}
-
-/// A folder that a dataset is mounted on.
-type Folder = (String, PathBuf);
-
-/// The folders that file systems are mounted on, where nobody said by name where that is: neither in a property nor for this mount.
-fn folders_of(mounted: &[Mounted]) -> Vec<Folder> {
-    let mut folders = Vec::new();
-    for (imported, live) in mounted {
-        let name = live.name();
-        let dataset = imported.pool.dsl().dataset(&name);
-        let Ok(Some(place)) = dataset.and_then(|d| d.property(dsl::Prop::Mountpoint)) else { continue };
-        let usual = matches!(place.source, dsl::Source::Default | dsl::Source::Inherited(_));
-        let there = matches!(&place.value, dsl::prop::Value::Text(path) if live.target() == Path::new(path));
-        if usual && there {
-            folders.push((name, live.target().to_owned()));
-        }
-    }
-    folders
-}
-
-/// Removes folders on which nothing is mounted any more; one that holds something stays (`remove_mountpoint`).
-fn remove_folders(folders: Vec<Folder>) {
-    let mut folders: Vec<PathBuf> = folders.into_iter().map(|(_, path)| path).collect();
-    folders.sort();
-    for folder in folders.iter().rev() {
-        if let Err(error) = std::fs::remove_dir(folder) {
-            tracing::debug!(folder = %folder.display(), %error, "it stays");
-        }
-    }
-}
-
-fn millis(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

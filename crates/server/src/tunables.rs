@@ -8,7 +8,7 @@
 //! Parameters of parts that don't exist here, and those whose part takes them for granted: they are not listed, so that nobody believes to have set one.
 
 use crate::api::{Error, Reason, Tunable};
-use crate::pools::Imported;
+use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
 use parking_lot::Mutex;
 use spa::txg;
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ struct Knob {
 }
 
 /// All of them.
-const KNOBS: [Knob; 6] = [
+const KNOBS: [Knob; 7] = [
+    Knob { name: "mount_tp_nthr", what: "threads that mount and unmount at a time", least: 1, most: 4096 },
     Knob {
         name: "zfs_arc_max",
         what: "bytes that the block caches of all pools may take",
@@ -114,6 +115,7 @@ impl Tunables {
             delay_min_percent: value("zfs_delay_min_dirty_percent"),
             delay_scale_ns: value("zfs_delay_scale"),
         };
+        set_mount_threads(u32::try_from(value("mount_tp_nthr")).expect("no more than 4096"));
         for pool in pools {
             let spa = pool.pool.spa();
             spa.cache().set_max(each);
@@ -128,6 +130,7 @@ impl Tunables {
 fn default(name: &str) -> u64 {
     let of_groups = txg::Tunables::for_memory(spa::host::memory());
     match name {
+        "mount_tp_nthr" => MOUNT_THREADS_DEFAULT.into(),
         "zfs_arc_max" => poolhouse::default_cache_bytes(),
         "zfs_txg_timeout" => of_groups.timeout.as_secs(),
         "zfs_dirty_data_max" => of_groups.dirty_max,

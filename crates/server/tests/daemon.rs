@@ -85,6 +85,7 @@ impl Service for Numbers {
         logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;
         mount(&MountRequest) -> MountReport;
+        mount_progress(&u64) -> Option<MountProgress>;
         unmount(&UnmountRequest) -> MountReport;
         load_key(&LoadKeyRequest) -> ();
         unload_key(&str) -> ();

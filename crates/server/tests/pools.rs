@@ -67,7 +67,7 @@ impl Stand {
     }
 
     fn export(&self, force: bool) -> Result<(), Reason> {
-        let request = ExportRequest { name: self.pool.clone(), force, hardforce: false };
+        let request = ExportRequest { name: self.pool.clone(), force, hardforce: false, threads: None };
         self.pools.export(&request).map_err(|error| error.reason)
     }
 }

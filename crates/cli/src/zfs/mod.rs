@@ -10,6 +10,7 @@ mod holds;
 mod keys;
 mod list;
 mod mount;
+mod mounting;
 mod newkey;
 mod open;
 mod project;

@@ -4,6 +4,7 @@ use server::api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, Un
 
 use super::datasets::{Gather, gather};
 use super::keys::load_keys_below;
+use super::mounting;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::json::{self, Object};
@@ -13,7 +14,7 @@ const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }]
 
 /// `zfs mount [-j]`, `zfs mount [-flvO] [-o opts] <-a|-R filesystem|filesystem>`.
 pub fn mount(cx: &mut Cx, args: &[String]) -> Outcome {
-    let mut r = MountRequest::default();
+    let mut r = MountRequest { threads: cx.mount_threads(), ..MountRequest::default() };
     let (mut all, mut verbose, mut keys, mut as_json) = (false, false, false, false);
     let mut g = Getopt::new(args, ":ajRlvo:Of", LONG);
     for found in g.by_ref() {
@@ -101,18 +102,8 @@ fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
             failed |= load_keys_below(cx, &name)?;
         }
     }
-    match cx.service()?.mount(r) {
+    match mounting::mount(cx, r, verbose)? {
         Ok(report) => {
-            if verbose {
-                writeln!(cx.out, "Reading ZFS config: done. ({} ms)", report.load_ms);
-                writeln!(
-                    cx.out,
-                    "Mounting ZFS filesystems: ({}/{}) ({} ms)",
-                    report.mounted + report.failures.len() as u64,
-                    report.total,
-                    report.mount_ms
-                );
-            }
             cx.out.flush();
             failures(cx, "mount", &report);
             Ok(i32::from(failed || !report.failures.is_empty()))
@@ -142,7 +133,7 @@ fn why(cx: &Cx, e: &Error) -> String {
 
 /// `zfs unmount [-fu] <-a | filesystem|mountpoint>`.
 pub fn unmount(cx: &mut Cx, args: &[String]) -> Outcome {
-    let mut r = UnmountRequest::default();
+    let mut r = UnmountRequest { threads: cx.mount_threads(), ..UnmountRequest::default() };
     let mut all = false;
     let mut g = Getopt::new(args, "afu", &[]);
     for found in g.by_ref() {

@@ -1,6 +1,6 @@
 //! `zpool export`.
 
-use server::api::{ExportRequest, PoolChange, Reason};
+use server::api::{Error, ExportRequest, PoolChange, Reason};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -41,25 +41,50 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     });
     names.sort();
     names.dedup();
-    for name in names {
+    for name in &names {
         // In the history before the pool is gone; one that is only read, or suspended, has none to be written.
-        match service.change_pool(&name, &PoolChange::Log { command: cx.command.clone() }) {
+        match service.change_pool(name, &PoolChange::Log { command: cx.command.clone() }) {
             Ok(()) => {}
             Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended) => {}
             Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
         }
-        let request = ExportRequest { name: name.clone(), force, hardforce };
-        if let Err(e) = service.export(&request) {
-            let (what, why) = match e.reason {
-                Reason::Busy if e.about != name => {
-                    (format!("cannot unmount '{}'", e.about), words::reason(&e.reason, &cx.clock))
-                }
-                Reason::Busy => (format!("cannot export '{name}'"), "pool is busy".to_owned()),
-                ref reason => (format!("cannot export '{name}'"), words::reason(reason, &cx.clock)),
-            };
-            writeln!(cx.err, "{what}: {why}");
+    }
+    loop {
+        let request = |name: &String| ExportRequest {
+            name: name.clone(),
+            force,
+            hardforce,
+            threads: cx.mount_threads(),
+        };
+        let tried: Vec<_> = names.iter().map(|name| (name, service.export(&request(name)))).collect();
+        let gone = tried.iter().filter(|(_, done)| done.is_ok()).count();
+        let failures: Vec<_> =
+            tried.into_iter().filter_map(|(name, done)| Some((name.clone(), done.err()?))).collect();
+        // What one is busy with may have been another's mounts, which are gone now.
+        let (again, said): (Vec<_>, Vec<_>) = failures.into_iter().partition(|(_, e)| gone > 0 && is_busy(e));
+        for (name, error) in &said {
+            report(cx, name, error);
             failed = true;
         }
+        if again.is_empty() {
+            return Ok(i32::from(failed));
+        }
+        names = again.into_iter().map(|(name, _)| name).collect();
     }
-    Ok(i32::from(failed))
+}
+
+fn is_busy(error: &Error) -> bool {
+    let busy = rustix::io::Errno::BUSY.raw_os_error();
+    matches!(error.reason, Reason::Busy) || matches!(error.reason, Reason::System { errno } if errno == busy)
+}
+
+fn report(cx: &mut Cx, name: &str, error: &Error) {
+    let (what, why) = match error.reason {
+        Reason::Busy if error.about != name => {
+            (format!("cannot unmount '{}'", error.about), words::reason(&error.reason, &cx.clock))
+        }
+        Reason::Busy => (format!("cannot export '{name}'"), "pool is busy".to_owned()),
+        ref reason => (format!("cannot export '{name}'"), words::reason(reason, &cx.clock)),
+    };
+    writeln!(cx.err, "{what}: {why}");
 }

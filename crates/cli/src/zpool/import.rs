@@ -87,11 +87,18 @@ fn search(cx: &mut Cx, im: &Import) -> Result<Vec<Candidate>, Stop> {
 fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, found: &[Candidate]) -> Result<bool, Stop> {
     let mut failed = false;
     match &im.target {
-        Some(target) => return one(cx, im, target, guid, found),
+        Some(target) => {
+            let mut imported = Vec::new();
+            let failed = one(cx, im, target, (guid, found), &mut imported)?;
+            mount_all(cx, im, imported)?;
+            return Ok(failed);
+        }
         None if im.all => {
+            let mut imported = Vec::new();
             for c in found {
-                failed |= do_import(cx, im, c)?;
+                failed |= do_import(cx, im, c, &mut imported)?;
             }
+            mount_all(cx, im, imported)?;
         }
         None => {
             let first_try = im.request.scan.cachefile.is_some() && !im.request.scan.beside;
@@ -243,7 +250,13 @@ fn default_prop(list: &mut Vec<(String, String)>, name: &str, value: &str) {
 }
 
 /// Imports the pool that was named.
-fn one(cx: &mut Cx, im: &Import, target: &str, guid: Option<u64>, found: &[Candidate]) -> Result<bool, Stop> {
+fn one(
+    cx: &mut Cx,
+    im: &Import,
+    target: &str,
+    (guid, found): (Option<u64>, &[Candidate]),
+    imported: &mut Vec<String>,
+) -> Result<bool, Stop> {
     let hits: Vec<&Candidate> =
         found.iter().filter(|c| guid.map_or(c.pool.name == target, |g| c.pool.guid == g)).collect();
     match hits[..] {
@@ -251,8 +264,8 @@ fn one(cx: &mut Cx, im: &Import, target: &str, guid: Option<u64>, found: &[Candi
             writeln!(cx.err, "cannot import '{target}': no such pool available");
             Ok(true)
         }
-        [c] => do_import(cx, im, c),
-        [.., last] if guid.is_some() => do_import(cx, im, last),
+        [c] => do_import(cx, im, c, imported),
+        [.., last] if guid.is_some() => do_import(cx, im, last, imported),
         _ => {
             for _ in 1..hits.len() {
                 write!(
@@ -265,8 +278,8 @@ fn one(cx: &mut Cx, im: &Import, target: &str, guid: Option<u64>, found: &[Candi
     }
 }
 
-/// Imports one pool, loads its keys and mounts it; whether something failed.
-fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
+/// Imports one pool and loads its keys; whether something failed. What is to be mounted goes to `imported`.
+fn do_import(cx: &mut Cx, im: &Import, c: &Candidate, imported: &mut Vec<String>) -> Result<bool, Stop> {
     let name = &c.pool.name;
     if !(1..=28).contains(&c.pool.version) && c.pool.version != 5000 {
         writeln!(cx.err, "cannot import '{name}': pool is formatted using an unsupported ZFS version");
@@ -286,7 +299,13 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
         writeln!(cx.err, "cannot import pool '{name}': {fault}");
         return Ok(true);
     }
-    let request = ImportRequest { guid: c.pool.guid, seen: c.seen, ..im.request.clone() };
+    let request = ImportRequest {
+        guid: c.pool.guid,
+        seen: c.seen,
+        prepare: !im.only,
+        threads: cx.mount_threads(),
+        ..im.request.clone()
+    };
     let service = cx.service()?;
     let outcome = match service.import(&request) {
         Ok(outcome) => outcome,
@@ -307,27 +326,30 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate) -> Result<bool, Stop> {
     if !im.request.props.iter().any(|(prop, value)| prop == "readonly" && value == "on") {
         cx.changed(now);
     }
-    let failed = im.load_keys && zfs::load_keys_below(cx, now)?;
-    if !im.only {
-        let mount = MountRequest {
-            datasets: vec![now.clone()],
-            recursive: true,
-            options: im.mount_options.clone(),
-            ..MountRequest::default()
-        };
-        match service.mount(&mount) {
-            Ok(report) if report.failures.is_empty() => {}
-            Ok(report) => {
-                zfs::mount_failures(cx, "mount", &report);
-                cx.err.put("Import was successful, but unable to mount some datasets\n");
-            }
-            Err(e) => {
-                cx.complain(&format!("cannot mount '{now}'"), &e);
-                cx.err.put("Import was successful, but unable to mount some datasets\n");
-            }
-        }
+    imported.push(now.clone());
+    Ok(im.load_keys && zfs::load_keys_below(cx, now)?)
+}
+
+/// Mounts what was imported, all pools in one go: one's file system may belong inside another's.
+fn mount_all(cx: &mut Cx, im: &Import, pools: Vec<String>) -> Result<(), Stop> {
+    if im.only || pools.is_empty() {
+        return Ok(());
     }
-    Ok(failed)
+    let about = pools.join("', '");
+    let mount = MountRequest {
+        datasets: pools,
+        recursive: true,
+        options: im.mount_options.clone(),
+        threads: cx.mount_threads(),
+        ..MountRequest::default()
+    };
+    match cx.service()?.mount(&mount) {
+        Ok(report) if report.failures.is_empty() => return Ok(()),
+        Ok(report) => zfs::mount_failures(cx, "mount", &report),
+        Err(e) => cx.complain(&format!("cannot mount '{about}'"), &e),
+    }
+    cx.err.put("Import was successful, but unable to mount some datasets\n");
+    Ok(())
 }
 
 /// What is wrong with the properties that hold for an import.

@@ -172,6 +172,9 @@ impl Service for Live {
     fn mount(&self, _: &MountRequest) -> Result<MountReport, Error> {
         Ok(MountReport::default())
     }
+    fn mount_progress(&self, _: &u64) -> Result<Option<MountProgress>, Error> {
+        Ok(None)
+    }
     fn unmount(&self, _: &UnmountRequest) -> Result<MountReport, Error> {
         Ok(MountReport::default())
     }

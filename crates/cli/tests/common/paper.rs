@@ -281,6 +281,9 @@ impl Service for Paper {
     fn mount(&self, _: &MountRequest) -> Result<MountReport, Error> {
         Ok(MountReport::default())
     }
+    fn mount_progress(&self, _: &u64) -> Result<Option<MountProgress>, Error> {
+        Ok(None)
+    }
     fn unmount(&self, _: &UnmountRequest) -> Result<MountReport, Error> {
         Ok(MountReport::default())
     }

@@ -57,8 +57,8 @@ pub use pool::{
 };
 pub use prop::{Prop, Source};
 pub use request::{
-    ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure, MountReport, MountRequest,
-    UnmountRequest,
+    ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure, MountPhase, MountProgress, MountReport,
+    MountRequest, UnmountRequest,
 };
 pub use service::{Client, Service, Transport, TransportError, dispatch};
 pub use stats::{Kstat, KstatValue, Tunable};

@@ -14,6 +14,8 @@ pub struct ExportRequest {
     pub force: bool,
     /// Drop it without leaving a mark (`-F`).
     pub hardforce: bool,
+    /// How many threads unmount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    pub threads: Option<u32>,
 }
 
 /// A mounted file system.
@@ -46,6 +48,35 @@ pub struct MountRequest {
     pub at: Option<String>,
     /// Mount redacted datasets too (`-f`).
     pub force: bool,
+    /// How many threads load and mount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    pub threads: Option<u32>,
+    /// Under this number others may ask how far it is.
+    pub watch: Option<u64>,
+}
+
+/// What a request to mount is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MountPhase {
+    /// Reading the datasets and their properties.
+    #[default]
+    Load,
+    /// Mounting.
+    Mount,
+}
+
+/// How far a request to mount is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountProgress {
+    /// What it is doing.
+    pub phase: MountPhase,
+    /// Datasets that have been read.
+    pub loaded: u64,
+    /// How many there are to mount; 0 as long as that is not known.
+    pub total: u64,
+    /// How many of them have been tried.
+    pub done: u64,
 }
 
 /// How mounting went.
@@ -62,6 +93,8 @@ pub struct MountReport {
     pub load_ms: u64,
     /// Milliseconds spent mounting.
     pub mount_ms: u64,
+    /// Milliseconds spent on sorting out what is to be mounted.
+    pub other_ms: u64,
 }
 
 /// A mount or unmount that failed.
@@ -83,6 +116,8 @@ pub struct UnmountRequest {
     pub force: bool,
     /// And unload the keys (`-u`).
     pub unload_keys: bool,
+    /// How many threads unmount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
+    pub threads: Option<u32>,
 }
 
 /// A key as the user gave it.

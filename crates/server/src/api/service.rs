@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
-    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountReport, MountRequest,
-    OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass, SpaceEntry, Tunable,
-    UnmountRequest, WithdrawRequest,
+    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport,
+    MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass,
+    SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -90,6 +90,8 @@ methods! {
     mounts() -> Vec<Mount>;
     /// Mounts file systems.
     mount(request: MountRequest => &MountRequest) -> MountReport;
+    /// How far the request to mount is that is watched under this number, if there is one.
+    mount_progress(watch: u64 => &u64) -> Option<MountProgress>;
     /// Unmounts file systems.
     unmount(request: UnmountRequest => &UnmountRequest) -> MountReport;
     /// Loads a key, or checks it.

@@ -5,13 +5,14 @@ use crate::api::{
     ScanRequest,
 };
 use crate::faults::{of_library, of_open, of_spa};
-use crate::pools::Pools;
+use crate::pools::{Pools, threads_for};
 use crate::view::{self, PoolFacts};
+use device::Layer;
 use dsl::Name;
 use ondisk::config::PoolState;
 use ondisk::{Guid, Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
-use spa::import::{Claim, Clock, Hands, Options, Rewind, Seen, import_for_writing, list_txgs};
+use spa::import::{Claim, Clock, Hands, Options, Pass, Rewind, Seen, import_for_writing, list_txgs};
 use spa::scan::DEFAULT_SEARCH_PATHS;
 use spa::{Host, Spa};
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Most bytes of a cache file that are read.
 const CACHEFILE_MAX: u64 = 64 << 20;
@@ -92,13 +94,16 @@ pub(super) fn examine(found: &[spa::Candidate], host: &Host, clock: &dyn Clock) 
     found.iter().map(one).collect()
 }
 
+/// What an import goes by that no request says.
+pub(super) struct How<'a> {
+    pub(super) host: &'a Host,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) layer: &'a Layer,
+}
+
 /// Imports a pool, or says what that would come to.
-pub(super) fn import(
-    pools: &Pools,
-    host: &Host,
-    clock: &dyn Clock,
-    request: &ImportRequest,
-) -> Result<ImportOutcome, Error> {
+pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+    let How { host, clock, layer } = *how;
     let none = || Error::new(request.guid.to_string(), Reason::NoSuchImport);
     let scan = ScanRequest { guid: Some(request.guid), name: None, ..request.scan.clone() };
     let found = find(&scan)?;
@@ -111,7 +116,7 @@ pub(super) fn import(
         return Err(Error::new(name, Reason::InvalidName));
     }
     let facts = facts(request, name)?;
-    let options = options(request, &facts);
+    let options = Options { layer: layer.clone(), pass: pass(request), ..options(request, &facts) };
     let altroot = facts.altroot.clone();
     let open = || {
         let altroot = altroot.clone();
@@ -144,6 +149,12 @@ pub(super) fn import(
         return Err(error);
     }
     Ok(outcome)
+}
+
+/// The pass over the datasets: what mounting them takes is read with the rest, so that it is in the cache when they are mounted.
+fn pass(request: &ImportRequest) -> Pass {
+    let also = request.prepare.then(|| Arc::new(crate::mounts::read_ahead) as Arc<_>);
+    Pass { threads: threads_for(request.threads), also }
 }
 
 /// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as

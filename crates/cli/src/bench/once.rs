@@ -1,0 +1,227 @@
+//! One run: from the devices to the mounts and back.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use device::{Layer, Slow, SystemClock};
+use server::api::{
+    ExportRequest, ImportRequest, MountReport, MountRequest, ScanRequest, Service, UnmountRequest,
+};
+use server::house::House;
+
+use super::tree::{POOL, image};
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// What a read takes, microseconds.
+    pub latency_us: u64,
+    /// Reads that the device does at a time.
+    pub in_flight: u32,
+    /// Threads that pass over the datasets, mount and unmount.
+    pub threads: u32,
+    /// Import as `zpool import -N` does.
+    pub only: bool,
+}
+
+impl Case {
+    /// As arguments of a process that measures it in a folder.
+    pub(super) fn to_words(&self, room: &Path) -> Vec<OsString> {
+        let numbers = [self.latency_us, self.in_flight.into(), self.threads.into(), self.only.into()];
+        std::iter::once(room.into()).chain(numbers.map(|n| n.to_string().into())).collect()
+    }
+
+    /// From such arguments.
+    pub(super) fn from_words(words: &[String]) -> Option<(Case, PathBuf)> {
+        let [room, latency_us, in_flight, threads, only] = words else { return None };
+        let case = Case {
+            latency_us: latency_us.parse().ok()?,
+            in_flight: in_flight.parse().ok()?,
+            threads: threads.parse().ok()?,
+            only: only == "1",
+        };
+        Some((case, PathBuf::from(room)))
+    }
+
+    /// What is put around its devices.
+    fn layer(&self) -> Layer {
+        let (latency_ns, in_flight) = (self.latency_us * 1000, self.in_flight);
+        if latency_ns == 0 {
+            return Layer::default();
+        }
+        let clock = Arc::new(SystemClock::default());
+        Layer::new(move |device| {
+            Arc::new(Slow::new(device, clock.clone(), latency_ns, in_flight).with_quick_writes())
+        })
+    }
+}
+
+/// What it took.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Took {
+    /// From the devices to an imported pool, seconds; the search for devices is not in it.
+    pub import_s: f64,
+    /// Reading datasets and their properties.
+    pub load_s: f64,
+    /// Mounting.
+    pub mount_s: f64,
+    /// These three together.
+    pub together_s: f64,
+    /// CPU time of all that, of all threads.
+    pub cpu_s: f64,
+    /// Unmounting everything.
+    pub unmount_s: f64,
+    /// Reading datasets and their properties once more.
+    pub load_warm_s: f64,
+    /// Mounting once more.
+    pub mount_warm_s: f64,
+    /// Exporting the pool with everything mounted.
+    pub export_s: f64,
+    /// What is mounted.
+    pub mounts: f64,
+    /// What the process grew by for each, KiB: cached blocks too.
+    pub kib_per_mount: f64,
+    /// Files that it has open with everything mounted.
+    pub open_files: f64,
+    /// Its threads.
+    pub threads: f64,
+}
+
+/// A field by its name.
+type Field = (&'static str, fn(&mut Took) -> &mut f64);
+
+const FIELDS: [Field; 13] = [
+    ("import_s", |t| &mut t.import_s),
+    ("load_s", |t| &mut t.load_s),
+    ("mount_s", |t| &mut t.mount_s),
+    ("together_s", |t| &mut t.together_s),
+    ("cpu_s", |t| &mut t.cpu_s),
+    ("unmount_s", |t| &mut t.unmount_s),
+    ("load_warm_s", |t| &mut t.load_warm_s),
+    ("mount_warm_s", |t| &mut t.mount_warm_s),
+    ("export_s", |t| &mut t.export_s),
+    ("mounts", |t| &mut t.mounts),
+    ("kib_per_mount", |t| &mut t.kib_per_mount),
+    ("open_files", |t| &mut t.open_files),
+    ("process_threads", |t| &mut t.threads),
+];
+
+impl Took {
+    /// All figures by name.
+    pub fn named(mut self) -> Vec<(&'static str, f64)> {
+        FIELDS.iter().map(|(name, field)| (*name, *field(&mut self))).collect()
+    }
+
+    /// A line for each figure.
+    pub(super) fn to_words(self) -> String {
+        self.named().iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+    }
+
+    /// From such lines.
+    pub(super) fn from_words(text: &str) -> Result<Took> {
+        let mut took = Took::default();
+        for line in text.lines() {
+            let (name, value) = line.split_once(' ').context("a run said something else than figures")?;
+            let (_, field) =
+                FIELDS.iter().find(|(n, _)| *n == name).context("a run said an unknown figure")?;
+            *field(&mut took) = value.parse().context("a run said something else than figures")?;
+        }
+        Ok(took)
+    }
+
+    /// The median of each figure.
+    pub(super) fn median(rounds: &[Took]) -> Took {
+        let mut took = Took::default();
+        for (_, field) in FIELDS {
+            let mut values: Vec<f64> = rounds.iter().map(|round| *field(&mut round.clone())).collect();
+            values.sort_by(f64::total_cmp);
+            *field(&mut took) = values.get(values.len() / 2).copied().unwrap_or_default();
+        }
+        took
+    }
+}
+
+fn seconds<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    let begun = Instant::now();
+    Ok((work()?, begun.elapsed().as_secs_f64()))
+}
+
+/// What the commands say of an error is all that is wanted here.
+fn said<T>(done: Result<T, server::api::Error>, what: &str) -> Result<T> {
+    done.map_err(|error| anyhow::anyhow!("{what} '{}': {:?}", error.about, error.reason))
+}
+
+/// Imports the pool in a folder, mounts everything, unmounts it, mounts it again, and exports it.
+///
+/// # Errors
+/// As one of these fails, or does less than all.
+pub fn once(room: &Path, case: &Case) -> Result<Took> {
+    server::daemon::more_files();
+    let house = House::new().with_layer(case.layer());
+    let mut took = Took::default();
+    let threads = Some(case.threads);
+    let scan = ScanRequest { paths: vec![image(room)], ..ScanRequest::default() };
+    let found = said(house.scan(&scan), "look for")?;
+    let candidate = found.first().context("the pool is not there")?;
+    let altroot = room.join("mnt").display().to_string();
+    let import = ImportRequest {
+        guid: candidate.pool.guid,
+        scan,
+        props: vec![("altroot".into(), altroot), ("cachefile".into(), "none".into())],
+        force: true,
+        seen: candidate.seen,
+        prepare: !case.only,
+        threads,
+        ..ImportRequest::default()
+    };
+    let cpu = cpu_seconds()?;
+    let (_, import_s) = seconds(|| said(house.import(&import), "import"))?;
+    took.import_s = import_s;
+    let kib = status("VmRSS:")?;
+    let (report, s) = seconds(|| mount(&house, threads))?;
+    took.together_s = import_s + s;
+    took.cpu_s = cpu_seconds()? - cpu;
+    (took.load_s, took.mount_s) = (report.load_ms as f64 / 1e3, report.mount_ms as f64 / 1e3);
+    took.mounts = report.mounted as f64;
+    took.kib_per_mount = (status("VmRSS:")? - kib) / took.mounts;
+    took.open_files = std::fs::read_dir("/proc/self/fd")?.count() as f64;
+    took.threads = status("Threads:")?;
+    let unmount = UnmountRequest { threads, ..UnmountRequest::default() };
+    let (gone, s) = seconds(|| said(house.unmount(&unmount), "unmount"))?;
+    ensure!(gone.failures.is_empty(), "not unmounted: {:?}", gone.failures);
+    took.unmount_s = s;
+    let again = mount(&house, threads)?;
+    (took.load_warm_s, took.mount_warm_s) = (again.load_ms as f64 / 1e3, again.mount_ms as f64 / 1e3);
+    let export = ExportRequest { name: POOL.into(), threads, ..ExportRequest::default() };
+    took.export_s = seconds(|| said(house.export(&export), "export"))?.1;
+    Ok(took)
+}
+
+fn mount(house: &House, threads: Option<u32>) -> Result<MountReport> {
+    let request = MountRequest { threads, ..MountRequest::default() };
+    let report = said(house.mount(&request), "mount")?;
+    let failed = report.failures.first().map(|f| format!("'{}': {:?}", f.name, f.error.reason));
+    ensure!(failed.is_none() && report.mounted > 0, "not mounted: {}", failed.unwrap_or_default());
+    Ok(report)
+}
+
+/// A number of what the system says of this process.
+fn status(field: &str) -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    let value =
+        text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok());
+    value.with_context(|| format!("/proc/self/status lacks {field}"))
+}
+
+/// CPU time of this process.
+fn cpu_seconds() -> Result<f64> {
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The program's name may hold anything, so fields count from the parenthesis that ends it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>().context("/proc/self/stat")? / TICKS)
+}

@@ -1,0 +1,77 @@
+//! Mounting, shown while it goes on.
+//!
+//! A mount request is one question to the daemon, which answers when all is done. Meanwhile a second connection asks how far it is, under a number
+//! that the request was given.
+
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use server::api::{Error, MountPhase, MountProgress, MountReport, MountRequest, Service};
+
+use crate::cx::{Cx, Stop};
+
+/// How often the line is written anew.
+const PACE: Duration = Duration::from_millis(250);
+
+/// Mounts; `verbose` shows progress where somebody watches, and afterwards what the phases took.
+pub fn mount(cx: &mut Cx, request: &MountRequest, verbose: bool) -> Result<Result<MountReport, Error>, Stop> {
+    let service = cx.service()?;
+    let Some(watcher) = cx.watcher.filter(|_| verbose) else {
+        let done = service.mount(request);
+        if let (true, Ok(report)) = (verbose, &done) {
+            cx.out.put(&phases(report));
+        }
+        return Ok(done);
+    };
+    cx.out.flush();
+    let number = u64::from(std::process::id());
+    let request = MountRequest { watch: Some(number), ..request.clone() };
+    let (end, ended) = channel::<()>();
+    let done = std::thread::scope(|scope| {
+        let watch = move || watch(&*watcher(), number, &ended);
+        // Without a thread it is only not shown.
+        let shown = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, watch);
+        let done = service.mount(&request);
+        drop(end);
+        drop(shown);
+        done
+    });
+    if let Ok(report) = &done {
+        cx.out.put(&phases(report));
+    }
+    Ok(done)
+}
+
+/// Writes how far a request is, again and again, until it ends; then the line is empty.
+fn watch(service: &dyn Service, number: u64, ended: &Receiver<()>) {
+    let mut out = std::io::stdout();
+    let mut width = 0;
+    while ended.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
+        let Ok(Some(progress)) = service.mount_progress(&number) else { continue };
+        let text = line(&progress);
+        width = width.max(text.len());
+        // A terminal that is gone misses nothing.
+        let _ = write!(out, "\r{text:<width$}").and_then(|()| out.flush());
+    }
+    if width > 0 {
+        let _ = write!(out, "\r{:width$}\r", "").and_then(|()| out.flush());
+    }
+}
+
+/// What is under way.
+fn line(progress: &MountProgress) -> String {
+    match progress.phase {
+        MountPhase::Load => format!("Reading ZFS config: {}", progress.loaded),
+        MountPhase::Mount => format!("Mounting ZFS filesystems: ({}/{})", progress.done, progress.total),
+    }
+}
+
+/// What each phase took, in OpenZFS's words.
+fn phases(report: &MountReport) -> String {
+    let tried = report.mounted + report.failures.len() as u64;
+    format!(
+        "Reading ZFS config: done. ({} ms)\nMounting ZFS filesystems: ({tried}/{}) ({} ms, {} ms other)\n",
+        report.load_ms, report.total, report.mount_ms, report.other_ms
+    )
+}

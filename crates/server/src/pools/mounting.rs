@@ -1,0 +1,355 @@
+//! Mounting and unmounting, for all that does either: commands, imports, exports, changes, the end of the daemon.
+//!
+//! # Theory
+//! A request names datasets, or means all. It is done in three phases, which its report times: *load*, one parallel pass that reads what each dataset
+//! says about mounting it; *mount*, the walk of the [`Forest`] of their mountpoints, whatever pools they are of; and *other*, what is sorted out between them. Unmounting
+//! walks the same forest from its leaves. All of it is waiting for devices and the system, so as many threads do it as the request says,
+//! or else [`mount_threads`]; with one, everything is done in order.
+//!
+//! Failures are gathered and reported at the end; what lies below a file system that failed is not tried, and not reported again.
+//!
+//! # See
+//! OpenZFS `lib/libzfs/libzfs_mount.c`: `zfs_foreach_mountpoint`.
+
+use super::{Imported, Pools};
+use crate::api::{
+    Error, MountFailure, MountPhase, MountProgress, MountReport, MountRequest, Reason, UnmountRequest,
+};
+use crate::faults::of_dsl;
+use crate::forest::{Fate, Forest, Way};
+use crate::mounts::{Live, plans};
+use crate::plan::{Plan, Where};
+use fuse::Detach;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// A mount with the pool that it belongs to.
+pub(super) type Mounted = (Arc<Imported>, Arc<Live>);
+
+/// Threads that mount at a time (`mount_tp_nthr`).
+static MOUNT_THREADS: AtomicU32 = AtomicU32::new(MOUNT_THREADS_DEFAULT);
+/// That number if nobody sets it: more than processors, since they wait.
+pub const MOUNT_THREADS_DEFAULT: u32 = 128;
+/// Most that anybody gets: each costs a stack.
+const MOUNT_THREADS_MAX: u32 = 4096;
+
+/// How many threads pass over datasets, mount and unmount where a request doesn't say (`mount_tp_nthr`): more than processors, since they wait.
+pub fn mount_threads() -> u32 {
+    MOUNT_THREADS.load(Ordering::Relaxed)
+}
+
+/// Sets that number, which is at least 1.
+pub fn set_mount_threads(threads: u32) {
+    MOUNT_THREADS.store(threads.clamp(1, MOUNT_THREADS_MAX), Ordering::Relaxed);
+}
+
+/// As many as a request asks for, in bounds.
+pub(crate) fn threads_for(asked: Option<u32>) -> usize {
+    asked.unwrap_or_else(mount_threads).clamp(1, MOUNT_THREADS_MAX) as usize
+}
+
+/// How far requests are that somebody watches, by the number that their watcher chose.
+#[derive(Default)]
+pub(super) struct Watched(Mutex<BTreeMap<u64, Arc<Progress>>>);
+
+/// How far a request is.
+#[derive(Default)]
+struct Progress {
+    loaded: AtomicU64,
+    total: AtomicU64,
+    done: AtomicU64,
+}
+
+/// A request that can be watched until this is dropped.
+struct Watch<'a> {
+    watched: &'a Watched,
+    number: Option<u64>,
+    progress: Arc<Progress>,
+}
+
+impl Watched {
+    fn begin(&self, number: Option<u64>) -> Watch<'_> {
+        let progress = Arc::new(Progress::default());
+        if let Some(number) = number {
+            self.0.lock().insert(number, Arc::clone(&progress));
+        }
+        Watch { watched: self, number, progress }
+    }
+
+    fn ask(&self, number: u64) -> Option<MountProgress> {
+        let progress = Arc::clone(self.0.lock().get(&number)?);
+        let total = progress.total.load(Ordering::Acquire);
+        let phase = if total == 0 { MountPhase::Load } else { MountPhase::Mount };
+        let loaded = progress.loaded.load(Ordering::Relaxed);
+        Some(MountProgress { phase, loaded, total, done: progress.done.load(Ordering::Relaxed) })
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.watched.0.lock().remove(&number);
+        }
+    }
+}
+
+/// What is to be mounted: where, and by which plan.
+type Ready = (Arc<Imported>, Plan, PathBuf);
+
+impl Pools {
+    /// How far the request is that is watched under this number; `None` if there is none.
+    pub fn mount_progress(&self, number: u64) -> Option<MountProgress> {
+        self.watched.ask(number)
+    }
+
+    /// Mounts file systems.
+    pub fn mount(&self, request: &MountRequest) -> Result<MountReport, Error> {
+        let threads = threads_for(request.threads);
+        let watch = self.watched.begin(request.watch);
+        let mut report = MountReport::default();
+        let begun = Instant::now();
+        let chosen = self.load(request, threads, &watch.progress, &mut report)?;
+        report.load_ms = millis(begun);
+        let begun = Instant::now();
+        let ready = sort_out(chosen, request, &mut report)?;
+        report.total += ready.len() as u64 + report.failures.len() as u64;
+        watch.progress.total.store(report.total, Ordering::Release);
+        report.other_ms = millis(begun);
+        let begun = Instant::now();
+        let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
+        let fates = Forest::new(&paths).walk(Way::Down, threads, |at| {
+            let (pool, plan, _) = &ready[at];
+            let mounted = pool.mounts.mount(&pool.pool, plan, request.overlay);
+            watch.progress.done.fetch_add(1, Ordering::Relaxed);
+            mounted
+        });
+        for (fate, (_, plan, _)) in fates.into_iter().zip(&ready) {
+            match fate {
+                Fate::Done => report.mounted += 1,
+                // Somebody else was faster, which is as good.
+                Fate::Failed(error) if !request.explicit && error.reason == Reason::AlreadyMounted => {
+                    report.total -= 1;
+                }
+                Fate::Failed(error) => {
+                    report.failures.push(MountFailure { name: plan.name.clone(), error });
+                }
+                // Its parent's failure says it all.
+                Fate::Skipped => {}
+            }
+        }
+        report.mount_ms = millis(begun);
+        Ok(report)
+    }
+
+    /// Reads what the datasets of a request say about mounting them; those that can't be read are failures.
+    fn load(
+        &self,
+        request: &MountRequest,
+        threads: usize,
+        progress: &Progress,
+        report: &mut MountReport,
+    ) -> Result<Vec<(Arc<Imported>, Plan)>, Error> {
+        let mut wanted: Vec<(Arc<Imported>, Option<&str>, bool)> = Vec::new();
+        if request.datasets.is_empty() {
+            wanted.extend(self.all().into_iter().map(|pool| (pool, None, true)));
+        }
+        for dataset in &request.datasets {
+            wanted.push((self.pool_of(dataset)?, Some(dataset), request.recursive));
+        }
+        let mut chosen = Vec::new();
+        let mut seen = BTreeSet::new();
+        for (pool, start, below) in wanted {
+            let count = || {
+                progress.loaded.fetch_add(1, Ordering::Relaxed);
+            };
+            let found = plans(pool.pool.dsl(), start, below, threads, &count)?;
+            report.failures.extend(found.failures);
+            for plan in found.plans {
+                // Named twice, or below another that was named.
+                if seen.insert((pool.pool.spa().guid(), plan.dataset.object())) {
+                    chosen.push((Arc::clone(&pool), plan));
+                }
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Unmounts file systems.
+    pub fn unmount(&self, request: &UnmountRequest) -> Result<MountReport, Error> {
+        let threads = threads_for(request.threads);
+        let begun = Instant::now();
+        let pools = self.all();
+        let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
+        let mut chosen: Vec<Mounted> = Vec::new();
+        for name in &request.names {
+            let found = if name.starts_with('/') {
+                at_path(&mounted, name)?
+            } else {
+                // A dataset goes with those below it.
+                self.pool_of(name)?;
+                let below = format!("{name}/");
+                let own = |live: &str| live == name || live.starts_with(&below);
+                mounted.iter().filter(|(_, live)| own(&live.name())).cloned().collect()
+            };
+            if !found.iter().any(|(_, live)| name.starts_with('/') || live.name() == *name) {
+                return Err(Error::new(name, Reason::NotMounted));
+            }
+            chosen.extend(found);
+        }
+        if request.names.is_empty() {
+            chosen = mounted;
+        }
+        let how = if request.force { Detach::Force } else { Detach::Normal };
+        let total = chosen.len() as u64;
+        let failures = unmount_all(&chosen, how, threads);
+        let mut report = MountReport {
+            total,
+            mounted: total - failures.len() as u64,
+            failures,
+            mount_ms: millis(begun),
+            ..MountReport::default()
+        };
+        if request.unload_keys {
+            self.unload_keys(&chosen, &mut report);
+        }
+        Ok(report)
+    }
+
+    fn unload_keys(&self, chosen: &[Mounted], report: &mut MountReport) {
+        let mut roots = BTreeSet::new();
+        for (pool, live) in chosen {
+            let name = live.name();
+            match pool.pool.dsl().dir(&name).and_then(|dir| dir.encryption_root()) {
+                Ok(Some(root)) => {
+                    roots.insert(root.name().to_owned());
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let error = Error::new(&name, of_dsl(&error));
+                    report.failures.push(MountFailure { name, error });
+                }
+            }
+        }
+        for name in roots {
+            if let Err(error) = self.unload_key(&name) {
+                report.failures.push(MountFailure { name, error });
+            }
+        }
+    }
+}
+
+/// What of the chosen is to be mounted now. What is mounted already and to be mounted anew is dealt with.
+fn sort_out(
+    chosen: Vec<(Arc<Imported>, Plan)>,
+    request: &MountRequest,
+    report: &mut MountReport,
+) -> Result<Vec<Ready>, Error> {
+    let by_name = request.explicit;
+    let remount = request.options.iter().any(|option| option == "remount");
+    let mut ready = Vec::new();
+    for (pool, mut plan) in chosen {
+        plan.place_at(request.at.as_deref());
+        plan.apply(&request.options)
+            .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
+        if remount {
+            match pool.mounts.list().into_iter().find(|live| live.name() == plan.name) {
+                Some(live) => pool.mounts.remount(&pool.pool, &live, plan, &request.options)?,
+                None => return Err(Error::new(&plan.name, Reason::NotMounted)),
+            }
+            report.total += 1;
+            report.mounted += 1;
+            continue;
+        }
+        let mounted = pool.mounts.holds(plan.dataset.object().0).then_some(Reason::AlreadyMounted);
+        let obstacle = plan.obstacle(by_name, request.force).or(mounted);
+        match (obstacle, &plan.place) {
+            (Some(reason), _) if by_name => {
+                let error = Error::new(&plan.name, reason);
+                report.failures.push(MountFailure { name: plan.name.clone(), error });
+            }
+            (None, Where::Path(path)) => {
+                let path = path.clone();
+                ready.push((pool, plan, path));
+            }
+            (Some(Reason::KeyNotLoaded), _) => {
+                tracing::info!(dataset = plan.name, "not mounted: its key is not loaded");
+            }
+            (Some(_), _) | (None, Where::Legacy | Where::None) => {}
+        }
+    }
+    Ok(ready)
+}
+
+/// The mount at a path.
+fn at_path(mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
+    let path = PathBuf::from(name);
+    // As it was given, or as it resolves: a link may lead there.
+    let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    let found = mounted.iter().rfind(|(_, live)| live.target() == path || live.target() == real);
+    found.cloned().map(|one| vec![one]).ok_or_else(|| Error::new(name, Reason::NotAMountpoint))
+}
+
+/// Unmounts from the leaves on and returns what failed.
+pub(super) fn unmount_all(mounted: &[Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
+    // One that covers another is unmounted first: it was mounted later.
+    let mut order: Vec<_> = mounted.iter().collect();
+    order.sort_by_key(|(_, live)| live.number);
+    let paths: Vec<_> = order.iter().map(|(_, live)| live.target().to_owned()).collect();
+    let fates = Forest::new(&paths).walk(Way::Up, threads, |at| {
+        let (pool, live) = order[at];
+        pool.mounts.unmount(live, how)
+    });
+    let (mut failures, mut skipped) = (Vec::new(), Vec::new());
+    for (fate, (_, live)) in fates.into_iter().zip(&order) {
+        match fate {
+            Fate::Done => {}
+            Fate::Failed(error) => failures.push(MountFailure { name: error.about.clone(), error }),
+            // Something is still mounted in it: that is said first.
+            Fate::Skipped => {
+                let target = live.target().to_string_lossy().into_owned();
+                let error = Error::new(&target, Reason::Busy);
+                skipped.push(MountFailure { name: target, error });
+            }
+        }
+    }
+    failures.append(&mut skipped);
+    failures
+}
+
+/// A folder that a dataset is mounted on.
+pub(super) type Folder = (String, PathBuf);
+
+/// The folders that file systems are mounted on, where nobody said by name where that is: neither in a property nor for this mount.
+pub(super) fn folders_of(mounted: &[Mounted]) -> Vec<Folder> {
+    let mut folders = Vec::new();
+    for (imported, live) in mounted {
+        let name = live.name();
+        let dataset = imported.pool.dsl().dataset(&name);
+        let Ok(Some(place)) = dataset.and_then(|d| d.property(dsl::Prop::Mountpoint)) else { continue };
+        let usual = matches!(place.source, dsl::Source::Default | dsl::Source::Inherited(_));
+        let there = matches!(&place.value, dsl::prop::Value::Text(path) if live.target() == Path::new(path));
+        if usual && there {
+            folders.push((name, live.target().to_owned()));
+        }
+    }
+    folders
+}
+
+/// Removes folders on which nothing is mounted any more; one that holds something stays (`remove_mountpoint`).
+pub(super) fn remove_folders(folders: Vec<Folder>) {
+    let mut folders: Vec<PathBuf> = folders.into_iter().map(|(_, path)| path).collect();
+    folders.sort();
+    for folder in folders.iter().rev() {
+        if let Err(error) = std::fs::remove_dir(folder) {
+            tracing::debug!(folder = %folder.display(), %error, "it stays");
+        }
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
