@@ -19,8 +19,13 @@
 //! transactions `allocate` and `free` at any time, [`Allocator::sync`] once or more, [`Allocator::sync_done`] once.
 //!
 //! # Locks
-//! One mutex over all. It is held while a metaslab's map is read: whoever wants space has to wait for it anyway, and
-//! the reads go through an immutable object set, so they wait for nobody who might wait for space. It is not held while maps are written.
+//! One mutex over all, which is held for no read or write. Who finds that a metaslab must be loaded lets it go, reads the map, and begins again: one map is
+//! read at a time, under a lock of its own, as whoever needs another would mostly need this one. The reads go through an immutable object set, so they wait
+//! for nobody who might wait for space.
+//!
+//! # Errors
+//! A metaslab whose map can't be read by a passing error, such as of a device that comes back, is out of use until the next group has synced; one whose map is bad, until the
+//! pool is imported again.
 //!
 //! # Crash
 //! Everything here is memory; the maps that a group writes are reached by its uberblock only.
@@ -35,6 +40,7 @@
 mod free_space;
 mod group;
 mod live;
+mod load;
 mod open;
 mod side;
 mod state;
@@ -58,6 +64,8 @@ use zio::{NoSpace, Space, Want};
 pub struct Allocator {
     tree: TreeCell,
     state: Mutex<State>,
+    /// Held by who reads a map.
+    loading: Mutex<()>,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -69,7 +77,11 @@ impl std::fmt::Debug for Allocator {
 impl Allocator {
     /// An allocator without vdevs.
     pub fn new(tree: impl Into<TreeCell>) -> Allocator {
-        Allocator { tree: tree.into(), state: Mutex::new(State::new()) }
+        Allocator::with(tree.into(), State::new())
+    }
+
+    fn with(tree: TreeCell, state: State) -> Allocator {
+        Allocator { tree, state: Mutex::new(state), loading: Mutex::default() }
     }
 
     /// Adds a vdev, all of whose space is free.
@@ -88,16 +100,23 @@ impl Allocator {
     }
 
     /// Takes a range that an intent log's block has from before the import (`metaslab_claim`): false if it is not free.
-    #[must_use]
-    pub fn claim(&self, dva: &Dva, txg: Txg) -> bool {
+    ///
+    /// # Errors
+    /// As reading the map fails that knows, if that may pass.
+    pub fn claim(&self, dva: &Dva, txg: Txg) -> crate::Result<bool> {
         let size = self.size_of(dva);
-        self.state.lock().claim(dva.vdev, dva.offset.0, size, txg)
+        self.load_at(dva.vdev, dva.offset.0, size)?;
+        Ok(self.state.lock().claim(dva.vdev, dva.offset.0, size, txg))
     }
 
-    /// True if a copy's place is allocated, by what is known: of a metaslab that can't be read nothing is.
-    pub fn is_allocated(&self, dva: &Dva) -> bool {
+    /// True if a copy's place is allocated, by what is known: of a metaslab whose map is bad nothing is.
+    ///
+    /// # Errors
+    /// As [`Allocator::claim`].
+    pub fn is_allocated(&self, dva: &Dva) -> crate::Result<bool> {
         let size = self.size_of(dva);
-        self.state.lock().is_allocated(dva.vdev, dva.offset.0, size)
+        self.load_at(dva.vdev, dva.offset.0, size)?;
+        Ok(self.state.lock().is_allocated(dva.vdev, dva.offset.0, size))
     }
 
     /// The group `txg` has synced, and `mos` with it. What was freed two groups before may be used again
@@ -147,7 +166,19 @@ impl Allocator {
 
 impl Space for Allocator {
     fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
-        self.state.lock().allocate(&self.tree.get(), want)
+        let tree = self.tree.get();
+        loop {
+            let place = {
+                let mut state = self.state.lock();
+                let done = state.allocate(&tree, want);
+                match state.wanted.take() {
+                    None => return done,
+                    Some(place) => place,
+                }
+            };
+            // Whether that went well shows when it is tried again.
+            let _ = self.load(place);
+        }
     }
 
     fn free(&self, dva: &Dva, born: Txg, txg: Txg) {

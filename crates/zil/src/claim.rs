@@ -150,6 +150,18 @@ impl Plan {
         })
     }
 
+    /// All blocks that it names: those of the chain, and of its records.
+    pub fn blocks(&self) -> impl Iterator<Item = &Blkptr> {
+        self.links.iter().flat_map(|link| {
+            let named = link.records.iter().filter_map(|(_, names)| names.as_deref());
+            let of_records = named.flat_map(|names| match names {
+                Names::Write(bp) => std::slice::from_ref(bp),
+                Names::OldClones(bps) | Names::Clones(bps) => bps,
+            });
+            std::iter::once(&link.bp).chain(of_records)
+        })
+    }
+
     /// The blocks of the chain that groups on disk have allocated: what is to be freed of a log that is given up (`zil_clear_log_block`).
     pub fn allocated(&self) -> Vec<Blkptr> {
         let first = self.first_txg;

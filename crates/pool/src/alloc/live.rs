@@ -72,6 +72,8 @@ pub(super) struct LiveMetaslab {
     pub(super) activated: Option<u8>,
     /// Its space map can't be read or contradicts itself: nothing is allocated from it.
     pub(super) broken: bool,
+    /// Its space map could not be read just now: nothing is allocated from it before the next group.
+    pub(super) resting: bool,
 }
 
 impl LiveMetaslab {
@@ -96,6 +98,7 @@ impl LiveMetaslab {
             weight: Weight::NONE,
             activated: None,
             broken: false,
+            resting: false,
         };
         ms.weight = ms.reckon_weight();
         ms
@@ -149,7 +152,7 @@ impl LiveMetaslab {
 
     /// The best weight by what is known now (`metaslab_weight`).
     pub(super) fn reckon_weight(&self) -> Weight {
-        if self.broken {
+        if self.broken || self.resting {
             return Weight::NONE;
         }
         let top = self.shift as usize + SPACE_MAP_HISTOGRAM_SIZE - 1;

@@ -29,7 +29,7 @@ impl Allocator {
             state.logged = Some(vdevs.to_vec());
         }
         state.look_at(mos);
-        let out = Allocator { tree, state: parking_lot::Mutex::new(state) };
+        let out = Allocator::with(tree, state);
         out.open_side(mos)?;
         Ok(out)
     }

@@ -3,11 +3,10 @@
 use super::group::{Class, ClassKind, Group, GroupId};
 use super::live::{LiveMetaslab, TXG_SIZE, Weight, slot};
 use crate::Mos;
-use crate::metaslab::{Class as VdevClass, LogChanges, TopVdev};
+use crate::metaslab::{Class as VdevClass, TopVdev};
 use crate::range::RangeSet;
 use crate::space::EMBEDDED_SLOG_MIN_MS;
 use arc::Cache;
-use dmu::Objset;
 use ondisk::spacemap::SPACE_MAP_HISTOGRAM_SIZE;
 use ondisk::{Asize, Blkptr, DmuType, Dva, Offset, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +58,10 @@ pub(super) struct State {
     pub(super) to_fold: BTreeSet<Place>,
     /// Frees of what was not allocated.
     pub(super) bad_frees: u64,
+    /// A metaslab that is to be loaded before what was asked for can be said.
+    pub(super) wanted: Option<Place>,
+    /// Metaslabs whose maps could not be read since the last group.
+    pub(super) resting: BTreeSet<Place>,
     /// What is noted on maps of whole vdevs.
     pub(super) side: super::side::Side,
 }
@@ -75,6 +78,8 @@ impl State {
             logged: None,
             to_fold: BTreeSet::new(),
             bad_frees: 0,
+            wanted: None,
+            resting: BTreeSet::new(),
             side: Default::default(),
         }
     }
@@ -186,10 +191,13 @@ impl State {
         u128::from(alloc) * 100 < u128::from(space) * u128::from(100 - SPECIAL_RESERVE_PERCENT)
     }
 
+    /// Takes space. Where [`State::wanted`] is set, that is to be loaded first, and nothing was taken.
     pub(super) fn allocate(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
         match self.allocate_free(tree, want) {
             // A pool that stops for want of room is worse than one that can't be rewound for two groups.
-            Err(NoSpace) if self.release_deferred() => self.allocate_free(tree, want),
+            Err(NoSpace) if self.wanted.is_none() && self.release_deferred() => {
+                self.allocate_free(tree, want)
+            }
             done => done,
         }
     }
@@ -229,6 +237,9 @@ impl State {
             for dva in got.iter().flatten() {
                 self.unallocate(dva.vdev, dva.offset.0, dva.asize.0, want.txg);
             }
+            if self.wanted.is_some() {
+                break;
+            }
         }
         Err(NoSpace)
     }
@@ -264,6 +275,9 @@ impl State {
                 if let (Some(start), Some(asize)) = (found, asize) {
                     self.take_turn(kind, at, asize.0, log);
                     return Some(Dva { vdev, offset: Offset(start), asize: Asize(asize.0), gang: false });
+                }
+                if self.wanted.is_some() {
+                    return None;
                 }
                 self.class(kind).turn(at + 1);
             }
@@ -314,8 +328,9 @@ impl State {
             }
             let serves = |id: u32| metaslabs[id as usize].may_hold(asize) && (try_hard || !taken(id));
             let id = g.choose(copy, try_hard, serves)?;
-            if metaslabs[id as usize].free.is_none() && !self.load((vdev, id)) {
-                continue;
+            if metaslabs[id as usize].free.is_none() {
+                self.wanted = Some((vdev, id));
+                return None;
             }
             let ms = &mut self.vdevs.get_mut(&vdev)?.metaslabs[id as usize];
             let g = &mut self.groups[group.0];
@@ -334,28 +349,6 @@ impl State {
                 None => g.passivate(id, ms),
             }
         }
-    }
-
-    /// Loads a metaslab; false, with the metaslab out of use, if its map is bad.
-    fn load(&mut self, place: Place) -> bool {
-        let allocated = self.read_map(place);
-        let ms = self.metaslab(place);
-        let good = allocated.is_some_and(|a| ms.load(a));
-        ms.broken |= !good;
-        let group = ms.group;
-        let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
-        self.groups[group.0].reweigh(place.1, ms);
-        good
-    }
-
-    /// What is allocated of a metaslab by the last synced state of its map.
-    fn read_map(&self, (vdev, id): Place) -> Option<RangeSet> {
-        let v = &self.vdevs[&vdev];
-        let Some(object) = v.metaslabs[id as usize].object else { return Some(RangeSet::new()) };
-        let (cache, root) = self.view.as_ref()?;
-        let mos = Mos::open(Objset::open(cache.upgrade()?, 0, root).ok()?).ok()?;
-        let none = LogChanges::default();
-        mos.load_metaslab(&v.top, id.into(), object.0, None, &none).ok().map(|ms| ms.allocated)
     }
 
     pub(super) fn free(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) {
@@ -385,9 +378,6 @@ impl State {
 
     pub(super) fn claim(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) -> bool {
         let Some(place) = self.find(vdev, start, size) else { return false };
-        if self.metaslab(place).free.is_none() && !self.load(place) {
-            return false;
-        }
         let ms = self.metaslab(place);
         if !ms.free.as_mut().is_some_and(|f| f.remove(start, start + size)) {
             return false;
@@ -400,7 +390,7 @@ impl State {
 
     pub(super) fn is_allocated(&mut self, vdev: VdevId, start: u64, size: u64) -> bool {
         let Some(place) = self.find(vdev, start, size) else { return false };
-        let loaded = self.metaslab(place).free.is_some() || self.load(place);
+        let loaded = self.metaslab(place).free.is_some();
         loaded && !self.metaslab(place).refuses_free(start, start + size)
     }
 
@@ -424,6 +414,7 @@ impl State {
     /// Moves on what the group `txg`, which has synced, allocated and freed.
     pub(super) fn finish(&mut self, txg: Txg) {
         assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
+        self.wake();
         let defer = self.may_defer();
         for place in std::mem::take(&mut self.pending) {
             let ms = self.metaslab(place);

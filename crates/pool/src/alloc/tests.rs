@@ -243,7 +243,7 @@ fn bad_frees_are_refused() {
 fn claims_take_the_space() {
     let alloc = allocator(&[(Class::Normal, 2)]);
     let dva = Dva { vdev: VdevId(0), offset: ondisk::Offset(8192), asize: ondisk::Asize(4096), gang: false };
-    assert!(alloc.claim(&dva, Txg(4)) && !alloc.claim(&dva, Txg(4)));
+    assert!(alloc.claim(&dva, Txg(4)).unwrap() && !alloc.claim(&dva, Txg(4)).unwrap());
     let all: Vec<_> = std::iter::from_fn(|| alloc.allocate(&want(4096, 1, 4)).ok()).collect();
     assert_eq!(all.len() as u64, (2 << MS_SHIFT) / 4096 - 1);
     assert!(all.iter().flatten().flatten().all(|d| (d.vdev, d.offset) != (dva.vdev, dva.offset)));

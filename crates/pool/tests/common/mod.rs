@@ -41,10 +41,19 @@ pub fn try_open(images: &[PathBuf]) -> Result<Opened, Box<dyn std::error::Error>
 
 /// The same, to write too.
 pub fn open_in(images: &[PathBuf], mode: Mode) -> Result<Opened, Box<dyn std::error::Error>> {
+    open_through(images, mode, &|device| device)
+}
+
+/// The same, with something before each device.
+pub fn open_through(
+    images: &[PathBuf],
+    mode: Mode,
+    wrap: &dyn Fn(Arc<dyn Device>) -> Arc<dyn Device>,
+) -> Result<Opened, Box<dyn std::error::Error>> {
     let mut devices: BTreeMap<Guid, Arc<dyn Device>> = BTreeMap::new();
     let mut tops: BTreeMap<u64, VdevConfig> = BTreeMap::new();
     for path in images {
-        let device: Arc<dyn Device> = Arc::new(FileDevice::open(path, mode).unwrap());
+        let device = wrap(Arc::new(FileDevice::open(path, mode).unwrap()));
         let Ok((_, nv)) = Labels::new(&*device).best_config(Txg(u64::MAX)) else { continue };
         let config = PoolConfig::from_nvlist(&nv).unwrap();
         devices.insert(config.guid.unwrap(), device);

@@ -90,9 +90,10 @@ impl Logs {
     /// Claims and drops in the group of `tx`, which must be the first.
     ///
     /// # Errors
-    /// As opening datasets fails; nothing has been changed then.
+    /// As opening datasets and reading space maps fails; nothing has been changed then.
     pub(super) fn settle(&self, live: &Live, tx: &Tx) -> Result<(), WriteRefusal> {
         let engine = live.engine();
+        self.learn_what_is_free(engine)?;
         let own = |(dataset, _): &(Dataset, Fate)| {
             let dsl = live.dsl();
             dsl.heads().own_locked(&dsl.dataset(&dataset.name())?)
@@ -115,6 +116,20 @@ impl Logs {
             owned.objset().set_zil_header(tx, header).map_err(dsl::Error::from)?;
         }
         engine.claimed.lock().append(&mut taker.shared);
+        Ok(())
+    }
+}
+
+impl Logs {
+    /// Has the space maps read that say what of the logs is free: a log whose places nobody knows of must not be taken for one that ends there.
+    fn learn_what_is_free(&self, engine: &Engine) -> Result<(), pool::Error> {
+        for (_, fate) in &self.0 {
+            let Fate::Claim(plan) = fate else { continue };
+            for bp in plan.blocks() {
+                let Ok(places) = engine.cache.zio().places(bp) else { continue };
+                places.iter().try_for_each(|(dva, _)| engine.allocator.is_allocated(dva).map(drop))?;
+            }
+        }
         Ok(())
     }
 }
@@ -180,7 +195,7 @@ impl Claimant for Taker<'_> {
         let Ok(places) = self.engine.cache.zio().places(bp) else { return false };
         let allocator = &self.engine.allocator;
         for (n, (dva, _)) in places.iter().enumerate() {
-            if !allocator.claim(dva, self.txg) {
+            if !allocator.claim(dva, self.txg).is_ok_and(|free| free) {
                 places[..n].iter().for_each(|(taken, _)| allocator.unallocate(taken, self.txg));
                 return false;
             }
@@ -190,8 +205,8 @@ impl Claimant for Taker<'_> {
 
     fn share(&mut self, bps: &[Blkptr]) -> bool {
         let allocator = &self.engine.allocator;
-        let held =
-            |bp: &Blkptr| bp.stored().is_some_and(|s| s.copies().all(|dva| allocator.is_allocated(dva)));
+        let is_allocated = |dva: &ondisk::Dva| allocator.is_allocated(dva).is_ok_and(|allocated| allocated);
+        let held = |bp: &Blkptr| bp.stored().is_some_and(|s| s.copies().all(is_allocated));
         let all = bps.iter().all(held);
         if all {
             self.shared.extend_from_slice(bps);

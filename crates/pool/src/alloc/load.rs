@@ -1,0 +1,128 @@
+//! Loading metaslabs.
+
+use super::Allocator;
+use super::live::Weight;
+use super::state::{Place, State};
+use crate::metaslab::{LogChanges, TopVdev};
+use crate::range::RangeSet;
+use crate::{Error, Mos, Result};
+use arc::Cache;
+use dmu::Objset;
+use ondisk::{Blkptr, ObjNum, VdevId};
+use std::sync::Weak;
+
+/// A metaslab's map as of the last group that has synced.
+struct Map {
+    place: Place,
+    top: TopVdev,
+    object: ObjNum,
+    cache: Weak<Cache>,
+    root: Blkptr,
+}
+
+/// What is to be done about a metaslab from which somebody wants something.
+enum Next {
+    /// It is loaded, or out of use.
+    Nothing,
+    Read(Map),
+}
+
+impl Map {
+    /// What is allocated by it.
+    fn read(&self) -> Result<RangeSet> {
+        let cache = self.cache.upgrade().ok_or(Error::Closed)?;
+        let mos = Mos::open(Objset::open(cache, 0, &self.root)?)?;
+        let none = LogChanges::default();
+        Ok(mos.load_metaslab(&self.top, self.place.1.into(), self.object.0, None, &none)?.allocated)
+    }
+}
+
+/// Whether an error is one of devices, which may be over the next time.
+fn may_pass(error: &Error) -> bool {
+    use zio::Error::{Io, Suspended};
+    matches!(error, Error::Object(dmu::Error::Read(Io { .. } | Suspended { .. })))
+}
+
+impl Allocator {
+    /// Loads the metaslab that holds a range.
+    pub(super) fn load_at(&self, vdev: VdevId, start: u64, size: u64) -> Result<()> {
+        let place = self.state.lock().find(vdev, start, size);
+        place.map_or(Ok(()), |place| self.load(place))
+    }
+
+    /// Loads a metaslab, or takes it out of use.
+    ///
+    /// # Errors
+    /// As reading fails, if that may pass.
+    pub(super) fn load(&self, place: Place) -> Result<()> {
+        let _one = self.loading.lock();
+        loop {
+            let map = match self.state.lock().look_for_map(place) {
+                Next::Nothing => return Ok(()),
+                Next::Read(map) => map,
+            };
+            let read = map.read();
+            let mut state = self.state.lock();
+            // A group has synced meanwhile: the map may say something else now, and what it was in may be written over.
+            if state.view.as_ref().is_some_and(|(_, root)| *root != map.root) {
+                continue;
+            }
+            let passing = read.as_ref().err().filter(|e| may_pass(e)).cloned();
+            state.put_map(place, read);
+            return passing.map_or(Ok(()), Err);
+        }
+    }
+}
+
+impl State {
+    fn look_for_map(&mut self, place: Place) -> Next {
+        let ms = self.metaslab(place);
+        let (loaded, object) = (ms.free.is_some() || ms.broken || ms.resting, ms.object);
+        if loaded {
+            return Next::Nothing;
+        }
+        let Some(object) = object else {
+            // It was never used.
+            self.put_map(place, Ok(RangeSet::new()));
+            return Next::Nothing;
+        };
+        let top = self.vdevs[&place.0].top;
+        match &self.view {
+            Some((cache, root)) => Next::Read(Map { place, top, object, cache: cache.clone(), root: *root }),
+            None => {
+                self.put_map(place, Err(Error::Closed));
+                Next::Nothing
+            }
+        }
+    }
+
+    /// Enters what was read of a metaslab's map.
+    fn put_map(&mut self, place: Place, read: Result<RangeSet>) {
+        let ms = self.metaslab(place);
+        match read {
+            Ok(allocated) => ms.broken |= !ms.load(allocated),
+            Err(e) if may_pass(&e) => {
+                ms.resting = true;
+                self.resting.insert(place);
+            }
+            Err(_) => ms.broken = true,
+        }
+        self.reweigh(place);
+    }
+
+    fn reweigh(&mut self, place: Place) {
+        let vdev = self.vdevs.get_mut(&place.0).expect("places are of vdevs that are there");
+        let ms = &mut vdev.metaslabs[place.1 as usize];
+        if ms.activated.is_none() || ms.reckon_weight() == Weight::NONE {
+            self.groups[ms.group.0].reweigh(place.1, ms);
+        }
+    }
+
+    /// A group has synced: metaslabs whose maps could not be read are tried again.
+    pub(super) fn wake(&mut self) {
+        for place in std::mem::take(&mut self.resting) {
+            self.metaslab(place).resting = false;
+            self.reweigh(place);
+        }
+    }
+}
