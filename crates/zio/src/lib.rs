@@ -33,7 +33,7 @@ pub use read::Zio;
 pub use space::{ClassHint, NoSpace, Space, Want};
 pub use suspend::{Entry, FailMode, Patience, Reason, Suspended, Suspension};
 pub use workers::{Alone, Workers};
-pub use write::EarlyWrite;
+pub use write::{EarlyWrite, FlushMark};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use vdev::{Laid, Tree};
 
 pub use early::EarlyWrite;
+pub use unflushed::FlushMark;
 pub(crate) use unflushed::Unflushed;
 
 /// How often a block is placed anew before the pool is suspended.

@@ -306,8 +306,9 @@ impl Zilog {
         let vdevs: Vec<VdevId> = vdevs.into_iter().collect();
         let zio = self.os.cache().zio();
         self.counters.flush_count.inc();
+        let mark = zio.flush_mark();
         flight.well = zio.write_logs(self.os.id(), blocks, writes).is_ok()
-            && zio.flush_vdevs(&vdevs, flight.txg).is_ok();
+            && zio.flush_vdevs(&vdevs, flight.txg, mark).is_ok();
     }
 }
 

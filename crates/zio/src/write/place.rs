@@ -160,6 +160,7 @@ impl Zio {
     /// Gives everything back that a failed batch has taken.
     pub(super) fn undo(&self, txg: Txg, batch: &Batch) {
         let space = self.space();
+        self.spoil(batch.allocated.iter().map(|(_, dva)| dva).chain(&batch.spoiled));
         batch.allocated.iter().for_each(|(_, dva)| space.unallocate(dva, txg));
         batch.spoiled.iter().for_each(|dva| space.unallocate(dva, txg));
         if let Some(table) = self.dedup() {
@@ -186,6 +187,7 @@ impl Zio {
     /// Gives back the places that were found bad: the batch is done, or its devices have been seen to.
     pub(super) fn give_back_spoiled(&self, txg: Txg, batch: &mut Batch) {
         let space = self.space();
+        self.spoil(&batch.spoiled);
         batch.spoiled.drain(..).for_each(|dva| space.unallocate(&dva, txg));
     }
 }

@@ -344,7 +344,7 @@ fn reads_heal() {
     let zio = Zio::new(Arc::clone(&tree));
     zio.set_space(Arc::new(Front::new(tree, 1, u64::MAX)));
     let bp = zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
-    zio.flush_vdevs(&[VdevId(0)], Txg(4)).unwrap();
+    zio.flush_vdevs(&[VdevId(0)], Txg(4), zio.flush_mark()).unwrap();
     let at = ondisk::label::LABEL_START_SIZE + bp.stored().unwrap().dvas[0].unwrap().offset.0;
     let damage = || devices.iter().for_each(|d| d.write_at(&[0; 512], at + 512).unwrap());
     let healthy = || {

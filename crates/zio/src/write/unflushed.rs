@@ -11,8 +11,8 @@
 
 use crate::{Reason, Zio};
 use device::{Block, DeviceError, Op};
-use ondisk::{Dva, Guid, Txg, VdevId};
-use std::collections::VecDeque;
+use ondisk::{Dva, Guid, Offset, Txg, VdevId};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use vdev::FlushError;
 
@@ -22,8 +22,8 @@ const KEEP_MAX: u64 = 64 << 20;
 /// What devices took and may not hold for good.
 #[derive(Default)]
 pub(crate) struct Unflushed {
-    /// In the order in which it was written.
-    blocks: VecDeque<(Txg, Dva, Block)>,
+    /// In the order in which it was written; nothing where the place has been given back since, and may be another's.
+    blocks: VecDeque<(Txg, Dva, Option<Block>)>,
     bytes: u64,
     /// How many were forgotten.
     gone: u64,
@@ -32,7 +32,13 @@ pub(crate) struct Unflushed {
     failed: Option<FlushError>,
     /// How many failed: one that fails while another succeeds takes its worth.
     failures: u64,
+    /// The last one that did.
+    last: Option<FlushError>,
 }
+
+/// A moment, by the flushes that have failed before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushMark(u64);
 
 impl Unflushed {
     /// A place behind all that has been written: what a flush that begins now makes durable.
@@ -42,6 +48,7 @@ impl Unflushed {
 
     /// Notes that a flush failed, or proves nothing.
     fn fail(&mut self, e: FlushError) {
+        self.last = Some(e.clone());
         self.failed.get_or_insert(e);
         self.failures += 1;
     }
@@ -52,7 +59,7 @@ impl Unflushed {
             && let Some((.., bytes)) = self.blocks.pop_front()
         {
             self.gone += 1;
-            self.bytes -= bytes.len() as u64;
+            self.bytes -= bytes.map_or(0, |bytes| bytes.len() as u64);
         }
     }
 }
@@ -109,14 +116,21 @@ impl Zio {
         self.flush_leaves(self.tree().devices().map(|(guid, _)| guid).collect(), txg)
     }
 
-    /// As [`Zio::flush`], for these top-level vdevs alone, and without waiting: what a log block needs.
+    /// This moment, for who is going to write what a flush that fails must not lose ([`Zio::flush_vdevs`]).
+    pub fn flush_mark(&self) -> FlushMark {
+        FlushMark(self.unflushed.lock().failures)
+    }
+
+    /// As [`Zio::flush`], for these top-level vdevs alone, and without waiting: what log blocks need that were written since `since`.
     ///
     /// # Errors
-    /// As [`Zio::flush`]; also while a device that failed or was gone may lack what it took before, which is until a group has been flushed: blocks of logs are
-    /// not written again.
-    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg) -> Result<(), FlushError> {
+    /// As [`Zio::flush`]; also where any flush has failed since, whoever asked for it and whatever was done about it: blocks of logs are not written again, and
+    /// a device that failed, or was gone, may lack what it took before.
+    pub fn flush_vdevs(&self, vdevs: &[VdevId], txg: Txg, since: FlushMark) -> Result<(), FlushError> {
         self.flush_leaves(vdevs.iter().flat_map(|vdev| self.tree().leaves_of(*vdev)).collect(), txg)?;
-        self.unflushed.lock().failed.clone().map_or(Ok(()), Err)
+        let unflushed = self.unflushed.lock();
+        let later = unflushed.last.clone().filter(|_| unflushed.failures != since.0);
+        unflushed.failed.clone().or(later).map_or(Ok(()), Err)
     }
 
     fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> Result<(), FlushError> {
@@ -140,7 +154,7 @@ impl Zio {
             let mut unflushed = self.unflushed.lock();
             for (txg, dva, bytes) in blocks {
                 unflushed.bytes += bytes.len() as u64;
-                unflushed.blocks.push_back((txg, dva, bytes));
+                unflushed.blocks.push_back((txg, dva, Some(bytes)));
             }
             let full = unflushed.bytes > KEEP_MAX && unflushed.failed.is_none();
             (full, unflushed.mark(), unflushed.failures)
@@ -156,11 +170,25 @@ impl Zio {
         }
     }
 
+    /// These places are about to be given back: what was written there must not be written again, over what somebody else has there then.
+    pub(super) fn spoil<'d>(&self, dvas: impl IntoIterator<Item = &'d Dva>) {
+        let places: HashSet<(VdevId, Offset)> = dvas.into_iter().map(|dva| (dva.vdev, dva.offset)).collect();
+        if places.is_empty() {
+            return;
+        }
+        let Unflushed { blocks, bytes, .. } = &mut *self.unflushed.lock();
+        for (_, _, block) in blocks.iter_mut().filter(|(_, dva, _)| places.contains(&(dva.vdev, dva.offset)))
+        {
+            *bytes -= block.take().map_or(0, |block| block.len() as u64);
+        }
+    }
+
     /// Writes what is kept again, in its order, until it succeeds. False: nobody attends the pool any more.
     fn write_again(&self) -> bool {
         let blocks = self.unflushed.lock().blocks.clone();
         // Two of them may be at one place, so one after another.
         blocks.iter().all(|(txg, dva, bytes)| {
+            let Some(bytes) = bytes else { return true };
             while self.tree().write_block(dva.vdev, dva.offset.0, bytes, *txg).is_err() {
                 if !self.suspension().wait(Reason::Io) {
                     return false;

@@ -249,14 +249,34 @@ fn needed_reads_wait() {
     assert_eq!(data, noise(8192));
 }
 
-/// Goal: what was logged on a device that was given up and came back is not said to be durable, until a group is.
+/// Goal: what was logged on a device that was given up and came back is not said to be durable, until a group is, and what was logged before that never is.
 #[test]
 fn logs_do_not_believe_a_device_that_was_gone() {
     let bench = bench(1);
     bench.zio.suspension().attend("p", FailMode::Wait, Box::new(|| {}));
-    bench.zio.flush_vdevs(&[VdevId(0)], Txg(5)).unwrap();
+    let flush = |since| bench.zio.flush_vdevs(&[VdevId(0)], Txg(5), since);
+    let before = bench.zio.flush_mark();
+    flush(before).unwrap();
     bench.zio.doubt(Guid(100));
-    assert!(bench.zio.flush_vdevs(&[VdevId(0)], Txg(5)).is_err());
+    let amid = bench.zio.flush_mark();
+    assert!(flush(amid).is_err());
     bench.zio.flush(Txg(5)).unwrap();
-    bench.zio.flush_vdevs(&[VdevId(0)], Txg(5)).unwrap();
+    assert!(flush(before).is_err(), "it was written before the device was given up");
+    flush(amid).unwrap();
+}
+
+/// Goal: what was written to a place that has been given back is not written again, since the place may be another's.
+#[test]
+fn places_that_were_given_back_are_left_alone() {
+    let b = bench(1);
+    b.attend();
+    let reqs = vec![req(noise(8192), WritePolicy::PLAIN), req(noise(4096), WritePolicy::PLAIN)];
+    let bps = b.zio.write_batch(Txg(4), reqs).unwrap();
+    let given_back: Vec<_> = bps[0].stored().unwrap().copies().copied().collect();
+    b.zio.spoil(&given_back);
+    b.zio.doubt(Guid(100));
+    let before = b.devices[0].count();
+    b.zio.flush(Txg(4)).unwrap();
+    // One block, and the flush.
+    assert_eq!(b.devices[0].count() - before, 2);
 }
