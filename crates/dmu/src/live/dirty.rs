@@ -61,7 +61,7 @@ pub(crate) struct Dirty {
     pub(crate) clones: BTreeMap<BlkId, Blkptr>,
     /// The spill block, if it was written (`Some(Some)`) or removed (`Some(None)`).
     pub(crate) spill: Option<Option<Block>>,
-    /// Blocks that were written early, with their places: one counts while it is in `blocks`.
+    /// Those of `blocks` that were written early, with their places. The block is held so that nobody changes it where it is.
     early: BTreeMap<BlkId, (Block, Blkptr)>,
     /// Places of others that were.
     superseded: Vec<Blkptr>,
@@ -94,11 +94,24 @@ impl Dirty {
     /// Writes a block; true if it was not written before.
     pub(crate) fn put(&mut self, blkid: BlkId, block: Block) -> bool {
         self.clones.remove(&blkid);
+        self.supersede(blkid);
         self.blocks.insert(blkid, block).is_none()
+    }
+
+    /// A block that was written, to be changed.
+    pub(crate) fn to_modify(&mut self, blkid: BlkId) -> Option<&mut Block> {
+        self.supersede(blkid);
+        self.blocks.get_mut(&blkid)
+    }
+
+    /// A block is going to be another than the one that was written early: its place is of no use any more, and its memory not to be kept.
+    fn supersede(&mut self, blkid: BlkId) {
+        self.superseded.extend(self.early.remove(&blkid).map(|(_, bp)| bp));
     }
 
     /// Makes a block another's.
     pub(crate) fn put_clone(&mut self, blkid: BlkId, bp: Blkptr) {
+        self.supersede(blkid);
         self.blocks.remove(&blkid);
         self.clones.insert(blkid, bp);
     }
@@ -140,8 +153,7 @@ impl Dirty {
 
     /// Places of blocks that were written early and changed since.
     pub(crate) fn superseded(&self) -> impl Iterator<Item = &Blkptr> {
-        let changed = self.early.iter().filter(|(blkid, _)| self.placed(**blkid).is_none());
-        self.superseded.iter().chain(changed.map(|(_, (_, bp))| bp))
+        self.superseded.iter()
     }
 
     pub(crate) fn block(&self, blkid: BlkId) -> Whereabouts {
@@ -157,6 +169,7 @@ impl Dirty {
     pub(crate) fn free(&mut self, first: BlkId, last: BlkId) {
         let gone: Vec<BlkId> = self.blocks.range(first..=last).map(|(b, _)| *b).collect();
         for b in gone {
+            self.supersede(b);
             self.blocks.remove(&b);
         }
         let gone: Vec<BlkId> = self.clones.range(first..=last).map(|(b, _)| *b).collect();
@@ -171,6 +184,7 @@ impl Dirty {
         self.wipe = true;
         self.header = None;
         self.freed = Ranges::default();
+        self.superseded.extend(std::mem::take(&mut self.early).into_values().map(|(_, bp)| bp));
         self.blocks.clear();
         self.clones.clear();
         self.spill = None;
