@@ -70,8 +70,10 @@ use zio::WritePolicy;
 /// Most bytes of a write that are copied into its record at once (`zil_maxcopied`).
 const MAX_COPIED: usize = 7680;
 
-/// A commit of more data than this waits for the group: the data would be written twice, and keep others' commits waiting.
+/// A commit that would copy more data than this waits for the group: the data would be written twice, and keep others' commits waiting.
 const LARGE: u64 = 32 << 20;
+/// Data whose blocks the log names count for that as a fraction: they are written once, but others wait for them, too.
+const NAMED_SHARE: u64 = 8;
 
 /// When changes are durable (`sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -337,7 +339,8 @@ impl Zilog {
         let synced = self.groups.synced();
         let need = {
             let mut pending = self.pending.lock();
-            if object.is_some_and(|o| pending.bytes_of(o.0) > LARGE) {
+            let named = self.names_blocks().then_some(open);
+            if object.is_some_and(|o| pending.bytes_of(o.0, named) > LARGE) {
                 drop(pending);
                 return self.wait_group();
             }

@@ -227,6 +227,35 @@ fn much_data_goes_to_its_place() {
     assert!(found == contents, "the file is another");
 }
 
+/// Goal: a commit of much that was just written does not wait for its group: blocks go to their places, and the log names them.
+#[test]
+fn a_large_commit_names_its_blocks() {
+    const MB: u64 = 1 << 20;
+    // Of so much in flight that nobody waits for room.
+    let root = NewFileSystem::new((1_000_000, 0));
+    let rig = Rig::sized(&root, Policy::default(), &spa::create::claim_file, 4 << 30);
+    begin(&rig.fs);
+    let fs = &rig.fs;
+    let big = file(fs, fs.root(), "big");
+    // Whether a group is closed meanwhile is nobody's to say.
+    loop {
+        rig.sync();
+        let open = rig.pool.live().txgs().open();
+        for n in 0..48 {
+            fs.write(big, n * MB, &vec![n as u8 | 1; MB as usize], false).unwrap();
+        }
+        let (stats, before) = (rig.pool.log().unwrap().stats(), waits(&rig));
+        fs.fsync(big).unwrap();
+        if rig.pool.live().txgs().open() == open {
+            assert_eq!(waits(&rig), before);
+            let named = rig.pool.log().unwrap().stats().itx_indirect_bytes - stats.itx_indirect_bytes;
+            assert_eq!(named, 48 * MB);
+            break;
+        }
+    }
+    drop(records(&crash(rig.pool.live(), rig.path())));
+}
+
 /// Goal: the feature for records of attributes is in use while there is a log, and no longer.
 #[test]
 fn the_feature_goes_with_the_log() {

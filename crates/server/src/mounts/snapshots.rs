@@ -93,7 +93,7 @@ impl Snapshots for Heads {
 
     fn create(&self, name: &[u8]) -> Result<(), Errno> {
         let names = vec![format!("{}@{}", self.name.get(), text(name)?)];
-        self.run(dsl::ops::snapshot::Snapshot { names, props: Vec::new(), enforce_limits: true })
+        self.run(dsl::ops::snapshot::Snapshot { names, props: Vec::new(), enforce_limits: false })
     }
 
     fn destroy(&self, name: &[u8]) -> Result<(), Errno> {

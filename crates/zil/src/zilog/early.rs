@@ -10,7 +10,7 @@ use ondisk::{Blkptr, ObjNum, Txg};
 use zio::EarlyWrite;
 
 /// Least data whose blocks go to their places at once (`zfs_immediate_write_sz`).
-const IMMEDIATE_WRITE: u64 = 32768;
+pub(super) const IMMEDIATE_WRITE: u64 = 32768;
 
 /// What a batch begins with.
 pub(super) enum Gathered {
@@ -53,6 +53,12 @@ impl Boarding {
 }
 
 impl Zilog {
+    /// Whether the log names blocks of large writes rather than copy them. A log device is the faster place.
+    pub(super) fn names_blocks(&self) -> bool {
+        let without = || !self.os.cache().zio().tree().has_logs();
+        self.early.is_some() && (self.policy().throughput || without())
+    }
+
     /// The block in which the data of a write begin, and how much of these, if the data are not to be copied; without the block: that much is.
     pub(super) fn early_block(
         &self,
@@ -60,10 +66,8 @@ impl Zilog {
         (object, offset, length): (u64, u64, u64),
         txg: Txg,
     ) -> Option<(Option<DirtyBlock>, u64)> {
-        self.early.as_ref()?;
         let throughput = self.policy().throughput;
-        // A log device is the faster place.
-        if !throughput && (length < IMMEDIATE_WRITE || self.os.cache().zio().tree().has_logs()) {
+        if !self.names_blocks() || !throughput && length < IMMEDIATE_WRITE {
             return None;
         }
         let block = source.dirty(ObjNum(object), offset, txg)?;

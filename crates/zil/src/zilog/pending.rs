@@ -1,5 +1,7 @@
 //! Records that are not in a log block yet.
 
+use super::NAMED_SHARE;
+use super::early::IMMEDIATE_WRITE;
 use ondisk::Txg;
 use std::collections::{HashMap, VecDeque};
 
@@ -106,10 +108,13 @@ impl Pending {
         }
     }
 
-    /// Bytes of data that a commit of an object would have to fetch.
-    pub(super) fn bytes_of(&self, object: u64) -> u64 {
+    /// Bytes of data that a commit of an object would have to fetch. Of the group `named` blocks are named rather than copied, and count as a fraction.
+    pub(super) fn bytes_of(&self, object: u64, named: Option<Txg>) -> u64 {
         let records = self.groups.iter().filter_map(|g| g.of_object.get(&object)).flatten();
         let bytes = records.map(|itx| match itx.body {
+            Body::Data { length, .. } if length >= IMMEDIATE_WRITE && named == Some(itx.txg) => {
+                length / NAMED_SHARE
+            }
             Body::Data { length, .. } => length,
             Body::Whole(_) | Body::Clones(_) => 0,
         });

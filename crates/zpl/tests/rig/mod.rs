@@ -96,9 +96,14 @@ impl Rig {
 
     /// The same on a device that is opened by `claimer`.
     pub fn on(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>) -> Rig {
+        Self::sized(root, policy, claimer, 512 << 20)
+    }
+
+    /// The same, of so many bytes.
+    pub fn sized(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>, size: u64) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d0.img");
-        std::fs::File::create(&path).unwrap().set_len(512 << 20).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(size).unwrap();
         let leaves = vec![NewLeaf { path }];
         let vdevs = vec![NewVdev { shape: VdevShape::Single, bias: None, leaves }];
         let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };

@@ -45,11 +45,13 @@ fn neighbours_join() {
     }
     p.push_of(7, data(6, 7, 20 << 17, 1 << 17));
     p.push_of(7, data(6, 7, 0, 100));
-    assert_eq!(p.bytes_of(7), (21 << 17) + 100);
+    assert_eq!(p.bytes_of(7, None), (21 << 17) + 100);
+    // Those of the group that names its blocks count less, but for the small one.
+    assert_eq!(p.bytes_of(7, Some(Txg(6))), (20 << 17) + (1 << 17) / NAMED_SHARE + 100);
     p.pull(Some(7));
     let starts = [(7, 0), (7, 8 << 17), (7, 16 << 17), (7, 20 << 17), (7, 0)];
     assert_eq!(said(p.take(Txg(4))), starts);
-    assert_eq!(p.bytes_of(7), 0);
+    assert_eq!(p.bytes_of(7, None), 0);
 }
 
 /// Goal: what has synced, or waits for an object that is gone, is forgotten.
