@@ -41,8 +41,7 @@ fn want(o: &Opened) -> Want {
 }
 
 /// Takes all that there is; the metaslabs that it is in.
-fn take_all(o: &Opened, alloc: &Allocator) -> BTreeSet<u64> {
-    let shift = o.vdevs()[0].ms_shift;
+fn take_all(o: &Opened, alloc: &Allocator, shift: u8) -> BTreeSet<u64> {
     let all = std::iter::from_fn(|| alloc.allocate(&want(o)).ok());
     all.map(|dvas| dvas[0].unwrap().offset.0 >> shift).collect()
 }
@@ -51,17 +50,18 @@ fn take_all(o: &Opened, alloc: &Allocator) -> BTreeSet<u64> {
 #[test]
 fn a_map_is_read_another_time() {
     let (o, alloc, device) = sick();
-    let maps = o.mos.metaslab_objects(&o.vdevs()[0]).unwrap();
+    let top = o.vdevs()[0];
+    let maps = o.mos.metaslab_objects(&top).unwrap();
     o.cache.purge();
     let with_map: BTreeSet<u64> = (0..maps.len() as u64).filter(|n| maps[*n as usize] != 0).collect();
     assert!(!with_map.is_empty());
     device.inject(Fault::Error { op: Op::Read, range: 0..u64::MAX });
-    let taken = take_all(&o, &alloc);
+    let taken = take_all(&o, &alloc, top.ms_shift);
     assert!(taken.is_disjoint(&with_map), "{taken:?} of {with_map:?}");
     device.heal();
     assert!(alloc.allocate(&want(&o)).is_err());
     alloc.sync_done(Txg(o.txg + 1), &o.mos);
-    let taken = take_all(&o, &alloc);
+    let taken = take_all(&o, &alloc, top.ms_shift);
     assert!(!taken.is_empty() && taken.is_subset(&with_map), "{taken:?} of {with_map:?}");
 }
 
