@@ -99,7 +99,7 @@ impl Dirty {
     }
 
     /// A block that was written, to be changed.
-    pub(crate) fn to_modify(&mut self, blkid: BlkId) -> Option<&mut Block> {
+    pub(crate) fn written_mut(&mut self, blkid: BlkId) -> Option<&mut Block> {
         self.supersede(blkid);
         self.blocks.get_mut(&blkid)
     }

@@ -299,7 +299,7 @@ impl LiveDnode {
             let (seq, found) = {
                 let mut s = self.state.write();
                 if let Some(d) = s.dirty.back_mut().filter(|d| d.txg == tx.txg())
-                    && let Some(block) = d.to_modify(blkid)
+                    && let Some(block) = d.written_mut(blkid)
                 {
                     let r = f(block.make_mut());
                     s.seq += 1;

@@ -20,13 +20,6 @@ struct Map {
     root: Blkptr,
 }
 
-/// What is to be done about a metaslab from which somebody wants something.
-enum Next {
-    /// It is loaded, or out of use.
-    Nothing,
-    Read(Map),
-}
-
 impl Map {
     /// What is allocated by it.
     fn read(&self) -> Result<RangeSet> {
@@ -57,10 +50,7 @@ impl Allocator {
     pub(super) fn load(&self, place: Place) -> Result<()> {
         let _one = self.loading.lock();
         loop {
-            let map = match self.state.lock().look_for_map(place) {
-                Next::Nothing => return Ok(()),
-                Next::Read(map) => map,
-            };
+            let Some(map) = self.state.lock().look_for_map(place) else { return Ok(()) };
             let read = map.read();
             let mut state = self.state.lock();
             // A group has synced meanwhile: the map may say something else now, and what it was in may be written over.
@@ -75,23 +65,24 @@ impl Allocator {
 }
 
 impl State {
-    fn look_for_map(&mut self, place: Place) -> Next {
+    /// The map to be read; `None` where the metaslab is loaded or out of use now.
+    fn look_for_map(&mut self, place: Place) -> Option<Map> {
         let ms = self.metaslab(place);
         let (loaded, object) = (ms.free.is_some() || ms.broken || ms.resting, ms.object);
         if loaded {
-            return Next::Nothing;
+            return None;
         }
         let Some(object) = object else {
             // It was never used.
             self.put_map(place, Ok(RangeSet::new()));
-            return Next::Nothing;
+            return None;
         };
         let top = self.vdevs[&place.0].top;
         match &self.view {
-            Some((cache, root)) => Next::Read(Map { place, top, object, cache: cache.clone(), root: *root }),
+            Some((cache, root)) => Some(Map { place, top, object, cache: cache.clone(), root: *root }),
             None => {
                 self.put_map(place, Err(Error::Closed));
-                Next::Nothing
+                None
             }
         }
     }

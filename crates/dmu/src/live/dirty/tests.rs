@@ -53,7 +53,7 @@ fn early_places_go_with_their_blocks() {
     assert!(blocks.iter().all(|(blkid, _)| d.placed(*blkid) == Some(&place(blkid.0 + 10))));
     assert_eq!(d.superseded().count(), 0);
     // Changed in place, written with the same bytes, cloned, freed, not written after all, placed anew.
-    d.to_modify(BlkId(0)).unwrap().make_mut()[0] = 1;
+    d.written_mut(BlkId(0)).unwrap().make_mut()[0] = 1;
     d.put(BlkId(1), Block::copy_of(&[1; 512]));
     d.put_clone(BlkId(2), place(50));
     d.free(BlkId(3), BlkId(3));
