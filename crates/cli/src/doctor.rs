@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use rustix::process::{Resource, geteuid, getrlimit};
-use server::place::Place;
+use server::place::{Place, PlaceError};
 
 use crate::cx::Out;
 
@@ -61,7 +61,12 @@ impl Machine {
     /// This one.
     pub fn this() -> Self {
         let place = Place::of_user();
-        let usable = place.prepare().map(|()| place.dir().to_owned()).map_err(|e| {
+        let usable = match place.check() {
+            // The first daemon makes it.
+            Err(PlaceError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            checked => checked,
+        };
+        let usable = usable.map(|()| place.dir().to_owned()).map_err(|e| {
             let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
             format!("{e}{source}")
         });
