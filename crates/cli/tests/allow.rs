@@ -78,13 +78,16 @@ fn granted_and_shown() {
     zdb(dir.path());
 }
 
-/// OpenZFS's zdb, where `ZDB` names it: nothing leaks, and all objects can be read.
+/// OpenZFS's zdb, where `ZDB` names it: no block leaks, and no object of the MOS, but that zdb doesn't look where words of grants are: it says so of any pool
+/// that has some, whoever wrote it (`dump_mos_leaks`).
 fn zdb(dir: &Path) {
     let Some(zdb) = std::env::var_os("ZDB") else { return };
     for what in ["-bcc", "-d"] {
         let ran = Command::new(&zdb).arg("-e").arg("-p").arg(dir).args([what, "tank"]).output().expect("zdb");
-        let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let leaked: Vec<&str> = said.lines().filter(|line| line.ends_with(" leaked")).collect();
+        assert!(leaked.iter().all(|line| line.contains("(DSL permissions)")), "{said}");
+        assert!(ran.status.success() || !leaked.is_empty(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
         assert!(what != "-bcc" || said.contains("No leaks"), "{said}");
     }
 }

@@ -110,15 +110,13 @@ fn tank() -> Option<(tempfile::TempDir, Daemon)> {
 }
 
 /// Goal: a daemon that is stopped unmounts, writes and exports, and its successor finds the pool by the cache file and mounts it where it was; OpenZFS's zdb
-/// finds it by the cache file meanwhile.
+/// finds it by the cache file while it is imported.
 #[test]
 fn stopped() {
     let Some((dir, mut daemon)) = tank() else { return };
     let file = dir.path().join("mnt/home/file");
     fs::write(&file, "content").expect("it is mounted");
-    daemon.signal("TERM");
-    assert!(daemon.ended().success());
-    assert!(!file.exists(), "it is still mounted");
+    daemon.good("zpool sync tank");
     let cache = dir.path().join("cache");
     if let Some(zdb) = std::env::var_os("ZDB") {
         for what in ["-C", "-d"] {
@@ -126,6 +124,9 @@ fn stopped() {
             assert!(ran.status.success(), "{}", said(&ran));
         }
     }
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    assert!(!file.exists(), "it is still mounted");
     let daemon = Daemon::start(dir.path());
     daemon.good(&format!("zpool import -c {} -a", cache.display()));
     assert_eq!(fs::read_to_string(&file).expect("it is mounted again"), "content");
