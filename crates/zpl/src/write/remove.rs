@@ -32,6 +32,20 @@ impl FileSystem {
     }
 
     fn unlink_now(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
+        let (object, gone) = self.remove_what(dir, name, &|child| match child.attr().kind {
+            FileType::Directory => Err(Error::IsDirectory { object: child.object() }),
+            _ => Self::may_unlink(child.attr()),
+        })?;
+        Ok(gone.then_some(object))
+    }
+
+    /// Removes a name of what may be removed, and says whether it was its last one.
+    fn remove_what(
+        &self,
+        dir: ObjNum,
+        name: &[u8],
+        may: &dyn Fn(&Node) -> Result<()>,
+    ) -> Result<(ObjNum, bool)> {
         let w = self.writer()?;
         loop {
             let object = self.dir_to_change(dir, false)?.lookup_entry(name, false)?.object;
@@ -44,13 +58,10 @@ impl FileSystem {
                 continue;
             }
             let child = self.node_to_change(object)?;
-            if child.attr().kind == FileType::Directory {
-                return Err(Error::IsDirectory { object });
-            }
-            Self::may_unlink(child.attr())?;
+            may(&child)?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             let gone = self.remove_logged(w, &tx, &parent, &e, &child);
-            return Ok(w.or_unlogged(&tx, gone)?.then_some(object));
+            return Ok((object, w.or_unlogged(&tx, gone)?));
         }
     }
 
@@ -89,27 +100,15 @@ impl FileSystem {
     }
 
     fn rmdir_now(&self, dir: ObjNum, name: &[u8]) -> Result<ObjNum> {
-        let w = self.writer()?;
         if matches!(name, b"" | b"." | b"..") {
             return Err(Error::BadName);
         }
-        loop {
-            let object = self.dir_to_change(dir, false)?.lookup_entry(name, false)?.object;
-            let held = w.locks.hold_all(&[dir, object]);
-            let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
-            let parent = self.dir_to_change(dir, false)?;
-            let e = parent.lookup_entry(name, false)?;
-            if e.object != object {
-                continue;
-            }
-            let child = self.node_to_change(object)?;
+        let (object, _) = self.remove_what(dir, name, &|child| {
             child.require_dir()?;
             Self::may_unlink(child.attr())?;
-            self.require_empty(&child)?;
-            let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
-            let gone = self.remove_logged(w, &tx, &parent, &e, &child);
-            return w.or_unlogged(&tx, gone).map(|_| object);
-        }
+            self.require_empty(child)
+        })?;
+        Ok(object)
     }
 
     pub(super) fn require_empty(&self, dir: &Node) -> Result<()> {
