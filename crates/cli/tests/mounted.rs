@@ -1,94 +1,15 @@
 //! What becomes of mounted file systems when commands change their datasets. Says so aloud and does nothing where nothing can be mounted, or
 //! where only root may do what a test is about.
 
-#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
-
 mod common;
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::rc::Rc;
 
-use common::{Ran, run};
-use server::api::Service;
-use server::house::House;
-
-struct Stand {
-    house: Rc<dyn Service>,
-    dir: tempfile::TempDir,
-}
-
-impl Stand {
-    /// A pool whose file systems are mounted below a folder of its own.
-    fn new() -> Option<Self> {
-        Self::sized(256 << 20)
-    }
-
-    fn sized(bytes: u64) -> Option<Self> {
-        let dir = tempfile::tempdir().expect("a folder");
-        let image = dir.path().join("d0.img");
-        fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
-        let house: Rc<dyn Service> = Rc::new(House::new());
-        let root = dir.path().join("root");
-        let made =
-            run(&format!("zpool create -R {} tank {}", root.display(), image.display()), house.clone());
-        if made.code != 0 {
-            eprintln!("nothing can be mounted here: {}", made.err);
-            return None;
-        }
-        Some(Self { house, dir })
-    }
-
-    /// The same, for what only root may do.
-    fn of_root() -> Option<Self> {
-        let stand = Self::new()?;
-        if !Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n") {
-            eprintln!("only root may remount");
-            return None;
-        }
-        Some(stand)
-    }
-
-    fn ran(&self, line: &str) -> Ran {
-        run(line, self.house.clone())
-    }
-
-    fn good(&self, line: &str) -> String {
-        let ran = self.ran(line);
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
-        ran.out
-    }
-
-    /// What a command says that fails.
-    fn bad(&self, line: &str) -> String {
-        let ran = self.ran(line);
-        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{line}");
-        ran.err
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.dir.path().join("root").join(path)
-    }
-
-    fn mounted(&self) -> Vec<(String, String)> {
-        let root = format!("{}/", self.dir.path().join("root").display());
-        let lines = self.good("zfs mount");
-        let pair = |line: &str| {
-            let (name, at) = line.split_once(char::is_whitespace).expect("a name and a place");
-            (name.to_owned(), at.trim().replace(&root, ""))
-        };
-        lines.lines().map(pair).collect()
-    }
-}
-
-impl Drop for Stand {
-    fn drop(&mut self) {
-        let _ = self.ran("zpool export -f tank");
-    }
-}
+use common::stand::Stand;
 
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::File::create(path)?.write_all(bytes)
@@ -97,7 +18,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// Goal: what is renamed goes where its name says, with all below it; if it is in use, everything stays as it was.
 #[test]
 fn a_rename_takes_mounts_along() {
-    let Some(stand) = Stand::new() else { return };
+    let Some(stand) = Stand::new("") else { return };
     for line in ["zfs create -p tank/a/b", "zfs create tank/c", "zfs create -o mountpoint=/own tank/a/own"] {
         stand.good(line);
     }
@@ -123,7 +44,7 @@ fn a_rename_takes_mounts_along() {
 /// sizes and quotas are of what the dataset is called now. What has no place of its own stays where it is without `-u` too.
 #[test]
 fn a_rename_can_leave_mounts_alone() {
-    let Some(stand) = Stand::new() else { return };
+    let Some(stand) = Stand::new("") else { return };
     for line in ["zfs create -p tank/a/b", "zfs create -o recordsize=16k -o atime=off tank/c"] {
         stand.good(line);
     }
@@ -242,7 +163,7 @@ fn noise(len: usize) -> Vec<u8> {
 /// Goal: a file that is copied out of a snapshot shares its blocks, also when the snapshot is gone; the pool is sound then.
 #[test]
 fn snapshots_give_blocks_back() {
-    let Some(stand) = Stand::new() else { return };
+    let Some(stand) = Stand::new("") else { return };
     let bytes = noise(1_000_000);
     let file = stand.path("tank/f");
     write(&file, &bytes).expect("a file");
@@ -293,7 +214,7 @@ fn fill(path: &Path) -> (usize, Option<i32>) {
 #[test]
 fn who_writes_too_much_hears_of_it() {
     const MIB: usize = 1 << 20;
-    let Some(stand) = Stand::sized(96 << 20) else { return };
+    let Some(stand) = Stand::sized(96 << 20, "") else { return };
     stand.good("zfs create -o quota=20M tank/q");
     let (done, why) = fill(&stand.path("tank/q/f"));
     assert_eq!(why, Some(122));
@@ -317,7 +238,7 @@ fn who_writes_too_much_hears_of_it() {
 /// Goal: a file system is made with the quotas that it is to have, or not at all.
 #[test]
 fn quotas_of_a_new_file_system() {
-    let Some(stand) = Stand::new() else { return };
+    let Some(stand) = Stand::new("") else { return };
     stand.good("zfs create -o userquota@1000=1M -o groupobjquota@5=7 -o atime=off tank/q");
     let got = stand.good("zfs get -H -p -o value userquota@1000,groupobjquota@5,atime tank/q");
     assert_eq!(got, "1048576\n7\noff\n");

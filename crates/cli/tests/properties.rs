@@ -2,34 +2,13 @@
 
 mod common;
 
-use std::path::Path;
-use std::rc::Rc;
-
-use common::{run, run_with};
-use server::api::Service;
-use server::house::House;
-
-/// A pool of 128 MiB, made with these options, nothing of it mounted.
-fn pool(dir: &Path, options: &str) -> Rc<dyn Service> {
-    let image = dir.join("d0.img");
-    std::fs::File::create(&image).expect("an image").set_len(128 << 20).expect("room");
-    let house: Rc<dyn Service> = Rc::new(House::new());
-    good(&format!("zpool create -m none {options} tank {}", image.display()), &house);
-    house
-}
-
-/// What a command prints that succeeds and complains of nothing.
-fn good(line: &str, house: &Rc<dyn Service>) -> String {
-    let ran = run(line, house.clone());
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
-    ran.out
-}
+use common::{good, pool, run, run_with};
 
 /// Goal: changing an encryption root's key keeps what isn't said: its format, and where it is kept; and the new key opens it.
 #[test]
 fn a_changed_key_stays_where_it_is() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), "");
+    let house = pool(dir.path(), 128 << 20, "");
     let good = |line: &str| good(line, &house);
     let own = |name: &str| good(&format!("zfs get -H -o value keyformat,keylocation,encryptionroot {name}"));
     for (format, old, new) in [
@@ -68,7 +47,7 @@ fn a_changed_key_stays_where_it_is() {
 #[test]
 fn reservations_go_with_sizes() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), "");
+    let house = pool(dir.path(), 128 << 20, "");
     let good = |line: &str| good(line, &house);
     let of = |name: &str| good(&format!("zfs get -Hp -o value volsize,refreservation {name}"));
     good("zfs create -V 20M tank/v");
@@ -114,7 +93,7 @@ fn reservations_go_with_sizes() {
 #[test]
 fn limits_of_counts_do_not_bind_their_owner() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), "-O filesystem_limit=1 -O snapshot_limit=1");
+    let house = pool(dir.path(), 128 << 20, "-O filesystem_limit=1 -O snapshot_limit=1");
     let good = |line: &str| good(line, &house);
     for line in [
         "zfs create tank/a",
@@ -132,7 +111,7 @@ fn limits_of_counts_do_not_bind_their_owner() {
 #[test]
 fn a_new_pool_has_its_quota() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), "-O quota=40M -O reservation=10M -O compression=off");
+    let house = pool(dir.path(), 128 << 20, "-O quota=40M -O reservation=10M -O compression=off");
     let shown = "zfs get -H -o value,source quota,reservation,compression tank";
     assert_eq!(good(shown, &house), "40M\tlocal\n10M\tlocal\noff\tlocal\n");
     let full = run("zfs create -V 50M tank/v", house.clone());
@@ -143,7 +122,7 @@ fn a_new_pool_has_its_quota() {
 #[test]
 fn a_new_pool_is_up_to_date() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), "");
+    let house = pool(dir.path(), 128 << 20, "");
     let status = good("zpool status tank", &house);
     assert!(!status.contains("status:"), "{status}");
     assert_eq!(good("zpool status -x", &house), "all pools are healthy\n");
@@ -156,7 +135,7 @@ fn a_new_pool_is_up_to_date() {
 #[test]
 fn pools_for_other_software() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), "-o compatibility=openzfs-2.1-linux");
+    let house = pool(dir.path(), 128 << 20, "-o compatibility=openzfs-2.1-linux");
     let shown = "zpool get -H -o value compatibility,feature@draid,feature@edonr,feature@blake3,feature@longname tank";
     assert_eq!(good(shown, &house), "openzfs-2.1-linux\nenabled\nenabled\ndisabled\ndisabled\n");
     let status = good("zpool status tank", &house);

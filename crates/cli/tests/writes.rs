@@ -2,35 +2,17 @@
 
 mod common;
 
-use std::path::Path;
 use std::rc::Rc;
 
-use common::run;
+use common::{good, pool, run};
 use server::api::Service;
 use server::house::House;
-
-/// A pool of one device, nothing of it mounted.
-fn pool(dir: &Path) -> Rc<dyn Service> {
-    let image = dir.join("d0.img");
-    std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
-    let house: Rc<dyn Service> = Rc::new(House::new());
-    let made = run(&format!("zpool create -m none tank {}", image.display()), house.clone());
-    assert_eq!((made.code, made.err.as_str()), (0, ""));
-    house
-}
-
-/// What a command prints that succeeds and complains of nothing.
-fn good(line: &str, house: &Rc<dyn Service>) -> String {
-    let ran = run(line, house.clone());
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
-    ran.out
-}
 
 /// Goal: datasets come, are changed and go as the commands say, and each answer knows the change before it.
 #[test]
 fn datasets_come_and_go() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path());
+    let house = pool(dir.path(), 256 << 20, "");
     let ran = |line: &str| run(line, house.clone());
     let good = |line: &str| good(line, &house);
     for line in [
@@ -106,7 +88,7 @@ fn datasets_come_and_go() {
 #[test]
 fn pools_keep_apart() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path());
+    let house = pool(dir.path(), 256 << 20, "");
     let image = dir.path().join("d0.img").display().to_string();
     let other = dir.path().join("d1.img").display().to_string();
     std::fs::File::create(&other).expect("an image").set_len(256 << 20).expect("room");
@@ -136,7 +118,7 @@ fn pools_keep_apart() {
 #[test]
 fn a_pool_changes() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path());
+    let house = pool(dir.path(), 256 << 20, "");
     let ran = |line: &str| run(line, house.clone());
     let good = |line: &str| good(line, &house);
     let image = |name: &str| {
@@ -240,7 +222,7 @@ fn upgrades() {
 #[test]
 fn the_cache_file_remembers() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path());
+    let house = pool(dir.path(), 256 << 20, "");
     let good = |line: &str| good(line, &house);
     let file = dir.path().join("cache");
     let path = file.display();
@@ -285,7 +267,7 @@ fn the_cache_file_remembers() {
 #[test]
 fn checkpoints() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path());
+    let house = pool(dir.path(), 256 << 20, "");
     let ran = |line: &str| run(line, house.clone());
     let good = |line: &str| good(line, &house);
     let bad = |line: &str, words: &str| {
@@ -319,7 +301,7 @@ fn checkpoints() {
 #[test]
 fn properties_of_vdevs() {
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path());
+    let house = pool(dir.path(), 256 << 20, "");
     let ran = |line: &str| run(line, house.clone());
     let good = |line: &str| good(line, &house);
     let disk = dir.path().join("d0.img").display().to_string();

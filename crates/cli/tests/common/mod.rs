@@ -8,11 +8,13 @@ pub mod stand;
 
 use std::cell::RefCell;
 use std::io::{self, Write};
+use std::path::Path;
 use std::rc::Rc;
 
 use cli::clock::Clock;
 use cli::cx::{Cx, Out, Secrets};
 use server::api::Service;
+use server::house::House;
 
 /// A sink that the test keeps a hand on.
 #[derive(Clone, Default)]
@@ -74,6 +76,22 @@ pub fn run_with(line: &str, service: Rc<dyn Service>, keys: Vec<Vec<u8>>) -> Ran
     };
     let text = |s: &Sink| String::from_utf8(s.0.borrow().clone()).expect("commands print UTF-8");
     Ran { code, out: text(&out), err: text(&err) }
+}
+
+/// A pool of one device of so many bytes, made with these options, nothing of it mounted.
+pub fn pool(dir: &Path, bytes: u64, options: &str) -> Rc<dyn Service> {
+    let image = dir.join("d0.img");
+    std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    good(&format!("zpool create -m none {options} tank {}", image.display()), &house);
+    house
+}
+
+/// What a command prints that succeeds and complains of nothing.
+pub fn good(line: &str, house: &Rc<dyn Service>) -> String {
+    let ran = run(line, house.clone());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+    ran.out
 }
 
 /// Fails with the first lines that differ, rather than with two long texts.

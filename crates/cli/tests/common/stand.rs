@@ -17,11 +17,16 @@ pub struct Stand {
 
 impl Stand {
     /// Says why aloud and gives nothing where nothing can be mounted.
-    #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
     pub fn new(options: &str) -> Option<Self> {
+        Self::sized(256 << 20, options)
+    }
+
+    /// The same with a device of so many bytes.
+    #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+    pub fn sized(bytes: u64, options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let image = dir.path().join("d0.img");
-        std::fs::File::create(&image).expect("an image").set_len(256 << 20).expect("room");
+        std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
         let house: Rc<dyn Service> = Rc::new(House::new());
         let root = dir.path().join("root");
         let line = format!("zpool create {options} -R {} tank {}", root.display(), image.display());
@@ -31,6 +36,17 @@ impl Stand {
             return None;
         }
         Some(Self { house, dir })
+    }
+
+    /// The same, for what only root may do.
+    #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+    pub fn of_root() -> Option<Self> {
+        let stand = Self::new("")?;
+        if !Self::is_root() {
+            eprintln!("only root may remount");
+            return None;
+        }
+        Some(stand)
     }
 
     /// Whether this is root's own test run.
@@ -58,6 +74,17 @@ impl Stand {
 
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join("root").join(path)
+    }
+
+    /// What is mounted, and where, below that folder.
+    pub fn mounted(&self) -> Vec<(String, String)> {
+        let root = format!("{}/", self.dir.path().join("root").display());
+        let lines = self.good("zfs mount");
+        let pair = |line: &str| {
+            let (name, at) = line.split_once(char::is_whitespace).expect("a name and a place");
+            (name.to_owned(), at.trim().replace(&root, ""))
+        };
+        lines.lines().map(pair).collect()
     }
 }
 
