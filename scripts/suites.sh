@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|volumes ...]
+# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|large|volumes ...]
 # Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
 # pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
 # POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works, SUITE_DISK (8G) how large the pool is, SUITE_SEED (1) where fsx begins. Logs stay in target/suites/report.
@@ -237,14 +237,118 @@ killed() {
   echo 'killed four times, and what was fsynced was there'
 }
 
+# What is large: a directory of a million, offsets of 16 TiB, a tree a thousand deep, names as long as they may be, and a writer that is faster
+# than its disk, through a daemon that has little memory.
+large() {
+  many && far && deep && long_names && outrun && echo "a million entries, 16 TiB, 1000 deep, long names, slow disk: $SECONDS s"
+}
+
+expect() { # WHAT GOT WANTED
+  [ "$2" = "$3" ] || { echo "$1: $2, not $3"; return 1; }
+}
+
+remount() { zfs unmount suites && zfs mount suites; }
+
+many() {
+  local at=$mnt/many n=1000000 begun=$SECONDS
+  mkdir "$at" && seq -f "$at/%.0f" $n | xargs -n 900 tee && echo "$n made: $((SECONDS - begun)) s" || return
+  expect 'listed' "$(ls -f "$at" | wc -l)" $((n + 2)) && expect 'its size' "$(stat -c %s "$at")" $((n + 2)) || return
+  expect 'files' "$(find "$at" -type f -size 0 -links 1 -printf . | wc -c)" $n || return
+  seq -f "$at/%.0f" 2 2 $n | xargs rm && remount || return
+  expect 'left' "$(ls -f "$at" | grep -v '^\.' | sort -n | cksum)" "$(seq 1 2 $n | cksum)" || return
+  expect 'what is gone' "$(stat "$at/2" "$at/$n" 2>&1 | grep -c 'No such')" 2 || return
+  # Names that were freed are there again, in a directory that is used up.
+  touch "$at/2" "$at/x" && expect 'found' "$(find "$at" -name '[2x]' | wc -l)" 2 || return
+  # A few stay, to be compared.
+  seq -f "$at/%.0f" 5001 2 $n | xargs rm && expect 'at last' "$(ls "$at" | wc -l)" 2502
+  echo "a directory of a million: $((SECONDS - begun)) s"
+}
+
+far() {
+  local at=$mnt/far tib=$((1 << 40)) mib=$((1 << 20))
+  head -c $mib /dev/urandom >"$room/piece"
+  # Across the 16th TiB, behind a hole.
+  dd if="$room/piece" of="$at" bs=$mib seek=$((16 * tib - mib / 2)) oflag=seek_bytes conv=notrunc,fsync status=none || return
+  expect 'size' "$(stat -c %s "$at")" $((16 * tib + mib / 2)) && remount || return
+  dd if="$at" bs=$mib skip=$((16 * tib - mib / 2)) iflag=skip_bytes status=none | cmp - "$room/piece" || return
+  expect 'zeros before it' "$(dd if="$at" bs=$mib count=1 skip=$((16 * tib - mib)) iflag=skip_bytes status=none | head -c $((mib / 2)) | tr -d '\0' | wc -c)" 0 || return
+  [ "$(stat -c %b "$at")" -lt 8192 ] || { echo "it takes $(stat -c %b "$at") sectors"; return 1; }
+  # A hole in it, and behind it.
+  fallocate -p -o $((16 * tib)) -l 65536 "$at" && fallocate -p -o $((16 * tib + 65536)) -l $((8 * tib)) "$at" || return
+  expect 'size with holes' "$(stat -c %s "$at")" $((16 * tib + mib / 2)) || return
+  expect 'behind the hole' "$(dd if="$at" bs=$mib skip=$((16 * tib)) iflag=skip_bytes status=none | tr -d '\0' | wc -c)" 0 || return
+  dd if="$at" bs=$((mib / 2)) count=1 skip=$((16 * tib - mib / 2)) iflag=skip_bytes status=none | cmp -n $((mib / 2)) - "$room/piece" || return
+  # Longer and shorter.
+  truncate -s $((1 << 60)) "$at" && expect 'an exabyte' "$(stat -c %s "$at")" $((1 << 60)) || return
+  truncate -s $((16 * tib - 1)) "$at" && truncate -s $((16 * tib + 5)) "$at" && sync -f "$at" && remount || return
+  expect 'cut off' "$(dd if="$at" bs=$mib skip=$((16 * tib - 1)) iflag=skip_bytes status=none | od -An -tx1 | tr -d ' \n')" 000000000000 || return
+  truncate -s 0 "$at" && cp "$room/piece" "$at"
+}
+
+deep() {
+  local at=$mnt/deep path
+  path=$at$(printf '/d%.0s' $(seq 1000))
+  mkdir -p "$path" && echo here >"$path/file" && remount || return
+  expect 'directories' "$(find "$at" -type d | wc -l)" 1001 && expect 'at the bottom' "$(cat "$path/file")" here || return
+  # One level up at a time, by its own `..`.
+  expect 'the way up' "$(cd "$path" && for ((i = 0; i < 1000; i++)); do cd -P ..; done && pwd -P)" "$at" || return
+  # Into itself it doesn't go, out of itself it does.
+  ! mv "$at/d" "$path/x" 2>/dev/null && mv "$at/d/d" "$at/e" && expect 'moved' "$(find "$at" | wc -l)" 1002 && expect 'at the bottom' "$(cat "$at/e${path#"$at/d/d"}/file")" here || return
+  cp -r "$at" "$mnt/copy" && rm -r "$mnt/copy" && [ ! -e "$mnt/copy" ]
+}
+
+long_names() {
+  local at=$mnt/long one two
+  one=$(printf 'n%.0s' $(seq 255)) two=$(printf 'ä%.0s' $(seq 127))
+  mkdir "$at" && touch "$at/$one" "$at/$two" && mkdir "$at/x$two" && ln -s "$(printf 't%.0s' $(seq 4095))" "$at/link" && remount || return
+  expect 'names' "$(ls "$at" | wc -l)" 4 && [ -f "$at/$one" ] && [ -f "$at/$two" ] && expect 'target' "$(readlink "$at/link" | wc -c)" 4096 || return
+  ! touch "$at/x$one" 2>"$room/said" && grep -q 'too long' "$room/said" || { echo 'a name of 256 bytes is taken'; return 1; }
+  zfs create -o longname=on suites/longname || return
+  at=$mnt/longname one=$(printf 'm%.0s' $(seq 1023))
+  (cd "$at" && echo long >"$one" && mkdir d && mv "$one" "d/$one" && ln "d/$one" short && ! touch "x$one" 2>/dev/null) || { echo 'names of 1023 bytes'; return 1; }
+  zfs unmount suites/longname && zfs mount suites/longname || return
+  expect 'a long name' "$(cd "$at/d" && cat "$one" && find . -type f -printf '%f' | wc -c)" $'long\n1023'
+}
+
+# The daemon may use 512 MiB, all caches included, where control groups can be made; it compresses more slowly than the writer writes.
+outrun() {
+  local group=/sys/fs/cgroup/memory/poolhouse-suites limit=$((512 << 20)) pid peak begun
+  pid=$(pgrep -f -- "--run-dir $room/run")
+  # The daemon that was there goes, with all that it has learned.
+  zpool export suites && timeout 60 tail --pid="$pid" -f /dev/null || return
+  if mkdir "$group" 2>/dev/null && echo $limit >"$group/memory.limit_in_bytes"; then
+    (echo $BASHPID >"$group/cgroup.procs" && exec zpool import -d "$room/dev" suites) || return
+  else
+    echo 'no control group of version 1 for memory here'
+    group=
+    zpool import -d "$room/dev" suites || return
+    limit=$(($(awk '/MemTotal/ { print $2 }' /proc/meminfo) * 1024 / 2))
+  fi
+  pid=$(pgrep -f -- "--run-dir $room/run") && zfs create -o compression=gzip-9 -o recordsize=1M suites/slow || return
+  begun=$SECONDS
+  # More than it may have, and hard to compress.
+  for i in 1 2 3 4; do
+    dd if=/dev/urandom bs=1M count=$((seconds * 4)) status=none | tee "$mnt/slow/$i" | sha256sum >"$room/sum$i" &
+  done
+  wait
+  peak=$(awk '/VmHWM/ { print $2 * 1024 }' "/proc/$pid/status") || { echo 'the daemon died'; return 1; }
+  echo "$((seconds * 16)) MiB in $((SECONDS - begun)) s, the daemon at most $((peak >> 20)) MiB of $((limit >> 20)) MiB"
+  [ "$peak" -lt $limit ] && [ $((seconds << 24)) -gt $limit ] || return
+  for i in 1 2 3 4; do expect "slow/$i" "$(sha256sum <"$mnt/slow/$i")" "$(cat "$room/sum$i")" || return; done
+  zfs destroy suites/slow || return
+  # The next one is free again.
+  zpool export suites && timeout 60 tail --pid="$pid" -f /dev/null && zpool import -d "$room/dev" suites || return
+  [ -z "$group" ] || rmdir "$group"
+}
+
 # Volumes have a daemon of their own, and other clients.
 volumes() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/volumes.sh"; }
 
 status=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key volumes}"; do
+for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key large volumes}"; do
   for suite in $suite; do
-    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; pjdfstest | fsx | stress | sqlite | postgres | volumes) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
+    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; large | pjdfstest | fsx | stress | sqlite | postgres | volumes) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
     log=$report/$suite.log
     rm -f "$room"/dev/*
     truncate -s "${SUITE_DISK:-8G}" "$room/dev/d0"
