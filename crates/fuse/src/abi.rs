@@ -701,8 +701,23 @@ pub struct InvalInode {
     pub length: i64,
 }
 
+/// Likewise: a name is to be looked up again (`FUSE_NOTIFY_INVAL_ENTRY`).
+pub const NOTIFY_INVAL_ENTRY: i32 = 3;
+
+/// Which name; it follows, with a NUL (`fuse_notify_inval_entry_out`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct InvalEntry {
+    /// The directory.
+    pub parent: u64,
+    /// Bytes of the name.
+    pub namelen: u32,
+    /// How; 0: at once.
+    pub flags: u32,
+}
+
 const _: () = {
-    assert!(size_of::<InvalInode>() == 24);
+    assert!(size_of::<InvalInode>() == 24 && size_of::<InvalEntry>() == 16);
     assert!(size_of::<CreateIn>() == 16 && size_of::<OpenOut>() == 16 && size_of::<MknodIn>() == 16);
     assert!(size_of::<WriteIn>() == 40 && size_of::<SetattrIn>() == 88 && size_of::<FallocateIn>() == 32);
     assert!(size_of::<CopyFileRangeIn>() == 56 && size_of::<CopyFileRangeOut>() == 8);

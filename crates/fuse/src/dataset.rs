@@ -1,6 +1,7 @@
 //! A dataset's file system as a [`Tree`].
 
 mod change;
+mod reborn;
 mod sizes;
 
 use crate::tree::{
@@ -9,10 +10,10 @@ use crate::tree::{
 };
 use ondisk::ObjNum;
 use parking_lot::{Mutex, RwLock};
+use reborn::Eras;
 use rustix::io::Errno;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zpl::{DirCookie, Error, FileSystem, XATTR_LIST_MAX};
+use zpl::{Differences, DirCookie, Error, FileRef, FileSystem, XATTR_LIST_MAX};
 
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -29,15 +30,26 @@ pub struct Shown {
     pub sizes: Statfs,
 }
 
+/// What the kernel may know and is no longer so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stale {
+    /// All of a file: attributes, contents, what is listed in it.
+    File(Node),
+    /// What a name in a directory means.
+    Name(Node, Vec<u8>),
+}
+
 /// Says what `statfs` shows.
 type Sizes = Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>;
 
 /// A file system of a pool, by object number.
 pub struct Dataset {
-    /// As it was when this was made.
-    first: FileSystem,
-    /// The same to be changed, if it was only read at first.
-    later: OnceLock<FileSystem>,
+    /// None while it is rolled back, and if it could not be opened again then.
+    fs: RwLock<Option<FileSystem>>,
+    root: Node,
+    /// Whether names that differ may mean one entry.
+    folds: bool,
+    eras: Eras,
     name: RwLock<String>,
     posix_acl: bool,
     xattrs: AtomicBool,
@@ -52,8 +64,10 @@ impl Dataset {
     pub fn new(fs: FileSystem, shown: Shown) -> Self {
         let Shown { name, posix_acl, xattrs, sizes } = shown;
         Self {
-            first: fs,
-            later: OnceLock::new(),
+            root: Node(fs.root().0),
+            folds: fs.folds_names(),
+            fs: RwLock::new(Some(fs)),
+            eras: Eras::default(),
             name: RwLock::new(name),
             posix_acl,
             xattrs: AtomicBool::new(xattrs),
@@ -70,17 +84,52 @@ impl Dataset {
         self
     }
 
-    /// The file system.
-    pub fn fs(&self) -> &FileSystem {
-        self.later.get().unwrap_or(&self.first)
+    /// The file system; none while it is rolled back, and if it could not be opened again then.
+    pub fn fs(&self) -> Option<FileSystem> {
+        self.fs.read().clone()
+    }
+
+    /// The file system, for who asks through the kernel.
+    fn here(&self) -> Result<FileSystem, Errno> {
+        self.fs().ok_or(Errno::IO)
+    }
+
+    fn is_writable(&self) -> bool {
+        self.fs.read().as_ref().is_some_and(FileSystem::is_writable)
     }
 
     /// From now on it can be changed, by way of `fs`. It has been only read, and what was read is still so.
     pub fn make_writable(&self, fs: FileSystem) {
-        if !self.fs().is_writable() {
-            // Another may have been faster, with a handle that is as good.
-            let _ = self.later.set(fs);
+        let mut now = self.fs.write();
+        if !now.as_ref().is_some_and(FileSystem::is_writable) {
+            *now = Some(fs);
         }
+    }
+
+    /// Gives its file system away, to be opened anew ([`Dataset::resume`]). Nobody may ask through the kernel meanwhile
+    /// ([`crate::Mount::suspended`]).
+    pub fn suspend(&self) -> Option<FileSystem> {
+        self.fs.write().take()
+    }
+
+    /// This is its file system from now on.
+    pub fn resume(&self, fs: FileSystem) {
+        *self.fs.write() = Some(fs);
+    }
+
+    /// Whether it may be rolled back while the kernel has files of it; not more than a few hundred times.
+    pub fn may_roll_back(&self) -> bool {
+        self.eras.may_begin()
+    }
+
+    /// What it was is no more, since the group `end`: the kernel is to be told what comes back.
+    pub fn rolled_back(&self, end: u64, gone: &Differences) -> Vec<Stale> {
+        // By the numbers that the kernel has.
+        let files = gone.files.iter().map(|file| Stale::File(self.eras.node(*file)));
+        let names = gone.names.iter().map(|(dir, name)| Stale::Name(self.eras.node(*dir), name.clone()));
+        let stale = files.chain(names).collect();
+        self.eras.begin(end, &gone.reborn);
+        stale
     }
 
     /// It has another name, for messages.
@@ -110,11 +159,30 @@ impl Dataset {
     }
 
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
-        // A number that the kernel has was an object once; that it is none is news to its user, not an absent name.
-        match self.fs().node(ObjNum(node.0)) {
-            Err(Error::NoFile { .. }) => Err(Errno::STALE),
-            result => self.told(node, result),
-        }
+        let object = if self.eras.any() { reborn::parts(node).0 } else { ObjNum(node.0) };
+        let found = match self.here()?.node(object) {
+            // A number that the kernel has was an object once; that it is none is news to its user, not an absent name.
+            Err(Error::NoFile { .. }) => return Err(Errno::STALE),
+            result => self.told(node, result)?,
+        };
+        // It is another's now.
+        if self.number(found.attr()) == node { Ok(found) } else { Err(Errno::STALE) }
+    }
+
+    /// The object that a node is.
+    fn object(&self, node: Node) -> Result<ObjNum, Errno> {
+        if self.eras.any() { Ok(self.node(node)?.object()) } else { Ok(ObjNum(node.0)) }
+    }
+
+    /// The number of a file's node.
+    fn number(&self, attr: &zpl::Attr) -> Node {
+        self.eras.node(FileRef { object: attr.object, generation: attr.generation })
+    }
+
+    /// The number of an object's node; that of a file that can't be read is its object's.
+    fn number_of(&self, object: ObjNum) -> Node {
+        let known = self.eras.any().then(|| self.fs()).flatten();
+        known.and_then(|fs| fs.node(object).ok()).map_or(Node(object.0), |node| self.number(node.attr()))
     }
 
     /// Turns an error into an errno, and puts what the caller can't see into the log.
@@ -128,13 +196,13 @@ impl Dataset {
         })
     }
 
-    fn of(attr: &zpl::Attr) -> Attr {
+    fn of(&self, attr: &zpl::Attr) -> Attr {
         let time = |time: zpl::Time| Time { sec: time.secs, nsec: time.nanos };
         Attr {
-            node: Node(attr.object.0),
+            node: self.number(attr),
             ino: attr.object.0,
             generation: attr.generation,
-            parent: Node(attr.parent.0),
+            parent: self.number_of(attr.parent),
             mode: attr.mode,
             // More links than Linux can count show as the most that it can.
             nlink: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
@@ -156,8 +224,8 @@ impl Dataset {
 impl Drop for Dataset {
     /// The kernel forgets what is left without saying so when it unmounts.
     fn drop(&mut self) {
-        if self.fs().has_orphans()
-            && let Err(error) = self.fs().drain()
+        if let Some(fs) = self.fs().filter(FileSystem::has_orphans)
+            && let Err(error) = fs.drain()
         {
             tracing::warn!(dataset = self.name(), %error, "removed files are left for the next mount");
         }
@@ -202,27 +270,27 @@ fn errno(error: &Error) -> Errno {
 
 impl Tree for Dataset {
     fn root(&self) -> Node {
-        Node(self.fs().root().0)
+        self.root
     }
 
     fn lookup(&self, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
-        if name.len() > self.fs().name_max() {
+        if name.len() > self.here()?.name_max() {
             return Err(Errno::NAMETOOLONG);
         }
         let found = self.told(dir, self.node(dir)?.lookup_entry(name, false))?;
         // An entry whose object is none is damage, not an absent name.
-        match self.fs().node(found.object) {
+        match self.here()?.node(found.object) {
             Err(error @ Error::NoFile { .. }) => {
                 let object = found.object.0;
                 tracing::warn!(dataset = self.name(), directory = dir.0, object, %error, "unreadable");
                 Err(Errno::IO)
             }
-            result => Ok(Self::of(self.told(Node(found.object.0), result)?.attr())),
+            result => Ok(self.of(self.told(Node(found.object.0), result)?.attr())),
         }
     }
 
     fn attr(&self, node: Node) -> Result<Attr, Errno> {
-        Ok(Self::of(self.node(node)?.attr()))
+        Ok(self.of(self.node(node)?.attr()))
     }
 
     fn readlink(&self, node: Node) -> Result<Vec<u8>, Errno> {
@@ -230,7 +298,7 @@ impl Tree for Dataset {
     }
 
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-        match self.fs().read(ObjNum(node.0), offset, buf) {
+        match self.here()?.read(self.object(node)?, offset, buf) {
             Err(Error::NoFile { .. }) => Err(Errno::STALE),
             result => self.told(node, result),
         }
@@ -249,7 +317,7 @@ impl Tree for Dataset {
             };
             list.push(Entry {
                 name: entry.name,
-                node: Some(Node(entry.object.0)),
+                node: Some(self.number_of(entry.object)),
                 ino: entry.object.0,
                 kind: u8::try_from(entry.kind.bits()).expect("four bits"),
                 cookie: entry.next.0,
@@ -293,13 +361,13 @@ impl Tree for Dataset {
     }
 
     fn writable(&self) -> bool {
-        self.fs().is_writable()
+        Dataset::is_writable(self)
     }
 
     fn names_stay(&self, _dir: Node) -> bool {
         // Sizes that are asked for anew are of one that can be changed, or may be later.
-        let fixed = self.sizes.is_none() && !self.fs().is_writable();
-        fixed || !self.fs().folds_names()
+        let fixed = self.sizes.is_none() && !Dataset::is_writable(self);
+        fixed || !self.folds
     }
 
     fn create(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
@@ -315,15 +383,16 @@ impl Tree for Dataset {
     }
 
     fn clone_out_of(&self, snapshot: &dyn Tree, range: &CloneRange) -> Result<u64, Errno> {
-        self.cloned_out_of(snapshot.file_system().ok_or(Errno::XDEV)?, range)
+        self.cloned_out_of(&snapshot.file_system().ok_or(Errno::XDEV)?, range)
     }
 
-    fn file_system(&self) -> Option<&FileSystem> {
-        Some(self.fs())
+    fn file_system(&self) -> Option<FileSystem> {
+        self.fs()
     }
 
     fn accessed(&self, node: Node) {
-        match self.fs().accessed(ObjNum(node.0)) {
+        let (Ok(fs), Ok(object)) = (self.here(), self.object(node)) else { return };
+        match fs.accessed(object) {
             // Reading went well: where there is no room for its time, that stays as it is.
             Ok(()) | Err(Error::NoSpace | Error::Quota | Error::NoFile { .. }) => {}
             Err(error) => tracing::debug!(dataset = self.name(), object = node.0, %error, "atime stays"),
@@ -331,16 +400,17 @@ impl Tree for Dataset {
     }
 
     fn link(&self, node: Node, dir: Node, name: &[u8]) -> Result<Attr, Errno> {
-        let attr = self.told(node, self.fs().link(ObjNum(node.0), ObjNum(dir.0), name))?;
-        Ok(Self::of(&attr))
+        let (file, parent) = (self.object(node)?, self.object(dir)?);
+        let attr = self.told(node, self.here()?.link(file, parent, name))?;
+        Ok(self.of(&attr))
     }
 
     fn unlink(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
-        self.told(dir, self.fs().unlink(ObjNum(dir.0), name)).map(|_| ())
+        self.told(dir, self.here()?.unlink(self.object(dir)?, name)).map(|_| ())
     }
 
     fn rmdir(&self, dir: Node, name: &[u8]) -> Result<(), Errno> {
-        self.told(dir, self.fs().rmdir(ObjNum(dir.0), name)).map(|_| ())
+        self.told(dir, self.here()?.rmdir(self.object(dir)?, name)).map(|_| ())
     }
 
     fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), how: Rename) -> Result<(), Errno> {
@@ -348,7 +418,7 @@ impl Tree for Dataset {
     }
 
     fn write(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
-        self.told(node, self.fs().write(ObjNum(node.0), offset, data, kill))
+        self.told(node, self.here()?.write(self.object(node)?, offset, data, kill))
     }
 
     fn set_attr(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
@@ -361,30 +431,31 @@ impl Tree for Dataset {
 
     fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<(), Errno> {
         self.may_set_xattr(name)?;
-        self.told(node, self.fs().set_xattr(ObjNum(node.0), name, value, how.into()))
+        self.told(node, self.here()?.set_xattr(self.object(node)?, name, value, how.into()))
     }
 
     fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<(), Errno> {
         self.may_set_xattr(name)?;
-        self.told(node, self.fs().remove_xattr(ObjNum(node.0), name))
+        self.told(node, self.here()?.remove_xattr(self.object(node)?, name))
     }
 
     fn set_flags(&self, node: Node, flags: Flags) -> Result<(), Errno> {
-        self.told(node, self.fs().set_flags(ObjNum(node.0), flags.bits, flags.project))
+        self.told(node, self.here()?.set_flags(self.object(node)?, flags.bits, flags.project))
     }
 
     fn fsync(&self, node: Node) -> Result<(), Errno> {
-        self.told(node, self.fs().fsync(ObjNum(node.0)))
+        self.told(node, self.here()?.fsync(self.object(node)?))
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        self.told(self.root(), self.fs().sync())
+        self.told(self.root(), self.here()?.sync())
     }
 
     fn forget(&self, node: Node) {
-        if self.fs().has_orphans()
-            && let Err(error) = self.fs().reap(ObjNum(node.0))
-        {
+        let Some(fs) = self.fs().filter(FileSystem::has_orphans) else { return };
+        // What is gone with a rollback has nothing left to be freed.
+        let Ok(object) = self.object(node) else { return };
+        if let Err(error) = fs.reap(object) {
             // It stays in the list, and the next mount tries again.
             tracing::warn!(dataset = self.name(), object = node.0, %error, "not freed");
         }

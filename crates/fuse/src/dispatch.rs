@@ -3,7 +3,7 @@
 //! # Theory
 //! The tree never changes behind the kernel's back: it is read-only, or all changes come through this mount, and the kernel knows
 //! what it changes. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
-//! for good. Two things are exceptions: where different names may mean one entry, the kernel can't know what a change does to others, and
+//! for good, and a rollback, which changes everything at once, tells it what is no longer so. Two things are exceptions: where different names may mean one entry, the kernel can't know what a change does to others, and
 //! keeps none; and what a file takes up is known only when it has been written, so that until then its attributes are
 //! good for a second. Opens carry no state
 //! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
@@ -121,7 +121,8 @@ fn node_of(tree: &dyn Tree, nodeid: u64) -> Node {
     if nodeid == abi::ROOT_ID { tree.root() } else { Node(nodeid) }
 }
 
-fn nodeid_of(tree: &dyn Tree, node: Node) -> u64 {
+/// The number by which the kernel knows a node.
+pub(crate) fn nodeid_of(tree: &dyn Tree, node: Node) -> u64 {
     if node == tree.root() { abi::ROOT_ID } else { node.0 }
 }
 

@@ -1,5 +1,6 @@
 //! A mounted tree, from mount to unmount.
 
+use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
 use crate::system::{self, Detach, Options};
@@ -73,6 +74,21 @@ impl Mount {
             return Err(Error::Mount { target: self.target.clone(), source: Errno::INVAL });
         }
         system::remount(&self.target, options)
+    }
+
+    /// Does something while nothing that the kernel asks is under way; what it asks waits. What programs changed through maps of files comes before.
+    pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.is_on_top().unwrap_or(false)
+            && let Err(error) = system::flush(&self.target)
+        {
+            tracing::debug!(%error, "what the kernel has not written comes later");
+        }
+        self.workers.suspended(self.id, work)
+    }
+
+    /// Has the kernel drop what it knows and is no longer so. No request may wait for who calls this.
+    pub fn tell(&self, stale: &[Stale]) {
+        self.workers.tell(self.id, stale);
     }
 
     /// Unmounts. When this returns, its tree is let go, and after a forced or lazy unmount whoever still uses it gets

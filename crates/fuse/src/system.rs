@@ -89,6 +89,12 @@ pub fn remount(target: &Path, options: &Options) -> Result<(), Error> {
         .map_err(|source| Error::Mount { target: target.to_owned(), source })
 }
 
+/// Has the kernel write what it has of the files of what is mounted at `target`.
+pub fn flush(target: &Path) -> std::io::Result<()> {
+    let root = rustix::fs::open(target, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::fs::syncfs(root)?)
+}
+
 fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     let device =
         rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())

@@ -330,7 +330,7 @@ pub trait Tree: Send + Sync {
     }
 
     /// The file system behind it, if it has blocks that can be shared.
-    fn file_system(&self) -> Option<&zpl::FileSystem> {
+    fn file_system(&self) -> Option<zpl::FileSystem> {
         None
     }
 

@@ -22,6 +22,9 @@
 //! somebody's `umount`, or aborted). Then it has *ended*: its device closes and its tree is let go as soon as the last
 //! request under way is answered.
 //!
+//! A mount can be *suspended* for a while: then nothing that its kernel asks is under way, and what it asks waits in its device, where it keeps no
+//! worker from other mounts.
+//!
 //! # Locks
 //! The table of mounts is read for each request and written when a mount begins or ends; it isn't held during a
 //! request.
@@ -29,12 +32,13 @@
 mod refused;
 
 use crate::abi::op;
-use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages};
+use crate::dataset::Stale;
+use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, nodeid_of};
 use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, RwLock};
-use refused::Refused;
+use refused::{Refused, drop_name, drop_pages};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
@@ -98,6 +102,8 @@ struct Session {
     tree: Arc<dyn Tree>,
     behaviour: Behaviour,
     pace: Mutex<Pace>,
+    /// Read for each request, and written while the mount is suspended.
+    gate: RwLock<()>,
     /// Last, so that it tells when the others are gone.
     _end: End,
 }
@@ -255,6 +261,7 @@ impl Workers {
             tree,
             behaviour,
             pace: Mutex::default(),
+            gate: RwLock::default(),
             _end: End(Arc::clone(&done)),
         });
         // In the table before it can wake a worker.
@@ -264,6 +271,32 @@ impl Workers {
             return Err(Error::Workers { operation: "watch a mount", source: errno.into() });
         }
         Ok((id, done))
+    }
+
+    /// Does something while nothing that the kernel asks of a mount is under way.
+    pub(crate) fn suspended<R>(&self, id: u64, work: impl FnOnce() -> R) -> R {
+        let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return work() };
+        let closed = session.gate.write();
+        let done = work();
+        drop(closed);
+        self.shared.watch(id, &session, ARMED);
+        done
+    }
+
+    /// Has the kernel drop what it knows of a mount and is no longer so. Waits for requests of the mount, so that none may wait for it.
+    pub(crate) fn tell(&self, id: u64, stale: &[Stale]) {
+        let _telling = self.shared.refused.quiet();
+        let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return };
+        let nodeid = |node| nodeid_of(&*session.tree, node);
+        for one in stale {
+            let told = match one {
+                Stale::File(node) => session.notify(&drop_pages(nodeid(*node))),
+                Stale::Name(dir, name) => session.notify(&drop_name(nodeid(*dir), name)),
+            };
+            if let Err(errno) = told {
+                tracing::warn!(id, ?one, %errno, "the kernel keeps what is no longer so");
+            }
+        }
     }
 
     /// Stops serving a mount: when the requests under way are answered the device closes, and whoever still uses the
@@ -332,6 +365,8 @@ impl Shared {
         let mut armed = false;
         let mut hurry = None;
         for _ in 0..TURN {
+            // Who suspended the mount arms it when he is done.
+            let Some(_open) = session.gate.try_read() else { return };
             let read = match hurry.take() {
                 None => rustix::io::read(&session.device, &mut *desk.buf),
                 Some(_hurry) => {
@@ -427,6 +462,14 @@ impl Shared {
 }
 
 impl Session {
+    /// Tells the kernel something. That it doesn't know what it is about, or that the mount is gone, is as good.
+    fn notify(&self, message: &[u8]) -> Result<(), Errno> {
+        match rustix::io::write(&self.device, message) {
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Answers a request, and says whether the kernel has pages now that are not the file's.
     fn answer(&self, request: &Request<'_>, out: &mut Answer) -> bool {
         out.clear();

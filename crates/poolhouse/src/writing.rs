@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zil::{LogPolicy, SyncMode};
-use zpl::{FileSystem, Policies, Purpose, Time, Txs};
+use zpl::{FileSystem, Orphans, Policies, Purpose, Time, Txs};
 use zvol::Volume;
 
 /// A head with the pool that it is written to.
@@ -168,11 +168,30 @@ impl Pool {
     /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::File`] if it holds no
     /// file system, or one of an old version, which is read only.
     pub fn open_for_writing(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
-        let (os, head) = self.take(dataset)?;
-        self.replay_files(&os, &head, &policies)?;
-        let fs = FileSystem::open_live(&os, head.with_log(), policies)?;
+        let fs = self.open_undrained(dataset, policies)?;
         fs.drain()?;
         Ok(fs)
+    }
+
+    /// The same for who had it open a moment ago, and has users yet of files that were removed: these stay.
+    ///
+    /// # Errors
+    /// As [`Pool::open_for_writing`].
+    pub fn reopen_for_writing(
+        &self,
+        dataset: &dsl::Dataset,
+        policies: Policies,
+        users: Orphans,
+    ) -> Result<FileSystem> {
+        let fs = self.open_undrained(dataset, policies)?;
+        fs.adopt(users);
+        Ok(fs)
+    }
+
+    fn open_undrained(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
+        let (os, head) = self.take(dataset)?;
+        self.replay_files(&os, &head, &policies)?;
+        Ok(FileSystem::open_live(&os, head.with_log(), policies)?)
     }
 
     /// A head with everything that it needs of the pool.

@@ -10,6 +10,7 @@
 
 mod load;
 mod look;
+mod rollback;
 mod snapshots;
 
 pub(crate) use load::{plans, read_ahead};
@@ -18,9 +19,10 @@ use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
 use crate::plan::{Plan, Where};
 use fuse::ctldir::WithSnapshots;
-use fuse::dataset::Dataset as Shown;
+use fuse::dataset::{Dataset as Shown, Stale};
+use fuse::tree::Tree as _;
 use fuse::{Detach, Workers};
-use look::{Look, NameNow, to_be_written};
+use look::{Look, NameNow, SnapDirNow, to_be_written};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 use rustix::io::Errno;
@@ -64,6 +66,8 @@ pub struct Live {
     pub number: u64,
     /// What properties say about writing to it.
     policies: Policies,
+    /// How `.zfs` shows.
+    snapdir: SnapDirNow,
     /// Its files, as long as they are served.
     shown: Weak<Shown>,
     /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts.
@@ -83,12 +87,12 @@ impl Live {
 
     /// Its files, if they can be changed.
     pub fn files(&self) -> Option<FileSystem> {
-        self.shown.upgrade().map(|shown| shown.fs().clone()).filter(FileSystem::is_writable)
+        self.shown.upgrade().and_then(|shown| shown.fs()).filter(FileSystem::is_writable)
     }
 
     /// Whether its files can't be changed, whatever its options say.
     fn is_read_only(&self) -> bool {
-        self.shown.upgrade().is_none_or(|shown| !shown.fs().is_writable())
+        self.shown.upgrade().is_none_or(|shown| !shown.writable())
     }
 
     /// For the control API.
@@ -122,6 +126,11 @@ impl Live {
         self.policies.set(plan.policy);
         if let Some(shown) = self.shown.upgrade() {
             shown.show_xattrs(plan.xattrs);
+            if self.snapdir.set(plan.snapdir) {
+                // The kernel keeps what it has listed, and what it found or didn't.
+                let root = shown.root();
+                self.mount.tell(&[Stale::Name(root, b".zfs".to_vec()), Stale::File(root)]);
+            }
         }
         self.tell(&plan).map_err(|error| of_fuse(&error))
     }
@@ -153,6 +162,7 @@ impl Live {
 struct Made {
     mount: fuse::Mount,
     policies: Policies,
+    snapdir: SnapDirNow,
     shown: Weak<Shown>,
 }
 
@@ -225,7 +235,7 @@ impl Mounts {
         let mounted = self.mount_at(pool, plan, &name, (target, cover));
         let mut table = self.table.lock();
         match mounted {
-            Ok(Made { mount, policies, shown }) => {
+            Ok(Made { mount, policies, snapdir, shown }) => {
                 table.made += 1;
                 let live = Live {
                     mount,
@@ -236,6 +246,7 @@ impl Mounts {
                     posix_acl: plan.options.posix_acl,
                     number: table.made,
                     policies,
+                    snapdir,
                     shown,
                     turn: Mutex::default(),
                 };
@@ -274,17 +285,20 @@ impl Mounts {
         let head = how.head(pool, plan, name, &policies)?;
         let shown = Arc::downgrade(&head);
         // The mount's first question waits for whoever serves it, who serves others too: what it takes is read here.
-        head.fs().node(head.fs().root()).map_err(|error| of_zpl(&error))?;
-        let read_only = !head.fs().is_writable();
+        if let Some(fs) = head.fs() {
+            fs.node(fs.root()).map_err(|error| of_zpl(&error))?;
+        }
+        let read_only = !head.writable();
         let (spa, name) = (Arc::clone(pool.spa()), name.clone());
-        let snapshots = Heads { head: plan.dataset.clone(), name, how, snapdir: plan.snapdir, spa };
+        let snapdir = SnapDirNow::new(plan.snapdir);
+        let snapshots = Heads { head: plan.dataset.clone(), name, how, snapdir: snapdir.clone(), spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
         let options = fuse::Options { read_only, ..plan.options.clone() };
         let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
         })?;
-        Ok(Made { mount, policies, shown })
+        Ok(Made { mount, policies, snapdir, shown })
     }
 
     /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.

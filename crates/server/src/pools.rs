@@ -323,7 +323,8 @@ impl Pools {
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;
         let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), &room, change))?;
         let (moved, folders) = self.make_way(&imported, change)?;
-        let results = live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
+        let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
+        let results = imported.mounts.run(&imported.pool, change, run);
         let mut errors: Vec<Error> = Vec::new();
         for (about, result) in planned.about.iter().zip(results?) {
             if let Err(e) = result {
@@ -437,7 +438,6 @@ impl Pools {
         imported: &Arc<Imported>,
         change: &DatasetChange,
     ) -> Result<(Vec<String>, Vec<Folder>), Error> {
-        let head = |name: &str| name.split('@').next().unwrap_or(name).to_owned();
         type Chosen<'a> = Box<dyn Fn(&str) -> bool + 'a>;
         let (force, chosen): (bool, Chosen<'_>) = match change {
             DatasetChange::Destroy { names, force, .. } => {
@@ -449,9 +449,8 @@ impl Pools {
                 return Ok((Vec::new(), Vec::new()));
             }
             DatasetChange::Rename { from, force, .. } => (*force, Box::new(move |name| within(from, name))),
-            DatasetChange::Rollback { snapshot, destroy, force } => {
-                let own = head(snapshot);
-                (*force, Box::new(move |name| name == own || destroy.iter().any(|n| n == name)))
+            DatasetChange::Rollback { destroy, force, .. } => {
+                (*force, Box::new(move |name| destroy.iter().any(|n| n == name)))
             }
             DatasetChange::Set { name: root, props, keep_mounted: false } => {
                 let place = props.iter().any(|(p, _)| p == "mountpoint");
@@ -474,8 +473,7 @@ impl Pools {
             self.mount(&request)?;
             return Err(failure.error);
         }
-        let stay = matches!(change, DatasetChange::Rollback { .. });
-        Ok((names, if stay { Vec::new() } else { folders_of(&mounted) }))
+        Ok((names, folders_of(&mounted)))
     }
 
     /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.

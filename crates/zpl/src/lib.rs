@@ -16,6 +16,7 @@
 
 mod acl;
 mod attr;
+mod compare;
 mod create;
 mod dir;
 mod error;
@@ -29,6 +30,7 @@ mod xattr;
 
 pub use acl::Acl;
 pub use attr::{Attr, Time};
+pub use compare::{Differences, FileRef, compare};
 pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;
@@ -41,8 +43,8 @@ pub use ondisk::znode::Pflags;
 pub use path::Paths;
 pub use space::{Space, SpaceKind};
 pub use write::{
-    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Policies, Policy, Purpose, Rename, SetAttr,
-    SetXattr, Txs, replay,
+    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Policies, Policy, Purpose, Rename,
+    SetAttr, SetXattr, Txs, replay,
 };
 
 pub use zil::{LogPolicy, SyncMode, Zilog};

@@ -61,6 +61,7 @@ pub use nfs4::{AclInherit, AclMode};
 use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 pub(crate) use quota::Quotas;
+pub use remove::Orphans;
 pub use rename::Rename;
 pub use replay::replay;
 pub use setattr::SetAttr;

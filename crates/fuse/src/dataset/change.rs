@@ -49,28 +49,34 @@ fn file_of(new: &NewNode<'_>) -> Result<NewFile, Errno> {
     })
 }
 
-fn range_of(range: &CloneRange) -> zpl::CloneRange {
-    let CloneRange { source, from, target, to, len, kill: _ } = *range;
-    zpl::CloneRange { source: ObjNum(source.0), from, target: ObjNum(target.0), to, len }
-}
-
 impl Dataset {
     pub(super) fn make(&self, dir: Node, name: &[u8], new: &NewNode<'_>) -> Result<Attr, Errno> {
-        let attr = self.told(dir, self.fs().create(ObjNum(dir.0), name, &file_of(new)?))?;
-        Ok(Self::of(&attr))
+        let attr = self.told(dir, self.here()?.create(self.object(dir)?, name, &file_of(new)?))?;
+        Ok(self.of(&attr))
     }
 
     pub(super) fn make_unnamed(&self, dir: Node, new: &NewNode<'_>) -> Result<Attr, Errno> {
-        let attr = self.told(dir, self.fs().create_unnamed(ObjNum(dir.0), &file_of(new)?))?;
-        Ok(Self::of(&attr))
+        let attr = self.told(dir, self.here()?.create_unnamed(self.object(dir)?, &file_of(new)?))?;
+        Ok(self.of(&attr))
     }
 
     pub(super) fn cloned(&self, range: &CloneRange) -> Result<u64, Errno> {
-        self.told(range.source, self.fs().clone_range(&range_of(range), range.kill))
+        let CloneRange { from, to, len, .. } = *range;
+        let (source, target) = (self.object(range.source)?, self.object(range.target)?);
+        let whole = zpl::CloneRange { source, from, target, to, len };
+        self.told(range.source, self.here()?.clone_range(&whole, range.kill))
     }
 
     pub(super) fn cloned_out_of(&self, snapshot: &FileSystem, range: &CloneRange) -> Result<u64, Errno> {
-        let done = self.fs().clone_range_of(snapshot, &range_of(range), range.kill);
+        let CloneRange { from, to, len, .. } = *range;
+        let whole = zpl::CloneRange {
+            source: ObjNum(range.source.0),
+            from,
+            target: self.object(range.target)?,
+            to,
+            len,
+        };
+        let done = self.here()?.clone_range_of(snapshot, &whole, range.kill);
         self.told(range.target, done)
     }
 
@@ -88,12 +94,12 @@ impl Dataset {
                 zpl::Rename::Whiteout { replace, uid: caller.uid, gid: caller.gid }
             }
         };
-        let (source, target) = ((ObjNum(from.0), name), (ObjNum(to.0), new_name));
-        self.told(from, self.fs().rename(source, target, how)).map(|_| ())
+        let (source, target) = ((self.object(from)?, name), (self.object(to)?, new_name));
+        self.told(from, self.here()?.rename(source, target, how)).map(|_| ())
     }
 
     pub(super) fn changed(&self, node: Node, set: &SetAttr) -> Result<Attr, Errno> {
-        let now = self.told(node, self.fs().now())?;
+        let now = self.told(node, self.here()?.now())?;
         let time = |t: Option<SetTime>| {
             t.map(|t| match t {
                 SetTime::Now => now,
@@ -109,21 +115,21 @@ impl Dataset {
             mtime: time(set.mtime),
             kill: set.kill,
         };
-        let attr = self.told(node, self.fs().set_attr(ObjNum(node.0), &set))?;
-        Ok(Self::of(&attr))
+        let attr = self.told(node, self.here()?.set_attr(self.object(node)?, &set))?;
+        Ok(self.of(&attr))
     }
 
     pub(super) fn allocated(&self, node: Node, offset: u64, len: u64, what: Allocate) -> Result<(), Errno> {
-        let object = ObjNum(node.0);
+        let (fs, object) = (self.here()?, self.object(node)?);
         let end = offset.checked_add(len).ok_or(Errno::FBIG)?;
         if matches!(what, Allocate::Extend | Allocate::Keep) {
             self.has_room(len)?;
         }
         if matches!(what, Allocate::Punch | Allocate::Zero) {
-            self.told(node, self.fs().punch(object, offset, len))?;
+            self.told(node, fs.punch(object, offset, len))?;
         }
         if matches!(what, Allocate::Extend | Allocate::Zero) {
-            self.told(node, self.fs().extend(object, end))?;
+            self.told(node, fs.extend(object, end))?;
         }
         Ok(())
     }

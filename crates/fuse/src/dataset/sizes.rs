@@ -14,7 +14,8 @@ impl Dataset {
         if attr.projid == 0 || !attr.pflags.has(Pflags::PROJINHERIT) {
             return Ok(whole);
         }
-        let of = |kind| self.told(node, self.fs().space_of(kind, Fuid(attr.projid)));
+        let fs = self.here()?;
+        let of = |kind| self.told(node, fs.space_of(kind, Fuid(attr.projid)));
         let mut seen = whole;
         if let Some(quota) = of(SpaceKind::ProjectQuota)? {
             // What was only just made is not counted yet.

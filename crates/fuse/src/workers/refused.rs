@@ -10,9 +10,8 @@
 //! mount is served until it is done ([`Refused::quiet`]). A file waits once, however often it is refused.
 
 use super::Shared;
-use crate::abi::{self, InvalInode, NOTIFY_INVAL_INODE, OutHeader};
+use crate::abi::{self, InvalEntry, InvalInode, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, OutHeader};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::io::Errno;
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
@@ -62,21 +61,26 @@ impl Refused {
             let Some((mount, nodeid)) = files.waiting.pop_first() else { continue };
             drop(files);
             let _telling = self.telling.lock();
-            if let Some(session) = shared.sessions.read().get(&mount).cloned() {
-                match rustix::io::write(&session.device, &drop_pages(nodeid)) {
-                    // It has forgotten the file, or the mount is gone.
-                    Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
-                    Err(errno) => {
-                        tracing::warn!(nodeid, %errno, "the kernel keeps pages that are not the file's")
-                    }
-                }
+            let Some(session) = shared.sessions.read().get(&mount).cloned() else { continue };
+            if let Err(errno) = session.notify(&drop_pages(nodeid)) {
+                tracing::warn!(nodeid, %errno, "the kernel keeps pages that are not the file's");
             }
         }
     }
 }
 
-/// The message that has the kernel drop all pages of a file.
-fn drop_pages(nodeid: u64) -> [u8; size_of::<OutHeader>() + size_of::<InvalInode>()] {
+/// The message that has the kernel drop what a name in a directory means.
+pub(super) fn drop_name(parent: u64, name: &[u8]) -> Vec<u8> {
+    let namelen = u32::try_from(name.len()).expect("names are short");
+    let len = size_of::<OutHeader>() + size_of::<InvalEntry>() + name.len() + 1;
+    let head =
+        OutHeader { len: u32::try_from(len).expect("names are short"), error: NOTIFY_INVAL_ENTRY, unique: 0 };
+    let body = InvalEntry { parent, namelen, flags: 0 };
+    [head.as_bytes(), body.as_bytes(), name, &[0]].concat()
+}
+
+/// The message that has the kernel drop all pages and attributes of a file.
+pub(super) fn drop_pages(nodeid: u64) -> [u8; size_of::<OutHeader>() + size_of::<InvalInode>()] {
     let mut message = [0; size_of::<OutHeader>() + size_of::<InvalInode>()];
     let len = u32::try_from(message.len()).expect("forty bytes");
     let (head, body) = message.split_at_mut(size_of::<abi::OutHeader>());

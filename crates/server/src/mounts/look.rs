@@ -3,7 +3,7 @@
 use super::replay;
 use crate::api::Reason;
 use crate::faults::{of_dsl, of_library, of_zpl};
-use crate::plan::Plan;
+use crate::plan::{Plan, SnapDir};
 use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{Statfs, Tree};
 use parking_lot::{Mutex, RwLock};
@@ -30,6 +30,27 @@ impl NameNow {
     /// From now on it is this.
     pub(super) fn set(&self, name: String) {
         *self.0.write() = name;
+    }
+}
+
+/// How `.zfs` shows now (`snapdir`); clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct SnapDirNow(Arc<RwLock<SnapDir>>);
+
+impl SnapDirNow {
+    /// It is so.
+    pub(super) fn new(how: SnapDir) -> Self {
+        Self(Arc::new(RwLock::new(how)))
+    }
+
+    /// How it is.
+    pub(super) fn get(&self) -> SnapDir {
+        *self.0.read()
+    }
+
+    /// From now on it is so; says whether it was otherwise.
+    pub(super) fn set(&self, how: SnapDir) -> bool {
+        std::mem::replace(&mut *self.0.write(), how) != how
     }
 }
 
@@ -84,7 +105,7 @@ impl Look {
     }
 }
 
-fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {
+pub(super) fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {
     let objset = dataset.objset().map_err(|error| of_dsl(&error))?;
     // One that was only just created in a transaction group that never came to be.
     let objset = objset.ok_or(Reason::BadType)?;

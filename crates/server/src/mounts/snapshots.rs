@@ -1,6 +1,6 @@
 //! The snapshots of a mounted head, as `.zfs/snapshot` shows and changes them.
 
-use super::look::{Look, NameNow};
+use super::look::{Look, NameNow, SnapDirNow};
 use crate::plan::SnapDir;
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::rename::RenameSnapshot;
@@ -19,7 +19,7 @@ pub(super) struct Heads {
     /// The head's name, which that handle knows as it was.
     pub(super) name: NameNow,
     pub(super) how: Look,
-    pub(super) snapdir: SnapDir,
+    pub(super) snapdir: SnapDirNow,
     pub(super) spa: Arc<Spa>,
 }
 
@@ -118,11 +118,11 @@ impl Snapshots for Heads {
     }
 
     fn visible(&self) -> bool {
-        self.snapdir == SnapDir::Visible
+        self.snapdir.get() == SnapDir::Visible
     }
 
     fn disabled(&self) -> bool {
-        self.snapdir == SnapDir::Disabled
+        self.snapdir.get() == SnapDir::Disabled
     }
 }
 

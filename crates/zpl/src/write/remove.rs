@@ -11,9 +11,18 @@ use ondisk::ObjNum;
 use ondisk::acl::AclPhys;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
+use std::collections::HashSet;
 
 /// What removing a name dirties, about.
 pub(super) const REMOVE_BYTES: u64 = 2048;
+
+/// Files without names that may have users.
+#[derive(Debug, Clone, Default)]
+pub struct Orphans {
+    all: HashSet<ObjNum>,
+    /// Those among them that never had a name.
+    unnamed: HashSet<ObjNum>,
+}
 
 fn queue_name(object: ObjNum) -> Vec<u8> {
     format!("{:x}", object.0).into_bytes()
@@ -169,6 +178,20 @@ impl FileSystem {
     /// True if there are files that wait for [`FileSystem::reap`].
     pub fn has_orphans(&self) -> bool {
         self.writer_if_any().is_some_and(|w| !w.orphans.lock().is_empty())
+    }
+
+    /// Files without names that may have users, for who opens the file system anew while it is used ([`FileSystem::adopt`]).
+    pub fn orphans(&self) -> Orphans {
+        let Some(w) = self.writer_if_any() else { return Orphans::default() };
+        Orphans { all: w.orphans.lock().clone(), unnamed: w.unnamed.lock().clone() }
+    }
+
+    /// Takes over files without names that have users: they stay until [`FileSystem::reap`] is told.
+    pub fn adopt(&self, orphans: Orphans) {
+        if let Some(w) = self.writer_if_any() {
+            w.orphans.lock().extend(orphans.all);
+            w.unnamed.lock().extend(orphans.unnamed);
+        }
     }
 
     /// Frees what the list of unlinked files holds from before this file system was opened, and what nobody came to reap
