@@ -5,7 +5,7 @@
 //! there, and answered when it is done, in whatever order that is. A task reads requests, another writes answers.
 //!
 //! Every byte that comes is hostile. Memory is taken for a request before it is read, and given back when its answer has been sent: of a share that the
-//! connection has, and of a budget that all connections have together. Who keeps the others from that budget by sending or taking nothing is cut off.
+//! connection has, and of a budget that all connections to a pool have together. Who keeps the others from that budget by sending or taking nothing is cut off.
 //!
 //! # Life
 //! *Haggling*, within a time for each option; *serving*, as long as the client likes; *ending*, when it disconnects, breaks the rules or goes away, when
@@ -30,6 +30,8 @@ use zerocopy::FromBytes;
 
 /// How long a client may take for the greeting, and between options: people type these.
 const OPTION_TIME: Duration = Duration::from_secs(60);
+/// How long a pool may take to open an export, or tell about it, before the client hears that it does not.
+const OPEN_TIME: Duration = Duration::from_secs(60);
 /// How long a pool may take to say which exports it has, before it is left out of the list.
 const LIST_TIME: Duration = Duration::from_secs(5);
 /// How long nothing may move while others wait for memory.
@@ -40,14 +42,14 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const IN_FLIGHT: usize = 128;
 /// Bytes that they may need.
 const SHARE: usize = 2 * PAYLOAD_MAX as usize;
-/// Bytes that requests of all connections may need.
+/// Bytes that requests of all connections to a pool may need.
 const BUDGET: usize = 8 * PAYLOAD_MAX as usize;
 /// Answers that are sent together.
 const BATCH: usize = 32;
 /// Bytes of an option that is too long, and is passed over.
 const SKIP_MAX: u64 = 1 << 20;
 
-/// What all connections share.
+/// What all connections to a pool share. Pools share nothing, so that one whose devices hang leaves the others their memory.
 pub(crate) struct Shared {
     budget: Arc<Semaphore>,
 }
@@ -100,7 +102,6 @@ pub(crate) async fn serve<R, W>(
     mut writer: W,
     exports: &dyn Exports,
     tls: Option<&Tls>,
-    shared: Arc<Shared>,
     ending: watch::Receiver<bool>,
 ) -> Result<()>
 where
@@ -114,7 +115,7 @@ where
             agreed = haggle.greet_and_agree() => agreed?,
             () = is_true(ending.clone()) => return Err(Ended::Over),
         };
-        return requests(reader, writer, agreed, shared, ending).await;
+        return requests(reader, writer, agreed, ending).await;
     };
     let zeroes = tokio::select! {
         zeroes = haggle.until_secure() => zeroes?,
@@ -125,7 +126,10 @@ where
     if !reader.buffer().is_empty() {
         return Err(Ended::Rules("bytes between STARTTLS and its answer"));
     }
-    let stream = timely(tls.acceptor().accept(tokio::io::join(reader.into_inner(), writer))).await?;
+    let stream = tokio::select! {
+        stream = timely(tls.acceptor().accept(tokio::io::join(reader.into_inner(), writer))) => stream?,
+        () = is_true(ending.clone()) => return Err(Ended::Over),
+    };
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = buffered(reader);
     let mut haggle = Haggle::new(&mut reader, &mut writer, exports, true);
@@ -133,7 +137,7 @@ where
         agreed = haggle.agree(zeroes) => agreed?,
         () = is_true(ending.clone()) => return Err(Ended::Over),
     };
-    requests(reader, writer, agreed, shared, ending).await
+    requests(reader, writer, agreed, ending).await
 }
 
 fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
@@ -145,7 +149,6 @@ async fn requests<R, W>(
     reader: R,
     writer: W,
     agreed: Option<Agreed>,
-    shared: Arc<Shared>,
     ending: watch::Receiver<bool>,
 ) -> Result<()>
 where
@@ -154,7 +157,7 @@ where
 {
     let Some(Agreed { lease, volumes, mode }) = agreed else { return Ok(()) };
     let lease = Arc::new(lease);
-    let (ended, writer) = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, shared, ending).await;
+    let (ended, writer) = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, ending).await;
     // Closing may wait for a device. A client that has seen the end of its connection finds the volume free.
     volumes.crew().run(move || drop(lease)).await;
     if let Some(mut writer) = writer {
@@ -352,8 +355,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
     async fn about(&self, name: &str) -> std::result::Result<About, Error> {
         let offer = self.find(name)?;
         let (volumes, about) = (Arc::clone(&offer.volumes), offer.name.clone());
-        let about = offer.volumes.crew().run(move || volumes.about(&about)).await;
-        let mut about = about.unwrap_or_else(|| Err(Error::Busy { name: name.to_owned() }))?;
+        let mut about = in_time(&offer, name, move || volumes.about(&about)).await?;
         about.read_only |= offer.read_only;
         Ok(about)
     }
@@ -393,12 +395,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
     async fn open(&self, choice: &Choice) -> std::result::Result<(Lease, Offer, About), Error> {
         let offer = self.find(&choice.name)?;
         let (volumes, name) = (Arc::clone(&offer.volumes), offer.name.clone());
-        let opened = offer.volumes.crew().run(move || {
+        let opened = in_time(&offer, &choice.name, move || {
             let lease = volumes.open(&name)?;
             Ok((lease, volumes.about(&name)?))
         });
-        let opened = opened.await.unwrap_or_else(|| Err(Error::Busy { name: choice.name.clone() }));
-        let (lease, mut about) = opened?;
+        let (lease, mut about) = opened.await?;
         about.read_only |= offer.read_only;
         Ok((lease, offer, about))
     }
@@ -433,6 +434,22 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Haggle<'a, R, W> {
             "serving"
         );
         Ok(Some(Agreed { lease, volumes, mode }))
+    }
+}
+
+/// Has a pool's crew do something for a client who is told if it takes too long. What comes of it then is let go.
+async fn in_time<T: Send + 'static>(
+    offer: &Offer,
+    name: &str,
+    job: impl FnOnce() -> std::result::Result<T, Error> + Send + 'static,
+) -> std::result::Result<T, Error> {
+    let busy = || Error::Busy { name: name.to_owned() };
+    match timeout(OPEN_TIME, offer.volumes.crew().run(job)).await {
+        Ok(done) => done.unwrap_or_else(|| Err(busy())),
+        Err(_) => {
+            tracing::warn!(export = name, "its pool does not answer");
+            Err(busy())
+        }
     }
 }
 
@@ -499,13 +516,13 @@ async fn transmit<R, W>(
     volumes: &Volumes,
     lease: Arc<Lease>,
     mode: Mode,
-    shared: Arc<Shared>,
     ending: watch::Receiver<bool>,
 ) -> (Result<()>, Option<W>)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
+    let shared = Arc::clone(volumes.shared());
     let (answers, waiting) = mpsc::unbounded_channel();
     let mut writing = tokio::spawn(send(writer, waiting, Arc::clone(&shared)));
     let over = lease.over();
@@ -628,8 +645,15 @@ async fn send<W: AsyncWrite + Unpin>(
             }
         }
         drop(slices);
+        // What was sent may still lie in a buffer of TLS, where it holds what it was made with.
+        loop {
+            match timeout(STALL, writer.flush()).await {
+                Ok(flushed) => break flushed?,
+                Err(_) if shared.is_short() => return Err(Ended::Silent),
+                Err(_) => {}
+            }
+        }
         batch.clear();
-        writer.flush().await?;
     }
     Ok(writer)
 }

@@ -7,11 +7,12 @@
 //! # Life
 //! A listener accepts until it is dropped; connections that it accepted go on. All end with the server.
 
-use crate::connection::{Ended, Shared, serve};
+use crate::connection::{Ended, serve};
 use crate::error::{Error, Result};
 use crate::tls::Tls;
 use crate::volumes::Volumes;
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -26,6 +27,8 @@ use tokio::sync::watch;
 
 /// Most connections at a time. More are closed as soon as they come.
 const CONNECTIONS_MAX: usize = 1024;
+/// Those that are kept for Unix sockets, so that strangers can't take all.
+const KEPT: usize = 64;
 /// How long a client of TCP that says nothing is believed to be there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long connections may take to end when the server does.
@@ -67,7 +70,6 @@ pub struct Server {
 
 #[derive(Default)]
 struct Common {
-    shared: Arc<Shared>,
     connections: AtomicUsize,
 }
 
@@ -157,7 +159,7 @@ impl Server {
         let listener = bind_private(path).map_err(cannot("make a socket"))?;
         let listener = UnixListener::from_std(listener).map_err(cannot("listen on a socket"))?;
         let (stop, mut stopped) = watch::channel(false);
-        let door = self.door(exports, tls);
+        let door = self.door(exports, tls, CONNECTIONS_MAX);
         self.handle.spawn(async move {
             loop {
                 let accepted = tokio::select! {
@@ -200,7 +202,7 @@ impl Server {
         let address = listener.local_addr().map_err(cannot("set up the socket"))?;
         let listener = TcpListener::from_std(listener).map_err(cannot("listen on the address"))?;
         let (stop, mut stopped) = watch::channel(false);
-        let door = self.door(exports, tls);
+        let door = self.door(exports, tls, CONNECTIONS_MAX - KEPT);
         self.handle.spawn(async move {
             loop {
                 let accepted = tokio::select! {
@@ -223,8 +225,8 @@ impl Server {
         Ok(Listener { place: address.to_string(), file: None, address: Some(address), stop })
     }
 
-    fn door(&self, exports: Arc<dyn Exports>, tls: Option<Tls>) -> Door {
-        Door { exports, tls, common: Arc::clone(&self.common), ending: self.ending.subscribe() }
+    fn door(&self, exports: Arc<dyn Exports>, tls: Option<Tls>, most: usize) -> Door {
+        Door { exports, tls, most, common: Arc::clone(&self.common), ending: self.ending.subscribe() }
     }
 }
 
@@ -243,6 +245,8 @@ impl Drop for Server {
 struct Door {
     exports: Arc<dyn Exports>,
     tls: Option<Tls>,
+    /// Connections of all listeners beside which one more is let in.
+    most: usize,
     common: Arc<Common>,
     ending: watch::Receiver<bool>,
 }
@@ -256,14 +260,14 @@ impl Door {
     {
         let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.common));
-        if before >= CONNECTIONS_MAX {
+        if before >= self.most {
             tracing::warn!("a client is turned away: there are {before} already");
             return;
         }
-        let (exports, shared) = (Arc::clone(&self.exports), Arc::clone(&self.common.shared));
+        let exports = Arc::clone(&self.exports);
         let (tls, ending) = (self.tls.clone(), self.ending.clone());
         tokio::spawn(async move {
-            match serve(reader, writer, &*exports, tls.as_ref(), shared, ending).await {
+            match serve(reader, writer, &*exports, tls.as_ref(), ending).await {
                 Ok(()) => {}
                 Err(ended @ Ended::Rules(_)) => tracing::warn!(%ended, "an NBD connection"),
                 Err(ended) => tracing::debug!(%ended, "an NBD connection"),
@@ -296,10 +300,17 @@ fn remove_dead(path: &Path) -> std::io::Result<()> {
         }
         Ok(_) => {}
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-        Err(error) => Err(error),
-        Ok(_) => Err(std::io::ErrorKind::AddrInUse.into()),
+    // Whoever listens and has no room for another client is not waited for.
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        None,
+    )?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(Errno::AGAIN) | Ok(()) => Err(std::io::ErrorKind::AddrInUse.into()),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -112,9 +112,13 @@ fn config(dir: &Path) -> std::result::Result<ServerConfig, TlsError> {
     builder.with_single_cert(chain, key).map_err(unusable)
 }
 
-/// Whether there is such a file. One that can't be looked at is no reason to let everybody in.
+/// Whether there is such a file. One that can't be looked at, or a link to nothing, is no reason to let everybody in.
 fn is_there(file: &Path) -> std::result::Result<bool, TlsError> {
-    file.try_exists().map_err(|error| TlsError::File { file: file.to_owned(), source: pem::Error::Io(error) })
+    match file.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(TlsError::File { file: file.to_owned(), source: pem::Error::Io(error) }),
+    }
 }
 
 fn certificates(file: &Path) -> std::result::Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -14,6 +14,7 @@
 //! # See
 //! OpenZFS `zvol_open`, `zvol_release`; the properties `volmode` and `snapdev`.
 
+use crate::connection::Shared;
 use crate::crew::Crew;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -43,6 +44,7 @@ const SNAPDEV_VISIBLE: u64 = 1;
 pub struct Volumes {
     pool: Pool,
     crew: Crew,
+    shared: Arc<Shared>,
     table: Mutex<Table>,
     changed: Condvar,
 }
@@ -92,12 +94,23 @@ impl Volumes {
     /// Those of a pool. Nothing is opened.
     pub fn new(pool: Pool) -> Arc<Volumes> {
         let crew = Crew::new(&format!("nbd-{}", pool.name()), HANDS);
-        Arc::new(Volumes { pool, crew, table: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Volumes {
+            pool,
+            crew,
+            shared: Arc::default(),
+            table: Mutex::default(),
+            changed: Condvar::new(),
+        })
     }
 
     /// Who does what may block.
     pub(crate) fn crew(&self) -> &Crew {
         &self.crew
+    }
+
+    /// What its connections share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Names of what can be asked for, in order: volumes, and their snapshots where `snapdev` says so.

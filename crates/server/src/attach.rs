@@ -39,7 +39,16 @@ const ROOT: Node = Node(1);
 pub(crate) struct Attachments {
     /// The folder in which pools are mounted; none where there is no daemon.
     folder: Mutex<Option<PathBuf>>,
+    /// Held for look-ups, never while something is mounted, or a device asked.
     pools: Mutex<BTreeMap<String, Arc<Files>>>,
+    /// By pool: held while its files are mounted.
+    gates: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+}
+
+impl Attachments {
+    fn of(&self, pool: &str) -> Option<Arc<Files>> {
+        self.pools.lock().get(pool).cloned()
+    }
 }
 
 /// The files of a pool's attached volumes, and where they are mounted.
@@ -391,12 +400,14 @@ impl Pools {
         let folder = folder
             .ok_or_else(|| fail(Reason::NotSupported { what: "attaching without a daemon".to_owned() }))?;
         let files = {
-            let mut pools = self.attachments.pools.lock();
-            match pools.get(imported.pool.name()) {
-                Some(files) => Arc::clone(files),
+            let pool = imported.pool.name();
+            let gate = Arc::clone(self.attachments.gates.lock().entry(pool.to_owned()).or_default());
+            let _one_at_a_time = gate.lock();
+            match self.attachments.of(pool) {
+                Some(files) => files,
                 None => {
                     let files = Arc::new(Files::mount(&imported, &folder).map_err(fail)?);
-                    pools.insert(imported.pool.name().to_owned(), Arc::clone(&files));
+                    self.attachments.pools.lock().insert(pool.to_owned(), Arc::clone(&files));
                     files
                 }
             }
@@ -411,7 +422,7 @@ impl Pools {
     /// [`Reason::NotAttached`]; [`Reason::Busy`] if somebody has it mounted or claimed, and that is not to matter.
     pub fn detach(&self, name: &str, force: bool) -> Result<(), Error> {
         let imported = self.pool_of(name)?;
-        let files = self.attachments.pools.lock().get(imported.pool.name()).cloned();
+        let files = self.attachments.of(imported.pool.name());
         let files = files.ok_or_else(|| Error::new(name, Reason::NotAttached))?;
         files.detach(name, force).map_err(|reason| Error::new(name, reason))
     }
@@ -428,12 +439,12 @@ impl Pools {
 
     /// How many volumes of a pool are attached.
     fn attached(&self, pool: &str) -> usize {
-        self.attachments.pools.lock().get(pool).map_or(0, |files| files.names().len())
+        self.attachments.of(pool).map_or(0, |files| files.names().len())
     }
 
     /// Takes away all block devices of a pool that nobody uses; with `force` also those that are used.
     fn detach_all(&self, pool: &str, force: bool) {
-        let Some(files) = self.attachments.pools.lock().get(pool).cloned() else { return };
+        let Some(files) = self.attachments.of(pool) else { return };
         for name in files.names() {
             if let Err(reason) = files.detach(&name, force) {
                 tracing::info!(volume = name, ?reason, "it stays attached");
@@ -453,7 +464,7 @@ impl Pools {
 
     /// Lets the kernel see that a volume has another size.
     pub(crate) fn resized(&self, pool: &str, object: u64) {
-        let Some(files) = self.attachments.pools.lock().get(pool).cloned() else { return };
+        let Some(files) = self.attachments.of(pool) else { return };
         let path = files.devices.lock().values().find(|d| d.object == object).map(|d| d.path.clone());
         let file = files.mount.target().join(object.to_string());
         // So that the kernel asks anew.

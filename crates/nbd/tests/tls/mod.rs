@@ -268,4 +268,8 @@ fn bad_papers() {
     Papers::new(dir.path());
     fs::write(dir.path().join("ca-cert.pem"), b"nothing").unwrap();
     refused("ca-cert.pem");
+    // A link to nothing is no wish to let everybody in.
+    fs::remove_file(dir.path().join("ca-cert.pem")).unwrap();
+    std::os::unix::fs::symlink("gone", dir.path().join("ca-cert.pem")).unwrap();
+    refused("ca-cert.pem");
 }
