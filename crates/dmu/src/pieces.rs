@@ -6,13 +6,14 @@
 //! freed in pieces: what leads to a piece is read first, many blocks at a time and without a transaction, and is in the cache when the piece is freed
 //! and when its group syncs.
 //!
-//! Pieces are found in the tree as it was synced last. What has been written since has no indirect blocks yet.
+//! Pieces are found in the tree as it was synced last. What has been written since has no indirect blocks yet. Freeing a piece writes the blocks above it anew, maybe in places
+//! of those that went with an earlier one.
 //!
 //! # See
 //! OpenZFS `dmu_free_long_range_impl`, `get_next_chunk`.
 
 use crate::live::node::LiveDnode;
-use crate::met::Met;
+use crate::met::MetSince;
 use crate::{Dnode, Result};
 use ondisk::BlkId;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct Pieces {
     /// Where the next piece begins, and the end of the last.
     at: Option<u64>,
     end: u64,
-    met: Met,
+    met: MetSince,
 }
 
 impl std::fmt::Debug for Pieces {
@@ -55,7 +56,7 @@ impl Dnode {
     pub fn pieces(&self, offset: u64, len: u64) -> Result<Pieces> {
         let dn = self.to_change()?.clone();
         let size = dn.block_size();
-        Ok(Pieces { dn, size, at: Some(offset), end: offset.saturating_add(len), met: Met::default() })
+        Ok(Pieces { dn, size, at: Some(offset), end: offset.saturating_add(len), met: MetSince::default() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The block tree of one object, as a dnode's pointers hold it: nothing here changes.
 
 use crate::dnode::{Extent, SPILL_BLKID};
-use crate::met::Met;
+use crate::met::{Met, MetSince};
 use crate::objset::Home;
 use crate::{Error, Result};
 use device::{Block, Sparse};
@@ -185,7 +185,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::bp`].
-    pub(crate) fn leaves(&self, range: (BlkId, BlkId), most: usize, met: &mut Met) -> Result<Leaves> {
+    pub(crate) fn leaves(&self, range: (BlkId, BlkId), most: usize, met: &mut MetSince) -> Result<Leaves> {
         let top = Level(self.phys.nlevels - 1);
         let mut out = Leaves { found: Vec::new(), most, behind: None };
         for (blkid, bp) in (0..).map(BlkId).zip(&self.phys.blkptrs) {
@@ -200,7 +200,7 @@ impl Tree {
         bp: &Blkptr,
         (level, blkid): (Level, BlkId),
         range: (BlkId, BlkId),
-        met: &mut Met,
+        met: &mut MetSince,
         out: &mut Leaves,
     ) -> Result<()> {
         let shift = self.phys.span_shift(level);

@@ -127,6 +127,11 @@ impl Allocator {
         state.finish(txg);
     }
 
+    /// Tries metaslabs again whose maps could not be read, without waiting for a group to sync: it may be that one that finds no room.
+    pub fn retry(&self) {
+        self.state.lock().wake();
+    }
+
     /// True if the group `txg` has allocated or freed something that is not on the space maps.
     pub fn is_dirty(&self, txg: Txg) -> bool {
         let state = self.state.lock();

@@ -46,9 +46,15 @@ fn take_all(o: &Opened, alloc: &Allocator, shift: u8) -> BTreeSet<u64> {
     all.map(|dvas| dvas[0].unwrap().offset.0 >> shift).collect()
 }
 
-/// Goal: a metaslab whose map can't be read because a device fails is out of use until a group has synced, and then is of use again.
+/// Goal: a metaslab whose map can't be read because a device fails is out of use until a group has synced, or somebody cleared the pool, and then is of use again.
 #[test]
 fn a_map_is_read_another_time() {
+    for cleared in [false, true] {
+        is_read_another_time(cleared);
+    }
+}
+
+fn is_read_another_time(cleared: bool) {
     let (o, alloc, device) = sick();
     let top = o.vdevs()[0];
     let maps = o.mos.metaslab_objects(&top).unwrap();
@@ -60,7 +66,11 @@ fn a_map_is_read_another_time() {
     assert!(taken.is_disjoint(&with_map), "{taken:?} of {with_map:?}");
     device.heal();
     assert!(alloc.allocate(&want(&o)).is_err());
-    alloc.sync_done(Txg(o.txg + 1), &o.mos);
+    if cleared {
+        alloc.retry();
+    } else {
+        alloc.sync_done(Txg(o.txg + 1), &o.mos);
+    }
     let taken = take_all(&o, &alloc, top.ms_shift);
     assert!(!taken.is_empty() && taken.is_subset(&with_map), "{taken:?} of {with_map:?}");
 }

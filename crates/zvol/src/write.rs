@@ -186,18 +186,27 @@ impl Volume {
         if size == before {
             return Ok(());
         }
-        if size < before {
-            self.free_much(w, size, u64::MAX)?;
-        }
         let tx = w.tx(META_BYTES, size < before)?;
         self.0.props.update(&tx, SIZE, &Value::from(size))?;
-        // Also where it grows: nobody may have freed what an earlier, larger size left.
-        self.dnode().free_range(&tx, size.min(before), u64::MAX)?;
+        if size > before {
+            // Nobody may have freed what an earlier, larger size left.
+            self.dnode().free_range(&tx, before, u64::MAX)?;
+        }
         self.0.size.store(size, Ordering::Release);
         if let Some(log) = w.txs.log() {
             log.unlogged(&tx);
         }
-        drop((tx, whole));
+        drop(tx);
+        if size < before {
+            // What is behind the end may go in any number of groups.
+            self.free_much(w, size, u64::MAX)?;
+            let tx = w.tx(META_BYTES, true)?;
+            self.dnode().free_range(&tx, size, u64::MAX)?;
+            if let Some(log) = w.txs.log() {
+                log.unlogged(&tx);
+            }
+        }
+        drop(whole);
         self.settle(w)
     }
 

@@ -37,10 +37,18 @@ fn may_pass(error: &Error) -> bool {
 }
 
 impl Allocator {
-    /// Loads the metaslab that holds a range.
+    /// Loads the metaslab that holds a range, also if its map could not be read lately: who asks needs to know.
     pub(super) fn load_at(&self, vdev: VdevId, start: u64, size: u64) -> Result<()> {
-        let place = self.state.lock().find(vdev, start, size);
-        place.map_or(Ok(()), |place| self.load(place))
+        let place = {
+            let mut state = self.state.lock();
+            let Some(place) = state.find(vdev, start, size) else { return Ok(()) };
+            if state.resting.remove(&place) {
+                state.metaslab(place).resting = false;
+                state.reweigh(place);
+            }
+            place
+        };
+        self.load(place)
     }
 
     /// Loads a metaslab, or takes it out of use.
@@ -109,7 +117,7 @@ impl State {
         }
     }
 
-    /// A group has synced: metaslabs whose maps could not be read are tried again.
+    /// Metaslabs whose maps could not be read are tried again.
     pub(super) fn wake(&mut self) {
         for place in std::mem::take(&mut self.resting) {
             self.metaslab(place).resting = false;

@@ -115,6 +115,7 @@ impl Live {
         let given_up = zio.tree().given_up();
         zio.tree().clear(guid)?;
         given_up.into_iter().for_each(|device| zio.doubt(device));
+        self.engine.allocator.retry();
         zio.suspension().clear();
         Ok(())
     }

@@ -164,6 +164,7 @@ impl Zio {
         batch.allocated.iter().for_each(|(_, dva)| space.unallocate(dva, txg));
         batch.spoiled.iter().for_each(|dva| space.unallocate(dva, txg));
         if let Some(table) = self.dedup() {
+            self.spoil(batch.entered.iter().flat_map(|(_, _, new)| new));
             batch.entered.iter().rev().for_each(|(_, bp, new)| table.revoke(txg, bp, new));
         }
     }
@@ -179,6 +180,7 @@ impl Zio {
             std::mem::take(&mut batch.entered).into_iter().partition(|(req, ..)| gone(*req));
         batch.entered = good;
         if let Some(table) = self.dedup().filter(|_| !bad.is_empty()) {
+            self.spoil(bad.iter().flat_map(|(_, _, new)| new));
             bad.iter().rev().for_each(|(_, bp, new)| table.revoke(txg, bp, new));
             batch.unwritten.clear();
         }
