@@ -18,7 +18,9 @@ fn wishes() {
     assert_eq!(Wish::parse(opt::ABORT, b"whatever"), Ok(Wish::Abort));
     assert_eq!(Wish::parse(opt::LIST, b""), Ok(Wish::List));
     assert_eq!(Wish::parse(opt::STRUCTURED_REPLY, b""), Ok(Wish::Structured));
-    for option in [0, 4, 5, 11, u32::MAX] {
+    assert_eq!(Wish::parse(opt::STARTTLS, b""), Ok(Wish::Secure));
+    assert!(Wish::parse(opt::STARTTLS, b"x").is_err());
+    for option in [0, 4, 11, u32::MAX] {
         assert_eq!(Wish::parse(option, b""), Ok(Wish::Unknown));
     }
     let contexts = |set: bool, queries: &[&str]| {
