@@ -138,24 +138,34 @@ impl Volume {
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let w = self.writer()?;
         let end = self.check(offset, len)?;
-        let range = w.ranges.lock(offset, end, true);
-        self.check(offset, len)?;
-        if len == 0 {
+        if end == offset {
             return Ok(());
         }
-        self.free_much(w, offset, len)?;
-        let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
-        self.dnode().free_range(&tx, offset, len)?;
-        if let Some(log) = w.txs.log() {
-            let body = RecordBody::Truncate { foid: ZVOL_OBJ.0, offset, length: len };
-            log.log_object(&tx, ZVOL_OBJ, TxKind::Truncate, &body);
+        let mut pieces = self.dnode().pieces(offset, len)?;
+        let mut earlier = None;
+        while let Some(piece) = pieces.next_piece()? {
+            // Each by itself: a commit of the log that wants data of the range waits for one piece, not for all the groups that they take.
+            let range = w.ranges.lock(piece.offset, piece.offset + piece.len, true);
+            self.check(piece.offset, piece.len)?;
+            let tx = w.tx(2 * self.block_size() + META_BYTES, true)?;
+            self.dnode().free_range(&tx, piece.offset, piece.len)?;
+            if let Some(log) = w.txs.log() {
+                let body = RecordBody::Truncate { foid: ZVOL_OBJ.0, offset: piece.offset, length: piece.len };
+                log.log_object(&tx, ZVOL_OBJ, TxKind::Truncate, &body);
+            }
+            let txg = tx.txg();
+            drop((tx, range));
+            if !piece.last
+                && let Some(txg) = earlier.replace(txg)
+            {
+                w.txs.wait(txg)?;
+            }
         }
-        drop((tx, range));
         self.settle(w)
     }
 
-    /// Frees what of a range is too much for the group that frees the rest, and has what leads to the rest read, without a transaction. The range is
-    /// locked.
+    /// Frees what of a range that nobody may reach any more is too much for the group that frees the rest, and has what leads to the rest read, without a
+    /// transaction.
     fn free_much(&self, w: &Writer, offset: u64, len: u64) -> Result<()> {
         let mut pieces = self.dnode().pieces(offset, len)?;
         while let Some(piece) = pieces.next_piece()?.filter(|piece| !piece.last) {
