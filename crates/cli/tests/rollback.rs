@@ -6,8 +6,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::rc::Rc;
 
 use common::stand::Stand;
+use server::api::{DatasetChange, Service};
+use server::house::House;
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory");
@@ -159,6 +162,81 @@ fn a_refused_rollback_changes_nothing() {
     stand.good("zfs rollback tank/a@one");
     assert_eq!(contents(&file).expect("it goes on"), "one");
     assert_eq!(fs::read_to_string(at("f")).expect("contents"), "one");
+}
+
+fn back(destroy: &[&str]) -> DatasetChange {
+    let destroy = destroy.iter().map(|name| (*name).to_owned()).collect();
+    DatasetChange::Rollback { snapshot: "tank/a@s".into(), destroy, force: false }
+}
+
+/// Goal: where something that was to be destroyed before is gone already, what the kernel shows is nevertheless what the rollback left.
+#[test]
+fn who_destroys_first_may_come_late() {
+    let Some(stand) = Stand::new("") else { return };
+    stand.good("zfs create tank/a");
+    let at = |name: &str| stand.path("tank/a").join(name);
+    fs::write(at("f"), "then").expect("a file");
+    stand.good("zfs snapshot tank/a@s");
+    fs::write(at("f"), "now").expect("a file");
+    fs::write(at("new"), "new").expect("a file");
+    let (file, new) = (open(&at("f")), open(&at("new")));
+    stand.house.change(&back(&["tank/gone"])).expect_err("there is none of that name");
+    assert_eq!(contents(&file).expect("it goes on"), "then");
+    assert_eq!(names(&at("")), ["f"]);
+    is_gone(&new);
+}
+
+/// Goal: limits that are set and rollbacks that are made at the same time keep each other from nothing, and removed files that are open from nobody.
+#[test]
+fn limits_are_set_meanwhile() {
+    let house = Rc::new(House::new());
+    let Some(stand) = Stand::over(house.clone(), 256 << 20, "") else { return };
+    stand.good("zfs create tank/a");
+    let at = |name: &str| stand.path("tank/a").join(name);
+    fs::write(at("f"), "kept").expect("a file");
+    stand.good("zfs snapshot tank/a@s");
+    let file = open(&at("f"));
+    let house: &House = &house;
+    let limit = |n: u64| DatasetChange::Set {
+        name: "tank/a".into(),
+        props: vec![("userquota@1234".into(), format!("{n}M"))],
+        keep_mounted: false,
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..40).for_each(|n| drop(house.change(&limit(n)).expect("it is set"))));
+        scope.spawn(|| (1..40).for_each(|_| drop(house.change(&back(&[])).expect("it is rolled back"))));
+        for _ in 0..200 {
+            assert_eq!(contents(&file).expect("it is there"), "kept");
+        }
+    });
+    fs::remove_file(at("f")).expect("it goes");
+    house.change(&limit(77)).expect("it is set");
+    assert_eq!(contents(&file).expect("it stays for who has it open"), "kept");
+    assert_eq!(stand.good("zfs get -Hp -o value userquota@1234 tank/a").trim(), (77 << 20).to_string());
+}
+
+/// Goal: what can't be rolled back under its mount any more, after hundreds of times, is unmounted for it and mounted where it was, and refused while
+/// somebody uses it.
+#[test]
+fn it_is_unmounted_where_it_must_be() {
+    let Some(stand) = Stand::new("") else { return };
+    stand.good("zfs create tank/a");
+    let at = |name: &str| stand.path("tank/a").join(name);
+    fs::write(at("f"), "then").expect("a file");
+    stand.good("zfs snapshot tank/a@s");
+    let file = open(&at("f"));
+    for _ in 0..255 {
+        stand.house.change(&back(&[])).expect("it is rolled back");
+    }
+    fs::write(at("f"), "now").expect("a file");
+    stand.bad("zfs rollback tank/a@s");
+    assert_eq!(contents(&file).expect("it is the same"), "now");
+    drop(file);
+    let before = stand.mounted();
+    stand.good("zfs rollback tank/a@s");
+    assert_eq!(stand.mounted(), before);
+    assert_eq!(fs::read_to_string(at("f")).expect("contents"), "then");
+    fs::write(at("f"), "now").expect("it can be written");
 }
 
 /// Goal: whether `.zfs` is listed, can be found, or is not there follows `snapdir` at once.

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use reborn::Eras;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zpl::{Differences, DirCookie, Error, FileRef, FileSystem, XATTR_LIST_MAX};
+use zpl::{Differences, DirCookie, Error, FileSystem, XATTR_LIST_MAX};
 
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -122,13 +122,13 @@ impl Dataset {
         self.eras.may_begin()
     }
 
-    /// What it was is no more, since the group `end`: the kernel is to be told what comes back.
-    pub fn rolled_back(&self, end: u64, gone: &Differences) -> Vec<Stale> {
+    /// It was rolled back, and is different by that: the kernel is to be told what comes back.
+    pub fn rolled_back(&self, by: &Differences) -> Vec<Stale> {
         // By the numbers that the kernel has.
-        let files = gone.files.iter().map(|file| Stale::File(self.eras.node(*file)));
-        let names = gone.names.iter().map(|(dir, name)| Stale::Name(self.eras.node(*dir), name.clone()));
+        let files = by.files.iter().map(|file| Stale::File(self.eras.node(*file)));
+        let names = by.names.iter().map(|(dir, name)| Stale::Name(self.eras.node(*dir), name.clone()));
         let stale = files.chain(names).collect();
-        self.eras.begin(end, &gone.reborn);
+        self.eras.begin(&by.gone);
         stale
     }
 
@@ -159,30 +159,21 @@ impl Dataset {
     }
 
     fn node(&self, node: Node) -> Result<zpl::Node, Errno> {
-        let object = if self.eras.any() { reborn::parts(node).0 } else { ObjNum(node.0) };
-        let found = match self.here()?.node(object) {
+        match self.here()?.node(self.object(node)?) {
             // A number that the kernel has was an object once; that it is none is news to its user, not an absent name.
-            Err(Error::NoFile { .. }) => return Err(Errno::STALE),
-            result => self.told(node, result)?,
-        };
-        // It is another's now.
-        if self.number(found.attr()) == node { Ok(found) } else { Err(Errno::STALE) }
+            Err(Error::NoFile { .. }) => Err(Errno::STALE),
+            result => self.told(node, result),
+        }
     }
 
     /// The object that a node is.
     fn object(&self, node: Node) -> Result<ObjNum, Errno> {
-        if self.eras.any() { Ok(self.node(node)?.object()) } else { Ok(ObjNum(node.0)) }
-    }
-
-    /// The number of a file's node.
-    fn number(&self, attr: &zpl::Attr) -> Node {
-        self.eras.node(FileRef { object: attr.object, generation: attr.generation })
-    }
-
-    /// The number of an object's node; that of a file that can't be read is its object's.
-    fn number_of(&self, object: ObjNum) -> Node {
-        let known = self.eras.any().then(|| self.fs()).flatten();
-        known.and_then(|fs| fs.node(object).ok()).map_or(Node(object.0), |node| self.number(node.attr()))
+        if !self.eras.any() {
+            return Ok(ObjNum(node.0));
+        }
+        let object = reborn::parts(node).0;
+        // It may be another's now.
+        if self.eras.node(object) == node { Ok(object) } else { Err(Errno::STALE) }
     }
 
     /// Turns an error into an errno, and puts what the caller can't see into the log.
@@ -199,10 +190,10 @@ impl Dataset {
     fn of(&self, attr: &zpl::Attr) -> Attr {
         let time = |time: zpl::Time| Time { sec: time.secs, nsec: time.nanos };
         Attr {
-            node: self.number(attr),
+            node: self.eras.node(attr.object),
             ino: attr.object.0,
             generation: attr.generation,
-            parent: self.number_of(attr.parent),
+            parent: self.eras.node(attr.parent),
             mode: attr.mode,
             // More links than Linux can count show as the most that it can.
             nlink: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
@@ -317,7 +308,7 @@ impl Tree for Dataset {
             };
             list.push(Entry {
                 name: entry.name,
-                node: Some(self.number_of(entry.object)),
+                node: Some(self.eras.node(entry.object)),
                 ino: entry.object.0,
                 kind: u8::try_from(entry.kind.bits()).expect("four bits"),
                 cookie: entry.next.0,

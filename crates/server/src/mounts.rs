@@ -30,7 +30,7 @@ use snapshots::Heads;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use zpl::{FileSystem, Policies};
+use zpl::Policies;
 
 /// The mounts of one pool.
 pub struct Mounts {
@@ -70,7 +70,8 @@ pub struct Live {
     snapdir: SnapDirNow,
     /// Its files, as long as they are served.
     shown: Weak<Shown>,
-    /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts.
+    /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts,
+    /// and while its file system is used otherwise than through the kernel.
     turn: Mutex<()>,
 }
 
@@ -83,11 +84,6 @@ impl Live {
     /// Its dataset, as it is called now.
     pub fn name(&self) -> String {
         self.name.get()
-    }
-
-    /// Its files, if they can be changed.
-    pub fn files(&self) -> Option<FileSystem> {
-        self.shown.upgrade().and_then(|shown| shown.fs()).filter(FileSystem::is_writable)
     }
 
     /// Whether its files can't be changed, whatever its options say.

@@ -333,8 +333,8 @@ impl Pools {
         }
         if errors.is_empty() && !limits.is_empty() {
             let mounted = imported.mounts.list().into_iter().find(|live| live.name() == about);
-            let open = mounted.and_then(|live| live.files());
-            let set = quotas::set(&imported.pool, about, open, limits);
+            let set = |open| quotas::set(&imported.pool, about, open, limits);
+            let set = mounted.map_or_else(|| set(None), |live| live.with_files(set));
             if set.is_err() && matches!(change, DatasetChange::Create { .. } | DatasetChange::Clone { .. }) {
                 // It is made with all that it was to have, or not at all.
                 match live.run(Box::new(DestroyHead { name: about.to_owned() })) {

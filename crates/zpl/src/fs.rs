@@ -179,6 +179,11 @@ impl FileSystem {
         WeakFileSystem(Arc::downgrade(&self.0))
     }
 
+    /// Whether there are other handles of it.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Its object set.
     pub fn objset(&self) -> &Objset {
         &self.0.os

@@ -30,7 +30,7 @@ mod xattr;
 
 pub use acl::Acl;
 pub use attr::{Attr, Time};
-pub use compare::{Differences, FileRef, compare};
+pub use compare::{Differences, compare};
 pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;

@@ -22,12 +22,16 @@ impl Stand {
     }
 
     /// The same with a device of so many bytes.
-    #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
     pub fn sized(bytes: u64, options: &str) -> Option<Self> {
+        Self::over(Rc::new(House::new()), bytes, options)
+    }
+
+    /// The same of this house.
+    #[allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+    pub fn over(house: Rc<dyn Service>, bytes: u64, options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let image = dir.path().join("d0.img");
         std::fs::File::create(&image).expect("an image").set_len(bytes).expect("room");
-        let house: Rc<dyn Service> = Rc::new(House::new());
         let root = dir.path().join("root");
         let line = format!("zpool create {options} -R {} tank {}", root.display(), image.display());
         let made = run(&line, house.clone());

@@ -5,16 +5,27 @@
 //! in the snapshot go on with what they were then; others are gone for who has them open (`ESTALE`), also where their numbers are others' now. The kernel keeps what it was
 //! told for good, so that it is told what is no longer so: all that differs between the two, which is found before the one is freed.
 //!
-//! If it can't be rolled back, everything is as before, also removed files that are open.
+//! If it can't be rolled back, everything is as before, also removed files that are open. If what differs can't be found, because what is there now is damaged, or is too
+//! much, the file system is unmounted for it and mounted again where it was, which nobody may be using then.
+//!
+//! # Locks
+//! Who takes the file system of a mount, or its head, for something else has its turn ([`Live::with_files`]): so nobody has it while it is rolled back.
 
 use super::look::{to_be_read, to_be_written};
 use super::{Live, Mounts};
-use crate::api::{DatasetChange, Error, Reason};
-use crate::faults::{chain, of_dsl, of_library, of_zpl};
-use crate::plan::Plan;
+use crate::api::{DatasetChange, Error, Reason, Refusal};
+use crate::faults::{chain, of_dsl, of_library};
+use crate::plan::{Plan, Where};
+use fuse::Detach;
 use fuse::dataset::{Dataset as Shown, Stale};
 use poolhouse::Pool;
-use zpl::{Differences, Orphans};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+use zpl::{Differences, FileSystem, Orphans};
+
+/// How long, and how often, it is waited for who has the head for a moment, before its mount is given up.
+const PATIENCE: (Duration, u32) = (Duration::from_millis(20), 500);
 
 /// What an operation of a rollback comes to.
 type Results<E> = Result<Vec<Result<(), E>>, Error>;
@@ -39,7 +50,7 @@ impl Mounts {
     /// Has `work` roll back the file system of a snapshot, which may be mounted.
     ///
     /// # Errors
-    /// Those of `work`; as reading fails; [`Reason::Busy`] if it was rolled back hundreds of times since it was mounted.
+    /// Those of `work`; as opening it again fails; [`Reason::Busy`] if somebody has it who doesn't ask through the kernel, and if it would have to be unmounted and is in use.
     fn roll_back<E>(&self, pool: &Pool, to: &str, work: impl FnOnce() -> Results<E>) -> Results<E> {
         let head = to.split('@').next().unwrap_or(to);
         let live = self.list().into_iter().find(|live| live.name() == head);
@@ -48,58 +59,145 @@ impl Mounts {
             return work();
         };
         let _turn = live.turn.lock();
-        if !shown.may_roll_back() {
-            return Err(Error::new(head, Reason::Busy));
-        }
-        let (done, stale) = live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work));
-        live.mount.tell(&stale);
-        done
+        let work = match shown.may_roll_back() {
+            false => work,
+            true => match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
+                Exchange::Done(done, stale) => {
+                    live.mount.tell(&stale);
+                    return done;
+                }
+                Exchange::Unknown(work) => work,
+            },
+        };
+        drop(shown);
+        self.unmounted(pool, &live, work)
+    }
+
+    /// Does that while the file system is not mounted.
+    fn unmounted<E>(&self, pool: &Pool, live: &Arc<Live>, work: impl FnOnce() -> Results<E>) -> Results<E> {
+        let (name, target) = (live.name(), live.target().to_owned());
+        let given = live.given.lock().clone();
+        self.unmount(live, Detach::Normal)?;
+        let done = work();
+        let plan = || {
+            let plan = pool.dsl().dataset(&name).and_then(Plan::of).map_err(|error| of_dsl(&error))?;
+            let mut plan = plan.ok_or(Reason::BadType)?;
+            plan.apply(&given).map_err(|option| Reason::BadMountOption { option })?;
+            plan.place = Where::Path(target);
+            Ok(plan)
+        };
+        let plan = plan().map_err(|reason| Error::new(&name, reason));
+        let mounted = plan.and_then(|plan| self.mount(pool, &plan, true));
+        done.and_then(|done| mounted.map(|()| done))
     }
 }
 
+/// What came of rolling back under a mount.
+enum Exchange<E, W> {
+    /// This, and what the kernel is to be told.
+    Done(Results<E>, Vec<Stale>),
+    /// Nothing: what would be different can't be told. It is still to be done.
+    Unknown(W),
+}
+
 impl Live {
-    /// Does that while the kernel waits, and returns what it is to be told.
-    fn exchange<E>(
+    /// Does something with its files, if they can be changed, while nobody takes them away.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] if they could not be opened again after a rollback; those of `work`.
+    pub fn with_files<R>(
+        &self,
+        work: impl FnOnce(Option<FileSystem>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let _turn = self.turn.lock();
+        let Some(shown) = self.shown.upgrade() else { return work(None) };
+        let files = shown.fs().ok_or_else(|| Error::new(self.name(), Reason::Busy))?;
+        drop(shown);
+        work(Some(files).filter(FileSystem::is_writable))
+    }
+
+    /// Does that while the kernel waits.
+    fn exchange<E, W: FnOnce() -> Results<E>>(
         &self,
         pool: &Pool,
         shown: &Shown,
         (head, to): (&str, &str),
-        work: impl FnOnce() -> Results<E>,
-    ) -> (Results<E>, Vec<Stale>) {
+        work: W,
+    ) -> Exchange<E, W> {
+        let refused = |reason| Exchange::Done(Err(Error::new(head, reason)), Vec::new());
         let before = shown.suspend();
-        let writable = before.as_ref().is_none_or(zpl::FileSystem::is_writable);
-        let users = before.as_ref().map(zpl::FileSystem::orphans).unwrap_or_default();
-        drop(before);
-        let gone = differences(pool, head, to).map_err(|reason| Error::new(to, reason));
-        let (done, gone) = match gone {
-            Ok(gone) => (work(), gone),
-            Err(error) => (Err(error), Differences::default()),
-        };
-        let rolled = done.as_ref().is_ok_and(|results| results.iter().all(Result::is_ok));
-        // The group of the rollback is on disk.
-        let end = pool.spa().last_synced_txg().0;
-        let stale = if rolled { shown.rolled_back(end, &gone) } else { Vec::new() };
-        match self.reopen(pool, writable, (!rolled).then_some(users)) {
-            Ok(fs) => {
-                shown.resume(fs);
-                (done, stale)
+        let writable = before.as_ref().is_none_or(FileSystem::is_writable);
+        let users = before.as_ref().map(FileSystem::orphans).unwrap_or_default();
+        // Whoever has it would keep the head from being rolled back, and from being opened again.
+        match before {
+            Some(before) if writable && before.is_shared() => {
+                shown.resume(before);
+                return refused(Reason::Busy);
             }
-            Err(reason) => {
-                tracing::error!(dataset = head, ?reason, "it can't be used until it is mounted again");
-                (done.and(Err(Error::new(head, reason))), stale)
+            before => drop(before),
+        }
+        if pool.spa().writer().is_some_and(|live| live.sync_all().is_err()) {
+            let again = self.resumed(pool, shown, writable, Some(&users));
+            return refused(again.err().unwrap_or(Reason::Suspended));
+        }
+        let by = match differences(pool, head, to) {
+            Some(by) => by,
+            None => {
+                return match self.resumed(pool, shown, writable, Some(&users)) {
+                    Ok(()) => Exchange::Unknown(work),
+                    Err(reason) => refused(reason),
+                };
+            }
+        };
+        let done = work();
+        // What is destroyed before may be gone already.
+        let rolled = done.as_ref().is_ok_and(|results| results.last().is_some_and(Result::is_ok));
+        let stale = if rolled { shown.rolled_back(&by) } else { Vec::new() };
+        let again = self.resumed(pool, shown, writable, (!rolled).then_some(&users));
+        let done = done.and_then(|done| again.map(|()| done).map_err(|reason| Error::new(head, reason)));
+        Exchange::Done(done, stale)
+    }
+
+    /// Has it go on with its file system; `users` have removed files open, if nothing was done to it.
+    fn resumed(
+        &self,
+        pool: &Pool,
+        shown: &Shown,
+        writable: bool,
+        users: Option<&Orphans>,
+    ) -> Result<(), Reason> {
+        let (pause, mut times) = PATIENCE;
+        loop {
+            match self.reopen(pool, writable, users) {
+                Ok(fs) => {
+                    shown.resume(fs);
+                    return Ok(());
+                }
+                Err(Reason::Refused { why: Refusal::Busy }) if times > 0 => {
+                    times -= 1;
+                    sleep(pause);
+                }
+                Err(reason) => {
+                    tracing::error!(
+                        dataset = self.name(),
+                        ?reason,
+                        "it can't be used until it is mounted again"
+                    );
+                    return Err(reason);
+                }
             }
         }
     }
 
-    /// Opens the file system again; `users` have removed files open, if nothing was done to it.
-    fn reopen(&self, pool: &Pool, writable: bool, users: Option<Orphans>) -> Result<zpl::FileSystem, Reason> {
+    /// Opens the file system again.
+    fn reopen(&self, pool: &Pool, writable: bool, users: Option<&Orphans>) -> Result<FileSystem, Reason> {
         let plan = pool.dsl().dataset(&self.name()).and_then(Plan::of).map_err(|error| of_dsl(&error))?;
         let plan = plan.ok_or(Reason::BadType)?;
         let fs = match users {
             _ if !writable => None,
             None => to_be_written(pool, &plan, &self.policies)?,
             Some(users) => {
-                let again = pool.reopen_for_writing(&plan.dataset, self.policies.clone(), users);
+                let again = pool.reopen_for_writing(&plan.dataset, self.policies.clone(), users.clone());
                 Some(again.map_err(|error| of_library(&error))?)
             }
         };
@@ -107,20 +205,29 @@ impl Live {
     }
 }
 
-/// What a head, of which nobody has anything open, has not as its snapshot has it.
-fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<Differences, Reason> {
-    if let Some(live) = pool.spa().writer() {
-        live.sync_all().map_err(|_| Reason::Suspended)?;
-    }
-    let then = match pool.dsl().dataset(snapshot) {
-        Ok(snapshot) => to_be_read(&snapshot)?,
+/// What a head, of which nobody has anything open, has not as its snapshot has it; `None` if that can't be told.
+fn differences(pool: &Pool, head: &str, snapshot: &str) -> Option<Differences> {
+    let open = |name| to_be_read(&pool.dsl().dataset(name).map_err(|error| of_dsl(&error))?);
+    let unknown =
+        |error: &dyn std::fmt::Debug| tracing::warn!(dataset = head, ?error, "unmounted to be rolled back");
+    let (now, then) = match (open(head), open(snapshot)) {
+        (Ok(now), Ok(then)) => (now, then),
         // The rollback itself says what is wrong.
-        Err(dsl::Error::NoSuchDataset { .. }) => return Ok(Differences::default()),
-        Err(error) => return Err(of_dsl(&error)),
+        (_, Err(Reason::NoSuchDataset)) => return Some(Differences::default()),
+        (Err(error), _) | (_, Err(error)) => {
+            unknown(&error);
+            return None;
+        }
     };
-    let now = to_be_read(&pool.dsl().dataset(head).map_err(|error| of_dsl(&error))?)?;
-    zpl::compare(&now, &then).map_err(|error| {
-        tracing::warn!(dataset = head, error = chain(&error), "not rolled back");
-        of_zpl(&error)
-    })
+    match zpl::compare(&now, &then) {
+        Ok(Some(found)) => Some(found),
+        Ok(None) => {
+            unknown(&"more than a million differences");
+            None
+        }
+        Err(error) => {
+            unknown(&chain(&error));
+            None
+        }
+    }
 }
