@@ -14,9 +14,6 @@ use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{BlkId, Level, ObjNum};
 use std::collections::{HashMap, HashSet};
 
-/// How many files and names are told at most: a hundred megabytes or so. Beyond that it takes less to tell that all is different.
-const MOST: usize = 1 << 20;
-
 /// What [`compare`] found, by the numbers of the one state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Differences {
@@ -36,16 +33,12 @@ struct Is {
     directory: bool,
 }
 
-/// Compares what a file system is now with what it is going to be. Neither may change meanwhile. `None` if more than a million files and names
-/// are different.
+/// Compares what a file system is now with what it is going to be. Neither may change meanwhile. `None` if more than `most` files and names
+/// are different, or a directory that changed has more names: so this takes no more memory.
 ///
 /// # Errors
 /// As reading fails.
-pub fn compare(now: &FileSystem, then: &FileSystem) -> Result<Option<Differences>> {
-    within(now, then, MOST)
-}
-
-fn within(now: &FileSystem, then: &FileSystem, most: usize) -> Result<Option<Differences>> {
+pub fn compare(now: &FileSystem, then: &FileSystem, most: usize) -> Result<Option<Differences>> {
     let mut found = Differences::default();
     let mut dirs = Vec::new();
     let whole = each_changed(now, then, &mut |object| {

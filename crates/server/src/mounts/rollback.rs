@@ -27,6 +27,9 @@ use zpl::{Differences, FileSystem, Orphans};
 /// How long, and how often, it is waited for who has the head for a moment, before its mount is given up.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(20), 500);
 
+/// How many files and names that are different the kernel is told: a hundred megabytes or so.
+const MOST: usize = 1 << 20;
+
 /// What an operation of a rollback comes to.
 type Results<E> = Result<Vec<Result<(), E>>, Error>;
 
@@ -219,7 +222,7 @@ fn differences(pool: &Pool, head: &str, snapshot: &str) -> Option<Differences> {
             return None;
         }
     };
-    match zpl::compare(&now, &then) {
+    match zpl::compare(&now, &then, MOST) {
         Ok(Some(found)) => Some(found),
         Ok(None) => {
             unknown(&"more than a million differences");
