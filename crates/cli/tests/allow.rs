@@ -6,7 +6,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -306,6 +306,13 @@ fn enforced() {
     s.bad(BOB, "zfs snapshot tank/home/ann@bob");
     s.bad(ANN, "zfs mount tank/home/ann");
     s.good(ANN, "zfs destroy -r tank/home/ann");
+    // It is its maker's, whoever mounts it.
+    let own = s.dir.path().join("own");
+    s.ran(ANN, &format!("zfs create -o mountpoint={} tank/home/own", own.display()));
+    s.good(0, "zfs mount tank/home/own");
+    let root = fs::metadata(&own).expect("it is mounted");
+    assert_eq!((root.uid(), root.gid()), (ANN, ANN));
+    s.good(0, "zfs destroy -r tank/home/own");
     s.good(0, &format!("zfs create -o mountpoint={} tank/home/live", s.dir.path().join("live").display()));
     s.bad(ANN, "zfs destroy tank/home/live");
     assert_eq!(s.good(0, "zfs get -H -o value mounted tank/home/live"), "yes\n");
@@ -334,4 +341,20 @@ fn enforced() {
         "{}",
         off.err
     );
+}
+
+/// Goal: who may set a mountpoint and go back to snapshots can't have root's daemon mount anything elsewhere by that.
+#[test]
+fn rollback_moves_no_mount() {
+    let Some(s) = Stand::new() else { return };
+    let (here, there) = (s.dir.path().join("here"), s.dir.path().join("there"));
+    s.good(0, &format!("zfs create -o mountpoint={} tank/roll", here.display()));
+    s.good(0, "zfs snapshot tank/roll@then");
+    fs::write(here.join("file"), "content").expect("it is mounted");
+    s.good(0, &format!("zfs allow -u {ANN} mount,mountpoint,rollback tank/roll"));
+    s.good(ANN, &format!("zfs set -u mountpoint={} tank/roll", there.display()));
+    s.good(ANN, "zfs rollback tank/roll@then");
+    assert!(!here.join("file").exists() && !there.exists());
+    let mounts = s.good(0, "zfs mount");
+    assert!(mounts.lines().any(|l| l.ends_with(&format!(" {}", here.display()))), "{mounts}");
 }

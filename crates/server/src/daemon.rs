@@ -15,6 +15,7 @@
 //! is on disk.
 
 use crate::api::{Error, Reason, Service};
+use crate::callers::{self, Callers};
 use crate::http;
 use crate::notify;
 use crate::peer::Peer;
@@ -155,6 +156,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("request")
+        .max_blocking_threads(callers::THREADS)
         .build()
         .map_err(cannot("start the runtime"))?;
     let result = runtime.block_on(serve(options, held, &house));
@@ -327,6 +329,7 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
     let mut int = signal(SignalKind::interrupt()).map_err(cannot("watch for signals"))?;
     let activity = Arc::new(Activity::default());
     let stop = Arc::new(Notify::new());
+    let callers = Arc::new(Callers::default());
     loop {
         let idle = options.background && activity.running.load(Ordering::SeqCst) == 0 && house.is_empty();
         tokio::select! {
@@ -335,7 +338,8 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
                     let activity = Arc::clone(&activity);
                     let service = Arc::<dyn House>::clone(house);
                     let busy = move || Busy::new(&activity);
-                    tokio::spawn(http::connection(stream, service, Arc::clone(&stop), busy));
+                    let (stop, callers) = (Arc::clone(&stop), Arc::clone(&callers));
+                    tokio::spawn(async move { http::connection(stream, service, stop, &callers, busy).await });
                 }
                 Err(error) => {
                     // Out of files, say: give those that are open a moment to go.
@@ -353,12 +357,13 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
     notify::tell("STOPPING=1");
     let place = options.place.clone();
     let house = Arc::clone(house);
-    let ending = tokio::task::spawn_blocking(move || end(&place, &*house));
+    // Requests that hang may hold all other threads.
+    let ending = http::alone(move || end(&place, &*house));
     tokio::select! {
         ended = ending => match ended {
-            Ok(result) => result,
-            Err(error) => {
-                tracing::error!(%error, "ending failed");
+            Some(result) => result,
+            None => {
+                tracing::error!("ending failed");
                 Ok(())
             }
         },

@@ -44,6 +44,9 @@ enum At<'a> {
     Snapshot(&'a str, &'a str),
 }
 
+/// Bytes that a line of another user in a history ends before (`HIS_MAX_RECORD_LEN`).
+const HISTORY_LINE_MAX: usize = 8193;
+
 /// A permission that a request needs.
 type Need<'a> = (At<'a>, String);
 
@@ -117,7 +120,11 @@ pub fn authorize(
             check_change(pools, peer, &asked.change)
         }
         "change_pool" => match serde_json::from_slice(body) {
-            Ok(Line { name, change: PoolChange::Log { .. } }) if tickets.take(peer, &name) => Ok(()),
+            Ok(Line { name, change: PoolChange::Log { command } })
+                if command.len() < HISTORY_LINE_MAX && tickets.take(peer, &name) =>
+            {
+                Ok(())
+            }
             _ => Err(denied()),
         },
         "load_key" => {
@@ -313,8 +320,11 @@ fn check_allow(
     check(pools, peer, &needs)
 }
 
-/// Whether everything that is needed is granted.
+/// Whether everything that is needed is granted. What needs nothing does nothing, and is refused.
 fn check(pools: &Pools, peer: Peer, needs: &[Need<'_>]) -> Result<(), Error> {
+    if needs.is_empty() {
+        return Err(Error::new("", Reason::Permission));
+    }
     let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
     for (at, permission) in needs {
         let name = match at {
@@ -387,29 +397,21 @@ pub(crate) fn visible(pools: &Pools, query: &DatasetQuery) -> DatasetQuery {
     query
 }
 
-/// Whether who asks may have mounts taken away and made that a change asks for. Whoever may go back to a snapshot may also while it is mounted.
-fn mounts_for(change: &DatasetChange) -> bool {
-    peer::mounts() || matches!(change, DatasetChange::Rollback { .. })
-}
-
-/// Whether what is mounted may be unmounted for a change.
+/// Whether what is mounted may be unmounted for a change. What is rolled back stays mounted where it is: if it were mounted anew, that would be where its
+/// `mountpoint` says, which others may have been granted to set, and root's daemon would mount it there.
 ///
 /// # Errors
 /// [`Reason::Permission`].
-pub(crate) fn may_unmount(change: &DatasetChange, mounted: &[String]) -> Result<(), Error> {
+pub(crate) fn may_unmount(mounted: &[String]) -> Result<(), Error> {
     match mounted.first() {
-        Some(name) if !mounts_for(change) => Err(Error::new(name, Reason::Permission)),
+        Some(name) if !peer::mounts() => Err(Error::new(name, Reason::Permission)),
         _ => Ok(()),
     }
 }
 
 /// Where a change mounts nothing because of who asks: those of these file systems that would be mounted otherwise.
-pub(crate) fn left_unmounted(
-    imported: &Imported,
-    change: &DatasetChange,
-    names: &[String],
-) -> Option<Vec<MountFailure>> {
-    if mounts_for(change) {
+pub(crate) fn left_unmounted(imported: &Imported, names: &[String]) -> Option<Vec<MountFailure>> {
+    if peer::mounts() {
         return None;
     }
     let mountable = |name: &&String| {

@@ -91,7 +91,9 @@ impl Service for House {
         let pool = self.pools.pool_or_going(name)?;
         let spa = pool.pool.spa();
         let facts = pool.facts.read().clone();
-        spa.read(|| view::pool(spa, pool.pool.dsl(), &facts, query))
+        // Names of damaged files are their owners' affair.
+        let query = PoolQuery { errors: query.errors && peer::owns(), ..*query };
+        spa.read(|| view::pool(spa, pool.pool.dsl(), &facts, &query))
     }
 
     fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
@@ -290,9 +292,8 @@ impl Service for House {
         if let Ok(imported) = self.pools.pool_of(change.subject()) {
             self.events.history(&imported, Context::None);
         }
-        let asker = peer::asker();
-        if !asker.owns(peer::Peer::own().uid) {
-            self.tickets.give(asker, change.subject());
+        if !peer::owns() {
+            self.tickets.give(peer::asker(), change.subject());
         }
         Ok(changed)
     }

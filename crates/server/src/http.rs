@@ -2,27 +2,32 @@
 //!
 //! # Theory
 //! The one place with `async`: it reads requests and writes answers on one thread, and gives each request to a thread of
-//! its own for as long as the engine works on it, so that a request of one pool never waits for another's.
+//! its own for as long as the engine works on it, so that a request of one pool never waits for another's. How many there are at once is
+//! [`crate::callers`]'; what makes a pool go on whose devices failed, and the end of the daemon, are never kept waiting.
 //!
 //! # Absent
 //! What a method means ([`crate::api`]) and who may call it ([`crate::peer`]).
 
-use crate::api::{Error, Reason, dispatch};
+use crate::api::{Error, PoolChange, Reason, dispatch};
+use crate::callers::{Callers, Seat};
 use crate::daemon::House;
 use crate::peer::{Peer, asking, may};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// The largest request that is read, bytes.
 const REQUEST_MAX: usize = 16 << 20;
-/// How long a caller may take to send the head of a request, and again for its body.
+/// The largest one of who does not own the daemon.
+const REQUEST_MAX_OTHERS: usize = 1 << 20;
+/// How long a caller may take to send the head of a request, and again for its body, and how long it waits for its turn.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one connection to its end. A value of `busy` lives while a request is under way; `stop` is notified by the
@@ -31,6 +36,7 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
     stream: UnixStream,
     service: Arc<dyn House>,
     stop: Arc<Notify>,
+    callers: &Arc<Callers>,
     busy: impl Fn() -> B + Clone + Send + 'static,
 ) {
     let owner = rustix::process::geteuid().as_raw();
@@ -41,10 +47,16 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
             return;
         }
     };
+    let Some(seat) = callers.seat(peer.uid, peer.owns(owner)) else {
+        tracing::info!(uid = peer.uid, "it has too many connections; one more is turned away");
+        return;
+    };
+    let seat = Arc::new(seat);
     let answer = hyper::service::service_fn(move |request| {
         let (service, stop, held) = (Arc::clone(&service), Arc::clone(&stop), busy());
+        let seat = Arc::clone(&seat);
         async move {
-            let response = respond(request, peer, owner, service, &stop).await;
+            let response = respond(request, (peer, owner, &seat), service, &stop).await;
             drop(held);
             Ok::<_, Infallible>(response)
         }
@@ -61,8 +73,7 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
 
 async fn respond(
     request: Request<Incoming>,
-    peer: Peer,
-    owner: u32,
+    (peer, owner, seat): (Peer, u32, &Seat),
     service: Arc<dyn House>,
     stop: &Notify,
 ) -> Response<Full<Bytes>> {
@@ -77,7 +88,8 @@ async fn respond(
         tracing::info!(uid = peer.uid, method, "refused");
         return refuse(&method, Reason::Permission);
     }
-    let body = match whole_body(request).await {
+    let most = if peer.owns(owner) { REQUEST_MAX } else { REQUEST_MAX_OTHERS };
+    let body = match whole_body(request, most).await {
         Ok(body) => body,
         Err(what) => return refuse(&method, Reason::BadRequest { what }),
     };
@@ -86,8 +98,15 @@ async fn respond(
         stop.notify_one();
         return response(200, br#"{"ok":null}"#.to_vec());
     }
+    let urgent = open && is_urgent(&method, &body);
+    let turn = if urgent { None } else { seat.turn(TIMEOUT).await };
+    if !urgent && turn.is_none() {
+        tracing::warn!(uid = peer.uid, method, "refused: its other requests don't end");
+        return refuse(&method, Reason::Daemon { what: "too many other requests don't end".to_owned() });
+    }
     let name = method.clone();
     let answer = move || {
+        let _turn = turn;
         let allowed = if open { Ok(()) } else { service.allows(peer, &method, &body) };
         if let Err(error) = allowed {
             tracing::info!(uid = peer.uid, method, "refused");
@@ -96,20 +115,40 @@ async fn respond(
         }
         asking(peer, || dispatch(&*service, &method, &body))
     };
-    match tokio::task::spawn_blocking(answer).await {
-        Ok((status, body)) => response(status, body),
-        Err(error) => {
-            tracing::error!(method = name, %error, "a request died");
+    let answered = if urgent { alone(answer).await } else { tokio::task::spawn_blocking(answer).await.ok() };
+    match answered {
+        Some((status, body)) => response(status, body),
+        None => {
+            tracing::error!(method = name, "a request died");
             refuse(&name, Reason::Daemon { what: "the request died; the daemon's log says where".to_owned() })
         }
     }
 }
 
-async fn whole_body(request: Request<Incoming>) -> Result<Bytes, String> {
-    if request.body().size_hint().lower() > REQUEST_MAX as u64 {
+/// Whether a request makes a pool go on for which others may wait.
+fn is_urgent(method: &str, body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Asked {
+        change: PoolChange,
+    }
+    let asked = || serde_json::from_slice::<Asked>(body).ok();
+    method == "change_pool" && asked().is_some_and(|asked| matches!(asked.change, PoolChange::Clear { .. }))
+}
+
+/// Does something in a thread that nothing else waits for; `None` if it died, or there is no thread.
+pub(crate) async fn alone<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, wait) = oneshot::channel();
+    // Who waited may be gone.
+    let run = move || drop(done.send(work()));
+    std::thread::Builder::new().name("urgent".to_owned()).spawn(run).ok()?;
+    wait.await.ok()
+}
+
+async fn whole_body(request: Request<Incoming>, most: usize) -> Result<Bytes, String> {
+    if request.body().size_hint().lower() > most as u64 {
         return Err("too long".to_owned());
     }
-    let body = Limited::new(request.into_body(), REQUEST_MAX).collect();
+    let body = Limited::new(request.into_body(), most).collect();
     match tokio::time::timeout(TIMEOUT, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) => Err(error.to_string()),

@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod api;
 mod attach;
 mod cachefile;
+mod callers;
 pub mod change;
 pub mod client;
 pub mod daemon;

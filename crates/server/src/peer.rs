@@ -74,9 +74,14 @@ pub fn asker() -> Peer {
     ASKER.get().unwrap_or_else(Peer::own)
 }
 
+/// Whether who asks is root or the daemon's own user.
+pub fn owns() -> bool {
+    asker().owns(Peer::own().uid)
+}
+
 /// Whether who asks may have file systems mounted and unmounted: as with OpenZFS on Linux, that is nobody but root, or a daemon's own user.
 pub fn mounts() -> bool {
-    asker().owns(Peer::own().uid)
+    owns()
 }
 
 #[cfg(test)]

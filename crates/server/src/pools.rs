@@ -388,7 +388,7 @@ impl Pools {
         };
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
         let request = MountRequest { datasets: wanted, ..MountRequest::default() };
-        if let Some(left) = crate::grants::left_unmounted(&imported, change, &request.datasets) {
+        if let Some(left) = crate::grants::left_unmounted(&imported, &request.datasets) {
             changed.unmounted = left;
         } else if !request.datasets.is_empty() {
             changed.unmounted = self.mount(&request)?.failures;
@@ -465,7 +465,7 @@ impl Pools {
         let mounted: Vec<Mounted> =
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
-        crate::grants::may_unmount(change, &names)?;
+        crate::grants::may_unmount(&names)?;
         let how = if force { Detach::Force } else { Detach::Normal };
         if let Some(failure) = unmount_all(&mounted, how, threads_for(None)).into_iter().next() {
             let request = MountRequest { datasets: names, ..MountRequest::default() };

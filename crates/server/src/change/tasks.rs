@@ -301,11 +301,14 @@ fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSys
     file_system(fixed)
 }
 
-/// A new file system whose properties that never change are `fixed`.
+/// A new file system of who asks, whose properties that never change are `fixed`.
 pub(crate) fn file_system(mut fixed: impl FnMut(Prop) -> Result<u64, Error>) -> Result<NewFileSystem, Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let normalization = fixed(Prop::Normalize)?;
+    let maker = crate::peer::asker();
     Ok(NewFileSystem {
+        uid: maker.uid.into(),
+        gid: maker.gid.into(),
         case: match fixed(Prop::Case)? {
             1 => CaseSensitivity::Insensitive,
             2 => CaseSensitivity::Mixed,

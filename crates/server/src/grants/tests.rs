@@ -84,3 +84,11 @@ fn changing() {
     assert_eq!(set("t@s", &["a:b"]), ["t@s userprop"]);
     assert_eq!(set("t", &["nonsense"]), ["t nonsense"]);
 }
+
+/// Goal: what needs no permission does nothing, and is refused, so that nobody gets to write into a history by it.
+#[test]
+fn nothing() {
+    let change = DatasetChange::Set { name: "t".into(), props: Settings::new(), keep_mounted: false };
+    let done = check_change(&Pools::default(), Peer { uid: 7, gid: 7 }, &change);
+    assert!(done.is_err_and(|e| e.reason == Reason::Permission));
+}
