@@ -181,6 +181,10 @@ fn errors(cx: &mut Cx, pool: &Pool, verbose: bool) {
             cx.out.put("\n");
             cx.colored(Some(Color::Red), &format!("errors: {n} data errors, use '-v' for a list\n"));
         }
+        // Their names are told to who owns the daemon.
+        Some(_) if pool.errors.is_empty() => {
+            cx.out.put("\nerrors: List of errors unavailable: permission denied\n");
+        }
         Some(_) => {
             cx.out.put("\nerrors: Permanent errors have been detected in the following files:\n\n");
             for path in &pool.errors {
