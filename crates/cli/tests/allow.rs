@@ -283,6 +283,19 @@ fn enforced() {
     s.good(0, &format!("zfs allow -d -u {ANN} destroy,mount tank/home"));
     s.good(ANN, "zfs destroy tank/home@ann");
     s.good(ANN, "zfs destroy tank/home#mark");
+    // Limits bind others, whatever they may change, and not root.
+    s.good(0, "zfs create -o canmount=off tank/home/few");
+    s.good(0, "zfs set snapshot_limit=1 tank/home/few");
+    s.good(0, &format!("zfs allow -u {ANN} snapshot,snapshot_limit tank/home/few"));
+    s.good(ANN, "zfs snapshot tank/home/few@1");
+    let full = s.ran(ANN, "zfs snapshot tank/home/few@2");
+    assert!(
+        full.code == 1 && full.err.contains("cannot create snapshot 'tank/home/few@2': out of space"),
+        "{}",
+        full.err
+    );
+    s.good(0, "zfs snapshot tank/home/few@2");
+    s.good(0, "zfs destroy -r tank/home/few");
     // By group, by set, and properties.
     s.good(0, "zfs allow -s @edit compression,userprop tank");
     s.good(0, &format!("zfs allow -g {BOB} @edit tank/home"));

@@ -9,6 +9,12 @@ use crate::workers::{Done, Workers};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a mount is unmounted that is busy.
+const TRIES: u32 = 10;
+/// How long apart.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A mount that this process serves.
 ///
@@ -105,7 +111,7 @@ impl Mount {
             self.done.wait();
             return Ok(());
         }
-        match (system::detach(&self.target, how), how) {
+        match (self.detach(how), how) {
             // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
             // directory keeps the mount in place.
             (Err(error), Detach::Force) if error.is_busy() => system::detach(&self.target, Detach::Lazy)?,
@@ -115,6 +121,17 @@ impl Mount {
         self.workers.abandon(self.id);
         self.done.wait();
         Ok(())
+    }
+
+    /// Takes it out of the tree. Whoever looks at all mounts, as `df` does and a daemon that starts, holds each for a moment: that is waited for.
+    fn detach(&self, how: Detach) -> Result<(), Error> {
+        for _ in 1..TRIES {
+            match system::detach(&self.target, how) {
+                Err(error) if error.is_busy() && how == Detach::Normal => std::thread::sleep(PAUSE),
+                done => return done,
+            }
+        }
+        system::detach(&self.target, how)
     }
 
     /// Whether unmounting its mountpoint unmounts this. `false` if it isn't mounted any more; `EBUSY` if something else

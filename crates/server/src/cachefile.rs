@@ -117,13 +117,18 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let beside = file.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let fill = || {
+        // A process of this number may have died here, and in a container each has the same.
+        match std::fs::remove_file(&beside) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
         let mut new = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
         new.write_all(bytes)?;
         new.sync_all()?;
         std::fs::rename(&beside, file)
     };
     let done = fill();
-    if done.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
+    if done.is_err() {
         // What is left of it is of no use; that it can't be removed either changes nothing.
         let _ = std::fs::remove_file(&beside);
     }

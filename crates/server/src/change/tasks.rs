@@ -26,9 +26,10 @@ use crate::faults::of_dsl;
 /// The version of file systems that is current (`ZPL_VERSION`).
 const ZPL_VERSION: u64 = 5;
 
-/// Whether limits of counts bind who asks. They do not bind who may change them (`dsl_enforce_ds_ss_limits`), and that is everybody who
-/// may ask for changes here: root, and a daemon's own user ([`crate::peer`]).
-const ENFORCE_LIMITS: bool = false;
+/// Whether limits of counts bind who asks (`dsl_enforce_ds_ss_limits`): they do not bind root, nor a daemon's own user.
+fn enforce_limits() -> bool {
+    !crate::peer::owns()
+}
 
 /// What a request comes to.
 pub struct Planned {
@@ -95,7 +96,7 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
                 name: name.clone(),
                 origin: origin.clone(),
                 props,
-                enforce_limits: ENFORCE_LIMITS,
+                enforce_limits: enforce_limits(),
             };
             planned.push(name, by_asker(name, task));
             planned.made.push(name.clone());
@@ -109,15 +110,16 @@ pub fn plan(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Planned
             let props = settings(dsl, change.subject(), Kind::Snapshot, true, props)?;
             Ok(Planned::one(
                 change.subject(),
-                Snapshot { names: names.clone(), props, enforce_limits: ENFORCE_LIMITS },
+                Snapshot { names: names.clone(), props, enforce_limits: enforce_limits() },
             ))
         }
         DatasetChange::Promote { name } => {
-            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: ENFORCE_LIMITS }))
+            Ok(Planned::one(name, Promote { name: name.clone(), enforce_limits: enforce_limits() }))
         }
         DatasetChange::Rename { from, to, parents, .. } => {
             let mut planned = if *parents { ancestors(dsl, room, to)? } else { Planned::new() };
-            planned.push(from, Rename { old: from.clone(), new: to.clone(), enforce_limits: ENFORCE_LIMITS });
+            planned
+                .push(from, Rename { old: from.clone(), new: to.clone(), enforce_limits: enforce_limits() });
             Ok(planned)
         }
         DatasetChange::RenameSnapshot { dataset, from, to, recursive } => {
@@ -273,7 +275,7 @@ fn new_head(
         DatasetKind::Snapshot | DatasetKind::Bookmark => return Err(Error::new(name, Reason::BadType)),
     };
     let crypt = keys::new_crypt(name, key, given)?;
-    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: ENFORCE_LIMITS })
+    Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: enforce_limits() })
 }
 
 /// Refuses to make a file system of another version than the current one, which is the only one that is written.
