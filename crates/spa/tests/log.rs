@@ -265,6 +265,67 @@ fn broken_logs_promise_nothing() {
     judge(crash(live, dir.path()).path(), "tank");
 }
 
+/// Goal: of many who commit at once everybody is woken, while groups come and go and the log device takes blocks, refuses some, and takes them again; few of them write
+/// for all, and what they committed is in the chain that a crash leaves.
+#[test]
+fn many_commit_at_once() {
+    const JOBS: u64 = 48;
+    const EACH: u64 = 30;
+    let (dir, spa, patient) = with_faulty_log();
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let log = live.log(&owned);
+    let first = log_file(live, &owned, &log, 0, b"first");
+    log.commit(Some(first), &Files(&owned)).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (log, owned) = (&log, &owned);
+        let jobs: Vec<_> = (0..JOBS)
+            .map(|job| {
+                scope.spawn(move || {
+                    for n in 0..EACH {
+                        let object = log_file(live, owned, log, job * EACH + n, &noise(n, 700));
+                        log.commit(Some(object), &Files(owned)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                patient.inject(Fault::Error { op: Op::Write, range: 4 << 20..SIZE - (1 << 20) });
+                live.sync_all().unwrap();
+                patient.heal();
+                live.sync_all().unwrap();
+                live.sync_all().unwrap();
+            }
+        });
+        jobs.into_iter().for_each(|job| job.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    patient.heal();
+    // Nobody disturbs these.
+    (0..3).for_each(|_| live.sync_all().unwrap());
+    let last = live.txgs().open();
+    std::thread::scope(|scope| {
+        for job in 0..JOBS {
+            let (log, owned) = (&log, &owned);
+            scope.spawn(move || {
+                let object = log_file(live, owned, log, 1_000_000 + job, b"last");
+                log.commit(Some(object), &Files(owned)).unwrap();
+            });
+        }
+    });
+    let left = crash(live, dir.path());
+    if let Some(said) = ask(left.path(), "tank", &["-iiiii"]) {
+        let kept = |job: &u64| said.contains(&format!("file{}\n", 1_000_000 + job));
+        let kept = (0..JOBS).filter(kept).count() as u64;
+        // What a group has on disk is not in the log any more.
+        assert!(kept == JOBS || live.txgs().synced() >= last, "{kept} are in the log: {said}");
+    }
+    judge(left.path(), "tank");
+    assert_eq!(log.stats().commit_count, 1 + JOBS * EACH + JOBS);
+}
+
 /// Goal: a commit of a dataset that was closed and opened again waits for what was done before, whether or not its old log is gone.
 #[test]
 fn a_new_log_owes_what_the_old_one_did() {

@@ -32,7 +32,8 @@
 //! written and point at blocks of the group: else these would be allocated after a crash, and nothing would lead to them.
 //!
 //! # Locks
-//! `pending` and `chain` are held for a few instructions, neither inside the other. `carry` is held by the one who fills blocks (`Chain::issuing`), who may wait
+//! `pending` and `chain` are held for a few instructions, neither inside the other. Whoever waits does so by himself, and is woken when his own take has
+//! come down, or when his turn to fill blocks has come: nobody wakes for others' ([`waiting`]). `carry` is held by the one who fills blocks (`Chain::issuing`), who may wait
 //! in it for data and for groups, but never for a device. A committer holds no lock of his own, and no transaction. Whoever syncs a group
 //! takes `chain` alone.
 //!
@@ -51,6 +52,7 @@ mod fill;
 mod issue;
 mod pending;
 mod sync;
+mod waiting;
 
 use crate::stats::Counters;
 use crate::{Groups, Result, Source, Stats};
@@ -65,6 +67,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
+use waiting::Waiting;
 use zio::WritePolicy;
 
 /// Most bytes of a write that are copied into its record at once (`zil_maxcopied`).
@@ -135,8 +138,8 @@ pub struct Zilog {
     pending: Mutex<Pending>,
     carry: Mutex<Carry>,
     chain: Mutex<Chain>,
-    /// Something changed that committers or a sync wait for.
-    changed: Condvar,
+    /// Blocks have come down, for which a sync may wait.
+    landed: Condvar,
     counters: Counters,
 }
 
@@ -165,7 +168,7 @@ impl Zilog {
             pending: Mutex::default(),
             carry: Mutex::default(),
             chain: Mutex::default(),
-            changed: Condvar::new(),
+            landed: Condvar::new(),
             counters: Counters::default(),
         }
     }
@@ -348,42 +351,45 @@ impl Zilog {
             pending.takes + u64::from(pending.is_waiting(synced))
         };
         let mut chain = self.chain.lock();
-        loop {
+        let mut leads = false;
+        let in_log = loop {
             // What was lost is so even if later takes are durable; takes count from one.
             let lost = chain.lost >= need.max(1);
             if chain.durable >= need && !lost {
-                break;
+                break true;
             }
             // Everything from before the call is on disk.
             if self.groups.synced() >= open {
-                return Ok(());
+                break true;
             }
             if chain.broken || chain.closing || lost {
-                drop(chain);
-                return self.wait_group();
+                break false;
             }
-            if chain.taken >= need || chain.issuing {
-                self.changed.wait(&mut chain);
+            if chain.taken >= need || chain.waiting.is_led() && !leads {
+                Waiting::wait(&mut chain, need);
                 continue;
             }
-            match chain.due() {
-                Ok(()) => {}
-                Err(None) => {
-                    self.changed.wait(&mut chain);
-                    continue;
-                }
-                Err(Some(left)) => {
-                    self.changed.wait_for(&mut chain, left);
-                    continue;
-                }
+            leads = true;
+            chain.waiting.lead();
+            if let Err(left) = chain.due() {
+                Waiting::wait_to_lead(&mut chain, left);
+                continue;
             }
             chain.issuing = true;
             drop(chain);
             self.counters.commit_writer_count.inc();
+            // The turn is over with that.
             self.issue(source)?;
+            leads = false;
             chain = self.chain.lock();
+        };
+        if leads {
+            chain.waiting.follow();
         }
-        drop(chain);
+        Chain::wake(chain);
+        if !in_log {
+            return self.wait_group();
+        }
         // Something may have turned out to have no record meanwhile.
         self.wait_unlogged()
     }

@@ -1,7 +1,10 @@
 //! The chain as memory has it: its blocks from the header's on, and what of them is durable.
 
+use super::waiting::Waiting;
 use ondisk::{Blkptr, Txg};
+use parking_lot::MutexGuard;
 use std::collections::VecDeque;
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Groups that can be told apart at a time (`TXG_SIZE`).
@@ -70,6 +73,8 @@ pub(super) struct Chain {
     pub(super) closing: bool,
     /// Somebody fills blocks.
     pub(super) issuing: bool,
+    /// Those who wait for any of this.
+    pub(super) waiting: Waiting,
     flights: VecDeque<Flight>,
     last_flight: u64,
     /// Flights whose blocks point at blocks of a group.
@@ -165,6 +170,16 @@ impl Chain {
                 self.durable = self.durable.max(take);
             }
         }
+    }
+
+    /// Lets go, and wakes those for whom something has changed.
+    pub(super) fn wake(mut chain: MutexGuard<'_, Chain>) {
+        let all = chain.broken || chain.closing;
+        let done = chain.durable.max(chain.lost);
+        let taken = chain.taken;
+        let woken = chain.waiting.woken(if all { u64::MAX } else { done }, taken);
+        drop(chain);
+        woken.iter().for_each(Thread::unpark);
     }
 
     /// True while blocks are being written that point at one of `txg`.

@@ -1,6 +1,6 @@
 //! Taking records, filling blocks, and writing them.
 
-use super::chain::{BlockState, ChainBlock, MIN_BLOCK, seq_of};
+use super::chain::{BlockState, Chain, ChainBlock, MIN_BLOCK, seq_of};
 use super::early::{Boarding, Gathered};
 use super::fill::{Draft, Laid, Piece, What, lay_out};
 use super::pending::{Body, Itx};
@@ -23,8 +23,10 @@ struct Turn<'a>(&'a Zilog);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.chain.lock().issuing = false;
-        self.0.changed.notify_all();
+        let mut chain = self.0.chain.lock();
+        chain.issuing = false;
+        chain.waiting.follow();
+        Chain::wake(chain);
     }
 }
 
@@ -44,8 +46,10 @@ impl Drop for Flight<'_> {
             // Before the group may sync.
             self.early.displace();
         }
-        self.log.chain.lock().land(self.id, self.txg, self.seqs.clone(), self.well);
-        self.log.changed.notify_all();
+        let mut chain = self.log.chain.lock();
+        chain.land(self.id, self.txg, self.seqs.clone(), self.well);
+        Chain::wake(chain);
+        self.log.landed.notify_all();
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a group does to the log when it syncs.
 
 use super::Zilog;
-use super::chain::BlockState;
+use super::chain::{BlockState, Chain};
 use crate::{Error, Result};
 use dmu::Tx;
 use ondisk::zil::ZilHeader;
@@ -14,8 +14,9 @@ impl Zilog {
     /// # Errors
     /// [`Error::Dmu`] if the object set can't be changed.
     pub fn close(&self, tx: &Tx) -> Result<()> {
-        self.chain.lock().closing = true;
-        self.changed.notify_all();
+        let mut chain = self.chain.lock();
+        chain.closing = true;
+        Chain::wake(chain);
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
 
@@ -40,7 +41,7 @@ impl Zilog {
         let (freed, header, ended) = {
             let mut chain = self.chain.lock();
             while chain.flies_for(txg) {
-                self.changed.wait(&mut chain);
+                self.landed.wait(&mut chain);
             }
             let mut freed: Vec<Blkptr> = Vec::new();
             while let Some(front) = chain.blocks.front() {
@@ -64,9 +65,9 @@ impl Zilog {
             let changed = header != chain.header;
             chain.header = header;
             let ended = header.is_none() && (changed || chain.closing);
+            Chain::wake(chain);
             (freed, changed.then_some(header), ended)
         };
-        self.changed.notify_all();
         let zio = self.os.cache().zio();
         for bp in &freed {
             zio.free(txg, bp).map_err(|source| Error::Free { objset: self.os.id(), source })?;
