@@ -195,6 +195,10 @@ impl Space for Allocator {
         let size = self.size_of(dva);
         self.state.lock().unallocate(dva.vdev, dva.offset.0, size, txg);
     }
+
+    fn is_scarce(&self) -> bool {
+        self.state.lock().is_scarce()
+    }
 }
 
 #[cfg(test)]

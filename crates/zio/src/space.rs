@@ -68,4 +68,9 @@ pub trait Space: Send + Sync {
 
     /// Gives back what was allocated in the open group and never referenced.
     fn unallocate(&self, dva: &Dva, txg: Txg);
+
+    /// Whether so little is left that groups need it for themselves: the intent log, for which they are a substitute, is to do without.
+    fn is_scarce(&self) -> bool {
+        false
+    }
 }

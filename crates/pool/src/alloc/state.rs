@@ -66,6 +66,10 @@ pub(super) struct State {
     pub(super) side: super::side::Side,
 }
 
+fn is_log(want: &Want) -> bool {
+    matches!(want.class, ClassHint::Log { .. })
+}
+
 impl State {
     pub(super) fn new() -> Self {
         Self {
@@ -172,7 +176,8 @@ impl State {
         let small = match want.class {
             ClassHint::Log { devices } => {
                 let first = devices.then_some(ClassKind::Log);
-                return [first, Some(ClassKind::EmbeddedLog), Some(ClassKind::Normal)];
+                let last = (!self.is_scarce()).then_some(ClassKind::Normal);
+                return [first, Some(ClassKind::EmbeddedLog), last];
             }
             ClassHint::Dedup => {
                 let first = if has(ClassKind::Dedup) { ClassKind::Dedup } else { ClassKind::Special };
@@ -194,8 +199,8 @@ impl State {
     /// Takes space. Where [`State::wanted`] is set, that is to be loaded first, and nothing was taken.
     pub(super) fn allocate(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
         match self.allocate_free(tree, want) {
-            // A pool that stops for want of room is worse than one that can't be rewound for two groups.
-            Err(NoSpace) if self.wanted.is_none() && self.release_deferred() => {
+            // A pool that stops for want of room is worse than one that can't be rewound for two groups; the intent log can wait.
+            Err(NoSpace) if self.wanted.is_none() && !is_log(want) && self.release_deferred() => {
                 self.allocate_free(tree, want)
             }
             done => done,
@@ -260,7 +265,7 @@ impl State {
         let last = others.last().copied().flatten();
         let after = last.and_then(|d| class.groups.iter().position(|g| self.groups[g.0].vdev == d.vdev));
         let first = after.map_or(class.rotor, |at| at + 1) % n;
-        let log = matches!(want.class, ClassHint::Log { .. });
+        let log = is_log(want);
         let least = self.vdevs.values().map(|v| 1u64 << v.top.ashift.0).min().unwrap_or(0);
         let tries_hard = want.gang_header || log || want.psize.0 <= least;
         for try_hard in [false, true].into_iter().take(1 + usize::from(tries_hard)) {

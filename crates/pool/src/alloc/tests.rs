@@ -216,6 +216,24 @@ fn a_metaslab_is_lent_to_logs() {
     assert_eq!(alloc.totals().of(ClassKind::EmbeddedLog).space, 1 << MS_SHIFT);
 }
 
+/// Goal: the intent log takes nothing of the last of the room, which groups need; its own metaslab it may fill.
+#[test]
+fn logs_leave_the_last_room_to_groups() {
+    let log = Want { class: ClassHint::Log { devices: true }, kind: DmuType::INTENT_LOG, ..want(4096, 1, 4) };
+    let alloc = allocator(&[(Class::Normal, 4)]);
+    assert!(!alloc.is_scarce());
+    while !alloc.is_scarce() {
+        alloc.allocate(&log).unwrap();
+        alloc.allocate(&want(1 << 20, 1, 4)).unwrap();
+    }
+    assert!(alloc.allocate(&log).is_err());
+    alloc.allocate(&want(1 << 20, 1, 4)).unwrap();
+    let lent = allocator(&[(Class::Normal, 65)]);
+    while lent.allocate(&want(16 << 20, 1, 4)).is_ok() {}
+    assert!(lent.is_scarce());
+    lent.allocate(&log).unwrap();
+}
+
 /// Goal: frees of what is not allocated, outside a vdev, or across metaslabs, as a damaged pool may ask for, change nothing
 /// and are counted.
 #[test]

@@ -2,7 +2,7 @@
 
 use super::group::{ClassKind, GroupId};
 use super::live::LiveMetaslab;
-use super::state::State;
+use super::state::{Place, State};
 use crate::metaslab::fragmentation;
 use crate::space::{MAX_SLOP, MIN_SLOP, SLOP_SHIFT};
 use std::collections::BTreeMap;
@@ -75,6 +75,23 @@ impl State {
         let totals = self.totals();
         let normal = totals.of(ClassKind::Normal);
         normal.space - normal.alloc.min(normal.space) > totals.slop()
+    }
+
+    /// Whether half of what is kept back is gone, with what groups have taken that have not synced, and they need the rest.
+    pub(super) fn is_scarce(&self) -> bool {
+        let normal = &self.classes[&ClassKind::Normal].groups;
+        let at = |place: &Place| {
+            let ms = self.vdevs.get(&place.0)?.metaslabs.get(place.1 as usize)?;
+            normal.contains(&ms.group).then_some(ms)
+        };
+        let (alloc, space) = self.class_space(ClassKind::Normal);
+        let open = self.dirty.iter().enumerate().flat_map(|(slot, places)| {
+            places.iter().filter_map(at).map(move |ms| ms.allocating[slot].space())
+        });
+        let syncing = self.pending.iter().filter_map(at).map(|ms| ms.taken().saturating_sub(ms.counted));
+        let fresh: u64 = open.chain(syncing).sum();
+        let slop = (space >> SLOP_SHIFT).min(MAX_SLOP).max((space / 2).min(MIN_SLOP));
+        space.saturating_sub(alloc).saturating_sub(fresh) < slop / 2
     }
 
     pub(super) fn totals(&self) -> Totals {

@@ -37,7 +37,8 @@ impl EarlyWrite {
 impl Zio {
     /// Finds places for blocks of the group `txg`, which is open; `None` for those that can't be written early. [`Zio::write_logs`] writes them.
     pub fn place_early(&self, txg: Txg, reqs: Vec<WriteReq>) -> Vec<Option<EarlyWrite>> {
-        if self.suspension().reason().is_some() {
+        // Blocks that are written again before their group syncs take room each time, which nobody has reserved.
+        if self.suspension().reason().is_some() || self.space().is_scarce() {
             return reqs.iter().map(|_| None).collect();
         }
         let env = Arc::new(Env::of(self, txg));
