@@ -386,7 +386,11 @@ impl Zilog {
         if leads {
             chain.waiting.follow();
         }
-        Chain::wake(chain);
+        // It may have been the caller's turn to lead, which is another's now.
+        match chain.waiting.is_led() {
+            true => drop(chain),
+            false => Chain::wake(chain),
+        }
         if !in_log {
             return self.wait_group();
         }
