@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites clients install lint
+.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites clients zts install lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -63,6 +63,12 @@ suites:
 clients:
 	@scripts/needs.sh rust cc mount
 	@scripts/clients.sh $(CLIENTS)
+
+# Groups of OpenZFS's own test suite, in a root that is thrown away: make zts ZTS=cli_root/zfs_get ZTS_ARGS='-t 60'. Needs root.
+# docs/compatibility.md has the results.
+zts:
+	@scripts/needs.sh rust cc mount
+	@scripts/zts.sh $(ZTS_ARGS) $(ZTS)
 
 # Installs the program, its other names, completions and systemd units; systemd/README.md says how they work together.
 PREFIX ?= /usr/local

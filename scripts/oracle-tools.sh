@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Usage: scripts/oracle-tools.sh
-# Unpacks Debian's OpenZFS tools and test suite (bookworm-backports, contrib) under target/oracle, with a package
-# list and state of its own: nothing of the system changes. Prints the folder. Needs apt-get and dpkg.
+# Usage: scripts/oracle-tools.sh [PACKAGE ...]
+# Unpacks Debian's OpenZFS tools and test suite (bookworm-backports, contrib), and other packages of Debian if they are named, under target/oracle, with a
+# package list and state of its own: nothing of the system changes. Prints the folder. Needs apt-get and dpkg.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/target/oracle
@@ -9,16 +9,31 @@ tools=$here/root
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 packages=(zfsutils-linux zfs-test libzfs6linux libzpool6linux libnvpair3linux libuutil3linux libzfsbootenv1linux)
 
-if [ ! -e "$here/done" ]; then
+apt=(apt-get -q -o "Dir::Etc::SourceList=$here/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State=$here/state"
+  -o "Dir::State::Status=$here/dpkg-status" -o "Dir::Cache=$here/cache" -o APT::Sandbox::User=root)
+
+unpack() { # PACKAGE...
+  local one
   mkdir -p "$here"/{state/lists/partial,cache/archives/partial,debs} "$tools"
-  keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-  echo "deb [signed-by=$keyring] $mirror bookworm-backports main contrib" >"$here/sources.list"
+  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  printf "deb [signed-by=$keyring] $mirror %s main contrib\n" bookworm bookworm-backports >"$here/sources.list"
   : >"$here/dpkg-status"
-  apt=(apt-get -q -o "Dir::Etc::SourceList=$here/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State=$here/state"
-    -o "Dir::State::Status=$here/dpkg-status" -o "Dir::Cache=$here/cache" -o APT::Sandbox::User=root)
   "${apt[@]}" update >&2
-  (cd "$here/debs" && "${apt[@]}" download "${packages[@]}" >&2)
-  for deb in "$here"/debs/*.deb; do dpkg -x "$deb" "$tools"; done
+  for one in "$@"; do
+    (cd "$here/debs" && "${apt[@]}" download "$one" >&2)
+    dpkg -x "$here/debs/${one%%/*}"_*.deb "$tools"
+  done
+}
+
+if [ ! -e "$here/done" ]; then
+  # Backports are asked for by name: bookworm's own are older.
+  unpack "${packages[@]/%//bookworm-backports}"
   touch "$here/done"
+fi
+more=()
+for one in "$@"; do [ -e "$here/done-$one" ] || more+=("$one"); done
+if [ ${#more[@]} -gt 0 ]; then
+  unpack "${more[@]}"
+  for one in "${more[@]}"; do touch "$here/done-$one"; done
 fi
 echo "$tools"

@@ -1,0 +1,216 @@
+#!/usr/bin/env bash
+# Usage: scripts/zts-inside.sh ROOM, by scripts/zts.sh alone, as the first process of new namespaces of mounts and processes.
+# Makes the root that is thrown away, enters it, and runs the chosen tests there, each as OpenZFS's own runner does: a group's setup, its tests, each with
+# a limit, its cleanup. A test that exits with 0 passed, with 4 it was skipped.
+set -u
+[ $$ = 1 ] || { echo "$0 runs in namespaces of its own, made by scripts/zts.sh" >&2; exit 2; }
+die() {
+  echo "zts: $*" >&2
+  exit 1
+}
+
+# --- The root ---------------------------------------------------------------
+enter() { # ROOM
+  local scratch=$1/scratch root=$1/root one
+  mount --make-rprivate / && mkdir -p "$scratch" "$root" && mount -o loop "$1/image" "$scratch" || die 'no scratch image'
+  mkdir "$scratch"/{upper,work,zts,tmp,vartmp}
+  chmod 755 "$scratch/upper" "$scratch/zts"
+  chmod 1777 "$scratch/tmp" "$scratch/vartmp"
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$root" || die 'no overlay'
+  # Devices of its own: no disk of this machine is there, and links in /dev/zvol are nobody else's.
+  mount -t tmpfs -o mode=755 tmpfs "$root/dev" && mkdir "$root"/dev/{shm,pts,disk,mapper} && chmod 1777 "$root/dev/shm"
+  for one in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 ptmx:5:2 fuse:10:229 loop-control:10:237; do
+    IFS=: read -r name major minor <<<"$one"
+    mknod -m 666 "$root/dev/$name" c "$major" "$minor" || die "no device $name"
+  done
+  for one in $(seq 0 127); do mknod -m 660 "$root/dev/loop$one" b 7 "$one"; done
+  ln -s /proc/self/fd "$root/dev/fd"
+  ln -s /proc/self/fd/0 "$root/dev/stdin"
+  ln -s /proc/self/fd/1 "$root/dev/stdout"
+  ln -s /proc/self/fd/2 "$root/dev/stderr"
+  mount -t devpts devpts "$root/dev/pts"
+  mount --rbind /sys "$root/sys" && mount -t proc proc "$root/proc" || die 'no /proc and /sys'
+  # Large files go to the image itself, not through the overlay.
+  mkdir -p "$root/zts"
+  mount --bind "$scratch/zts" "$root/zts" && mount --bind "$scratch/tmp" "$root/tmp" && mount --bind "$scratch/vartmp" "$root/var/tmp" || die 'no scratch folders'
+  for one in etc/zfs run var/lib/zfs; do mkdir -p "$root/$one" && mount -t tmpfs -o mode=755 tmpfs "$root/$one" || die "no $one"; done
+  mkdir "$root/run/lock"
+  for one in "$PWD" "$(dirname "$POOLHOUSE")" "$ZTS_TOOLS"; do mkdir -p "$root$one" && mount --bind -o ro "$one" "$root$one" || die "no $one"; done
+  mkdir -p "$root$ZTS_REPORT" && mount --bind "$ZTS_REPORT" "$root$ZTS_REPORT" || die 'no folder for the report'
+  cd "$root" && mkdir -p .old && pivot_root . .old && umount -l /.old && rmdir /.old && cd / || die 'no other root'
+  touch /.thrown-away
+}
+
+# --- What the tests find there -----------------------------------------------
+# A program under another name, with these folders of libraries before the system's.
+carry() { # LIBRARIES PROGRAM NAME
+  printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$1" "$2" >"$3" && chmod 755 "$3"
+}
+
+# The only folder on their PATH, as zfs-tests.sh makes it: our commands, the suite's helpers, and the system's own programs that it names.
+furnish() {
+  local one found missing='' path=$ZTS_TOOLS/bin:$ZTS_TOOLS/sbin:$ZTS_TOOLS/usr/bin:$ZTS_TOOLS/usr/sbin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin
+  mkdir -m 755 /zts/{bin,path,disks,tree,suite,lib} && chmod 1777 /zts/disks
+  cp -a "$ZTS_SUITE/zfs-tests/." /zts/suite/
+  # What it reads of the kernel module is in the daemon's tree. The two paths are changed, and nothing else.
+  grep -rlIE '/proc/spl|/sys/module/(zfs|\$module)' /zts/suite | xargs -r sed -i -E 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/(zfs|\$module)#/zts/tree/sys/module/\1#g'
+  ln -sf "$(PATH=$path type -P ksh93 || PATH=$path type -P ksh)" /bin/ksh && [ -x /bin/ksh ] || die 'no ksh'
+  . /zts/suite/include/commands.cfg
+  for one in zpool zfs zdb mount.zfs; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
+  ln -sf "$POOLHOUSE" /sbin/mount.zfs
+  # Scripts of OpenZFS that read kstats, pointed at ours; other programs of OpenZFS are absent.
+  for one in arc_summary arcstat dbufstat zilstat; do
+    found=$(PATH=$path type -P "$one") && sed 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/zfs#/zts/tree/sys/module/zfs#g' "$found" >"/zts/path/$one" && chmod 755 "/zts/path/$one"
+  done
+  local libraries=$ZTS_TOOLS/lib/x86_64-linux-gnu:$ZTS_TOOLS/usr/lib/x86_64-linux-gnu
+  # Some of the suite's helpers want OpenZFS's libraries; none has a kernel module to talk to.
+  for one in $ZFSTEST_FILES; do
+    [ ! -x "/zts/suite/bin/$one" ] || carry "$libraries" "/zts/suite/bin/$one" "/zts/path/$one"
+  done
+  # Independent of ours, and of any kernel module.
+  for one in zhack zgenhostid; do
+    ! found=$(PATH=$path type -P "$one") || carry "$libraries" "$found" "/zts/path/$one"
+  done
+  # Nothing can be injected here, so there is nothing to be taken back, which is all that many a cleanup asks for.
+  printf '#!/bin/sh\n[ "$*" != "-c all" ] || exit 0\necho "zinject: not in this release" >&2\nexit 1\n' >/zts/path/zinject
+  chmod 755 /zts/path/zinject
+  # The sets of features that pools may be compatible with are inside our program; tests read OpenZFS's files.
+  mkdir -p /usr/share/zfs && cp -a "$ZTS_SUITE/compatibility.d" /usr/share/zfs/
+  for one in $SYSTEM_FILES_COMMON $SYSTEM_FILES_LINUX; do
+    if found=$(PATH=$path type -P "$one"); then
+      case $found in
+        "$ZTS_TOOLS"/*) carry "$libraries" "$found" "/zts/path/$one" ;;
+        *) ln -s "$found" "/zts/path/$one" ;;
+      esac
+    else missing="$missing $one"; fi
+  done
+  ln -sf /bin/ksh /zts/path/ksh
+  ln -sf /usr/bin/python3 /zts/path/python3
+  ln -sf "$(type -P fsck.ext4)" /zts/path/fsck
+  ln -sf "$(type -P mkfs.ext4)" /zts/path/newfs
+  ln -sf gzip /zts/path/compress
+  ln -sf gunzip /zts/path/uncompress
+  # sudo serves root, who becomes another user by it.
+  cat >/zts/path/sudo <<'SUDO'
+#!/bin/bash
+user=root
+while [ $# -gt 0 ]; do
+  case $1 in
+    -u) user=$2; shift ;;
+    -Eu | -nu) user=$2; shift ;;
+    -E | -n) ;;
+    *) break ;;
+  esac
+  shift
+done
+[ "$user" != root ] || [ "$(id -u)" = 0 ] || { echo 'sudo: root alone may' >&2; exit 1; }
+exec /usr/bin/setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "$@"
+SUDO
+  # Nobody makes device nodes by rules here.
+  for one in udevadm modprobe; do
+    [ -e "/zts/path/$one" ] || { printf '#!/bin/sh\nexit 0\n' >"/zts/path/$one"; chmod 755 "/zts/path/$one"; missing=${missing/ $one/}; }
+  done
+  chmod 755 /zts/path/sudo
+  useradd -m -s /bin/bash ztsrun || die 'no user to run as'
+  echo "zts: absent:$missing" >&2
+}
+
+daemon=''
+serve() {
+  mkdir -p /zts/tree
+  "$POOLHOUSE" serve --tree /zts/tree --attach >>"$ZTS_REPORT/daemon.log" 2>&1 </dev/null &
+  daemon=$!
+  local i
+  for i in $(seq 300); do
+    [ -S /run/poolhouse/control.sock ] && "$POOLHOUSE" zpool list >/dev/null 2>&1 && return
+    sleep 0.1
+  done
+  die "the daemon does not answer: $ZTS_REPORT/daemon.log"
+}
+
+# Whether it still is the daemon that was started, and answers; another one, if it is not.
+served() {
+  if kill -0 "$daemon" 2>/dev/null; then
+    timeout 20 /zts/path/zpool list >/dev/null 2>&1
+    [ $? = 124 ] || return 0
+    echo "zts: the daemon does not answer" >>"$ZTS_REPORT/daemon.log"
+    kill -9 "$daemon"
+    wait "$daemon" 2>/dev/null
+  else
+    echo "zts: the daemon died" >>"$ZTS_REPORT/daemon.log"
+  fi
+  umount -l /zts/tree 2>/dev/null
+  serve
+  return 1
+}
+
+# Nothing of a group is left for the next.
+sweep() {
+  local one
+  served
+  for one in $(timeout 60 /zts/path/zpool list -H -o name 2>/dev/null); do timeout 60 /zts/path/zpool destroy -f "$one" || timeout 60 /zts/path/zpool export -f "$one"; done >/dev/null 2>&1
+  # Tests that were cut short leave exported pools behind.
+  for one in $DISKS; do timeout 60 /zts/path/zpool labelclear -f "/dev/$one"; done >/dev/null 2>&1
+}
+
+# --- Running -------------------------------------------------------------------
+script() { # GROUP NAME
+  local at=/zts/suite/tests/functional/$1/$2 end
+  for end in '' .ksh .sh .py; do [ ! -f "$at$end" ] || { echo "$at$end"; return; }; done
+  return 1
+}
+
+# Runs one script, and notes what it came to.
+one() { # GROUP NAME USER
+  local group=$1 name=$2 user=$3 at rc result log began=$SECONDS
+  log=$ZTS_REPORT/logs/$group/$name.log
+  at=$(script "$group" "$name") || { printf '%s\t%s\tFAIL\tabsent\n' "$group" "$name" >>"$ZTS_REPORT/results.tsv"; return 1; }
+  [ "$user" = root ] && user='' || user='sudo -E -u ztsrun'
+  # shellcheck disable=SC2086
+  (cd /zts/disks && PATH=/zts/path exec timeout -k 10 "$ZTS_LIMIT" $user "$at") >"$log" 2>&1 </dev/null
+  rc=$?
+  case $rc in
+    0) result=PASS ;;
+    4) result=SKIP ;;
+    124 | 137) result=KILLED ;;
+    *) result=FAIL ;;
+  esac
+  served || result=FAIL
+  printf '%s\t%s\t%s\t%s\n' "$group" "$name" "$result" $((SECONDS - began)) | tee -a "$ZTS_REPORT/results.tsv"
+  [ "$result" = PASS ]
+}
+
+group() { # NAME USER
+  local name=$1 user=$2 tests one ok=1
+  mkdir -p "$ZTS_REPORT/logs/$name"
+  tests=$(awk -v g="$name" '$1 == g { print $2 }' "$ZTS_REPORT/chosen")
+  if script "$name" setup >/dev/null; then one "$name" setup root || ok=''; fi
+  for one in $tests; do
+    if [ -n "$ok" ]; then one "$name" "$one" "$user"; else printf '%s\t%s\tFAIL\tsetup\n' "$name" "$one" >>"$ZTS_REPORT/results.tsv"; fi
+  done
+  if script "$name" cleanup >/dev/null; then (cd /zts/disks && PATH=/zts/path exec timeout -k 10 "$ZTS_LIMIT" "$(script "$name" cleanup)") >"$ZTS_REPORT/logs/$name/cleanup.log" 2>&1 </dev/null; fi
+  sweep
+}
+
+enter "$1"
+[ -e /.thrown-away ] || die 'not in the root that is thrown away'
+furnish
+serve
+[ -z "$(/zts/path/zpool list -H -o name 2>/dev/null)" ] || die 'there are pools already'
+# What zfs-tests.sh hands to tests.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+export UNAME=Linux STF_SUITE=/zts/suite STF_TOOLS=$ZTS_SUITE/test-runner STF_PATH=/zts/path FILEDIR=/zts/disks TMPDIR=/zts/disks KEEP=rpool __ZFS_POOL_EXCLUDE=rpool TESTFAIL_CALLBACKS=
+export LOSETUP=/sbin/losetup DMSETUP=/sbin/dmsetup HOME=/root
+DISKS=''
+for i in 0 1 2; do
+  truncate -s "$ZTS_SIZE" "/zts/disks/file-vdev$i"
+  DISKS="$DISKS $(basename "$(losetup --show -f "/zts/disks/file-vdev$i")")" || die 'no loop device'
+done
+export DISKS=${DISKS# }
+. /zts/suite/include/default.cfg
+cut -d ' ' -f 1,3 "$ZTS_REPORT/chosen" | uniq | while read -r name user; do group "$name" "$user"; done
+kill -TERM "$daemon"
+wait "$daemon"
+for i in $DISKS; do losetup -d "/dev/$i"; done
+exit 0
