@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! OpenZFS's commands leave their grammar to `getopt_long`, and scripts lean on all of it: short flags run together, an
-//! argument stuck to its flag, flags after operands, `--` as the end, long names cut short where that is unique. So the
+//! argument stuck to its flag, flags after operands (without `POSIXLY_CORRECT`), `--` as the end, long names cut short where that is unique. So the
 //! same reader here, as an iterator: the caller sees options in order, and operands come back when it is done.
 
 #[cfg(test)]
@@ -47,12 +47,15 @@ pub struct Getopt<'a> {
     next: usize,
     cluster: Vec<char>,
     operands: Vec<String>,
+    /// Whether nothing behind the first operand is an option.
+    ordered: bool,
 }
 
 impl<'a> Getopt<'a> {
     /// Reads `args` (without the command's name) by a `getopt` string (`ab:c`) and long options.
     pub fn new(args: &'a [String], short: &'static str, long: &'static [Long]) -> Self {
-        Self { args, short, long, next: 0, cluster: Vec::new(), operands: Vec::new() }
+        let ordered = std::env::var_os("POSIXLY_CORRECT").is_some();
+        Self { args, short, long, next: 0, cluster: Vec::new(), operands: Vec::new(), ordered }
     }
 
     /// The operands, once all options have been read.
@@ -139,6 +142,10 @@ impl Iterator for Getopt<'_> {
                 return Some(self.short());
             } else {
                 self.operands.push(word.clone());
+                if self.ordered {
+                    self.operands.extend(self.args[self.next..].iter().cloned());
+                    self.next = self.args.len();
+                }
             }
         }
     }

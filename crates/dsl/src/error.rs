@@ -266,6 +266,9 @@ pub enum PropError {
     /// A component of a path is too long.
     #[error("component of '{0}' is too long")]
     ComponentTooLong(&'static str),
+    /// No options of a share.
+    #[error("'{0}' cannot be set to invalid options")]
+    ShareOptions(&'static str),
     /// Too few rounds to make a key of a passphrase.
     #[error("minimum pbkdf2 iterations is {0}")]
     FewIterations(u64),
@@ -333,9 +336,6 @@ pub enum KeyRefusal {
     /// The key of the dataset above is not loaded (`EACCES`).
     #[error("encryption root's key is not loaded or provided")]
     NotLoaded,
-    /// A dataset below an encrypted one cannot be in the clear (`EINVAL`).
-    #[error("Invalid encryption value. Dataset must be encrypted.")]
-    MustEncrypt,
     /// Settings of a key without encryption (`EINVAL`).
     #[error("Encryption must be turned on to set encryption properties.")]
     NotEncrypted,

@@ -5,6 +5,7 @@
 //! values of a dataset and where they come from.
 
 pub mod parse;
+mod share;
 mod table;
 pub mod text;
 pub mod value;
@@ -234,7 +235,7 @@ impl Prop {
 
     /// The property of a name, or of the head of its column in lower case (`zfs_name_to_prop`).
     pub fn by_name(name: &str) -> Option<Prop> {
-        let by = |p: &&PropDesc| p.name == name || p.column.eq_ignore_ascii_case(name);
+        let by = |p: &&PropDesc| p.name == name || p.column.to_ascii_lowercase() == name;
         PROPS.iter().find(|p| p.name == name).or_else(|| PROPS.iter().find(by)).map(|p| p.id)
     }
 }

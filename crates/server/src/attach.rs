@@ -15,6 +15,8 @@
 //! # Absent
 //! ublk, and the kernel's own client of NBD: neither was at hand to be tried.
 
+mod every;
+
 use crate::api::{Error, Reason};
 use crate::faults::of_fuse;
 use crate::pools::{Imported, Pools};
@@ -28,6 +30,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Where volumes are looked for.
 const DEV: &str = "/dev/zvol";
@@ -43,6 +46,8 @@ pub(crate) struct Attachments {
     pools: Mutex<BTreeMap<String, Arc<Files>>>,
     /// By pool: held while its files are mounted.
     gates: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+    /// Whether every volume is to have a device.
+    every: AtomicBool,
 }
 
 impl Attachments {

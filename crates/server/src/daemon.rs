@@ -58,6 +58,8 @@ pub trait House: Service + Send + Sync {
     fn remember_in(&self, _cachefile: &Path) {}
     /// Begins to serve what is served beside the control socket.
     fn open_doors(&self, _place: &Place) {}
+    /// Makes every volume a block device from now on.
+    fn attach_every(&self) {}
     /// Unmounts and exports everything, as far as it goes. Nothing is asked after this.
     fn close(&self);
 }
@@ -71,6 +73,8 @@ pub struct Options {
     pub background: bool,
     /// Where kstats and tunables are mounted as files, if they are.
     pub tree: Option<PathBuf>,
+    /// Make every volume a block device.
+    pub attach: bool,
 }
 
 /// A daemon that could not begin.
@@ -142,6 +146,9 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         house.remember_in(Path::new(crate::cachefile::USUAL));
     }
     house.open_doors(place);
+    if options.attach {
+        house.attach_every();
+    }
     if options.background {
         say_ready()?;
     }
@@ -165,10 +172,10 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     result
 }
 
-/// `poolhouse serve [--run-dir DIR] [--shared] [--tree DIR]`: runs a daemon and gives the exit code. `--tree` mounts kstats and tunables as files. `--shared` lets everybody knock, as at root's own folder.
+/// `poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach]`: runs a daemon and gives the exit code. `--tree` mounts kstats and tunables as files. `--attach` makes every volume a block device. `--shared` lets everybody knock, as at root's own folder.
 /// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
-    let mut options = Options { place: Place::of_user(), background: false, tree: None };
+    let mut options = Options { place: Place::of_user(), background: false, tree: None, attach: false };
     let mut shared = false;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
@@ -176,6 +183,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
         match (arg.to_str(), value) {
             (Some("--background"), _) => options.background = true,
             (Some("--shared"), _) => shared = true,
+            (Some("--attach"), _) => options.attach = true,
             (Some("--tree"), Some(dir)) => options.tree = Some(PathBuf::from(dir)),
             (Some("--run-dir"), Some(dir)) => {
                 // Root's own folder stays the one where everybody may knock.
@@ -184,7 +192,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
                 }
             }
             _ => {
-                say("usage: poolhouse serve [--run-dir DIR] [--shared] [--tree DIR]");
+                say("usage: poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach]");
                 return 2;
             }
         }

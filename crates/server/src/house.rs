@@ -169,6 +169,7 @@ impl Service for House {
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
         let how = import::How { host: &self.host, clock: &*self.clock, layer: &self.layer };
         let outcome = import::import(&self.pools, &how, request)?;
+        self.pools.devices_after(&outcome.name);
         if let Ok(imported) = self.pools.pool(&outcome.name) {
             self.events.history(&imported, Context::Import);
             self.events.post(&imported, "config_sync", Context::None);
@@ -228,7 +229,9 @@ impl Service for House {
     }
 
     fn load_key(&self, request: &LoadKeyRequest) -> Result<(), Error> {
-        self.pools.load_key(request)
+        self.pools.load_key(request)?;
+        self.pools.devices_after(&request.dataset);
+        Ok(())
     }
 
     fn unload_key(&self, dataset: &str) -> Result<(), Error> {
@@ -288,7 +291,11 @@ impl Service for House {
     }
 
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
-        let changed = self.pools.change(change)?;
+        self.pools.devices_before(change);
+        let changed = self.pools.change(change);
+        // Also where it failed: what it would have taken away is there.
+        self.pools.devices_after(change.subject());
+        let changed = changed?;
         if let Ok(imported) = self.pools.pool_of(change.subject()) {
             self.events.history(&imported, Context::None);
         }
@@ -339,6 +346,10 @@ impl daemon::House for House {
     fn open_doors(&self, place: &Place) {
         self.pools.open_door(&place.volumes());
         self.pools.attach_in(&place.dir().join("zvol"));
+    }
+
+    fn attach_every(&self) {
+        self.pools.attachments.want_every();
     }
 
     fn close(&self) {

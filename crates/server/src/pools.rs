@@ -13,6 +13,7 @@
 //! # Locks
 //! The table of pools is held for looking up and entering, never while a device is read.
 
+mod heirs;
 mod mounting;
 
 pub(crate) use mounting::threads_for;
@@ -215,7 +216,8 @@ impl Pools {
         self.table.write().remove(name);
         self.forget_offers(name);
         self.tunables.tell(&self.all());
-        if let Some(file) = self.memory.file_of(&imported.facts.read()) {
+        // What goes so (`zpool export -F`) is still remembered.
+        if let Some(file) = self.memory.file_of(&imported.facts.read()).filter(|_| !request.hardforce) {
             self.memory.write(&file, &self.all(), Some(guid));
         }
         tracing::info!(pool = name, destroy, "gone");
@@ -322,7 +324,8 @@ impl Pools {
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;
         let planned = imported.pool.spa().read(|| plan(imported.pool.dsl(), &room, change))?;
-        let (moved, folders) = self.make_way(&imported, change)?;
+        let heirs = imported.pool.spa().read(|| heirs::of(&imported, change))?;
+        let (moved, folders) = self.make_way(&imported, change, &heirs)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let results = imported.mounts.run(&imported.pool, change, run);
         let mut errors: Vec<Error> = Vec::new();
@@ -374,10 +377,14 @@ impl Pools {
                 let named = |old: &String| old.strip_prefix(from.as_str()).map(|tail| format!("{to}{tail}"));
                 moved.iter().filter_map(named).collect()
             }
-            DatasetChange::Set { name, props, keep_mounted: false } if !failed => {
-                let place = props.iter().any(|(p, _)| p == "mountpoint");
-                let own = (place && !moved.contains(name)).then(|| name.clone());
-                moved.into_iter().chain(own).collect()
+            // What a new mountpoint is good for is mounted, whether it was before or not.
+            DatasetChange::Set { name, props, keep_mounted: false }
+                if !failed && props.iter().any(|(p, _)| p == "mountpoint") =>
+            {
+                with(moved, name, heirs)
+            }
+            DatasetChange::Inherit { name, prop, .. } if !failed && prop == "mountpoint" => {
+                with(moved, name, heirs)
             }
             _ => moved,
         };
@@ -437,6 +444,7 @@ impl Pools {
         &self,
         imported: &Arc<Imported>,
         change: &DatasetChange,
+        heirs: &[String],
     ) -> Result<(Vec<String>, Vec<Folder>), Error> {
         type Chosen<'a> = Box<dyn Fn(&str) -> bool + 'a>;
         let (force, chosen): (bool, Chosen<'_>) = match change {
@@ -455,7 +463,9 @@ impl Pools {
             DatasetChange::Set { name: root, props, keep_mounted: false } => {
                 let place = props.iter().any(|(p, _)| p == "mountpoint");
                 let off = props.iter().any(|(p, v)| p == "canmount" && v == "off");
-                (false, Box::new(move |name| (place && within(root, name)) || (off && name == root)))
+                // What lies in its mount comes back in the folder beneath.
+                let lies_in = move |name: &str| name == root || heirs.iter().any(|heir| heir == name);
+                (false, Box::new(move |name| (place && within(root, name)) || (off && lies_in(name))))
             }
             DatasetChange::Inherit { name: root, prop, .. } if prop == "mountpoint" => {
                 (false, Box::new(move |name| within(root, name)))
@@ -577,6 +587,16 @@ fn data_room(pool: &Pool, blocks: u64, block: u64) -> u64 {
         )
     });
     sizes.max().unwrap_or(blocks.saturating_mul(block))
+}
+
+/// What is to be mounted again, with a dataset and what moved with it.
+fn with(mut moved: Vec<String>, name: &str, heirs: Vec<String>) -> Vec<String> {
+    for one in std::iter::once(name.to_owned()).chain(heirs) {
+        if !moved.contains(&one) {
+            moved.push(one);
+        }
+    }
+    moved
 }
 
 /// Whether a dataset is this one or one below it.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dsl::ops::props::{SetAs, SetProps};
+use dsl::ops::props::{SetAs, SetProps, needed_feature};
 use dsl::{Prop, PropError, PropList, Setting};
 use ondisk::Ashift;
 use ondisk::config::{AllocBias, DraidShape};
@@ -55,6 +55,12 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
     let new =
         NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
     let props = root_props(name, request)?;
+    let lacks =
+        |set: &&Setting| needed_feature(set).is_some_and(|f| features.iter().all(|has| has.name != f));
+    if let Some(set) = props.iter().find(lacks) {
+        let (property, why) = (set.name.clone(), PropError::Feature);
+        return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
+    }
     let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
     tasks::check_version(name, &props)?;
     // What limits space is checked against what the new pool has and uses.

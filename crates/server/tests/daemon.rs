@@ -541,8 +541,12 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("serve") => {
             assert_eq!(args[2..4], ["--background", "--run-dir"]);
-            let options =
-                daemon::Options { place: Place::at(Path::new(&args[4])), background: true, tree: None };
+            let options = daemon::Options {
+                place: Place::at(Path::new(&args[4])),
+                background: true,
+                tree: None,
+                attach: false,
+            };
             let real = options.place.dir().join("real").exists();
             let house: Arc<dyn House> =
                 if real { server::house::shared() } else { Arc::new(Numbers::default()) };

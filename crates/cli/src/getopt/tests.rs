@@ -50,3 +50,12 @@ fn errors() {
     assert_eq!(read(&["-:"]).0, [Invalid(':')]);
     assert_eq!(read(&["-"]).1, ["-"]);
 }
+
+/// Goal: where POSIX is asked for, everything behind the first operand is one.
+#[test]
+fn operands_end_options() {
+    let args: Vec<String> = ["-H", "all", "-a", "--"].iter().map(|s| (*s).to_owned()).collect();
+    let mut g = Getopt { ordered: true, ..Getopt::new(&args, ":aHo:j", LONG) };
+    assert_eq!(g.by_ref().collect::<Vec<_>>(), [Is(Short('H'), String::new())]);
+    assert_eq!(g.operands(), ["all", "-a", "--"]);
+}

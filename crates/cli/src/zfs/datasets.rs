@@ -229,13 +229,15 @@ fn key(sort: &SortKey, d: &Dataset) -> Key {
     match (&sort.what, sort.name()) {
         (_, "name") => Key::Text(d.name.clone()),
         (_, "type") => Key::Text(kind_name(d.kind).into()),
-        (Ok(desc), _) if !matches!(desc.kind, props::Kind::Text) => {
+        // Words sort as words, whatever numbers they stand for (`zfs_prop_is_string`).
+        (Ok(desc), _) if matches!(desc.kind, props::Kind::Number) => {
             if desc.applies(d.kind) {
                 Key::Number(prop.and_then(|p| p.number).unwrap_or(0))
             } else {
                 Key::Without
             }
         }
+        (Ok(desc), _) if !desc.applies(d.kind) => Key::Without,
         _ => prop.map_or(Key::Without, |p| Key::Text(p.value(true).to_owned())),
     }
 }

@@ -15,6 +15,7 @@ mod newkey;
 mod open;
 mod project;
 mod set;
+mod share;
 mod snapshot;
 mod space;
 mod tree;
@@ -72,6 +73,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "get" => get::run(cx, rest),
         "mount" => mount::mount(cx, rest),
         "unmount" => mount::unmount(cx, rest),
+        "share" => share::share(cx, rest),
+        "unshare" => share::unshare(cx, rest),
         "load-key" => keys::run(cx, rest, true),
         "unload-key" => keys::run(cx, rest, false),
         "userspace" | "groupspace" | "projectspace" => space::run(cx, verb, rest),

@@ -5,6 +5,7 @@ use server::api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, Un
 use super::datasets::{Gather, gather};
 use super::keys::load_keys_below;
 use super::mounting;
+use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::json::{self, Object};
@@ -61,6 +62,19 @@ pub fn mount(cx: &mut Cx, args: &[String]) -> Outcome {
         }
         _ => Err(Stop::usage("too many arguments\n")),
     }
+}
+
+/// The mounted dataset of a name or path, if its mountpoint is `umount(8)`'s affair.
+fn legacy(cx: &mut Cx, name: &str) -> Result<Option<String>, Stop> {
+    let mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;
+    let Some(mount) = mounts.into_iter().find(|m| m.dataset == name || m.mountpoint == name) else {
+        return Ok(None);
+    };
+    if mount.dataset.contains('@') {
+        return Ok(None);
+    }
+    let d = open(cx, &mount.dataset, &[K::Filesystem], &["mountpoint"])?;
+    Ok(d.prop("mountpoint").is_some_and(|p| p.value(true) == "legacy").then_some(mount.dataset))
 }
 
 /// Whether one of the names is not a file system that exists, which has been reported.
@@ -150,11 +164,18 @@ pub fn unmount(cx: &mut Cx, args: &[String]) -> Outcome {
         (false, 0) => return Err(Stop::usage("missing filesystem argument\n")),
         _ => return Err(Stop::usage("too many arguments\n")),
     }
-    if let [name] = &r.names[..]
-        && !name.starts_with('/')
-        && opened(cx, &r.names)?
-    {
-        return Ok(1);
+    if let [name] = &r.names[..] {
+        let name = name.clone();
+        if !name.starts_with('/') && opened(cx, &r.names)? {
+            return Ok(1);
+        }
+        if let Some(dataset) = legacy(cx, &name)? {
+            writeln!(
+                cx.err,
+                "cannot unmount '{dataset}': legacy mountpoint\nuse umount(8) to unmount this filesystem"
+            );
+            return Ok(1);
+        }
     }
     match cx.service()?.unmount(&r) {
         Ok(report) => {

@@ -87,7 +87,7 @@ pub fn head_of(name: &str) -> &str {
 /// What depends on a dataset: its children with theirs, its snapshots, and clones of these wherever they are; each after
 /// everything that depends on it, so that they can be destroyed in this order. The dataset itself is not among them.
 pub fn dependents(cx: &mut Cx, name: &str) -> Result<Vec<Dataset>, Stop> {
-    let mut order = Order { seen: HashSet::new(), list: Vec::new() };
+    let mut order = Order { seen: HashSet::new(), open: HashSet::new(), list: Vec::new() };
     if name.contains('@') {
         let snapshot = open(cx, name, &[K::Snapshot], &["clones"])?;
         order.clones(cx, &snapshot)?;
@@ -100,6 +100,8 @@ pub fn dependents(cx: &mut Cx, name: &str) -> Result<Vec<Dataset>, Stop> {
 
 struct Order {
     seen: HashSet<String>,
+    /// Heads whose dependents are being gathered: after a promotion one may be a clone of what is below it, and so depend on itself.
+    open: HashSet<String>,
     list: Vec<Dataset>,
 }
 
@@ -126,6 +128,7 @@ impl Order {
                 let (head, snapshots) = open.pop().expect("just seen");
                 self.close(cx, head, snapshots)?;
             }
+            self.open.insert(d.name.clone());
             open.push((d, Vec::new()));
         }
         while let Some((head, snapshots)) = open.pop() {
@@ -139,6 +142,7 @@ impl Order {
             self.clones(cx, &snapshot)?;
             self.push(snapshot);
         }
+        self.open.remove(&head.name);
         self.push(head);
         Ok(())
     }
@@ -146,7 +150,7 @@ impl Order {
     fn clones(&mut self, cx: &mut Cx, snapshot: &Dataset) -> Result<(), Stop> {
         let clones = snapshot.prop("clones").map_or("", |p| p.value(true)).to_owned();
         for clone in clones.split(',').filter(|c| !c.is_empty() && *c != "-") {
-            if !self.seen.contains(clone) {
+            if !self.seen.contains(clone) && !self.open.contains(clone) {
                 self.tree(cx, clone)?;
             }
         }

@@ -85,15 +85,12 @@ fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<Fate, S
     match service.change(change) {
         Ok(changed) => {
             cx.changed(change.subject());
+            // What could not be mounted afterwards is told, and no failure (`changelist_postfix`).
             let report = server::api::MountReport { failures: changed.unmounted, ..Default::default() };
             super::mount::failures(cx, "mount", &report);
             let stale = server::api::MountReport { failures: changed.failures, ..Default::default() };
             super::mount::failures(cx, "mount", &stale);
-            Ok(match (report.failures.is_empty(), stale.failures.is_empty()) {
-                (_, false) => Fate::Stale,
-                (true, true) => Fate::Made,
-                (false, true) => Fate::Failed,
-            })
+            Ok(if stale.failures.is_empty() { Fate::Made } else { Fate::Stale })
         }
         Err(e) if e.about.starts_with('/') => {
             cx.complain(&format!("cannot unmount '{}'", e.about), &e);

@@ -7,6 +7,7 @@ use ondisk::config::PoolState;
 use server::api::{Layout, Pool, PoolQuery, Vdev};
 use spa::Labels;
 
+use super::foreign;
 use super::replication;
 use super::settings;
 use super::spec::{self, ASHIFTS};
@@ -100,16 +101,15 @@ fn imported(cx: &mut Cx) -> Result<Vec<Pool>, Stop> {
     Ok(names.iter().filter_map(|name| service.pool(name, &PoolQuery::default()).ok()).collect())
 }
 
-/// The labels of a device, as far as it has some.
-pub fn labels(path: &str) -> Option<Labels> {
-    let device = FileDevice::open(Path::new(path), Mode::Peek).ok()?;
-    Some(Labels::read(&device))
-}
-
 /// Whose a device is, if it is somebody's (`zpool_in_use`).
 fn in_use(path: &str, imported: &[Pool], let_pass: bool, spare: bool) -> Option<String> {
-    let labels = labels(path)?;
-    let label = labels.newest()?;
+    let device = FileDevice::open(Path::new(path), Mode::Peek).ok()?;
+    let labels = Labels::read(&device);
+    let Some(label) = labels.newest() else {
+        // Files are taken for what they are: nobody but a pool has one (`check_file`).
+        let kind = foreign::contents(&device).filter(|_| !let_pass && device.is_block())?;
+        return Some(format!("{path} contains a filesystem of type '{kind}'"));
+    };
     let name = label.name.clone().unwrap_or_default();
     let here = label.pool_guid.and_then(|guid| imported.iter().find(|pool| pool.guid == guid.0));
     // Spares and cache devices don't know whose they are; nobody's are free.

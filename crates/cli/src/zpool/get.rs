@@ -101,6 +101,8 @@ fn of_pools(cx: &mut Cx, names: &[String], columns: Vec<Column>, get: &mut Get) 
             let (text, source) = match (c.name(), pool.prop(c.name())) {
                 ("name", _) => (pool.name.as_str(), &Source::None),
                 (_, Some(p)) => (p.value(get.exact), &p.source),
+                // One that nobody set (`zpool_get_userprop`).
+                (name, None) if props::is_user(name) => ("-", &Source::Default),
                 (_, None) => continue,
             };
             if !get.json {

@@ -8,6 +8,7 @@ mod create;
 mod devices;
 mod events;
 mod export;
+mod foreign;
 mod get;
 pub(crate) mod history;
 mod import;

@@ -16,8 +16,8 @@ use ondisk::zap::ZapFlags;
 use ondisk::{DmuType, ObjNum, Txg, mos};
 use std::sync::Arc;
 
-/// Deepest nesting of datasets (`zfs_max_dataset_nesting`).
-pub const MAX_NESTING: usize = 50;
+/// Most levels of datasets below a pool: fewer than `zfs_max_dataset_nesting`, which is 50.
+pub const MAX_NESTING: usize = 49;
 /// Bytes that an empty dataset uses at least: its object set, and the blocks of its first objects, with 512-byte sectors.
 const EMPTY: u64 = 24 << 10;
 /// The group that makes a pool (`TXG_INITIAL`).

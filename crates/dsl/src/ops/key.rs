@@ -161,9 +161,6 @@ impl Syncing<'_> {
         let above = self.crypto_object(parent)?;
         let encrypts = !crypt.off && (crypt.suite.is_some() || above.is_some());
         if !encrypts {
-            if above.is_some() {
-                return refuse(KeyRefusal::MustEncrypt);
-            }
             return if crypt.key.is_some() { refuse(KeyRefusal::NotEncrypted) } else { Ok(()) };
         }
         if !self.feature_enabled("encryption")? || !self.feature_enabled("bookmark_v2")? {

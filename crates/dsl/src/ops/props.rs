@@ -50,6 +50,33 @@ fn stored(value: &Value) -> zap::Value {
     }
 }
 
+/// The feature that a value of a property needs, if it needs one.
+pub fn needed_feature(set: &Setting) -> Option<&'static str> {
+    let Value::Number(n) = set.value else { return None };
+    match Prop::by_name(&set.name) {
+        Some(Prop::Compression) => match n & 0x7f {
+            15 => Some("lz4_compress"),
+            16 => Some("zstd_compress"),
+            _ => None,
+        },
+        Some(Prop::Checksum | Prop::Dedup) => match n & 0xff {
+            11 => Some("sha512"),
+            12 => Some("skein"),
+            13 => Some("edonr"),
+            14 => Some("blake3"),
+            _ => None,
+        },
+        Some(Prop::Recordsize | Prop::Volblocksize) if n > ondisk::SPA_OLD_MAXBLOCKSIZE => {
+            Some("large_blocks")
+        }
+        Some(Prop::Dnodesize) if n != 0 => Some("large_dnode"),
+        Some(Prop::SpecialSmallBlocks) => Some("allocation_classes"),
+        Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => Some("filesystem_limits"),
+        Some(Prop::Longname) if n != 0 => Some("longname"),
+        _ => None,
+    }
+}
+
 impl Syncing<'_> {
     /// The properties set on a directory.
     fn prop_zap(&mut self, dir: u64) -> Result<PropZap> {
@@ -242,29 +269,7 @@ impl Syncing<'_> {
 
     /// A value may need a feature (`zfs_check_settable`).
     fn check_feature(&mut self, name: &str, set: &Setting) -> Result<()> {
-        let Value::Number(n) = set.value else { return Ok(()) };
-        let needed = match Prop::by_name(&set.name) {
-            Some(Prop::Compression) => match n & 0x7f {
-                15 => Some("lz4_compress"),
-                16 => Some("zstd_compress"),
-                _ => None,
-            },
-            Some(Prop::Checksum | Prop::Dedup) => match n & 0xff {
-                11 => Some("sha512"),
-                12 => Some("skein"),
-                13 => Some("edonr"),
-                14 => Some("blake3"),
-                _ => None,
-            },
-            Some(Prop::Recordsize | Prop::Volblocksize) if n > ondisk::SPA_OLD_MAXBLOCKSIZE => {
-                Some("large_blocks")
-            }
-            Some(Prop::Dnodesize) if n != 0 => Some("large_dnode"),
-            Some(Prop::SpecialSmallBlocks) => Some("allocation_classes"),
-            Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => Some("filesystem_limits"),
-            Some(Prop::Longname) if n != 0 => Some("longname"),
-            _ => None,
-        };
+        let needed = needed_feature(set);
         match needed {
             Some(f) if !self.feature_enabled(f)? => Err(Error::BadProperty {
                 name: name.to_owned(),
@@ -356,6 +361,13 @@ impl Syncing<'_> {
                 return self.set_volsize(head, n);
             }
             Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => self.activate_limits(dir)?,
+            // As soon as it is asked for, not with the first block (`dsl_dataset_set_compression`).
+            Some(Prop::Compression) if matches!(set.value, Value::Number(n) if n & 0x7f == 16) => {
+                match self.dir(dir)?.head_dataset_obj {
+                    0 => {}
+                    head => self.activate_new(head, "zstd_compress")?,
+                }
+            }
             _ => {}
         }
         let before = self.reserved_by_head(dir)?;

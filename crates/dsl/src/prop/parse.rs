@@ -158,6 +158,9 @@ fn check_value(prop: Prop, value: &Value, context: Context) -> Result<(), PropEr
                 return Err(PropError::KeyLocation);
             }
         }
+        (Prop::Sharenfs | Prop::Sharesmb, Value::Text(s)) if !super::share::is_valid(prop, s) => {
+            return Err(PropError::ShareOptions(name));
+        }
         (Prop::Pbkdf2Iters, Value::Number(n)) if *n < MIN_PBKDF2_ITERATIONS => {
             return Err(PropError::FewIterations(MIN_PBKDF2_ITERATIONS));
         }

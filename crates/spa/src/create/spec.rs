@@ -168,7 +168,7 @@ pub(crate) fn claim(
             if identity.is_some_and(|i| !seen.insert(i)) {
                 return Err(CreateError::Twice { path });
             }
-            let (device, kind) = open(&leaf.path, terms, &|_| false)?;
+            let (device, kind) = open(&leaf.path, terms)?;
             logical = logical.max(device.logical_sector());
             physical = physical.max(device.physical_sector());
             let guid = fresh(random, &claimed);
@@ -254,7 +254,7 @@ fn check_shape(vdev: &NewVdev) -> Result<(), CreateError> {
     if fits { Ok(()) } else { Err(CreateError::Shape { children: n, shape: vdev.shape }) }
 }
 
-/// Opens a device that shall be beside the tree, and says what it will be. It may have been such a one before.
+/// Opens a device that shall be beside the tree, and says what it will be.
 ///
 /// # Errors
 /// As [`claim`].
@@ -263,19 +263,14 @@ pub(crate) fn claim_aux(
     terms: &Terms<'_>,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<(Arc<dyn Device>, VdevConfig), CreateError> {
-    let aside = |state| matches!(state, PoolState::Spare | PoolState::L2cache);
-    let (device, kind) = open(&leaf.path, terms, &aside)?;
+    let (device, kind) = open(&leaf.path, terms)?;
     let mut config = leaf_config(0, fresh(random, &Claimed::new()), leaf, kind, terms.txg);
     config.ashift = Some(auto_ashift(device.logical_sector(), device.physical_sector()));
     Ok((device, config))
 }
 
 /// Opens a device for itself alone, if it is large enough and nobody's.
-fn open(
-    file: &Path,
-    terms: &Terms<'_>,
-    free: &dyn Fn(PoolState) -> bool,
-) -> Result<(Arc<dyn Device>, VdevKind), CreateError> {
+fn open(file: &Path, terms: &Terms<'_>) -> Result<(Arc<dyn Device>, VdevKind), CreateError> {
     let path = || file.display().to_string();
     let (device, kind) =
         (terms.claimer)(file).map_err(|source| CreateError::Open { path: path(), source })?;
@@ -283,9 +278,10 @@ fn open(
         return Err(CreateError::TooSmall { path: path(), size: device.size() });
     }
     if let Some(label) = Labels::read(&*device).newest() {
-        // Devices of a destroyed pool are free; of others only by force. That the owner is not at work on this machine, the
-        // claim has shown; on another one, nobody can know.
-        if label.state != PoolState::Destroyed && !terms.force && !free(label.state) {
+        // Devices of a destroyed pool are free, and so are hot spares and cache devices, which don't know whose they are; others only
+        // by force. That the owner is not at work on this machine, the claim has shown; on another one, nobody can know.
+        let free = matches!(label.state, PoolState::Destroyed | PoolState::Spare | PoolState::L2cache);
+        if !free && !terms.force {
             let pool = label.name.clone().unwrap_or_default();
             return Err(CreateError::InUse { path: path(), pool, state: label.state });
         }

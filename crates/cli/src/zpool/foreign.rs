@@ -1,0 +1,53 @@
+//! Other owners' contents of a device, which a new pool would overwrite (OpenZFS asks libblkid).
+//!
+//! Only what begins a file system, a swap area or a container of volumes is looked at. A device without any of it may still be somebody's.
+
+use device::{Device, FileDevice};
+
+/// Where a kind of contents has its mark: byte offset, bytes, name.
+const MARKS: [(u64, &[u8], &str); 13] = [
+    (0, b"XFSB", "xfs"),
+    (0x1_0040, b"_BHRfS_M", "btrfs"),
+    (0xff6, b"SWAPSPACE2", "swap"),
+    (0xff6, b"SWAP-SPACE", "swap"),
+    (0, b"LUKS\xba\xbe", "crypto_LUKS"),
+    (0x218, b"LVM2 001", "LVM2_member"),
+    (0x1000, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (3, b"NTFS    ", "ntfs"),
+    (3, b"EXFAT   ", "exfat"),
+    (0x52, b"FAT32   ", "vfat"),
+    (0x36, b"FAT1", "vfat"),
+    (0x8001, b"CD001", "iso9660"),
+    (0x400, b"\x10\x20\xf5\xf2", "f2fs"),
+];
+/// Where ext2 and its successors have theirs, and the words that tell them apart: a journal, and features that ext3 lacks.
+const EXT: u64 = 0x400;
+const EXT_MAGIC: [u8; 2] = [0x53, 0xef];
+const HAS_JOURNAL: u8 = 0x04;
+/// All features that a reader of ext3 must not know: extents, 64-bit numbers, flexible groups and more.
+const BEYOND_EXT3: u8 = !0x1f;
+
+/// The type of what a device holds, as libblkid calls it, if it is known.
+pub fn contents(device: &FileDevice) -> Option<&'static str> {
+    let at = |offset: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        // What is too short, or can't be read, holds nothing that would be known.
+        (offset.checked_add(len as u64)? <= device.size()).then_some(())?;
+        device.read_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    };
+    if let Some(sb) = at(EXT, 0x68)
+        && sb[0x38..0x3a] == EXT_MAGIC
+    {
+        let (journal, beyond) = (sb[0x5c] & HAS_JOURNAL != 0, sb[0x60] & BEYOND_EXT3 != 0);
+        return Some(match (journal, beyond) {
+            (_, true) => "ext4",
+            (true, false) => "ext3",
+            (false, false) => "ext2",
+        });
+    }
+    MARKS
+        .iter()
+        .find(|(offset, mark, _)| at(*offset, mark.len()).is_some_and(|bytes| bytes == *mark))
+        .map(|m| m.2)
+}

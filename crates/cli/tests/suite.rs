@@ -1,0 +1,187 @@
+//! What OpenZFS's own test suite found to be different here: commands on a pool that this process holds, and on mounts where there can be some.
+
+mod common;
+
+use common::stand::Stand;
+use common::{good, pool, run};
+use std::fs;
+
+/// Goal: a dataset that is a clone of what is below it, after a promotion, is looked at once.
+#[test]
+fn a_dataset_may_depend_on_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    for line in ["zfs create tank/fs", "zfs snapshot tank/fs@snap", "zfs clone tank/fs@snap tank/fs/clone"] {
+        good(line, &house);
+    }
+    good("zfs promote tank/fs/clone", &house);
+    let said = run("zfs destroy tank/fs", house.clone());
+    assert_eq!(said.code, 1);
+    assert!(said.err.starts_with("cannot destroy 'tank/fs': filesystem has children\n"), "{}", said.err);
+    let said = run("zfs destroy tank/fs/clone", house.clone());
+    assert!(
+        said.err.starts_with("cannot destroy 'tank/fs/clone': filesystem has children\n"),
+        "{}",
+        said.err
+    );
+    good("zfs promote tank/fs", &house);
+    good("zfs destroy -r tank/fs", &house);
+}
+
+/// Goal: names have fewer than fifty levels below their pool, and properties are named as they are written.
+#[test]
+fn names_have_bounds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let deep = |levels: usize| format!("tank{}", "/a".repeat(levels));
+    let said = run(&format!("zfs create -p {}", deep(50)), house.clone());
+    assert_eq!(said.code, 1);
+    assert!(said.err.ends_with("maximum name nesting depth exceeded\n"), "{}", said.err);
+    good(&format!("zfs create -p {}", deep(49)), &house);
+    let said = run("zfs create -o QuOta=none tank/b", house.clone());
+    assert_eq!(said.code, 1, "{}", said.err);
+}
+
+/// Goal: what shares ask for is checked though nothing is shared; sharing everything is nothing where nobody asks for it, and refused by name where somebody does.
+#[test]
+fn nothing_is_shared() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    good("zfs create tank/fs", &house);
+    good("zfs share -a", &house);
+    good("zfs unshare -a", &house);
+    let legacy = "cannot share 'tank/fs': legacy share\nuse exports(5) or smb.conf(5) to share this filesystem, or set the sharenfs or \
+                  sharesmb property\n";
+    let said = run("zfs share tank/fs", house.clone());
+    assert_eq!((said.code, said.err.as_str()), (1, legacy));
+    for bad in ["ON", "sss", "rw=[::1", ""] {
+        let said = run(&format!("zfs set sharenfs={bad} tank/fs"), house.clone());
+        let why = "cannot set property for 'tank/fs': 'sharenfs' cannot be set to invalid options\n";
+        assert_eq!((said.code, said.err.as_str()), (1, why), "{bad}");
+    }
+    assert_ne!(run("zfs set sharesmb=rw tank/fs", house.clone()).code, 0);
+    for fine in ["on", "rw=@192.168.0.0/24:[2001:db8::]/32,no_root_squash,sec=sys", "off"] {
+        good(&format!("zfs set sharenfs={fine} tank/fs"), &house);
+    }
+    good("zfs set sharenfs=on tank/fs", &house);
+    assert_eq!(run("zfs share tank/fs", house.clone()).err, "cannot share 'tank/fs': no mountpoint set\n");
+    assert_eq!(
+        run("zfs unshare tank/fs", house.clone()).err,
+        "cannot unshare 'tank/fs': not currently shared\n"
+    );
+}
+
+/// Goal: compression with zstd is in use from the moment when it is asked for; a pool without a feature is not made with a property that needs it.
+#[test]
+fn features_go_with_properties() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let zstd = || good("zpool get -H -o value feature@zstd_compress tank", &house);
+    assert_eq!(zstd(), "enabled\n");
+    good("zfs create -o compression=zstd-9 tank/fs", &house);
+    assert_eq!(zstd(), "active\n");
+    good("zfs destroy tank/fs", &house);
+    assert_eq!(zstd(), "enabled\n");
+    let image = dir.path().join("other");
+    fs::File::create(&image).and_then(|file| file.set_len(128 << 20)).expect("an image");
+    let line = format!(
+        "zpool create -O mountpoint=none -O compression=lz4 -o feature@lz4_compress=disabled other {}",
+        image.display()
+    );
+    assert_eq!(run(&line, house.clone()).code, 1);
+    good(&line.replace("compression=lz4", "compression=lzjb"), &house);
+}
+
+/// Goal: a device that was a hot spare of a pool that is gone is free.
+#[test]
+fn spares_of_nobody_are_free() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let image = |name: &str| {
+        let path = dir.path().join(name);
+        fs::File::create(&path).and_then(|file| file.set_len(128 << 20)).expect("an image");
+        path.display().to_string()
+    };
+    let (data, spare) = (image("data"), image("spare"));
+    good(&format!("zpool create -m none other {data} spare {spare}"), &house);
+    good("zpool destroy other", &house);
+    good(&format!("zpool create -m none other mirror {data} {spare}"), &house);
+}
+
+/// Goal: words sort as words, not by the numbers that stand for them.
+#[test]
+fn words_sort_as_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    for (name, checksum) in
+        [("a", "on"), ("b", "sha256"), ("c", "off"), ("d", "fletcher4"), ("e", "fletcher2")]
+    {
+        good(&format!("zfs create -o checksum={checksum} tank/{name}"), &house);
+    }
+    let sorted = good("zfs list -H -d 1 -o name -s checksum -t filesystem tank", &house);
+    assert_eq!(sorted, "tank/e\ntank/d\ntank/c\ntank\ntank/a\ntank/b\n");
+}
+
+/// Goal: a file system below an encrypted one may be in the clear.
+#[test]
+fn encryption_can_end_below() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let key = dir.path().join("key");
+    fs::write(&key, "a passphrase\n").expect("a key");
+    good(
+        &format!(
+            "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{} tank/e",
+            key.display()
+        ),
+        &house,
+    );
+    good("zfs create -o encryption=off tank/e/clear", &house);
+    let shown = "zfs get -H -o value encryption,encryptionroot,keystatus tank/e/clear";
+    assert_eq!(good(shown, &house), "off\n-\n-\n");
+    good("zfs unload-key tank/e", &house);
+    good("zfs create tank/e/clear/below", &house);
+}
+
+/// Goal: what inherits a mountpoint follows it, from nowhere too; `canmount=off` lets what lay in a mount go on in the folder beneath it.
+#[test]
+fn heirs_follow_a_mountpoint() {
+    let Some(stand) = Stand::new("") else { return };
+    for line in [
+        "zfs create -o mountpoint=none tank/a",
+        "zfs create tank/a/b",
+        "zfs create -o mountpoint=/own tank/a/own",
+    ] {
+        stand.good(line);
+    }
+    stand.good("zfs unmount tank/a/own");
+    stand.good("zfs inherit mountpoint tank/a");
+    assert_eq!(
+        stand.good("zfs list -H -o name,mounted -r tank/a"),
+        "tank/a\tyes\ntank/a/b\tyes\ntank/a/own\tno\n"
+    );
+    stand.good("zfs set canmount=off tank/a");
+    assert_eq!(
+        stand.good("zfs list -H -o name,mounted -r tank/a"),
+        "tank/a\tno\ntank/a/b\tyes\ntank/a/own\tno\n"
+    );
+    // What can't be mounted there is told; the property is set.
+    let file = stand.path("file");
+    fs::write(&file, b"").expect("a file");
+    stand.good("zfs create -o mountpoint=legacy tank/l");
+    let said = stand.ran("zfs set mountpoint=/file tank/l");
+    assert_eq!((said.code, said.err.contains("cannot mount 'tank/l'")), (0, true), "{}", said.err);
+}
+
+/// Goal: a user's property of a pool that nobody set is a dash.
+#[test]
+fn properties_that_nobody_set() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let shown = || good("zpool get -H -o value,source cool:one tank", &house);
+    assert_eq!(shown(), "-\tdefault\n");
+    good("zpool set cool:one=1 tank", &house);
+    assert_eq!(shown(), "1\tlocal\n");
+    good("zpool set cool:one= tank", &house);
+    assert_eq!(shown(), "-\tdefault\n");
+}
