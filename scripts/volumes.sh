@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio|tls|attach ...]
+# Usage: scripts/volumes.sh [nbdinfo|nbdcopy|nbdsh|qemu-img|qemu-io|fio|tls|attach|guest ...]
 # Lets clients of NBD that others wrote work on volumes that the daemon serves, one pool for each. Then the pool is exported, judged by OpenZFS's zdb (ZDB, or what
 # `make oracle` unpacked), imported, and the volume compared with what it held.
 # POOLHOUSE names the program if it is not to be built. Logs stay in target/suites/report. What is not on this machine is said to be missing, and the exit status is
-# 1 then, as if it had failed. Debian has the clients in libnbd-bin, python3-libnbd, qemu-utils and fio.
+# 1 then, as if it had failed. Debian has the clients in libnbd-bin, python3-libnbd, qemu-utils, qemu-system-x86 and fio.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 home=$PWD
@@ -351,11 +351,32 @@ attach_() {
   echo "ext4 on $dev; $full bytes before trimming, $trimmed after"
 }
 
+# A guest that boots from a volume: the code in its first sector reads 16 KiB by the BIOS, adds one to each byte, writes that elsewhere and ends the machine.
+guest_() {
+  need qemu-system-x86_64 qemu-img
+  image "$work/in"
+  # 16-bit code: int 0x13 with AH=0x42 of 32 sectors from 64 on to 0x8000; inc of each byte; AH=0x43 of them to 2112; then 0x10 to port 0xf4, or 0x11 after an error.
+  local code=fa31c08ed88ed0bc007cfbbe397cb442cd13721ebe0080b90040fe0446e2fbc606427c08be397cb80043cd137204b010e6f4b011e6f4f4ebfd10002000008000004000000000000000
+  # shellcheck disable=SC2059 # it is a format of bytes
+  printf "$(echo $code | sed 's/../\\x&/g')" | dd of="$work/in" conv=notrunc status=none
+  printf '\x55\xaa' | dd of="$work/in" bs=1 seek=510 conv=notrunc status=none
+  dd if=/dev/urandom of="$work/in" bs=512 seek=64 count=32 conv=notrunc status=none
+  qemu-img convert -n -f raw -O raw "$work/in" "$at" || fail 'nothing to boot from'
+  timeout 300 qemu-system-x86_64 -accel kvm -accel tcg -m 32 -nodefaults -display none -no-reboot -device isa-debug-exit,iobase=0xf4,iosize=1 \
+    -drive "file=$at,format=raw,if=ide"
+  # What is written to the port, twice and one more.
+  local ended=$?
+  [ $ended = 33 ] || fail "the guest ends with $ended"
+  dd if="$work/in" bs=512 skip=64 count=32 status=none | LC_ALL=C tr '\000-\377' '\001-\377\000' | dd of="$work/in" bs=512 seek=2112 conv=notrunc status=none
+  qemu-img compare -f raw -F raw "$work/in" "$at" || fail 'the guest wrote something else'
+  echo 'booted, read and wrote'
+}
+
 status=0 content=0 all=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-nbdinfo nbdcopy nbdsh qemu-img qemu-io fio tls attach}"; do
+for suite in "${@:-nbdinfo nbdcopy nbdsh qemu-img qemu-io fio tls attach guest}"; do
   for suite in $suite; do
-    case $suite in nbdinfo | nbdcopy | nbdsh | qemu-img | qemu-io | fio | tls | attach) ;; *) echo "there is no client $suite" >&2; exit 2 ;; esac
+    case $suite in nbdinfo | nbdcopy | nbdsh | qemu-img | qemu-io | fio | tls | attach | guest) ;; *) echo "there is no client $suite" >&2; exit 2 ;; esac
     log=$report/nbd-$suite.log
     all=$((all + 1))
     rm -rf "$room/dev/d0" "$work"

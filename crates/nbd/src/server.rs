@@ -1,7 +1,8 @@
-//! Listening, and the thread that watches all sockets.
+//! Listening, and the threads that watch sockets.
 //!
 //! # Theory
-//! One thread carries bytes for all connections of all listeners; what may block is done by the crews of the pools. A Unix socket is for its owner, and for
+//! One thread lets clients in, and carries the bytes of those that are not encrypted, which costs little; encrypting costs much, and so those that are have threads of their own, as
+//! many as there are processors, between which their connections are shared out. What may block is done by the crews of the pools. A Unix socket is for its owner, and for
 //! root: whoever else gets through to it is turned away by what the kernel says of him. TCP knows nobody, so it is for what is offered there by name.
 //!
 //! # Life
@@ -11,6 +12,7 @@ use crate::connection::{Ended, serve};
 use crate::error::{Error, Result};
 use crate::tls::Tls;
 use crate::volumes::Volumes;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::net::SocketAddr;
@@ -21,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Handle;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 
 /// Most connections at a time. More are closed as soon as they come.
@@ -31,6 +33,8 @@ const CONNECTIONS_MAX: usize = 1024;
 const KEPT: usize = 64;
 /// How long a client of TCP that says nothing is believed to be there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Most threads that encrypt.
+const CIPHERS_MAX: usize = 16;
 /// How long connections may take to end when the server does.
 const ENDING: Duration = Duration::from_secs(10);
 
@@ -66,6 +70,8 @@ pub struct Server {
     ending: watch::Sender<bool>,
     common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
+    /// Who carries the bytes of connections that are encrypted.
+    ciphers: Mutex<Option<Runtime>>,
 }
 
 #[derive(Default)]
@@ -146,7 +152,7 @@ impl Server {
         };
         let thread = std::thread::Builder::new().name("nbd".to_owned()).spawn(watch);
         let thread = Some(thread.map_err(cannot("start a thread"))?);
-        Ok(Server { handle, ending, common, thread })
+        Ok(Server { handle, ending, common, thread, ciphers: Mutex::default() })
     }
 
     /// Listens on a Unix socket that is this user's alone. A socket that nobody listens on any more is replaced.
@@ -158,30 +164,7 @@ impl Server {
         let _entered = self.handle.enter();
         let listener = bind_private(path).map_err(cannot("make a socket"))?;
         let listener = UnixListener::from_std(listener).map_err(cannot("listen on a socket"))?;
-        let (stop, mut stopped) = watch::channel(false);
-        let door = self.door(exports, tls, CONNECTIONS_MAX);
-        self.handle.spawn(async move {
-            loop {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    _ = stopped.wait_for(|is| *is) => break,
-                };
-                match accepted {
-                    Ok((stream, _)) => {
-                        let owner = rustix::process::geteuid().as_raw();
-                        match stream.peer_cred() {
-                            Ok(peer) if peer.uid() == owner || peer.uid() == 0 => {
-                                let (reader, writer) = stream.into_split();
-                                door.enter(reader, writer);
-                            }
-                            Ok(peer) => tracing::info!(uid = peer.uid(), "refused"),
-                            Err(error) => tracing::warn!(%error, "a client without credentials is refused"),
-                        }
-                    }
-                    Err(error) => pause(&error).await,
-                }
-            }
-        });
+        let stop = self.let_in(Gate::Unix(listener), self.door(exports, tls, CONNECTIONS_MAX)?);
         let place = path.display().to_string();
         Ok(Listener { place, file: Some(path.to_owned()), address: None, stop })
     }
@@ -201,32 +184,51 @@ impl Server {
         listener.set_nonblocking(true).map_err(cannot("set up the socket"))?;
         let address = listener.local_addr().map_err(cannot("set up the socket"))?;
         let listener = TcpListener::from_std(listener).map_err(cannot("listen on the address"))?;
+        let stop = self.let_in(Gate::Tcp(listener), self.door(exports, tls, CONNECTIONS_MAX - KEPT)?);
+        Ok(Listener { place: address.to_string(), file: None, address: Some(address), stop })
+    }
+
+    /// Lets clients in through a door until that is stopped.
+    fn let_in(&self, gate: Gate, door: Door) -> watch::Sender<bool> {
         let (stop, mut stopped) = watch::channel(false);
-        let door = self.door(exports, tls, CONNECTIONS_MAX - KEPT);
         self.handle.spawn(async move {
             loop {
                 let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
+                    accepted = gate.accept() => accepted,
                     _ = stopped.wait_for(|is| *is) => break,
                 };
                 match accepted {
-                    Ok((stream, peer)) => {
-                        if let Err(error) = stream.set_nodelay(true).and_then(|()| keep_alive(&stream)) {
-                            tracing::debug!(%error, "a socket's options stay as they are");
-                        }
-                        tracing::info!(%peer, "a client of NBD");
-                        let (reader, writer) = stream.into_split();
-                        door.enter(reader, writer);
-                    }
+                    Ok(Some(client)) => door.enter(client),
+                    Ok(None) => {}
                     Err(error) => pause(&error).await,
                 }
             }
         });
-        Ok(Listener { place: address.to_string(), file: None, address: Some(address), stop })
+        stop
     }
 
-    fn door(&self, exports: Arc<dyn Exports>, tls: Option<Tls>, most: usize) -> Door {
-        Door { exports, tls, most, common: Arc::clone(&self.common), ending: self.ending.subscribe() }
+    fn door(&self, exports: Arc<dyn Exports>, tls: Option<Tls>, most: usize) -> Result<Door> {
+        let handle = match tls {
+            Some(_) => self.ciphers()?,
+            None => self.handle.clone(),
+        };
+        let (common, ending) = (Arc::clone(&self.common), self.ending.subscribe());
+        Ok(Door { exports, tls, most, common, ending, handle })
+    }
+
+    /// The threads that encrypt, started when they are first needed.
+    fn ciphers(&self) -> Result<Handle> {
+        let mut ciphers = self.ciphers.lock();
+        if ciphers.is_none() {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(cores.min(CIPHERS_MAX))
+                .thread_name("nbd-tls")
+                .enable_all()
+                .build();
+            *ciphers = Some(runtime.map_err(cannot("start threads that encrypt"))?);
+        }
+        Ok(ciphers.as_ref().expect("they were started").handle().clone())
     }
 }
 
@@ -237,6 +239,50 @@ impl Drop for Server {
             && thread.join().is_err()
         {
             tracing::error!("the thread of the NBD sockets panicked");
+        }
+        // It has waited for all connections as long as that is worth it.
+        if let Some(ciphers) = self.ciphers.lock().take() {
+            ciphers.shutdown_background();
+        }
+    }
+}
+
+/// A socket that clients come to.
+enum Gate {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A client, whom nobody watches yet.
+enum Client {
+    Unix(std::os::unix::net::UnixStream),
+    Tcp(std::net::TcpStream),
+}
+
+impl Gate {
+    /// The next client; `None` if he may not come in.
+    async fn accept(&self) -> std::io::Result<Option<Client>> {
+        match self {
+            Gate::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let owner = rustix::process::geteuid().as_raw();
+                match stream.peer_cred() {
+                    Ok(peer) if peer.uid() == owner || peer.uid() == 0 => {
+                        return stream.into_std().map(|stream| Some(Client::Unix(stream)));
+                    }
+                    Ok(peer) => tracing::info!(uid = peer.uid(), "refused"),
+                    Err(error) => tracing::warn!(%error, "a client without credentials is refused"),
+                }
+                Ok(None)
+            }
+            Gate::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                if let Err(error) = stream.set_nodelay(true).and_then(|()| keep_alive(&stream)) {
+                    tracing::debug!(%error, "a socket's options stay as they are");
+                }
+                tracing::info!(%peer, "a client of NBD");
+                stream.into_std().map(|stream| Some(Client::Tcp(stream)))
+            }
         }
     }
 }
@@ -249,15 +295,13 @@ struct Door {
     most: usize,
     common: Arc<Common>,
     ending: watch::Receiver<bool>,
+    /// Who carries their bytes.
+    handle: Handle,
 }
 
 impl Door {
     /// Lets a client in, unless there are too many.
-    fn enter<R, W>(&self, reader: R, writer: W)
-    where
-        R: tokio::io::AsyncRead + Unpin + Send + Sync + 'static,
-        W: tokio::io::AsyncWrite + Unpin + Send + Sync + 'static,
-    {
+    fn enter(&self, client: Client) {
         let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.common));
         if before >= self.most {
@@ -266,14 +310,35 @@ impl Door {
         }
         let exports = Arc::clone(&self.exports);
         let (tls, ending) = (self.tls.clone(), self.ending.clone());
-        tokio::spawn(async move {
-            match serve(reader, writer, &*exports, tls.as_ref(), ending).await {
+        self.handle.spawn(async move {
+            match client.serve(&*exports, tls.as_ref(), ending).await {
                 Ok(()) => {}
                 Err(ended @ Ended::Rules(_)) => tracing::warn!(%ended, "an NBD connection"),
                 Err(ended) => tracing::debug!(%ended, "an NBD connection"),
             }
             drop(counted);
         });
+    }
+}
+
+impl Client {
+    /// Serves him, watched by whoever runs this.
+    async fn serve(
+        self,
+        exports: &dyn Exports,
+        tls: Option<&Tls>,
+        ending: watch::Receiver<bool>,
+    ) -> std::result::Result<(), Ended> {
+        match self {
+            Client::Unix(stream) => {
+                let (reader, writer) = UnixStream::from_std(stream)?.into_split();
+                serve(reader, writer, exports, tls, ending).await
+            }
+            Client::Tcp(stream) => {
+                let (reader, writer) = TcpStream::from_std(stream)?.into_split();
+                serve(reader, writer, exports, tls, ending).await
+            }
+        }
     }
 }
 
