@@ -76,7 +76,14 @@ fn commands() -> [Command; 2] {
 }
 
 /// The commands of the program under its own name.
-const OWN: &str = "zpool zfs zdb ls cp serve doctor completion get set help version";
+const OWN: &str = "zpool zfs zdb ls cp export unexport exports attach detach man bench serve get set doctor completion help version";
+/// What follows some of them, where that is no file.
+const THEN: [(&str, &str); 4] = [
+    ("get", "tunable kstat"),
+    ("set", "tunable"),
+    ("completion", "bash zsh fish"),
+    ("export|unexport|attach|detach", "$(zfs list -H -o name -t volume,snapshot 2>/dev/null)"),
+];
 
 fn bash() -> String {
     let mut s = String::from("# Completions of zpool, zfs and poolhouse for bash.\n");
@@ -103,9 +110,16 @@ fn bash() -> String {
             name = c.name
         );
     }
+    let then: String = THEN
+        .iter()
+        .map(|(verb, words)| {
+            let verbs = verb.replace('|', "|*:");
+            format!("    *:{verbs}) mapfile -t COMPREPLY < <(compgen -W \"{words}\" -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n")
+        })
+        .collect();
     s += &format!(
         "_poolhouse() {{\n  case $COMP_CWORD:${{COMP_WORDS[1]}} in\n    1:*) mapfile -t COMPREPLY < <(compgen -W '{OWN}' -- \"${{COMP_WORDS[1]}}\") ;;\n    \
-         *:zpool) _poolhouse_zpool 2 ;;\n    *:zfs) _poolhouse_zfs 2 ;;\n    *) mapfile -t COMPREPLY < <(compgen -f -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n  esac\n}}\ncomplete -F _poolhouse poolhouse\n"
+         *:zpool) _poolhouse_zpool 2 ;;\n    *:zfs) _poolhouse_zfs 2 ;;\n{then}    *) mapfile -t COMPREPLY < <(compgen -f -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n  esac\n}}\ncomplete -F _poolhouse poolhouse\n"
     );
     s
 }
@@ -164,8 +178,19 @@ fn fish() -> String {
         }
     }
     s += &format!("complete -c poolhouse -n __fish_use_subcommand -f -a '{OWN}'\n");
+    for c in commands() {
+        let verbs: Vec<&str> = c.verbs.iter().map(|v| v.name).collect();
+        let seen = format!("-n '__fish_seen_subcommand_from {}'", c.name);
+        s += &format!("complete -c poolhouse {seen} -f -a '{} help ({})'\n", verbs.join(" "), c.names);
+    }
+    for (verbs, words) in THEN {
+        let (verbs, words) = (verbs.replace('|', " "), words.replace("$(", "("));
+        s += &format!("complete -c poolhouse -n '__fish_seen_subcommand_from {verbs}' -f -a '{words}'\n");
+    }
     s
 }
+
+const USAGE: &str = "usage: poolhouse completion bash|zsh|fish\n";
 
 /// `poolhouse completion bash|zsh|fish`.
 pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
@@ -173,8 +198,12 @@ pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
         [shell] if shell == "bash" => bash(),
         [shell] if shell == "zsh" => zsh(),
         [shell] if shell == "fish" => fish(),
+        [help] if help == "--help" || help == "-h" => {
+            out.put(&format!("{USAGE}\nbash: source <(poolhouse completion bash)\n"));
+            return 0;
+        }
         _ => {
-            err.put("usage: poolhouse completion bash|zsh|fish\n");
+            err.put(USAGE);
             return 2;
         }
     };

@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -55,6 +56,10 @@ pub struct Machine {
     pub place: Result<PathBuf, String>,
     /// Whether a daemon answers there.
     pub daemon: bool,
+    /// Whether root's daemon answers, for a user who is not root.
+    pub roots: bool,
+    /// This program.
+    pub own: PathBuf,
 }
 
 impl Machine {
@@ -77,7 +82,9 @@ impl Machine {
             path: std::env::split_paths(&path).collect(),
             files: getrlimit(Resource::Nofile).maximum,
             locked: getrlimit(Resource::Memlock).maximum,
-            daemon: std::os::unix::net::UnixStream::connect(place.socket()).is_ok(),
+            daemon: UnixStream::connect(place.socket()).is_ok(),
+            roots: UnixStream::connect(Place::of_system().socket()).is_ok(),
+            own: std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default(),
             place: usable,
         }
     }
@@ -101,6 +108,7 @@ impl Machine {
             self.fusermount(),
             self.others(),
             self.place(),
+            self.commands(),
             self.open_files(),
             self.locked_memory(),
             self.io_uring(),
@@ -138,7 +146,7 @@ impl Machine {
                 "is not there".to_owned(),
             ),
             Err(e) => (
-                State::Ill("nothing can be mounted; it should be readable and writable for this user".into()),
+                State::Ill("nothing can be mounted; `chmod 666 /dev/fuse`, as root, as udev does where it runs".into()),
                 crate::words::io(&e),
             ),
         };
@@ -187,7 +195,21 @@ impl Machine {
 
     fn place(&self) -> Finding {
         let (state, seen) = match &self.place {
+            Ok(dir) if self.daemon && self.roots && !self.is_root => (
+                State::Well,
+                format!(
+                    "{}, and a daemon answers there; root's answers too, to POOLHOUSE_RUN_DIR=/run/poolhouse",
+                    dir.display()
+                ),
+            ),
             Ok(dir) if self.daemon => (State::Well, format!("{}, and a daemon answers there", dir.display())),
+            Ok(dir) if self.roots && !self.is_root => (
+                State::Well,
+                format!(
+                    "{}; no daemon runs, root's is asked until the first import starts one",
+                    dir.display()
+                ),
+            ),
             Ok(dir) => (State::Well, format!("{}; no daemon runs, the commands start one", dir.display())),
             Err(why) => {
                 let how = "no daemon can run; POOLHOUSE_RUN_DIR names another folder";
@@ -195,6 +217,31 @@ impl Machine {
             }
         };
         Finding { name: "the daemon's folder", state, seen }
+    }
+
+    /// Whose `zpool` and `zfs` scripts find.
+    fn commands(&self) -> Finding {
+        let name = "zpool and zfs";
+        let found = ["zpool", "zfs"].map(|name| self.program(name));
+        let is_own = |file: &PathBuf| fs::canonicalize(file).is_ok_and(|file| file == self.own);
+        let link = format!(
+            "make links of these names to {}, in a folder that comes first in PATH",
+            self.own.display()
+        );
+        let (state, seen) = match found.iter().flatten().find(|file| !is_own(file)) {
+            Some(other) => (
+                State::Without(format!("scripts call that program; {link}")),
+                format!("{} is another program", other.display()),
+            ),
+            None if found.iter().any(Option::is_none) => (
+                State::Without(format!(
+                    "`poolhouse zpool` and `poolhouse zfs` are the same; for scripts, {link}"
+                )),
+                "are not in PATH".to_owned(),
+            ),
+            None => (State::Well, "are this program".to_owned()),
+        };
+        Finding { name, state, seen }
     }
 
     fn open_files(&self) -> Finding {

@@ -179,13 +179,19 @@ pub fn write(root: &Path) -> io::Result<(usize, PathBuf)> {
     Ok((all.len(), folder))
 }
 
+const USAGE: &str = "usage: poolhouse man [FOLDER]\n\nWrites the manual pages below FOLDER, /usr/local/share/man if none is named.\n";
+
 /// `poolhouse man [FOLDER]`: installs the pages.
 pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
     let folder = match words {
         [] => "/usr/local/share/man",
         [folder] if !folder.starts_with('-') => folder,
+        [help] if help == "--help" || help == "-h" => {
+            out.put(USAGE);
+            return 0;
+        }
         _ => {
-            err.put("usage: poolhouse man [FOLDER]\n");
+            err.put(USAGE);
             return 2;
         }
     };

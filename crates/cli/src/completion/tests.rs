@@ -48,6 +48,10 @@ fn in_bash() {
         ("zfs list -o usedbys", vec!["usedbysnapshots"]),
         ("zfs list --js", vec!["--json-int"]),
         ("poolhouse doc", vec!["doctor"]),
+        ("poolhouse unexp", vec!["unexport"]),
+        ("poolhouse get tun", vec!["tunable"]),
+        ("poolhouse completion z", vec!["zsh"]),
+        ("poolhouse detach ta", vec!["tank/home"]),
         ("poolhouse zfs snap", vec!["snapshot"]),
     ] {
         let Some(mut got) = offered(line) else { return };

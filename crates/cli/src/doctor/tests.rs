@@ -11,6 +11,8 @@ fn machine(root: &std::path::Path) -> Machine {
         locked: Some(8 << 20),
         place: Ok(root.join("run")),
         daemon: false,
+        roots: false,
+        own: fs::canonicalize(root).expect("a folder").join("own/poolhouse"),
     }
 }
 
@@ -70,4 +72,31 @@ fn furnished() {
     }
     let said = machine.examine().into_iter().find(|f| f.name == "io_uring").expect("it is looked at").seen;
     assert!(said.contains("switched off"), "{said}");
+}
+
+/// Goal: who calls `zpool` learns whether that is this program, and who has a daemon that root's is another.
+#[test]
+fn whose_commands() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut machine = machine(dir.path());
+    for folder in ["bin", "own"] {
+        fs::create_dir(dir.path().join(folder)).expect("a folder");
+    }
+    fs::write(&machine.own, "").expect("a file");
+    let name = "zpool and zfs";
+    assert!(matches!(state(&machine, name), State::Without(how) if how.contains("`poolhouse zpool`")));
+    for link in ["zpool", "zfs"] {
+        std::os::unix::fs::symlink(&machine.own, dir.path().join("bin").join(link)).expect("a link");
+    }
+    assert_eq!(state(&machine, name), State::Well);
+    fs::remove_file(dir.path().join("bin/zfs"))
+        .and_then(|()| fs::write(dir.path().join("bin/zfs"), ""))
+        .expect("a file");
+    assert!(
+        matches!(state(&machine, name), State::Without(how) if how.contains("scripts call that program"))
+    );
+    (machine.daemon, machine.roots) = (true, true);
+    let place =
+        machine.examine().into_iter().find(|f| f.name == "the daemon's folder").expect("it is looked at");
+    assert!(place.seen.contains("POOLHOUSE_RUN_DIR=/run/poolhouse"), "{}", place.seen);
 }
