@@ -2,17 +2,19 @@
 //!
 //! # Theory
 //! The command asks the system for each file, whichever file system it is on, as whoever runs it; no daemon is asked. What is neither a
-//! plain file nor a directory has no project and is passed over below a directory: opening it could wait, or lead elsewhere.
+//! plain file nor a directory has no project and is passed over below a directory: opening it could wait, or lead elsewhere. A link is followed where it
+//! was named, and nowhere below: whoever may write there could put one in the way of who walks.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use device::Project;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -124,9 +126,32 @@ fn complain(cx: &mut Cx, what: &str, path: &Path, error: &io::Error) -> bool {
     false
 }
 
+const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NOCTTY).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// Opens what was named, which may be a link.
 fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+    Ok(rustix::fs::open(path, FLAGS, Mode::empty())?.into())
+}
+
+/// Opens what was found in a directory: that, or nothing, if a link has taken its place.
+fn open_in(dir: &File, name: &OsStr) -> io::Result<File> {
+    Ok(rustix::fs::openat(dir, name, FLAGS | OFlags::NOFOLLOW, Mode::empty())?.into())
+}
+
+/// Opens a directory below another, through no link.
+fn below(top: &File, path: &Path) -> io::Result<File> {
+    let mut dir = top.try_clone()?;
+    for name in path {
+        let flags = FLAGS | OFlags::NOFOLLOW | OFlags::DIRECTORY;
+        dir = rustix::fs::openat(&dir, name, flags, Mode::empty())?.into();
+    }
+    Ok(dir)
+}
+
+/// Whether what was found is there no longer, as it was removed, or something else has taken its place.
+fn is_gone(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR))
 }
 
 /// Does what was asked to one operand; false if something was in the way, which has been reported.
@@ -157,56 +182,81 @@ fn handle(cx: &mut Cx, path: &Path, ask: &Ask) -> bool {
         }
     }
     let id = id.unwrap_or(0);
-    if !one(cx, path, ask, id, false) {
+    let top = match open(path) {
+        Ok(file) => file,
+        Err(e) => return complain(cx, "failed to open", path, &e),
+    };
+    if !one(cx, path, &top, ask, id) {
         return false;
     }
     if !meta.is_dir() || ask.dir_only || (!ask.recursive && !matches!(ask.op, Op::List | Op::Check)) {
         return true;
     }
-    let mut todo = VecDeque::from([path.to_owned()]);
-    let mut top = true;
+    // By their paths below the one that was named.
+    let mut todo = VecDeque::from([PathBuf::new()]);
     while let Some(dir) = todo.pop_front() {
-        if !directory(cx, &dir, ask, id, top, &mut todo) {
+        if !directory(cx, (path, &top), &dir, ask, id, &mut todo) {
             return false;
         }
-        top = false;
     }
     true
 }
 
 /// Does it to all that is in a directory. What was removed meanwhile is none of ours, but the directory that was named.
-fn directory(cx: &mut Cx, dir: &Path, ask: &Ask, id: u32, top: bool, todo: &mut VecDeque<PathBuf>) -> bool {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && !top => return true,
-        Err(e) => return complain(cx, "failed to opendir", dir, &e),
+fn directory(
+    cx: &mut Cx,
+    (named, top): (&Path, &File),
+    at: &Path,
+    ask: &Ask,
+    id: u32,
+    todo: &mut VecDeque<PathBuf>,
+) -> bool {
+    let is_top = at.as_os_str().is_empty();
+    let dir = if is_top { named.to_owned() } else { named.join(at) };
+    let opened = below(top, at).and_then(|file| Ok((rustix::fs::Dir::read_from(&file)?, file)));
+    let (entries, file) = match opened {
+        Ok(opened) => opened,
+        Err(e) if is_gone(&e) && !is_top => return true,
+        Err(e) => return complain(cx, "failed to opendir", &dir, &e),
     };
     for entry in entries {
-        let (path, kind) = match entry.and_then(|e| Ok((e.path(), e.file_type()?))) {
-            Ok(found) => found,
-            Err(e) => return complain(cx, "failed to readdir", dir, &e),
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) => return complain(cx, "failed to readdir", &dir, &e.into()),
         };
-        if !kind.is_file() && !kind.is_dir() {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let kind = match entry.file_type() {
+            // Not every file system says so.
+            FileType::Unknown => kind_of(&file, name),
+            kind => kind,
+        };
+        if name == "." || name == ".." || !matches!(kind, FileType::RegularFile | FileType::Directory) {
             continue;
         }
-        if !one(cx, &path, ask, id, true) {
+        let path = dir.join(name);
+        let child = match open_in(&file, name) {
+            Ok(child) => child,
+            Err(e) if is_gone(&e) => continue,
+            Err(e) => return complain(cx, "failed to open", &path, &e),
+        };
+        if !one(cx, &path, &child, ask, id) {
             return false;
         }
-        if ask.recursive && kind.is_dir() {
-            todo.push_back(path);
+        if ask.recursive && kind == FileType::Directory {
+            todo.push_back(at.join(name));
         }
     }
     true
 }
 
+fn kind_of(dir: &File, name: &OsStr) -> FileType {
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
+}
+
 /// Does it to one file (`zfs_project_handle_one`).
-fn one(cx: &mut Cx, path: &Path, ask: &Ask, id: u32, may_be_gone: bool) -> bool {
-    let file = match open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && may_be_gone => return true,
-        Err(e) => return complain(cx, "failed to open", path, &e),
-    };
-    let project = match Project::of(&file) {
+fn one(cx: &mut Cx, path: &Path, file: &File, ask: &Ask, id: u32) -> bool {
+    let project = match Project::of(file) {
         Ok(project) => project,
         Err(e) => return complain(cx, "failed to get xattr for", path, &e),
     };
@@ -230,7 +280,7 @@ fn one(cx: &mut Cx, path: &Path, ask: &Ask, id: u32, may_be_gone: bool) -> bool 
         Op::Set if project.id() == id && (!ask.set_flag || project.inherits()) => return true,
         Op::Set => project.with_id(id).with_inherits(ask.set_flag || project.inherits()),
     };
-    match new.give(&file) {
+    match new.give(file) {
         Ok(()) => true,
         Err(e) => complain(cx, "failed to set xattr for", path, &e),
     }
