@@ -17,6 +17,7 @@ use ondisk::Nvlist;
 use parking_lot::Mutex;
 use spa::Spa;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo};
 
@@ -37,11 +38,19 @@ pub(crate) enum Context {
 }
 
 /// The newest events.
-#[derive(Default)]
 pub(crate) struct Events(Mutex<Ring>);
+
+impl Default for Events {
+    fn default() -> Self {
+        // Whoever tells of events is told from others by it, and there is always somebody.
+        let teller = RandomState::new().hash_one(std::process::id()) | 1;
+        Self(Mutex::new(Ring { teller, ..Ring::default() }))
+    }
+}
 
 #[derive(Default)]
 struct Ring {
+    teller: u64,
     last: u64,
     kept: VecDeque<Event>,
     /// Where the history of each pool ends that has been told, by the pool's guid.
@@ -65,13 +74,15 @@ impl Events {
         if query.clear {
             let cleared = ring.kept.len() as u64;
             ring.kept.clear();
-            return EventPage { cleared, ..EventPage::default() };
+            return EventPage { cleared, teller: ring.teller, ..EventPage::default() };
         }
-        let events: Vec<Event> = ring.kept.iter().filter(|e| e.eid > query.after).cloned().collect();
+        // Who has seen another's last event has seen none of these.
+        let after = if query.teller == ring.teller { query.after } else { 0 };
+        let events: Vec<Event> = ring.kept.iter().filter(|e| e.eid > after).cloned().collect();
         let first = events.first().map_or(ring.last + 1, |e| e.eid);
         // Who asks for the first time has missed nothing.
-        let dropped = if query.after == 0 { 0 } else { first.saturating_sub(query.after + 1) };
-        EventPage { events, dropped, cleared: 0 }
+        let dropped = if after == 0 { 0 } else { first.saturating_sub(after + 1) };
+        EventPage { events, dropped, cleared: 0, teller: ring.teller }
     }
 
     /// Something that was done to a pool, by the last part of its class.
@@ -95,29 +106,23 @@ impl Events {
     pub(crate) fn history(&self, imported: &Imported, context: Context) {
         let spa = imported.pool.spa();
         let guid = spa.guid().0;
-        let from = self.0.lock().told.get(&guid).copied();
-        let from = from.or((context == Context::Create).then_some(0));
-        let read = || -> pool::Result<(Vec<Nvlist>, u64)> {
-            let Some(mut all) = spa.mos().history_from(from.unwrap_or(u64::MAX))? else {
-                return Ok((Vec::new(), 0));
-            };
-            let end = all.phys().eof;
-            let mut records = Vec::new();
-            if from.is_some_and(|from| end.saturating_sub(from) <= HISTORY_MAX) {
-                for record in all.by_ref() {
-                    records.push(record?);
+        let records = loop {
+            let told = self.0.lock().told.get(&guid).copied();
+            let from = told.or((context == Context::Create).then_some(0));
+            let (records, end) = match spa.read(|| history_from(spa, from)) {
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::warn!(pool = spa.name(), %error, "its history can't be told as events");
+                    return;
                 }
+            };
+            let ring = &mut *self.0.lock();
+            if ring.told.get(&guid).copied() == told {
+                ring.told.insert(guid, end);
+                break records;
             }
-            Ok((records, end.max(all.position().min(end))))
+            // Another operation ended meanwhile, and these were told with it.
         };
-        let (records, end) = match spa.read(read) {
-            Ok(read) => read,
-            Err(error) => {
-                tracing::warn!(pool = spa.name(), %error, "its history can't be told as events");
-                return;
-            }
-        };
-        self.0.lock().told.insert(guid, end);
         let of = of(spa, 0, context);
         for record in records.iter().filter(|r| r.get("internal_name").is_some()) {
             let details = history_details(record);
@@ -175,6 +180,21 @@ impl Events {
         }
         ring.kept.push_back(Event { eid, time, class: class.to_owned(), pool: of.pool.clone(), details });
     }
+}
+
+/// What a pool's history holds from a place on, and where it ends; without a place only that.
+fn history_from(spa: &Spa, from: Option<u64>) -> pool::Result<(Vec<Nvlist>, u64)> {
+    let Some(mut all) = spa.mos().history_from(from.unwrap_or(u64::MAX))? else {
+        return Ok((Vec::new(), 0));
+    };
+    let end = all.phys().eof;
+    let mut records = Vec::new();
+    if from.is_some_and(|from| end.saturating_sub(from) <= HISTORY_MAX) {
+        for record in all.by_ref() {
+            records.push(record?);
+        }
+    }
+    Ok((records, end.max(all.position().min(end))))
 }
 
 fn of(spa: &Spa, state: u64, context: Context) -> Of {
@@ -265,3 +285,6 @@ fn told(
     }
     (class, all)
 }
+
+#[cfg(test)]
+mod tests;

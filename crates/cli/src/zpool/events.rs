@@ -36,7 +36,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Err(Stop::usage("invalid options combined with -c\n"));
     }
     let service = cx.service()?;
-    let mut query = EventQuery { after: 0, clear };
+    let mut query = EventQuery { clear, ..EventQuery::default() };
     let mut page = service.events(&query).map_err(|e| cx.fail("cannot read events", &e))?;
     if clear {
         writeln!(cx.out, "cleared {} events", page.cleared);
@@ -46,6 +46,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         writeln!(cx.out, "{:<30} CLASS", "TIME");
     }
     loop {
+        if page.teller != query.teller {
+            // Another daemon, which counts anew.
+            (query.teller, query.after) = (page.teller, 0);
+        }
         if page.dropped > 0 {
             writeln!(cx.out, "dropped {} events", page.dropped);
         }

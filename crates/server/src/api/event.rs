@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct EventQuery {
     /// Those after this one; 0 for all.
     pub after: u64,
+    /// Who told that one ([`EventPage::teller`]): another's are told from the first on.
+    pub teller: u64,
     /// Forget them instead of telling them.
     pub clear: bool,
 }
@@ -22,6 +24,8 @@ pub struct EventPage {
     pub dropped: u64,
     /// How many were forgotten now.
     pub cleared: u64,
+    /// Who tells: a daemon that begins anew counts anew.
+    pub teller: u64,
 }
 
 /// One event.
