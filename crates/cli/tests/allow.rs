@@ -319,6 +319,33 @@ fn enforced() {
     s.bad(BOB, "zfs snapshot tank/home/ann@bob");
     s.bad(ANN, "zfs mount tank/home/ann");
     s.good(ANN, "zfs destroy -r tank/home/ann");
+    // With those above it that are missing, which takes the permission on what is there, and on what is made on the way.
+    s.ran(ANN, "zfs create -p -o mountpoint=none tank/home/x/y/z");
+    assert_eq!(
+        s.good(ANN, "zfs list -H -o name -r tank/home/x"),
+        "tank/home/x\ntank/home/x/y\ntank/home/x/y/z\n"
+    );
+    s.bad(BOB, "zfs create -p tank/home/x/o/p");
+    s.good(0, "zfs create -o canmount=off tank/only");
+    s.good(0, &format!("zfs allow -l -u {ANN} create,mount tank/only"));
+    s.bad(ANN, "zfs create -p tank/only/a/b");
+    s.ran(ANN, "zfs create -p tank/only/a");
+    assert_eq!(s.good(ANN, "zfs list -H -o name tank/only/a"), "tank/only/a\n");
+    s.good(0, "zfs destroy -r tank/only");
+    s.good(0, "zfs destroy -r tank/home/x");
+    // What others use is told where that is granted, and not below.
+    let of_bob = format!("userused@{BOB}");
+    s.good(0, &format!("zfs allow -l -u {ANN} userused tank/home"));
+    assert_eq!(
+        s.good(ANN, &format!("zfs get -r -H -o name,value {of_bob} tank/home"))
+            .lines()
+            .filter(|l| !l.ends_with("\t-"))
+            .collect::<Vec<_>>(),
+        ["tank/home\t0B"]
+    );
+    s.good(0, &format!("zfs allow -u {ANN} userused tank/home"));
+    let told = s.good(ANN, &format!("zfs get -r -H -o name,value {of_bob} tank/home"));
+    assert!(told.contains("tank/home/b\t0B\n"), "{told}");
     // It is its maker's, whoever mounts it.
     let own = s.dir.path().join("own");
     s.ran(ANN, &format!("zfs create -o mountpoint={} tank/home/own", own.display()));

@@ -17,8 +17,8 @@
 
 use crate::accounts;
 use crate::api::{
-    DatasetChange, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange, PropSelect, Reason, Settings,
-    SpaceClass,
+    DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange, PropSelect,
+    Reason, Settings, SpaceClass,
 };
 use crate::faults::of_dsl;
 use crate::mounts::plans;
@@ -40,6 +40,8 @@ enum At<'a> {
     Here(&'a str),
     /// On a dataset that is to be made below this one, or is made already.
     Below(&'a str),
+    /// On this dataset, in which one is to be made; or, if it is to be made too, on the one that is there, and on those that are made on the way.
+    Path(&'a str),
     /// On this snapshot of this dataset.
     Snapshot(&'a str, &'a str),
 }
@@ -179,8 +181,8 @@ fn check_change(pools: &Pools, peer: Peer, change: &DatasetChange) -> Result<(),
 /// What a change needs (`zfs_secpolicy_*`).
 fn needs(change: &DatasetChange) -> Vec<Need<'_>> {
     match change {
-        DatasetChange::Create { name, props, sparse, .. } => {
-            let mut needs = made(name);
+        DatasetChange::Create { name, props, sparse, parents, .. } => {
+            let mut needs = made(name, *parents);
             needs.extend(settings(At::Below(above(name)), props));
             let volume = props.iter().any(|(property, _)| property == "volsize");
             if volume && !sparse {
@@ -188,8 +190,8 @@ fn needs(change: &DatasetChange) -> Vec<Need<'_>> {
             }
             needs
         }
-        DatasetChange::Clone { origin, name, props, .. } => {
-            let mut needs = made(name);
+        DatasetChange::Clone { origin, name, props, parents } => {
+            let mut needs = made(name, *parents);
             needs.push(here(origin, "clone"));
             needs.extend(settings(At::Below(above(name)), props));
             needs
@@ -207,8 +209,8 @@ fn needs(change: &DatasetChange) -> Vec<Need<'_>> {
             needs
         }
         DatasetChange::Promote { name } => vec![here(name, "promote"), here(name, "mount")],
-        DatasetChange::Rename { from, to, .. } => {
-            let mut needs = made(to);
+        DatasetChange::Rename { from, to, parents, .. } => {
+            let mut needs = made(to, *parents);
             needs.extend([here(from, "rename"), here(from, "mount")]);
             needs
         }
@@ -245,10 +247,10 @@ fn here<'a>(name: &'a str, permission: &str) -> Need<'a> {
     (At::Here(name), permission.to_owned())
 }
 
-/// What it takes to make a dataset.
-fn made(name: &str) -> Vec<Need<'_>> {
-    let above = above(name);
-    vec![here(above, "create"), here(above, "mount")]
+/// What it takes to make a dataset; with `parents` also those above it that are missing.
+fn made(name: &str, parents: bool) -> Vec<Need<'_>> {
+    let at = if parents { At::Path(above(name)) } else { At::Here(above(name)) };
+    ["create", "mount"].map(|permission| (at.clone(), permission.to_owned())).into()
 }
 
 /// What it takes to destroy something.
@@ -328,7 +330,7 @@ fn check(pools: &Pools, peer: Peer, needs: &[Need<'_>]) -> Result<(), Error> {
     let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
     for (at, permission) in needs {
         let name = match at {
-            At::Here(name) | At::Below(name) => (*name).to_owned(),
+            At::Here(name) | At::Below(name) | At::Path(name) => (*name).to_owned(),
             At::Snapshot(dataset, snapshot) => format!("{dataset}@{snapshot}"),
         };
         let imported = pools.pool_of(&name)?;
@@ -352,7 +354,7 @@ fn granted(
     let mut found = imported.pool.dsl().dataset(name);
     // Datasets above one that is to be made may have to be made with it.
     let mut path = name;
-    while let (Err(dsl::Error::NoSuchDataset { .. }), At::Below(_), Some((up, _))) =
+    while let (Err(dsl::Error::NoSuchDataset { .. }), At::Below(_) | At::Path(_), Some((up, _))) =
         (&found, at, path.rsplit_once('/'))
     {
         path = up;
@@ -364,7 +366,12 @@ fn granted(
         return Err(Error::new(name, Reason::Permission));
     }
     let granted = match at {
-        At::Here(_) | At::Snapshot(..) => dataset.is_granted(permission, asker),
+        // What is made there has what is granted below.
+        At::Path(_) if path != name => match dataset.is_granted(permission, asker) {
+            Ok(true) => dataset.is_granted_below(permission, asker),
+            denied => denied,
+        },
+        At::Here(_) | At::Path(_) | At::Snapshot(..) => dataset.is_granted(permission, asker),
         At::Below(_) => dataset.is_granted_below(permission, asker),
     };
     match granted.map_err(|e| fail(&e))? {
@@ -373,28 +380,47 @@ fn granted(
     }
 }
 
-/// The properties of a question that who asks may read: what others use, and may use, takes a permission (`zfs_secpolicy_userspace_one`).
-pub(crate) fn visible(pools: &Pools, query: &DatasetQuery) -> DatasetQuery {
-    let (asker, mut query) = (peer::asker(), query.clone());
-    if asker.owns(Peer::own().uid) {
-        return query;
-    }
-    let root = query.root.clone();
-    let groups = accounts::groups_of(asker.uid, asker.gid);
-    let own = |property: &str| match limited(property) {
+/// Whether a property tells of who asks alone, or of nobody.
+fn own(asker: &Asker, property: &str) -> bool {
+    match limited(property) {
         None => true,
         Some(Limited::By(_, id)) if property.starts_with("user") => id == asker.uid,
-        Some(Limited::By(_, id)) if property.starts_with("group") => groups.contains(&id),
+        Some(Limited::By(_, id)) if property.starts_with("group") => asker.groups.contains(&id),
         Some(_) => false,
-    };
+    }
+}
+
+/// The properties of a question that who asks may read: what others use, and may use, takes a permission (`zfs_secpolicy_userspace_one`).
+pub(crate) fn visible(pools: &Pools, query: &DatasetQuery) -> DatasetQuery {
+    let (peer, mut query) = (peer::asker(), query.clone());
+    if peer.owns(Peer::own().uid) {
+        return query;
+    }
+    let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
+    let root = query.root.clone();
     let granted = |property: &str| {
         let needed = root.as_deref().map(|root| vec![here(root, &permission_to_set(property))]);
-        needed.is_some_and(|needed| check(pools, asker, &needed).is_ok())
+        needed.is_some_and(|needed| check(pools, peer, &needed).is_ok())
     };
     if let PropSelect::Named(names) = &mut query.props {
-        names.retain(|name| own(name) || granted(name));
+        names.retain(|name| own(&asker, name) || granted(name));
     }
     query
+}
+
+/// Takes out of an answer what who asks may read of the dataset that the question begins with, but not of one below it.
+pub(crate) fn hide(pools: &Pools, query: &DatasetQuery, list: &mut DatasetList) {
+    let peer = peer::asker();
+    if peer.owns(Peer::own().uid) {
+        return;
+    }
+    let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
+    for dataset in list.datasets.iter_mut().filter(|d| Some(&d.name) != query.root.as_ref()) {
+        let name = dataset.name.clone();
+        let granted =
+            |property: &str| check(pools, peer, &[here(&name, &permission_to_set(property))]).is_ok();
+        dataset.props.retain(|prop| own(&asker, &prop.name) || granted(&prop.name));
+    }
 }
 
 /// Whether what is mounted may be unmounted for a change. What is rolled back stays mounted where it is: if it were mounted anew, that would be where its

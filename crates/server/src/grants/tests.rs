@@ -7,6 +7,7 @@ fn lines(change: &DatasetChange) -> Vec<String> {
     let line = |(at, permission): &Need<'_>| match at {
         At::Here(name) => format!("{name} {permission}"),
         At::Below(name) => format!("{name}/* {permission}"),
+        At::Path(name) => format!("{name}/.. {permission}"),
         At::Snapshot(name, snapshot) => format!("{name}@{snapshot} {permission}"),
     };
     let mut lines: Vec<String> = needs(change).iter().map(line).collect();
