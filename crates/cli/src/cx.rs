@@ -59,6 +59,8 @@ pub struct Cx {
     pub screen: fn() -> Option<(usize, usize)>,
     /// Connects once more, to watch what this command does: where standard output is a terminal.
     pub watcher: Option<fn() -> Box<dyn Service>>,
+    /// The sockets of this user's own daemon, which is asked, and of root's, which is not, where both are there.
+    pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Waits this many seconds between two rounds of output.
     pub sleep: fn(f64),
     /// Reads a secret: where from is decided by the caller's terminal.
@@ -121,6 +123,7 @@ impl Cx {
             color: false,
             screen: crate::terminal::screen,
             watcher: None,
+            overshadowed: None,
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),
@@ -177,6 +180,22 @@ impl Cx {
     pub fn complain(&mut self, what: &str, error: &Error) {
         let why = crate::words::reason(&error.reason, &self.clock);
         writeln!(self.err, "{what}: {why}");
+        if matches!(error.reason, Reason::NoSuchPool | Reason::NoSuchDataset) {
+            self.tell_whom_was_asked();
+        }
+    }
+
+    /// What was looked for is not there: says once that root's daemon, which may have it, was not asked.
+    pub fn tell_whom_was_asked(&mut self) {
+        if let Some([own, roots]) = self.overshadowed.take().and_then(|find| find()) {
+            let dir = roots.parent().unwrap_or(&roots).display();
+            self.out.flush();
+            writeln!(
+                self.err,
+                "only the daemon at {} was asked; for root's pools, set POOLHOUSE_RUN_DIR={dir}",
+                own.display()
+            );
+        }
     }
 
     /// Reports an error and stops.

@@ -80,6 +80,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::NoSuchDevice => "no such device in pool".into(),
         Reason::BadGuid => "invalid guid".into(),
         Reason::Suspended => "pool I/O is currently suspended".into(),
+        Reason::Silent => "its devices do not answer".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
         Reason::BadRequest { what } | Reason::Daemon { what } | Reason::Program { what } => what.clone(),
         Reason::NotSupported { what } => format!("{what} is not in this release"),

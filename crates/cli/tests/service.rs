@@ -3,111 +3,16 @@
 
 #![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
 
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use daemon::{Daemon, command, image, said, tank};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-
-/// A daemon of its own, in the foreground.
-struct Daemon {
-    child: Child,
-    dir: PathBuf,
-}
-
-/// A command of ours with the daemon's folder in its environment.
-fn command(dir: &Path, line: &str) -> Command {
-    let mut words = line.split_whitespace();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
-    command.args(&mut words).env("POOLHOUSE_RUN_DIR", dir.join("run")).current_dir("/");
-    command
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-impl Daemon {
-    /// Starts one in a folder, and waits until it listens.
-    fn start(dir: &Path) -> Self {
-        Self::start_with(dir, &[]).expect("the daemon ended")
-    }
-
-    /// The same with more words on its command line; `None` if it ends instead.
-    fn start_with(dir: &Path, words: &[&str]) -> Option<Self> {
-        let log = fs::File::options().append(true).create(true).open(dir.join("log")).expect("a log");
-        let child = command(dir, "serve")
-            .arg("--run-dir")
-            .arg(dir.join("run"))
-            .args(words)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
-        let mut daemon = Self { child: child.expect("a daemon"), dir: dir.to_owned() };
-        while UnixStream::connect(dir.join("run/control.sock")).is_err() {
-            if daemon.child.try_wait().expect("a child").is_some() {
-                return None;
-            }
-            std::thread::yield_now();
-        }
-        Some(daemon)
-    }
-
-    fn ran(&self, line: &str) -> Output {
-        command(&self.dir, line).output().expect("it runs")
-    }
-
-    fn good(&self, line: &str) -> String {
-        let ran = self.ran(line);
-        assert!(ran.status.success(), "{line}: {}", said(&ran));
-        String::from_utf8(ran.stdout).expect("text")
-    }
-
-    /// Sends it a signal.
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
-        assert!(sent.success(), "kill -s {name}");
-    }
-
-    /// Waits for its end.
-    fn ended(&mut self) -> std::process::ExitStatus {
-        self.child.wait().expect("a child")
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return;
-        }
-        let pid = self.child.id().to_string();
-        for signal in ["CONT", "TERM"] {
-            let _ = Command::new("kill").args(["-s", signal, &pid]).status();
-        }
-        let _ = self.child.wait();
-    }
-}
-
-fn image(path: &Path) {
-    fs::File::create(path).expect("an image").set_len(128 << 20).expect("room");
-}
-
-/// A folder with a pool `tank` that is mounted on `mnt`, and remembered in `cache`; `None` where nothing can be mounted.
-fn tank() -> Option<(tempfile::TempDir, Daemon)> {
-    let dir = tempfile::tempdir().expect("a folder");
-    let daemon = Daemon::start(dir.path());
-    let at = dir.path().display();
-    image(&dir.path().join("d0"));
-    let made = daemon.ran(&format!("zpool create -o cachefile={at}/cache -m {at}/mnt tank {at}/d0"));
-    if !made.status.success() {
-        eprintln!("nothing can be mounted here: {}", said(&made));
-        return None;
-    }
-    daemon.good("zfs create tank/home");
-    Some((dir, daemon))
-}
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Goal: a daemon that is stopped unmounts, writes and exports, and its successor finds the pool by the cache file and mounts it where it was; OpenZFS's zdb
 /// finds it by the cache file while it is imported.
@@ -151,6 +56,75 @@ fn killed() {
             "zpool import -c {at}/cache -o cachefile={at}/cache -a",
             at = dir.path().display()
         ));
+        assert_eq!(fs::read_to_string(&file).expect("it is mounted again"), text);
+    }
+    daemon.good("zpool export tank");
+}
+
+/// Goal: the units are what systemd takes for units, where it is there to say so.
+#[test]
+fn units() {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systemd");
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display().to_string();
+    for name in ["poolhouse", "zpool", "zfs"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_poolhouse"), dir.path().join(name)).expect("a link");
+    }
+    for (unit, user) in
+        [("poolhouse.service", false), ("poolhouse-mount@.service", false), ("user/poolhouse.service", true)]
+    {
+        let text = fs::read_to_string(from.join(unit)).expect(unit);
+        let name = unit.rsplit('/').next().expect("a name").replace('@', "@tank");
+        let file = dir.path().join(if user { format!("user-{name}") } else { name });
+        fs::write(&file, text.replace("@bindir@", &at).replace("@sbindir@", &at)).expect("room");
+        let mut verify = Command::new("systemd-analyze");
+        verify.args(["verify", "--man=no", if user { "--user" } else { "--system" }]).arg(&file);
+        let Ok(ran) = verify.env("XDG_RUNTIME_DIR", dir.path()).output() else {
+            eprintln!("there is no systemd here");
+            return;
+        };
+        assert!(ran.status.success() && ran.stderr.is_empty(), "{unit}: {}", said(&ran));
+    }
+}
+
+/// Goal: what a service manager does at an upgrade, and after a crash: a new program takes the old one's place, the daemon ends or dies, and the next one, after
+/// the unit's own commands, has everything mounted at the same place, with all that was written.
+#[test]
+fn upgraded() {
+    let Some((dir, mut daemon)) = tank() else { return };
+    let at = dir.path().display().to_string();
+    let program = |name: &str| {
+        fs::copy(env!("CARGO_BIN_EXE_poolhouse"), dir.path().join("new")).expect("the program");
+        fs::rename(dir.path().join("new"), dir.path().join(name)).expect("it takes the other's place");
+    };
+    program("poolhouse");
+    for name in ["zpool", "zfs"] {
+        std::os::unix::fs::symlink("poolhouse", dir.path().join(name)).expect("a link");
+    }
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systemd/user/poolhouse.service");
+    let unit = fs::read_to_string(unit).expect("the unit");
+    let commands: Vec<&str> =
+        unit.lines().filter_map(|l| l.strip_prefix("ExecStartPost=-/bin/sh -c ")).collect();
+    assert!(!commands.is_empty());
+    daemon.good("zfs create tank/home/below");
+    daemon.good("zfs create -o canmount=noauto tank/never");
+    let before = daemon.good("zfs mount");
+    for (round, signal) in ["TERM", "KILL", "TERM"].into_iter().enumerate() {
+        let (file, text) = (dir.path().join("mnt/home/below/file"), format!("round {round}"));
+        fs::write(&file, &text).and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
+        program("poolhouse");
+        daemon.signal(signal);
+        assert_eq!(daemon.ended().success(), signal == "TERM");
+        daemon = Daemon::start_as(&dir.path().join("poolhouse"), dir.path(), &[]).expect("a daemon");
+        for command in &commands {
+            let line =
+                command.replace("%S/poolhouse/zpool.cache", &format!("{at}/cache")).replace("@sbindir@", &at);
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(format!("sh -c {line}")).env("POOLHOUSE_RUN_DIR", dir.path().join("run"));
+            let ran = shell.output().expect("it runs");
+            assert!(ran.status.success(), "{line}: {}", said(&ran));
+        }
+        assert_eq!(daemon.good("zfs mount"), before);
         assert_eq!(fs::read_to_string(&file).expect("it is mounted again"), text);
     }
     daemon.good("zpool export tank");

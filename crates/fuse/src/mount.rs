@@ -30,7 +30,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `tree` at the directory `target` and serves it from `workers`. On return the mount answers.
+    /// Mounts `tree` at the directory `target`, whose path has no link in it, and serves it from `workers`. On return the mount answers.
     pub fn new(
         workers: &Arc<Workers>,
         tree: Arc<dyn Tree>,

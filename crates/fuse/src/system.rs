@@ -8,7 +8,7 @@
 //! successor needs to clean up.
 
 use crate::error::{Error, Words};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
@@ -110,9 +110,24 @@ fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
         data.push_str(",allow_other");
     }
     let data = CString::new(data).expect("digits and letters have no NUL");
-    rustix::mount::mount(options.source.as_str(), target, FS_TYPE, flags, data.as_c_str())
-        .map_err(|source| Error::Mount { target: target.to_owned(), source })?;
+    let failed = |source| Error::Mount { target: target.to_owned(), source };
+    let place = pin(target).map_err(failed)?;
+    let by_number =
+        place.as_ref().map(|place| format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(place)));
+    let on = by_number.as_deref().map_or(target, Path::new);
+    rustix::mount::mount(options.source.as_str(), on, FS_TYPE, flags, data.as_c_str()).map_err(failed)?;
     Ok(device)
+}
+
+/// The directory at a path in which there is no link: whoever puts one there in this moment leads nobody elsewhere. `None` where the system can't say.
+fn pin(target: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat2(CWD, target, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(place) => Ok(Some(place)),
+        // An old kernel, or a container that doesn't know the call.
+        Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> {

@@ -286,7 +286,8 @@ impl Device {
 impl Files {
     fn mount(imported: &Imported, folder: &Path) -> Result<Files, Reason> {
         let target = folder.join(imported.pool.name());
-        std::fs::create_dir_all(&target)
+        let target = std::fs::create_dir_all(&target)
+            .and_then(|()| std::fs::canonicalize(&target))
             .map_err(|e| Reason::System { errno: e.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) })?;
         let tree = Arc::<Volumes>::default();
         let options = Options {

@@ -4,6 +4,9 @@
 //! An absent daemon is one with nothing imported. So a question to a daemon that does not run is answered here, by the
 //! same code over no pools, and only a method that must leave something behind (an import) starts a daemon.
 //!
+//! A user who has a daemon asks it, and it alone: what a command means is not to depend on what else root happens to hold. One who has none sees root's pools, and does there what
+//! root has allowed. [`ENV_DIR`](crate::place::ENV_DIR) names the daemon that is meant, where there are several.
+//!
 //! A daemon that ends may do so between our connecting and its accepting; then the connection closes without a byte of
 //! an answer, and the question is asked once more, of a new one if need be.
 
@@ -12,6 +15,7 @@ use crate::place::Place;
 use crate::start::start;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 /// The largest answer that is taken, bytes: several times what a pool of 100,000 datasets with all their properties is.
 const ANSWER_MAX: u64 = 1 << 30;
@@ -23,7 +27,7 @@ const OWN: [&str; 3] = ["import", "scan", "create_pool"];
 /// The daemon's socket as a [`Transport`].
 pub struct Socket {
     place: Place,
-    program: Option<std::path::PathBuf>,
+    program: Option<PathBuf>,
     absent: Box<dyn Service>,
 }
 
@@ -34,7 +38,7 @@ impl Socket {
     }
 
     /// The daemon that lives in `place`, started from `program` when needed.
-    pub fn at(place: Place, program: std::path::PathBuf, absent: Box<dyn Service>) -> Self {
+    pub fn at(place: Place, program: PathBuf, absent: Box<dyn Service>) -> Self {
         Self { place, program: Some(program), absent }
     }
 
@@ -79,13 +83,30 @@ impl Socket {
 
 impl Transport for Socket {
     fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError> {
+        // Whose socket it is says whose daemon.
+        let named = |error: std::io::Error| {
+            let socket = self.place.socket();
+            std::io::Error::new(error.kind(), format!("{}: {error}", socket.display()))
+        };
         for _ in 0..2 {
-            if let Some(answer) = self.exchange(method, body)? {
+            let answer = self.exchange(method, body).map_err(|error| match error {
+                TransportError::Socket(error) => TransportError::Socket(named(error)),
+                TransportError::Malformed => TransportError::Malformed,
+            })?;
+            if let Some(answer) = answer {
                 return Ok(answer);
             }
         }
-        Err(TransportError::Socket(ErrorKind::ConnectionReset.into()))
+        Err(TransportError::Socket(named(ErrorKind::ConnectionReset.into())))
     }
+}
+
+/// The sockets of this user's own daemon and of root's, if both answer: then commands go to the first, and nothing of what root's holds is seen.
+pub fn own_before_roots() -> Option<[PathBuf; 2]> {
+    let (own, system) = (Place::of_user(), Place::of_system());
+    let named = std::env::var_os(crate::place::ENV_DIR).is_some();
+    let answers = |place: &Place| connect_to(place).is_ok_and(|stream| stream.is_some());
+    (!named && own != system && answers(&own) && answers(&system)).then(|| [own.socket(), system.socket()])
 }
 
 /// Connects, if a daemon listens there.

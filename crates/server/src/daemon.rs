@@ -35,6 +35,8 @@ use tokio::sync::Notify;
 
 /// How long a daemon with nothing imported waits for the next command.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long a pool is waited for at the end in which nothing moves.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the look for dead mounts may take. A mount of another daemon that hangs would make it wait for ever.
 const CLEANING: Duration = Duration::from_secs(5);
 
@@ -60,8 +62,9 @@ pub trait House: Service + Send + Sync {
     fn open_doors(&self, _place: &Place) {}
     /// Makes every volume a block device from now on.
     fn attach_every(&self) {}
-    /// Unmounts and exports everything, as far as it goes. Nothing is asked after this.
-    fn close(&self);
+    /// Unmounts and exports everything, as far as it goes; what does nothing for `patience` is left. Says what was left, and why. Nothing is asked after
+    /// this.
+    fn close(&self, patience: Duration) -> Vec<Error>;
 }
 
 /// How to run.
@@ -75,6 +78,15 @@ pub struct Options {
     pub tree: Option<PathBuf>,
     /// Make every volume a block device.
     pub attach: bool,
+    /// How long it waits at its end for a pool in which nothing moves.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// In the foreground, with nothing beside the pools.
+    pub fn at(place: Place) -> Self {
+        Self { place, background: false, tree: None, attach: false, patience: PATIENCE }
+    }
 }
 
 /// A daemon that could not begin.
@@ -98,6 +110,12 @@ pub enum DaemonError {
         #[source]
         source: fuse::Error,
     },
+    /// Pools could not be let go. What was synced is on their devices.
+    #[error("left as their last transaction groups left them: {}", Pools(pools))]
+    Left {
+        /// Their names, and why.
+        pools: Vec<Error>,
+    },
     /// The system refused something it needs.
     #[error("cannot {operation}")]
     System {
@@ -107,6 +125,23 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Names of pools that were left, in a row.
+struct Pools<'a>(&'a [Error]);
+
+impl std::fmt::Display for Pools<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (n, Error { about, reason }) in self.0.iter().enumerate() {
+            let why = match reason {
+                Reason::Suspended => "is suspended",
+                Reason::Silent => "has devices that do not answer",
+                _ => "is in use",
+            };
+            write!(f, "{}'{about}' {why}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
 }
 
 fn cannot(operation: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
@@ -153,13 +188,12 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         say_ready()?;
     }
     tracing::info!(socket = %place.socket().display(), "serving");
-    let _tree = match &options.tree {
+    let tree = match &options.tree {
         Some(at) => {
             Some(house.clone().stats(at).map_err(|source| DaemonError::Tree { at: at.clone(), source })?)
         }
         None => None,
     };
-    notify::tell("READY=1\nSTATUS=serving");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("request")
@@ -169,22 +203,48 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     let result = runtime.block_on(serve(options, held, &house));
     // A request that still runs on a pool that hangs is not waited for.
     runtime.shutdown_background();
+    if let Some(at) = tree.as_ref().and(options.tree.as_ref())
+        && let Err(error) = fuse::system::detach(at, fuse::Detach::Lazy)
+    {
+        tracing::warn!(%error, "kstats and tunables stay mounted, dead");
+    }
     result
 }
 
-/// `poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach]`: runs a daemon and gives the exit code. `--tree` mounts kstats and tunables as files. `--attach` makes every volume a block device. `--shared` lets everybody knock, as at root's own folder.
+/// How `serve` is called.
+const USAGE: &str = "\
+usage: poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach] [--stop-timeout SECONDS]
+
+Holds imported pools and their mounts, in the foreground, until it gets SIGTERM. Commands start it by themselves where none runs.
+    --run-dir DIR            its folder, instead of this user's
+    --shared                 anybody may ask, as root's own lets them: `zfs allow` says what for
+    --tree DIR               mount kstats and tunables as files there
+    --attach                 make every volume a block device
+    --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60";
+
+/// `poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach] [--stop-timeout SECONDS]`: runs a daemon and gives the exit code. `--tree` mounts kstats and tunables as files. `--attach` makes every volume a block device. `--shared` lets everybody knock, as at root's own folder.
 /// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
-    let mut options = Options { place: Place::of_user(), background: false, tree: None, attach: false };
+    let mut options = Options::at(Place::of_user());
     let mut shared = false;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let value = if arg == "--run-dir" || arg == "--tree" { args.next() } else { None };
+        let has_value = ["--run-dir", "--tree", "--stop-timeout"].iter().any(|option| arg == *option);
+        let value = if has_value { args.next() } else { None };
+        let seconds = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
         match (arg.to_str(), value) {
+            (Some("--help" | "-h"), _) => {
+                // Who asked may be gone.
+                writeln!(std::io::stdout(), "{USAGE}").unwrap_or_default();
+                return 0;
+            }
             (Some("--background"), _) => options.background = true,
             (Some("--shared"), _) => shared = true,
             (Some("--attach"), _) => options.attach = true,
             (Some("--tree"), Some(dir)) => options.tree = Some(PathBuf::from(dir)),
+            (Some("--stop-timeout"), Some(_)) if seconds.is_some() => {
+                options.patience = Duration::from_secs(seconds.unwrap_or_default());
+            }
             (Some("--run-dir"), Some(dir)) => {
                 // Root's own folder stays the one where everybody may knock.
                 if Path::new(&dir) != options.place.dir() {
@@ -192,7 +252,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
                 }
             }
             _ => {
-                say("usage: poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach]");
+                say(USAGE);
                 return 2;
             }
         }
@@ -202,6 +262,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
     }
     match run(&options, house) {
         Ok(()) => 0,
+        Err(error @ DaemonError::Left { .. }) => {
+            tracing::error!("{error}");
+            1
+        }
         Err(error) => {
             say(&format!("cannot serve: {}", crate::faults::chain(&error)));
             1
@@ -335,6 +399,8 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
     let listener = UnixListener::from_std(held.listener).map_err(cannot("listen"))?;
     let mut term = signal(SignalKind::terminate()).map_err(cannot("watch for signals"))?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot("watch for signals"))?;
+    // Whoever hears this may end it.
+    notify::tell("READY=1\nSTATUS=serving");
     let activity = Arc::new(Activity::default());
     let stop = Arc::new(Notify::new());
     let callers = Arc::new(Callers::default());
@@ -366,7 +432,8 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
     let place = options.place.clone();
     let house = Arc::clone(house);
     // Requests that hang may hold all other threads.
-    let ending = http::alone(move || end(&place, &*house));
+    let patience = options.patience;
+    let ending = http::alone(move || end(&place, &*house, patience));
     tokio::select! {
         ended = ending => match ended {
             Some(result) => result,
@@ -380,11 +447,13 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
     }
 }
 
-fn end(place: &Place, house: &dyn House) -> Result<(), DaemonError> {
+fn end(place: &Place, house: &dyn House, patience: Duration) -> Result<(), DaemonError> {
     let _turn = place.lock_start()?;
     if let Err(error) = std::fs::remove_file(place.socket()) {
         tracing::warn!(%error, "the socket stays");
     }
-    house.close();
-    Ok(())
+    match house.close(patience) {
+        left if left.is_empty() => Ok(()),
+        pools => Err(DaemonError::Left { pools }),
+    }
 }

@@ -177,11 +177,11 @@ impl Pools {
         }
     }
 
-    /// Serves volumes no longer, and ends all connections.
-    pub(crate) fn close_doors(&self) {
+    /// Lets no more clients of volumes in. Dropping what comes back ends those that are there.
+    pub(crate) fn close_doors(&self) -> Option<Server> {
         let Table { own, offers, server } = std::mem::take(&mut *self.doors.0.lock());
         drop((own, offers));
-        drop(server);
+        server
     }
 
     /// Offers volumes at an address.

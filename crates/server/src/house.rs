@@ -18,6 +18,7 @@ use crate::events::{Context, Events};
 use crate::faults::of_library;
 use crate::grants;
 use crate::leases::Leases;
+use crate::looks;
 use crate::peer;
 use crate::place::Place;
 use crate::pools::{Imported, Pools};
@@ -29,11 +30,12 @@ use spa::Host;
 use spa::import::{Clock, SystemClock};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Pools, and this machine as they see it.
 pub struct House {
     pools: Arc<Pools>,
-    leases: Leases,
+    leases: Arc<Leases>,
     events: Events,
     host: Host,
     clock: Box<dyn Clock + Send>,
@@ -57,7 +59,7 @@ impl House {
     pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
         Self {
             pools: Arc::default(),
-            leases: Leases::default(),
+            leases: Arc::default(),
             events: Events::default(),
             host,
             clock,
@@ -89,11 +91,8 @@ impl Service for House {
 
     fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
         let pool = self.pools.pool_or_going(name)?;
-        let spa = pool.pool.spa();
-        let facts = pool.facts.read().clone();
         // Names of damaged files are their owners' affair.
-        let query = PoolQuery { errors: query.errors && peer::owns(), ..*query };
-        spa.read(|| view::pool(spa, pool.pool.dsl(), &facts, &query))
+        looks::pool(&pool, PoolQuery { errors: query.errors && peer::owns(), ..*query })
     }
 
     fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {
@@ -109,11 +108,15 @@ impl Service for House {
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
         let query = &grants::visible(&self.pools, query);
         if let Some(root) = &query.root {
-            return Self::datasets_of(&*self.pools.pool_of(root)?, query);
+            let mut list = Self::datasets_of(&*self.pools.pool_of(root)?, query)?;
+            grants::hide(&self.pools, query, &mut list);
+            return Ok(list);
         }
-        let mut all = DatasetList::default();
-        for pool in self.pools.all() {
-            match Self::datasets_of(&pool, query) {
+        let (mut all, pools) = (DatasetList::default(), self.pools.all());
+        let asked = query.clone();
+        let lists = looks::each(&pools, move |pool| Self::datasets_of(pool, &asked));
+        for (pool, list) in pools.iter().zip(lists) {
+            match list.unwrap_or_else(|| Err(looks::silent(pool))) {
                 Ok(list) => {
                     all.datasets.extend(list.datasets);
                     all.failures.extend(list.failures);
@@ -352,9 +355,9 @@ impl daemon::House for House {
         self.pools.attachments.want_every();
     }
 
-    fn close(&self) {
-        self.pools.all().iter().for_each(|pool| self.leases.end(&self.pools, pool.pool.name()));
-        self.pools.close();
+    fn close(&self, patience: Duration) -> Vec<Error> {
+        let leases = Arc::clone(&self.leases);
+        self.pools.close(patience, move |pools, pool| leases.end(pools, pool))
     }
 }
 

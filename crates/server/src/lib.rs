@@ -24,6 +24,7 @@ pub mod house;
 mod http;
 pub mod kstats;
 mod leases;
+mod looks;
 pub mod mounts;
 mod notify;
 pub mod peer;

@@ -12,8 +12,9 @@ mod load;
 mod look;
 mod rollback;
 mod snapshots;
+mod spot;
 
-pub(crate) use load::{plans, read_ahead};
+pub(crate) use load::{Plans, plans, read_ahead};
 
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use poolhouse::Pool;
 use rustix::io::Errno;
 use snapshots::Heads;
+use spot::Spot;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -271,9 +273,9 @@ impl Mounts {
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        let fresh = make_mountpoint(target).map_err(system)?;
         // Where a link leads is where it is mounted, and is to be unmounted.
-        let target = &std::fs::canonicalize(target).map_err(system)?;
+        let Spot { path: target, fresh } = spot::find(target).map_err(system)?;
+        let target = &target;
         if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
             return Err(Reason::MountpointNotEmpty);
         }
@@ -386,18 +388,6 @@ fn replay(pool: &Pool, plan: &Plan) -> Result<bool, Reason> {
         tracing::warn!(dataset = plan.name, error = chain(&*ended), "the rest of the intent log is lost");
     }
     Ok(true)
-}
-
-/// The directories of a path that is to be mounted on, made as needed. Says whether it is new.
-fn make_mountpoint(path: &Path) -> std::io::Result<bool> {
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(false),
-        Ok(_) => Err(Errno::NOTDIR.into()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(path).map(|()| true)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 fn is_empty(path: &Path) -> std::io::Result<bool> {

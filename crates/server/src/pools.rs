@@ -13,6 +13,7 @@
 //! # Locks
 //! The table of pools is held for looking up and entering, never while a device is read.
 
+mod ending;
 mod heirs;
 mod mounting;
 
@@ -29,6 +30,7 @@ use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
 use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
+use crate::looks::Looks;
 use crate::mounts::Mounts;
 use crate::split::{Split, split};
 use crate::tunables::Tunables;
@@ -56,6 +58,8 @@ pub struct Imported {
     pub volumes: Arc<nbd::Volumes>,
     /// What only its holder knows of it.
     pub facts: RwLock<PoolFacts>,
+    /// What it was seen to be.
+    pub(crate) looks: Looks,
 }
 
 impl Imported {
@@ -158,7 +162,8 @@ impl Pools {
         let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
-            Ok((Arc::new(Imported { pool, mounts, volumes, facts: RwLock::new(facts) }), told))
+            let (facts, looks) = (RwLock::new(facts), Looks::default());
+            Ok((Arc::new(Imported { pool, mounts, volumes, facts, looks }), told))
         });
         match opened {
             Ok((imported, told)) => {
@@ -484,29 +489,6 @@ impl Pools {
             return Err(failure.error);
         }
         Ok((names, folders_of(&mounted)))
-    }
-
-    /// Unmounts and lets go of everything. What is busy is taken out of the tree of names, and its users find it dead.
-    pub fn close(&self) {
-        self.close_doors();
-        let pools = self.all();
-        for pool in pools.iter().filter(|pool| !self.release_volumes(pool, true)) {
-            tracing::error!(pool = pool.pool.name(), "clients of its volumes don't let go");
-        }
-        let mounted: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
-        for failure in unmount_all(&mounted, Detach::Normal, threads_for(None)) {
-            tracing::warn!(target = failure.name, "in use: unmounted lazily, its users lose it");
-        }
-        let left: Vec<Mounted> = pools.iter().flat_map(Imported::mounted).collect();
-        for failure in unmount_all(&left, Detach::Lazy, threads_for(None)) {
-            tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
-        }
-        for pool in &pools {
-            if let Some(Err(reason)) = pool.pool.spa().writer().map(|live| leave(live, false)) {
-                tracing::error!(pool = pool.pool.name(), ?reason, "it is left as its last group left it");
-            }
-        }
-        self.table.write().clear();
     }
 
     /// What is mounted, pool by pool, in the order of mounting.

@@ -218,5 +218,7 @@ pub fn mount<S: Service + Send + Sync + 'static>(house: Arc<S>, at: &Path) -> Re
     let workers = Arc::new(Workers::start("stats", 1)?);
     let allow_other = rustix::process::geteuid().is_root();
     let options = Options { source: "poolhouse".into(), allow_other, ..Options::default() };
+    // Whoever runs the daemon says where, and may name a link.
+    let at = &std::fs::canonicalize(at).unwrap_or_else(|_| at.to_owned());
     Mount::new(&workers, Arc::new(StatTree::new(house)), at, &options)
 }

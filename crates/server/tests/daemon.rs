@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// A service that holds numbers instead of pools.
 #[derive(Default)]
@@ -110,8 +111,9 @@ impl House for Numbers {
         self.held.lock().unwrap().is_empty()
     }
 
-    fn close(&self) {
+    fn close(&self, _: Duration) -> Vec<Error> {
         self.held.lock().unwrap().clear();
+        Vec::new()
     }
 }
 
@@ -541,12 +543,8 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("serve") => {
             assert_eq!(args[2..4], ["--background", "--run-dir"]);
-            let options = daemon::Options {
-                place: Place::at(Path::new(&args[4])),
-                background: true,
-                tree: None,
-                attach: false,
-            };
+            let place = Place::at(Path::new(&args[4]));
+            let options = daemon::Options { background: true, ..daemon::Options::at(place) };
             let real = options.place.dir().join("real").exists();
             let house: Arc<dyn House> =
                 if real { server::house::shared() } else { Arc::new(Numbers::default()) };

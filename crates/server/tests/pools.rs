@@ -12,9 +12,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 struct Stand {
-    pools: Pools,
+    pools: Arc<Pools>,
     pool: String,
     dir: tempfile::TempDir,
 }
@@ -28,7 +30,7 @@ impl Stand {
         }
         let dir = tempfile::tempdir().unwrap();
         let fixture = testkit::load(fixture);
-        let (pools, pool) = (Pools::default(), fixture.pool().to_owned());
+        let (pools, pool) = (Arc::<Pools>::default(), fixture.pool().to_owned());
         let altroot = Some(dir.path().to_str().unwrap().to_owned());
         let options = OpenOptions { altroot, claim: Claim::Nothing, ..OpenOptions::default() };
         pools
@@ -74,7 +76,8 @@ impl Stand {
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        self.pools.close();
+        let left = self.pools.close(Duration::from_secs(60), |_, _| {});
+        assert!(left.is_empty() || std::thread::panicking(), "{left:?}");
     }
 }
 

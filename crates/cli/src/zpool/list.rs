@@ -69,6 +69,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
                 return Ok(i32::from(failed));
             }
             cx.out.put("no pools available\n");
+            cx.tell_whom_was_asked();
             return Ok(0);
         }
         let columns = expand(columns.clone(), &found, l.exact);

@@ -87,6 +87,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             }
             if names.is_empty() && found.is_empty() {
                 cx.err.put("no pools available\n");
+                cx.tell_whom_was_asked();
             } else if st.explain && first && names.is_empty() {
                 cx.out.put("all pools are healthy\n");
             }

@@ -33,3 +33,16 @@ fn unescapes_only_octal_triples() {
     assert_eq!(unescape(br"a\999b"), br"a\999b");
     assert_eq!(unescape(br"\011"), b"\t");
 }
+
+/// A path leads to what is mounted on as long as there is no link in it.
+#[test]
+fn no_link_is_followed_to_a_mountpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = std::fs::canonicalize(dir.path()).unwrap();
+    std::fs::create_dir_all(at.join("a/b")).unwrap();
+    std::os::unix::fs::symlink("a", at.join("link")).unwrap();
+    let Ok(Some(_)) = pin(&at.join("a/b")) else { return };
+    assert_eq!(pin(&at.join("link")).map(drop), Err(Errno::LOOP));
+    assert_eq!(pin(&at.join("link/b")).map(drop), Err(Errno::LOOP));
+    assert_eq!(pin(&at.join("none")).map(drop), Err(Errno::NOENT));
+}

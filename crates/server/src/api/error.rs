@@ -223,6 +223,8 @@ pub enum Reason {
     BadGuid,
     /// The pool is suspended.
     Suspended,
+    /// The pool's devices don't answer.
+    Silent,
     /// Understood, and not done by this release.
     NotSupported {
         /// What.

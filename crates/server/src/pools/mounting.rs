@@ -17,7 +17,8 @@ use crate::api::{
 };
 use crate::faults::of_dsl;
 use crate::forest::{Fate, Forest, Way};
-use crate::mounts::{Live, plans};
+use crate::looks;
+use crate::mounts::{Live, Plans, plans};
 use crate::plan::{Plan, Where};
 use fuse::Detach;
 use parking_lot::Mutex;
@@ -150,7 +151,7 @@ impl Pools {
         &self,
         request: &MountRequest,
         threads: usize,
-        progress: &Progress,
+        progress: &Arc<Progress>,
         report: &mut MountReport,
     ) -> Result<Vec<(Arc<Imported>, Plan)>, Error> {
         let mut wanted: Vec<(Arc<Imported>, Option<&str>, bool)> = Vec::new();
@@ -162,11 +163,24 @@ impl Pools {
         }
         let mut chosen = Vec::new();
         let mut seen = BTreeSet::new();
-        for (pool, start, below) in wanted {
-            let count = || {
-                progress.loaded.fetch_add(1, Ordering::Relaxed);
+        let all: Vec<_> = wanted.iter().map(|(pool, ..)| Arc::clone(pool)).collect();
+        let counted = Arc::clone(progress);
+        let found: Vec<_> = if request.datasets.is_empty() {
+            // Where all are asked, nobody waits for one that does not answer.
+            let looked = looks::each(&all, move |pool| pass(pool, None, true, threads, &counted));
+            let failed = |error: Error| {
+                let failures = vec![MountFailure { name: error.about.clone(), error }];
+                Plans { failures, ..Plans::default() }
             };
-            let found = plans(pool.pool.dsl(), start, below, threads, &count)?;
+            let found = |(found, pool): (Option<Result<_, _>>, &Arc<Imported>)| {
+                Ok(found.unwrap_or_else(|| Err(looks::silent(pool))).unwrap_or_else(failed))
+            };
+            looked.into_iter().zip(&all).map(found).collect()
+        } else {
+            wanted.iter().map(|(pool, start, below)| pass(pool, *start, *below, threads, &counted)).collect()
+        };
+        for (pool, found) in all.into_iter().zip(found) {
+            let found = found?;
             report.failures.extend(found.failures);
             for plan in found.plans {
                 // Named twice, or below another that was named.
@@ -240,6 +254,20 @@ impl Pools {
             }
         }
     }
+}
+
+/// Reads what a pool's dataset says about mounting it, and those below it.
+fn pass(
+    pool: &Imported,
+    start: Option<&str>,
+    below: bool,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Plans, Error> {
+    let count = || {
+        progress.loaded.fetch_add(1, Ordering::Relaxed);
+    };
+    plans(pool.pool.dsl(), start, below, threads, &count)
 }
 
 /// What of the chosen is to be mounted now. What is mounted already and to be mounted anew is dealt with.

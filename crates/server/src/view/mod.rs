@@ -29,7 +29,7 @@ pub use datasets::{datasets, grants, holds, key_error};
 pub use ddt::prefetch;
 pub use diff::{Compared, compared, diff};
 pub use history::{HISTORY_PART, history};
-pub use pool::pool;
+pub use pool::{pool, refresh};
 pub use props::PoolFacts;
 pub use reclaim::reclaimed;
 pub use space::{space, unlinked};

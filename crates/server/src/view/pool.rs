@@ -73,6 +73,19 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
     Ok(out)
 }
 
+/// Brings what was told of a pool up to date as far as that needs no device: the states and counters of its vdevs, and whether it is suspended.
+pub fn refresh(spa: &Spa, pool: &mut Pool) {
+    let info = spa.tree().describe();
+    super::vdevs::refresh(&mut pool.root, &info);
+    pool.suspended = spa.writer().and_then(suspended);
+    let compatibility = spa.config().compatibility.clone();
+    pool.status = status(pool, &|guid| spa.features().is_enabled(guid), compatibility.as_deref());
+    let health = props::health(pool);
+    for prop in pool.props.iter_mut().filter(|prop| prop.name == "health") {
+        prop.text = health.to_owned();
+    }
+}
+
 /// Why a pool is suspended, if it is.
 fn suspended(live: &Live) -> Option<SuspendReason> {
     Some(match (live.suspended()?, live.failmode()) {

@@ -193,6 +193,19 @@ fn index<'a>(v: &'a VdevInfo, into: &mut HashMap<u64, &'a VdevInfo>) {
     v.children.iter().for_each(|c| index(c, into));
 }
 
+/// States and counters of a tree, as they are now.
+pub fn refresh(root: &mut Vdev, info: &VdevInfo) {
+    fn walk(v: &mut Vdev, states: &HashMap<u64, &VdevInfo>) {
+        if let Some(info) = states.get(&v.guid) {
+            counters(&mut v.stat, info);
+        }
+        v.children.iter_mut().for_each(|child| walk(child, states));
+    }
+    let mut states = HashMap::new();
+    index(info, &mut states);
+    walk(root, &states);
+}
+
 /// State and counters of a vdev.
 pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     (s.state, s.aux) = (states::state(info.state), states::aux(info.aux));

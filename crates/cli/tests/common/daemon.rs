@@ -1,0 +1,113 @@
+//! A daemon in the foreground, and commands that are asked of it.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A daemon of its own, in the foreground.
+pub struct Daemon {
+    pub child: Child,
+    dir: PathBuf,
+}
+
+/// A command of ours with the daemon's folder in its environment.
+pub fn command(dir: &Path, line: &str) -> Command {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(&mut words).env("POOLHOUSE_RUN_DIR", dir.join("run")).current_dir("/");
+    command
+}
+
+pub fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Daemon {
+    /// Starts one in a folder, and waits until it listens.
+    pub fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[]).expect("the daemon ended")
+    }
+
+    /// The same with more words on its command line; `None` if it ends instead.
+    pub fn start_with(dir: &Path, words: &[&str]) -> Option<Self> {
+        Self::start_as(Path::new(env!("CARGO_BIN_EXE_poolhouse")), dir, words)
+    }
+
+    /// The same of another program.
+    pub fn start_as(program: &Path, dir: &Path, words: &[&str]) -> Option<Self> {
+        let log = fs::File::options().append(true).create(true).open(dir.join("log")).expect("a log");
+        let child = Command::new(program)
+            .args(["serve", "--run-dir"])
+            .current_dir("/")
+            .arg(dir.join("run"))
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let mut daemon = Self { child: child.expect("a daemon"), dir: dir.to_owned() };
+        while UnixStream::connect(dir.join("run/control.sock")).is_err() {
+            if daemon.child.try_wait().expect("a child").is_some() {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        Some(daemon)
+    }
+
+    pub fn ran(&self, line: &str) -> Output {
+        command(&self.dir, line).output().expect("it runs")
+    }
+
+    pub fn good(&self, line: &str) -> String {
+        let ran = self.ran(line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        String::from_utf8(ran.stdout).expect("text")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
+        assert!(sent.success(), "kill -s {name}");
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> std::process::ExitStatus {
+        self.child.wait().expect("a child")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return;
+        }
+        let pid = self.child.id().to_string();
+        for signal in ["CONT", "TERM"] {
+            let _ = Command::new("kill").args(["-s", signal, &pid]).status();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+pub fn image(path: &Path) {
+    fs::File::create(path).expect("an image").set_len(128 << 20).expect("room");
+}
+
+/// A folder with a pool `tank` that is mounted on `mnt`, and remembered in `cache`; `None` where nothing can be mounted.
+pub fn tank() -> Option<(tempfile::TempDir, Daemon)> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let daemon = Daemon::start(dir.path());
+    let at = dir.path().display();
+    image(&dir.path().join("d0"));
+    let made = daemon.ran(&format!("zpool create -o cachefile={at}/cache -m {at}/mnt tank {at}/d0"));
+    if !made.status.success() {
+        eprintln!("nothing can be mounted here: {}", said(&made));
+        return None;
+    }
+    daemon.good("zfs create tank/home");
+    Some((dir, daemon))
+}

@@ -1,0 +1,217 @@
+//! Pools whose devices hang or fail, beside pools that are well: commands, and the end of the daemon. What can't be mounted where the tests run is left out aloud.
+//!
+//! A sick pool's device is a file in a pool of another daemon: stopped, it never answers; killed, it fails; at its quota, it takes nothing more.
+
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use daemon::{Daemon, command, image, said, tank};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs a command that is ended by force if it hangs.
+fn timely(dir: &Path, line: &str) -> Output {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "120", env!("CARGO_BIN_EXE_poolhouse")]).args(&words);
+    command.env("POOLHOUSE_RUN_DIR", dir.join("run")).current_dir("/").output().expect("it runs")
+}
+
+fn good(dir: &Path, line: &str) -> String {
+    let ran = timely(dir, line);
+    assert!(ran.status.success(), "{line}: {} {}", ran.status, said(&ran));
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+/// Two daemons: one with the ground, on which the sick pool of the other lies, beside its pool `well`, and `inner`, which is mounted inside of that.
+struct Stand {
+    daemon: Daemon,
+    dir: tempfile::TempDir,
+    ground: (tempfile::TempDir, Daemon),
+}
+
+impl Stand {
+    fn new() -> Option<Stand> {
+        let ground = tank()?;
+        ground.1.good("zfs create -o quota=24M tank/home/small");
+        let dir = tempfile::tempdir().expect("a folder");
+        let daemon = Daemon::start_with(dir.path(), &["--stop-timeout", "2"]).expect("a daemon");
+        let (at, below) = (dir.path().display(), ground.0.path().display());
+        image(&ground.0.path().join("mnt/home/small/d0"));
+        fs::create_dir(dir.path().join("dev")).expect("a folder");
+        image(&dir.path().join("dev/well"));
+        image(&dir.path().join("dev/inner"));
+        daemon.good(&format!("zpool create -m {at}/sick sick {below}/mnt/home/small/d0"));
+        daemon.good(&format!("zpool create -m {at}/well well {at}/dev/well"));
+        daemon.good(&format!("zpool create -m {at}/well/inner inner {at}/dev/inner"));
+        for pool in ["sick", "well", "well/inner"] {
+            fs::write(dir.path().join(pool).join("file"), "content").expect("it is mounted");
+        }
+        daemon.good("zpool sync");
+        Some(Stand { ground, dir, daemon })
+    }
+
+    /// Fills the sick pool's device until it is suspended. What comes back is written when it goes on.
+    fn suspend(&self) -> std::thread::JoinHandle<std::io::Result<()>> {
+        let file = self.dir.path().join("sick/large");
+        let writer = std::thread::spawn(move || {
+            let file = fs::File::create(file)?;
+            let mut noise = vec![0; 1 << 20];
+            for n in 0..32 {
+                let mut x = n + 1;
+                noise.fill_with(|| {
+                    x = u64::wrapping_mul(x, 6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    (x >> 33) as u8
+                });
+                file.write_all_at(&noise, n << 20)?;
+            }
+            file.sync_all()
+        });
+        while good(self.dir.path(), "zpool list -H -o health sick") != "SUSPENDED\n" {
+            assert!(!writer.is_finished(), "its device takes everything");
+        }
+        writer
+    }
+
+    /// That the well pools were exported: they are found without force, with what was written.
+    fn are_well(&self) {
+        let daemon = Daemon::start(self.dir.path());
+        let at = self.dir.path();
+        good(at, &format!("zpool import -d {}/dev -a", at.display()));
+        for pool in ["well", "well/inner"] {
+            assert_eq!(fs::read_to_string(at.join(pool).join("file")).expect("it is mounted"), "content");
+        }
+        assert_eq!(good(at, "zpool list -H -o name"), "inner\nwell\n");
+        good(at, "zpool export -a");
+        drop(daemon);
+    }
+}
+
+/// Goal: a pool that is suspended is shown so in OpenZFS's words, refuses what would wait for it, and keeps nobody from other pools; when its device is well again it is cleared, and
+/// who waited for it goes on with nothing lost.
+#[test]
+fn suspended() {
+    let Some(stand) = Stand::new() else { return };
+    let at = stand.dir.path();
+    let writer = stand.suspend();
+    let status = good(at, "zpool status sick");
+    for words in [
+        "  pool: sick\n state: SUSPENDED\nstatus: One or more devices are faulted in response to IO failures.\n\
+         action: Make sure the affected devices are connected, then run 'zpool clear'.\n   \
+         see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-HC\n",
+        "\n\tNAME",
+    ] {
+        assert!(status.contains(words), "{status}");
+    }
+    for (line, words) in [
+        ("zfs create sick/x", "cannot create 'sick/x': pool I/O is currently suspended\n"),
+        ("zfs snapshot sick@x", "pool I/O is currently suspended\n"),
+        ("zpool export sick", "cannot export 'sick': pool I/O is currently suspended\n"),
+    ] {
+        let ran = timely(at, line);
+        assert!(ran.status.code() == Some(1) && said(&ran).contains(words), "{line}: {}", said(&ran));
+    }
+    assert!(good(at, "zpool list").contains("SUSPENDED"));
+    for line in [
+        "zpool status",
+        "zpool list -v",
+        "zpool get health",
+        "zpool iostat -v",
+        "zfs list",
+        "zfs get all -r well",
+        "zfs create well/new",
+        "zfs snapshot -r well@now",
+        "zfs mount -a",
+        "zpool export inner",
+        &format!("zpool import -d {}/dev inner", at.display()),
+        "zpool export inner",
+        "zpool sync well",
+        "zpool export well",
+        &format!("zpool import -d {}/dev -a", at.display()),
+    ] {
+        good(at, line);
+    }
+    assert_eq!(fs::read_to_string(at.join("well/inner/file")).expect("it is mounted"), "content");
+    // Cleared while nothing is better, it is soon suspended again.
+    timely(at, "zpool clear sick");
+    stand.ground.1.good("zfs set quota=none tank/home/small");
+    while good(at, "zpool list -H -o health sick") != "ONLINE\n" {
+        good(at, "zpool clear sick");
+    }
+    writer.join().expect("a thread").expect("it is written in the end");
+    good(at, "zfs create sick/x");
+    good(at, "zpool export sick");
+    good(at, &format!("zpool import -d {}/mnt/home/small sick", stand.ground.0.path().display()));
+    assert_eq!(fs::metadata(at.join("sick/large")).expect("it is mounted").len(), 32 << 20);
+    good(at, "zpool export sick");
+}
+
+/// Goal: a daemon that is told to end while one pool's device hangs lets go of all others, mounts inside each other too; says which it left, also in its exit status; and what
+/// was synced to that one is there when its device answers again.
+#[test]
+fn ends_with_a_pool_that_hangs() {
+    let Some(mut stand) = Stand::new() else { return };
+    stand.ground.1.signal("STOP");
+    // Somebody waits for it.
+    let waiting = stand.dir.path().join("sick/more");
+    let writer = std::thread::spawn(move || {
+        let file = fs::File::create(waiting)?;
+        file.write_all_at(&[7; 1 << 20], 0)?;
+        file.sync_all()
+    });
+    stand.daemon.signal("TERM");
+    let ended = stand.daemon.ended();
+    let log = fs::read_to_string(stand.dir.path().join("log")).expect("a log");
+    assert_eq!(ended.code(), Some(1), "{log}");
+    assert!(log.contains("'sick' has devices that do not answer"), "{log}");
+    assert!(writer.join().expect("a thread").is_err(), "nobody serves it");
+    stand.are_well();
+    stand.ground.1.signal("CONT");
+    let daemon = Daemon::start(stand.dir.path());
+    daemon.good(&format!("zpool import -d {}/mnt/home/small sick", stand.ground.0.path().display()));
+    assert_eq!(fs::read_to_string(stand.dir.path().join("sick/file")).expect("it is mounted"), "content");
+    daemon.good("zpool export sick");
+}
+
+/// Goal: the same while one pool is suspended: who waits for it hears that it failed, and it is left.
+#[test]
+fn ends_with_a_suspended_pool() {
+    let Some(mut stand) = Stand::new() else { return };
+    let writer = stand.suspend();
+    stand.daemon.signal("TERM");
+    let ended = stand.daemon.ended();
+    let log = fs::read_to_string(stand.dir.path().join("log")).expect("a log");
+    assert_eq!(ended.code(), Some(1), "{log}");
+    assert!(log.contains("'sick' is suspended"), "{log}");
+    assert!(writer.join().expect("a thread").is_err(), "nobody serves it");
+    stand.are_well();
+}
+
+/// Goal: a pool whose device is gone for good is shown so, holds nobody up, and is left at the end.
+#[test]
+fn device_gone() {
+    let Some(mut stand) = Stand::new() else { return };
+    stand.ground.1.signal("KILL");
+    stand.ground.1.ended();
+    let at = stand.dir.path().to_owned();
+    fs::write(at.join("sick/more"), "more").expect("it is in memory");
+    let asked = command(&at, "zpool sync sick").spawn().expect("it runs");
+    while good(&at, "zpool list -H -o health sick") != "SUSPENDED\n" {}
+    assert!(good(&at, "zpool status").contains(" state: SUSPENDED\n"));
+    // It is not to be had, and the others are.
+    let listed = timely(&at, "zfs list -H -o name");
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(names.contains("inner\n") && names.contains("well\n"), "{}", said(&listed));
+    good(&at, "zfs create well/new");
+    let cleared = timely(&at, "zpool clear sick");
+    assert!(cleared.status.code().is_some(), "it hangs: {}", said(&cleared));
+    stand.daemon.signal("TERM");
+    assert_eq!(stand.daemon.ended().code(), Some(1));
+    asked.wait_with_output().expect("it ends");
+    stand.are_well();
+}

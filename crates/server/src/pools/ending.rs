@@ -1,0 +1,271 @@
+//! The end of the daemon: every pool is let go, each by itself.
+//!
+//! # Theory
+//! Each pool has a thread, which closes its volumes, unmounts its file systems from the leaves, writes what is pending and marks the pool as exported. Pools
+//! wait for each other only where a file system of one is mounted inside another's; what is then still busy is taken out of the tree of names, and its users find it dead.
+//!
+//! A pool whose devices hang takes its thread with it, so whoever waits for the threads watches whether anything moves: mounts that go, groups that sync, bytes that
+//! reach devices. Where nothing has moved for as long as there is patience, the pool is given up: it stays as its last group left it, as after a crash, and what was fsynced is in its intent logs.
+//! A pool that is suspended moves for nobody: whoever waits for it is told that it failed, and it is given up too.
+//!
+//! # Locks
+//! [`State`] is held for looking and counting, never while something is unmounted or written.
+
+use super::mounting::{Mounted, threads_for, unmount_all};
+use super::{Imported, Pools};
+use crate::api::{Error, Reason};
+use crate::work::leave;
+use fuse::Detach;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether anything moves.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long taking the mounts of a pool that was given up out of the tree may take.
+const DETACHING: Duration = Duration::from_secs(2);
+
+/// What a pool's thread is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// It works.
+    Working,
+    /// It waits for mounts of other pools.
+    Waiting,
+    /// The pool is gone, or was left for a reason.
+    Over(Result<(), Reason>),
+}
+
+/// How far all of them are.
+struct State {
+    stages: BTreeMap<String, Stage>,
+    /// Grows with everything that somebody may wait for.
+    moves: u64,
+    /// Nobody is to be waited for any more.
+    in_vain: bool,
+}
+
+/// What shows that a pool moves.
+#[derive(PartialEq, Eq)]
+struct Signs([u64; 7]);
+
+impl Signs {
+    fn of(imported: &Imported) -> Self {
+        let stats = imported.pool.spa().tree().describe().stats;
+        let synced = imported.pool.spa().writer().map_or(0, |live| live.txgs().synced().0);
+        let (mounts, volumes) = (imported.mounts.list().len(), imported.volumes.users().len());
+        Self([
+            mounts as u64,
+            volumes as u64,
+            synced,
+            stats.read_ops,
+            stats.write_ops,
+            stats.read_bytes,
+            stats.write_bytes,
+        ])
+    }
+}
+
+struct Ending {
+    pools: Vec<Arc<Imported>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Pools {
+    /// Unmounts and lets go of everything, all pools at once; a pool in which nothing moves for `patience` is left. `before` is done first, for each pool
+    /// by its own thread. Says which pools were left as their last group left them, and why.
+    pub fn close(
+        self: &Arc<Self>,
+        patience: Duration,
+        before: impl Fn(&Pools, &str) + Send + Sync + 'static,
+    ) -> Vec<Error> {
+        // Connections that are there end with their volumes, and the rest with the server.
+        let server = self.close_doors();
+        let pools = self.all();
+        let stages = pools.iter().map(|pool| (pool.pool.name().to_owned(), Stage::Working)).collect();
+        let state = Mutex::new(State { stages, moves: 0, in_vain: false });
+        let ending = Arc::new(Ending { pools, state, changed: Condvar::new() });
+        let before = Arc::new(before);
+        for imported in &ending.pools {
+            let (all, pools, own) = (Arc::clone(&ending), Arc::clone(self), Arc::clone(imported));
+            let before = Arc::clone(&before);
+            let work = move || {
+                before(&pools, own.pool.name());
+                let done = all.let_go(&pools, &own);
+                all.over(own.pool.name(), done);
+            };
+            let thread = std::thread::Builder::new().name(format!("end-{}", imported.pool.name()));
+            if let Err(error) = thread.spawn(work) {
+                tracing::error!(pool = imported.pool.name(), %error, "it is left: there is no thread to let it go");
+                ending.over(imported.pool.name(), Err(Reason::Busy));
+            }
+        }
+        let left = ending.watch(patience);
+        for imported in ending.pools.iter().filter(|p| left.iter().any(|error| error.about == p.pool.name()))
+        {
+            // Letting go of it would wait for its threads, which may wait for its devices.
+            std::mem::forget(Arc::clone(imported));
+        }
+        drop(server);
+        self.table.write().clear();
+        left
+    }
+}
+
+impl Ending {
+    /// Lets a pool go.
+    fn let_go(&self, pools: &Pools, imported: &Arc<Imported>) -> Result<(), Reason> {
+        let name = imported.pool.name();
+        if !pools.release_volumes(imported, true) {
+            tracing::error!(pool = name, "clients of its volumes don't let go");
+        }
+        self.unmount(imported);
+        if let Some(live) = imported.pool.spa().writer() {
+            leave(live, false)?;
+        }
+        tracing::info!(pool = name, "gone");
+        Ok(())
+    }
+
+    /// Unmounts what is mounted of a pool; in the end whatever it takes.
+    fn unmount(&self, imported: &Arc<Imported>) {
+        let mut seen = self.state.lock().moves;
+        loop {
+            let mounted = imported.mounted();
+            let count = mounted.len();
+            let failures = unmount_all(&mounted, Detach::Normal, threads_for(None));
+            drop(mounted);
+            let left = imported.mounted();
+            if left.len() < count {
+                seen += self.moved();
+            }
+            if left.is_empty() {
+                return;
+            }
+            if !self.wait(imported, &left, &mut seen) {
+                for failure in failures {
+                    tracing::warn!(target = failure.name, "in use: unmounted lazily, its users lose it");
+                }
+                break;
+            }
+        }
+        for failure in unmount_all(&imported.mounted(), Detach::Lazy, threads_for(None)) {
+            tracing::error!(target = failure.name, error = %failure.error, "it stays mounted, dead");
+        }
+        self.moved();
+    }
+
+    /// Waits until something has moved since `seen`, if mounts of other pools lie in these. False if that is not worth it.
+    fn wait(&self, imported: &Arc<Imported>, left: &[Mounted], seen: &mut u64) -> bool {
+        let name = imported.pool.name();
+        let mut state = self.state.lock();
+        loop {
+            if state.in_vain {
+                return false;
+            }
+            if state.moves != *seen {
+                *seen = state.moves;
+                return true;
+            }
+            let goes = |other: &&Arc<Imported>| {
+                let other = other.pool.name();
+                other != name && !matches!(state.stages[other], Stage::Over(_))
+            };
+            let inside = |place: &Path| left.iter().any(|(_, own)| place.starts_with(own.target()));
+            let mut others = self.pools.iter().filter(goes).flat_map(|other| other.mounts.list());
+            if !others.any(|other| inside(other.target())) {
+                return false;
+            }
+            state.stages.insert(name.to_owned(), Stage::Waiting);
+            self.changed.wait(&mut state);
+            state.stages.insert(name.to_owned(), Stage::Working);
+        }
+    }
+
+    /// Something moved that others may wait for; by how much that was counted.
+    fn moved(&self) -> u64 {
+        self.state.lock().moves += 1;
+        self.changed.notify_all();
+        1
+    }
+
+    /// What became of a pool. One that was given up stays so.
+    fn over(&self, name: &str, done: Result<(), Reason>) {
+        let mut state = self.state.lock();
+        state.moves += 1;
+        let stage = state.stages.get_mut(name).expect("all pools are in it");
+        if !matches!(stage, Stage::Over(_)) {
+            *stage = Stage::Over(done);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits for all of them, and gives up those in which nothing moves; says which were left.
+    fn watch(&self, patience: Duration) -> Vec<Error> {
+        let mut signs: Vec<(Signs, Instant)> =
+            self.pools.iter().map(|pool| (Signs::of(pool), Instant::now())).collect();
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.stages.values().all(|stage| matches!(stage, Stage::Over(_))) {
+                    break;
+                }
+                // All wait for each other, and so for somebody who is none of them.
+                if !state.stages.values().any(|stage| *stage == Stage::Working) {
+                    state.in_vain = true;
+                    self.changed.notify_all();
+                }
+                self.changed.wait_for(&mut state, LOOK);
+            }
+            for (imported, (before, since)) in self.pools.iter().zip(&mut signs) {
+                let stage = self.state.lock().stages[imported.pool.name()].clone();
+                if matches!(stage, Stage::Over(_)) {
+                    continue;
+                }
+                // Whoever waits for it hears that it failed.
+                if let Some(live) = imported.pool.spa().writer().filter(|live| live.suspended().is_some()) {
+                    live.txgs().abandon();
+                }
+                let now = Signs::of(imported);
+                if now != *before || stage == Stage::Waiting {
+                    (*before, *since) = (now, Instant::now());
+                } else if since.elapsed() >= patience {
+                    self.over(imported.pool.name(), Err(Reason::Silent));
+                    give_up(imported);
+                }
+            }
+        }
+        let stages = std::mem::take(&mut self.state.lock().stages);
+        let left = stages.into_iter().filter_map(|(name, stage)| match stage {
+            Stage::Over(Err(reason)) => Some(Error::new(name, reason)),
+            _ => None,
+        });
+        left.collect()
+    }
+}
+
+/// Leaves a pool to the end of the process: its mounts are taken out of the tree of names, if that can be done without its devices.
+fn give_up(imported: &Imported) {
+    let mut targets: Vec<PathBuf> =
+        imported.mounts.list().iter().map(|live| live.target().to_owned()).collect();
+    targets.sort();
+    let (done, wait) = mpsc::channel();
+    let detach = move || {
+        for target in &targets {
+            if let Err(error) = fuse::system::detach(target, Detach::Lazy) {
+                tracing::debug!(%error, "it goes with the process");
+            }
+        }
+        // Nobody may wait any more.
+        done.send(()).unwrap_or_default();
+    };
+    if std::thread::Builder::new().name("detach".to_owned()).spawn(detach).is_err()
+        || wait.recv_timeout(DETACHING).is_err()
+    {
+        tracing::warn!(pool = imported.pool.name(), "its mounts stay, dead");
+    }
+}
