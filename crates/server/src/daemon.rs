@@ -409,11 +409,16 @@ async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
+                    // From now on: what he is about to ask must not find a daemon that has begun to end.
+                    let heard = Busy::new(&activity);
                     let activity = Arc::clone(&activity);
                     let service = Arc::<dyn House>::clone(house);
                     let busy = move || Busy::new(&activity);
                     let (stop, callers) = (Arc::clone(&stop), Arc::clone(&callers));
-                    tokio::spawn(async move { http::connection(stream, service, stop, &callers, busy).await });
+                    tokio::spawn(async move {
+                        http::connection(stream, service, stop, &callers, busy).await;
+                        drop(heard);
+                    });
                 }
                 Err(error) => {
                     // Out of files, say: give those that are open a moment to go.
