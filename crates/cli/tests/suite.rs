@@ -185,3 +185,22 @@ fn properties_that_nobody_set() {
     good("zpool set cool:one= tank", &house);
     assert_eq!(shown(), "-\tdefault\n");
 }
+
+/// Goal: a pool that is only read is let go by `zpool destroy`, unchanged; the label of a spare that is nobody's may be cleared, one in use may not.
+#[test]
+fn pools_and_spares_are_let_go() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let spare = dir.path().join("spare");
+    fs::File::create(&spare).and_then(|file| file.set_len(128 << 20)).expect("an image");
+    let spare = spare.display().to_string();
+    good(&format!("zpool add tank spare {spare}"), &house);
+    assert_ne!(run(&format!("zpool labelclear -f {spare}"), house.clone()).code, 0);
+    good(&format!("zpool remove tank {spare}"), &house);
+    good(&format!("zpool labelclear {spare}"), &house);
+    good("zpool export tank", &house);
+    let import = format!("zpool import -d {} -o readonly=on tank", dir.path().display());
+    good(&import, &house);
+    good("zpool destroy tank", &house);
+    good(&import, &house);
+}

@@ -261,14 +261,19 @@ impl Pools {
 
     fn change_one(&self, imported: &Arc<Imported>, change: &PoolChange, host: &Host) -> Result<(), Error> {
         let name = imported.pool.name();
+        if let PoolChange::Destroy { force, command } = change {
+            // One that is only read is let go as it is: nothing is written, and it can be imported again.
+            if let Some(live) = imported.pool.spa().writer() {
+                log(live, command).map_err(|reason| Error::new(name, reason))?;
+            }
+            let request =
+                ExportRequest { name: name.to_owned(), force: *force, hardforce: false, threads: None };
+            return self.let_go(&request, true);
+        }
         let live = writer(imported, name)?;
         match change {
-            PoolChange::Destroy { force, command } => {
-                log(live, command).map_err(|reason| Error::new(name, reason))?;
-                let request =
-                    ExportRequest { name: name.to_owned(), force: *force, hardforce: false, threads: None };
-                self.let_go(&request, true)
-            }
+            // Done above.
+            PoolChange::Destroy { .. } => Ok(()),
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Set { props } => {
                 let props = crate::shape::props(imported, props, host)?;

@@ -169,7 +169,8 @@ pub fn reguid(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "g:", &[]);
     for found in g.by_ref() {
         match found {
-            Found::Is(_, arg) => match arg.parse::<u64>() {
+            // As `strtoull` does, which counts negative numbers from the top.
+            Found::Is(_, arg) => match arg.parse().or_else(|_| arg.parse().map(i64::cast_unsigned)) {
                 Ok(n) => guid = Some(n),
                 Err(_) => return Err(Stop::usage(format!("invalid GUID: {arg}\n"))),
             },

@@ -40,10 +40,13 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Ok(1);
     };
     let pool = label.name.clone().unwrap_or_default();
-    let active = label.pool_guid.is_some_and(|guid| is_active(cx, guid.0, &path));
+    // Hot spares and cache devices don't know whose they are.
+    let aside = matches!(label.state, PoolState::Spare | PoolState::L2cache);
+    let guid = label.pool_guid.map(|guid| guid.0).filter(|_| !aside);
+    let active = (aside || guid.is_some()) && is_active(cx, guid, &path);
     let refusal = match label.state {
         _ if active => Some(format!("{path} is a member (ACTIVE) of pool \"{pool}\"")),
-        PoolState::Destroyed => None,
+        PoolState::Destroyed | PoolState::Spare | PoolState::L2cache => None,
         _ if force => None,
         PoolState::Exported => Some(format!(
             "use '-f' to override the following error:\n{path} is a member of exported pool \"{pool}\""
@@ -96,8 +99,8 @@ fn find(cx: &mut Cx, word: &str) -> Option<String> {
     None
 }
 
-/// Whether an imported pool with this guid uses the device.
-fn is_active(cx: &mut Cx, guid: u64, path: &str) -> bool {
+/// Whether an imported pool, of this guid if there is one, uses the device.
+fn is_active(cx: &mut Cx, guid: Option<u64>, path: &str) -> bool {
     fn has(vdev: &Vdev, path: &Path) -> bool {
         let own = vdev.path.as_deref().and_then(|p| std::fs::canonicalize(p).ok());
         own.is_some_and(|own| own == path) || vdev.children.iter().any(|child| has(child, path))
@@ -106,7 +109,7 @@ fn is_active(cx: &mut Cx, guid: u64, path: &str) -> bool {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let names = service.pool_names().unwrap_or_default();
     names.iter().filter_map(|name| service.pool(name, &PoolQuery::default()).ok()).any(|pool| {
-        pool.guid == guid
+        guid.is_none_or(|guid| pool.guid == guid)
             && std::iter::once(&pool.root).chain(&pool.spares).chain(&pool.l2cache).any(|v| has(v, &real))
     })
 }
