@@ -192,6 +192,10 @@ impl Device for Faulty {
         self.inner.trim(offset, len)
     }
 
+    fn can_trim(&self) -> bool {
+        self.inner.can_trim()
+    }
+
     fn size(&self) -> u64 {
         self.inner.size()
     }

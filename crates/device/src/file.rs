@@ -4,11 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
-use crate::{Device, DeviceError, Op, Result, check_range};
+use crate::{Device, DeviceError, Op, Result, check_range, discard};
 
 /// Most buffers that the system takes at once (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
@@ -44,6 +45,8 @@ pub struct FileDevice {
     physical: u32,
     block: bool,
     writable: bool,
+    /// It has not said yet that it can't be trimmed.
+    trims: AtomicBool,
     /// Held while an image is written: its file system lets in one writer at a time, and threads that wait in the system for that spin.
     turn: Mutex<()>,
     /// Loop devices over the image, which are claimed with it.
@@ -109,7 +112,8 @@ impl FileDevice {
             (file.metadata().map_err(fail)?.len(), 512, 512)
         };
         let (writable, turn) = (mode == Mode::Write, Mutex::default());
-        Ok(Self { file, name, size, logical, physical, block, writable, turn, loops })
+        let trims = AtomicBool::new(!block || discard::may_discard(&file));
+        Ok(Self { file, name, size, logical, physical, block, writable, trims, turn, loops })
     }
 
     fn io(&self, op: Op, offset: u64, len: usize, source: io::Error) -> DeviceError {
@@ -118,6 +122,12 @@ impl FileDevice {
 
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         (!self.block).then(|| self.turn.lock())
+    }
+
+    /// Gives an image's bytes back to its file system.
+    fn punch(&self, offset: u64, len: u64) -> rustix::io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.file, flags, offset, len)
     }
 
     fn check_write(&self, op: Op) -> Result<()> {
@@ -167,16 +177,19 @@ fn claim_loops(image: &File) -> io::Result<Vec<File>> {
 
 /// Logical and physical sector of a block device, as sysfs tells them; a partition asks its disk.
 fn block_sectors(file: &File) -> Option<(u32, u32)> {
-    let rdev = rustix::fs::fstat(file).ok()?.st_rdev;
-    let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    let read = |what: &str| -> Option<u32> {
-        ["queue", "../queue"].iter().find_map(|queue| {
-            std::fs::read_to_string(format!("{base}/{queue}/{what}")).ok()?.trim().parse().ok()
-        })
-    };
+    let read = |what: &str| queue_limit(file, what).and_then(|n| u32::try_from(n).ok());
     let logical = read("logical_block_size").filter(|s| s.is_power_of_two() && *s >= 512)?;
     let physical = read("physical_block_size").filter(|s| s.is_power_of_two()).unwrap_or(logical);
     Some((logical, physical.max(logical)))
+}
+
+/// What the system says of a block device's queue; a partition asks its disk.
+pub(crate) fn queue_limit(file: &File, what: &str) -> Option<u64> {
+    let rdev = rustix::fs::fstat(file).ok()?.st_rdev;
+    let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    ["queue", "../queue"]
+        .iter()
+        .find_map(|queue| std::fs::read_to_string(format!("{base}/{queue}/{what}")).ok()?.trim().parse().ok())
 }
 
 impl Device for FileDevice {
@@ -228,11 +241,17 @@ impl Device for FileDevice {
         if len == 0 {
             return Ok(());
         }
-        // Punching a hole is what both an image and a block device understand.
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, flags, offset, len) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
-            Err(e) => Err(DeviceError::Io {
+        if !self.trims.load(Relaxed) {
+            return Ok(());
+        }
+        let done =
+            if self.block { discard::discard(&self.file, offset, len) } else { self.punch(offset, len) };
+        match done {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTTY) => {
+                self.trims.store(false, Relaxed);
+                Ok(())
+            }
+            done => done.map_err(|e| DeviceError::Io {
                 op: Op::Trim,
                 device: self.name.clone(),
                 offset,
@@ -240,6 +259,10 @@ impl Device for FileDevice {
                 source: e.into(),
             }),
         }
+    }
+
+    fn can_trim(&self) -> bool {
+        self.trims.load(Relaxed)
     }
 
     fn size(&self) -> u64 {

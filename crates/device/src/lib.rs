@@ -21,6 +21,7 @@
 //! Redundancy, labels, checksums, retries and caching are not known here.
 
 mod buf;
+mod discard;
 mod error;
 mod faulty;
 mod file;
@@ -86,6 +87,11 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     fn trim(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Whether [`trim`](Self::trim) does anything, as far as is known.
+    fn can_trim(&self) -> bool {
+        true
+    }
 
     /// Bytes in the device.
     fn size(&self) -> u64;

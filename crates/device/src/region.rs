@@ -61,6 +61,10 @@ impl Device for Region {
         self.inner.trim(self.start + offset, len).map_err(|e| self.named(e))
     }
 
+    fn can_trim(&self) -> bool {
+        self.inner.can_trim()
+    }
+
     fn size(&self) -> u64 {
         self.size
     }

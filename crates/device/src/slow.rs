@@ -105,6 +105,10 @@ impl Device for Slow {
         self.wait_to_write(|| self.inner.trim(offset, len))
     }
 
+    fn can_trim(&self) -> bool {
+        self.inner.can_trim()
+    }
+
     fn size(&self) -> u64 {
         self.inner.size()
     }

@@ -94,6 +94,25 @@ names! {
     /// Top-level vdev's ZAP: bytes copied.
     VDEV_TOP_RAIDZ_EXPAND_BYTES_COPIED = "org.openzfs:raidz_expand_bytes_copied";
 
+    /// Leaf's ZAP: how far initialisation came, a byte of the device.
+    VDEV_LEAF_INITIALIZE_LAST_OFFSET = "com.delphix:next_offset_to_initialize";
+    /// Leaf's ZAP: where initialisation stands.
+    VDEV_LEAF_INITIALIZE_STATE = "com.delphix:vdev_initialize_state";
+    /// Leaf's ZAP: when it was started, stopped or completed, seconds since 1970.
+    VDEV_LEAF_INITIALIZE_ACTION_TIME = "com.delphix:vdev_initialize_action_time";
+    /// Leaf's ZAP: how far TRIM came, a byte of the device.
+    VDEV_LEAF_TRIM_LAST_OFFSET = "org.zfsonlinux:next_offset_to_trim";
+    /// Leaf's ZAP: where TRIM stands.
+    VDEV_LEAF_TRIM_STATE = "org.zfsonlinux:vdev_trim_state";
+    /// Leaf's ZAP: when it was started, stopped or completed, seconds since 1970.
+    VDEV_LEAF_TRIM_ACTION_TIME = "org.zfsonlinux:vdev_trim_action_time";
+    /// Leaf's ZAP: bytes a second that TRIM may do; 0 is no limit.
+    VDEV_LEAF_TRIM_RATE = "org.zfsonlinux:vdev_trim_rate";
+    /// Leaf's ZAP: TRIM passes over metaslabs that were never used.
+    VDEV_LEAF_TRIM_PARTIAL = "org.zfsonlinux:vdev_trim_partial";
+    /// Leaf's ZAP: TRIM is to be a secure one.
+    VDEV_LEAF_TRIM_SECURE = "org.zfsonlinux:vdev_trim_secure";
+
     /// Dataset's ZAP: its bookmarks.
     DS_BOOKMARK_NAMES = "com.delphix:bookmarks";
     /// Dataset's ZAP: it has large dnodes.

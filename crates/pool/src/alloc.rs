@@ -32,11 +32,12 @@
 //!
 //! # Absent
 //! No log space maps are written: those of an imported pool are folded into the metaslabs' own and destroyed. Pools with a device
-//! that is being removed are refused: freeing does not heed that. No trim.
+//! that is being removed are refused: freeing does not heed that.
 //!
 //! # See
 //! OpenZFS `module/zfs/metaslab.c`, `module/zfs/space_map.c`.
 
+mod aside;
 mod free_space;
 mod group;
 mod live;
@@ -47,6 +48,7 @@ mod state;
 mod sync;
 mod totals;
 
+pub use aside::{Aside, MetaslabFigures};
 pub use group::ClassKind;
 pub use totals::{ClassTotals, Totals};
 
@@ -55,7 +57,7 @@ use crate::metaslab::TopVdev;
 use live::slot;
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{Dva, Psize, Txg, VdevId};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use state::State;
 use vdev::TreeCell;
 use zio::{NoSpace, Space, Want};
@@ -66,6 +68,8 @@ pub struct Allocator {
     state: Mutex<State>,
     /// Held by who reads a map.
     loading: Mutex<()>,
+    /// A metaslab is no longer aside, or nobody starves any more.
+    given_back: Condvar,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -81,7 +85,7 @@ impl Allocator {
     }
 
     fn with(tree: TreeCell, state: State) -> Allocator {
-        Allocator { tree, state: Mutex::new(state), loading: Mutex::default() }
+        Allocator { tree, state: Mutex::new(state), loading: Mutex::default(), given_back: Condvar::new() }
     }
 
     /// Adds a vdev, all of whose space is free.
@@ -177,10 +181,12 @@ impl Space for Allocator {
                 let mut state = self.state.lock();
                 let done = state.allocate(&tree, want);
                 match state.wanted.take() {
+                    None if done.is_err() && state.aside.any() && !state::is_log(want) => None,
                     None => return done,
-                    Some(place) => place,
+                    Some(place) => Some(place),
                 }
             };
+            let Some(place) = place else { return self.allocate_starving(want) };
             // Whether that went well shows when it is tried again.
             let _ = self.load(place);
         }

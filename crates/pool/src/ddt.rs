@@ -10,8 +10,10 @@ use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
 use ondisk::{ByteOrder, ChecksumKind, Corrupt, Dva, ObjNum, bytes};
 use std::collections::BTreeMap;
 
+mod prune;
 mod table;
 
+pub use prune::Unshared;
 pub use table::DedupTables;
 
 const WHAT: &str = "DDT";

@@ -26,12 +26,14 @@ mod claim;
 mod dtl;
 mod identity;
 mod labels;
+mod leaf_work;
 mod live;
 mod logs;
 mod mmp;
 mod open;
 mod policy;
 mod props;
+mod prune;
 mod reopen;
 mod shape;
 mod shared;
@@ -57,11 +59,13 @@ pub(crate) use books::add_vdevs;
 pub use checkpoint::CheckpointError;
 pub(crate) use checkpoint::decode as decode_checkpoint;
 pub(crate) use labels::SPA_VERSION;
+pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
 pub(crate) use open::equip;
 pub use props::PoolProp;
+pub use prune::Prune;
 use shape::PoolTask;
 pub use shape::{AddTerms, ShapeError};
 pub use split::{SplitError, SplitTerms};
@@ -241,6 +245,8 @@ pub(crate) struct Engine {
     checkpoint: checkpoint::Checkpoint,
     /// Held while a tree takes the place of another.
     placing: Mutex<()>,
+    /// What is done to what is free on devices.
+    works: leaf_work::LeafWorks,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,
 }

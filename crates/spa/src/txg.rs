@@ -422,6 +422,18 @@ impl TxgHandle {
         self.0.state.lock().synced
     }
 
+    /// Has the open group sync when it is old, though nobody holds it: there is something that it will write. Waits for nothing.
+    pub(crate) fn touch(&self) {
+        let mut s = self.0.state.lock();
+        let txg = s.open;
+        if s.closing || s.last.is_some_and(|last| txg > last) || s.slot(txg).changed {
+            return;
+        }
+        s.slot(txg).changed = true;
+        s.slot(txg).opened = Some(Instant::now());
+        self.0.work.notify_all();
+    }
+
     /// See [`Txgs::check_suspended`].
     pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
         match self.0.suspension.reason() {

@@ -9,7 +9,7 @@ use dsl::{Setting, Value};
 use ondisk::ObjNum;
 use rig::{ask, file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use spa::create::VdevShape;
-use spa::engine::Live;
+use spa::engine::{Live, Prune, World};
 
 /// Kinds of dedup as properties have them: `on`, `sha512,verify`, `edonr,verify`.
 const KINDS: [u64; 3] = [1, 11 | 0x100, 13 | 0x100];
@@ -132,4 +132,80 @@ fn tables_of_openzfs() {
         changed += 1;
     }
     assert!(changed == 2 || testkit::find("single-lz4").is_none(), "only {changed} of the fixtures are here");
+}
+
+/// A world whose clock stands until it is set.
+struct Standing(std::sync::atomic::AtomicU64);
+
+impl World for Standing {
+    fn now(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn random(&self) -> u64 {
+        spa::engine::SystemWorld.random()
+    }
+
+    fn memory(&self) -> u64 {
+        1 << 30
+    }
+}
+
+/// Goal: pruning forgets blocks that nobody shares, of the age that was asked for, and no others; their contents stay, are freed by their only reference, and are stored
+/// anew when they are written again. zdb finds each state sound.
+#[test]
+fn what_is_not_shared_is_pruned() {
+    const HOUR: u64 = 3600;
+    let dir = tempfile::tempdir().unwrap();
+    let images = rig::images(dir.path(), 1, 128 << 20);
+    let world = std::sync::Arc::new(Standing((500_000 * HOUR).into()));
+    let pass = |hours| world.0.fetch_add(hours * HOUR, std::sync::atomic::Ordering::Relaxed);
+    let features: Vec<_> = ondisk::feature::FEATURES.iter().filter(|f| f.can_write()).collect();
+    let leaves = vec![spa::create::NewLeaf { path: images[0].clone() }];
+    let vdev = spa::create::NewVdev { shape: VdevShape::Single, bias: None, leaves };
+    let spa = rig::pool_in(vec![vdev], &features, &spa::create::claim_file, 1, world.clone());
+    let live = spa.writer().unwrap();
+    live.run(file_system("tank/a", vec![set("dedup", 1)])).unwrap();
+    let owned = own(live, "tank/a");
+    let old = write_file(live, &owned, &noise(1, MIB)).unwrap();
+    for _ in 0..2 {
+        write_file(live, &owned, &noise(2, MIB)).unwrap();
+    }
+    live.sync_all().unwrap();
+    pass(40);
+    let new = write_file(live, &owned, &noise(3, MIB)).unwrap();
+    live.sync_all().unwrap();
+    pass(2);
+    assert_eq!(live.prune_ddt(Prune::Older(100 * HOUR)).unwrap(), 0);
+    assert_eq!(live.prune_ddt(Prune::Percent(50)).unwrap(), 8, "all of the class that is enough");
+    assert_eq!(live.prune_ddt(Prune::Older(10 * HOUR)).unwrap(), 0);
+    assert_eq!(read_file(&owned, old, MIB), noise(1, MIB));
+    let before = stored(live);
+    write_file(live, &owned, &noise(3, MIB)).unwrap();
+    live.sync_all().unwrap();
+    let found = stored(live);
+    assert!(found > before, "what was not pruned is found");
+    let again = write_file(live, &owned, &noise(1, MIB)).unwrap();
+    live.sync_all().unwrap();
+    assert_eq!(stored(live), found, "what was pruned is stored anew");
+    remove_file(live, &owned, new).unwrap();
+    drop(owned);
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+    let spa = import(dir.path()).unwrap();
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank/a");
+    assert_eq!(read_file(&owned, again, MIB), noise(1, MIB));
+    remove_file(live, &owned, old).unwrap();
+    (0..4).for_each(|_| live.sync_all().unwrap());
+    assert_eq!(read_file(&owned, again, MIB), noise(1, MIB));
+    remove_file(live, &owned, again).unwrap();
+    drop(owned);
+    live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
+    (0..4).for_each(|_| live.sync_all().unwrap());
+    assert_eq!(stored(live), 0);
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
 }

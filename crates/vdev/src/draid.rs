@@ -87,7 +87,7 @@ impl Draid {
     }
 
     /// Children that a row uses.
-    fn ndisks(&self) -> u64 {
+    pub(crate) fn ndisks(&self) -> u64 {
         self.children - self.nspares
     }
 
@@ -133,6 +133,24 @@ impl Draid {
     /// Whether a block can begin at `offset`: stripes are whole.
     pub(crate) fn aligned(&self, offset: u64) -> bool {
         offset.is_multiple_of(self.group_width() << self.ashift)
+    }
+
+    /// Hands `each` the bytes of a child that a range covers: in each group that the child is in one run, a sector for each whole stripe
+    /// (`vdev_draid_xlate`).
+    pub(crate) fn child_runs(&self, child: u64, start: u64, end: u64, each: &mut dyn FnMut(u64, u64)) {
+        let stripe = self.group_width() << self.ashift;
+        let end = end / stripe * stripe;
+        let mut at = start.next_multiple_of(stripe);
+        while at < end {
+            let here = (self.group_size() - at % self.group_size()).min(end - at);
+            let mut first = Vec::with_capacity(self.group_width() as usize);
+            self.push_row(&mut first, at, self.ndata << self.ashift, 0);
+            let height = here / self.group_width();
+            for col in first.iter().filter(|col| col.child as u64 == child) {
+                each(col.offset, col.offset + height);
+            }
+            at += here;
+        }
     }
 
     /// The columns of a block of `size` bytes (whole sectors) at `offset`, where a stripe begins.

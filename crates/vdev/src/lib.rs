@@ -50,6 +50,7 @@ mod read;
 mod report;
 mod state;
 mod stats;
+mod translate;
 mod tree;
 mod write;
 
@@ -63,7 +64,7 @@ pub use report::{Report, Trouble};
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
-pub use write::{FlushError, Laid, Refused, Repaired, Run, WriteError, Written, join};
+pub use write::{FlushError, Laid, Refused, Repaired, Run, WipeError, WriteError, Written, join};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, VdevError>;

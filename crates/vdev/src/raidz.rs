@@ -117,6 +117,17 @@ impl Raidz {
         if later == 0 { self.original } else { self.widths[later - 1].1 }
     }
 
+    /// The bytes of a child that a range covers, if it covers any: of the range's whole sectors those whose number is the child's, modulo the
+    /// width (`vdev_raidz_xlate`).
+    pub(crate) fn child_run(&self, child: u64, start: u64, end: u64) -> Option<(u64, u64)> {
+        let first = start.div_ceil(1 << self.ashift);
+        let last = end >> self.ashift;
+        // How many of the child's sectors have a lower number.
+        let before = |sector: u64| sector.saturating_sub(child).div_ceil(self.width);
+        let (first, last) = (before(first), before(last));
+        (first < last).then(|| (first << self.ashift, last << self.ashift))
+    }
+
     /// Bytes that a block takes, parity and padding included (`vdev_raidz_asize`).
     pub(crate) fn asize(&self, psize: u64, birth: Txg) -> u64 {
         let (nparity, width) = (self.nparity as u64, self.logical_width(birth));

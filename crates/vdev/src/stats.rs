@@ -53,6 +53,16 @@ pub struct VdevStats {
     pub reads_begun: Counter,
     /// Writes that were begun.
     pub writes_begun: Counter,
+    /// Discards asked of the device (`vs_ops[ZIO_TYPE_TRIM]`).
+    pub trim_ops: Counter,
+    /// Bytes discarded (`vs_bytes[ZIO_TYPE_TRIM]`).
+    pub trim_bytes: Counter,
+    /// How long discards took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_TRIM]`).
+    pub trim_ns: Histogram,
+    /// Bytes of single discards (`vsx_ind_histo`).
+    pub trim_sizes: Histogram,
+    /// Discards that were begun.
+    pub trims_begun: Counter,
     /// Since when this is counted (`vs_timestamp`).
     pub since: Since,
 }
@@ -92,6 +102,16 @@ pub struct StatsSnapshot {
     pub reads_active: u64,
     /// Writes under way.
     pub writes_active: u64,
+    /// See [`VdevStats::trim_ops`].
+    pub trim_ops: u64,
+    /// See [`VdevStats::trim_bytes`].
+    pub trim_bytes: u64,
+    /// See [`VdevStats::trim_ns`].
+    pub trim_ns: HistogramSnapshot,
+    /// See [`VdevStats::trim_sizes`].
+    pub trim_sizes: HistogramSnapshot,
+    /// Discards under way.
+    pub trims_active: u64,
     /// Nanoseconds since when this is counted (`vs_timestamp`).
     pub age_ns: u64,
 }
@@ -110,6 +130,11 @@ impl StatsSnapshot {
         self.read_sizes.add(&below.read_sizes);
         self.write_sizes.add(&below.write_sizes);
         self.run_sizes.add(&below.run_sizes);
+        self.trim_ops += below.trim_ops;
+        self.trim_bytes += below.trim_bytes;
+        self.trims_active += below.trims_active;
+        self.trim_ns.add(&below.trim_ns);
+        self.trim_sizes.add(&below.trim_sizes);
     }
 }
 
@@ -117,7 +142,8 @@ impl VdevStats {
     /// The counters now.
     pub fn snapshot(&self) -> StatsSnapshot {
         // What is done is counted before what was begun, so that no more is done than was begun.
-        let (read_ops, write_ops) = (self.read_ops.get(), self.write_ops.get());
+        let (read_ops, write_ops, trim_ops) =
+            (self.read_ops.get(), self.write_ops.get(), self.trim_ops.get());
         StatsSnapshot {
             read_ops,
             read_bytes: self.read_bytes.get(),
@@ -135,6 +161,11 @@ impl VdevStats {
             run_sizes: self.run_sizes.snapshot(),
             reads_active: self.reads_begun.get().saturating_sub(read_ops),
             writes_active: self.writes_begun.get().saturating_sub(write_ops),
+            trim_ops,
+            trim_bytes: self.trim_bytes.get(),
+            trim_ns: self.trim_ns.snapshot(),
+            trim_sizes: self.trim_sizes.snapshot(),
+            trims_active: self.trims_begun.get().saturating_sub(trim_ops),
             age_ns: self.since.0.elapsed().as_nanos() as u64,
         }
     }

@@ -22,6 +22,7 @@ mod fault;
 mod flush;
 mod repair;
 mod run;
+mod wipe;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ const MAX_VISITS: u32 = 1024;
 pub use flush::FlushError;
 pub use repair::Repaired;
 pub use run::{Run, join};
+pub use wipe::WipeError;
 
 /// Why a write did not succeed.
 #[derive(Debug, Clone, thiserror::Error)]

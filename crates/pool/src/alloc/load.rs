@@ -109,7 +109,7 @@ impl State {
         self.reweigh(place);
     }
 
-    fn reweigh(&mut self, place: Place) {
+    pub(super) fn reweigh(&mut self, place: Place) {
         let vdev = self.vdevs.get_mut(&place.0).expect("places are of vdevs that are there");
         let ms = &mut vdev.metaslabs[place.1 as usize];
         if ms.activated.is_none() || ms.reckon_weight() == Weight::NONE {

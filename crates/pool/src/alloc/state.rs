@@ -64,9 +64,12 @@ pub(super) struct State {
     pub(super) resting: BTreeSet<Place>,
     /// What is noted on maps of whole vdevs.
     pub(super) side: super::side::Side,
+    /// Metaslabs that are set aside.
+    pub(super) aside: super::aside::AsideBook,
 }
 
-fn is_log(want: &Want) -> bool {
+/// Whether it is a log's block, which can do without: its commit then waits for the group.
+pub(super) fn is_log(want: &Want) -> bool {
     matches!(want.class, ClassHint::Log { .. })
 }
 
@@ -85,6 +88,7 @@ impl State {
             wanted: None,
             resting: BTreeSet::new(),
             side: Default::default(),
+            aside: Default::default(),
         }
     }
 
@@ -200,11 +204,16 @@ impl State {
     pub(super) fn allocate(&mut self, tree: &Tree, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
         match self.allocate_free(tree, want) {
             // A pool that stops for want of room is worse than one that can't be rewound for two groups; the intent log can wait.
-            Err(NoSpace) if self.wanted.is_none() && !is_log(want) && self.release_deferred() => {
+            Err(NoSpace) if self.may_release(want) && self.release_deferred() => {
                 self.allocate_free(tree, want)
             }
             done => done,
         }
+    }
+
+    /// Whether what was freed lately is the last resort: what is to be loaded, or is set aside, comes first.
+    fn may_release(&self, want: &Want) -> bool {
+        self.wanted.is_none() && !is_log(want) && !self.aside.any()
     }
 
     /// Lets everything that was freed before the group that syncs be used at once. The last uberblock does not reach it; those before it
@@ -326,12 +335,13 @@ impl State {
         };
         let copy = others.iter().flatten().filter(|d| d.vdev == vdev).count().min(2);
         loop {
-            let metaslabs = &mut self.vdevs.get_mut(&vdev)?.metaslabs;
+            let (metaslabs, aside) = (&mut self.vdevs.get_mut(&vdev)?.metaslabs, &self.aside);
             let g = &mut self.groups[group.0];
             if let Some(id) = g.active(copy).filter(|id| !metaslabs[*id as usize].may_hold(asize)) {
                 g.passivate(id, &mut metaslabs[id as usize]);
             }
-            let serves = |id: u32| metaslabs[id as usize].may_hold(asize) && (try_hard || !taken(id));
+            let idle = |id: u32| !aside.holds((vdev, id)) && (try_hard || !taken(id));
+            let serves = |id: u32| metaslabs[id as usize].may_hold(asize) && idle(id);
             let id = g.choose(copy, try_hard, serves)?;
             if metaslabs[id as usize].free.is_none() {
                 self.wanted = Some((vdev, id));
@@ -383,6 +393,7 @@ impl State {
 
     pub(super) fn claim(&mut self, vdev: VdevId, start: u64, size: u64, txg: Txg) -> bool {
         let Some(place) = self.find(vdev, start, size) else { return false };
+        assert!(!self.aside.holds(place), "an import claims before anybody cleans up");
         let ms = self.metaslab(place);
         if !ms.free.as_mut().is_some_and(|f| f.remove(start, start + size)) {
             return false;

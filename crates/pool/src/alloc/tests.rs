@@ -287,3 +287,73 @@ fn a_full_pool_waits_for_nothing() {
     (6..9).for_each(|t| alloc.sync_in_memory(t));
     assert_eq!((alloc.totals().alloc(), alloc.bad_frees()), (39 << MS_SHIFT, 0));
 }
+
+/// Goal: of a metaslab that is aside nothing is given out, and what is free there is neither what was allocated nor what was freed lately.
+#[test]
+fn what_is_aside_is_left_alone() {
+    let alloc = allocator(&[(Class::Normal, 8)]);
+    let first = places(&alloc.allocate(&want(1 << 20, 1, 4)).unwrap())[0];
+    let other = places(&alloc.allocate(&want(1 << 20, 1, 4)).unwrap())[0];
+    alloc.sync_in_memory(4);
+    alloc.free(&other, Txg(4), Txg(5));
+    let id = |d: &Dva| (d.offset.0 >> MS_SHIFT) as u32;
+    let range = |d: &Dva| (d.offset.0, d.offset.0 + d.asize.0);
+    assert_eq!(id(&first), id(&other));
+    for txg in 5..9 {
+        let aside = alloc.set_aside(VdevId(0), id(&first)).unwrap().unwrap();
+        let touches = |(start, end)| aside.free().iter().any(|(s, e)| *s < end && start < *e);
+        assert!(!touches(range(&first)));
+        assert_eq!(touches(range(&other)), txg == 8, "{txg}");
+        for _ in 0..64 {
+            let got = places(&alloc.allocate(&want(1 << 17, 1, txg)).unwrap())[0];
+            assert_ne!(id(&got), id(&first));
+        }
+        drop(aside);
+        alloc.sync_in_memory(txg);
+    }
+    assert!(
+        alloc.set_aside(VdevId(0), 8).unwrap().is_none() && alloc.set_aside(VdevId(1), 0).unwrap().is_none()
+    );
+}
+
+/// Goal: who finds no room while a metaslab is aside gets it when that is given back, which is asked for, and none is set aside before that.
+#[test]
+fn who_needs_room_gets_what_is_aside() {
+    let alloc = allocator(&[(Class::Normal, 2)]);
+    let half = places(&alloc.allocate(&want(16 << 20, 1, 4)).unwrap())[0];
+    let id = 1 - (half.offset.0 >> MS_SHIFT) as u32;
+    let aside = alloc.set_aside(VdevId(0), id).unwrap().unwrap();
+    assert!(!aside.is_wanted());
+    std::thread::scope(|s| {
+        let got = s.spawn(|| alloc.allocate(&want(16 << 20, 1, 4)));
+        while !aside.is_wanted() {
+            std::thread::yield_now();
+        }
+        let next = s.spawn(|| alloc.set_aside(VdevId(0), id).unwrap().unwrap().free().len());
+        drop(aside);
+        assert_eq!(u64::from(id), places(&got.join().unwrap().unwrap())[0].offset.0 >> MS_SHIFT);
+        assert_eq!(next.join().unwrap(), 0);
+    });
+    let aside = alloc.set_aside(VdevId(0), id).unwrap().unwrap();
+    std::thread::scope(|s| {
+        let none = s.spawn(|| alloc.allocate(&want(512, 1, 4)));
+        while !aside.is_wanted() {
+            std::thread::yield_now();
+        }
+        drop(aside);
+        assert!(none.join().unwrap().is_err());
+    });
+}
+
+/// Goal: a map that was read only to set the metaslab aside is forgotten, but never while something of it is not on disk.
+#[test]
+fn what_is_not_on_disk_is_not_forgotten() {
+    let alloc = allocator(&[(Class::Normal, 8)]);
+    let loaded = |id: u32| alloc.state.lock().metaslab((VdevId(0), id)).free.is_some();
+    drop(alloc.set_aside(VdevId(0), 7).unwrap());
+    assert!(!loaded(7));
+    let got = places(&alloc.allocate(&want(512, 1, 4)).unwrap())[0];
+    let id = (got.offset.0 >> MS_SHIFT) as u32;
+    drop(alloc.set_aside(VdevId(0), id).unwrap());
+    assert!(loaded(id));
+}

@@ -19,7 +19,7 @@
 //! A group's entries are in the same MOS as its blocks.
 //!
 //! # Absent
-//! `dedup_table_quota=auto` sets no limit. Entries are not pruned. Entries of class ditto, which no release since 0.8 writes, are freed
+//! `dedup_table_quota=auto` sets no limit. Entries of class ditto, which no release since 0.8 writes, are freed
 //! when they are touched, as OpenZFS does.
 //!
 //! # See
@@ -50,7 +50,7 @@ const BLOCK: u32 = 1 << 15;
 const BLOCK_SHIFT: u8 = 15;
 /// Classes, as indices of [`DDT_CLASS_NAMES`].
 const DUPLICATE: usize = 1;
-const UNIQUE: usize = 2;
+pub(super) const UNIQUE: usize = 2;
 const CLASSES: usize = DDT_CLASS_NAMES.len();
 /// `fast_dedup`: counts the tables of that kind.
 const FEATURE: &str = "com.klarasystems:fast_dedup";
@@ -59,7 +59,7 @@ const QUOTA: &str = "dedup_table_quota";
 
 /// The tables (`spa_ddt`).
 pub struct DedupTables {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Takes back places of a batch that failed.
     space: Arc<dyn Space>,
 }
@@ -70,7 +70,7 @@ impl std::fmt::Debug for DedupTables {
     }
 }
 
-struct State {
+pub(super) struct State {
     tables: BTreeMap<ChecksumKind, Table>,
     vdevs: BTreeMap<VdevId, TopVdev>,
     /// The MOS as of the last group.
@@ -78,7 +78,7 @@ struct State {
     /// Most bytes of all tables; `None` for no limit.
     quota: Option<u64>,
     /// Seconds since 1970: what fast tables say of when an entry was made.
-    now: u64,
+    pub(super) now: u64,
     /// A look-up failed, or an entry makes no sense: nothing more is freed or written.
     failed: Option<Error>,
 }
@@ -109,12 +109,12 @@ struct Class {
 }
 
 /// An entry as it is now.
-struct Live {
-    phys: DdtPhys,
+pub(super) struct Live {
+    pub(super) phys: DdtPhys,
     /// The class whose ZAP has it.
     stored: Option<usize>,
     /// It is in no class's sums, and will be written.
-    out: bool,
+    pub(super) out: bool,
 }
 
 impl Table {
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// Brings an entry to memory; one that is not there has no copies.
-    fn load(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
+    pub(super) fn load(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
         let table = self.table(None, checksum)?;
         if !table.entries.contains_key(key) {
             let flat = table.is_flat();
@@ -231,7 +231,7 @@ impl State {
     }
 
     /// As [`State::load`], to be changed: taken out of its class's sums.
-    fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
+    pub(super) fn take(&mut self, checksum: ChecksumKind, key: &DdtKey) -> Result<&mut Live> {
         let now = self.now;
         self.load(checksum, key)?;
         let State { tables, vdevs, .. } = self;

@@ -123,6 +123,7 @@ impl Engine {
             pool_tasks: Default::default(),
             early_tasks: Default::default(),
             shape: Mutex::default(),
+            works: Default::default(),
             placing: Mutex::default(),
             to_free: Default::default(),
             deferred,

@@ -9,6 +9,7 @@ use ondisk::config::PoolState;
 use ondisk::{Blkptr, Guid, PoolConfig, Txg, Uberblock};
 use zio::{FailMode, Reason};
 
+use super::leaf_work::Keeper;
 use super::mmp::Beating;
 use super::tasks::{Queued, Ticket};
 use super::{Engine, Synced};
@@ -17,6 +18,8 @@ use crate::txg::{Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 /// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
 /// imported again; [`Live::export`] lets it go in order.
 pub struct Live {
+    /// Goes first: threads that work on devices end before the last group.
+    _keeper: Keeper,
     txgs: Txgs,
     engine: Arc<Engine>,
     /// Beats until the last group has synced.
@@ -68,7 +71,7 @@ impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
         engine.update_space();
         let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
-        Live { txgs, engine, beating: OnceLock::new() }
+        Live { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
     }
 
     /// From now on the pool waits for devices that fail, since somebody may see to them.
@@ -76,6 +79,7 @@ impl Live {
         let waker = Box::new(self.txgs.waker());
         self.engine.cache.zio().suspension().attend(name, self.engine.failmode(), waker);
         self.beating.get_or_init(|| Beating::start(name, &self.engine));
+        self.resume_works();
     }
 
     /// Goes by these limits of groups from now on.
@@ -117,6 +121,7 @@ impl Live {
         given_up.into_iter().for_each(|device| zio.doubt(device));
         self.engine.allocator.retry();
         zio.suspension().clear();
+        self.resume_works();
         Ok(())
     }
 
@@ -289,6 +294,15 @@ impl Live {
 
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
+        self.engine.stop_works();
+        let left = self.leave_now(state);
+        if left.is_err() && self.txgs.stopped().is_none() {
+            self.resume_works();
+        }
+        left
+    }
+
+    fn leave_now(&self, state: PoolState) -> Result<(), Stopped> {
         self.close_logs()?;
         // A pool whose devices fail now stays, until somebody has seen to them.
         self.txgs.wait_synced_unless_suspended(self.txgs.open())?;

@@ -70,6 +70,7 @@ impl Live {
         if back > 0 && engine.tree().state().0 >= VdevState::Degraded {
             // Their labels are those of the group in which they went.
             engine.edit_config(|_| {});
+            self.resume_works();
         }
         Ok(back)
     }

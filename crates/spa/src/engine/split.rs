@@ -428,6 +428,15 @@ impl Live {
         let engine = self.engine();
         let _alone = engine.shape.lock();
         engine.shape_is_free()?;
+        // What goes on on a device goes on in the pool that it is in afterwards.
+        engine.stop_works();
+        let done = self.split_quietly(terms);
+        self.resume_works();
+        done
+    }
+
+    fn split_quietly(&self, terms: &SplitTerms<'_>) -> Result<Spa, SplitError> {
+        let engine = self.engine();
         let config = self.config();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         let plan = Plan::of(root, terms, &engine.tree())?;

@@ -108,6 +108,7 @@ impl Engine {
             self.sync_shared(&tx)?;
             if pass == 1 {
                 self.run_pool_tasks(&tx)?;
+                self.sync_works(&tx)?;
                 self.discard_checkpoint(&tx)?;
             }
             let renamed = self.write_dtls(&tx, pass)?;

@@ -1,0 +1,227 @@
+//! The thread that goes through what is free on a device.
+
+use std::time::{Duration, Instant};
+
+use ondisk::{Guid, VdevId};
+use pool::alloc::Aside;
+use pool::range::RangeSet;
+use vdev::{VdevState, WipeError};
+
+use super::{Control, Key, WorkKind, WorkState, progress};
+use crate::engine::Engine;
+use crate::txg::TxgHandle;
+
+/// What is written (`zfs_initialize_value`).
+const VALUE: u64 = 0xdead_beef_dead_beee;
+/// Bytes written at once (`zfs_initialize_chunk_size`).
+const CHUNK: u64 = 1 << 20;
+/// Most bytes discarded at once (`zfs_trim_extent_bytes_max`).
+const TRIM_MAX: u64 = 128 << 20;
+/// Ranges that are too small to be worth a discard, bytes (`zfs_trim_extent_bytes_min`).
+const TRIM_MIN: u64 = 32 << 10;
+/// Time between two looks whether more may be discarded.
+const PACE: Duration = Duration::from_millis(10);
+
+/// How going through a metaslab, or all of them, ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    /// Somebody wants the metaslab; the rest is done later.
+    GivenBack,
+    /// The thread is to end.
+    Stopped,
+    /// The device takes no more.
+    Gone,
+}
+
+struct Toil<'a> {
+    engine: &'a Engine,
+    txgs: &'a TxgHandle,
+    key: Key,
+    control: &'a Control,
+    top: VdevId,
+    filler: Vec<u8>,
+    rate: u64,
+    partial: bool,
+    /// Where it goes on, in the space behind the labels.
+    next: u64,
+    /// When it was begun, and the bytes discarded since: what may be done in a second is an average. (OpenZFS takes that of each metaslab, so that one that
+    /// is discarded at once costs no time.)
+    since: Instant,
+    discarded: u64,
+}
+
+/// Goes on with a device's work until it is done or is to stop.
+pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Control) {
+    let tree = engine.tree();
+    let Ok(top) = tree.top_of(key.0) else { return };
+    let (next, rate, partial) = {
+        let all = engine.works.all.lock();
+        let Some(work) = all.get(&key) else { return };
+        (work.next, work.rate, work.partial)
+    };
+    let (done, all) = progress(engine, &tree, top, key.0, next);
+    drop(tree);
+    let (since, discarded) = (Instant::now(), 0);
+    let filler = match key.1 {
+        WorkKind::Initialize => VALUE.to_ne_bytes().repeat(CHUNK as usize / 8),
+        WorkKind::Trim => Vec::new(),
+    };
+    let mut toil = Toil { engine, txgs, key, control, top, filler, rate, partial, next, since, discarded };
+    toil.note(next, done, all);
+    let end = toil.metaslabs();
+    let tree = engine.tree();
+    let path = path_of(engine, key.0);
+    match end {
+        End::Done if tree.is_writable(key.0) => {
+            toil.note(toil.next, all, all);
+            engine.change_work(key, &path, WorkState::Complete);
+        }
+        End::Done | End::Gone => {
+            if tree.state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
+                engine.change_work(key, &path, WorkState::Canceled);
+            }
+        }
+        End::Stopped | End::GivenBack => {}
+    }
+    txgs.touch();
+}
+
+fn path_of(engine: &Engine, leaf: Guid) -> String {
+    let config = engine.config_to_be();
+    let leaf = config.vdev_tree.as_ref().and_then(|root| root.find(leaf)).and_then(|v| v.path.clone());
+    leaf.map_or_else(|| "-".to_owned(), |path| String::from_utf8_lossy(&path).into_owned())
+}
+
+impl Toil<'_> {
+    /// Remembers how far it is, for the next group to write.
+    fn note(&mut self, next: u64, done: u64, all: u64) {
+        let mut works = self.engine.works.all.lock();
+        if let Some(work) = works.get_mut(&self.key) {
+            (work.next, work.stat.done, work.stat.estimate) = (next, done.min(all), all);
+            work.dirty = true;
+        }
+    }
+
+    /// Remembers that a range is done.
+    fn advance(&mut self, next: u64, bytes: u64, failed: bool) {
+        self.next = self.next.max(next);
+        let mut works = self.engine.works.all.lock();
+        if let Some(work) = works.get_mut(&self.key) {
+            work.next = self.next;
+            work.stat.done = (work.stat.done + bytes).min(work.stat.estimate);
+            work.stat.errors += u64::from(failed);
+            work.dirty = true;
+        }
+        drop(works);
+        self.txgs.touch();
+    }
+
+    fn metaslabs(&mut self) -> End {
+        let count = self.engine.allocator.metaslab_figures(self.top).len();
+        for (id, figures) in (0..).zip(self.engine.allocator.metaslab_figures(self.top)).take(count) {
+            let range = (figures.start, figures.start + figures.size);
+            if self.is_behind(range) {
+                continue;
+            }
+            loop {
+                if self.control.is_stopped() {
+                    return End::Stopped;
+                }
+                match self.metaslab(id) {
+                    End::Done => break,
+                    End::GivenBack => {}
+                    end => return end,
+                }
+            }
+        }
+        End::Done
+    }
+
+    /// Whether all that a range covers of the device has been done.
+    fn is_behind(&self, (start, end): (u64, u64)) -> bool {
+        let mut behind = true;
+        let mut look = |_: u64, end: u64| behind &= end <= self.next;
+        let tree = self.engine.tree();
+        tree.translate(self.key.0, start, end, &mut look).is_ok() && behind && self.next > 0
+    }
+
+    /// What of a metaslab is free, still to be done, and lies on this device.
+    fn left(&self, aside: &Aside<'_>) -> Result<Vec<(u64, u64)>, vdev::VdevError> {
+        let tree = self.engine.tree();
+        let mut left = RangeSet::new();
+        for (start, end) in aside.free() {
+            tree.translate(self.key.0, *start, *end, &mut |start, end| {
+                let start = start.max(self.next);
+                // What is on a device is there once.
+                let fresh = start >= end || left.add(start, end);
+                assert!(fresh, "two addresses lead to one byte of the device {}", self.key.0.0);
+            })?;
+        }
+        Ok(left.iter().collect())
+    }
+
+    fn metaslab(&mut self, id: u32) -> End {
+        let engine = self.engine;
+        let aside = match engine.allocator.set_aside(self.top, id) {
+            Ok(Some(aside)) => aside,
+            // What can't be told is left alone.
+            Ok(None) | Err(_) => return End::Done,
+        };
+        if self.partial && aside.never_used() {
+            return End::Done;
+        }
+        let Ok(left) = self.left(&aside) else { return End::Gone };
+        for (start, end) in left {
+            let trim = self.key.1 == WorkKind::Trim;
+            if trim && end - start < TRIM_MIN {
+                self.advance(end, end - start, false);
+                continue;
+            }
+            let mut at = start;
+            while at < end {
+                let len = (end - at).min(if trim { TRIM_MAX } else { CHUNK });
+                if let Some(end) = self.pause(&aside) {
+                    return end;
+                }
+                let failed = match self.wipe(at, len) {
+                    Ok(()) => false,
+                    Err(WipeError::Device { .. }) => true,
+                    Err(WipeError::Gone { .. } | WipeError::Range { .. }) => return End::Gone,
+                };
+                at += len;
+                self.advance(at, len, failed);
+            }
+        }
+        End::Done
+    }
+
+    fn wipe(&mut self, at: u64, len: u64) -> Result<(), WipeError> {
+        let tree = self.engine.tree();
+        match self.key.1 {
+            WorkKind::Initialize => tree.fill(self.key.0, at, &self.filler[..len as usize]),
+            WorkKind::Trim => {
+                self.discarded += len;
+                tree.discard(self.key.0, at, len)
+            }
+        }
+    }
+
+    /// Whether it must stop here: for good, or since the metaslab is wanted. Waits while more was discarded than is allowed.
+    fn pause(&self, aside: &Aside<'_>) -> Option<End> {
+        loop {
+            let mut stop = self.control.stop.lock();
+            if *stop {
+                return Some(End::Stopped);
+            }
+            if aside.is_wanted() {
+                return Some(End::GivenBack);
+            }
+            let took = self.since.elapsed().as_millis() as u64 + 1;
+            if self.rate == 0 || self.discarded.saturating_mul(1000) / took <= self.rate {
+                return None;
+            }
+            self.control.stopped.wait_for(&mut stop, PACE);
+        }
+    }
+}

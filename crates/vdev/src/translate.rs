@@ -1,0 +1,109 @@
+//! From ranges of a top-level vdev's space to the bytes of one device below it.
+//!
+//! # Theory
+//! A block's address is one of a top-level vdev; who works on what is free of one device must know which bytes of that device a range of addresses
+//! covers. A mirror's sides have everything at the same place. The sectors of a raidz go round its children whatever lies in them, so of a range
+//! each child has the sectors whose number leaves its own when divided by the width: one contiguous run. (Single parity
+//! swaps the first two columns of some blocks, which trade places within the block.) A dRAID's stripes are one sector of each child of their group, so of a range
+//! within a group each of these children has one run, and the others nothing.
+//!
+//! What is yielded never covers a byte that another address is on: a range of free addresses, whole sectors and for dRAID whole stripes,
+//! becomes bytes that hold nothing.
+//!
+//! # Absent
+//! A raidz that is being expanded, whose sectors are moving, and mirrors of raidz: both are refused.
+//!
+//! # See
+//! OpenZFS `vdev_xlate`, `vdev_raidz_xlate`, `vdev_draid_xlate`.
+
+use ondisk::{Guid, VdevId};
+
+use crate::tree::{Layout, NodeId, Tree};
+use crate::{Result, VdevError};
+
+/// Where a device is in its tree, and the way there.
+struct Way {
+    top: VdevId,
+    /// From the top-level vdev down: each vdev, and which of its children is next.
+    steps: Vec<(NodeId, usize)>,
+}
+
+impl Tree {
+    fn way(&self, leaf: Guid) -> Result<Way> {
+        let none = VdevError::NoSuchGuid { guid: leaf };
+        let mut at = *self.by_guid.get(&leaf).ok_or(none.clone())?;
+        if !matches!(self.node(at).layout, Layout::Leaf(_)) {
+            return Err(none);
+        }
+        let mut steps = Vec::new();
+        loop {
+            let up = self.node(at).parent.ok_or(none.clone())?;
+            let place = self.node(up).children.iter().position(|c| *c == at).ok_or(none.clone())?;
+            if up == Self::ROOT {
+                steps.reverse();
+                return Ok(Way { top: VdevId(place as u32), steps });
+            }
+            steps.push((up, place));
+            at = up;
+        }
+    }
+
+    /// The top-level vdev that a device is below.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`] when there is no such device.
+    pub fn top_of(&self, leaf: Guid) -> Result<VdevId> {
+        Ok(self.way(leaf)?.top)
+    }
+
+    /// Over how many devices a top-level vdev spreads its space (`vdev_get_ndisks`).
+    pub fn spread(&self, vdev: VdevId) -> u64 {
+        let Ok(top) = self.top(vdev) else { return 1 };
+        match &self.node(top).layout {
+            Layout::Raidz(raidz) => raidz.width,
+            Layout::Draid(draid) => draid.ndisks(),
+            _ => 1,
+        }
+    }
+
+    /// Hands `each` the runs of a device's space (start and end, in order) that `start..end` of its top-level vdev covers, whole sectors, of dRAID
+    /// whole stripes; a sector that is covered in part is left out (`vdev_xlate_walk`).
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`]; [`VdevError::Expanding`] and [`VdevError::RaidzSides`] where addresses have no such place.
+    pub fn translate(&self, leaf: Guid, start: u64, end: u64, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let way = self.way(leaf)?;
+        let mut columns = false;
+        for (id, _) in &way.steps {
+            match &self.node(*id).layout {
+                Layout::Mirrored => {}
+                Layout::Raidz(raidz) if raidz.is_expanding() => {
+                    return Err(VdevError::Expanding { vdev: way.top });
+                }
+                Layout::Raidz(_) | Layout::Draid(_) if columns || *id != self.top(way.top)? => {
+                    return Err(VdevError::RaidzSides { vdev: way.top });
+                }
+                Layout::Raidz(_) | Layout::Draid(_) => columns = true,
+                _ => return Err(VdevError::Absent { vdev: way.top }),
+            }
+        }
+        // Columns are the top-level vdev's alone: below it offsets stay as they are.
+        let Some((top, place)) = way.steps.first() else {
+            each(start, end);
+            return Ok(());
+        };
+        match &self.node(*top).layout {
+            Layout::Raidz(raidz) => {
+                if let Some((start, end)) = raidz.child_run(*place as u64, start, end) {
+                    each(start, end);
+                }
+            }
+            Layout::Draid(draid) => draid.child_runs(*place as u64, start, end, each),
+            _ => each(start, end),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
