@@ -297,7 +297,7 @@ fn one_sick_pool() {
 fn counted_and_set() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = dir.path().display();
-    fs::create_dir(dir.path().join("tree")).expect("a folder");
+    // The folder is made.
     let Some(daemon) = Daemon::start_with(dir.path(), &["--tree", &format!("{at}/tree")]) else {
         eprintln!("nothing can be mounted here");
         return;
@@ -345,7 +345,17 @@ fn counted_and_set() {
             .contains("dataset_name                    7    tank\n")
     );
     assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
+    assert!(read("proc/spl/kstat/zfs/tank/iostats").contains("trim_bytes_written"));
     daemon.good("zpool export tank");
+    for name in ["m0", "m1"] {
+        image(&dir.path().join(name));
+    }
+    daemon.good(&format!("zpool create -m none pair mirror {at}/m0 {at}/m1"));
+    daemon.good("zpool export pair");
+    fs::remove_file(dir.path().join("m1")).expect("it was made");
+    daemon.good(&format!("zpool import -d {at} pair"));
+    assert_eq!(read("proc/spl/kstat/zfs/pair/state"), "DEGRADED\n");
+    daemon.good("zpool export pair");
 }
 
 /// Goal: mount(8)'s helper mounts file systems with `mountpoint=legacy` where it is told to, and no others, with its exit codes.

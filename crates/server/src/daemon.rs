@@ -180,6 +180,13 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     if place.is_shared() {
         house.remember_in(Path::new(crate::cachefile::USUAL));
     }
+    // Before anything is served: a folder that can't be had is said while nobody relies on the daemon.
+    let tree = match &options.tree {
+        Some(at) => {
+            Some(house.clone().stats(at).map_err(|source| DaemonError::Tree { at: at.clone(), source })?)
+        }
+        None => None,
+    };
     house.open_doors(place);
     if options.attach {
         house.attach_every();
@@ -188,12 +195,6 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         say_ready()?;
     }
     tracing::info!(socket = %place.socket().display(), "serving");
-    let tree = match &options.tree {
-        Some(at) => {
-            Some(house.clone().stats(at).map_err(|source| DaemonError::Tree { at: at.clone(), source })?)
-        }
-        None => None,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("request")

@@ -69,7 +69,10 @@ struct Of {
 impl Events {
     /// Events after one, or none and the ring is empty.
     pub(crate) fn tell(&self, query: &EventQuery, pools: &[std::sync::Arc<Imported>]) -> EventPage {
-        pools.iter().for_each(|pool| self.reports(pool.pool.spa()));
+        for pool in pools {
+            self.reports(pool.pool.spa());
+            self.notices(pool.pool.spa());
+        }
         let ring = &mut *self.0.lock();
         if query.clear {
             let cleared = ring.kept.len() as u64;
@@ -150,6 +153,29 @@ impl Events {
             let (class, details) = told(spa, &of, report, vdev, *parent);
             let when = wall.checked_sub(now.saturating_duration_since(report.at)).unwrap_or(wall);
             self.enter(&of, class, details, when);
+        }
+    }
+
+    /// What happened to the work of devices since the last call (`spa_event_notify`).
+    fn notices(&self, spa: &Spa) {
+        let notices = spa.writer().map(|live| live.take_work_notices()).unwrap_or_default();
+        if notices.is_empty() {
+            return;
+        }
+        let info = spa.tree().describe();
+        let mut vdevs = HashMap::new();
+        index(&info, None, &mut vdevs);
+        for notice in notices {
+            let mut details = vec![("vdev_guid".to_owned(), EventValue::Number(notice.leaf.0))];
+            if let Some((vdev, _)) = vdevs.get(&notice.leaf.0) {
+                details.push(("vdev_state".to_owned(), EventValue::State(vdev.state as u64)));
+                if let Some(path) = &vdev.path {
+                    let path = String::from_utf8_lossy(path).into_owned();
+                    details.push(("vdev_path".to_owned(), EventValue::Text(path)));
+                }
+            }
+            let class = format!("sysevent.fs.zfs.{}", notice.what);
+            self.enter(&of(spa, 0, Context::None), &class, details, notice.at);
         }
     }
 

@@ -271,7 +271,11 @@ impl Service for House {
                 return Ok(());
             }
             // Nothing has changed, or nothing that is on disk already.
-            PoolChange::Sync | PoolChange::Log { .. } => return Ok(()),
+            PoolChange::Sync | PoolChange::Log { .. } | PoolChange::PruneDdt { .. } => return Ok(()),
+            PoolChange::Work { .. } => {
+                self.events.history(&*self.pools.pool_or_going(name)?, Context::None);
+                return Ok(());
+            }
             PoolChange::Add { .. } => Some("vdev_add"),
             PoolChange::Remove { .. } => Some("vdev_remove_aux"),
             PoolChange::Clear { .. } => Some("vdev_clear"),
@@ -326,6 +330,16 @@ impl Service for House {
 
     fn detach(&self, request: &DetachRequest) -> Result<(), Error> {
         self.pools.detach(&request.dataset, request.force)
+    }
+}
+
+impl crate::tree::Counters for House {
+    fn kstat_names(&self) -> Vec<crate::kstats::Name> {
+        crate::kstats::names(&self.pools)
+    }
+
+    fn kstat(&self, pool: Option<&str>, name: &str) -> Option<Kstat> {
+        crate::kstats::one(&self.pools, pool, name)
     }
 }
 

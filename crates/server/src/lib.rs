@@ -23,6 +23,7 @@ mod grants;
 pub mod house;
 mod http;
 pub mod kstats;
+mod leaf_work;
 mod leases;
 mod looks;
 pub mod mounts;

@@ -251,7 +251,12 @@ impl Pools {
         let done = self.change_one(&imported, change, host);
         let config = !matches!(
             change,
-            PoolChange::Destroy { .. } | PoolChange::Sync | PoolChange::Log { .. } | PoolChange::Clear { .. }
+            PoolChange::Destroy { .. }
+                | PoolChange::Sync
+                | PoolChange::Log { .. }
+                | PoolChange::Clear { .. }
+                | PoolChange::Work { .. }
+                | PoolChange::PruneDdt { .. }
         );
         if done.is_ok() && config {
             self.remember(&imported);
@@ -310,6 +315,8 @@ impl Pools {
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
                 crate::shape::change(imported, live, change)
             }
+            PoolChange::Work { .. } => crate::leaf_work::work(imported, live, change),
+            PoolChange::PruneDdt { older, percent } => crate::leaf_work::prune(name, live, *older, *percent),
             PoolChange::Split { name, devices, props, import } => {
                 let how = Split { name, devices, props, import: *import };
                 split(self, imported, live, host, &how)

@@ -5,10 +5,11 @@
 //! ([`Tree::is_live`]). A node's number is made of its path, so that nothing is remembered; two paths with one number, of 62 bits, are not to be met.
 //!
 //! # Locks
-//! None: what is asked is asked of the pools, as any command does.
+//! None: what is asked is asked of the pools, as any command does. Names are in memory; for what a file of a pool says that pool alone is asked, by one of several
+//! threads, so that one whose devices hang keeps no other's files.
 
 use crate::api::{Kstat, Service, Tunable};
-use crate::kstats;
+use crate::kstats::{self, Name};
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
 use fuse::{Mount, Options, Workers};
 use rustix::io::Errno;
@@ -17,9 +18,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Threads that answer.
+const THREADS: usize = 8;
+/// What the kernel is told of the size of a file, which is made when it is read.
+const SIZE: u64 = 4096;
 const ROOT: Node = Node(1);
 const KSTATS: &str = "proc/spl/kstat/zfs";
 const PARAMETERS: &str = "sys/module/zfs/parameters";
+
+/// Who tells kstats one by one.
+pub trait Counters: Service {
+    /// The names of all that is counted. Waits for no device.
+    fn kstat_names(&self) -> Vec<Name>;
+    /// One of them, if it is there.
+    fn kstat(&self, pool: Option<&str>, name: &str) -> Option<Kstat>;
+}
 
 /// The tree, over whoever holds the pools.
 pub struct StatTree<S> {
@@ -31,11 +44,11 @@ pub struct StatTree<S> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Thing {
     Folder,
-    Kstat(String),
+    Kstat(Name),
     Parameter(Tunable),
 }
 
-impl<S: Service> StatTree<S> {
+impl<S: Counters> StatTree<S> {
     /// Over this house.
     pub fn new(house: Arc<S>) -> Self {
         Self { house, hash: RandomState::new() }
@@ -53,8 +66,8 @@ impl<S: Service> StatTree<S> {
         put(String::new(), Thing::Folder);
         put(KSTATS.to_owned(), Thing::Folder);
         put(PARAMETERS.to_owned(), Thing::Folder);
-        for kstat in self.house.kstats().unwrap_or_default() {
-            put(path_of(&kstat), Thing::Kstat(kstats::text(&kstat)));
+        for name in self.house.kstat_names() {
+            put(path_of(&name), Thing::Kstat(name));
         }
         for tunable in self.house.tunables().unwrap_or_default() {
             put(format!("{PARAMETERS}/{}", tunable.name), Thing::Parameter(tunable));
@@ -73,8 +86,8 @@ impl<S: Service> StatTree<S> {
     fn describe(&self, path: &str, thing: &Thing) -> Attr {
         let (mode, nlink, size) = match thing {
             Thing::Folder => (0o040_555, 2, 2),
-            Thing::Kstat(text) => (0o100_444, 1, text.len() as u64),
-            Thing::Parameter(_) => (0o100_644, 1, 4096),
+            Thing::Kstat(_) => (0o100_444, 1, SIZE),
+            Thing::Parameter(_) => (0o100_644, 1, SIZE),
         };
         let parent = path.rsplit_once('/').map_or("", |(above, _)| above);
         let time = Time::default();
@@ -100,14 +113,14 @@ impl<S: Service> StatTree<S> {
     }
 }
 
-fn path_of(kstat: &Kstat) -> String {
-    match &kstat.pool {
-        Some(pool) => format!("{KSTATS}/{pool}/{}", kstat.name),
-        None => format!("{KSTATS}/{}", kstat.name),
+fn path_of((pool, name): &Name) -> String {
+    match pool {
+        Some(pool) => format!("{KSTATS}/{pool}/{name}"),
+        None => format!("{KSTATS}/{name}"),
     }
 }
 
-impl<S: Service + Send + Sync> Tree for StatTree<S> {
+impl<S: Counters + Send + Sync> Tree for StatTree<S> {
     fn root(&self) -> Node {
         ROOT
     }
@@ -131,7 +144,10 @@ impl<S: Service + Send + Sync> Tree for StatTree<S> {
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let text = match self.find(node)?.1 {
             Thing::Folder => return Err(Errno::ISDIR),
-            Thing::Kstat(text) => text,
+            Thing::Kstat((pool, name)) => {
+                let kstat = self.house.kstat(pool.as_deref(), &name).ok_or(Errno::NOENT)?;
+                kstats::text(&kstat)
+            }
             Thing::Parameter(tunable) => format!("{}\n", tunable.value),
         };
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
@@ -214,8 +230,12 @@ impl<S: Service + Send + Sync> Tree for StatTree<S> {
 ///
 /// # Errors
 /// As mounting fails.
-pub fn mount<S: Service + Send + Sync + 'static>(house: Arc<S>, at: &Path) -> Result<Mount, fuse::Error> {
-    let workers = Arc::new(Workers::start("stats", 1)?);
+pub fn mount<S: Counters + Send + Sync + 'static>(house: Arc<S>, at: &Path) -> Result<Mount, fuse::Error> {
+    std::fs::create_dir_all(at).map_err(|e| fuse::Error::Mount {
+        target: at.to_owned(),
+        source: Errno::from_io_error(&e).unwrap_or(Errno::IO),
+    })?;
+    let workers = Arc::new(Workers::start("stats", THREADS)?);
     let allow_other = rustix::process::geteuid().is_root();
     let options = Options { source: "poolhouse".into(), allow_other, ..Options::default() };
     // Whoever runs the daemon says where, and may name a link.

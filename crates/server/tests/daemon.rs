@@ -102,6 +102,16 @@ impl Service for Numbers {
     }
 }
 
+impl server::tree::Counters for Numbers {
+    fn kstat_names(&self) -> Vec<(Option<String>, String)> {
+        Vec::new()
+    }
+
+    fn kstat(&self, _: Option<&str>, _: &str) -> Option<Kstat> {
+        None
+    }
+}
+
 impl House for Numbers {
     fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error> {
         server::tree::mount(self, at)

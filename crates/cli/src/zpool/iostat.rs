@@ -378,6 +378,8 @@ fn io_since(new: &VdevStat, old: &VdevStat) -> IoStat {
         // What is under way is so now.
         reads_active: new.reads_active,
         writes_active: new.writes_active,
+        trim_sizes: less(&new.trim_sizes, &old.trim_sizes),
+        trims_active: new.trims_active,
     }
 }
 
@@ -409,7 +411,7 @@ fn latency(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
 
 /// Waiting and active operations of each queue.
 fn queues(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
-    for n in [0, io.reads_active, 0, 0, 0, 0, 0, io.writes_active, 0, 0, 0, 0, 0, 0] {
+    for n in [0, io.reads_active, 0, 0, 0, 0, 0, io.writes_active, 0, 0, 0, io.trims_active, 0, 0] {
         row.number(cx, n, Number::Count);
     }
 }
@@ -434,6 +436,7 @@ fn histogram(cx: &mut Cx, look: &Look, name: &str, io: &IoStat, scale: f64) {
     } else {
         let mut all = vec![&none; 14];
         (all[0], all[6], all[7]) = (&io.read_sizes, &io.write_sizes, &io.run_sizes);
+        all[10] = &io.trim_sizes;
         all
     };
     let most = series.iter().flat_map(|s| s.iter()).copied().max().unwrap_or(0);

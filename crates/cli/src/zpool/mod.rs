@@ -5,6 +5,7 @@ mod add;
 mod change;
 mod config;
 mod create;
+mod ddtprune;
 mod devices;
 mod events;
 mod export;
@@ -15,6 +16,7 @@ mod import;
 mod info;
 mod iostat;
 mod labelclear;
+mod leaf_work;
 mod list;
 mod progress;
 mod reason;
@@ -101,6 +103,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "status" => status::run(cx, rest),
         "get" => get::run(cx, rest, &mut shown),
         "iostat" => iostat::run(cx, rest),
+        "initialize" => leaf_work::initialize(cx, rest),
+        "trim" => leaf_work::trim(cx, rest),
+        "ddtprune" => ddtprune::run(cx, rest),
         "wait" => wait::run(cx, rest),
         "events" => events::run(cx, rest),
         "history" => history::run(cx, rest),

@@ -40,6 +40,30 @@ pub struct CreatePool {
     pub key: Option<KeyMaterial>,
 }
 
+/// What is done to what is free on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkKind {
+    /// It is written (`zpool initialize`).
+    Initialize,
+    /// It is discarded (`zpool trim`).
+    Trim,
+}
+
+/// What is to become of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkCommand {
+    /// Begin, or go on.
+    Start,
+    /// Stop for good.
+    Cancel,
+    /// Stop, to go on later.
+    Suspend,
+    /// Let it count as never done.
+    Undo,
+}
+
 /// What is done to a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,6 +142,27 @@ pub enum PoolChange {
     },
     /// Look for devices that are gone.
     Reopen,
+    /// Forget entries of the dedup tables that have one reference.
+    PruneDdt {
+        /// Those that are so many seconds old.
+        older: Option<u64>,
+        /// Or so many in a hundred, the oldest.
+        percent: Option<u64>,
+    },
+    /// Write or discard what is free on devices, or stop that. Devices that refuse are among several errors, each about a guid, with the system's number
+    /// for why.
+    Work {
+        /// Which of the two.
+        kind: WorkKind,
+        /// What is to become of it.
+        command: WorkCommand,
+        /// The devices, by guid.
+        devices: Vec<u64>,
+        /// Bytes a second that are discarded at most; 0 is no limit.
+        rate: u64,
+        /// Discard so that nothing can be read again.
+        secure: bool,
+    },
     /// Write this line to its history.
     Log {
         /// The command line.

@@ -217,7 +217,7 @@ pub struct VdevStat {
     pub esize: u64,
     /// Bytes of the physical device.
     pub pspace: u64,
-    /// Operations by kind: null, read, write, free, claim, flush (`ZIO_TYPE_*`).
+    /// Operations by kind: null, read, write, free, claim, trim (`vs_ops`).
     pub ops: [u64; 6],
     /// Bytes by kind.
     pub bytes: [u64; 6],
@@ -281,6 +281,10 @@ pub struct IoStat {
     pub reads_active: u64,
     /// Writes under way.
     pub writes_active: u64,
+    /// Bytes of discards.
+    pub trim_sizes: Vec<u64>,
+    /// Discards under way.
+    pub trims_active: u64,
 }
 
 /// The progress of a leaf's initialisation or TRIM.

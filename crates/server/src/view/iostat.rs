@@ -31,6 +31,7 @@ fn enter(v: &mut Vdev, all: &HashMap<u64, &VdevInfo>) {
         v.stat.timestamp_ns = s.age_ns;
         (v.stat.ops[1], v.stat.ops[2]) = (s.read_ops, s.write_ops);
         (v.stat.bytes[1], v.stat.bytes[2]) = (s.read_bytes, s.write_bytes);
+        (v.stat.ops[5], v.stat.bytes[5]) = (s.trim_ops, s.trim_bytes);
         v.stat.io = Some(Box::new(IoStat {
             disk_read: s.read_ns.powers(LATENCIES),
             disk_write: s.write_ns.powers(LATENCIES),
@@ -39,6 +40,8 @@ fn enter(v: &mut Vdev, all: &HashMap<u64, &VdevInfo>) {
             run_sizes: s.run_sizes.powers(SIZES),
             reads_active: s.reads_active,
             writes_active: s.writes_active,
+            trim_sizes: s.trim_sizes.powers(SIZES),
+            trims_active: s.trims_active,
         }));
     }
     v.children.iter_mut().for_each(|c| enter(c, all));

@@ -38,7 +38,8 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
         name: spa.name().to_owned(),
         guid: spa.guid().0,
         state: PoolState::Active,
-        txg: spa.last_synced_txg().0,
+        // A pool that is only read never writes its configuration (`spa_config_txg`).
+        txg: if spa.writer().is_some() { spa.last_synced_txg().0 } else { 0 },
         version: spa.version(),
         errata: spa.errata().map_or(0, spa::Errata::number),
         root: tree.root()?,

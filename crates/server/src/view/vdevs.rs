@@ -1,11 +1,12 @@
 //! The vdev tree with its statistics.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
 use ondisk::{ObjNum, VdevConfig, VdevKind};
 use pool::metaslab::{Class, TopVdev, VdevSpace};
+use spa::engine::{WorkKind, WorkStat};
 use spa::import::AuxVdev;
 use spa::{Place, Spa};
 use vdev::VdevInfo;
@@ -18,11 +19,16 @@ const LABEL: u64 = 256 << 10;
 /// Labels and boot area at both ends of a device.
 pub const LABELS: u64 = 4 * LABEL + (7 << 19);
 
+/// What a dRAID keeps of each child for a later expansion (`VDEV_DRAID_REFLOW_RESERVE`).
+const DRAID_RESERVE: u64 = 32 << 20;
+
 /// Everything that the vdevs of a pool are shown with.
 pub struct Tree<'a> {
     spa: &'a Spa,
     states: HashMap<u64, &'a VdevInfo>,
     sizes: HashMap<u64, u64>,
+    /// Devices that can be trimmed.
+    trims: HashSet<u64>,
     /// Whether initialisation and TRIM go on: where nothing is written, neither is known (`vdev_trim_restart`).
     works: bool,
     /// The top-level vdevs that have space, and how full they are.
@@ -44,7 +50,8 @@ impl<'a> Tree<'a> {
         let mut states = HashMap::new();
         index(info, &mut states);
         let sizes = spa.tree().devices().map(|(guid, d)| (guid.0, d.size() / LABEL * LABEL)).collect();
-        Ok(Self { spa, states, sizes, works: !readonly, tops })
+        let trims = spa.tree().devices().filter(|(_, d)| d.can_trim()).map(|(guid, _)| guid.0).collect();
+        Ok(Self { spa, states, sizes, trims, works: !readonly, tops })
     }
 
     /// The root, with everything below it.
@@ -60,6 +67,11 @@ impl<'a> Tree<'a> {
             s.alloc = s.alloc.saturating_add(space.alloc);
             s.dspace = s.dspace.saturating_add(top.deflate(space.space));
             s.checkpoint_space = s.checkpoint_space.saturating_add(*pinned);
+        }
+        for top in &mut root.children {
+            if let Some((of, ..)) = self.tops.get(&top.id) {
+                replaceable(top, of.ms_count() << of.ms_shift);
+            }
         }
         Ok(root)
     }
@@ -86,8 +98,20 @@ impl<'a> Tree<'a> {
             self.top(&mut v, top, space, *pinned)?;
         }
         if let (Some(zap), true) = (config.leaf_zap, self.works && config.children.is_empty()) {
-            v.stat.initialize = self.work(zap, "com.delphix:vdev_initialize")?;
-            v.stat.trim = self.work(zap, "org.zfsonlinux:vdev_trim")?;
+            match self.spa.writer() {
+                Some(live) => {
+                    v.stat.initialize = work_of(live.work_stat(config.guid, WorkKind::Initialize));
+                    v.stat.trim = work_of(live.work_stat(config.guid, WorkKind::Trim));
+                }
+                None => {
+                    v.stat.initialize = self.work(zap, "com.delphix:vdev_initialize")?;
+                    v.stat.trim = self.work(zap, "org.zfsonlinux:vdev_trim")?;
+                }
+            }
+        }
+        if matches!(config.kind, VdevKind::Disk | VdevKind::File) {
+            v.stat.trim_notsup = !self.trims.contains(&config.guid.0);
+            v.stat.initialize_errors = v.stat.initialize.errors;
         }
         v.stat.noalloc = config.non_allocating;
         v.stat.removing = config.removing;
@@ -180,6 +204,39 @@ impl<'a> Tree<'a> {
     }
 }
 
+/// What a replacement of a vdev, and of each below it, must hold (`vdev_get_min_asize`).
+// As deep as the tree, which is bounded when it is built.
+fn replaceable(v: &mut Vdev, least: u64) {
+    let children = v.children.len() as u64;
+    let disks = children.saturating_sub(v.draid_nspares).max(1);
+    let below = match v.kind.as_str() {
+        "raidz" => least.div_ceil(children.max(1)),
+        "draid" => DRAID_RESERVE + least.div_ceil(disks),
+        _ => least,
+    };
+    v.stat.rsize = if children == 0 { least + LABELS } else { least };
+    v.children.iter_mut().for_each(|c| replaceable(c, below));
+}
+
+/// A device's work as the engine knows it.
+fn work_of(stat: WorkStat) -> LeafWork {
+    use spa::engine::WorkState as E;
+    let state = match stat.state {
+        E::None => WorkState::None,
+        E::Active => WorkState::Active,
+        E::Canceled => WorkState::Canceled,
+        E::Suspended => WorkState::Suspended,
+        E::Complete => WorkState::Complete,
+    };
+    LeafWork {
+        state,
+        action_time: stat.action_time,
+        bytes_done: stat.done,
+        bytes_est: stat.estimate,
+        errors: stat.errors,
+    }
+}
+
 /// Bytes of a device; 0 if it can't be told.
 fn size_of(place: &Place) -> u64 {
     match &place.partition {
@@ -214,6 +271,7 @@ pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     s.slow_ios = info.stats.slow_ios;
     (s.ops[1], s.ops[2]) = (info.stats.read_ops, info.stats.write_ops);
     (s.bytes[1], s.bytes[2]) = (info.stats.read_bytes, info.stats.write_bytes);
+    (s.ops[5], s.bytes[5]) = (info.stats.trim_ops, info.stats.trim_bytes);
     s.configured_ashift = u64::from(info.ashift);
 }
 

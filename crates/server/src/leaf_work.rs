@@ -1,0 +1,68 @@
+//! Initialisation and TRIM of devices, and pruning of dedup tables: from a request to the engine.
+
+use ondisk::Guid;
+use rustix::io::Errno;
+use spa::engine::{Live, Prune, ShapeError, WorkCommand, WorkKind, WorkRefusal};
+
+use crate::api::{self, Error, PoolChange, Reason};
+use crate::pools::Imported;
+
+/// The system's number for why nothing was done about a device (`spa_vdev_initialize_impl`, `spa_vdev_trim_impl`).
+fn errno(why: WorkRefusal) -> Errno {
+    match why {
+        WorkRefusal::NoDevice => Errno::NODEV,
+        WorkRefusal::NotLeaf => Errno::INVAL,
+        WorkRefusal::NotWritable => Errno::ROFS,
+        WorkRefusal::Unsupported => Errno::OPNOTSUPP,
+        WorkRefusal::Busy => Errno::BUSY,
+        WorkRefusal::Idle => Errno::SRCH,
+    }
+}
+
+/// Does what is asked for to all devices that don't refuse it.
+///
+/// # Errors
+/// What refuses: several errors.
+pub(crate) fn work(imported: &Imported, live: &Live, change: &PoolChange) -> Result<(), Error> {
+    let name = imported.pool.name();
+    let PoolChange::Work { kind, command, devices, rate, secure } = change else {
+        return Err(Error::new(name, Reason::BadRequest { what: "no work of devices".to_owned() }));
+    };
+    let kind = match kind {
+        api::WorkKind::Initialize => WorkKind::Initialize,
+        api::WorkKind::Trim => WorkKind::Trim,
+    };
+    let command = match command {
+        api::WorkCommand::Start => WorkCommand::Start { rate: *rate, secure: *secure },
+        api::WorkCommand::Cancel => WorkCommand::Cancel,
+        api::WorkCommand::Suspend => WorkCommand::Suspend,
+        api::WorkCommand::Undo if kind == WorkKind::Initialize => WorkCommand::Undo,
+        api::WorkCommand::Undo => {
+            return Err(Error::new(name, Reason::BadRequest { what: "TRIM can't be undone".to_owned() }));
+        }
+    };
+    let guids: Vec<Guid> = devices.iter().copied().map(Guid).collect();
+    let refused = live.work(&guids, kind, command).map_err(|_| Error::new(name, Reason::Suspended))?;
+    let error = |(at, why): (usize, WorkRefusal)| {
+        Error::new(devices[at].to_string(), Reason::System { errno: errno(why).raw_os_error() })
+    };
+    let errors: Vec<Error> = refused.into_iter().map(error).collect();
+    if errors.is_empty() { Ok(()) } else { Err(Error::new(name, Reason::Several { errors })) }
+}
+
+/// Forgets entries of the dedup tables.
+///
+/// # Errors
+/// `ENOTSUP` without `fast_dedup`, and as the engine fails.
+pub(crate) fn prune(name: &str, live: &Live, older: Option<u64>, percent: Option<u64>) -> Result<(), Error> {
+    let what = match (older, percent) {
+        (Some(seconds), None) => Prune::Older(seconds),
+        (None, Some(percent @ 1..=100)) => Prune::Percent(percent),
+        _ => return Err(Error::new(name, Reason::BadRequest { what: "how much is pruned".to_owned() })),
+    };
+    let done = live.prune_ddt(what).map_err(|e| match e {
+        ShapeError::Unsupported { .. } => Reason::System { errno: Errno::NOTSUP.raw_os_error() },
+        e => crate::shape::of_shape(&e),
+    });
+    done.map(drop).map_err(|reason| Error::new(name, reason))
+}
