@@ -81,6 +81,9 @@ fi
 POOLHOUSE=$(realpath "$POOLHOUSE")
 export POOLHOUSE ZTS_SUITE=$suite ZTS_TOOLS=$tools ZTS_REPORT=$report ZTS_LIMIT=$limit ZTS_SIZE=$size
 
+# Loop devices are seen by all: a second run would find this one's pools.
+exec 9>/run/lock/poolhouse-zts.lock
+flock -n 9 || { echo 'another run goes on' >&2; exit 1; }
 rm -rf "$report"/{logs,results.tsv,daemon.log}
 room_at=$(mktemp -d /var/tmp/poolhouse-zts.XXXXXX)
 cleanup() {
@@ -96,7 +99,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 truncate -s "${room}G" "$room_at/image" && mkfs.ext4 -q -E nodiscard,lazy_itable_init=1 -O ^has_journal "$room_at/image" || exit 1
-unshare --mount --pid --fork --kill-child bash scripts/zts-inside.sh "$room_at" || { echo "the suite did not run: see $report" >&2; exit 1; }
+unshare --mount --pid --fork --kill-child bash scripts/zts-inside.sh "$room_at" 9>&- || { echo "the suite did not run: see $report" >&2; exit 1; }
 
 # What each group came to.
 awk -v OFS='\t' '
