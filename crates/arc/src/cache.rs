@@ -11,6 +11,12 @@ use zio::{Bookmark, WriteReq, Zio};
 /// Number of shards; more than any machine has threads that read at once.
 const SHARDS: usize = 64;
 
+/// Whether a block may be zeros nearly to the end: indirect blocks of small objects are, and blocks of dnodes where there are few, and thousands of
+/// datasets have several of each.
+fn is_mostly_free(bp: &Blkptr) -> bool {
+    bp.level.0 > 0 || bp.kind == DmuType::DNODE
+}
+
 /// Counters by OpenZFS's names (`arcstats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -100,7 +106,7 @@ impl Cache {
     }
 
     /// Reads a block through the cache for who can do without the zeros at its end, which are not held of what was written without, nor of
-    /// indirect blocks.
+    /// indirect blocks and blocks of dnodes.
     ///
     /// # Errors
     /// As [`Cache::read`].
@@ -141,11 +147,8 @@ impl Cache {
                 self.misses.fetch_add(1, Ordering::Relaxed);
                 let mut landing = Landing { shard, key, flight, result: None };
                 let result = self.zio.read(bp, bookmark);
-                // Most indirect blocks of small objects are zeros nearly to the end, and thousands of datasets have several each.
-                let result = match bp.level.0 {
-                    0 => result.map(Sparse::from),
-                    _ => result.map(|block| Sparse::trimmed(&block)),
-                };
+                let result = result
+                    .map(|block| if is_mostly_free(bp) { Sparse::trimmed(&block) } else { block.into() });
                 landing.result = Some(result.clone());
                 drop(landing);
                 (false, result)
@@ -175,7 +178,8 @@ impl Cache {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
         if let Some(key) = Key::of(bp, bookmark.objset).filter(|_| !sealed) {
-            self.shards[key.shard(SHARDS)].lock().insert(&key, block);
+            let trimmed = (block.is_whole() && is_mostly_free(bp)).then(|| Sparse::trimmed(block.head()));
+            self.shards[key.shard(SHARDS)].lock().insert(&key, trimmed.as_ref().unwrap_or(block));
         }
     }
 
@@ -185,10 +189,15 @@ impl Cache {
     /// # Errors
     /// As [`Zio::free`].
     pub fn free(&self, txg: Txg, bp: &Blkptr, objset: Option<u64>) -> zio::Result<()> {
-        if let Some(key) = Key::of(bp, objset.unwrap_or_default()) {
+        self.let_go(bp, objset.unwrap_or_default());
+        self.zio.free(txg, bp)
+    }
+
+    /// Forgets a block that stays where it is, since nobody is going to ask for it soon. `objset` is the object set that it was read for.
+    pub fn let_go(&self, bp: &Blkptr, objset: u64) {
+        if let Some(key) = Key::of(bp, objset) {
             self.shards[key.shard(SHARDS)].lock().forget(&key);
         }
-        self.zio.free(txg, bp)
     }
 
     /// Forgets every block, as after a key was unloaded.

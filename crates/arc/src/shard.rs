@@ -1,12 +1,14 @@
 //! One shard: a table of blocks and flights, and two lists in order of use.
 
+mod table;
+
 use crate::cache::Flight;
 use device::{Block, Sparse};
 use ondisk::{Blkptr, Dva, Txg};
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use table::{At, List, Table};
 
-/// What a hit may pin beyond its bytes: the entry, its place in a list.
+/// What a block takes beyond its bytes: its entry, and those that hold its memory together.
 const ENTRY_OVERHEAD: u64 = 256;
 
 /// The name of a block: its first copy and the transaction group that wrote it; of one that a key makes readable,
@@ -40,8 +42,11 @@ impl Key {
     }
 }
 
+/// What the table knows of a block.
 enum Slot {
-    Held { block: Sparse, used: u64, again: bool },
+    /// It is here, in the list of those that were used again or in the other.
+    Held { block: Sparse, again: bool },
+    /// Somebody is reading it.
     Flying { flight: Arc<Flight>, forget: bool },
 }
 
@@ -52,14 +57,13 @@ pub(crate) enum Found {
 }
 
 pub(crate) struct Shard {
-    table: HashMap<Key, Slot>,
-    /// Blocks used once, and blocks used again, by the time of their last use.
-    once: BTreeMap<u64, Key>,
-    again: BTreeMap<u64, Key>,
+    table: Table<Slot>,
+    /// Blocks used once, and blocks used again, in the order of their last use.
+    once: List,
+    again: List,
     once_size: u64,
     size: u64,
     max: u64,
-    clock: u64,
 }
 
 fn weight(block: &Sparse) -> u64 {
@@ -68,15 +72,8 @@ fn weight(block: &Sparse) -> u64 {
 
 impl Shard {
     pub(crate) fn new(max: u64) -> Shard {
-        Shard {
-            table: HashMap::new(),
-            once: BTreeMap::new(),
-            again: BTreeMap::new(),
-            once_size: 0,
-            size: 0,
-            max,
-            clock: 0,
-        }
+        let (once, again) = (List::default(), List::default());
+        Shard { table: Table::default(), once, again, once_size: 0, size: 0, max }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -85,38 +82,40 @@ impl Shard {
 
     /// The block, or the flight that will bring it; otherwise `flight` is entered as such.
     pub(crate) fn find_or_start(&mut self, key: &Key, flight: &Arc<Flight>) -> Found {
-        self.clock += 1;
-        match self.table.get_mut(key) {
-            Some(Slot::Held { block, used, again }) => {
-                if *again {
-                    self.again.remove(used);
-                } else {
-                    self.once.remove(used);
-                    self.once_size -= weight(block);
-                }
-                (*used, *again) = (self.clock, true);
-                self.again.insert(self.clock, *key);
-                Found::Block(block.clone())
+        let Some(at) = self.table.find(key) else {
+            self.table.add(*key, Slot::Flying { flight: flight.clone(), forget: false });
+            return Found::Nothing;
+        };
+        match self.table.get_mut(at) {
+            Slot::Held { block, again } => {
+                let found = block.clone();
+                let was_again = std::mem::replace(again, true);
+                let list = if was_again { &mut self.again } else { &mut self.once };
+                list.take_out(&mut self.table, at);
+                self.once_size -= if was_again { 0 } else { weight(&found) };
+                self.again.push(&mut self.table, at);
+                Found::Block(found)
             }
-            Some(Slot::Flying { flight, .. }) => Found::Flight(flight.clone()),
-            None => {
-                self.table.insert(*key, Slot::Flying { flight: flight.clone(), forget: false });
-                Found::Nothing
-            }
+            Slot::Flying { flight, .. } => Found::Flight(flight.clone()),
         }
     }
 
     /// Ends a flight: its block takes its place, or nothing does.
     pub(crate) fn land(&mut self, key: &Key, block: Option<&Sparse>) {
-        let Some(Slot::Flying { forget, .. }) = self.table.remove(key) else { return };
-        let Some(block) = block.filter(|_| !forget) else { return };
-        self.hold(key, block);
+        let Some(at) = self.table.find(key) else { return };
+        let Slot::Flying { forget, .. } = self.table.get_mut(at) else { return };
+        let kept = block.filter(|_| !*forget);
+        self.table.remove(at);
+        if let Some(block) = kept {
+            self.hold(key, block);
+        }
     }
 
     /// Puts a whole block in the place of the beginning of it that is held.
     pub(crate) fn complete(&mut self, key: &Key, whole: &Block) {
         let whole = Sparse::from(whole.clone());
-        if let Some(Slot::Held { block, again, .. }) = self.table.get_mut(key)
+        if let Some(at) = self.table.find(key)
+            && let Slot::Held { block, again } = self.table.get_mut(at)
             && !block.is_whole()
             && weight(&whole) <= self.max
         {
@@ -130,7 +129,7 @@ impl Shard {
 
     /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
     pub(crate) fn insert(&mut self, key: &Key, block: &Sparse) {
-        if !self.table.contains_key(key) {
+        if self.table.find(key).is_none() {
             self.hold(key, block);
         }
     }
@@ -139,10 +138,8 @@ impl Shard {
         if weight(block) > self.max {
             return;
         }
-        self.clock += 1;
-        let held = Slot::Held { block: block.clone(), used: self.clock, again: false };
-        self.table.insert(*key, held);
-        self.once.insert(self.clock, *key);
+        let at = self.table.add(*key, Slot::Held { block: block.clone(), again: false });
+        self.once.push(&mut self.table, at);
         self.once_size += weight(block);
         self.size += weight(block);
         self.evict();
@@ -152,33 +149,29 @@ impl Shard {
     fn evict(&mut self) {
         while self.size > self.max {
             let from_once = self.once_size > self.max / 2 || self.again.is_empty();
-            let list = if from_once { &mut self.once } else { &mut self.again };
-            let Some((_, key)) = list.pop_first() else { return };
-            if let Some(Slot::Held { block, .. }) = self.table.remove(&key) {
-                self.size -= weight(&block);
-                if from_once {
-                    self.once_size -= weight(&block);
-                }
-            }
+            let list = if from_once { &self.once } else { &self.again };
+            let Some(at) = list.first() else { return };
+            self.drop_held(at);
         }
+    }
+
+    /// Drops a block that is held; nothing happens to one that is on its way.
+    fn drop_held(&mut self, at: At) {
+        let Slot::Held { block, again } = self.table.get_mut(at) else { return };
+        let (weight, again) = (weight(block), *again);
+        let list = if again { &mut self.again } else { &mut self.once };
+        list.take_out(&mut self.table, at);
+        self.table.remove(at);
+        self.size -= weight;
+        self.once_size -= if again { 0 } else { weight };
     }
 
     /// Drops a block that nothing leads to any more, also one that is on its way.
     pub(crate) fn forget(&mut self, key: &Key) {
-        match self.table.get_mut(key) {
-            Some(Slot::Flying { forget, .. }) => *forget = true,
-            Some(Slot::Held { .. }) => {
-                if let Some(Slot::Held { block, used, again }) = self.table.remove(key) {
-                    self.size -= weight(&block);
-                    if again {
-                        self.again.remove(&used);
-                    } else {
-                        self.once.remove(&used);
-                        self.once_size -= weight(&block);
-                    }
-                }
-            }
-            None => {}
+        let Some(at) = self.table.find(key) else { return };
+        match self.table.get_mut(at) {
+            Slot::Flying { forget, .. } => *forget = true,
+            Slot::Held { .. } => self.drop_held(at),
         }
     }
 
@@ -189,15 +182,13 @@ impl Shard {
     }
 
     pub(crate) fn purge(&mut self) {
-        self.table.retain(|_, slot| match slot {
-            Slot::Held { .. } => false,
-            Slot::Flying { forget, .. } => {
+        for (key, mut slot) in std::mem::take(&mut self.table).into_entries() {
+            if let Slot::Flying { forget, .. } = &mut slot {
                 *forget = true;
-                true
+                self.table.add(key, slot);
             }
-        });
-        self.once.clear();
-        self.again.clear();
+        }
+        (self.once, self.again) = (List::default(), List::default());
         (self.size, self.once_size) = (0, 0);
     }
 }

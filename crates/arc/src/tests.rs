@@ -7,7 +7,7 @@ use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::*;
 use std::sync::Arc;
 
-fn key(n: u64) -> Key {
+pub(crate) fn key(n: u64) -> Key {
     Key::of(&pointer(n, DmuType::NONE, false), 1).unwrap()
 }
 

@@ -166,6 +166,13 @@ impl Dnode {
         self.live.as_ref().map_or_else(|| self.head.block(blkid), |l| l.block(blkid))
     }
 
+    /// Has the cache forget what it holds of a small object: who read it keeps what it said, and nobody is going to ask soon.
+    pub fn let_go(&self) {
+        if let Some(tree) = self.tree() {
+            tree.let_go();
+        }
+    }
+
     /// The spill block, if it has one.
     ///
     /// # Errors

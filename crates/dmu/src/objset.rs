@@ -1,5 +1,6 @@
 //! Object sets: from object numbers to dnodes.
 
+mod block;
 mod changes;
 
 pub use changes::{Change, Changes};
@@ -13,9 +14,9 @@ use crate::{
     NewObject, Result, Tx,
 };
 use arc::Cache;
-use device::Block;
+use block::DnodeBlock;
 use ondisk::blkptr::Body;
-use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
+use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::objset::{ObjsetFlags, ObjsetKind, ObjsetPhys};
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::sync::Arc;
@@ -243,17 +244,6 @@ fn dnodes_per_block(meta: &Tree) -> u64 {
     u64::from(meta.phys.datablksz) >> DNODE_SHIFT
 }
 
-/// A block of dnodes. Of a locked dataset's all but the encrypted bonuses is in the clear: such a block comes
-/// with the reason why those can't be had.
-fn dnode_block(meta: &Tree, blkid: BlkId) -> Result<Option<(Block, Option<Error>)>> {
-    match meta.block(blkid) {
-        Err(locked @ Error::Read(zio::Error::Key { .. })) => {
-            Ok(meta.block_undecrypted(blkid)?.map(|b| (b, Some(locked))))
-        }
-        r => Ok(r?.map(|b| (b, None))),
-    }
-}
-
 /// The dnode of an object from the meta dnode's blocks; `None` if there is none.
 ///
 /// # Errors
@@ -261,18 +251,18 @@ fn dnode_block(meta: &Tree, blkid: BlkId) -> Result<Option<(Block, Option<Error>
 pub(crate) fn read_dnode(meta: &Tree, object: ObjNum, undecrypted: bool) -> Result<Option<DnodePhys>> {
     let corrupt = |source| Error::Corrupt { objset: meta.home.id, object, source };
     let per = dnodes_per_block(meta);
-    let Some((block, locked)) = dnode_block(meta, BlkId(object.0 / per))? else { return Ok(None) };
+    let Some(block) = DnodeBlock::read(meta, BlkId(object.0 / per))? else { return Ok(None) };
     let target = (object.0 % per) as usize;
     let mut slot = 0;
     while slot < target {
-        slot += allocated_slots(&block[slot * DNODE_MIN_SIZE..]).map_err(corrupt)?;
+        slot += block.taken(slot).map_err(corrupt)?;
     }
     if slot != target {
         return Ok(None);
     }
-    let phys = DnodePhys::decode(&block[target * DNODE_MIN_SIZE..]).map_err(corrupt)?;
+    let phys = block.decode(target).map_err(corrupt)?;
     let hidden = phys.as_ref().is_some_and(|p| p.bonus_kind.is_encrypted()) && !undecrypted;
-    match locked.filter(|_| hidden) {
+    match block.locked.filter(|_| hidden) {
         Some(locked) => Err(locked),
         None => Ok(phys),
     }
@@ -282,22 +272,16 @@ pub(crate) fn read_dnode(meta: &Tree, object: ObjNum, undecrypted: bool) -> Resu
 pub(crate) fn slots_of_block(meta: &Tree, blkid: BlkId) -> Result<Vec<(ObjNum, u8)>> {
     let corrupt = |source| Error::Corrupt { objset: meta.home.id, object: ObjNum(0), source };
     let per = dnodes_per_block(meta);
-    let Some((block, _)) = dnode_block(meta, blkid)? else { return Ok(Vec::new()) };
+    let Some(block) = DnodeBlock::read(meta, blkid)? else { return Ok(Vec::new()) };
     let (mut slot, mut all) = (0, Vec::new());
     while slot < per {
-        let at = slot as usize * DNODE_MIN_SIZE;
-        let taken = allocated_slots(&block[at..]).map_err(corrupt)?;
-        if block[at] != 0 {
+        let taken = block.taken(slot as usize).map_err(corrupt)?;
+        if block.is_used(slot as usize) {
             all.push((ObjNum(blkid.0 * per + slot), taken as u8));
         }
         slot += taken as u64;
     }
     Ok(all)
-}
-
-/// Slots taken at the head of `raw`, counting a free one as one.
-fn allocated_slots(raw: &[u8]) -> ondisk::Result<usize> {
-    if raw[0] == 0 { Ok(1) } else { DnodePhys::slots(raw) }
 }
 
 /// Iterator over the allocated objects of an object set.
@@ -348,25 +332,24 @@ impl Objects {
             }
             let base = blkid.0 * per;
             self.check_new(&meta, blkid).inspect_err(|_| self.next = base + per)?;
-            let read = dnode_block(&meta, blkid).inspect_err(|_| self.next = base + per)?;
-            let Some((block, locked)) = read else {
+            let read = DnodeBlock::read(&meta, blkid).inspect_err(|_| self.next = base + per)?;
+            let Some(block) = read else {
                 self.next = base + per;
                 continue;
             };
             let mut slot = 0;
             while slot < per {
-                let at = slot as usize * DNODE_MIN_SIZE;
                 let object = ObjNum(base + slot);
                 let corrupt = |source| Error::Corrupt { objset: self.os.id(), object, source };
-                let taken = allocated_slots(&block[at..]).map_err(corrupt).inspect_err(|_| {
+                let taken = block.taken(slot as usize).map_err(corrupt).inspect_err(|_| {
                     self.next = base + per;
                 })?;
-                if block[at] != 0 && object.0 >= self.next {
+                if block.is_used(slot as usize) && object.0 >= self.next {
                     self.next = object.0 + taken as u64;
-                    let phys = DnodePhys::decode(&block[at..]).map_err(corrupt)?;
+                    let phys = block.decode(slot as usize).map_err(corrupt)?;
                     if let Some(phys) = phys {
                         let hidden = phys.bonus_kind.is_encrypted() && !self.undecrypted;
-                        if let Some(locked) = locked.filter(|_| hidden) {
+                        if let Some(locked) = block.locked.filter(|_| hidden) {
                             return Err(locked);
                         }
                         let tree = Tree::new(self.os.0.home.clone(), object, phys);

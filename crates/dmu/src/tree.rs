@@ -15,6 +15,9 @@ use zio::Bookmark;
 /// Threads that read indirect blocks ahead of who frees what is below them.
 const READERS: usize = 8;
 
+/// The last data block that is let go of at a time.
+const LET_GO_MAX: u64 = 15;
+
 /// Some indirect blocks of level 1, in order.
 pub(crate) struct Leaves {
     pub(crate) found: Vec<(BlkId, Blkptr)>,
@@ -276,6 +279,28 @@ impl Tree {
             return Err(self.misplaced(Level(0), blkid));
         }
         Ok(Some(block))
+    }
+
+    /// The same, as far as it is held, for who can do without the zeros at its end.
+    pub(crate) fn block_sparse(&self, blkid: BlkId) -> Result<Option<Sparse>> {
+        let bp = self.bp(Level(0), blkid)?;
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let block = self.home.cache.read_sparse(&bp, &self.bookmark(Level(0), blkid))?;
+        if block.len() as u64 != self.block_size() {
+            return Err(self.misplaced(Level(0), blkid));
+        }
+        Ok(Some(block))
+    }
+
+    /// Has the cache forget data blocks that nobody is going to ask for soon: the first of the object, as many as a small one has.
+    pub(crate) fn let_go(&self) {
+        for blkid in (0..=self.phys.maxblkid.0.min(LET_GO_MAX)).map(BlkId) {
+            // What can't be read was not held.
+            let Ok(bp) = self.bp(Level(0), blkid) else { return };
+            self.home.cache.let_go(&bp, self.home.id);
+        }
     }
 
     /// As [`Dnode::block`], but what is encrypted is left so.

@@ -1,0 +1,60 @@
+//! A block of dnodes.
+
+use crate::tree::Tree;
+use crate::{Error, Result};
+use device::Sparse;
+use ondisk::BlkId;
+use ondisk::dnode::{DNODE_MIN_SIZE, DnodePhys};
+use std::borrow::Cow;
+
+/// A free slot.
+static FREE: [u8; DNODE_MIN_SIZE] = [0; DNODE_MIN_SIZE];
+
+/// A block of dnodes. Of one that is free for the most part, as the first ones of every file system are, the cache holds the beginning alone.
+pub(crate) struct DnodeBlock {
+    held: Sparse,
+    /// Why the encrypted bonuses in it can't be had, if so: all else is in the clear.
+    pub(crate) locked: Option<Error>,
+}
+
+impl DnodeBlock {
+    /// Reads one; `None` for a hole.
+    pub(crate) fn read(meta: &Tree, blkid: BlkId) -> Result<Option<DnodeBlock>> {
+        match meta.block_sparse(blkid) {
+            Err(locked @ Error::Read(zio::Error::Key { .. })) => {
+                let block = meta.block_undecrypted(blkid)?;
+                Ok(block.map(|b| DnodeBlock { held: b.into(), locked: Some(locked) }))
+            }
+            read => Ok(read?.map(|held| DnodeBlock { held, locked: None })),
+        }
+    }
+
+    /// The bytes from a slot on, with all that its dnode takes: a large one may end in zeros, which are not held.
+    fn bytes(&self, slot: usize) -> Cow<'_, [u8]> {
+        let at = slot * DNODE_MIN_SIZE;
+        let held = self.held.head().get(at..).filter(|raw| raw.len() >= DNODE_MIN_SIZE).unwrap_or(&FREE);
+        if self.held.is_whole() || held[0] == 0 || DnodePhys::slots(held).is_ok() {
+            return Cow::Borrowed(held);
+        }
+        Cow::Owned(self.held.whole()[at..].to_vec())
+    }
+
+    /// Whether a slot is the first of a dnode.
+    pub(crate) fn is_used(&self, slot: usize) -> bool {
+        self.bytes(slot)[0] != 0
+    }
+
+    /// Slots taken from this one on, counting a free one as one.
+    pub(crate) fn taken(&self, slot: usize) -> ondisk::Result<usize> {
+        let raw = self.bytes(slot);
+        if raw[0] == 0 { Ok(1) } else { DnodePhys::slots(&raw) }
+    }
+
+    /// The dnode that begins in a slot; `None` if the slot is free.
+    pub(crate) fn decode(&self, slot: usize) -> ondisk::Result<Option<DnodePhys>> {
+        DnodePhys::decode(&self.bytes(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests;
