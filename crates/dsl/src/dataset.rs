@@ -161,6 +161,20 @@ impl Dataset {
         Ok(self.field(name)?.and_then(|v| v.first()))
     }
 
+    /// A handle of the same that has no object set open, for who keeps it long and asks for snapshots alone.
+    #[must_use]
+    pub fn closed(&self) -> Dataset {
+        let Inner { dir, object, phys, zapified, snap, objset: _ } = &*self.0;
+        Dataset(Arc::new(Inner {
+            dir: dir.clone(),
+            object: *object,
+            phys: *phys,
+            zapified: *zapified,
+            snap: snap.clone(),
+            objset: OnceLock::new(),
+        }))
+    }
+
     /// Its object set; `None` while it has no contents yet. Opened once.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ mod rollback;
 mod snapshots;
 mod spot;
 
-pub(crate) use load::{Plans, plans, read_ahead};
+pub(crate) use load::{Plans, plans};
 
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
@@ -289,7 +289,7 @@ impl Mounts {
         let read_only = !head.writable();
         let (spa, name) = (Arc::clone(pool.spa()), name.clone());
         let snapdir = SnapDirNow::new(plan.snapdir);
-        let snapshots = Heads { head: plan.dataset.clone(), name, how, snapdir: snapdir.clone(), spa };
+        let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir: snapdir.clone(), spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
         let options = fuse::Options { read_only, ..plan.options.clone() };
         let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {

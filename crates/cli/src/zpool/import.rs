@@ -299,13 +299,8 @@ fn do_import(cx: &mut Cx, im: &Import, c: &Candidate, imported: &mut Vec<String>
         writeln!(cx.err, "cannot import pool '{name}': {fault}");
         return Ok(true);
     }
-    let request = ImportRequest {
-        guid: c.pool.guid,
-        seen: c.seen,
-        prepare: !im.only,
-        threads: cx.mount_threads(),
-        ..im.request.clone()
-    };
+    let request =
+        ImportRequest { guid: c.pool.guid, seen: c.seen, threads: cx.mount_threads(), ..im.request.clone() };
     let service = cx.service()?;
     let outcome = match service.import(&request) {
         Ok(outcome) => outcome,

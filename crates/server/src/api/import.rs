@@ -152,8 +152,6 @@ pub struct ImportRequest {
     pub rewind: Rewind,
     /// What the search saw of the pool's activity ([`Candidate::seen`]).
     pub seen: Option<Activity>,
-    /// Its file systems are going to be mounted: what that takes is read in the same pass as their logs.
-    pub prepare: bool,
     /// How many threads pass over the datasets, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
     pub threads: Option<u32>,
 }

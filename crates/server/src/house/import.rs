@@ -21,7 +21,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Most bytes of a cache file that are read.
 const CACHEFILE_MAX: u64 = 64 << 20;
@@ -116,7 +115,11 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         return Err(Error::new(name, Reason::InvalidName));
     }
     let facts = facts(request, name)?;
-    let options = Options { layer: layer.clone(), pass: pass(request), ..options(request, &facts) };
+    let options = Options {
+        layer: layer.clone(),
+        pass: Pass { threads: threads_for(request.threads) },
+        ..options(request, &facts)
+    };
     let altroot = facts.altroot.clone();
     let open = || {
         let altroot = altroot.clone();
@@ -149,12 +152,6 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         return Err(error);
     }
     Ok(outcome)
-}
-
-/// The pass over the datasets: what mounting them takes is read with the rest, so that it is in the cache when they are mounted.
-fn pass(request: &ImportRequest) -> Pass {
-    let also = request.prepare.then(|| Arc::new(crate::mounts::read_ahead) as Arc<_>);
-    Pass { threads: threads_for(request.threads), also }
 }
 
 /// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as

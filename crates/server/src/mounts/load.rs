@@ -5,7 +5,6 @@ use crate::faults::of_dsl;
 use crate::plan::Plan;
 use dsl::Dsl;
 use parking_lot::Mutex;
-use zpl::FileSystem;
 
 /// What a pass over datasets found.
 #[derive(Debug, Default)]
@@ -61,17 +60,4 @@ pub(crate) fn plans(
     found.plans.sort_by(|a, b| a.name.cmp(&b.name));
     found.failures.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
-}
-
-/// Reads what mounting a dataset is going to read, so that it is in the cache by then. What can't be read now shows when it is mounted.
-pub(crate) fn read_ahead(dataset: &dsl::Dataset) {
-    let Ok(Some(plan)) = Plan::of(dataset.clone()) else { return };
-    if plan.obstacle(false, false).is_some() {
-        return;
-    }
-    let Ok(Some(objset)) = plan.dataset.objset() else { return };
-    if let Ok(fs) = FileSystem::open(&objset) {
-        // What asks first is the mount itself, for its root.
-        let _ = fs.node(fs.root());
-    }
 }

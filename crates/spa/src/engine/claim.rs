@@ -60,7 +60,7 @@ impl Logs {
         dsl.list(None, &options, &|listed| {
             let result = match listed {
                 Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
-                Listed::Dataset(dataset) => match looked_at(&dataset, synced, give_up, pass) {
+                Listed::Dataset(dataset) => match fate(&dataset, synced, give_up) {
                     Ok(None) => return,
                     Ok(Some(fate)) => Ok((dataset, fate)),
                     Err(e) => Err(e),
@@ -136,20 +136,6 @@ impl Logs {
 
 fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
     tree.top_spec(vdev).map_or(true, |top| top.kind == ondisk::VdevKind::Hole)
-}
-
-/// What is to become of a dataset's log, and what else the pass is for.
-fn looked_at(
-    dataset: &Dataset,
-    synced: Txg,
-    give_up: GiveUp,
-    pass: &Pass,
-) -> Result<Option<Fate>, WriteRefusal> {
-    let fate = fate(dataset, synced, give_up)?;
-    if let Some(also) = &pass.also {
-        also(dataset);
-    }
-    Ok(fate)
 }
 
 /// What is to become of a dataset's log; `None` if it has none, or one that may stay as it is.

@@ -7,20 +7,18 @@ use dmu::{RangeGuard, RangeLocks};
 use ondisk::ObjNum;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Parts of the table, so that threads seldom meet.
 const SHARDS: usize = 64;
 
-/// All locks of a file system.
-pub(super) struct Locks {
-    shards: [Mutex<HashMap<ObjNum, Arc<NodeLocks>>>; SHARDS],
-}
+type Shard = Mutex<HashMap<ObjNum, Arc<NodeLocks>>>;
 
-impl Default for Locks {
-    fn default() -> Self {
-        Locks { shards: std::array::from_fn(|_| Mutex::default()) }
-    }
+/// All locks of a file system.
+#[derive(Default)]
+pub(super) struct Locks {
+    /// Made for the first lock: thousands of file systems are mounted that nobody uses.
+    shards: OnceLock<Box<[Shard; SHARDS]>>,
 }
 
 /// The locks of one node.
@@ -39,9 +37,10 @@ pub(super) struct Held<'a> {
 }
 
 impl Locks {
-    fn shard(&self, object: ObjNum) -> &Mutex<HashMap<ObjNum, Arc<NodeLocks>>> {
+    fn shard(&self, object: ObjNum) -> &Shard {
+        let shards = self.shards.get_or_init(|| Box::new(std::array::from_fn(|_| Mutex::default())));
         // Neighbours lie in one block of dnodes, and are used together: spread them.
-        &self.shards[(object.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
+        &shards[(object.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
     }
 
     pub(super) fn hold(&self, object: ObjNum) -> Held<'_> {
@@ -59,7 +58,7 @@ impl Locks {
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().len()).sum()
+        self.shards.get().map_or(0, |all| all.iter().map(|s| s.lock().len()).sum())
     }
 }
 
