@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
+use device::{Fault, Faulty, Layer};
+use parking_lot::Mutex;
 use poolhouse::{Claim, OpenOptions, Pool};
 use server::api::{
     ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
@@ -260,4 +262,46 @@ fn history_comes_in_parts() {
     }
     assert!(parts > 3, "{parts}");
     assert_eq!(records, whole.records);
+}
+
+/// Goal: a pool whose datasets can't be listed is reported with its name, whether all pools are meant or some by name, and the others' file systems are mounted; alone it is
+/// the request that fails.
+#[test]
+fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
+    let Some(stand) = Stand::new("single-lz4") else { return };
+    let fixture = testkit::load("mirror2");
+    // What is asked first fails.
+    let sick = "a-sick-pool";
+    let devices: Arc<Mutex<Vec<Arc<Faulty>>>> = Arc::default();
+    let kept = Arc::clone(&devices);
+    let layer = Layer::new(move |device| {
+        let faulty = Arc::new(Faulty::new(device, 1));
+        kept.lock().push(Arc::clone(&faulty));
+        faulty
+    });
+    let scan = spa::scan(fixture.images());
+    let open = OpenOptions { claim: Claim::Nothing, name: Some(sick.into()), ..OpenOptions::default() };
+    // Nothing is cached, so that it is read when it is listed.
+    let options = spa::import::Options { layer, cache_bytes: 0, ..open.import() };
+    let host = spa::Host::of_system();
+    stand
+        .pools
+        .import(sick, poolhouse::ondisk::Guid(8), || {
+            let spa =
+                spa::import::import(&scan.pools[0], &options, &host, &spa::import::SystemClock).unwrap();
+            let altroot = Some(stand.dir.path().join("sick").to_str().unwrap().to_owned());
+            Ok((Pool::with_spa(spa, altroot).unwrap(), PoolFacts::default(), ()))
+        })
+        .unwrap();
+    devices.lock().iter().for_each(|device| device.inject(Fault::Gone));
+    for names in [vec![], vec![sick.to_owned(), stand.pool.clone()]] {
+        let request = MountRequest { datasets: names, recursive: true, ..MountRequest::default() };
+        let report = stand.pools.mount(&request).unwrap();
+        let failed: Vec<&str> = report.failures.iter().map(|failure| failure.name.as_str()).collect();
+        assert_eq!(failed, [sick]);
+        assert!(report.mounted > 0 && stand.mounted().contains(&stand.pool), "{report:?}");
+        assert!(stand.pools.unmount(&UnmountRequest::default()).unwrap().failures.is_empty());
+    }
+    let alone = MountRequest { datasets: vec![sick.into()], recursive: true, ..MountRequest::default() };
+    assert_eq!(stand.pools.mount(&alone).map_err(|error| error.about), Err(sick.to_owned()));
 }

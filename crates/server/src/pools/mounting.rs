@@ -158,8 +158,17 @@ impl Pools {
         if request.datasets.is_empty() {
             wanted.extend(self.all().into_iter().map(|pool| (pool, None, true)));
         }
+        // Where several are meant, the others are none the worse for one.
+        let several = request.datasets.len() != 1;
+        let failure = |error: Error| match several {
+            true => Ok(MountFailure { name: error.about.clone(), error }),
+            false => Err(error),
+        };
         for dataset in &request.datasets {
-            wanted.push((self.pool_of(dataset)?, Some(dataset), request.recursive));
+            match self.pool_of(dataset) {
+                Ok(pool) => wanted.push((pool, Some(dataset), request.recursive)),
+                Err(error) => report.failures.push(failure(error)?),
+            }
         }
         let mut chosen = Vec::new();
         let mut seen = BTreeSet::new();
@@ -180,7 +189,13 @@ impl Pools {
             wanted.iter().map(|(pool, start, below)| pass(pool, *start, *below, threads, &counted)).collect()
         };
         for (pool, found) in all.into_iter().zip(found) {
-            let found = found?;
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    report.failures.push(failure(error)?);
+                    continue;
+                }
+            };
             report.failures.extend(found.failures);
             for plan in found.plans {
                 // Named twice, or below another that was named.
