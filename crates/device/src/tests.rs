@@ -190,3 +190,65 @@ fn slow_takes_its_time() {
     }
     assert_eq!(clock.now_ns(), 3000);
 }
+
+/// Goal: on a device with quick writes reads alone take the latency: what goes to a device's memory does not.
+#[test]
+fn quick_writes_take_no_time() {
+    let clock = Arc::new(TestClock(AtomicU64::new(0)));
+    let slow = Slow::new(Arc::new(MemDevice::new("m", 4096)), clock.clone(), 1000, 2).with_quick_writes();
+    slow.write_at(&[7; 512], 0).unwrap();
+    slow.write_vectored_at(&[&[8; 512], &[9; 512]], 512).unwrap();
+    slow.flush().unwrap();
+    slow.trim(0, 512).unwrap();
+    assert_eq!(clock.now_ns(), 0);
+    let mut back = [0; 512];
+    slow.read_at(&mut back, 1024).unwrap();
+    assert_eq!((clock.now_ns(), back), (1000, [9; 512]));
+}
+
+/// Goal: a layer is put around each device that it is given; none leaves devices as they are; only clones are the same layer.
+#[test]
+fn layers_are_put_around() {
+    let device = || -> Arc<dyn Device> { Arc::new(MemDevice::new("m", 512)) };
+    let bare = device();
+    assert!(Arc::ptr_eq(&bare, &Layer::default().around(bare.clone())));
+    let clock = Arc::new(TestClock(AtomicU64::new(0)));
+    let time = clock.clone();
+    let slow = move |device| -> Arc<dyn Device> { Arc::new(Slow::new(device, time.clone(), 50, 1)) };
+    let layer = Layer::new(slow.clone());
+    for device in [layer.around(device()), layer.clone().around(device())] {
+        device.read_at(&mut [0; 512], 0).unwrap();
+        assert_eq!(device.name(), "m");
+    }
+    assert_eq!(clock.now_ns(), 100);
+    assert!(layer == layer.clone() && layer != Layer::new(slow) && layer != Layer::default());
+    assert!(Layer::default() == Layer::default());
+    assert_eq!(format!("{layer:?} {:?}", Layer::default()), "Layer(…) Layer(none)");
+}
+
+/// Goal: a trimmed block holds its sectors up to the last that is not zeros, and reads as before; one of which that would save less than half stays the
+/// memory that it is, and so does one that is not whole sectors and ends in something.
+#[test]
+fn blocks_are_trimmed() {
+    const LEN: usize = 8 * 512;
+    let with = |at: usize, len: usize| {
+        let mut buf = AlignedBuf::zeroed(len);
+        buf[at] = 1;
+        buf.freeze()
+    };
+    for (at, held) in [(0, 512), (511, 512), (512, 1024), (4 * 512 - 1, 4 * 512)] {
+        let block = with(at, LEN);
+        let trimmed = Sparse::trimmed(&block);
+        assert_eq!((trimmed.head().len(), trimmed.len(), trimmed.is_whole()), (held, LEN, false), "{at}");
+        assert_eq!(trimmed.whole(), block, "{at}");
+    }
+    let empty = Sparse::trimmed(&Block::zeroed(LEN));
+    assert_eq!((empty.head().len(), empty.whole()), (0, Block::zeroed(LEN)));
+    for block in [with(4 * 512, LEN), with(LEN - 1, LEN), with(600, 700), with(0, 512), with(0, 100)] {
+        let same = Sparse::trimmed(&block);
+        assert!(same.is_whole() && same.head().ptr_eq(&block), "{}", block.len());
+    }
+    let odd = with(3, 2000);
+    let trimmed = Sparse::trimmed(&odd);
+    assert_eq!((trimmed.head().len(), trimmed.whole()), (512, odd));
+}

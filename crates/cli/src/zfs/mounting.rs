@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use server::api::{Error, MountPhase, MountProgress, MountReport, MountRequest, Service};
+use server::api::{Error, MountPhase, MountProgress, MountReport, MountRequest};
 
 use crate::cx::{Cx, Stop};
 
@@ -29,7 +29,11 @@ pub fn mount(cx: &mut Cx, request: &MountRequest, verbose: bool) -> Result<Resul
     let request = MountRequest { watch: Some(number), ..request.clone() };
     let (end, ended) = channel::<()>();
     let done = std::thread::scope(|scope| {
-        let watch = move || watch(&*watcher(), number, &ended);
+        let watch = move || {
+            let service = watcher();
+            let ask = || service.mount_progress(&number).ok().flatten();
+            watch(&ask, &ended, PACE, &mut std::io::stdout());
+        };
         // Without a thread it is only not shown.
         let shown = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, watch);
         let done = service.mount(&request);
@@ -43,12 +47,11 @@ pub fn mount(cx: &mut Cx, request: &MountRequest, verbose: bool) -> Result<Resul
     Ok(done)
 }
 
-/// Writes how far a request is, again and again, until it ends; then the line is empty.
-fn watch(service: &dyn Service, number: u64, ended: &Receiver<()>) {
-    let mut out = std::io::stdout();
+/// Writes how far a request is, again and again, until it ends; then the line is empty. `ask` says how far it is, and nothing before it has begun.
+fn watch(ask: &dyn Fn() -> Option<MountProgress>, ended: &Receiver<()>, pace: Duration, out: &mut dyn Write) {
     let mut width = 0;
-    while ended.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
-        let Ok(Some(progress)) = service.mount_progress(&number) else { continue };
+    while ended.recv_timeout(pace) == Err(RecvTimeoutError::Timeout) {
+        let Some(progress) = ask() else { continue };
         let text = line(&progress);
         width = width.max(text.len());
         // A terminal that is gone misses nothing.
@@ -75,3 +78,6 @@ fn phases(report: &MountReport) -> String {
         report.load_ms, report.total, report.mount_ms, report.other_ms
     )
 }
+
+#[cfg(test)]
+mod tests;
