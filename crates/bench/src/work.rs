@@ -111,7 +111,7 @@ fn mount8115(dir: &Path) -> Result<(Value, Took)> {
     let room = tempfile::tempdir_in(dir)?;
     cli::bench::make(room.path(), cli::bench::Shape::default())?;
     let threads = server::pools::mount_threads();
-    let case = cli::bench::Case { latency_us: 0, in_flight: threads, threads, only: false };
+    let case = cli::bench::Case { latency_us: 0, in_flight: threads, threads, idle_s: cli::bench::IDLE_S };
     let took = cli::bench::once(room.path(), &case)?;
     let done: serde_json::Map<_, _> = took
         .named()

@@ -12,11 +12,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cx::Out;
-use crate::{zfs, zpool};
+use crate::{bench, zfs, zpool};
 
 const ZPOOL: &str = include_str!("manual/zpool.txt");
 const ZFS: &str = include_str!("manual/zfs.txt");
 const MAIN: &str = include_str!("manual/poolhouse.txt");
+/// The commands that are links to the program; each has a page of its own.
+const LINKS: [&str; 3] = ["zpool", "zfs", "zdb"];
 
 /// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,15 +60,11 @@ fn read(command: &'static str, text: &str, usage: &dyn Fn(&str) -> Vec<String>, 
     for line in text.lines() {
         if let Some(head) = line.strip_prefix('@') {
             let (verb, title) = head.split_once(' ').unwrap_or((head, ""));
-            let whole = verb == command;
+            let whole = verb == command || (command == "poolhouse" && LINKS.contains(&verb));
             into.push(Page {
-                name: if whole || command == "poolhouse" {
-                    verb.to_owned()
-                } else {
-                    format!("{command}-{verb}")
-                },
+                name: if whole { verb.to_owned() } else { format!("{command}-{verb}") },
                 command,
-                verb: (!whole && command != "poolhouse").then(|| verb.to_owned()),
+                verb: (!whole).then(|| verb.to_owned()),
                 title: title.to_owned(),
                 text: Vec::new(),
                 options: Vec::new(),
@@ -96,6 +94,7 @@ pub fn pages() -> Vec<Page> {
         "zpool" => vec!["zpool COMMAND [ARGUMENT ...]".to_owned()],
         "zfs" => vec!["zfs COMMAND [ARGUMENT ...]".to_owned()],
         "zdb" => vec!["zdb [OPTIONS] [-e [-p PATH ...]] [POOL[/DATASET] [OBJECT | RANGE ...]]".to_owned()],
+        "bench" => vec![bench::synopsis().to_owned()],
         _ => vec!["poolhouse COMMAND [ARGUMENT ...]".to_owned()],
     };
     read("poolhouse", MAIN, &main, &mut all);
@@ -154,7 +153,7 @@ impl Page {
     fn see_also(&self) -> String {
         match (self.name.as_str(), &self.verb) {
             ("poolhouse", _) => "zpool(8), zfs(8), zdb(8)".to_owned(),
-            (_, Some(_)) => format!("{}(8), poolhouse(8)", self.command),
+            (_, Some(_)) if self.command != "poolhouse" => format!("{}(8), poolhouse(8)", self.command),
             _ => "poolhouse(8)".to_owned(),
         }
     }

@@ -6,8 +6,7 @@
 //! reads take as long as is said, several at a time: what makes mounting slow is waiting for reads one after another. Each run is a process of its own, so that
 //! no cache is warm and its memory is its own; it does what the daemon does for the commands, mounts included.
 //!
-//! A run imports either as `zpool import` does, which reads what the mounts take while it looks for logs, or as `zpool import -N` does, after which
-//! mounting has everything to read by itself.
+//! What a mount costs in memory is measured when all has been left alone for a while: until then the allocator keeps what threads had used that are gone.
 //!
 //! # See
 //! illumos bug 8115; OpenZFS `mount_tp_nthr`, `ZFS_SERIAL_MOUNT`.
@@ -27,12 +26,13 @@ use crate::getopt::{Found, Getopt, Opt};
 use crate::json::{Json, Object};
 
 const USAGE: &str = "\
-usage: poolhouse bench mount [-Sj] [-g GROUPS] [-l MS[,MS]...] [-n ROUNDS] [-q READS] [-t THREADS] [DIR]
+usage: poolhouse bench mount [-Sj] [-g GROUPS] [-i SECONDS] [-l MS[,MS]...] [-n ROUNDS] [-q READS] [-t THREADS] [DIR]
 
 Makes a pool of 2,603 file systems in DIR (that of temporary files), imports it, mounts them, and takes all of it down
-again, timing each phase; by one thread and by many, after an import that mounts and after one that doesn't (-N).
+again, timing each phase; by one thread and by many.
 
     -g    groups of 1,301 file systems (2)
+    -i    seconds of idleness before memory is measured (12)
     -j    print JSON
     -l    what a read takes, in milliseconds (0,5)
     -n    rounds; medians are printed (1)
@@ -40,6 +40,14 @@ again, timing each phase; by one thread and by many, after an import that mounts
     -S    leave out the runs by one thread
     -t    threads of the others (the daemon's own number)
 ";
+
+/// Seconds after which the allocator has given back what nobody uses.
+pub const IDLE_S: u64 = 12;
+
+/// How it is called, in one line.
+pub(crate) fn synopsis() -> &'static str {
+    USAGE.lines().next().and_then(|line| line.strip_prefix("usage: ")).unwrap_or(USAGE)
+}
 
 /// The command line, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +57,7 @@ struct Plan {
     latencies_ms: Vec<u64>,
     rounds: usize,
     in_flight: u32,
+    idle_s: u64,
     serial: bool,
     threads: u32,
     dir: PathBuf,
@@ -92,15 +101,17 @@ fn read(words: &[String]) -> Option<Plan> {
         latencies_ms: vec![0, 5],
         rounds: 1,
         in_flight: 64,
+        idle_s: IDLE_S,
         serial: true,
         threads: server::pools::mount_threads(),
         dir: std::env::temp_dir(),
     };
-    let mut getopt = Getopt::new(words, ":g:jl:n:q:St:", &[]);
+    let mut getopt = Getopt::new(words, ":g:i:jl:n:q:St:", &[]);
     for found in getopt.by_ref() {
         match found {
             Found::Is(Opt::Short('j'), _) => plan.json = true,
             Found::Is(Opt::Short('S'), _) => plan.serial = false,
+            Found::Is(Opt::Short('i'), arg) => plan.idle_s = arg.parse().ok()?,
             Found::Is(Opt::Short('g'), arg) => plan.shape.groups = arg.parse().ok().filter(|n| *n > 0)?,
             Found::Is(Opt::Short('l'), arg) => {
                 plan.latencies_ms = arg.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -129,16 +140,15 @@ fn bench(plan: &Plan, out: &mut Out) -> anyhow::Result<()> {
     make(room.path(), plan.shape)?;
     let mut rows = Vec::new();
     for &ms in &plan.latencies_ms {
-        for only in [false, true] {
-            let serial = plan.serial.then_some(1);
-            for threads in serial.into_iter().chain([plan.threads]) {
-                let case = Case { latency_us: ms * 1000, in_flight: plan.in_flight, threads, only };
-                let mut rounds = Vec::new();
-                for _ in 0..plan.rounds {
-                    rounds.push(by_itself(room.path(), &case)?);
-                }
-                rows.push(Row { case, took: Took::median(&rounds) });
+        let serial = plan.serial.then_some(1);
+        for threads in serial.into_iter().chain([plan.threads]) {
+            let case =
+                Case { latency_us: ms * 1000, in_flight: plan.in_flight, threads, idle_s: plan.idle_s };
+            let mut rounds = Vec::new();
+            for _ in 0..plan.rounds {
+                rounds.push(by_itself(room.path(), &case)?);
             }
+            rows.push(Row { case, took: Took::median(&rounds) });
         }
     }
     if plan.json {
@@ -160,7 +170,7 @@ fn by_itself(room: &Path, case: &Case) -> anyhow::Result<Took> {
 
 /// The run by one thread that a run is held against.
 fn serial<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
-    let same = |case: &Case| case.latency_us == row.case.latency_us && case.only == row.case.only;
+    let same = |case: &Case| case.latency_us == row.case.latency_us;
     rows.iter().find(|other| other.case.threads == 1 && row.case.threads > 1 && same(&other.case))
 }
 
@@ -173,9 +183,8 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
     writeln!(out, "{count} file systems; seconds; a device that does {} reads at a time", plan.in_flight);
     writeln!(
         out,
-        "{:>5} {:<9} {:>7} {:>8} {:>8} {:>8} {:>9} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9}",
+        "{:>5} {:>7} {:>8} {:>8} {:>8} {:>9} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}",
         "READ",
-        "IMPORT",
         "THREADS",
         "IMPORT",
         "LOAD",
@@ -186,7 +195,8 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
         "LOAD WARM",
         "UNMOUNT",
         "EXPORT",
-        "KIB/MOUNT"
+        "KIB/MOUNT",
+        "CACHED"
     );
     for row in rows {
         let (case, took) = (&row.case, &row.took);
@@ -194,9 +204,8 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
         let of = |f: fn(&Took) -> f64| beside.map_or("-".into(), |one| times(f(&one.took), f(took)));
         writeln!(
             out,
-            "{:>3}ms {:<9} {:>7} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>8} {:>9} {:>9.3} {:>8.3} {:>8.3} {:>9.1}",
+            "{:>3}ms {:>7} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>8} {:>9} {:>9.3} {:>8.3} {:>8.3} {:>9.1} {:>6.1}",
             case.latency_us / 1000,
-            if case.only { "import -N" } else { "import" },
             case.threads,
             took.import_s,
             took.load_s,
@@ -208,6 +217,7 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
             took.unmount_s,
             took.export_s,
             took.kib_per_mount,
+            took.cached_kib_per_mount,
         );
     }
 }
@@ -222,7 +232,6 @@ fn to_json(plan: &Plan, rows: &[Row]) -> Object {
         let mut run = Object::new();
         run.number("read_us", row.case.latency_us);
         run.number("threads", row.case.threads.into());
-        run.put("import_only", Json::Bool(row.case.only));
         for (name, value) in row.took.named() {
             run.put(name, Json::Text(format!("{value:.4}")));
         }
@@ -230,8 +239,7 @@ fn to_json(plan: &Plan, rows: &[Row]) -> Object {
             run.text("speedup_together", times(one.took.together_s, row.took.together_s));
             run.text("speedup_mount", times(one.took.mount_s, row.took.mount_s));
         }
-        let how = if row.case.only { "import-N" } else { "import" };
-        runs.object(format!("{}us-{how}-{}", row.case.latency_us, row.case.threads), run);
+        runs.object(format!("{}us-{}", row.case.latency_us, row.case.threads), run);
     }
     all.object("runs", runs);
     all

@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use device::{Layer, Slow, SystemClock};
 use server::api::{
-    ExportRequest, ImportRequest, MountReport, MountRequest, ScanRequest, Service, UnmountRequest,
+    ExportRequest, ImportRequest, KstatValue, MountReport, MountRequest, ScanRequest, Service, UnmountRequest,
 };
 use server::house::House;
 
@@ -23,25 +23,25 @@ pub struct Case {
     pub in_flight: u32,
     /// Threads that pass over the datasets, mount and unmount.
     pub threads: u32,
-    /// Import as `zpool import -N` does.
-    pub only: bool,
+    /// Seconds that everything is left alone before the memory is measured, in which what was taken for mounting goes back to the system.
+    pub idle_s: u64,
 }
 
 impl Case {
     /// As arguments of a process that measures it in a folder.
     pub(super) fn to_words(&self, room: &Path) -> Vec<OsString> {
-        let numbers = [self.latency_us, self.in_flight.into(), self.threads.into(), self.only.into()];
+        let numbers = [self.latency_us, self.in_flight.into(), self.threads.into(), self.idle_s];
         std::iter::once(room.into()).chain(numbers.map(|n| n.to_string().into())).collect()
     }
 
     /// From such arguments.
     pub(super) fn from_words(words: &[String]) -> Option<(Case, PathBuf)> {
-        let [room, latency_us, in_flight, threads, only] = words else { return None };
+        let [room, latency_us, in_flight, threads, idle_s] = words else { return None };
         let case = Case {
             latency_us: latency_us.parse().ok()?,
             in_flight: in_flight.parse().ok()?,
             threads: threads.parse().ok()?,
-            only: only == "1",
+            idle_s: idle_s.parse().ok()?,
         };
         Some((case, PathBuf::from(room)))
     }
@@ -82,8 +82,10 @@ pub struct Took {
     pub export_s: f64,
     /// What is mounted.
     pub mounts: f64,
-    /// What the process grew by for each, KiB: cached blocks too.
+    /// What the process grew by for each since before the import, KiB, when it had been idle: the imported pool, cached blocks, and the mounts.
     pub kib_per_mount: f64,
+    /// What the cache holds of that for each, KiB.
+    pub cached_kib_per_mount: f64,
     /// Files that it has open with everything mounted.
     pub open_files: f64,
     /// Its threads.
@@ -93,7 +95,7 @@ pub struct Took {
 /// A field by its name.
 type Field = (&'static str, fn(&mut Took) -> &mut f64);
 
-const FIELDS: [Field; 13] = [
+const FIELDS: [Field; 14] = [
     ("import_s", |t| &mut t.import_s),
     ("load_s", |t| &mut t.load_s),
     ("mount_s", |t| &mut t.mount_s),
@@ -105,6 +107,7 @@ const FIELDS: [Field; 13] = [
     ("export_s", |t| &mut t.export_s),
     ("mounts", |t| &mut t.mounts),
     ("kib_per_mount", |t| &mut t.kib_per_mount),
+    ("cached_kib_per_mount", |t| &mut t.cached_kib_per_mount),
     ("open_files", |t| &mut t.open_files),
     ("process_threads", |t| &mut t.threads),
 ];
@@ -173,20 +176,21 @@ pub fn once(room: &Path, case: &Case) -> Result<Took> {
         props: vec![("altroot".into(), altroot), ("cachefile".into(), "none".into())],
         force: true,
         seen: candidate.seen,
-        prepare: !case.only,
         threads,
         ..ImportRequest::default()
     };
     let cpu = cpu_seconds()?;
+    let kib = status("VmRSS:")?;
     let (_, import_s) = seconds(|| said(house.import(&import), "import"))?;
     took.import_s = import_s;
-    let kib = status("VmRSS:")?;
     let (report, s) = seconds(|| mount(&house, threads))?;
     took.together_s = import_s + s;
     took.cpu_s = cpu_seconds()? - cpu;
     (took.load_s, took.mount_s) = (report.load_ms as f64 / 1e3, report.mount_ms as f64 / 1e3);
     took.mounts = report.mounted as f64;
+    std::thread::sleep(Duration::from_secs(case.idle_s));
     took.kib_per_mount = (status("VmRSS:")? - kib) / took.mounts;
+    took.cached_kib_per_mount = cached_kib(&house)? / took.mounts;
     took.open_files = std::fs::read_dir("/proc/self/fd")?.count() as f64;
     took.threads = status("Threads:")?;
     let unmount = UnmountRequest { threads, ..UnmountRequest::default() };
@@ -206,6 +210,18 @@ fn mount(house: &House, threads: Option<u32>) -> Result<MountReport> {
     let failed = report.failures.first().map(|f| format!("'{}': {:?}", f.name, f.error.reason));
     ensure!(failed.is_none() && report.mounted > 0, "not mounted: {}", failed.unwrap_or_default());
     Ok(report)
+}
+
+/// What the caches of all pools hold, KiB.
+fn cached_kib(house: &House) -> Result<f64> {
+    let kstats = said(house.kstats(), "count")?;
+    let arc =
+        kstats.into_iter().find(|kstat| kstat.name == "arcstats").context("nothing counts the cache")?;
+    let size = arc.values.into_iter().find(|(name, _)| name == "size");
+    match size {
+        Some((_, KstatValue::Number(bytes))) => Ok(bytes as f64 / 1024.0),
+        _ => anyhow::bail!("the cache does not say what it holds"),
+    }
 }
 
 /// A number of what the system says of this process.

@@ -19,10 +19,11 @@ fn the_pool_of_the_bug() {
 /// Goal: options are taken as the usage text has them, and nothing else is.
 #[test]
 fn reads_its_options() {
-    let plan = read(&words("-j -S -g 8 -l 0,2,5 -n 3 -q 32 -t 16 /there")).expect("a plan");
+    let plan = read(&words("-j -S -g 8 -i 7 -l 0,2,5 -n 3 -q 32 -t 16 /there")).expect("a plan");
     assert_eq!((plan.json, plan.serial, plan.rounds, plan.in_flight, plan.threads), (true, false, 3, 32, 16));
+    assert_eq!(plan.idle_s, 7);
     assert_eq!((plan.shape.groups, plan.latencies_ms, plan.dir), (8, vec![0, 2, 5], PathBuf::from("/there")));
-    for bad in ["-x", "-g 0", "-l 1,", "-t", "-t 0", "a b"] {
+    for bad in ["-x", "-i", "-i x", "-g 0", "-l 1,", "-t", "-t 0", "a b"] {
         assert_eq!(read(&words(bad)), None, "{bad}");
     }
 }
@@ -34,7 +35,7 @@ fn figures_travel() {
     assert_eq!(Took::from_words(&took(1.5).to_words()).expect("figures"), took(1.5));
     assert!(Took::from_words("nothing of that kind").is_err());
     assert_eq!(Took::median(&[took(3.0), took(1.0), took(2.0)]), took(2.0));
-    let case = Case { latency_us: 5000, in_flight: 64, threads: 1, only: true };
+    let case = Case { latency_us: 5000, in_flight: 64, threads: 1, idle_s: 3 };
     let sent = case.to_words(Path::new("/room"));
     let sent: Vec<String> = sent.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     assert_eq!(Case::from_words(&sent), Some((case, PathBuf::from("/room"))));
@@ -47,14 +48,37 @@ fn measures_a_small_pool() {
     let room = tempfile::tempdir().expect("a folder");
     let shape = Shape { groups: 1, containers: 2, timeflows: 1, leaves: 2 };
     make(room.path(), shape).expect("a pool");
-    for only in [false, true] {
-        let case = Case { latency_us: 100, in_flight: 4, threads: 4, only };
+    for threads in [1, 4] {
+        let case = Case { latency_us: 100, in_flight: 4, threads, idle_s: 0 };
         match once(room.path(), &case) {
             Ok(took) => assert_eq!(took.mounts, shape.file_systems() as f64),
             Err(error) => eprintln!("nothing can be mounted here: {error:#}"),
         }
     }
     assert!(!room.path().join("mnt").join(POOL).exists() || fuse_free(room.path()));
+}
+
+/// Most that the cache holds for a mount that nobody uses, KiB, and least, below which nothing was counted.
+const CACHED_KIB: std::ops::Range<f64> = 4.0..24.0;
+
+/// Goal: what the cache holds of one more mount that nobody uses, counted, stays small, so that most of what a mount may take is left to the mount itself.
+#[test]
+#[allow(clippy::print_stderr, reason = "it says what it leaves out")]
+fn an_idle_mount_is_small() {
+    let cached = |containers| {
+        let room = tempfile::tempdir().expect("a folder");
+        make(room.path(), Shape { groups: 1, containers, timeflows: 1, leaves: 2 }).expect("a pool");
+        // As somebody who comes later finds it: the first import after a pool was made has its making to finish.
+        let once = || once(room.path(), &Case { latency_us: 0, in_flight: 4, threads: 4, idle_s: 0 });
+        once().and_then(|_| once()).map(|took| (took.mounts, took.mounts * took.cached_kib_per_mount))
+    };
+    match cached(4).and_then(|few| Ok((few, cached(24)?))) {
+        Ok(((few, held_of_few), (many, held_of_many))) => {
+            let kib = (held_of_many - held_of_few) / (many - few);
+            assert!(CACHED_KIB.contains(&kib), "{kib} KiB are cached for each mount");
+        }
+        Err(error) => eprintln!("nothing can be mounted here: {error:#}"),
+    }
 }
 
 /// Whether nothing is mounted below a folder.
