@@ -388,7 +388,10 @@ fn by_mount() {
         helper("tank/old there"),
         (Some(128), "filesystem 'tank/old' is already mounted\n".to_owned())
     );
-    daemon.good(&format!("zfs unmount {at}/there"));
+    // As with OpenZFS, what mount(8) has mounted umount(8) unmounts.
+    let refused = daemon.ran(&format!("zfs unmount {at}/there"));
+    assert!(said(&refused).contains("use umount(8) to unmount this filesystem"), "{}", said(&refused));
+    assert!(Command::new("umount").arg(dir.path().join("there")).status().expect("umount").success());
     assert!(!dir.path().join("there/file").exists());
     daemon.good("zpool export tank");
 }
