@@ -111,11 +111,13 @@ fn mount8115(dir: &Path) -> Result<(Value, Took)> {
     let room = tempfile::tempdir_in(dir)?;
     cli::bench::make(room.path(), cli::bench::Shape::default())?;
     let threads = server::pools::mount_threads();
-    let case = cli::bench::Case { latency_us: 0, in_flight: threads, threads, idle_s: cli::bench::IDLE_S };
+    let case = cli::bench::Case { latency_us: 0, in_flight: threads, threads, idle_s: 0 };
     let took = cli::bench::once(room.path(), &case)?;
     let done: serde_json::Map<_, _> = took
         .named()
         .into_iter()
+        // Making the pool took memory of this process, which is used again.
+        .filter(|(name, _)| *name != "kib_per_mount")
         .map(|(name, value)| (name.to_owned(), json!(crate::measure::round(value))))
         .collect();
     Ok((Value::Object(done), Took { wall_s: took.together_s, cpu_s: took.cpu_s }))
