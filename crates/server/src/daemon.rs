@@ -204,8 +204,8 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     let result = runtime.block_on(serve(options, held, &house));
     // A request that still runs on a pool that hangs is not waited for.
     runtime.shutdown_background();
-    if let Some(at) = tree.as_ref().and(options.tree.as_ref())
-        && let Err(error) = fuse::system::detach(at, fuse::Detach::Lazy)
+    if let Some(tree) = &tree
+        && let Err(error) = fuse::system::detach(tree.target(), fuse::Detach::Lazy)
     {
         tracing::warn!(%error, "kstats and tunables stay mounted, dead");
     }

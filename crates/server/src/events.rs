@@ -108,6 +108,8 @@ impl Events {
     /// pool is new.
     pub(crate) fn history(&self, imported: &Imported, context: Context) {
         let spa = imported.pool.spa();
+        // Before the pool may go.
+        self.notices(spa);
         let guid = spa.guid().0;
         let records = loop {
             let told = self.0.lock().told.get(&guid).copied();

@@ -169,6 +169,7 @@ pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, E
                 return Err(failed.and_then(Result::err).unwrap_or_else(|| silent(imported)));
             };
             view::refresh(imported.pool.spa(), &mut pool);
+            pool.stale = true;
             pool
         }
     };

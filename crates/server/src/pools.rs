@@ -386,13 +386,17 @@ impl Pools {
             matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
         };
         remove_folders(folders.into_iter().filter(|(name, _)| !failed || gone(name)).collect());
-        let wanted: Vec<String> = match change {
-            DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } if !failed => {
-                planned.made
-            }
+        let moved: Vec<String> = match change {
             DatasetChange::Rename { from, to, .. } if !failed => {
                 let named = |old: &String| old.strip_prefix(from.as_str()).map(|tail| format!("{to}{tail}"));
                 moved.iter().filter_map(named).collect()
+            }
+            _ => moved,
+        };
+        let before = moved.clone();
+        let wanted: Vec<String> = match change {
+            DatasetChange::Create { mount: true, .. } | DatasetChange::Clone { .. } if !failed => {
+                planned.made
             }
             // What a new mountpoint is good for is mounted, whether it was before or not.
             DatasetChange::Set { name, props, keep_mounted: false }
@@ -411,7 +415,7 @@ impl Pools {
             matches!(kind, Ok(Some(dsl::Kind::Filesystem)))
         };
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
-        let request = MountRequest { datasets: wanted, ..MountRequest::default() };
+        let request = MountRequest { datasets: wanted, before, ..MountRequest::default() };
         if let Some(left) = crate::grants::left_unmounted(&imported, &request.datasets) {
             changed.unmounted = left;
         } else if !request.datasets.is_empty() {
@@ -480,6 +484,7 @@ impl Pools {
             DatasetChange::Set { name: root, props, keep_mounted: false } => {
                 let place = props.iter().any(|(p, _)| p == "mountpoint");
                 let off = props.iter().any(|(p, v)| p == "canmount" && v == "off");
+                let off = off && imported.mounted().iter().any(|(_, live)| live.name() == *root);
                 // What lies in its mount comes back in the folder beneath.
                 let lies_in = move |name: &str| name == root || heirs.iter().any(|heir| heir == name);
                 (false, Box::new(move |name| (place && within(root, name)) || (off && lies_in(name))))
@@ -495,7 +500,7 @@ impl Pools {
         crate::grants::may_unmount(&names)?;
         let how = if force { Detach::Force } else { Detach::Normal };
         if let Some(failure) = unmount_all(&mounted, how, threads_for(None)).into_iter().next() {
-            let request = MountRequest { datasets: names, ..MountRequest::default() };
+            let request = MountRequest { datasets: names.clone(), before: names, ..MountRequest::default() };
             // What could be unmounted before that one goes back.
             self.mount(&request)?;
             return Err(failure.error);

@@ -43,9 +43,14 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     // Hot spares and cache devices don't know whose they are.
     let aside = matches!(label.state, PoolState::Spare | PoolState::L2cache);
     let guid = label.pool_guid.map(|guid| guid.0).filter(|_| !aside);
-    let active = (aside || guid.is_some()) && is_active(cx, guid, &path);
+    let own = label.guid.map(|guid| guid.0).filter(|_| aside);
+    let asked = if aside || guid.is_some() { is_active(cx, (guid, own), &path) } else { Some(false) };
+    let active = asked == Some(true);
     let refusal = match label.state {
         _ if active => Some(format!("{path} is a member (ACTIVE) of pool \"{pool}\"")),
+        PoolState::Spare | PoolState::L2cache if asked.is_none() && !force => Some(format!(
+            "use '-f' to override the following error:\n{path} may be a spare or cache device of a pool that does not answer"
+        )),
         PoolState::Destroyed | PoolState::Spare | PoolState::L2cache => None,
         _ if force => None,
         PoolState::Exported => Some(format!(
@@ -99,17 +104,25 @@ fn find(cx: &mut Cx, word: &str) -> Option<String> {
     None
 }
 
-/// Whether an imported pool, of this guid if there is one, uses the device.
-fn is_active(cx: &mut Cx, guid: Option<u64>, path: &str) -> bool {
-    fn has(vdev: &Vdev, path: &Path) -> bool {
-        let own = vdev.path.as_deref().and_then(|p| std::fs::canonicalize(p).ok());
-        own.is_some_and(|own| own == path) || vdev.children.iter().any(|child| has(child, path))
+/// Whether an imported pool uses the device, which has this path or, if it is known, this guid; of the pool's guid, if that is known. `None` where that can't be told.
+fn is_active(cx: &mut Cx, (pool, own): (Option<u64>, Option<u64>), path: &str) -> Option<bool> {
+    fn has(vdev: &Vdev, own: Option<u64>, path: &Path) -> bool {
+        let at = vdev.path.as_deref().and_then(|p| std::fs::canonicalize(p).ok());
+        let it = at.is_some_and(|at| at == path) || own.is_some_and(|own| own == vdev.guid);
+        it || vdev.children.iter().any(|child| has(child, own, path))
     }
-    let Ok(service) = cx.service() else { return false };
+    let service = cx.service().ok()?;
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    let names = service.pool_names().unwrap_or_default();
-    names.iter().filter_map(|name| service.pool(name, &PoolQuery::default()).ok()).any(|pool| {
-        guid.is_none_or(|guid| pool.guid == guid)
-            && std::iter::once(&pool.root).chain(&pool.spares).chain(&pool.l2cache).any(|v| has(v, &real))
-    })
+    let mut all = true;
+    for name in service.pool_names().ok()? {
+        let Ok(found) = service.pool(&name, &PoolQuery::default()) else {
+            all = false;
+            continue;
+        };
+        let mut devices = std::iter::once(&found.root).chain(&found.spares).chain(&found.l2cache);
+        if pool.is_none_or(|guid| found.guid == guid) && devices.any(|v| has(v, own, &real)) {
+            return Some(true);
+        }
+    }
+    all.then_some(false)
 }

@@ -245,7 +245,7 @@ fn wait(cx: &mut Cx, pool: &Pool, kind: WorkKind, devices: &[(String, u64)]) -> 
             Err(e) if matches!(e.reason, Reason::NoSuchPool) => return Ok(()),
             Err(e) => return Err(cx.fail("error waiting", &e)),
         };
-        if !busy(&now.root, devices, &work) {
+        if (!now.stale || now.suspended.is_some()) && !busy(&now.root, devices, &work) {
             return Ok(());
         }
         (cx.sleep)(pause);

@@ -182,6 +182,9 @@ fn errors(cx: &mut Cx, pool: &Pool, verbose: bool) {
             cx.out.put("\n");
             cx.colored(Some(Color::Red), &format!("errors: {n} data errors, use '-v' for a list\n"));
         }
+        Some(_) if pool.stale => {
+            cx.out.put("\nerrors: List of errors unavailable: the pool does not answer\n");
+        }
         // Their names are told to who owns the daemon.
         Some(_) if pool.errors.is_empty() => {
             cx.out.put("\nerrors: List of errors unavailable: permission denied\n");

@@ -77,7 +77,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             (since_row, row) = (0.0, row + 1);
         }
         let busy = under_way(&pool);
-        if !busy.iter().zip(look.wanted).any(|(busy, wanted)| *busy && wanted) {
+        if (!pool.stale || pool.suspended.is_some())
+            && !busy.iter().zip(look.wanted).any(|(busy, wanted)| *busy && wanted)
+        {
             return Ok(0);
         }
         (cx.sleep)(pause);

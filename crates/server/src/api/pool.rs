@@ -54,6 +54,9 @@ pub struct Pool {
     pub checkpoint: Option<CheckpointStat>,
     /// The last or current raidz expansion (`raidz_expand_stats`).
     pub expand: Option<ExpandStat>,
+    /// It did not answer: this is what was known of it a while ago, with the state of its devices as it is now.
+    #[serde(default)]
+    pub stale: bool,
     /// The number of damaged objects known (`error_count`); absent if the pool could not be loaded.
     pub error_count: Option<u64>,
     /// The damaged files, if asked for: `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.

@@ -40,6 +40,8 @@ pub struct MountRequest {
     pub recursive: bool,
     /// One dataset, named by the user: what doesn't apply is an error rather than skipped.
     pub explicit: bool,
+    /// Those of them that were mounted until a moment ago: they come back though they are mounted by name alone (`canmount=noauto`).
+    pub before: Vec<String>,
     /// Mount options (`-o`), split at commas.
     pub options: Vec<String>,
     /// Mount over a folder that is not empty (`-O`).

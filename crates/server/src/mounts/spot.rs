@@ -29,22 +29,23 @@ pub(super) struct Spot {
     pub(super) fresh: bool,
 }
 
-/// Finds the directory of an absolute path, and makes what is missing of it.
+/// Finds the directory of an absolute path, and makes what is missing of it, but for what links in it name.
 ///
 /// # Errors
-/// `ELOOP` for a link that is somebody else's, or too many of them; `ENOTDIR`; as the system refuses it.
+/// `ENOENT` for a link to nowhere; `ELOOP` for a link that is somebody else's, or too many of them; `ENOTDIR`; as the system refuses it.
 pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
     let (mut dir, mut path) = root()?;
-    let mut todo: VecDeque<OsString> = names(target).collect();
+    let mut todo: VecDeque<(OsString, bool)> = names(target).map(|name| (name, false)).collect();
     let (mut links, mut fresh) = (0, false);
-    while let Some(name) = todo.pop_front() {
+    while let Some((name, of_link)) = todo.pop_front() {
         if name == ".." {
             dir = rustix::fs::openat(&dir, "..", LOOK, Mode::empty())?;
             path.pop();
             continue;
         }
         let next = match rustix::fs::openat(&dir, &name, LOOK, Mode::empty()) {
-            Err(Errno::NOENT) => {
+            // A link to nowhere leads nowhere.
+            Err(Errno::NOENT) if !of_link => {
                 make(&dir, &name)?;
                 fresh = true;
                 rustix::fs::openat(&dir, &name, LOOK, Mode::empty())?
@@ -69,7 +70,7 @@ pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
                     (dir, path) = root()?;
                 }
                 for name in names(&to).collect::<Vec<_>>().into_iter().rev() {
-                    todo.push_front(name);
+                    todo.push_front((name, true));
                 }
             }
             _ => return Err(Errno::NOTDIR.into()),

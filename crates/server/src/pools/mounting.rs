@@ -308,7 +308,8 @@ fn sort_out(
             continue;
         }
         let mounted = pool.mounts.holds(plan.dataset.object().0).then_some(Reason::AlreadyMounted);
-        let obstacle = plan.obstacle(by_name, request.force).or(mounted);
+        let named = by_name || request.before.contains(&plan.name);
+        let obstacle = plan.obstacle(named, request.force).or(mounted);
         match (obstacle, &plan.place) {
             (Some(reason), _) if by_name => {
                 let error = Error::new(&plan.name, reason);

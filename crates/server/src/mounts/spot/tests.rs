@@ -9,7 +9,7 @@ fn stand() -> (tempfile::TempDir, PathBuf) {
     (dir, real)
 }
 
-/// Goal: what is missing is made; links of one's own lead where they say, relative ones and `..` too; what comes out has no link in it.
+/// Goal: what is missing is made, but not what a link names; links of one's own lead where they say, relative ones and `..` too; what comes out has no link in it.
 #[test]
 fn found_and_made() {
     let (_dir, at) = stand();
@@ -23,6 +23,8 @@ fn found_and_made() {
     std::fs::write(at.join("file"), "").expect("a file");
     let errno = |path: &str| find(&at.join(path)).expect_err(path).raw_os_error();
     assert_eq!(errno("file/x"), Some(Errno::NOTDIR.raw_os_error()));
+    symlink("nowhere", at.join("lost")).expect("a link");
+    assert_eq!(errno("lost/x"), Some(Errno::NOENT.raw_os_error()));
     symlink("ring", at.join("ring")).expect("a link");
     assert_eq!(errno("ring"), Some(Errno::LOOP.raw_os_error()));
 }
