@@ -48,7 +48,7 @@ mod state;
 mod sync;
 mod totals;
 
-pub use aside::{Aside, MetaslabFigures};
+pub use aside::{Aside, Chance, MetaslabFigures};
 pub use group::ClassKind;
 pub use totals::{ClassTotals, Totals};
 

@@ -6,7 +6,7 @@
 //! the metaslab is given back; what becomes free meanwhile is not touched.
 //!
 //! A pool must not fail for want of room because somebody cleans up in it. So who finds no room while metaslabs are aside waits until they are all given
-//! back, which whoever has one does soon when it is wanted ([`Aside::is_wanted`]), and none is set aside before the one who waits is done.
+//! back, which whoever has one does soon when it is wanted ([`Aside::is_wanted`]), and none is set aside before the group has synced.
 //!
 //! # Locks
 //! Who has a metaslab aside waits for nothing but the device that he works on: above all for no transaction group, whose sync may be what waits for
@@ -20,12 +20,15 @@ use super::state::{Place, State};
 use crate::Result;
 use ondisk::VdevId;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use zio::{NoSpace, Want};
 
 /// Metaslabs of one vdev that are aside at once (`max_disabled_ms`).
 const ASIDE_MAX: usize = 3;
 /// Of a vdev with few of them most stay in use: one in so many may be aside.
 const ASIDE_PART: usize = 4;
+/// How often who waits for a metaslab looks whether he is to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What is aside, and who waits for that to end.
 #[derive(Debug, Default)]
@@ -34,12 +37,19 @@ pub(super) struct AsideBook {
     aside: BTreeMap<Place, usize>,
     /// Who found no room.
     starving: usize,
+    /// Somebody found none since the last group: others of it may, too, and would wait each for a metaslab of his own.
+    starved: bool,
 }
 
 impl AsideBook {
     /// Whether one is aside at all: what can't be found now may be found then.
     pub(super) fn any(&self) -> bool {
         !self.aside.is_empty()
+    }
+
+    /// A group has synced.
+    pub(super) fn eat(&mut self) {
+        self.starved = false;
     }
 
     /// Whether nothing may be taken from a metaslab.
@@ -57,6 +67,17 @@ pub struct Aside<'a> {
     never_used: bool,
     /// Its map was read for this alone.
     loaded_here: bool,
+}
+
+/// What came of wanting a metaslab aside.
+#[derive(Debug)]
+pub enum Chance<'a> {
+    /// It is.
+    Aside(Aside<'a>),
+    /// It is not now: it was not to be waited for, or its map could not be read a moment ago.
+    Later,
+    /// There is no such metaslab, or its map contradicts itself.
+    Never,
 }
 
 /// What is known of a metaslab without its map.
@@ -131,7 +152,7 @@ impl State {
     fn may_set_aside(&self, place: Place) -> bool {
         let mine = self.aside.aside.keys().filter(|p| p.0 == place.0 && **p != place).count();
         let all = self.vdevs.get(&place.0).map_or(0, |v| v.metaslabs.len());
-        self.aside.starving == 0 && mine < (all / ASIDE_PART).clamp(1, ASIDE_MAX)
+        self.aside.starving == 0 && !self.aside.starved && mine < (all / ASIDE_PART).clamp(1, ASIDE_MAX)
     }
 }
 
@@ -149,22 +170,24 @@ impl Allocator {
             .collect()
     }
 
-    /// Sets a metaslab aside, when nobody waits for room and not too many of its vdev are. `None` where there is no such metaslab, or its map
-    /// contradicts itself.
+    /// Sets a metaslab aside, when nobody waits for room or has in this group, and not too many of its vdev are; waits for that until `stop`.
     ///
     /// # Errors
     /// As reading its map fails, if that may pass.
-    pub fn set_aside(&self, vdev: VdevId, id: u32) -> Result<Option<Aside<'_>>> {
+    pub fn set_aside(&self, vdev: VdevId, id: u32, stop: &dyn Fn() -> bool) -> Result<Chance<'_>> {
         let place = (vdev, id);
         loop {
             let loaded = {
                 let mut state = self.state.lock();
                 let there = state.vdevs.get(&vdev).is_some_and(|v| (id as usize) < v.metaslabs.len());
                 if !there {
-                    return Ok(None);
+                    return Ok(Chance::Never);
                 }
                 while !state.may_set_aside(place) {
-                    self.given_back.wait(&mut state);
+                    if stop() {
+                        return Ok(Chance::Later);
+                    }
+                    self.given_back.wait_for(&mut state, LOOK);
                 }
                 state.metaslab(place).free.is_some()
             };
@@ -175,11 +198,15 @@ impl Allocator {
                 continue;
             }
             if let Some((free, never_used)) = state.mark_aside(place) {
-                return Ok(Some(Aside { allocator: self, place, free, never_used, loaded_here: !loaded }));
+                let loaded_here = !loaded;
+                return Ok(Chance::Aside(Aside { allocator: self, place, free, never_used, loaded_here }));
             }
             let ms = state.metaslab(place);
-            if ms.broken || ms.resting {
-                return Ok(None);
+            if ms.broken {
+                return Ok(Chance::Never);
+            }
+            if ms.resting {
+                return Ok(Chance::Later);
             }
             // Somebody else who had it aside has forgotten its map in between.
         }
@@ -207,7 +234,10 @@ impl Allocator {
             // Whether that went well shows when it is tried again.
             let _ = self.load(place);
         };
-        self.state.lock().aside.starving -= 1;
+        let mut state = self.state.lock();
+        state.aside.starving -= 1;
+        state.aside.starved = true;
+        drop(state);
         self.given_back.notify_all();
         done
     }

@@ -431,6 +431,7 @@ impl State {
     pub(super) fn finish(&mut self, txg: Txg) {
         assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
         self.wake();
+        self.aside.eat();
         let defer = self.may_defer();
         for place in std::mem::take(&mut self.pending) {
             let ms = self.metaslab(place);

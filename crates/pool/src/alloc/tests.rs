@@ -288,6 +288,13 @@ fn a_full_pool_waits_for_nothing() {
     assert_eq!((alloc.totals().alloc(), alloc.bad_frees()), (39 << MS_SHIFT, 0));
 }
 
+fn set_aside(alloc: &Allocator, id: u32) -> Aside<'_> {
+    match alloc.set_aside(VdevId(0), id, &|| false).unwrap() {
+        Chance::Aside(aside) => aside,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Goal: of a metaslab that is aside nothing is given out, and what is free there is neither what was allocated nor what was freed lately.
 #[test]
 fn what_is_aside_is_left_alone() {
@@ -300,7 +307,7 @@ fn what_is_aside_is_left_alone() {
     let range = |d: &Dva| (d.offset.0, d.offset.0 + d.asize.0);
     assert_eq!(id(&first), id(&other));
     for txg in 5..9 {
-        let aside = alloc.set_aside(VdevId(0), id(&first)).unwrap().unwrap();
+        let aside = set_aside(&alloc, id(&first));
         let touches = |(start, end)| aside.free().iter().any(|(s, e)| *s < end && start < *e);
         assert!(!touches(range(&first)));
         assert_eq!(touches(range(&other)), txg == 8, "{txg}");
@@ -311,9 +318,9 @@ fn what_is_aside_is_left_alone() {
         drop(aside);
         alloc.sync_in_memory(txg);
     }
-    assert!(
-        alloc.set_aside(VdevId(0), 8).unwrap().is_none() && alloc.set_aside(VdevId(1), 0).unwrap().is_none()
-    );
+    for (vdev, id) in [(0, 8), (1, 0)] {
+        assert!(matches!(alloc.set_aside(VdevId(vdev), id, &|| false), Ok(Chance::Never)));
+    }
 }
 
 /// Goal: who finds no room while a metaslab is aside gets it when that is given back, which is asked for, and none is set aside before that.
@@ -322,19 +329,22 @@ fn who_needs_room_gets_what_is_aside() {
     let alloc = allocator(&[(Class::Normal, 2)]);
     let half = places(&alloc.allocate(&want(16 << 20, 1, 4)).unwrap())[0];
     let id = 1 - (half.offset.0 >> MS_SHIFT) as u32;
-    let aside = alloc.set_aside(VdevId(0), id).unwrap().unwrap();
+    let aside = set_aside(&alloc, id);
     assert!(!aside.is_wanted());
     std::thread::scope(|s| {
         let got = s.spawn(|| alloc.allocate(&want(16 << 20, 1, 4)));
         while !aside.is_wanted() {
             std::thread::yield_now();
         }
-        let next = s.spawn(|| alloc.set_aside(VdevId(0), id).unwrap().unwrap().free().len());
+        let next = s.spawn(|| set_aside(&alloc, id).free().len());
         drop(aside);
         assert_eq!(u64::from(id), places(&got.join().unwrap().unwrap())[0].offset.0 >> MS_SHIFT);
+        // Nor before the group has synced, and who is to stop does not wait for that.
+        assert!(matches!(alloc.set_aside(VdevId(0), id, &|| true), Ok(Chance::Later)));
+        alloc.sync_in_memory(4);
         assert_eq!(next.join().unwrap(), 0);
     });
-    let aside = alloc.set_aside(VdevId(0), id).unwrap().unwrap();
+    let aside = set_aside(&alloc, id);
     std::thread::scope(|s| {
         let none = s.spawn(|| alloc.allocate(&want(512, 1, 4)));
         while !aside.is_wanted() {
@@ -350,10 +360,10 @@ fn who_needs_room_gets_what_is_aside() {
 fn what_is_not_on_disk_is_not_forgotten() {
     let alloc = allocator(&[(Class::Normal, 8)]);
     let loaded = |id: u32| alloc.state.lock().metaslab((VdevId(0), id)).free.is_some();
-    drop(alloc.set_aside(VdevId(0), 7).unwrap());
+    drop(set_aside(&alloc, 7));
     assert!(!loaded(7));
     let got = places(&alloc.allocate(&want(512, 1, 4)).unwrap())[0];
     let id = (got.offset.0 >> MS_SHIFT) as u32;
-    drop(alloc.set_aside(VdevId(0), id).unwrap());
+    drop(set_aside(&alloc, id));
     assert!(loaded(id));
 }

@@ -7,7 +7,7 @@
 //! # See
 //! OpenZFS `module/zfs/ddt.c` (`ddt_prune_unique_entries`, `prune_candidates_sync`).
 
-use super::table::{DedupTables, UNIQUE};
+use super::table::{DedupTables, UNIQUE, share};
 use crate::{Mos, Result};
 use ondisk::ChecksumKind;
 use ondisk::ddt::{DdtKey, DdtPhysSlot};
@@ -47,15 +47,20 @@ impl DedupTables {
     /// the group writes its entries.
     ///
     /// # Errors
-    /// As looking them up fails.
+    /// As taking one out of the sums fails.
     pub fn prune(&self, entries: &[Unshared], cutoff: u64) -> Result<u64> {
         let mut state = self.state.lock();
         let mut pruned = 0;
         for entry in entries {
-            let live = state.load(entry.checksum, &entry.key)?;
+            // What can't be read stays: the group must not fail for what it could do without.
+            let Ok(live) = state.load(entry.checksum, &entry.key) else { continue };
             // One that the group has changed is in use.
             let idle = !live.out && live.phys.slots().iter().all(|s| s.refcnt <= 1 && s.class_start < cutoff);
             if !idle || live.phys.slots().iter().all(|s| s.phys_birth.0 == 0) {
+                continue;
+            }
+            let phys = live.phys.clone();
+            if share(&state.vdevs, None, &entry.key, &phys).is_err() {
                 continue;
             }
             let now = state.now;

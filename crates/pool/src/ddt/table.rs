@@ -72,7 +72,7 @@ impl std::fmt::Debug for DedupTables {
 
 pub(super) struct State {
     tables: BTreeMap<ChecksumKind, Table>,
-    vdevs: BTreeMap<VdevId, TopVdev>,
+    pub(super) vdevs: BTreeMap<VdevId, TopVdev>,
     /// The MOS as of the last group.
     view: (Weak<Cache>, Blkptr),
     /// Most bytes of all tables; `None` for no limit.
@@ -157,7 +157,7 @@ fn dsize(vdevs: &BTreeMap<VdevId, TopVdev>, dva: &Dva) -> u64 {
 }
 
 /// An entry's share of the sums, and the bucket that it belongs to.
-fn share(
+pub(super) fn share(
     vdevs: &BTreeMap<VdevId, TopVdev>,
     dir: Option<ObjNum>,
     key: &DdtKey,

@@ -245,7 +245,8 @@ impl Engine {
         let mut all = self.works.all.lock();
         let work = all.entry(key).or_default();
         let from = work.stat.state;
-        if from == to {
+        // What somebody has stopped just before its end stays stopped.
+        if from == to || to == WorkState::Complete && from != WorkState::Active {
             return false;
         }
         if from != WorkState::Suspended {
@@ -316,6 +317,10 @@ impl Engine {
     /// Goes on with what is active and has no thread (`vdev_initialize_restart`, `vdev_trim_restart`).
     fn restart_works(self: &Arc<Self>, txgs: &TxgHandle) {
         let _one = self.works.commands.lock();
+        // It may be another host's by now.
+        if self.cache.zio().suspension().reason().is_some() {
+            return;
+        }
         self.load_works();
         let idle: Vec<Key> = {
             let all = self.works.all.lock();

@@ -70,7 +70,10 @@ impl Live {
         if back > 0 && engine.tree().state().0 >= VdevState::Degraded {
             // Their labels are those of the group in which they went.
             engine.edit_config(|_| {});
-            self.resume_works();
+            // Of a suspended pool they wait until it is cleared: whoever stops them may wait for that too.
+            if self.suspended().is_none() {
+                self.resume_works();
+            }
         }
         Ok(back)
     }

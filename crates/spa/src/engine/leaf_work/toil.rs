@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ondisk::{Guid, VdevId};
-use pool::alloc::Aside;
+use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
 use vdev::{VdevState, WipeError};
 
@@ -15,12 +15,14 @@ use crate::txg::TxgHandle;
 const VALUE: u64 = 0xdead_beef_dead_beee;
 /// Bytes written at once (`zfs_initialize_chunk_size`).
 const CHUNK: u64 = 1 << 20;
-/// Most bytes discarded at once (`zfs_trim_extent_bytes_max`).
-const TRIM_MAX: u64 = 128 << 20;
+/// Most bytes discarded at once (`zfs_trim_extent_bytes_max`, there 128 MiB): who needs the room waits for one such discard.
+const TRIM_MAX: u64 = 32 << 20;
 /// Ranges that are too small to be worth a discard, bytes (`zfs_trim_extent_bytes_min`).
 const TRIM_MIN: u64 = 32 << 10;
 /// Time between two looks whether more may be discarded.
 const PACE: Duration = Duration::from_millis(10);
+/// Time until a metaslab is tried again whose map could not be read.
+const LATER: Duration = Duration::from_millis(500);
 
 /// How going through a metaslab, or all of them, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +30,11 @@ enum End {
     Done,
     /// Somebody wants the metaslab; the rest is done later.
     GivenBack,
+    /// It can't be had just now.
+    Later,
     /// The thread is to end.
     Stopped,
-    /// The device takes no more.
+    /// The device takes no more, or the pool is suspended and perhaps another host's: what is active goes on when it is cleared.
     Gone,
 }
 
@@ -82,7 +86,7 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
                 engine.change_work(key, &path, WorkState::Canceled);
             }
         }
-        End::Stopped | End::GivenBack => {}
+        End::Stopped | End::GivenBack | End::Later => {}
     }
     txgs.touch();
 }
@@ -128,14 +132,29 @@ impl Toil<'_> {
                 if self.control.is_stopped() {
                     return End::Stopped;
                 }
+                if self.is_suspended() {
+                    return End::Gone;
+                }
                 match self.metaslab(id) {
                     End::Done => break,
                     End::GivenBack => {}
+                    End::Later => {
+                        // With the next group it may be had.
+                        self.txgs.touch();
+                        let mut stop = self.control.stop.lock();
+                        if !*stop {
+                            self.control.stopped.wait_for(&mut stop, LATER);
+                        }
+                    }
                     end => return end,
                 }
             }
         }
         End::Done
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.engine.cache.zio().suspension().reason().is_some()
     }
 
     /// Whether all that a range covers of the device has been done.
@@ -163,10 +182,12 @@ impl Toil<'_> {
 
     fn metaslab(&mut self, id: u32) -> End {
         let engine = self.engine;
-        let aside = match engine.allocator.set_aside(self.top, id) {
-            Ok(Some(aside)) => aside,
+        let stop = || self.control.is_stopped() || self.is_suspended();
+        let aside = match engine.allocator.set_aside(self.top, id, &stop) {
+            Ok(Chance::Aside(aside)) => aside,
+            Ok(Chance::Later) | Err(_) => return End::Later,
             // What can't be told is left alone.
-            Ok(None) | Err(_) => return End::Done,
+            Ok(Chance::Never) => return End::Done,
         };
         if self.partial && aside.never_used() {
             return End::Done;
@@ -189,6 +210,10 @@ impl Toil<'_> {
                     Err(WipeError::Device { .. }) => true,
                     Err(WipeError::Gone { .. } | WipeError::Range { .. }) => return End::Gone,
                 };
+                // What failed because the device went away is done again when it is back.
+                if failed && !engine.tree().is_writable(self.key.0) {
+                    return End::Gone;
+                }
                 at += len;
                 self.advance(at, len, failed);
             }
@@ -213,6 +238,9 @@ impl Toil<'_> {
             let mut stop = self.control.stop.lock();
             if *stop {
                 return Some(End::Stopped);
+            }
+            if self.is_suspended() {
+                return Some(End::Gone);
             }
             if aside.is_wanted() {
                 return Some(End::GivenBack);
