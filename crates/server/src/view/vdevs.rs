@@ -27,8 +27,8 @@ pub struct Tree<'a> {
     spa: &'a Spa,
     states: HashMap<u64, &'a VdevInfo>,
     sizes: HashMap<u64, u64>,
-    /// Devices that can be trimmed.
-    trims: HashSet<u64>,
+    /// Devices that are open and can't be trimmed. (OpenZFS says it of one that was never open too.)
+    untrimmable: HashSet<u64>,
     /// Whether initialisation and TRIM go on: where nothing is written, neither is known (`vdev_trim_restart`).
     works: bool,
     /// The top-level vdevs that have space, and how full they are.
@@ -50,8 +50,10 @@ impl<'a> Tree<'a> {
         let mut states = HashMap::new();
         index(info, &mut states);
         let sizes = spa.tree().devices().map(|(guid, d)| (guid.0, d.size() / LABEL * LABEL)).collect();
-        let trims = spa.tree().devices().filter(|(_, d)| d.can_trim()).map(|(guid, _)| guid.0).collect();
-        Ok(Self { spa, states, sizes, trims, works: !readonly, tops })
+        let tree = spa.tree();
+        let cannot = tree.devices().filter(|(_, d)| !d.can_trim());
+        let untrimmable = cannot.map(|(guid, _)| guid.0).collect();
+        Ok(Self { spa, states, sizes, untrimmable, works: !readonly, tops })
     }
 
     /// The root, with everything below it.
@@ -110,7 +112,7 @@ impl<'a> Tree<'a> {
             }
         }
         if matches!(config.kind, VdevKind::Disk | VdevKind::File) {
-            v.stat.trim_notsup = !self.trims.contains(&config.guid.0);
+            v.stat.trim_notsup = self.untrimmable.contains(&config.guid.0);
             v.stat.initialize_errors = v.stat.initialize.errors;
         }
         v.stat.noalloc = config.non_allocating;
