@@ -64,14 +64,9 @@ const BAD: &[(&str, i32, &str)] = &[
         "cannot create 't': one or more devices is out of space",
     ),
     (
-        "zpool create -m none -O version=4 t DIR/b",
+        "zfs create -o version=2 -o utf8only=on tank/w",
         1,
-        "cannot create 't': making a file system of version 4 is not in this release",
-    ),
-    (
-        "zfs create -o version=4 tank/w",
-        1,
-        "cannot create 'tank/w': making a file system of version 4 is not in this release",
+        "cannot create 'tank/w': pool and or dataset must be upgraded to set this property or value",
     ),
     ("zpool create -o compatibility=nope t DIR/b", 1, "Error: could not read/parse feature file(s): nope "),
     ("zfs create -V 0 tank/w", 1, "cannot create 'tank/w': 'volsize' cannot be zero"),

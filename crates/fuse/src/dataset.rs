@@ -249,7 +249,7 @@ fn errno(error: &Error) -> Errno {
         Error::PastEnd { .. } => Errno::NXIO,
         Error::XattrExists { .. } => Errno::EXIST,
         Error::BadAcl { .. } => Errno::INVAL,
-        Error::ReadOnly | Error::OldVersion { .. } | Error::OldNode { .. } => Errno::ROFS,
+        Error::ReadOnly => Errno::ROFS,
         Error::Exists { .. } => Errno::EXIST,
         Error::NotEmpty { .. } => Errno::NOTEMPTY,
         Error::NotPermitted { .. } => Errno::PERM,

@@ -72,6 +72,18 @@ impl Ace {
             }
         }
     }
+
+    /// Appends it as version 0 stores it, which knows no GUIDs, and of ids no domain.
+    fn encode_v0(&self, out: &mut Vec<u8>) {
+        let id = match self.who {
+            Who::User(id) | Who::Group(id) => id as u32,
+            Who::Owner | Who::OwningGroup | Who::Everyone => u32::MAX,
+        };
+        out.extend_from_slice(&id.to_le_bytes());
+        out.extend_from_slice(&self.mask.to_le_bytes());
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(&self.kind.to_le_bytes());
+    }
 }
 
 /// Encoding of entries.
@@ -140,6 +152,46 @@ impl AclPhys {
             return Err(Corrupt::Range { what: WHAT, field: "embedded size", value: acl.size.into() });
         }
         Ok(acl)
+    }
+
+    /// These entries, in an encoding: what a znode says of them, and the bytes of an object if they need one, whose number is to be
+    /// entered as [`AclPhys::extern_obj`] then.
+    ///
+    /// # Panics
+    /// If they are more than any file has.
+    pub fn of(entries: &[Ace], version: AclVersion) -> (Self, Option<Vec<u8>>) {
+        let mut raw = Vec::with_capacity(ACE_SPACE);
+        for ace in entries {
+            match version {
+                AclVersion::Initial => ace.encode_v0(&mut raw),
+                AclVersion::Fuid => ace.encode(&mut raw),
+            }
+        }
+        let (size, count) = (u32::try_from(raw.len()), u32::try_from(entries.len()));
+        let (size, count) = (size.expect("an ACL is small"), count.expect("an ACL is small"));
+        let mut phys = Self { extern_obj: ObjNum(0), size, count, version, embedded: [0; ACE_SPACE] };
+        match phys.embedded.get_mut(..raw.len()) {
+            Some(room) => {
+                room.copy_from_slice(&raw);
+                (phys, None)
+            }
+            None => (phys, Some(raw)),
+        }
+    }
+
+    /// As it is stored, little-endian. Version 0 has its two lengths the other way round.
+    pub fn encode(&self) -> [u8; ACL_PHYS_SIZE] {
+        let (size, version, count) = match self.version {
+            AclVersion::Initial => (self.count, 0u16, self.size as u16),
+            AclVersion::Fuid => (self.size, 1u16, self.count as u16),
+        };
+        let mut raw = [0; ACL_PHYS_SIZE];
+        raw[..8].copy_from_slice(&self.extern_obj.0.to_le_bytes());
+        raw[8..12].copy_from_slice(&size.to_le_bytes());
+        raw[12..14].copy_from_slice(&version.to_le_bytes());
+        raw[14..16].copy_from_slice(&count.to_le_bytes());
+        raw[16..].copy_from_slice(&self.embedded);
+        raw
     }
 
     /// The embedded entries; `None` if they are in [`AclPhys::extern_obj`].

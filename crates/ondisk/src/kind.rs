@@ -340,6 +340,8 @@ impl DmuType {
     pub const DSL_PERMS: Self = Self(32);
     /// A large ACL.
     pub const ACL: Self = Self(33);
+    /// What the bonus of a large ACL is.
+    pub const SYSACL: Self = Self(34);
     /// A snapshot's clones.
     pub const NEXT_CLONES: Self = Self(37);
     /// Space by user, group or project.

@@ -7,12 +7,17 @@
 #[cfg(test)]
 mod tests;
 
-use crate::acl::AclPhys;
+use crate::acl::{ACL_PHYS_SIZE, AclPhys};
 use crate::bytes::le64;
+use crate::sa::Attr;
 use crate::{ByteOrder, Corrupt, ObjNum, Result};
+use std::ops::Range;
 
 /// Size of a `znode_phys_t`, and where a symlink's target follows it (`ZFS_OLD_ZNODE_PHYS_SIZE`).
 pub const ZNODE_SIZE: usize = 264;
+
+/// Where its ACL begins.
+const ACL_AT: usize = ZNODE_SIZE - ACL_PHYS_SIZE;
 
 /// A znode of ZPL 1 to 4. Times are seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +79,31 @@ impl Znode {
             flags: Pflags(w(15)),
             uid: w(16),
             gid: w(17),
-            acl: AclPhys::parse(ByteOrder::Little, &bonus[176..])?,
+            acl: AclPhys::parse(ByteOrder::Little, &bonus[ACL_AT..])?,
         })
+    }
+
+    /// Where a znode keeps an attribute, in the host's order of a little-endian pool (`sa_legacy_attrs`); `None` if it has no place for it.
+    pub fn place(attr: Attr) -> Option<Range<usize>> {
+        let (at, words) = match attr {
+            Attr::Atime => (0, 2),
+            Attr::Mtime => (2, 2),
+            Attr::Ctime => (4, 2),
+            Attr::Crtime => (6, 2),
+            Attr::Gen => (8, 1),
+            Attr::Mode => (9, 1),
+            Attr::Size => (10, 1),
+            Attr::Parent => (11, 1),
+            Attr::Links => (12, 1),
+            Attr::Xattr => (13, 1),
+            Attr::Rdev => (14, 1),
+            Attr::Flags => (15, 1),
+            Attr::Uid => (16, 1),
+            Attr::Gid => (17, 1),
+            Attr::ZnodeAcl => return Some(ACL_AT..ZNODE_SIZE),
+            _ => return None,
+        };
+        Some(at * 8..(at + words) * 8)
     }
 }
 

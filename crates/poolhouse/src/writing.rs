@@ -166,7 +166,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::ReadOnly`] if the pool is; [`Error::Dataset`] if the dataset is a snapshot or somebody has it; [`Error::File`] if it holds no
-    /// file system, or one of an old version, which is read only.
+    /// file system.
     pub fn open_for_writing(&self, dataset: &dsl::Dataset, policies: Policies) -> Result<FileSystem> {
         let fs = self.open_undrained(dataset, policies)?;
         fs.drain()?;

@@ -54,9 +54,7 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
         zpl::Error::Dmu(_) => io(error),
         zpl::Error::NotFileSystem => Reason::BadType,
         zpl::Error::NotCounted => Reason::NotSupported { what: chain(error) },
-        zpl::Error::UnsupportedVersion { .. }
-        | zpl::Error::OldVersion { .. }
-        | zpl::Error::OldNode { .. } => Reason::NotSupported { what: chain(error) },
+        zpl::Error::UnsupportedVersion { .. } => Reason::NotSupported { what: chain(error) },
         zpl::Error::ReadOnly => Reason::System { errno: Errno::ROFS.raw_os_error() },
         zpl::Error::NoSpace => Reason::System { errno: Errno::NOSPC.raw_os_error() },
         zpl::Error::Quota => Reason::System { errno: Errno::DQUOT.raw_os_error() },

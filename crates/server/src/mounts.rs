@@ -136,9 +136,7 @@ impl Live {
     /// Takes a dataset for writing that was only read.
     fn open_for_writing(&self, pool: &Pool, plan: &Plan) -> Result<(), Reason> {
         let Some(shown) = self.shown.upgrade().filter(|_| self.is_read_only()) else { return Ok(()) };
-        if let Some(fs) = to_be_written(pool, plan, &self.policies)? {
-            shown.make_writable(fs);
-        }
+        shown.make_writable(to_be_written(pool, plan, &self.policies)?);
         Ok(())
     }
 
@@ -370,15 +368,7 @@ impl Mounts {
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.
 fn replay(pool: &Pool, plan: &Plan) -> Result<bool, Reason> {
-    let done = match pool.replay(&plan.dataset) {
-        // It can't be changed here, and is only read; its log stays.
-        Err(poolhouse::Error::File(zpl::Error::OldVersion { .. })) => {
-            tracing::warn!(dataset = plan.name, "its intent log was not replayed, as its version is old");
-            return Ok(false);
-        }
-        done => done,
-    };
-    let done = done.map_err(|error| {
+    let done = pool.replay(&plan.dataset).map_err(|error| {
         tracing::warn!(dataset = plan.name, error = chain(&error), "its intent log was not replayed");
         of_library(&error)
     })?;

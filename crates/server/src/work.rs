@@ -12,6 +12,7 @@ use spa::Host;
 use spa::create::{self, Beginning, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
 use spa::engine::{Live, PoolProp, TaskError};
 use spa::import::Hands;
+use zpl::NewFileSystem;
 
 use crate::api::{CreatePool, Error, Layout, Reason, Refusal, Vdev};
 use crate::change::{error_of, tasks};
@@ -62,11 +63,11 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
         return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
     }
     let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
-    tasks::check_version(name, &props)?;
+    let version = tasks::version_of(name, &props)?;
     // What limits space is checked against what the new pool has and uses.
     let (space, props): (PropList, PropList) = props.into_iter().partition(limits_space);
     let fixed = |prop: dsl::Prop| Ok(tasks::number_of(&props, prop).unwrap_or(prop.desc().default));
-    let contents = tasks::file_system(fixed)?;
+    let contents = NewFileSystem { version, ..tasks::file_system(fixed)? };
     let begin = Beginning {
         features: &features,
         contents: &contents,

@@ -9,17 +9,16 @@ use dmu::zap::{Normalization, Value, Zap};
 use dmu::{NewObject, Objset, Tx};
 use ondisk::sa::Attr;
 use ondisk::zap::ZapFlags;
-use ondisk::znode::Pflags;
+use ondisk::znode::{Pflags, ZNODE_SIZE};
 use ondisk::{DmuType, ObjNum};
 
 use crate::CaseSensitivity;
-use crate::fs::TOUPPER;
+use crate::fs::{TOUPPER, ZPL_VERSION, ZPL_VERSION_SA};
+use crate::write::znode;
 use std::sync::Arc;
 
 /// Object of the master node (`MASTER_NODE_OBJ`).
 const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
-/// The version that is written (`ZPL_VERSION`).
-const ZPL_VERSION: u64 = 5;
 /// `S_IFDIR | 0755`.
 const MODE: u64 = 0o040_755;
 /// Access lists inherit by themselves (`ZFS_ACL_AUTO_INHERIT`), nobody is denied (`ZFS_NO_EXECS_DENIED`), and the attributes were
@@ -45,6 +44,8 @@ pub struct NewFileSystem {
     pub normalization: u64,
     /// Names must be UTF-8 (`utf8only`); normalization implies it.
     pub utf8only: bool,
+    /// Its version (`version`), 1 to 5.
+    pub version: u64,
     /// Slots of the root directory's dnode (`dnodesize`); more than one needs a feature.
     pub slots: u8,
 }
@@ -59,6 +60,7 @@ impl NewFileSystem {
             case: CaseSensitivity::Sensitive,
             normalization: 0,
             utf8only: false,
+            version: ZPL_VERSION,
             slots: 1,
         }
     }
@@ -81,26 +83,35 @@ impl NewFileSystem {
             ("normalization", self.normalization),
             ("utf8only", u64::from(self.utf8only || self.normalization != 0)),
             ("casesensitivity", case),
-            ("VERSION", ZPL_VERSION),
+            ("VERSION", self.version),
         ] {
             master.update(tx, name.as_bytes(), &word(n))?;
         }
-        let (sa, attrs) = Sa::create(os, tx)?;
-        master.add(tx, b"SA_ATTRS", &word(attrs.0))?;
+        let sa = if self.version >= ZPL_VERSION_SA {
+            let (sa, attrs) = Sa::create(os, tx)?;
+            master.add(tx, b"SA_ATTRS", &word(attrs.0))?;
+            Some(sa)
+        } else {
+            None
+        };
         let unlinked = Zap::create_kind(os, tx, DmuType::UNLINKED_SET)?;
         master.add(tx, b"DELETE_QUEUE", &word(unlinked.dnode().object().0))?;
-        let root = self.root(os, tx, &sa)?;
+        let root = self.root(os, tx, sa.as_ref())?;
         master.add(tx, b"ROOT", &word(root.0))?;
         Ok(())
     }
 
     /// The root directory, which is its own parent.
-    fn root(&self, os: &Objset, tx: &Tx, sa: &Sa) -> crate::Result<ObjNum> {
+    fn root(&self, os: &Objset, tx: &Tx, sa: Option<&Sa>) -> crate::Result<ObjNum> {
         let fold = if self.case == CaseSensitivity::Sensitive { 0 } else { TOUPPER };
         let norm = Normalization::from_disk(self.normalization | fold)
             .map_err(|source| crate::Error::Corrupt { object: MASTER_NODE_OBJ, source })?;
-        let spec = NewObject { slots: self.slots, ..NewObject::new(DmuType::DIRECTORY_CONTENTS) }
-            .with_bonus(DmuType::SA, Vec::new());
+        let (slots, bonus) = match sa {
+            Some(_) => (self.slots, (DmuType::SA, Vec::new())),
+            None => (1, (DmuType::ZNODE, vec![0; ZNODE_SIZE])),
+        };
+        let spec = NewObject { slots, ..NewObject::new(DmuType::DIRECTORY_CONTENTS) };
+        let spec = spec.with_bonus(bonus.0, bonus.1);
         let zap = Zap::create(os, tx, &spec, norm, ZapFlags::default())?;
         let object = zap.dnode().object();
         let word = |n: u64| n.to_le_bytes();
@@ -132,7 +143,15 @@ impl NewFileSystem {
             (Attr::DaclCount, &word(ACL_0755.len() as u64)),
             (Attr::DaclAces, &aces),
         ];
-        sa.replace(&os.dnode(object)?, tx, &attrs)?;
+        let dn = os.dnode(object)?;
+        match sa {
+            Some(sa) => sa.replace(&dn, tx, &attrs)?,
+            None => {
+                let corrupt = |source| crate::Error::Corrupt { object, source };
+                let (raw, _) = znode(&attrs, self.version).map_err(corrupt)?;
+                dn.set_bonus(tx, DmuType::ZNODE, &raw)?;
+            }
+        }
         Ok(object)
     }
 }

@@ -113,18 +113,6 @@ pub enum Error {
     /// The file system is not open for changes (`EROFS`).
     #[error("the file system is read-only")]
     ReadOnly,
-    /// A file system of this version is read only (`EROFS`).
-    #[error("file systems of version {version} cannot be changed: zfs upgrade makes one that can")]
-    OldVersion {
-        /// Its version.
-        version: u64,
-    },
-    /// The file was made by an older version, and is read only (`EROFS`).
-    #[error("object {object} is of an older version and cannot be changed")]
-    OldNode {
-        /// The file.
-        object: ObjNum,
-    },
     /// There is an entry of this name (`EEXIST`).
     #[error("directory {dir}: the name exists")]
     Exists {

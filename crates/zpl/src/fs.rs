@@ -2,22 +2,26 @@
 
 use crate::fuid::Domains;
 use crate::write::{Policies, Quotas, Txs, Writer};
-use crate::{Error, Node, Result, SpaceKind};
+use crate::{Error, FileType, Node, Result, SpaceKind};
 use dmu::sa::Sa;
 use dmu::zap::{Normalization, Zap};
 use dmu::{Dnode, Objset};
+use ondisk::dirent::Dirent;
 use ondisk::objset::ObjsetKind;
 use ondisk::{Corrupt, DmuType, ObjNum};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The master node's object (`MASTER_NODE_OBJ`).
 const MASTER_NODE: ObjNum = ObjNum(1);
 /// The newest version of file systems (`ZPL_VERSION`).
-const ZPL_VERSION: u64 = 5;
+pub(crate) const ZPL_VERSION: u64 = 5;
 /// The first version with system attributes (`ZPL_VERSION_SA`).
-const ZPL_VERSION_SA: u64 = 5;
+pub(crate) const ZPL_VERSION_SA: u64 = 5;
+/// The first version whose directory entries say what they name (`ZPL_VERSION_DIRENT_TYPE`).
+const ZPL_VERSION_DIRENT_TYPE: u64 = 2;
 /// Names are compared without case (`U8_TEXTPREP_TOUPPER`).
 pub(crate) const TOUPPER: u64 = 0x02;
 /// How many directories are kept open.
@@ -55,7 +59,7 @@ impl WeakFileSystem {
 struct Inner {
     os: Objset,
     master: Zap,
-    version: u64,
+    version: AtomicU64,
     root: ObjNum,
     norm: Normalization,
     norm_on_disk: Normalization,
@@ -65,6 +69,8 @@ struct Inner {
     fuid_table: Option<ObjNum>,
     shares: Option<ObjNum>,
     sa: Sa,
+    /// Those that it got when it was brought up to a version that has them.
+    newer_sa: OnceLock<Sa>,
     domains: OnceLock<Domains>,
     dirs: Mutex<OpenDirs>,
     writer: Option<Writer>,
@@ -90,7 +96,7 @@ impl FileSystem {
     /// Opens the file system of a live object set, to be changed.
     ///
     /// # Errors
-    /// As [`FileSystem::open`]; [`Error::OldVersion`] if its version is older than 5.
+    /// As [`FileSystem::open`].
     pub fn open_live(os: &Objset, txs: Arc<dyn Txs>, policies: Policies) -> Result<FileSystem> {
         Self::open_with(os, Some((txs, policies)))
     }
@@ -128,7 +134,6 @@ impl FileSystem {
         };
         let unlinked = object("DELETE_QUEUE")?;
         let writer = match write {
-            Some(_) if version < ZPL_VERSION_SA => return Err(Error::OldVersion { version }),
             Some((txs, policies)) => {
                 let none = Corrupt::Shape { what: "master node", why: "it has no list of unlinked files" };
                 let queue = unlinked.ok_or(Error::Corrupt { object: MASTER_NODE, source: none })?;
@@ -143,7 +148,7 @@ impl FileSystem {
         let sa_master = if version >= ZPL_VERSION_SA { object("SA_ATTRS")? } else { None };
         Ok(FileSystem(Arc::new(Inner {
             os: os.clone(),
-            version,
+            version: AtomicU64::new(version),
             root,
             norm,
             norm_on_disk,
@@ -153,6 +158,7 @@ impl FileSystem {
             fuid_table: object("FUID")?,
             shares: object("SHARES")?,
             sa: Sa::load(os, sa_master)?,
+            newer_sa: OnceLock::new(),
             master,
             domains: OnceLock::new(),
             dirs: Mutex::default(),
@@ -191,7 +197,26 @@ impl FileSystem {
 
     /// Its version (`VERSION`), 1 to 5.
     pub fn version(&self) -> u64 {
-        self.0.version
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    /// Notes that it was brought up to a version, which may have given it system attributes.
+    pub(crate) fn now_is(&self, version: u64, sa: Option<Sa>) {
+        if let Some(sa) = sa {
+            let _ = self.0.newer_sa.set(sa);
+        }
+        self.0.version.store(version, Ordering::Release);
+    }
+
+    /// Whether its files have system attributes (`z_use_sa`), but for those that an older version made.
+    pub(crate) fn uses_sa(&self) -> bool {
+        self.version() >= ZPL_VERSION_SA
+    }
+
+    /// The value of a directory entry: in version 1 it doesn't say what it names.
+    pub(crate) fn entry_value(&self, obj: ObjNum, kind: FileType) -> u64 {
+        let kind = if self.version() < ZPL_VERSION_DIRENT_TYPE { FileType::Unknown } else { kind };
+        Dirent { obj, kind }.to_disk()
     }
 
     /// The root directory.
@@ -221,7 +246,7 @@ impl FileSystem {
 
     /// Its system attributes' registry.
     pub fn sa(&self) -> &Sa {
-        &self.0.sa
+        self.0.newer_sa.get().unwrap_or(&self.0.sa)
     }
 
     /// Files that were removed and wait for their last user, or for the next mount (`DELETE_QUEUE`).

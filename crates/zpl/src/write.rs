@@ -25,7 +25,7 @@
 //!
 //! # Absent
 //! Permissions, which the kernel checks. NFSv4 ACLs that say more than the mode are kept and inherited (`aclinherit`), and a new mode
-//! does to them what `aclmode` says, but nobody can edit them. File systems of versions before 5.
+//! does to them what `aclmode` says, but nobody can edit them.
 
 mod atime;
 mod clone;
@@ -37,6 +37,7 @@ mod log;
 mod make;
 mod names;
 mod nfs4;
+mod old;
 mod posix;
 mod project;
 mod quota;
@@ -58,6 +59,7 @@ use dmu::zap::Zap;
 use locks::Locks;
 pub use make::{Kind, NewFile};
 pub use nfs4::{AclInherit, AclMode};
+pub(crate) use old::znode;
 use ondisk::{ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 pub(crate) use quota::Quotas;

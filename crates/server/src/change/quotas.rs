@@ -1,37 +1,49 @@
-//! Quotas of users, groups and projects, which are set as properties of a dataset and kept in its file system.
+//! Quotas of users, groups and projects, and the version, which are set as properties of a dataset and kept in its file system.
 
-use dsl::PropError;
 use dsl::prop::parse::number;
+use dsl::{Prop, PropError};
 use poolhouse::Pool;
 use zpl::{FileSystem, Fuid, Policies, SpaceKind};
 
-use super::tasks::bad_value;
+use super::tasks::{ZPL_VERSION, bad_value};
 use crate::api::{DatasetChange, Error, Settings};
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::view::space::{Limited, limited};
 
-/// A limit of one user, group or project.
+/// What a file system keeps itself.
 #[derive(Debug, Clone, Copy)]
-pub struct Limit {
-    kind: SpaceKind,
-    id: u32,
-    /// Bytes or objects; 0 for none.
-    most: u64,
+pub enum Own {
+    /// A limit of one user, group or project.
+    Limit {
+        /// What is limited.
+        kind: SpaceKind,
+        /// Whose.
+        id: u32,
+        /// Bytes or objects; 0 for none.
+        most: u64,
+    },
+    /// Its version.
+    Version(u64),
 }
 
-/// Takes the limits from what is to be set: they are none of the dataset's own properties.
+/// Takes from what is to be set what the file system keeps: that is none of the dataset's own properties.
 ///
 /// # Errors
 /// In OpenZFS's words, what is wrong with one.
-pub fn split(change: &DatasetChange) -> Result<(DatasetChange, Vec<Limit>), Error> {
+pub fn split(change: &DatasetChange) -> Result<(DatasetChange, Vec<Own>), Error> {
     let mut change = change.clone();
     let mut limits = Vec::new();
+    let is_new = !matches!(change, DatasetChange::Set { .. });
     if let DatasetChange::Set { name, props, .. }
     | DatasetChange::Create { name, props, .. }
     | DatasetChange::Clone { name, props, .. } = &mut change
     {
         let mut others = Settings::new();
         for (property, text) in std::mem::take(props) {
+            if property == Prop::Version.name() && !is_new {
+                limits.push(version(&text).map_err(|e| bad_value(name, &e))?);
+                continue;
+            }
             match limited(&property) {
                 None => others.push((property, text)),
                 Some(meant) => limits.push(limit(meant, &property, &text).map_err(|e| bad_value(name, &e))?),
@@ -42,22 +54,26 @@ pub fn split(change: &DatasetChange) -> Result<(DatasetChange, Vec<Limit>), Erro
     Ok((change, limits))
 }
 
-fn limit(meant: Limited, property: &str, text: &str) -> Result<Limit, PropError> {
+fn limit(meant: Limited, property: &str, text: &str) -> Result<Own, PropError> {
     match meant {
         Limited::Nobody => Err(PropError::NobodyOf(property.to_owned())),
         Limited::Counted => Err(PropError::CountedOnly(property.to_owned())),
         Limited::By(kind, id) => {
             let most = if text == "none" { 0 } else { number(text)? };
-            Ok(Limit { kind, id, most })
+            Ok(Own::Limit { kind, id, most })
         }
     }
 }
 
-/// Sets limits of a file system, which is `open` if it is mounted, and waits until they are on disk.
+fn version(text: &str) -> Result<Own, PropError> {
+    Ok(Own::Version(if text == "current" { ZPL_VERSION } else { number(text)? }))
+}
+
+/// Sets limits and the version of a file system, which is `open` if it is mounted, and waits until they are on disk.
 ///
 /// # Errors
 /// As opening the file system and writing to it fail.
-pub fn set(pool: &Pool, dataset: &str, open: Option<FileSystem>, limits: &[Limit]) -> Result<(), Error> {
+pub fn set(pool: &Pool, dataset: &str, open: Option<FileSystem>, own: &[Own]) -> Result<(), Error> {
     let fs = match open {
         Some(fs) => fs,
         None => {
@@ -67,8 +83,11 @@ pub fn set(pool: &Pool, dataset: &str, open: Option<FileSystem>, limits: &[Limit
         }
     };
     let failed = |e: zpl::Error| Error::new(dataset, of_zpl(&e));
-    for limit in limits {
-        fs.set_quota(limit.kind, Fuid(limit.id.into()), limit.most).map_err(failed)?;
+    for own in own {
+        match *own {
+            Own::Limit { kind, id, most } => fs.set_quota(kind, Fuid(id.into()), most).map_err(failed)?,
+            Own::Version(version) => fs.set_version(version).map_err(failed)?,
+        }
     }
     fs.sync().map_err(failed)
 }

@@ -24,7 +24,10 @@ use crate::api::{DatasetChange, DatasetKind, Error, KeyMaterial, Reason, Refusal
 use crate::faults::of_dsl;
 
 /// The version of file systems that is current (`ZPL_VERSION`).
-const ZPL_VERSION: u64 = 5;
+pub(super) const ZPL_VERSION: u64 = 5;
+
+/// The first version that says how it treats names (`ZPL_VERSION_NORMALIZATION`).
+const ZPL_VERSION_NORMALIZATION: u64 = 3;
 
 /// Whether limits of counts bind who asks (`dsl_enforce_ds_ss_limits`): they do not bind root, nor a daemon's own user.
 fn enforce_limits() -> bool {
@@ -264,7 +267,6 @@ fn new_head(
     let (contents, props): (Arc<dyn Contents>, _) = match kind {
         DatasetKind::Filesystem => {
             let props = settings(dsl, name, Kind::Filesystem, true, given)?;
-            check_version(name, &props)?;
             (Arc::new(new_file_system(dsl, name, &props)?), props)
         }
         DatasetKind::Volume => {
@@ -278,12 +280,19 @@ fn new_head(
     Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: enforce_limits() })
 }
 
-/// Refuses to make a file system of another version than the current one, which is the only one that is written.
-pub(crate) fn check_version(name: &str, props: &PropList) -> Result<(), Error> {
-    match number_of(props, Prop::Version) {
-        None | Some(0 | ZPL_VERSION) => Ok(()),
-        Some(old) => Err(crate::work::absent(name, &format!("making a file system of version {old}"))),
+/// The version of a new file system, which has no means to say how it treats names before version 3 (`zfs_fill_zplprops`).
+///
+/// # Errors
+/// Versions that there are not, and names that the version can't treat so.
+pub(crate) fn version_of(name: &str, props: &PropList) -> Result<u64, Error> {
+    let version = number_of(props, Prop::Version).filter(|v| *v != 0).unwrap_or(ZPL_VERSION);
+    let names = [Prop::Normalize, Prop::Utf8only, Prop::Case];
+    let too_old = version < ZPL_VERSION_NORMALIZATION && names.iter().any(|p| number_of(props, *p).is_some());
+    if version > ZPL_VERSION || too_old {
+        let what = "pool and or dataset must be upgraded to set this property or value".to_owned();
+        return Err(Error::new(name, Reason::BadValue { what }));
     }
+    Ok(version)
 }
 
 /// A file system; what is fixed when it is made comes from its properties, or from the nearest dataset above that is there.
@@ -300,7 +309,7 @@ fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSys
             Some(Value::Text(_)) | None => prop.desc().default,
         })
     };
-    file_system(fixed)
+    Ok(NewFileSystem { version: version_of(name, props)?, ..file_system(fixed)? })
 }
 
 /// A new file system of who asks, whose properties that never change are `fixed`.

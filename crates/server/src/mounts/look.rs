@@ -94,7 +94,7 @@ impl Look {
             false => plan.dataset.clone(),
         };
         let writable =
-            if alive && !plan.options.read_only { to_be_written(pool, plan, policies)? } else { None };
+            if alive && !plan.options.read_only { Some(to_be_written(pool, plan, policies)?) } else { None };
         let fs = writable.map_or_else(|| to_be_read(&dataset), Ok)?;
         let shown = Shown::new(fs, self.how(plan.name.clone()));
         if !alive {
@@ -112,20 +112,9 @@ pub(super) fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {
     FileSystem::open(&objset).map_err(|error| of_zpl(&error))
 }
 
-/// A file system to be changed; `None` for one that can only be read, because its version is old.
-pub(super) fn to_be_written(
-    pool: &Pool,
-    plan: &Plan,
-    policies: &Policies,
-) -> Result<Option<FileSystem>, Reason> {
-    match pool.open_for_writing(&plan.dataset, policies.clone()) {
-        Ok(fs) => Ok(Some(fs)),
-        Err(poolhouse::Error::File(error @ zpl::Error::OldVersion { .. })) => {
-            tracing::warn!(dataset = plan.name, %error, "mounted read-only");
-            Ok(None)
-        }
-        Err(error) => Err(of_library(&error)),
-    }
+/// A file system to be changed.
+pub(super) fn to_be_written(pool: &Pool, plan: &Plan, policies: &Policies) -> Result<FileSystem, Reason> {
+    pool.open_for_writing(&plan.dataset, policies.clone()).map_err(|error| of_library(&error))
 }
 
 /// Says what `statfs` shows, each time that somebody asks.

@@ -198,7 +198,7 @@ impl Live {
         let plan = plan.ok_or(Reason::BadType)?;
         let fs = match users {
             _ if !writable => None,
-            None => to_be_written(pool, &plan, &self.policies)?,
+            None => Some(to_be_written(pool, &plan, &self.policies)?),
             Some(users) => {
                 let again = pool.reopen_for_writing(&plan.dataset, self.policies.clone(), users.clone());
                 Some(again.map_err(|error| of_library(&error))?)

@@ -7,7 +7,6 @@
 
 use super::data::ATTR_BYTES;
 use super::{Purpose, Writer};
-use crate::node::Store;
 use crate::{Attr, FileSystem, Result, Time};
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
@@ -44,7 +43,7 @@ impl FileSystem {
             return Ok(());
         }
         let node = self.node(object)?;
-        if matches!(node.store, Store::Znode(_)) || !wanted(w, rule, node.attr()) {
+        if !wanted(w, rule, node.attr()) {
             return Ok(());
         }
         // No commit is for the time of a read, and no read waits for it.

@@ -32,7 +32,7 @@ pub(super) fn grown(now: u64, size: u64, end: u64, recordsize: u64) -> Option<u6
 
 impl FileSystem {
     pub(super) fn file_to_change(&self, object: ObjNum) -> Result<Node> {
-        let node = self.node_to_change(object)?;
+        let node = self.node(object)?;
         match node.attr().kind {
             FileType::Regular => Ok(node),
             FileType::Directory => Err(Error::IsDirectory { object }),

@@ -15,10 +15,10 @@ impl FileSystem {
     pub(super) fn hidden_follow(&self, w: &Writer, file: ObjNum) -> Result<()> {
         let like = self.attr(file)?;
         let Some(dir) = like.xattr_dir else { return Ok(()) };
-        let dir = self.node_to_change(dir)?;
+        let dir = self.node(dir)?;
         self.take_after(w, &dir, &like)?;
         for entry in dir.read_dir(DirCookie(2))? {
-            match self.node_to_change(entry?.object) {
+            match self.node(entry?.object) {
                 Ok(attribute) => self.take_after(w, &attribute, &like)?,
                 // Somebody has just removed it.
                 Err(Error::NoFile { .. }) => {}

@@ -27,7 +27,7 @@ impl FileSystem {
         let held = w.locks.hold_all(&[dir, file]);
         let _names: Vec<_> = held.iter().map(|h| h.names()).collect();
         let parent = self.dir_to_change(dir, true)?;
-        let node = self.node_to_change(file)?;
+        let node = self.node(file)?;
         let (a, p) = (node.attr(), parent.attr());
         let denied = Pflags::IMMUTABLE | Pflags::APPENDONLY;
         if a.kind == FileType::Directory || a.pflags.0 & denied != 0 {

@@ -14,7 +14,7 @@ use dmu::{Dnode, NewObject, Tx};
 use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
 use ondisk::zap::ZapFlags;
-use ondisk::znode::Pflags;
+use ondisk::znode::{Pflags, ZNODE_SIZE};
 use ondisk::{DmuType, ObjNum};
 
 /// Longest target of a symbolic link, Linux's limit (`PATH_MAX`), with its NUL.
@@ -199,8 +199,12 @@ impl FileSystem {
         let kind = b.new.kind.file_type();
         let directory = kind == FileType::Directory;
         let dmu_kind = if directory { DmuType::DIRECTORY_CONTENTS } else { DmuType::PLAIN_FILE_CONTENTS };
-        let slots = b.given.map_or(w.policy().slots, |g| g.slots);
-        let spec = NewObject { slots, ..NewObject::new(dmu_kind) }.with_bonus(DmuType::SA, Vec::new());
+        let slots = b.given.map_or(if self.uses_sa() { w.policy().slots } else { 1 }, |g| g.slots);
+        let spec = NewObject { slots, ..NewObject::new(dmu_kind) };
+        let spec = match self.uses_sa() {
+            true => spec.with_bonus(DmuType::SA, Vec::new()),
+            false => spec.with_bonus(DmuType::ZNODE, vec![0; ZNODE_SIZE]),
+        };
         let os = self.objset();
         let (norm, plain) = (self.normalization_on_disk(), ZapFlags::default());
         let dn = match b.given {
@@ -234,7 +238,7 @@ impl FileSystem {
         let mut flags = Pflags::ARCHIVE | AV_MODIFIED | acl;
         flags |= if b.xattr || b.parent.attr().pflags.has(Pflags::XATTR) { Pflags::XATTR } else { 0 };
         let mut project = 0;
-        let counts = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
+        let counts = self.uses_sa() && self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
         if matches!(kind, FileType::Regular | FileType::Directory) {
             flags |= if counts { Pflags::PROJID } else { 0 };
             if let Some(inherited) = b.project() {
@@ -272,6 +276,9 @@ impl FileSystem {
         if kind == FileType::Symlink {
             all.push((Sa::Symlink, target));
         }
-        Ok(self.sa().replace(dn, tx, &all)?)
+        match self.uses_sa() {
+            true => Ok(self.sa().replace(dn, tx, &all)?),
+            false => self.begin_znode(tx, dn, &all),
+        }
     }
 }

@@ -7,7 +7,6 @@ use crate::{Attr, DirEntry, Error, FileSystem, FileType, Node, Result};
 use dmu::Tx;
 use dmu::zap::{Match, Value};
 use ondisk::ObjNum;
-use ondisk::dirent::Dirent;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 
@@ -39,7 +38,7 @@ impl FileSystem {
 
     /// A directory that names may be entered in or removed from.
     pub(super) fn dir_to_change(&self, dir: ObjNum, add: bool) -> Result<Node> {
-        let node = self.node_to_change(dir)?;
+        let node = self.node(dir)?;
         node.require_dir()?;
         if node.attr().nlink == 0 {
             return Err(Error::NoEntry { dir });
@@ -76,7 +75,7 @@ impl FileSystem {
         name: &[u8],
         (obj, kind): (ObjNum, FileType),
     ) -> Result<()> {
-        let value = Value::from(Dirent { obj, kind }.to_disk());
+        let value = Value::from(self.entry_value(obj, kind));
         let zap = self.dir_zap(&dir.dn)?;
         zap.add(tx, name, &value).map_err(|e| match e {
             dmu::Error::ZapFull { .. } => Error::NoSpace,
@@ -105,7 +104,7 @@ impl FileSystem {
         zap.remove_matching(tx, name, Match::Exact)?;
         let counted = self.count_entries(w, dir.object(), tx, -1, -i64::from(kind == FileType::Directory));
         if counted.is_err() {
-            zap.add(tx, name, &Value::from(Dirent { obj, kind }.to_disk()))?;
+            zap.add(tx, name, &Value::from(self.entry_value(obj, kind)))?;
         }
         counted
     }
@@ -118,7 +117,7 @@ impl FileSystem {
         name: &[u8],
         (obj, kind): (ObjNum, FileType),
     ) -> Result<()> {
-        Ok(self.dir_zap(&dir.dn)?.update(tx, name, &Value::from(Dirent { obj, kind }.to_disk()))?)
+        Ok(self.dir_zap(&dir.dn)?.update(tx, name, &Value::from(self.entry_value(obj, kind)))?)
     }
 
     /// Notes in a directory's attributes what became of its entries.

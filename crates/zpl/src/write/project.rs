@@ -5,7 +5,7 @@
 //! the order of a new file's, and an ACL in the old form takes the new one. A file whose flags don't say that it has a project has none, whatever lies there.
 
 use super::trivial::stored;
-use super::update::time_bytes;
+use super::update::{Changes, time_bytes};
 use super::{Writer, remove};
 use crate::node::Store;
 use crate::{FileSystem, Node, Result, Time};
@@ -49,11 +49,19 @@ impl FileSystem {
     ) -> Result<bool> {
         let held = w.locks.hold(object);
         let _attrs = held.attrs();
-        let node = self.node_to_change(object)?;
-        let Store::Sa(sa) = &node.store else { unreachable!("it has system attributes") };
+        let node = self.node(object)?;
         if node.attr().pflags.has(Pflags::PROJID) {
             return Ok(false);
         }
+        let Store::Sa(sa) = &node.store else {
+            // It gets room with its system attributes.
+            let mut c = Changes::default();
+            c.word(Sa::Flags, flags(&node) | Pflags::PROJID);
+            c.word(Sa::Projid, project);
+            c.time(Sa::Ctime, now);
+            c.apply(&node, tx)?;
+            return Ok(true);
+        };
         let flags = (flags(&node) | Pflags::PROJID).to_le_bytes();
         let (project, ctime) = (project.to_le_bytes(), time_bytes(now));
         let acl = node.acl()?;

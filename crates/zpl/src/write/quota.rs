@@ -26,6 +26,8 @@ const OBJECTS: [SpaceKind; 3] =
     [SpaceKind::UserObjQuota, SpaceKind::GroupObjQuota, SpaceKind::ProjectObjQuota];
 /// The objects that count what is used.
 const USED: [ObjNum; 3] = [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT];
+/// The first version with quotas of users (`ZPL_VERSION_USERSPACE`).
+const ZPL_VERSION_USERSPACE: u64 = 4;
 /// What making a table and entering it dirties, about.
 const TABLE_BYTES: u64 = 4096;
 
@@ -122,7 +124,7 @@ impl FileSystem {
         };
         let mut needed = if table == 1 { ObjsetFlags::USEROBJACCOUNTING_COMPLETE } else { 0 };
         needed |= if class == 2 { ObjsetFlags::PROJECTQUOTA_COMPLETE } else { 0 };
-        if self.objset().phys().flags.0 & needed != needed {
+        if self.version() < ZPL_VERSION_USERSPACE || self.objset().phys().flags.0 & needed != needed {
             return Err(Error::NotCounted);
         }
         let tx = w.tx(ATTR_BYTES + TABLE_BYTES, Purpose::Free)?;

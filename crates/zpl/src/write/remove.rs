@@ -66,7 +66,7 @@ impl FileSystem {
             if e.object != object {
                 continue;
             }
-            let child = self.node_to_change(object)?;
+            let child = self.node(object)?;
             may(&child)?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             let gone = self.remove_logged(w, &tx, &parent, &e, &child);
@@ -293,7 +293,7 @@ impl FileSystem {
         let a = dir.attr();
         let hidden = a.kind == FileType::Directory && a.pflags.has(Pflags::XATTR);
         match hidden && a.parent == node.object() {
-            true => self.node_to_change(object).map(Some),
+            true => self.node(object).map(Some),
             false => Ok(None),
         }
     }
@@ -305,7 +305,7 @@ impl FileSystem {
         let zap = Zap::open(&dir.dn)?;
         while let Some(entry) = zap.entries().next().transpose()? {
             let e = dir.lookup_entry(entry.name(), false)?;
-            let child = self.node_to_change(e.object)?;
+            let child = self.node(e.object)?;
             let tx = w.logged_tx(REMOVE_BYTES, Purpose::Free)?;
             let gone = self.remove_link(w, &tx, dir, &e, &child)?;
             drop(tx);

@@ -129,10 +129,10 @@ impl FileSystem {
         let from = self.dir_to_change(from, false)?;
         let to = self.dir_to_change(to, true)?;
         let e = from.lookup_entry(name, false)?;
-        let node = self.node_to_change(e.object)?;
+        let node = self.node(e.object)?;
         let target = match self.find(&to, new_name)? {
             Some(t) => {
-                let node = self.node_to_change(t.object)?;
+                let node = self.node(t.object)?;
                 Some((t, node))
             }
             None => None,

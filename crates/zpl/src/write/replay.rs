@@ -206,7 +206,7 @@ impl FileSystem {
 
     /// Applies to a file a record that may have been logged behind its removal: then there is nothing to do (`TX_OOO`).
     fn if_there(&self, foid: u64, apply: impl FnOnce(Node) -> Result<()>) -> Result<()> {
-        match self.node_to_change(ObjNum(foid)) {
+        match self.node(ObjNum(foid)) {
             Ok(node) => apply(node),
             Err(Error::NoFile { .. }) => Ok(()),
             Err(e) => Err(e),

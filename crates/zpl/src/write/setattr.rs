@@ -46,7 +46,7 @@ impl FileSystem {
 
     fn set_attr_now(&self, object: ObjNum, set: &SetAttr) -> Result<Attr> {
         let w = self.writer()?;
-        let node = self.node_to_change(object)?;
+        let node = self.node(object)?;
         // An ACL changes with the mode.
         let held = w.locks.hold(object);
         let _names = (set.permissions.is_some() && w.policy().posix_acl).then(|| held.names());
@@ -122,11 +122,12 @@ impl FileSystem {
 
     fn set_flags_now(&self, object: ObjNum, fs_flags: u32, project: u32) -> Result<()> {
         let w = self.writer()?;
-        let node = self.node_to_change(object)?;
+        let node = self.node(object)?;
         let wanted = Pflags::from_fs_flags(fs_flags).ok_or(Error::BadFlags { object })?;
         let a = node.attr();
         let new = Some(u64::from(project)).filter(|p| *p != a.projid);
-        let counted = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0
+        let counted = self.uses_sa()
+            && self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0
             && matches!(a.kind, FileType::Regular | FileType::Directory);
         if new.is_some() && !counted {
             return Err(Error::BadFlags { object });

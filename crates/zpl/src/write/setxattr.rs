@@ -13,7 +13,6 @@ use super::posix::{self, ACCESS, DEFAULT};
 use super::quota::Payers;
 use super::update::Changes;
 use super::{Purpose, Writer};
-use crate::node::Store;
 use crate::xattr::bare;
 use crate::{Error, FileSystem, FileType, Node, Result, XATTR_SIZE_MAX};
 use dmu::Tx;
@@ -66,7 +65,7 @@ impl FileSystem {
         let w = self.writer()?;
         let held = w.locks.hold(object);
         let _names = held.names();
-        let node = self.node_to_change(object)?;
+        let node = self.node(object)?;
         may_change(&node)?;
         let there = match node.xattr(name) {
             Ok(_) => true,
@@ -103,7 +102,7 @@ impl FileSystem {
         let w = self.writer()?;
         let held = w.locks.hold(object);
         let _names = held.names();
-        let node = self.node_to_change(object)?;
+        let node = self.node(object)?;
         may_change(&node)?;
         node.xattr(name)?;
         self.unset(w, &node, name)
@@ -111,7 +110,7 @@ impl FileSystem {
 
     /// Puts the attribute where it belongs, and takes it from elsewhere; the file is locked.
     fn put(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
-        if w.policy().xattr_sa && value.len() <= OWN_ENTRY_MAX {
+        if w.policy().xattr_sa && node.takes_own() && value.len() <= OWN_ENTRY_MAX {
             let mut list = node.sa_xattrs()?.unwrap_or_default();
             list.set(name, Value::ByteArray(value.to_vec()));
             let other = drop_bare(&mut list, name);
@@ -180,7 +179,7 @@ impl FileSystem {
             }
         };
         let (file, new_file) = match self.find(&dir, name)? {
-            Some(e) => (self.node_to_change(e.object)?, false),
+            Some(e) => (self.node(e.object)?, false),
             None => {
                 (new.kind, new.permissions) = (Kind::Regular, 0o644);
                 let born = self.make(w, tx, &Birth { xattr: true, ..Birth::new(&new, &dir) })?;
@@ -231,7 +230,7 @@ impl FileSystem {
         let Some(dir) = node.xattr_dir()? else { return Ok(()) };
         for stored in std::iter::once(name).chain(bare(name)) {
             let Some(e) = self.find(&dir, stored)? else { continue };
-            let file = self.node_to_change(e.object)?;
+            let file = self.node(e.object)?;
             let tx = w.logged_tx(2 * MAKE_BYTES, Purpose::Free)?;
             let all = || {
                 let gone = self.remove_link(w, &tx, &dir, &e, &file)?;
@@ -306,10 +305,7 @@ fn may_change(node: &Node) -> Result<()> {
     if node.attr().pflags.0 & denied != 0 {
         return Err(Error::NotPermitted { object: node.object() });
     }
-    match node.store {
-        Store::Sa(_) => Ok(()),
-        Store::Znode(_) => Err(Error::OldNode { object: node.object() }),
-    }
+    Ok(())
 }
 
 /// Removes what another port stored under this name; says under which, if it was there.

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::node::Store;
-use crate::{Attr, Error, FileSystem, Node, Result, Time};
+use crate::{Attr, FileSystem, Node, Result, Time};
 use dmu::Tx;
 use ondisk::ObjNum;
 use ondisk::sa::Attr as Sa;
@@ -17,11 +17,23 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 
 /// An attribute's new value.
-enum Value {
+pub(super) enum Value {
     Word([u8; 8]),
     Time([u8; 16]),
     Bytes(Vec<u8>),
     Gone,
+}
+
+impl Value {
+    /// The bytes; `None` if it is to be gone.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Value::Word(b) => Some(b),
+            Value::Time(b) => Some(b),
+            Value::Bytes(b) => Some(b),
+            Value::Gone => None,
+        }
+    }
 }
 
 /// Changes of one node's attributes, made at once.
@@ -79,20 +91,11 @@ impl Changes {
         }
     }
 
-    fn apply(&self, node: &Node, tx: &Tx) -> Result<()> {
-        let list: Vec<(Sa, Option<&[u8]>)> = self
-            .0
-            .iter()
-            .map(|(attr, v)| {
-                let bytes = match v {
-                    Value::Word(b) => Some(&b[..]),
-                    Value::Time(b) => Some(&b[..]),
-                    Value::Bytes(b) => Some(&b[..]),
-                    Value::Gone => None,
-                };
-                (*attr, bytes)
-            })
-            .collect();
+    pub(super) fn apply(&self, node: &Node, tx: &Tx) -> Result<()> {
+        if let Store::Znode(z) = &node.store {
+            return node.apply_to_znode(z, &self.0, tx);
+        }
+        let list: Vec<_> = self.0.iter().map(|(attr, v)| (*attr, v.bytes())).collect();
         Ok(node.fs.sa().set(&node.dn, tx, &list)?)
     }
 }
@@ -140,17 +143,5 @@ impl FileSystem {
         }
         done(node.attr());
         Ok(r)
-    }
-
-    /// A node that may be changed: one with system attributes.
-    ///
-    /// # Errors
-    /// [`Error::OldNode`] for one of an older version; as [`FileSystem::node`].
-    pub(super) fn node_to_change(&self, object: ObjNum) -> Result<Node> {
-        let node = self.node(object)?;
-        match node.store {
-            Store::Sa(_) => Ok(node),
-            Store::Znode(_) => Err(Error::OldNode { object }),
-        }
     }
 }

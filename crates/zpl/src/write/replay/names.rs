@@ -76,7 +76,7 @@ impl FileSystem {
 
     /// Makes the hidden directory of a file's extended attributes (`TX_MKXATTR`).
     pub(super) fn replay_hidden_dir(&self, w: &Writer, c: &Create) -> Result<()> {
-        let owner = self.node_to_change(ObjNum(c.doid))?;
+        let owner = self.node(ObjNum(c.doid))?;
         if owner.attr().xattr_dir.is_some() {
             return Err(Error::XattrExists { object: owner.object() });
         }
