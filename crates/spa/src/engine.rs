@@ -35,6 +35,7 @@ mod policy;
 mod props;
 mod prune;
 mod reopen;
+mod scan;
 mod shape;
 mod shared;
 mod split;
@@ -66,6 +67,7 @@ pub use open::WriteRefusal;
 pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use prune::Prune;
+pub use scan::{RESILVER_MS, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat};
 use shape::PoolTask;
 pub use shape::{AddTerms, ShapeError};
 pub use split::{SplitError, SplitTerms};
@@ -247,6 +249,8 @@ pub(crate) struct Engine {
     placing: Mutex<()>,
     /// What is done to what is free on devices.
     works: leaf_work::LeafWorks,
+    /// Scrub and resilver.
+    scan: scan::Scan,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,
 }

@@ -62,6 +62,11 @@ pub trait Engine: Send + Sync + 'static {
     fn suspension(&self) -> Arc<Suspension> {
         Arc::default()
     }
+
+    /// Where it is counted how many wait for a group, or for room to change more: what can be put off is then done in small parts.
+    fn waiters(&self) -> Arc<AtomicU64> {
+        Arc::default()
+    }
 }
 
 /// What a synced group leaves to do.
@@ -183,6 +188,8 @@ struct Shared {
     /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
     done: Condvar,
     suspension: Arc<Suspension>,
+    /// See [`Engine::waiters`].
+    waiters: Arc<AtomicU64>,
 }
 
 /// The groups of one pool, with their two threads. Dropping it syncs what is open and stops them.
@@ -265,6 +272,7 @@ impl Txgs {
             work: Condvar::new(),
             done: Condvar::new(),
             suspension: engine.suspension(),
+            waiters: engine.waiters(),
         });
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
@@ -434,6 +442,15 @@ impl TxgHandle {
         self.0.work.notify_all();
     }
 
+    /// Has the open group sync at once, even if it is empty. Waits for nothing.
+    pub(crate) fn kick(&self) {
+        let mut s = self.0.state.lock();
+        if !s.closing && s.last.is_none() {
+            s.wanted = s.wanted.max(s.open);
+            self.0.work.notify_all();
+        }
+    }
+
     /// See [`Txgs::check_suspended`].
     pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
         match self.0.suspension.reason() {
@@ -501,6 +518,7 @@ impl Shared {
                 }
                 s.wanted = s.wanted.max(s.open);
                 shared.work.notify_all();
+                let _waits = Waits::begin(&shared.waiters);
                 shared.done.wait(&mut s);
                 continue;
             }
@@ -532,6 +550,7 @@ impl Shared {
 
     /// Waits until `txg` is on disk, as long as `goes_on` has nothing against it.
     fn wait(&self, txg: Txg, goes_on: impl Fn() -> Result<(), Stopped>) -> Result<(), Stopped> {
+        let _waits = Waits::begin(&self.waiters);
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(txg);
         self.work.notify_all();
@@ -638,6 +657,22 @@ impl Shared {
             self.work.notify_all();
             self.done.notify_all();
         }
+    }
+}
+
+/// Counts one that waits, as long as it lives.
+struct Waits<'a>(&'a AtomicU64);
+
+impl<'a> Waits<'a> {
+    fn begin(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Relaxed);
+        Waits(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 

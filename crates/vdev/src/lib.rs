@@ -64,7 +64,9 @@ pub use report::{Report, Trouble};
 pub use state::{VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
-pub use write::{FlushError, Laid, Refused, Repaired, Run, WipeError, WriteError, Written, join};
+pub use write::{
+    Examined, FlushError, Laid, Mended, Refused, Repaired, Run, WipeError, WriteError, Written, join,
+};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, VdevError>;

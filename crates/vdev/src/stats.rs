@@ -37,6 +37,8 @@ pub struct VdevStats {
     pub checksum_errors: Counter,
     /// Bytes that were found wrong and written again (`vs_self_healed`).
     pub self_healed: Counter,
+    /// Bytes that the current or last scan wrote again (`vs_scan_processed`).
+    pub scan_repaired: Counter,
     /// Operations that took very long (`vs_slow_ios`).
     pub slow_ios: Counter,
     /// How long device reads took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_READ]`).
@@ -86,6 +88,8 @@ pub struct StatsSnapshot {
     pub checksum_errors: u64,
     /// See [`VdevStats::self_healed`].
     pub self_healed: u64,
+    /// See [`VdevStats::scan_repaired`].
+    pub scan_repaired: u64,
     /// See [`VdevStats::slow_ios`].
     pub slow_ios: u64,
     /// See [`VdevStats::read_ns`].
@@ -153,6 +157,7 @@ impl VdevStats {
             write_errors: self.write_errors.get(),
             checksum_errors: self.checksum_errors.get(),
             self_healed: self.self_healed.get(),
+            scan_repaired: self.scan_repaired.get(),
             slow_ios: self.slow_ios.get(),
             read_ns: self.read_ns.snapshot(),
             write_ns: self.write_ns.snapshot(),

@@ -282,6 +282,31 @@ impl Tree {
         Ok(self.guid(guid)?.dtl.read().clone())
     }
 
+    /// The devices that are there, take writes and have missed groups.
+    pub fn behind(&self) -> Vec<Guid> {
+        let here = |n: &&Node| matches!(n.layout, Layout::Leaf(Some(_))) && n.stale.load(Relaxed);
+        let stale = self.nodes.iter().filter(here).map(|n| n.guid);
+        stale.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
+    }
+
+    /// Forgets what a device missed before a group, but for what is to be kept of it.
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`].
+    pub fn forget_missed(&self, guid: Guid, before: Txg, keep: &TxgRanges) -> Result<()> {
+        let node = self.guid(guid)?;
+        let mut dtl = node.dtl.write();
+        let later =
+            dtl.iter().filter(|(_, end)| *end > before.0).map(|(start, end)| (start.max(before.0), end));
+        let kept = dtl
+            .iter()
+            .flat_map(|(start, end)| keep.iter().map(move |(from, to)| (from.max(start), to.min(end))));
+        let left = TxgRanges::new(later.chain(kept));
+        node.stale.store(!left.is_empty(), Relaxed);
+        *dtl = left;
+        Ok(())
+    }
+
     /// Whether new blocks may live on a top-level vdev: it is neither a hole nor removed (`vdev_is_concrete`).
     pub fn holds_blocks(&self, vdev: VdevId) -> bool {
         self.top(vdev).is_ok_and(|id| kind::is_concrete(self.node(id).kind))

@@ -22,6 +22,7 @@ mod fault;
 mod flush;
 mod repair;
 mod run;
+mod scrub;
 mod wipe;
 
 use std::ops::Range;
@@ -41,6 +42,7 @@ const MAX_VISITS: u32 = 1024;
 pub use flush::FlushError;
 pub use repair::Repaired;
 pub use run::{Run, join};
+pub use scrub::{Examined, Mended};
 pub use wipe::WipeError;
 
 /// Why a write did not succeed.

@@ -318,7 +318,7 @@ impl Zio {
     }
 
     /// Checks the stored bytes against the pointer.
-    fn verify(&self, bp: &Blkptr, s: &Stored, buf: &[u8]) -> codec::Result<()> {
+    pub(crate) fn verify(&self, bp: &Blkptr, s: &Stored, buf: &[u8]) -> codec::Result<()> {
         match s.checksum {
             ChecksumKind::Off | ChecksumKind::Noparity => Ok(()),
             // Log blocks carry their checksum; what the pointer holds binds them to their place in the chain.
@@ -336,7 +336,7 @@ impl Zio {
     }
 
     /// From decrypted stored bytes to the block that the object sees.
-    fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Block> {
+    pub(crate) fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Block> {
         let bad_mac = |source| Error::Decode { bookmark: *bm, source };
         let mac = Checksum(s.sum).mac(bp.order);
         if bp.is_authenticated() && bp.kind != DmuType::OBJSET {

@@ -124,6 +124,7 @@ impl Engine {
             early_tasks: Default::default(),
             shape: Mutex::default(),
             works: Default::default(),
+            scan: Default::default(),
             placing: Mutex::default(),
             to_free: Default::default(),
             deferred,

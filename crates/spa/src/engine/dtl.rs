@@ -10,7 +10,7 @@
 //! device that lacks blocks and does not say so: their checksums tell, and redundancy repairs them.
 //!
 //! # Absent
-//! Nothing shrinks a log: that is what a resilver does when it is done.
+//! Nothing here shrinks a log: that is what a scan does when it is done ([`super::scan`]).
 //!
 //! # See
 //! OpenZFS `vdev_dtl_sync`, `vdev_dtl_load`.

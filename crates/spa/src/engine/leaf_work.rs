@@ -193,6 +193,7 @@ pub(super) struct Keeper(pub(super) Arc<Engine>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        self.0.scan.be_quiet(true);
         self.0.stop_works();
     }
 }

@@ -70,6 +70,7 @@ impl dmu::Hold for Granted {
 impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
         engine.update_space();
+        engine.load_scan();
         let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
         Live { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
     }
@@ -80,6 +81,7 @@ impl Live {
         self.engine.cache.zio().suspension().attend(name, self.engine.failmode(), waker);
         self.beating.get_or_init(|| Beating::start(name, &self.engine));
         self.resume_works();
+        self.resume_scan();
     }
 
     /// Goes by these limits of groups from now on.
@@ -295,9 +297,12 @@ impl Live {
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
         self.engine.stop_works();
+        self.engine.scan.be_quiet(true);
         let left = self.leave_now(state);
         if left.is_err() && self.txgs.stopped().is_none() {
+            self.engine.scan.be_quiet(false);
             self.resume_works();
+            self.resume_scan();
         }
         left
     }

@@ -9,7 +9,7 @@
 //! `placing` alone, which is held only while one tree takes the place of another.
 //!
 //! # Absent
-//! Nothing looks by itself whether a device is back, nor anywhere but at its path; and resilvering does not bring it up to date.
+//! Nothing looks by itself whether a device is back, nor anywhere but at its path.
 //!
 //! # See
 //! OpenZFS `vdev_reopen`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
@@ -73,6 +73,7 @@ impl Live {
             // Of a suspended pool they wait until it is cleared: whoever stops them may wait for that too.
             if self.suspended().is_none() {
                 self.resume_works();
+                self.request_resilver();
             }
         }
         Ok(back)

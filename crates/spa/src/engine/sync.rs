@@ -1,7 +1,7 @@
 //! Syncing one group, pass by pass.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dmu::{SyncSink, Tx};
 use dsl::Delta;
@@ -55,6 +55,7 @@ impl SyncSink for MosSink<'_> {
 
 impl txg::Engine for Engine {
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
+        self.scan_slice(txg);
         // What a group does can't be done again: what it reads and writes waits for devices that fail.
         let _patience = Patience::begin();
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
@@ -72,6 +73,10 @@ impl txg::Engine for Engine {
 
     fn suspension(&self) -> Arc<Suspension> {
         self.cache.zio().suspension().clone()
+    }
+
+    fn waiters(&self) -> Arc<AtomicU64> {
+        self.scan.waiters()
     }
 }
 
@@ -109,6 +114,7 @@ impl Engine {
             if pass == 1 {
                 self.run_pool_tasks(&tx)?;
                 self.sync_works(&tx)?;
+                self.sync_scan(&tx)?;
                 self.discard_checkpoint(&tx)?;
             }
             let renamed = self.write_dtls(&tx, pass)?;
@@ -189,7 +195,7 @@ impl Engine {
     /// What is left to do after a group, with the pool's room brought up to date.
     fn after(&self) -> After {
         self.update_space();
-        match self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() {
+        match self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || self.scan.is_busy() {
             true => After::GoOn,
             false if self.allocator.is_waiting() => After::Later,
             false => After::Rest,

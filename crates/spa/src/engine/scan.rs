@@ -1,0 +1,317 @@
+//! Scrub and resilver: every block that the pool refers to is looked at.
+//!
+//! # Theory
+//! A scan walks the MOS and then each dataset, older snapshots first, and passes over what an older snapshot owns, so that a block is looked at once. A
+//! scrub compares every copy of every block and its parity with what they should be; a resilver reads blocks born in groups that a device has missed, and writes them
+//! to it. What is wrong is written again where it is.
+//!
+//! That is safe only while nobody frees the block: its place may be given to another, and a repair would go over that. So a scan works in *slices*, and each is done by the sync
+//! thread before its group frees or writes anything ([`Engine::scan_slice`]). It walks what the last uberblock reaches. Of that nothing is freed but by
+//! the sync thread itself, and what only open groups know is not met. So there is nothing to lock, and between slices only numbers are kept: which
+//! dataset, and the first block in it that was not looked at. Datasets that come, go or are renamed between slices need no message to the scan: it asks anew ([`plan`]).
+//!
+//! A slice is short while somebody waits for a group, or for room to change more, and about a second otherwise. In it blocks are gathered, sorted
+//! by where they lie, and looked at by several threads.
+//!
+//! # On disk
+//! `scan` in the MOS's directory ([`ScanPhys`]) has the state, the range of groups and the position; a ZAP has the datasets to come, as OpenZFS wants them: those
+//! whose predecessor is not among them too, since it enters a successor itself. Both are written with each group that a slice came before. So
+//! each software goes on with what the other began. OpenZFS looks at deduplicated blocks by their table first; here each is met where it is referred to, and the record
+//! says so (its class of tables is 0), so that OpenZFS passes over none.
+//!
+//! # Life
+//! A scan is *scanning* (perhaps *paused*), *finished* or *canceled*. A resilver that is needed takes the place of a scrub. When a scan ends that covered what a device missed,
+//! that is forgotten of the device's DTL, but for blocks that could not be written. A device whose DTL goes beyond the scan was away
+//! during it, and keeps all of its DTL.
+//!
+//! # Locks
+//! `state` is held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone.
+//!
+//! # Crash
+//! The position on disk is that of the last group, and what was repaired after it is looked at again.
+//!
+//! # Absent
+//! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to. Error scrubs.
+//! Sequential rebuild.
+//!
+//! # See
+//! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
+
+mod plan;
+mod slice;
+mod sync;
+mod walk;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys, ScanState};
+use ondisk::{Guid, Txg};
+use parking_lot::Mutex;
+use vdev::TxgRanges;
+
+use super::{Engine, Live};
+use crate::txg::Stopped;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanCommand {
+    /// Begin a scrub, or go on with one that is paused (`POOL_SCAN_SCRUB`, `POOL_SCRUB_NORMAL`).
+    Scrub,
+    /// Begin the resilver from its beginning, if a device needs one (`POOL_SCAN_RESILVER`).
+    Resilver,
+    /// Pause the scrub (`POOL_SCRUB_PAUSE`).
+    Pause,
+    /// Stop the scrub for good (`POOL_SCAN_NONE`).
+    Stop,
+}
+
+/// Why nothing was done.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ScanRefusal {
+    /// There is nothing to pause or stop (`ENOENT`).
+    #[error("no scrub is going on")]
+    Idle,
+    /// One goes on (`EBUSY`).
+    #[error("a scan is going on")]
+    Busy,
+    /// `resilver_defer` is not enabled (`ENOTSUP`).
+    #[error("the feature resilver_defer is not enabled")]
+    Unsupported,
+    /// The pool has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanDone {
+    /// It was begun, paused or stopped.
+    Done,
+    /// A paused scrub goes on (`ECANCELED`).
+    Resumed,
+    /// No device needs it.
+    Nothing,
+}
+
+/// A scan as people see it (`pool_scan_stat_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanStat {
+    /// What is on disk of it, or will be with the next group.
+    pub phys: ScanPhys,
+    /// When this import began with it, seconds since 1970.
+    pub pass_start: u64,
+    /// Bytes met since then.
+    pub pass_examined: u64,
+    /// Bytes looked at since then.
+    pub pass_issued: u64,
+    /// Bytes looked at in all.
+    pub issued: u64,
+    /// Since when it is paused; 0 if it isn't.
+    pub paused_at: u64,
+    /// Seconds that it was paused since this import began with it.
+    pub spent_paused: u64,
+}
+
+impl ScanStat {
+    /// Whether it goes on, or is paused.
+    pub fn is_scanning(&self) -> bool {
+        self.phys.state == ScanState::Scanning
+    }
+}
+
+/// Something that happened to a scan, for whoever wants to know (`ESC_ZFS_SCRUB_*`, `ESC_ZFS_RESILVER_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanNotice {
+    /// `scrub_start`, `resilver_finish` and so on.
+    pub what: &'static str,
+    /// When.
+    pub at: std::time::SystemTime,
+}
+
+/// Notices that are kept until somebody takes them.
+const NOTICES: usize = 64;
+
+/// What changes of a scan.
+#[derive(Debug, Default)]
+struct State {
+    stat: Option<ScanStat>,
+    /// The next group has something to write of it.
+    dirty: bool,
+    /// The walk came to its end: the next group says so.
+    over: bool,
+    /// It was begun by this import, so that `behind` has all.
+    ours: bool,
+    /// Groups of blocks that could not be written to a device.
+    behind: HashMap<Guid, TxgRanges>,
+    /// Groups of blocks of which no copy was right.
+    lost: TxgRanges,
+    notices: Vec<ScanNotice>,
+}
+
+/// The scan of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    state: Mutex<State>,
+    walk: Mutex<walk::Walk>,
+    /// A resilver is asked for.
+    wanted: AtomicBool,
+    /// One is to follow the one that goes on.
+    deferred: AtomicBool,
+    /// The pool is being let go: nothing is looked at any more.
+    quiet: AtomicBool,
+    /// Nothing is looked at, though scans go on (`zfs_scan_suspend_progress`).
+    held: AtomicBool,
+    /// Milliseconds of a slice (`zfs_scrub_min_time_ms`, `zfs_resilver_min_time_ms`); 0 is the default.
+    slice_ms: [AtomicU64; 2],
+    /// How many wait for a group.
+    waiters: Arc<AtomicU64>,
+}
+
+/// Milliseconds of a slice of a scrub that nobody waits for (`zfs_scrub_min_time_ms`).
+pub const SCRUB_MS: u64 = 1000;
+/// The same of a resilver (`zfs_resilver_min_time_ms`).
+pub const RESILVER_MS: u64 = 3000;
+
+impl Scan {
+    /// How many wait for a group: for whoever makes groups.
+    pub(super) fn waiters(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.waiters)
+    }
+
+    /// From now on nothing is looked at, or it goes on.
+    pub(super) fn be_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, Ordering::Relaxed);
+    }
+
+    fn stat(&self) -> Option<ScanStat> {
+        self.state.lock().stat
+    }
+
+    /// Whether something is to be looked at.
+    fn goes_on(&self) -> bool {
+        let state = self.state.lock();
+        let runs = state.stat.is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
+        runs && !state.over
+    }
+
+    /// Whether groups are to follow one another, since each does a slice.
+    pub(super) fn is_busy(&self) -> bool {
+        let ours = !self.quiet.load(Ordering::Relaxed);
+        ours && (self.wanted.load(Ordering::Relaxed)
+            || self.state.lock().over
+            || self.goes_on() && !self.held.load(Ordering::Relaxed))
+    }
+}
+
+impl State {
+    fn notice(&mut self, what: &'static str, now: u64) {
+        if self.notices.len() < NOTICES {
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(now);
+            self.notices.push(ScanNotice { what, at });
+        }
+    }
+}
+
+impl Engine {
+    /// The groups, from the first to before the second, that devices which are there have missed (`vdev_resilver_needed`).
+    fn missing(&self) -> Option<(u64, u64)> {
+        let tree = self.tree();
+        let spans = tree.behind().into_iter().filter_map(|guid| {
+            let missed = tree.dtl(guid).ok()?;
+            let first = missed.iter().next()?.0;
+            Some((first, missed.iter().last()?.1))
+        });
+        spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+}
+
+impl Live {
+    /// Says that devices which are there have missed groups: a resilver is begun, or begun anew, with the next group. Where `resilver_defer` is enabled,
+    /// one that goes on comes to its end first. Does nothing if no device has missed anything. Waits for nothing and takes no lock that is held while a group
+    /// syncs, so that whoever changes the pool's shape may call it (`spa_async_request(SPA_ASYNC_RESILVER)`).
+    pub fn request_resilver(&self) {
+        let engine = self.engine();
+        if engine.missing().is_some() {
+            engine.scan.wanted.store(true, Ordering::Relaxed);
+            self.txgs().handle().kick();
+        }
+    }
+
+    /// Begins, pauses or stops a scan; on disk when it returns (`dsl_scan`, `spa_scrub_pause_resume`, `spa_scan_stop`).
+    ///
+    /// # Errors
+    /// [`ScanRefusal`].
+    pub fn scan(&self, command: ScanCommand) -> Result<ScanDone, ScanRefusal> {
+        let engine = self.engine();
+        if command == ScanCommand::Resilver {
+            if !engine.mos.feature_enabled("com.datto:resilver_defer").unwrap_or(false) {
+                return Err(ScanRefusal::Unsupported);
+            }
+            if engine.missing().is_none() {
+                return Ok(ScanDone::Nothing);
+            }
+        }
+        if matches!(command, ScanCommand::Scrub | ScanCommand::Resilver) && self.suspended().is_none() {
+            // As OpenZFS does: what came back meanwhile takes part. A device that can't be reopened is one that is not there.
+            let _ = self.reopen(None);
+        }
+        let said = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&said);
+        self.change_pool(Box::new(move |engine, tx| {
+            let (result, events) = engine.obey(tx, command)?;
+            *answer.lock() = Some(result);
+            Ok(events)
+        }))?;
+        // A slice has room from now on.
+        self.txgs().handle().kick();
+        said.lock().take().expect("a synced group has done its tasks")
+    }
+
+    /// How the last or current scan stands; nothing if there never was one.
+    pub fn scan_stat(&self) -> Option<ScanStat> {
+        self.engine().scan.stat()
+    }
+
+    /// What happened to scans since the last call.
+    pub fn take_scan_notices(&self) -> Vec<ScanNotice> {
+        std::mem::take(&mut self.engine().scan.state.lock().notices)
+    }
+
+    /// Has scans go on without looking at anything, or look again (`zfs_scan_suspend_progress`).
+    pub fn hold_scans(&self, hold: bool) {
+        let scan = &self.engine().scan;
+        if scan.held.swap(hold, Ordering::Relaxed) && !hold && scan.goes_on() {
+            self.txgs().handle().kick();
+        }
+    }
+
+    /// How many milliseconds a slice of a scrub and of a resilver takes that nobody waits for (`zfs_scrub_min_time_ms`,
+    /// `zfs_resilver_min_time_ms`).
+    pub fn set_scan_slices(&self, scrub: u64, resilver: u64) {
+        let [a, b] = &self.engine().scan.slice_ms;
+        a.store(scrub, Ordering::Relaxed);
+        b.store(resilver, Ordering::Relaxed);
+    }
+
+    /// Goes on with what was scanning when the pool was let go, and begins a resilver that is needed.
+    pub(super) fn resume_scan(&self) {
+        let engine = self.engine();
+        let stat = engine.scan.stat();
+        let resilvering = stat.filter(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
+        let beyond = |s: ScanStat, (_, end): (u64, u64)| end > s.phys.max_txg;
+        let needed = engine.missing().is_some_and(|m| resilvering.is_none_or(|s| beyond(s, m)));
+        if needed {
+            engine.scan.wanted.store(true, Ordering::Relaxed);
+        }
+        if engine.scan.is_busy() {
+            self.txgs().handle().kick();
+        }
+    }
+}
+
+/// A range that a scan covers: blocks whose physical birth lies between (`scn_min_txg`, `scn_max_txg`), both excluded.
+fn covers(phys: &ScanPhys, birth: Txg) -> bool {
+    birth.0 > phys.min_txg && birth.0 < phys.max_txg
+}

@@ -1,0 +1,167 @@
+//! One dataset's blocks in order, from a position on.
+//!
+//! # Theory
+//! Positions are pairs of object and block at level 0, in rising order; the blocks of the meta dnode stand where their first object does, and spill blocks at the end of
+//! their object. What ends before the position has been looked at and is passed over; what begins before it and ends after is read only to get on. So between
+//! slices a pair of numbers is all that is kept.
+
+use std::ops::ControlFlow;
+
+use device::Block;
+use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
+use ondisk::dnode::{DNODE_MIN_SIZE, DnodePhys};
+use ondisk::objset::ObjsetPhys;
+use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum};
+use zio::Bookmark;
+
+use super::plan::{Visit, Visited};
+use super::slice::Slice;
+use crate::traverse::leads_on;
+
+/// First block that was not looked at: object, and block at level 0.
+pub(super) type Position = (u64, u64);
+
+/// Where a scan is.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// What the record on disk says is known.
+    pub(super) loaded: bool,
+    /// The dataset; 0 is the MOS, nothing is that one is to be chosen.
+    pub(super) at: Option<u64>,
+    pub(super) position: Position,
+    /// Where its blocks began when it was last looked at.
+    pub(super) min: u64,
+    pub(super) visited: Visited,
+    /// What is left, as of the last slice.
+    pub(super) left: Vec<Visit>,
+}
+
+/// What the blocks of one object have in common.
+struct Object<'a> {
+    objset: u64,
+    object: ObjNum,
+    dnode: &'a DnodePhys,
+}
+
+impl Object<'_> {
+    /// Where the blocks below one begin, and where they end.
+    fn span(&self, level: Level, blkid: BlkId) -> (Position, Position) {
+        if blkid == dmu::SPILL_BLKID {
+            return ((self.object.0, u64::MAX - 1), (self.object.0, u64::MAX));
+        }
+        let shift = u32::from(level.0) * self.dnode.epbs();
+        let first = (u128::from(blkid.0) << shift.min(64)).min(u128::from(u64::MAX - 2)) as u64;
+        let end = ((u128::from(blkid.0) + 1) << shift.min(64)).min(u128::from(u64::MAX - 1)) as u64;
+        if self.dnode.kind == DmuType::DNODE && self.object.0 == 0 {
+            let per = (u64::from(self.dnode.datablksz) / DNODE_MIN_SIZE as u64).max(1);
+            return ((first.saturating_mul(per), 0), (end.saturating_mul(per), 0));
+        }
+        ((self.object.0, first), (self.object.0, end))
+    }
+}
+
+impl Slice<'_> {
+    /// Visits a dataset from the slice's position on.
+    pub(super) fn dataset(&mut self, objset: u64, bp: &Blkptr) -> ControlFlow<()> {
+        if bp.is_hole() || bp.birth.0 <= self.min {
+            return ControlFlow::Continue(());
+        }
+        let bm = Bookmark { objset, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+        let Some(block) = self.lead(bp, &bm, self.from == (0, 0))? else { return ControlFlow::Continue(()) };
+        let Ok(os) = ObjsetPhys::decode(&block) else {
+            self.failed(bp);
+            return ControlFlow::Continue(());
+        };
+        self.object(&Object { objset, object: ObjNum(0), dnode: &os.meta_dnode })?;
+        let special = [
+            (dmu::DMU_PROJECTUSED_OBJECT, &os.projectused),
+            (dmu::DMU_GROUPUSED_OBJECT, &os.groupused),
+            (dmu::DMU_USERUSED_OBJECT, &os.userused),
+        ];
+        for (object, dnode) in special {
+            if let Some(dnode) = dnode {
+                self.object(&Object { objset, object, dnode })?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn object(&mut self, o: &Object<'_>) -> ControlFlow<()> {
+        let top = Level(o.dnode.nlevels.saturating_sub(1));
+        for (i, bp) in o.dnode.blkptrs.iter().enumerate() {
+            self.child(o, bp, top, BlkId(i as u64))?;
+        }
+        match &o.dnode.spill {
+            Some(bp) => self.child(o, bp, Level(0), dmu::SPILL_BLKID),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    // As deep as the levels of two objects: a block below has a lower level, and only the meta dnode leads to objects.
+    fn child(&mut self, o: &Object<'_>, bp: &Blkptr, level: Level, blkid: BlkId) -> ControlFlow<()> {
+        if bp.is_hole() || bp.birth.0 <= self.min {
+            return ControlFlow::Continue(());
+        }
+        let (start, end) = o.span(level, blkid);
+        if end <= self.from {
+            return ControlFlow::Continue(());
+        }
+        let fresh = start >= self.from;
+        if bp.level != level {
+            if fresh {
+                self.failed(bp);
+            }
+            return ControlFlow::Continue(());
+        }
+        if fresh {
+            self.rest(start)?;
+        }
+        let bm = Bookmark { objset: o.objset, object: o.object, level, blkid };
+        if !leads_on(&bm, Some(o.dnode)) || o.dnode.kind == DmuType::DNODE && o.object.0 != 0 {
+            return if fresh { self.gather(bp, &bm, start) } else { ControlFlow::Continue(()) };
+        }
+        let Some(block) = self.lead(bp, &bm, fresh)? else { return ControlFlow::Continue(()) };
+        if level.0 > 0 {
+            self.indirect(o, &block, level, blkid)
+        } else {
+            self.dnodes(o.objset, &block, blkid)
+        }
+    }
+
+    fn indirect(&mut self, o: &Object<'_>, block: &Block, level: Level, blkid: BlkId) -> ControlFlow<()> {
+        for i in 0..block.len() >> BLKPTR_SHIFT {
+            let at = i << BLKPTR_SHIFT;
+            let below = BlkId(blkid.0.wrapping_shl(o.dnode.epbs()).wrapping_add(i as u64));
+            match Blkptr::decode(&block[at..at + BLKPTR_SIZE]) {
+                Ok(bp) => self.child(o, &bp, Level(level.0 - 1), below)?,
+                Err(_) if o.span(Level(level.0 - 1), below).0 >= self.from => self.undecodable(),
+                Err(_) => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn dnodes(&mut self, objset: u64, block: &Block, blkid: BlkId) -> ControlFlow<()> {
+        let per = block.len() / DNODE_MIN_SIZE;
+        let mut slot = 0;
+        while slot < per {
+            let object = ObjNum(blkid.0.wrapping_mul(per as u64).wrapping_add(slot as u64));
+            match DnodePhys::decode(&block[slot * DNODE_MIN_SIZE..]) {
+                Ok(None) => slot += 1,
+                Ok(Some(dnode)) => {
+                    slot += dnode.num_slots().max(1);
+                    if object.0 >= self.from.0 {
+                        self.object(&Object { objset, object, dnode: &dnode })?;
+                    }
+                }
+                Err(_) => {
+                    if object.0 >= self.from.0 {
+                        self.undecodable();
+                    }
+                    slot += 1;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

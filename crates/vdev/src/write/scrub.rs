@@ -1,0 +1,243 @@
+//! Looking at every piece of a block, whether anybody needs it or not, and putting right what is wrong.
+//!
+//! # Theory
+//! A read takes the first candidate that is right and so never sees a second copy, nor parity. [`Tree::examine`] reads each piece that the block has on a
+//! device: every side of a mirror, every column with its parity. What it read makes one guess at the block, which costs no more I/O. When the right bytes
+//! are known, from here or from elsewhere, [`Tree::mend`] lays them out again and compares: who returned something else is charged
+//! and gets the right bytes. [`Tree::refill`] is the same for a device that is known to have missed the block: it is not read, only written.
+//!
+//! # Life
+//! A device that was not there, or refused, is still behind for the group in which the block was born. It is named in [`Mended::behind`], so that whoever went
+//! through the pool does not take it for whole.
+//!
+//! # Locks
+//! None. Whoever calls keeps the block from being freed meanwhile, since what is written would go over what took its place.
+//!
+//! # See
+//! OpenZFS `vdev_mirror_io_done`, `vdev_raidz_io_done_unrecoverable`, `ZIO_FLAG_SCRUB`, `ZIO_FLAG_RESILVER`.
+
+use device::{AlignedBuf, Block};
+use ondisk::{Guid, Psize, Txg, VdevId};
+
+use super::{Laid, Piece};
+use crate::tree::{Layout, NodeId, Tree};
+use crate::{Result, VdevError};
+
+/// A part of a block that lies on one vdev, as its devices have it.
+struct Part {
+    /// Where it begins in the block.
+    at: usize,
+    len: usize,
+    vdev: VdevId,
+    offset: u64,
+    laid: Laid,
+    /// What each piece holds; nothing where that could not be read.
+    have: Vec<Option<AlignedBuf>>,
+}
+
+/// Every piece of one copy of a block, as it is on the devices.
+pub struct Examined {
+    parts: Vec<Part>,
+    psize: usize,
+    birth: Txg,
+    guess: Option<Block>,
+}
+
+/// What was done about one copy of a block.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mended {
+    /// Bytes that were wrong or missing, and are right now.
+    pub repaired: u64,
+    /// Pieces that were read and were wrong.
+    pub wrong: u64,
+    /// Devices that lack pieces still: they are not there, or refuse them.
+    pub behind: Vec<Guid>,
+}
+
+impl Mended {
+    /// Adds what was done about another copy.
+    pub fn add(&mut self, other: Mended) {
+        self.repaired += other.repaired;
+        self.wrong += other.wrong;
+        self.behind.extend(other.behind);
+    }
+}
+
+impl Examined {
+    /// What the pieces make of the block, without reconstruction; nothing if one is missing.
+    pub fn guess(&self) -> Option<&Block> {
+        self.guess.as_ref()
+    }
+}
+
+impl Tree {
+    /// Whether a piece's device missed the group, or who stands for it did.
+    fn piece_missed(&self, piece: &Piece, birth: Txg) -> bool {
+        self.node(piece.leaf).missed(birth) || self.node(piece.account).missed(birth)
+    }
+
+    /// Whether a device that is there has missed blocks of this group that lie on a vdev (`vdev_dtl_need_resilver`).
+    pub fn is_behind(&self, vdev: VdevId, birth: Txg) -> bool {
+        if self.top(vdev).is_ok_and(|id| matches!(self.node(id).layout, Layout::Indirect(_))) {
+            // Its blocks may be anywhere.
+            return self.nodes().any(|node| node.missed(birth));
+        }
+        self.leaves_of(vdev)
+            .iter()
+            .filter_map(|guid| self.by_guid.get(guid))
+            .any(|id| self.node(*id).missed(birth))
+    }
+
+    /// The parts of a block on vdevs that are there: one, unless it was on a vdev that has been removed.
+    fn parts_of(&self, vdev: VdevId, offset: u64, psize: usize) -> Result<Vec<(usize, VdevId, u64, usize)>> {
+        if !matches!(self.node(self.top(vdev)?).layout, Layout::Indirect(_)) {
+            return Ok(vec![(0, vdev, offset, psize)]);
+        }
+        let mut at = 0;
+        let segments = crate::indirect::remap(self, vdev, offset, psize as u64)?;
+        Ok(segments
+            .into_iter()
+            .map(|s| {
+                let part = (at, s.vdev, s.offset, s.size as usize);
+                at += s.size as usize;
+                part
+            })
+            .collect())
+    }
+
+    /// Reads every piece of a block at `offset` of a top-level vdev, parity too. `birth` is its physical birth.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`].
+    pub fn examine(&self, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Examined> {
+        if psize.0 == 0 || psize.0 > ondisk::SPA_MAXBLOCKSIZE {
+            return Err(VdevError::Size { vdev, size: psize.0 });
+        }
+        let psize = psize.0 as usize;
+        let mut parts = Vec::new();
+        let mut guess = Some(AlignedBuf::zeroed(psize));
+        for (at, vdev, offset, len) in self.parts_of(vdev, offset, psize)? {
+            let sector = 1usize << self.node(self.top(vdev)?).ashift().0;
+            let blank = AlignedBuf::zeroed(len.next_multiple_of(sector)).freeze();
+            let laid = self.lay_out(vdev, offset, &blank, birth)?;
+            let have: Vec<Option<AlignedBuf>> = laid
+                .pieces
+                .iter()
+                .map(|piece| {
+                    let mut buf = AlignedBuf::zeroed(piece.range.len());
+                    self.read_leaf(piece.leaf, piece.offset, &mut buf).ok().map(|()| buf)
+                })
+                .collect();
+            let whole = self.assemble(&laid, &have, &blank, birth);
+            match (&mut guess, whole) {
+                (Some(guess), Some(whole)) => guess[at..at + len].copy_from_slice(&whole[..len]),
+                _ => guess = None,
+            }
+            parts.push(Part { at, len, vdev, offset, laid, have });
+        }
+        let guess = guess.map(AlignedBuf::freeze);
+        Ok(Examined { parts, psize, birth, guess })
+    }
+
+    /// Puts the pieces that hold data together; those that missed the block count only if there is no other.
+    fn assemble(
+        &self,
+        laid: &Laid,
+        have: &[Option<AlignedBuf>],
+        blank: &Block,
+        birth: Txg,
+    ) -> Option<AlignedBuf> {
+        let mut whole = AlignedBuf::zeroed(blank.len());
+        let mut covered = 0;
+        let mut columns: Vec<(usize, bool)> = Vec::new();
+        let mut order: Vec<usize> = (0..laid.pieces.len()).collect();
+        order.sort_by_key(|n| self.piece_missed(&laid.pieces[*n], birth));
+        for n in order {
+            let piece = &laid.pieces[n];
+            // Parity and filling have buffers of their own.
+            if piece.bytes.as_ptr() != blank.as_ptr() || columns.iter().any(|(col, _)| *col == piece.column) {
+                continue;
+            }
+            let Some(buf) = &have[n] else { continue };
+            whole[piece.range.clone()].copy_from_slice(buf);
+            covered += piece.range.len();
+            columns.push((piece.column, true));
+        }
+        (covered == blank.len()).then_some(whole)
+    }
+
+    /// Compares what was examined with the right bytes, charges who returned something else, and writes that again.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`].
+    ///
+    /// # Panics
+    /// When `good` is not of the block's size.
+    pub fn mend(&self, examined: &Examined, good: &Block) -> Result<Mended> {
+        assert_eq!(good.len(), examined.psize, "the right bytes have the block's size");
+        let mut done = Mended::default();
+        for part in &examined.parts {
+            let laid =
+                self.lay_part(part.vdev, part.offset, &good[part.at..part.at + part.len], examined.birth)?;
+            for piece in &laid.pieces {
+                let known = part.laid.pieces.iter().position(|p| {
+                    (p.leaf, p.offset, p.range.len()) == (piece.leaf, piece.offset, piece.range.len())
+                });
+                let have = known.and_then(|n| part.have[n].as_ref());
+                let want = &piece.bytes[piece.range.clone()];
+                if have.is_some_and(|have| have[..] == *want) {
+                    continue;
+                }
+                if have.is_some() && !self.piece_missed(piece, examined.birth) {
+                    let at = crate::tree::device_offset(piece.offset);
+                    self.node(piece.leaf).lied(Some((at, want.len() as u64)));
+                    done.wrong += 1;
+                }
+                self.put_right(piece, want, &mut done);
+            }
+            self.name_absent(&laid, &mut done);
+        }
+        Ok(done)
+    }
+
+    /// Writes a block to the devices that are known to have missed it, and to no others.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`].
+    pub fn refill(&self, vdev: VdevId, offset: u64, good: &Block, birth: Txg) -> Result<Mended> {
+        let mut done = Mended::default();
+        for (at, vdev, offset, len) in self.parts_of(vdev, offset, good.len())? {
+            let laid = self.lay_part(vdev, offset, &good[at..at + len], birth)?;
+            for piece in laid.pieces.iter().filter(|piece| self.piece_missed(piece, birth)) {
+                self.put_right(piece, &piece.bytes[piece.range.clone()], &mut done);
+            }
+            self.name_absent(&laid, &mut done);
+        }
+        Ok(done)
+    }
+
+    fn lay_part(&self, vdev: VdevId, offset: u64, good: &[u8], birth: Txg) -> Result<Laid> {
+        self.lay_out(vdev, offset, &Block::copy_of(good), birth)
+    }
+
+    fn put_right(&self, piece: &Piece, want: &[u8], done: &mut Mended) {
+        let node = self.node(piece.leaf);
+        match self.write_leaf(piece.leaf, piece.offset, &[want]) {
+            Ok(()) => {
+                node.stats.self_healed.add(want.len() as u64);
+                node.stats.scan_repaired.add(want.len() as u64);
+                done.repaired += want.len() as u64;
+            }
+            Err(_) => {
+                self.suspect(piece.leaf);
+                done.behind.push(node.guid);
+                done.behind.push(self.node(piece.account).guid);
+            }
+        }
+    }
+
+    fn name_absent(&self, laid: &Laid, done: &mut Mended) {
+        let guid = |id: &NodeId| self.node(*id).guid;
+        done.behind.extend(laid.absent.iter().map(|(id, _)| guid(id)));
+    }
+}

@@ -1,0 +1,195 @@
+//! Reading a block in order to see that all of it is right.
+//!
+//! # Theory
+//! A scrub reads every piece of every copy and puts right what differs; a resilver writes what devices are known to lack. Both need the right bytes first, from whatever
+//! copy has them. Nothing is decrypted or decompressed for that: the checksum is of the stored bytes. A gang block is its headers
+//! and its pieces, each a block with copies and a checksum of its own.
+//!
+//! # Locks
+//! None is held. The caller keeps the block from being freed: what is written must not go over another's bytes.
+//!
+//! # See
+//! OpenZFS `dsl_scan_scrub_cb`, `scan_exec_io`, `zio_vdev_io_assess`.
+
+use codec::checksum::embedded::{self, Verifier};
+use device::Block;
+use ondisk::blkptr::{Body, Stored};
+use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
+use ondisk::{Blkptr, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
+use vdev::{Examined, Mended, VdevError};
+
+use crate::gang::MAX_DEPTH;
+use crate::read::has_mac;
+use crate::{Bookmark, Error, Result, Zio};
+
+/// How a block is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Every piece is read and compared (`ZIO_FLAG_SCRUB`).
+    Scrub,
+    /// What devices have missed is written to them (`ZIO_FLAG_RESILVER`).
+    Resilver,
+}
+
+/// One place of a block: all of its copies, and what tells whether bytes are right.
+struct Place<'a> {
+    dvas: Vec<&'a Dva>,
+    size: usize,
+    birth: Txg,
+    bookmark: &'a Bookmark,
+    /// Nobody knows whether it was ever written.
+    speculative: bool,
+}
+
+/// A look at one block, through all that a gang block is made of.
+struct Looking<'a> {
+    zio: &'a Zio,
+    bookmark: &'a Bookmark,
+    how: Look,
+    done: Mended,
+    headers_left: u64,
+}
+
+impl Zio {
+    /// Looks at a block, every copy of it, and puts right what can be. Gives its stored bytes, and what was done; what has no
+    /// place of its own has none.
+    ///
+    /// # Errors
+    /// As [`Zio::read`]: no copy is right. Who returned wrong bytes has been charged.
+    pub fn look(&self, bp: &Blkptr, bookmark: &Bookmark, how: Look) -> Result<(Option<Block>, Mended)> {
+        let Body::Stored(s) = &bp.body else { return Ok((None, Mended::default())) };
+        let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
+        let mut looking = Looking { zio: self, bookmark, how, done: Mended::default(), headers_left };
+        let raw = looking.stored(bp, s, 0)?;
+        Ok((Some(raw), looking.done))
+    }
+
+    /// What [`Zio::look`] gave, as the object sees it, but not decrypted.
+    ///
+    /// # Errors
+    /// As [`Zio::read_undecrypted`].
+    pub fn open_raw(&self, bp: &Blkptr, raw: Block, bookmark: &Bookmark) -> Result<Block> {
+        match &bp.body {
+            Body::Stored(s) => self.decode(bp, s, raw.thaw(), bookmark),
+            Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_undecrypted(bp, bookmark),
+        }
+    }
+}
+
+impl Looking<'_> {
+    fn corrupt(&self, source: Corrupt) -> Error {
+        Error::Corrupt { bookmark: *self.bookmark, source }
+    }
+
+    // As deep as a gang tree may be.
+    fn stored(&mut self, bp: &Blkptr, s: &Stored, depth: u32) -> Result<Block> {
+        if s.psize.0 > bp.lsize.0 {
+            return Err(self.corrupt(Corrupt::Range {
+                what: "block pointer",
+                field: "psize",
+                value: s.psize.0,
+            }));
+        }
+        let speculative = bp.kind == DmuType::INTENT_LOG;
+        let bookmark = self.bookmark;
+        let (gangs, plain): (Vec<&Dva>, Vec<&Dva>) = s.copies().partition(|dva| dva.gang);
+        if gangs.is_empty() {
+            let size = s.psize.0 as usize;
+            let place = Place { dvas: plain, size, birth: s.phys_birth, bookmark, speculative };
+            let zio = self.zio;
+            return self.at(&place, &|buf| zio.verify(bp, s, buf));
+        }
+        // All copies of the header are bound to the place of the first.
+        let first = s.copies().next().expect("it has a copy that is a gang block");
+        let verifier =
+            Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
+        for dva in gangs {
+            if depth > MAX_DEPTH || self.headers_left == 0 {
+                let why = "its tree is too deep, or has more headers than it has sectors";
+                return Err(self.corrupt(Corrupt::Shape { what: "gang block", why }));
+            }
+            self.headers_left -= 1;
+            let (dvas, size) = (vec![dva], GANG_HEADER_SIZE);
+            let place = Place { dvas, size, birth: s.phys_birth, bookmark, speculative };
+            let verify = |buf: &[u8]| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop);
+            // Another copy of the block may have what this one lost.
+            let Ok(header) = self.at(&place, &verify) else { continue };
+            for piece in decode_gang_header(&header).map_err(|source| self.corrupt(source))? {
+                if let Body::Stored(inner) = &piece.body {
+                    // Whether that is fatal is said by the block as a whole.
+                    let _ = self.stored(&piece, inner, depth + 1);
+                }
+            }
+        }
+        Ok(self.zio.fetch_stored(bp, s, bookmark)?.freeze())
+    }
+
+    /// Looks at one place.
+    fn at(&mut self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
+        let tree = self.zio.tree();
+        let psize = Psize(place.size as u64);
+        if self.how == Look::Resilver {
+            let good = self.any_of(place, verify)?;
+            for dva in place.dvas.iter().filter(|dva| tree.is_behind(dva.vdev, place.birth)) {
+                if let Ok(refilled) = tree.refill(dva.vdev, dva.offset.0, &good, place.birth) {
+                    self.done.add(refilled);
+                }
+            }
+            return Ok(good);
+        }
+        // What can't be examined, as its layout is in motion, is only read.
+        let examined: Vec<std::result::Result<Examined, VdevError>> =
+            place.dvas.iter().map(|dva| tree.examine(dva.vdev, dva.offset.0, psize, place.birth)).collect();
+        let mut guesses = examined.iter().flatten().filter_map(Examined::guess);
+        let good = match guesses.find(|guess| verify(guess).is_ok()).cloned() {
+            Some(good) => good,
+            None => self.any_of(place, verify)?,
+        };
+        for examined in examined.iter().flatten() {
+            if let Ok(mended) = tree.mend(examined, &good) {
+                self.done.add(mended);
+            }
+        }
+        Ok(good)
+    }
+
+    /// The right bytes of a place, from any copy; nobody is charged unless there are none.
+    fn any_of(&self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
+        let tree = self.zio.tree();
+        let bookmark = *place.bookmark;
+        let mut failure = None;
+        for dva in place.dvas.iter().map(|dva| **dva) {
+            let attempts = tree.attempts(dva.vdev, dva.offset.0, Psize(place.size as u64), place.birth);
+            let mut attempts = match attempts {
+                Ok(attempts) => attempts,
+                Err(source) => {
+                    failure.get_or_insert(Error::Place { bookmark, dva, source });
+                    continue;
+                }
+            };
+            let mut wrong = None;
+            for buf in attempts.by_ref() {
+                match verify(&buf) {
+                    Ok(()) => {
+                        // Whoever was wrong is charged when all pieces are compared.
+                        let _ = attempts.let_be();
+                        return Ok(Block::copy_of(&buf));
+                    }
+                    Err(e) => wrong = Some(e),
+                }
+            }
+            let failed = if place.speculative { attempts.let_be() } else { attempts.give_up() };
+            let error = match wrong {
+                Some(source) => Error::Checksum { bookmark, dva, source },
+                None => {
+                    let source = failed.io.map(std::sync::Arc::new);
+                    Error::Io { bookmark, dva, unread: failed.unread, source }
+                }
+            };
+            if failure.is_none() || matches!(error, Error::Checksum { .. }) {
+                failure = Some(error);
+            }
+        }
+        Err(failure.expect("a stored block has a copy"))
+    }
+}
