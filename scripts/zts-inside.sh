@@ -35,7 +35,9 @@ enter() { # ROOM
   mount --bind "$scratch/zts" "$root/zts" && mount --bind "$scratch/tmp" "$root/tmp" && mount --bind "$scratch/vartmp" "$root/var/tmp" || die 'no scratch folders'
   for one in etc/zfs run var/lib/zfs; do mkdir -p "$root/$one" && mount -t tmpfs -o mode=755 tmpfs "$root/$one" || die "no $one"; done
   mkdir "$root/run/lock"
-  for one in "$PWD" "$(dirname "$POOLHOUSE")" "$ZTS_TOOLS"; do mkdir -p "$root$one" && mount --bind -o ro "$one" "$root$one" || die "no $one"; done
+  for one in "$PWD" "$ZTS_TOOLS"; do mkdir -p "$root$one" && mount --bind -o ro "$one" "$root$one" || die "no $one"; done
+  # The program alone, not its folder: that may be one that tests write to.
+  mkdir -p "$root$(dirname "$POOLHOUSE")" && { [ -e "$root$POOLHOUSE" ] || : >"$root$POOLHOUSE"; } && mount --bind -o ro "$POOLHOUSE" "$root$POOLHOUSE" || die "no $POOLHOUSE"
   mkdir -p "$root$ZTS_REPORT" && mount --bind "$ZTS_REPORT" "$root$ZTS_REPORT" || die 'no folder for the report'
   cd "$root" && mkdir -p .old && pivot_root . .old && umount -l /.old && rmdir /.old && cd / || die 'no other root'
   touch /.thrown-away
@@ -56,7 +58,7 @@ furnish() {
   grep -rlIE '/proc/spl|/sys/module/(zfs|\$module)' /zts/suite | xargs -r sed -i -E 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/(zfs|\$module)#/zts/tree/sys/module/\1#g'
   ln -sf "$(PATH=$path type -P ksh93 || PATH=$path type -P ksh)" /bin/ksh && [ -x /bin/ksh ] || die 'no ksh'
   . /zts/suite/include/commands.cfg
-  for one in zpool zfs zdb mount.zfs; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
+  for one in zpool zfs zdb zinject mount.zfs; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
   ln -sf "$POOLHOUSE" /sbin/mount.zfs
   # Scripts of OpenZFS that read kstats, pointed at ours; other programs of OpenZFS are absent.
   for one in arc_summary arcstat dbufstat zilstat; do
@@ -71,11 +73,12 @@ furnish() {
   for one in zhack zgenhostid; do
     ! found=$(PATH=$path type -P "$one") || carry "$libraries" "$found" "/zts/path/$one"
   done
-  # Nothing can be injected here, so there is nothing to be taken back, which is all that many a cleanup asks for.
-  printf '#!/bin/sh\n[ "$*" != "-c all" ] || exit 0\necho "zinject: not in this release" >&2\nexit 1\n' >/zts/path/zinject
-  chmod 755 /zts/path/zinject
   # The sets of features that pools may be compatible with are inside our program; tests read OpenZFS's files.
   mkdir -p /usr/share/zfs && cp -a "$ZTS_SUITE/compatibility.d" /usr/share/zfs/
+  # Scripts that tell of devices, for `zpool iostat -c`: links into a folder of the package.
+  if [ -d "$ZTS_TOOLS/etc/zfs/zpool.d" ]; then
+    mkdir -p /usr/lib/zfs-linux && cp -a "$ZTS_TOOLS/usr/lib/zfs-linux/." /usr/lib/zfs-linux/ && cp -a "$ZTS_TOOLS/etc/zfs/zpool.d" /etc/zfs/
+  fi
   for one in $SYSTEM_FILES_COMMON $SYSTEM_FILES_LINUX; do
     if found=$(PATH=$path type -P "$one"); then
       case $found in
@@ -149,6 +152,15 @@ sweep() {
   local one
   served
   for one in $(timeout 60 /zts/path/zpool list -H -o name 2>/dev/null); do timeout 60 /zts/path/zpool destroy -f "$one" || timeout 60 /zts/path/zpool export -f "$one"; done >/dev/null 2>&1
+  # One that is suspended since its devices are gone goes with its daemon, and so does what holds its mounts busy.
+  if [ -n "$(timeout 60 /zts/path/zpool list -H -o name 2>/dev/null)" ]; then
+    echo "zts: pools are left: another daemon" >>"$ZTS_REPORT/daemon.log"
+    kill -9 "$daemon"
+    wait "$daemon" 2>/dev/null
+    umount -l /zts/tree 2>/dev/null
+    serve
+  fi
+  rm -rf /zts/disks/[!f]* /testpool* /zts/disks/f[!i]* 2>/dev/null
   # Tests that were cut short leave exported pools behind.
   for one in $DISKS; do timeout 60 /zts/path/zpool labelclear -f "/dev/$one"; done >/dev/null 2>&1
 }

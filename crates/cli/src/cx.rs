@@ -67,6 +67,8 @@ pub struct Cx {
     pub secret: Box<dyn Secrets>,
     /// The command line as the history of pools records it (`history_str`).
     pub command: String,
+    /// What scripts tell of devices (`zpool iostat -c`).
+    pub scripts: Option<Rc<crate::zpool::Answers>>,
     /// The pool that was changed last, whose history gets the command line.
     touched: Option<String>,
     connect: Connect,
@@ -127,6 +129,7 @@ impl Cx {
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,
             command: String::new(),
+            scripts: None,
             touched: None,
             connect,
             service: None,

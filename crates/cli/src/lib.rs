@@ -32,4 +32,5 @@ pub mod version;
 pub mod words;
 pub mod zdb;
 pub mod zfs;
+pub mod zinject;
 pub mod zpool;

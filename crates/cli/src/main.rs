@@ -18,6 +18,7 @@ const USAGE: &str = "\
 usage: poolhouse COMMAND [ARGUMENT ...]
 
     zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
+    zinject           let devices and blocks fail on purpose, to see what follows
     ls                list pools, datasets and files, straight from the devices
     cp                copy files out of a pool, straight from the devices
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     let mut words: Vec<OsString> = words.collect();
     // Under its own name the first word is the command.
     let command = match called.as_deref() {
-        Some(name @ ("zpool" | "zfs" | "zdb" | "mount.zfs")) => name.to_owned(),
+        Some(name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs")) => name.to_owned(),
         _ if words.is_empty() => String::new(),
         _ => words.remove(0).to_string_lossy().into_owned(),
     };
@@ -75,6 +76,10 @@ fn run(command: &str, words: &[String]) -> i32 {
         "mount.zfs" => {
             let service = server::house::connect();
             cli::mount_zfs::run(&mut out, &mut err, &service, words)
+        }
+        "zinject" => {
+            let service = server::house::connect();
+            cli::zinject::run(&mut out, &mut err, &service, words)
         }
         "get" | "set" => {
             let service = server::house::connect();

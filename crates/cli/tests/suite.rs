@@ -40,6 +40,12 @@ fn names_have_bounds() {
     good(&format!("zfs create -p {}", deep(49)), &house);
     let said = run("zfs create -o QuOta=none tank/b", house.clone());
     assert_eq!(said.code, 1, "{}", said.err);
+    // More can be allowed; what is too deep when less is again may move, but no deeper.
+    house.set_tunable("zfs_max_dataset_nesting", &60).expect("it is set");
+    good(&format!("zfs create -p {}/b", deep(52)), &house);
+    house.set_tunable("zfs_max_dataset_nesting", &50).expect("it is set back");
+    good(&format!("zfs rename {}/b {}/c", deep(52), deep(52)), &house);
+    assert_ne!(run(&format!("zfs rename {}/c {}/d/d", deep(52), deep(52)), house.clone()).code, 0);
 }
 
 /// Goal: what shares ask for is checked though nothing is shared; sharing everything is nothing where nobody asks for it, and refused by name where somebody does.
@@ -203,4 +209,40 @@ fn pools_and_spares_are_let_go() {
     good(&import, &house);
     good("zpool destroy tank", &house);
     good(&import, &house);
+}
+
+/// Goal: devices and blocks fail when somebody asks for it, are charged with that, and no longer when it is taken back.
+#[test]
+fn faults_are_asked_for() {
+    use server::api::{DeviceFault, InjectRequest};
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let ask = |request: &InjectRequest| house.inject(request).expect("it is done");
+    let device = dir.path().join("d0.img").display().to_string();
+    let on = Some("write".to_owned());
+    let wrong = DeviceFault::Error(5);
+    let fault = InjectRequest::Device { pool: "tank".into(), device, on, wrong, often: 100_000 };
+    let added = ask(&fault);
+    assert_eq!((added.len(), added[0].pool.as_str()), (1, "tank"));
+    assert_eq!(ask(&InjectRequest::List).iter().filter(|one| one.id == added[0].id).count(), 1);
+    let taken = ask(&InjectRequest::Cancel { id: Some(added[0].id) });
+    assert_eq!(taken.len(), 1);
+    assert!(ask(&InjectRequest::List).iter().all(|one| one.id != added[0].id));
+}
+
+/// Goal: `zpool sync -f` writes a group though nothing has changed; without it none is written.
+#[test]
+fn syncing_anew() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    good("zpool sync tank", &house);
+    let image = dir.path().join("d0.img");
+    let txg = || {
+        let device = device::FileDevice::open(&image, device::Mode::Peek).expect("the image");
+        let found = spa::label::read_uberblocks(&device, ondisk::Ashift(9));
+        found.iter().map(|one| one.uberblock.txg.0).max()
+    };
+    let before = txg();
+    good("zpool sync -f tank", &house);
+    assert!(txg() > before);
 }

@@ -1,4 +1,4 @@
-//! What the rooms count with: counters and log2 histograms.
+//! What the rooms count with: counters and log2 histograms; and the numbers that steer them.
 //!
 //! # Theory
 //! Counting must be free when nobody looks: every update is one relaxed atomic addition, nothing allocates,
@@ -13,6 +13,8 @@
 
 mod counter;
 mod histogram;
+mod tunable;
 
 pub use counter::{Counter, Sharded};
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use tunable::Tunable;

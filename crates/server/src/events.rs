@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo};
 
 /// Events that are kept (`zfs_zevent_len_max`).
-const KEPT: usize = 512;
+pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(512);
 /// Records of a history that are taken at once, bytes; what is more is not told.
 const HISTORY_MAX: u64 = 1 << 20;
 
@@ -203,7 +203,8 @@ impl Events {
         details.extend(more);
         details.push(("time".to_owned(), EventValue::Numbers(vec![time.0, time.1.into()])));
         details.push(("eid".to_owned(), EventValue::Number(eid)));
-        if ring.kept.len() == KEPT {
+        let most = usize::try_from(LEN_MAX.get()).unwrap_or(usize::MAX).max(1);
+        while ring.kept.len() >= most {
             ring.kept.pop_front();
         }
         ring.kept.push_back(Event { eid, time, class: class.to_owned(), pool: of.pool.clone(), details });

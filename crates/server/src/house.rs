@@ -9,9 +9,9 @@ mod import;
 use crate::api::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
-    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport,
-    MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, ScanRequest, Service, SpaceClass,
-    SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
+    Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
+    MountProgress, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
+    ScanRequest, Service, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
 use crate::daemon;
 use crate::events::{Context, Events};
@@ -215,6 +215,10 @@ impl Service for House {
         self.pools.tunables.set(name, *value, &self.pools.all())
     }
 
+    fn inject(&self, request: &InjectRequest) -> Result<Vec<Injected>, Error> {
+        crate::inject::ask(&self.pools, request)
+    }
+
     fn mounts(&self) -> Result<Vec<Mount>, Error> {
         Ok(self.pools.mounts())
     }
@@ -271,7 +275,10 @@ impl Service for House {
                 return Ok(());
             }
             // Nothing has changed, or nothing that is on disk already.
-            PoolChange::Sync | PoolChange::Log { .. } | PoolChange::PruneDdt { .. } => return Ok(()),
+            PoolChange::Sync
+            | PoolChange::SyncAnew
+            | PoolChange::Log { .. }
+            | PoolChange::PruneDdt { .. } => return Ok(()),
             PoolChange::Work { .. } => {
                 self.events.history(&*self.pools.pool_or_going(name)?, Context::None);
                 return Ok(());

@@ -22,6 +22,7 @@ pub mod forest;
 mod grants;
 pub mod house;
 mod http;
+mod inject;
 pub mod kstats;
 mod leaf_work;
 mod leases;

@@ -159,6 +159,7 @@ impl Pools {
             }
             table.insert(name.to_owned(), State::Coming(guid));
         }
+        crate::inject::pass(name, true);
         let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
@@ -197,14 +198,15 @@ impl Pools {
             Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
+        crate::inject::pass(name, false);
         let force = request.force || request.hardforce;
         if !self.release_volumes(&imported, force) {
             self.table.write().insert(name.to_owned(), State::Here(imported));
             return Err(Error::new(name, Reason::Busy));
         }
-        let how = if force { Detach::Force } else { Detach::Normal };
         let mounted = imported.mounted();
-        let failures = unmount_all(&mounted, how, threads_for(request.threads));
+        // As on Linux, force takes nothing that is in use.
+        let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
         if let Some(failure) = failures.into_iter().next() {
             // What was unmounted stays so, as with the kernel module.
             imported.volumes.reopen();
@@ -253,6 +255,7 @@ impl Pools {
             change,
             PoolChange::Destroy { .. }
                 | PoolChange::Sync
+                | PoolChange::SyncAnew
                 | PoolChange::Log { .. }
                 | PoolChange::Clear { .. }
                 | PoolChange::Work { .. }
@@ -279,6 +282,7 @@ impl Pools {
         match change {
             // Done above.
             PoolChange::Destroy { .. } => Ok(()),
+            PoolChange::SyncAnew => live.sync_anew().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Sync => live.sync_all().map_err(|_| Error::new(name, Reason::Suspended)),
             PoolChange::Set { props } => {
                 let props = crate::shape::props(imported, props, host)?;
@@ -468,18 +472,16 @@ impl Pools {
         heirs: &[String],
     ) -> Result<(Vec<String>, Vec<Folder>), Error> {
         type Chosen<'a> = Box<dyn Fn(&str) -> bool + 'a>;
-        let (force, chosen): (bool, Chosen<'_>) = match change {
-            DatasetChange::Destroy { names, force, .. } => {
-                (*force, Box::new(move |name| names.iter().any(|n| n == name)))
-            }
+        let chosen: Chosen<'_> = match change {
+            DatasetChange::Destroy { names, .. } => Box::new(move |name| names.iter().any(|n| n == name)),
             DatasetChange::Rename { from, keep_mounted, .. }
                 if *keep_mounted || stays_put(imported, from) =>
             {
                 return Ok((Vec::new(), Vec::new()));
             }
-            DatasetChange::Rename { from, force, .. } => (*force, Box::new(move |name| within(from, name))),
-            DatasetChange::Rollback { destroy, force, .. } => {
-                (*force, Box::new(move |name| destroy.iter().any(|n| n == name)))
+            DatasetChange::Rename { from, .. } => Box::new(move |name| within(from, name)),
+            DatasetChange::Rollback { destroy, .. } => {
+                Box::new(move |name| destroy.iter().any(|n| n == name))
             }
             DatasetChange::Set { name: root, props, keep_mounted: false } => {
                 let place = props.iter().any(|(p, _)| p == "mountpoint");
@@ -487,10 +489,10 @@ impl Pools {
                 let off = off && imported.mounted().iter().any(|(_, live)| live.name() == *root);
                 // What lies in its mount comes back in the folder beneath.
                 let lies_in = move |name: &str| name == root || heirs.iter().any(|heir| heir == name);
-                (false, Box::new(move |name| (place && within(root, name)) || (off && lies_in(name))))
+                Box::new(move |name| (place && within(root, name)) || (off && lies_in(name)))
             }
             DatasetChange::Inherit { name: root, prop, .. } if prop == "mountpoint" => {
-                (false, Box::new(move |name| within(root, name)))
+                Box::new(move |name| within(root, name))
             }
             _ => return Ok((Vec::new(), Vec::new())),
         };
@@ -498,8 +500,7 @@ impl Pools {
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
         crate::grants::may_unmount(&names)?;
-        let how = if force { Detach::Force } else { Detach::Normal };
-        if let Some(failure) = unmount_all(&mounted, how, threads_for(None)).into_iter().next() {
+        if let Some(failure) = unmount_all(&mounted, Detach::Normal, threads_for(None)).into_iter().next() {
             let request = MountRequest { datasets: names.clone(), before: names, ..MountRequest::default() };
             // What could be unmounted before that one goes back.
             self.mount(&request)?;

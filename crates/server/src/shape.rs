@@ -131,7 +131,7 @@ pub(crate) fn add_aux(live: &Live, name: &str, layout: &Layout, force: bool) -> 
 }
 
 /// The device that people call so: by its path, its last part, its guid, or the name that it is shown with (`zpool_find_vdev`).
-fn find(imported: &Imported, device: &str) -> Result<Guid, Error> {
+pub(crate) fn find(imported: &Imported, device: &str) -> Result<Guid, Error> {
     let spa = imported.pool.spa();
     let full = if device.starts_with('/') { device.to_owned() } else { format!("/dev/{device}") };
     let called = |path: Option<&[u8]>| path.is_some_and(|p| p == full.as_bytes() || p == device.as_bytes());

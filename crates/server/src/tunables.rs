@@ -2,18 +2,26 @@
 //!
 //! # Theory
 //! What was set is kept here and told to every pool, also to those that are imported later; nothing outlives the daemon, as nothing outlives a module. A value is taken
-//! or refused as a whole. 0 gives the default back where OpenZFS's parameter is 0 by default.
+//! or refused as a whole. Some are told to pools; others are statics beside what they steer, and every pool of the process sees those. 0 gives the default back where OpenZFS's parameter is 0 by default.
 //!
 //! # Absent
 //! Parameters of parts that don't exist here, and those whose part takes them for granted: they are not listed, so that nobody believes to have set one.
 
-use crate::api::{Error, Reason, Tunable};
+use crate::api::{self, Error, Reason};
+use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
+use dsl::ops::create::MAX_NESTING;
+use observe::Tunable;
 use parking_lot::Mutex;
+use spa::tunables::{
+    CHUNK, DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO,
+    MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MS_COUNT_LIMIT, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE,
+};
 use spa::txg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use vdev::{CHECKSUM_EVENTS, SLOW_MS};
 
 /// A number that can be set.
 struct Knob {
@@ -23,7 +31,7 @@ struct Knob {
     most: u64,
 }
 
-/// All of them.
+/// All that pools are told of.
 const KNOBS: [Knob; 7] = [
     Knob { name: "mount_tp_nthr", what: "threads that mount and unmount at a time", least: 1, most: 4096 },
     Knob {
@@ -64,21 +72,137 @@ const KNOBS: [Knob; 7] = [
     },
 ];
 
+/// A number that is read where it steers something, by whoever passes there.
+struct Steered {
+    name: &'static str,
+    what: &'static str,
+    least: u64,
+    most: u64,
+    at: &'static Tunable,
+}
+
+/// All of those.
+const STEERED: [Steered; 19] = [
+    steered(
+        "vdev_file_logical_ashift",
+        "sector size that files need at least, as a shift",
+        9,
+        16,
+        &FILE_LOGICAL,
+    ),
+    steered(
+        "vdev_file_physical_ashift",
+        "sector size that files like best, as a shift",
+        9,
+        16,
+        &FILE_PHYSICAL,
+    ),
+    steered(
+        "zfs_async_block_max_blocks",
+        "blocks of destroyed datasets that a group frees",
+        1,
+        u64::MAX,
+        &FREE_BUDGET,
+    ),
+    steered(
+        "zfs_checksum_events_per_second",
+        "events of wrong checksums of a device in a second",
+        0,
+        u32::MAX as u64,
+        &CHECKSUM_EVENTS,
+    ),
+    steered("zfs_initialize_chunk_size", "bytes that zpool initialize writes at once", 512, 16 << 20, &CHUNK),
+    steered("zfs_initialize_value", "what zpool initialize writes", 0, u64::MAX, &VALUE),
+    steered("zfs_max_dataset_nesting", "levels that a dataset's name stays below", 2, 255, &MAX_NESTING),
+    steered(
+        "zfs_trim_extent_bytes_max",
+        "bytes that zpool trim discards at once",
+        1 << 16,
+        1 << 30,
+        &TRIM_MAX,
+    ),
+    steered("zfs_trim_extent_bytes_min", "bytes of a range that is worth a discard", 0, 1 << 30, &TRIM_MIN),
+    steered(
+        "zfs_trim_metaslab_skip",
+        "1: zpool trim passes over metaslabs never written to",
+        0,
+        1,
+        &TRIM_SKIP,
+    ),
+    steered(
+        "zfs_vdev_default_ms_count",
+        "metaslabs that a large new vdev has",
+        1,
+        1 << 17,
+        &DEFAULT_MS_COUNT,
+    ),
+    steered(
+        "zfs_vdev_default_ms_shift",
+        "size of a new vdev's metaslabs, as a shift",
+        24,
+        40,
+        &DEFAULT_MS_SHIFT,
+    ),
+    steered(
+        "zfs_vdev_max_auto_ashift",
+        "largest sector size chosen for a vdev, as a shift",
+        9,
+        16,
+        &MAX_AUTO,
+    ),
+    steered(
+        "zfs_vdev_max_ms_shift",
+        "largest size of a new vdev's metaslabs, as a shift",
+        24,
+        40,
+        &MAX_MS_SHIFT,
+    ),
+    steered(
+        "zfs_vdev_min_auto_ashift",
+        "smallest sector size chosen for a vdev, as a shift",
+        9,
+        16,
+        &MIN_AUTO,
+    ),
+    steered("zfs_vdev_min_ms_count", "fewest metaslabs of a new vdev", 1, 1 << 17, &MIN_MS_COUNT),
+    steered("zfs_vdev_ms_count_limit", "most metaslabs of a new vdev", 1, 1 << 24, &MS_COUNT_LIMIT),
+    steered("zfs_zevent_len_max", "events that are kept", 1, 1 << 20, &LEN_MAX),
+    steered("zio_slow_io_ms", "milliseconds from which an I/O counts as slow", 1, 1 << 40, &SLOW_MS),
+];
+
+const fn steered(
+    name: &'static str,
+    what: &'static str,
+    least: u64,
+    most: u64,
+    at: &'static Tunable,
+) -> Steered {
+    Steered { name, what, least, most, at }
+}
+
 /// What was set.
 #[derive(Debug, Default)]
 pub(crate) struct Tunables(Mutex<BTreeMap<&'static str, u64>>);
 
 impl Tunables {
     /// All numbers as they are now.
-    pub(crate) fn list(&self) -> Vec<Tunable> {
+    pub(crate) fn list(&self) -> Vec<api::Tunable> {
         let set = self.0.lock().clone();
-        let row = |knob: &Knob| Tunable {
+        let row = |knob: &Knob| api::Tunable {
             name: knob.name.to_owned(),
             value: set.get(knob.name).copied().unwrap_or_else(|| default(knob.name)),
             default: default(knob.name),
             what: knob.what.to_owned(),
         };
-        KNOBS.iter().map(row).collect()
+        let steered = |one: &Steered| api::Tunable {
+            name: one.name.to_owned(),
+            value: one.at.get(),
+            default: one.at.default(),
+            what: one.what.to_owned(),
+        };
+        let mut all: Vec<_> = KNOBS.iter().map(row).chain(STEERED.iter().map(steered)).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// Sets one, and tells these pools.
@@ -87,11 +211,22 @@ impl Tunables {
     /// [`Reason::BadProperty`] where there is none of that name, [`Reason::BadValue`].
     pub(crate) fn set(&self, name: &str, value: u64, pools: &[Arc<Imported>]) -> Result<(), Error> {
         let unknown = || Error::new(name, Reason::BadProperty { property: name.to_owned() });
+        let within = |least, most| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => {
+                let what = format!("'{value}' is not between {least} and {most}");
+                Err(Error::new(name, Reason::BadValue { what }))
+            }
+        };
+        if let Some(one) = STEERED.iter().find(|one| one.name == name) {
+            within(one.least, one.most)?;
+            one.at.set(value);
+            return Ok(());
+        }
         let knob = KNOBS.iter().find(|knob| knob.name == name).ok_or_else(unknown)?;
         let back = value == 0 && knob.least > 0 && matches!(name, "zfs_arc_max" | "zfs_dirty_data_max");
-        if !back && !(knob.least..=knob.most).contains(&value) {
-            let what = format!("'{value}' is not between {} and {}", knob.least, knob.most);
-            return Err(Error::new(name, Reason::BadValue { what }));
+        if !back {
+            within(knob.least, knob.most)?;
         }
         if back {
             self.0.lock().remove(knob.name);

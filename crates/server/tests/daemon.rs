@@ -82,6 +82,7 @@ impl Service for Numbers {
         kstats() -> Vec<Kstat>;
         tunables() -> Vec<Tunable>;
         set_tunable(&str, &u64) -> ();
+        inject(&InjectRequest) -> Vec<Injected>;
         scan(&ScanRequest) -> Vec<Candidate>;
         logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;

@@ -11,7 +11,7 @@
 //! # See
 //! OpenZFS `spa_create`, `vdev_create`, `vdev_label_init`, `dsl_pool_create`.
 
-mod geometry;
+pub(crate) mod geometry;
 mod spec;
 
 pub(crate) use spec::{Claimed, Terms, claim, claim_aux};

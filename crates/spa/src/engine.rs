@@ -60,6 +60,7 @@ pub(crate) use books::add_vdevs;
 pub use checkpoint::CheckpointError;
 pub(crate) use checkpoint::decode as decode_checkpoint;
 pub(crate) use labels::SPA_VERSION;
+pub use leaf_work::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
@@ -71,6 +72,7 @@ pub use scan::{RESILVER_MS, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRef
 use shape::PoolTask;
 pub use shape::{AddTerms, ShapeError};
 pub use split::{SplitError, SplitTerms};
+pub use sync::FREE_BUDGET;
 pub use tasks::Ticket;
 pub use vdev_props::VdevValue;
 pub use zio::{FailMode, Reason};

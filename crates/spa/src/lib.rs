@@ -27,6 +27,7 @@ mod spa;
 pub mod space;
 pub mod status;
 pub mod traverse;
+pub mod tunables;
 pub mod txg;
 
 pub use error::{Failure, RewindInfo, SpaError, UnsupportedFeature};

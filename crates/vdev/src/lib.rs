@@ -42,6 +42,7 @@ mod draid;
 mod dtl;
 mod error;
 mod indirect;
+pub mod inject;
 mod kind;
 pub mod label;
 mod parity;
@@ -60,9 +61,9 @@ pub use error::VdevError;
 pub use indirect::Route;
 pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 pub use raidz::Reflow;
-pub use report::{Report, Trouble};
+pub use report::{CHECKSUM_EVENTS, Report, Trouble};
 pub use state::{VdevAux, VdevState};
-pub use stats::{StatsSnapshot, VdevStats};
+pub use stats::{SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
     Examined, FlushError, Laid, Mended, Refused, Repaired, Run, WipeError, WriteError, Written, join,

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use device::DeviceError;
-use ondisk::Txg;
+use device::{DeviceError, Op};
+use ondisk::{Psize, Txg, VdevId};
 
+use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
@@ -23,6 +24,16 @@ pub(crate) struct Copy {
 }
 
 impl Tree {
+    /// Charges the devices that hold the copies of a block with reads that failed, though they did not: for who makes believe.
+    pub fn charge_reads(&self, vdev: VdevId, offset: u64, size: Psize, birth: Txg) {
+        let Ok(top) = self.top(vdev) else { return };
+        for copy in self.copies(top, offset, birth) {
+            let node = self.node(copy.leaf);
+            node.stats.read_errors.inc();
+            node.reports.note(Trouble::Read, Some((device_offset(offset), size.0)));
+        }
+    }
+
     /// Every readable copy of what `node` holds at `offset`, the best first: those that missed nothing, the
     /// least busy ahead, and last the stale ones, whose bytes may be right by luck.
     pub(crate) fn copies(&self, node: NodeId, offset: u64, birth: Txg) -> Vec<Copy> {
@@ -110,7 +121,16 @@ impl Tree {
         node.stats.reads_begun.inc();
         node.stats.read_sizes.record(buf.len() as u64);
         let start = Instant::now();
-        let done = device.read_at(buf, at);
+        let done = match inject::strike(node.guid, On::Read) {
+            Some(Wrong::Error(code)) => {
+                Err(inject::error(code, Op::Read, device.name(), at, buf.len() as u64))
+            }
+            struck => device.read_at(buf, at).map(|()| {
+                if let (Some(Wrong::Corrupt), Some(byte)) = (struck, buf.first_mut()) {
+                    *byte ^= 1;
+                }
+            }),
+        };
         node.stats.read_took(start.elapsed().as_nanos() as u64);
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(buf.len() as u64), Relaxed);

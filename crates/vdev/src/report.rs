@@ -5,8 +5,9 @@
 //! to go unread.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use observe::Tunable;
 use ondisk::Guid;
 use parking_lot::Mutex;
 
@@ -14,7 +15,9 @@ use crate::tree::Tree;
 use crate::{VdevAux, VdevState};
 
 /// Reports that a vdev keeps.
-const KEPT: usize = 64;
+const KEPT: usize = 4096;
+/// Reports of wrong checksums that a vdev enters within a second; what is more is only counted (`zfs_checksum_events_per_second`).
+pub static CHECKSUM_EVENTS: Tunable = Tunable::new(20);
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,21 +54,44 @@ pub struct Report {
 
 /// The newest reports of a vdev.
 #[derive(Debug, Default)]
-pub(crate) struct Reports(Mutex<(VecDeque<Report>, u64)>);
+pub(crate) struct Reports(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    reports: VecDeque<Report>,
+    lost: u64,
+    /// When the second began in which so many wrong checksums were reported.
+    checksums: Option<(Instant, u64)>,
+}
+
+impl Kept {
+    /// Whether one more wrong checksum is to be told.
+    fn checksum(&mut self, now: Instant) -> bool {
+        let fresh = self.checksums.filter(|(since, _)| now.duration_since(*since) < Duration::from_secs(1));
+        let (since, count) = fresh.unwrap_or((now, 0));
+        self.checksums = Some((since, count.saturating_add(1)));
+        count < CHECKSUM_EVENTS.get()
+    }
+}
 
 impl Reports {
     /// Enters one.
     pub(crate) fn note(&self, what: Trouble, range: Option<(u64, u64)>) {
-        let (kept, lost) = &mut *self.0.lock();
-        if kept.len() == KEPT {
-            kept.pop_front();
-            *lost += 1;
+        let at = Instant::now();
+        let kept = &mut *self.0.lock();
+        if what == Trouble::Checksum && !kept.checksum(at) {
+            return;
         }
-        kept.push_back(Report { at: Instant::now(), what, range });
+        if kept.reports.len() == KEPT {
+            kept.reports.pop_front();
+            kept.lost += 1;
+        }
+        kept.reports.push_back(Report { at, what, range });
     }
 
     fn take(&self) -> (VecDeque<Report>, u64) {
-        std::mem::take(&mut *self.0.lock())
+        let kept = &mut *self.0.lock();
+        (std::mem::take(&mut kept.reports), std::mem::take(&mut kept.lost))
     }
 }
 

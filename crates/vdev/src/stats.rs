@@ -5,7 +5,7 @@ use std::time::Instant;
 use observe::{Counter, Histogram, HistogramSnapshot};
 
 /// Nanoseconds from which an operation is slow (`zio_slow_io_ms`).
-const SLOW_NS: u64 = 30_000_000_000;
+pub static SLOW_MS: observe::Tunable = observe::Tunable::new(30_000);
 
 /// The moment at which it was made.
 #[derive(Debug)]
@@ -178,13 +178,13 @@ impl VdevStats {
     /// Notes how long a read took.
     pub(crate) fn read_took(&self, ns: u64) {
         self.read_ns.record(ns);
-        self.slow_ios.add(u64::from(ns >= SLOW_NS));
+        self.slow_ios.add(u64::from(ns >= SLOW_MS.get().saturating_mul(1_000_000)));
     }
 
     /// Notes how long a write took.
     pub(crate) fn write_took(&self, ns: u64) {
         self.write_ns.record(ns);
-        self.slow_ios.add(u64::from(ns >= SLOW_NS));
+        self.slow_ios.add(u64::from(ns >= SLOW_MS.get().saturating_mul(1_000_000)));
     }
 
     /// Forgets the errors (`zpool clear`).

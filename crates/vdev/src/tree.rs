@@ -185,6 +185,11 @@ impl Tree {
         tops.get(vdev.0 as usize).copied().ok_or(VdevError::NoSuchVdev { vdev })
     }
 
+    /// The pool's guid.
+    pub fn root_guid(&self) -> Guid {
+        self.node(Self::ROOT).guid
+    }
+
     fn guid(&self, guid: Guid) -> Result<&Node> {
         self.by_guid.get(&guid).map(|id| self.node(*id)).ok_or(VdevError::NoSuchGuid { guid })
     }

@@ -244,7 +244,24 @@ impl Zio {
         // A log's chain names the block to come, which a crash left unwritten at its end.
         let speculative = bp.kind == DmuType::INTENT_LOG;
         let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm, speculative };
-        self.fetch(&fetch, |buf| self.verify(bp, s, buf))
+        match self.spoiled(s, dva, bm) {
+            Some(false) => {
+                self.tree().charge_reads(dva.vdev, dva.offset.0, s.psize, s.phys_birth);
+                Err(Error::Io { bookmark: *bm, dva: *dva, unread: 1, source: None })
+            }
+            Some(true) => self.fetch(&fetch, |_| {
+                let actual = Checksum(s.sum.map(|word| !word));
+                Err(codec::Error::Mismatch { kind: s.checksum, expected: Checksum(s.sum), actual })
+            }),
+            None => self.fetch(&fetch, |buf| self.verify(bp, s, buf)),
+        }
+    }
+
+    /// Whether somebody asked for this copy of the block to be found wrong ([`vdev::inject`]).
+    fn spoiled(&self, s: &Stored, dva: &Dva, bm: &Bookmark) -> Option<bool> {
+        let copy = || s.copies().position(|one| one == dva).unwrap_or(0);
+        let pool = || self.tree().root_guid();
+        vdev::inject::spoil(pool, (bm.objset, bm.object.0, bm.level.0, bm.blkid.0), copy)
     }
 
     /// What `read` makes of the first copy that it succeeds with.

@@ -100,8 +100,15 @@ fn resolve(path: &str) -> Option<String> {
     let folders = spa::scan::DEFAULT_SEARCH_PATHS;
     let found = folders.iter().map(|f| format!("{f}/{path}")).find(|p| Path::new(p).exists())?;
     // A whole disk that ZFS partitioned has its pool in the first partition.
-    let first = ["-part1", "p1", "1"].iter().map(|end| format!("{found}{end}"));
-    Some(first.into_iter().find(|p| Path::new(p).exists()).unwrap_or(found))
+    // Behind a digit a partition's number has a letter: loop11 is no part of loop1.
+    let ends: &[&str] = if found.ends_with(|c: char| c.is_ascii_digit()) {
+        &["-part1", "p1"]
+    } else {
+        &["-part1", "p1", "1"]
+    };
+    let first = ends.iter().map(|end| format!("{found}{end}"));
+    let mut first = first;
+    Some(first.find(|p| Path::new(p).exists()).unwrap_or(found))
 }
 
 /// The device, or of a disk or image with a partition table and no label of its own the first partition that has one.

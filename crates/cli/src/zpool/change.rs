@@ -190,7 +190,11 @@ pub fn reopen(cx: &mut Cx, args: &[String]) -> Outcome {
 
 /// `zpool sync [pool] ...`.
 pub fn sync(cx: &mut Cx, args: &[String]) -> Outcome {
-    each(cx, args, "f", &PoolChange::Sync, |name| format!("sync '{name}' failed"))
+    // Letters come before names, and there is one.
+    let anew =
+        args.iter().take_while(|a| a.len() > 1 && a.starts_with('-') && *a != "--").any(|a| a.contains('f'));
+    let change = if anew { PoolChange::SyncAnew } else { PoolChange::Sync };
+    each(cx, args, "f", &change, |name| format!("sync '{name}' failed"))
 }
 
 /// Does this to the pools that are named, or to all; one that fails does not keep the others.

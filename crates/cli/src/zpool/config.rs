@@ -143,6 +143,9 @@ fn vdev(
     if leaf && rebuild.is_some_and(|r| r.state == RebuildState::Active && r.bytes_rebuilt != 0) {
         cx.out.put("  (resilvering)");
     }
+    if let Some(answers) = cx.scripts.clone() {
+        answers.row(cx, v, false);
+    }
     if v.children.is_empty() {
         initialized(cx, v, look.init);
         trimmed(cx, v, look.trim);

@@ -8,7 +8,9 @@ use crate::getopt::{Found, Getopt, Opt};
 use crate::names;
 
 /// Seconds between two looks with `-f`.
-const LOOK: f64 = 1.0;
+const LOOK: f64 = 0.25;
+/// And where something has just happened.
+const LOOK_AGAIN: f64 = 0.01;
 
 /// `zpool events [-vHf [pool] | -c]`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
@@ -45,6 +47,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if !scripted {
         writeln!(cx.out, "{:<30} CLASS", "TIME");
     }
+    let mut pause = LOOK_AGAIN;
     loop {
         if page.teller != query.teller {
             // Another daemon, which counts anew.
@@ -65,7 +68,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         if !follow {
             return Ok(0);
         }
-        (cx.sleep)(LOOK);
+        // While something happens it is told at once.
+        pause = if page.events.is_empty() { (pause * 2.0).min(LOOK) } else { LOOK_AGAIN };
+        (cx.sleep)(pause);
         page = service.events(&query).map_err(|e| cx.fail("cannot read events", &e))?;
     }
 }

@@ -10,9 +10,12 @@
 
 mod columns;
 
+use std::rc::Rc;
+
 use server::api::{IoStat, Pool, PoolQuery, Reason, Vdev, VdevStat};
 
 use super::list::{CLASSES, class, max_width};
+use super::scripts::Scripts;
 use super::{Stamp, get, interval, skipped};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -36,6 +39,8 @@ struct Look {
     /// These alone, by guid.
     only: Vec<u64>,
     width: usize,
+    /// What tells of devices.
+    scripts: Option<Scripts>,
 }
 
 impl Look {
@@ -48,13 +53,12 @@ impl Look {
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut look = Look::default();
     let (mut latency, mut queues, mut l_histo, mut rq_histo) = (false, false, false, false);
+    let mut scripts = None;
     let mut g = Getopt::new(args, "c:gLPT:vyhplqrwnH", &[]);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('c'), _) | Found::Missing('c') => {
-                cx.err.put("zpool iostat: scripts (-c) are not in this release of Poolhouse\n");
-                return Ok(1);
-            }
+            Found::Is(Opt::Short('c'), list) => scripts = Some(Scripts::parse(cx, Some(&list))?),
+            Found::Missing('c') => scripts = Some(Scripts::parse(cx, None)?),
             Found::Is(Opt::Short('g'), _) => look.flags.guid = true,
             Found::Is(Opt::Short('L'), _) => look.flags.follow = true,
             Found::Is(Opt::Short('P'), _) => look.flags.path = true,
@@ -80,7 +84,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         cx.err.put("no pools available\n");
         return Ok(1);
     }
-    if (l_histo || rq_histo) && (latency || queues) {
+    if (l_histo || rq_histo) && (latency || queues || scripts.is_some()) {
         return Err(Stop::usage("[-r|-w] isn't allowed with [-c|-l|-q]\n"));
     }
     if l_histo && rq_histo {
@@ -96,6 +100,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }
     };
     look.flags = look.flags.with_env(cx);
+    // What scripts tell is told of devices.
+    look.verbose |= scripts.is_some();
+    look.scripts = scripts;
     watch(cx, &mut look, wanted, every, rounds)
 }
 
@@ -184,6 +191,7 @@ fn watch(cx: &mut Cx, look: &mut Look, names: Vec<String>, every: f64, rounds: u
         if pools.is_empty() {
             cx.err.put("no pools available\n");
         } else {
+            cx.scripts = look.scripts.as_ref().map(|scripts| Rc::new(scripts.run(&pools)));
             let screen = (cx.screen)();
             look.width = width(&pools, look, screen.map_or(999, |s| s.1));
             if let Some(text) = look.stamp.text(cx) {
@@ -357,6 +365,9 @@ fn numbers(cx: &mut Cx, look: &Look, at: &At<'_>, name: &str, v: &Vdev) {
             Group::Queues => queues(cx, &row, &io),
             Group::Latencies | Group::Sizes => {}
         }
+    }
+    if let Some(answers) = cx.scripts.clone() {
+        answers.row(cx, v, look.scripted);
     }
     cx.out.put("\n");
 }

@@ -22,6 +22,7 @@ mod progress;
 mod reason;
 mod remove;
 mod replication;
+mod scripts;
 mod settings;
 mod show_import;
 mod spec;
@@ -31,6 +32,8 @@ mod status_json;
 mod upgrade;
 mod usage;
 mod wait;
+
+pub use scripts::Answers;
 
 use server::api::{Pool, PoolQuery};
 

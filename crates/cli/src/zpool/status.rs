@@ -1,8 +1,11 @@
 //! `zpool status`.
 
+use std::rc::Rc;
+
 use server::api::{DdtSummary, DdtTotals, Pool, PoolQuery, StatusReason};
 
 use super::config::{self, Look};
+use super::scripts::Scripts;
 use super::{Stamp, info, interval, list, pools, progress, reason, status_json};
 use crate::cx::{Color, Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Long, Opt};
@@ -33,13 +36,12 @@ pub(super) struct Status {
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut st = Status::default();
     let mut stamp = Stamp::None;
+    let mut scripts = None;
     let mut g = Getopt::new(args, "c:jdDegiLpPstT:vx", LONG);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('c'), _) | Found::Missing('c') => {
-                cx.err.put("zpool status: scripts (-c) are not in this release of Poolhouse\n");
-                return Ok(1);
-            }
+            Found::Is(Opt::Short('c'), list) => scripts = Some(Scripts::parse(cx, Some(&list))?),
+            Found::Missing('c') => scripts = Some(Scripts::parse(cx, None)?),
             Found::Is(Opt::Short('d'), _) => st.look.dio = true,
             Found::Is(Opt::Short('D'), _) => st.dedup = (st.dedup + 1).min(2),
             Found::Is(Opt::Short('e'), _) => st.look.unhealthy = true,
@@ -76,6 +78,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             writeln!(cx.out, "{text}");
         }
         let (found, failed) = pools(cx, &names, query)?;
+        cx.scripts = scripts.as_ref().map(|scripts: &Scripts| Rc::new(scripts.run(&found)));
         if st.json {
             if !failed {
                 let o = status_json::answer(cx, &found, &st, stamp);
@@ -169,6 +172,9 @@ fn table(cx: &mut Cx, pool: &Pool, st: &Status) {
         if on {
             cx.colored(Some(Color::Bold), &format!(" {name:>5}"));
         }
+    }
+    if let Some(answers) = cx.scripts.clone() {
+        answers.head(cx);
     }
     cx.out.put("\n");
     config::status(cx, pool, &look);

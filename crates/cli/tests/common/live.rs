@@ -151,6 +151,9 @@ impl Service for Live {
     fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
         Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
     }
+    fn inject(&self, _: &InjectRequest) -> Result<Vec<Injected>, Error> {
+        Ok(Vec::new())
+    }
     fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
         Ok(Vec::new())
     }

@@ -254,6 +254,9 @@ impl Service for Paper {
     fn kstats(&self) -> Result<Vec<Kstat>, Error> {
         Ok(Vec::new())
     }
+    fn inject(&self, _: &InjectRequest) -> Result<Vec<Injected>, Error> {
+        Ok(Vec::new())
+    }
     fn tunables(&self) -> Result<Vec<Tunable>, Error> {
         Ok(Vec::new())
     }

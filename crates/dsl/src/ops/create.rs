@@ -7,6 +7,7 @@ use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
 use dmu::zap::{Normalization, Zap};
 use dmu::{NewObject, Objset, Tx};
+use observe::Tunable;
 use ondisk::dsl::{
     DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
     DslDatasetPhys, DslDirPhys,
@@ -16,8 +17,13 @@ use ondisk::zap::ZapFlags;
 use ondisk::{DmuType, ObjNum, Txg, mos};
 use std::sync::Arc;
 
-/// Most levels of datasets below a pool: fewer than `zfs_max_dataset_nesting`, which is 50.
-pub const MAX_NESTING: usize = 49;
+/// Names have fewer levels than this (`zfs_max_dataset_nesting`).
+pub static MAX_NESTING: Tunable = Tunable::new(50);
+
+/// Most levels of datasets below a pool.
+pub fn max_nesting() -> usize {
+    usize::try_from(MAX_NESTING.get()).unwrap_or(usize::MAX).saturating_sub(1)
+}
 /// Bytes that an empty dataset uses at least: its object set, and the blocks of its first objects, with 512-byte sectors.
 const EMPTY: u64 = 24 << 10;
 /// The group that makes a pool (`TXG_INITIAL`).
@@ -89,12 +95,16 @@ impl SyncTask for Create {
 
 /// Checks that a dataset of this name can be made and returns the directory above.
 pub(crate) fn check_new_name(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
-    let parsed = crate::Name::parse(name)?;
-    if parsed.tail != crate::Tail::Head {
-        return Syncing::refuse(name, Refusal::NotHead);
-    }
-    if parsed.components().count() > MAX_NESTING {
+    if crate::Name::parse(name)?.components().count() > max_nesting() {
         return Syncing::refuse(name, Refusal::TooDeep);
+    }
+    check_new_place(s, name)
+}
+
+/// The same but for how deep it is.
+pub(crate) fn check_new_place(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
+    if crate::Name::parse(name)?.tail != crate::Tail::Head {
+        return Syncing::refuse(name, Refusal::NotHead);
     }
     let Some((above, _)) = name.rsplit_once('/') else {
         return Syncing::refuse(name, Refusal::Exists);

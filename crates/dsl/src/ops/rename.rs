@@ -3,7 +3,7 @@
 use crate::account::Delta;
 use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
-use crate::ops::create::{MAX_NESTING, check_new_name};
+use crate::ops::create::{check_new_place, max_nesting};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::dsl::DdUsed;
@@ -35,7 +35,7 @@ impl SyncTask for Rename {
             return Syncing::refuse(&self.new, Refusal::CrossDevice);
         }
         let dir = s.hold_dir(&self.old)?;
-        let parent = check_new_name(s, &self.new)?;
+        let parent = check_new_place(s, &self.new)?;
         let d = s.dir(dir)?;
         if d.parent_obj == 0 {
             return Syncing::refuse(&self.old, Refusal::Root);
@@ -189,7 +189,8 @@ fn check_names_below(s: &mut Syncing<'_>, dir: u64, old: &str, new: &str) -> Res
         if (name.len() + longest) as i64 + longer >= ZFS_MAX_DATASET_NAME_LEN as i64 {
             return Syncing::refuse(new, Refusal::NameTooLong);
         }
-        if depth(&name) as i64 + deeper > MAX_NESTING as i64 {
+        // One that is too deep already, from when more was allowed, may move as long as it gets no deeper.
+        if deeper > 0 && depth(&name) as i64 + deeper > max_nesting() as i64 {
             return Syncing::refuse(new, Refusal::TooDeep);
         }
     }

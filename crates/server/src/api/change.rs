@@ -128,6 +128,8 @@ pub enum PoolChange {
     },
     /// Write what is pending.
     Sync,
+    /// The same, even if that is nothing.
+    SyncAnew,
     /// Keep its present state, to go back to.
     Checkpoint,
     /// Let the kept state go.

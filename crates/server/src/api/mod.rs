@@ -27,6 +27,7 @@ mod error;
 mod event;
 mod exports;
 mod import;
+mod inject;
 mod log;
 mod pool;
 mod prop;
@@ -48,6 +49,7 @@ pub use import::{
     Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
     ScanRequest,
 };
+pub use inject::{DeviceFault, InjectRequest, Injected};
 pub use log::LogStats;
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,

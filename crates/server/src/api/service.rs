@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
-    Hold, ImportOutcome, ImportRequest, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport,
-    MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ScanRequest, SpaceClass,
-    SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
+    Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
+    MountProgress, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason,
+    ScanRequest, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -84,6 +84,8 @@ methods! {
     tunables() -> Vec<Tunable>;
     /// Sets one of them.
     set_tunable(name: String => &str, value: u64 => &u64) -> ();
+    /// Asks for faults, or takes them back; says which there are.
+    inject(request: InjectRequest => &InjectRequest) -> Vec<Injected>;
     /// What the intent logs have done of datasets that are open for writing.
     logs() -> Vec<LogStats>;
     /// What is mounted, in the order of mounting.

@@ -232,9 +232,9 @@ impl Pools {
         if request.names.is_empty() {
             chosen = mounted;
         }
-        let how = if request.force { Detach::Force } else { Detach::Normal };
         let total = chosen.len() as u64;
-        let failures = unmount_all(&chosen, how, threads);
+        // As on Linux, force takes nothing that is in use.
+        let failures = unmount_all(&chosen, Detach::Normal, threads);
         let mut report = MountReport {
             total,
             mounted: total - failures.len() as u64,

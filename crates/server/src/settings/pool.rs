@@ -164,9 +164,9 @@ pub fn check(name: &str, value: &str, when: When, current: u64, hostid: u32) -> 
     }
 }
 
-/// Whether a feature may be enabled on pools that are made or changed here: those that are written.
+/// Whether a feature may be enabled on pools that are made or changed here: all that are known. One that writing does not keep up is refused once it is active.
 pub fn may_enable(feature: &Feature) -> bool {
-    feature.can_write()
+    FEATURES.iter().any(|known| known.guid == feature.guid)
 }
 
 fn check_feature(name: &str, feature: &str, value: &str, when: When) -> Result<Setting, String> {

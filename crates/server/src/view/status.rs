@@ -6,6 +6,7 @@ use crate::api::{
     Pool, RebuildState, ScanFunc, ScanState, StatusReason as S, SuspendReason, Vdev, VdevAux, VdevStat,
     VdevState,
 };
+use crate::settings::compat;
 use crate::settings::pool::may_enable;
 
 /// What may be wrong with a vdev.
@@ -97,16 +98,19 @@ fn below(v: &Vdev, problem: Problem) -> bool {
     }
 }
 
-/// Versions and features: those that are missed which would be enabled. Compatibility files are not read: a pool that names any is taken at its word.
+/// Versions and features: those that are missed which would be enabled, of those that a pool is to be compatible with; and those that it has beside them.
 fn format(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&str>) -> S {
     if (1..=28).contains(&pool.version) {
         return if compatibility == Some("legacy") { S::Ok } else { S::VersionOlder };
     }
-    match compatibility {
-        None | Some("off" | "") if FEATURES.iter().any(|f| may_enable(f) && !enabled(f.guid)) => {
-            S::FeatDisabled
-        }
-        Some("legacy") if FEATURES.iter().any(|f| enabled(f.guid)) => S::IncompatibleFeat,
-        _ => S::Ok,
+    let Ok(allowed) = compat::load(compatibility.unwrap_or("off"), &compat::Folders::default()) else {
+        return S::CompatibilityErr;
+    };
+    if FEATURES.iter().any(|f| enabled(f.guid) && !allowed.has(f)) {
+        S::IncompatibleFeat
+    } else if FEATURES.iter().any(|f| may_enable(f) && allowed.has(f) && !enabled(f.guid)) {
+        S::FeatDisabled
+    } else {
+        S::Ok
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! See OpenZFS `vdev_open`, `vdev_raidz_open`, `vdev_draid_open`, `vdev_metaslab_set_size`.
 
+use observe::Tunable;
 use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE};
 use ondisk::{Ashift, VdevConfig, VdevKind};
 
@@ -11,15 +12,23 @@ mod tests;
 /// Smallest metaslab: room for the largest block (`SPA_MAXBLOCKSHIFT`).
 const MIN_MS_SHIFT: u32 = 24;
 /// Largest metaslab that is chosen while there are few enough (`zfs_vdev_max_ms_shift`).
-const MAX_MS_SHIFT: u32 = 34;
+pub static MAX_MS_SHIFT: Tunable = Tunable::new(34);
 /// Size of a metaslab where nothing speaks against it (`zfs_vdev_default_ms_shift`).
-const DEFAULT_MS_SHIFT: u32 = 29;
+pub static DEFAULT_MS_SHIFT: Tunable = Tunable::new(29);
 /// Fewest metaslabs of a vdev (`zfs_vdev_min_ms_count`).
-const MIN_MS_COUNT: u64 = 16;
+pub static MIN_MS_COUNT: Tunable = Tunable::new(16);
 /// Metaslabs that a large vdev has (`zfs_vdev_default_ms_count`).
-const DEFAULT_MS_COUNT: u64 = 200;
+pub static DEFAULT_MS_COUNT: Tunable = Tunable::new(200);
 /// Most metaslabs of a vdev (`zfs_vdev_ms_count_limit`).
-const MS_COUNT_LIMIT: u64 = 1 << 17;
+pub static MS_COUNT_LIMIT: Tunable = Tunable::new(1 << 17);
+/// Smallest sector size that is chosen for a vdev, as a shift (`zfs_vdev_min_auto_ashift`).
+pub static MIN_AUTO: Tunable = Tunable::new(9);
+/// Largest one that is chosen because a device likes it (`zfs_vdev_max_auto_ashift`).
+pub static MAX_AUTO: Tunable = Tunable::new(14);
+/// What files ask for at least, as a shift (`vdev_file_logical_ashift`).
+pub static FILE_LOGICAL: Tunable = Tunable::new(9);
+/// What files like best, as a shift (`vdev_file_physical_ashift`).
+pub static FILE_PHYSICAL: Tunable = Tunable::new(9);
 /// Rows of a draid are of this many bytes of each child (`VDEV_DRAID_ROWHEIGHT`).
 const DRAID_ROW_HEIGHT: u64 = 16 << 20;
 /// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
@@ -53,31 +62,36 @@ pub(super) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64
 pub(super) fn metaslab_shift(asize: u64) -> u64 {
     // As OpenZFS's highbit64: the number of bits that the value needs.
     let bits = |n: u64| u64::BITS - n.leading_zeros();
-    let count = asize >> DEFAULT_MS_SHIFT;
-    let shift = if count < MIN_MS_COUNT {
-        bits(asize / MIN_MS_COUNT)
-    } else if count > DEFAULT_MS_COUNT {
-        bits(asize / DEFAULT_MS_COUNT)
+    let (least, many) = (MIN_MS_COUNT.get().max(1), DEFAULT_MS_COUNT.get().max(1));
+    let shift_of = |tunable: &Tunable| (tunable.get() as u32).clamp(MIN_MS_SHIFT, 60);
+    let (usual, largest) = (shift_of(&DEFAULT_MS_SHIFT), shift_of(&MAX_MS_SHIFT));
+    let limit = MS_COUNT_LIMIT.get().max(1);
+    let count = asize >> usual;
+    let shift = if count < least {
+        bits(asize / least)
+    } else if count > many {
+        bits(asize / many)
     } else {
-        DEFAULT_MS_SHIFT
+        usual
     };
     u64::from(match shift {
         ..MIN_MS_SHIFT => MIN_MS_SHIFT,
-        s if s <= MAX_MS_SHIFT => s,
-        _ if asize >> MAX_MS_SHIFT > MS_COUNT_LIMIT => bits(asize / MS_COUNT_LIMIT),
-        _ => MAX_MS_SHIFT,
+        s if s <= largest => s,
+        _ if asize >> largest > limit => bits(asize / limit),
+        _ => largest,
     })
 }
 
 /// The sector size that a device wants, as a shift: its physical one, if that is within `zfs_vdev_max_auto_ashift`.
 pub(super) fn auto_ashift(logical: u32, physical: u32) -> Ashift {
-    const MIN_AUTO: u8 = 9;
-    const MAX_AUTO: u8 = 14;
+    let of = |tunable: &Tunable| tunable.get().clamp(9, 16) as u8;
     let shift = |bytes: u32| bytes.max(512).ilog2() as u8;
     let logical = shift(logical);
     let physical = shift(physical).max(logical);
-    if physical > 16 {
-        return Ashift(logical);
+    // What a device likes best is its own affair beyond the largest that is chosen.
+    if logical < physical && physical <= of(&MAX_AUTO) {
+        Ashift(physical.max(of(&MIN_AUTO)).min(of(&MAX_AUTO)).max(logical))
+    } else {
+        Ashift(logical.max(of(&MIN_AUTO)))
     }
-    Ashift(logical.max(MAX_AUTO).min(physical.max(MIN_AUTO)))
 }

@@ -9,7 +9,7 @@ use ondisk::config::{AllocBias, DraidShape, PoolState};
 use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Ashift, Guid, Txg, VdevConfig, VdevKind};
 
-use super::geometry::{asize, auto_ashift, leaf_asize, metaslab_shift};
+use super::geometry::{FILE_LOGICAL, FILE_PHYSICAL, asize, auto_ashift, leaf_asize, metaslab_shift};
 use crate::Labels;
 
 /// A device of a new vdev.
@@ -169,8 +169,8 @@ pub(crate) fn claim(
                 return Err(CreateError::Twice { path });
             }
             let (device, kind) = open(&leaf.path, terms)?;
-            logical = logical.max(device.logical_sector());
-            physical = physical.max(device.physical_sector());
+            let (at_least, at_best) = sectors(&*device, kind);
+            (logical, physical) = (logical.max(at_least), physical.max(at_best));
             let guid = fresh(random, &claimed);
             leaves.push(leaf_config(child, guid, leaf, kind, terms.txg));
             claimed.insert(guid, device);
@@ -265,8 +265,21 @@ pub(crate) fn claim_aux(
 ) -> Result<(Arc<dyn Device>, VdevConfig), CreateError> {
     let (device, kind) = open(&leaf.path, terms)?;
     let mut config = leaf_config(0, fresh(random, &Claimed::new()), leaf, kind, terms.txg);
-    config.ashift = Some(auto_ashift(device.logical_sector(), device.physical_sector()));
+    config.ashift = Some({
+        let (logical, physical) = sectors(&*device, kind);
+        auto_ashift(logical, physical)
+    });
     Ok((device, config))
+}
+
+/// Bytes of the sectors that a device needs, and of those that it likes best; of files, as tunables have it.
+fn sectors(device: &dyn Device, kind: VdevKind) -> (u32, u32) {
+    let file = |tunable: &observe::Tunable| match kind {
+        VdevKind::File => 1u32 << tunable.get().clamp(9, 16),
+        _ => 0,
+    };
+    let logical = device.logical_sector().max(file(&FILE_LOGICAL));
+    (logical, device.physical_sector().max(file(&FILE_PHYSICAL)))
 }
 
 /// Opens a device for itself alone, if it is large enough and nobody's.

@@ -30,6 +30,8 @@
 mod books;
 mod toil;
 
+pub use toil::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -273,6 +273,18 @@ impl Live {
         self.txgs.sync_all()
     }
 
+    /// As [`Live::sync_all`], and writes a group even if nothing has changed (`zpool sync -f`).
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn sync_anew(&self) -> Result<(), Stopped> {
+        // The configuration is written, as it is.
+        let config = self.engine.synced.read().config.clone();
+        self.engine.changed_config.lock().get_or_insert(config);
+        self.txgs.handle().touch();
+        self.txgs.sync_all()
+    }
+
     pub(crate) fn sync_first(&self, txg: Txg) -> Result<(), Stopped> {
         drop(self.txgs.hold(1)?);
         self.txgs.wait_synced(txg)

@@ -39,9 +39,6 @@ impl Live {
         let _alone = engine.shape.lock();
         for prop in &props {
             match prop {
-                PoolProp::Feature(f) if !f.can_write() => {
-                    return Err(ShapeError::Unsupported { what: "this feature" });
-                }
                 PoolProp::Feature(f) if f.guid == HEAD_ERRLOG && engine.has_old_errors()? => {
                     return Err(ShapeError::Unsupported {
                         what: "another form of error log while there are errors",

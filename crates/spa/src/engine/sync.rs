@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dmu::{SyncSink, Tx};
 use dsl::Delta;
 use dsl::sync::{Env, Syncing};
+use observe::Tunable;
 use ondisk::feature::Feature;
 use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg, mos};
 use pool::alloc::ClassKind;
@@ -17,7 +18,7 @@ use super::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
 use crate::txg::{self, After, TXG_SIZE};
 
 /// Blocks of destroyed datasets that one group frees at most (`zfs_async_block_max_blocks`), so that none takes too long.
-const FREE_BUDGET: u64 = 100_000;
+pub static FREE_BUDGET: Tunable = Tunable::new(100_000);
 /// `obsolete_counts`: counts the list of obsolete blocks among others.
 const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
@@ -176,7 +177,7 @@ impl Engine {
         }
         let mut to_free = false;
         if pass == 1 && s.has_to_free().map_err(fail)? {
-            let freed = s.free_destroyed(FREE_BUDGET).map_err(fail)?;
+            let freed = s.free_destroyed(FREE_BUDGET.get().max(1)).map_err(fail)?;
             to_free = freed > 0 && s.has_to_free().map_err(fail)?;
         }
         if pass == 1 {
@@ -255,7 +256,8 @@ impl Engine {
             copies.take(1).for_each(|dva| self.allocator.mark_obsolete(dva, txg));
             Ok(())
         };
-        let (_, done) = self.mos.bpobj_take(tx, list, FREE_BUDGET, &dsize, &mut each).map_err(books)?;
+        let (_, done) =
+            self.mos.bpobj_take(tx, list, FREE_BUDGET.get().max(1), &dsize, &mut each).map_err(books)?;
         if done {
             self.mos.unlink(tx, mos::OBSOLETE_BPOBJ).map_err(books)?;
             self.mos.destroy_bpobj(tx, list).map_err(books)?;

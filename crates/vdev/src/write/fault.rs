@@ -15,6 +15,8 @@ use device::{AlignedBuf, Device};
 use ondisk::label::{BOOT_ENV_OFFSET, LABELS, PAD_SIZE, label_offset};
 use ondisk::{Guid, VdevId};
 
+use crate::inject::{self, On, Wrong};
+
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevAux, VdevState};
 
@@ -23,7 +25,7 @@ impl Tree {
     pub(crate) fn suspect(&self, id: NodeId) {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
-        if self.writable(id) && !probe(&**device) {
+        if self.writable(id) && !probe(node.guid, &**device) {
             self.fault(id);
         }
     }
@@ -123,7 +125,10 @@ impl Tree {
 }
 
 /// Reads and writes back a part of a label; one that works is enough.
-fn probe(device: &dyn Device) -> bool {
+fn probe(guid: Guid, device: &dyn Device) -> bool {
+    if matches!(inject::strike(guid, On::Probe), Some(Wrong::Error(_))) {
+        return false;
+    }
     let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);
     (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|at| {
         let at = at + BOOT_ENV_OFFSET;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{DeviceError, Op};
+use device::{Device, DeviceError, Op};
 use ondisk::{Guid, Txg, VdevId};
 
+use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree};
 
@@ -21,6 +22,14 @@ pub struct FlushError {
     /// The cause.
     #[source]
     pub source: Arc<DeviceError>,
+}
+
+fn flushed(guid: Guid, device: &dyn Device) -> device::Result<()> {
+    match inject::strike(guid, On::Flush) {
+        Some(Wrong::Error(code)) => Err(inject::error(code, Op::Flush, device.name(), 0, 0)),
+        Some(Wrong::Noop) => Ok(()),
+        _ => device.flush(),
+    }
 }
 
 impl Tree {
@@ -74,8 +83,8 @@ impl Tree {
             len: 0,
             source: std::io::Error::other("an earlier flush failed"),
         };
-        let Err(source) =
-            device.flush().and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) })
+        let Err(source) = flushed(node.guid, &**device)
+            .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) })
         else {
             return Ok(());
         };

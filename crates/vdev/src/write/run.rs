@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use device::{Block, DeviceError};
+use device::{Block, DeviceError, Op};
 
 use super::{Laid, Piece, Refused};
+use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
@@ -128,7 +129,11 @@ impl Tree {
         let sizes = if bufs.len() > 1 { &node.stats.run_sizes } else { &node.stats.write_sizes };
         sizes.record(len as u64);
         let start = Instant::now();
-        let done = device.write_vectored_at(bufs, at);
+        let done = match inject::strike(node.guid, On::Write) {
+            Some(Wrong::Error(code)) => Err(inject::error(code, Op::Write, device.name(), at, len as u64)),
+            Some(Wrong::Noop) => Ok(()),
+            _ => device.write_vectored_at(bufs, at),
+        };
         node.stats.write_took(start.elapsed().as_nanos() as u64);
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(len as u64), Relaxed);

@@ -133,6 +133,9 @@ pub fn header(cx: &mut Cx, head: &Head<'_>, vdev: Option<&str>) {
             label(cx, name, 1, head.width_of(*group));
         }
     }
+    if let Some(answers) = cx.scripts.clone() {
+        answers.head(cx);
+    }
     cx.out.put("\n");
     dashes(cx, head, None);
     cx.end_color();
@@ -155,6 +158,9 @@ pub fn dashes(cx: &mut Cx, head: &Head<'_>, name: Option<&str>) {
                 None => write!(cx.out, "  {dashes}"),
             }
         }
+    }
+    if let Some(answers) = cx.scripts.clone().filter(|_| name.is_none()) {
+        answers.dashes(cx);
     }
 }
 

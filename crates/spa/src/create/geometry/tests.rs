@@ -42,7 +42,7 @@ fn sector_sizes() {
     assert_eq!(auto_ashift(512, 512), Ashift(9));
     assert_eq!(auto_ashift(512, 4096), Ashift(12));
     assert_eq!(auto_ashift(4096, 4096), Ashift(12));
-    assert_eq!(auto_ashift(512, 65536), Ashift(14));
+    assert_eq!(auto_ashift(512, 65536), Ashift(9));
     assert_eq!(auto_ashift(512, 1 << 20), Ashift(9));
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use observe::Tunable;
 use ondisk::{Guid, VdevId};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
@@ -12,13 +13,17 @@ use crate::engine::Engine;
 use crate::txg::TxgHandle;
 
 /// What is written (`zfs_initialize_value`).
-const VALUE: u64 = 0xdead_beef_dead_beee;
-/// Bytes written at once (`zfs_initialize_chunk_size`).
-const CHUNK: u64 = 1 << 20;
+pub static VALUE: Tunable = Tunable::new(0xdead_beef_dead_beee);
+/// Bytes written at once (`zfs_initialize_chunk_size`): whole sectors, and at least one.
+pub static CHUNK: Tunable = Tunable::new(1 << 20);
 /// Most bytes discarded at once (`zfs_trim_extent_bytes_max`, there 128 MiB): who needs the room waits for one such discard.
-const TRIM_MAX: u64 = 32 << 20;
+pub static TRIM_MAX: Tunable = Tunable::new(32 << 20);
 /// Ranges that are too small to be worth a discard, bytes (`zfs_trim_extent_bytes_min`).
-const TRIM_MIN: u64 = 32 << 10;
+pub static TRIM_MIN: Tunable = Tunable::new(32 << 10);
+/// Whether TRIM passes over metaslabs that were never written to (`zfs_trim_metaslab_skip`).
+pub static TRIM_SKIP: Tunable = Tunable::new(0);
+/// Most that is written at once, whatever [`CHUNK`] says.
+const CHUNK_MAX: u64 = 16 << 20;
 /// Time between two looks whether more may be discarded.
 const PACE: Duration = Duration::from_millis(10);
 /// Time until a metaslab is tried again whose map could not be read.
@@ -55,6 +60,11 @@ struct Toil<'a> {
     discarded: u64,
 }
 
+/// Bytes to write at once, in whole sectors of 512 bytes.
+fn chunk() -> u64 {
+    CHUNK.get().next_multiple_of(512).clamp(512, CHUNK_MAX)
+}
+
 /// Goes on with a device's work until it is done or is to stop.
 pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Control) {
     let tree = engine.tree();
@@ -68,7 +78,7 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
     drop(tree);
     let (since, discarded) = (Instant::now(), 0);
     let filler = match key.1 {
-        WorkKind::Initialize => VALUE.to_ne_bytes().repeat(CHUNK as usize / 8),
+        WorkKind::Initialize => VALUE.get().to_ne_bytes().repeat((chunk() / 8) as usize),
         WorkKind::Trim => Vec::new(),
     };
     let mut toil = Toil { engine, txgs, key, control, top, filler, rate, partial, next, since, discarded };
@@ -189,19 +199,20 @@ impl Toil<'_> {
             // What can't be told is left alone.
             Ok(Chance::Never) => return End::Done,
         };
-        if self.partial && aside.never_used() {
+        let skip = self.partial || self.key.1 == WorkKind::Trim && TRIM_SKIP.get() != 0;
+        if skip && aside.never_used() {
             return End::Done;
         }
         let Ok(left) = self.left(&aside) else { return End::Gone };
         for (start, end) in left {
             let trim = self.key.1 == WorkKind::Trim;
-            if trim && end - start < TRIM_MIN {
+            if trim && end - start < TRIM_MIN.get() {
                 self.advance(end, end - start, false);
                 continue;
             }
             let mut at = start;
             while at < end {
-                let len = (end - at).min(if trim { TRIM_MAX } else { CHUNK });
+                let len = (end - at).min(if trim { TRIM_MAX.get() } else { self.filler.len() as u64 });
                 if let Some(end) = self.pause(&aside) {
                     return end;
                 }
