@@ -158,8 +158,14 @@ impl Events {
         }
     }
 
-    /// What happened to the work of devices since the last call (`spa_event_notify`).
+    /// What happened to scans and to the work of devices since the last call (`spa_event_notify`).
     fn notices(&self, spa: &Spa) {
+        for notice in spa.writer().map(|live| live.take_scan_notices()).unwrap_or_default() {
+            let class = format!("sysevent.fs.zfs.{}", notice.what);
+            let healing = || vec![("resilver_type".to_owned(), EventValue::Text("healing".to_owned()))];
+            let details = if notice.what.starts_with("resilver") { healing() } else { Vec::new() };
+            self.enter(&of(spa, 0, Context::None), &class, details, notice.at);
+        }
         let notices = spa.writer().map(|live| live.take_work_notices()).unwrap_or_default();
         if notices.is_empty() {
             return;

@@ -279,7 +279,7 @@ impl Service for House {
             | PoolChange::SyncAnew
             | PoolChange::Log { .. }
             | PoolChange::PruneDdt { .. } => return Ok(()),
-            PoolChange::Work { .. } => {
+            PoolChange::Work { .. } | PoolChange::Scan { .. } => {
                 self.events.history(&*self.pools.pool_or_going(name)?, Context::None);
                 return Ok(());
             }

@@ -33,6 +33,7 @@ pub mod peer;
 pub mod place;
 pub mod plan;
 pub mod pools;
+mod scan;
 pub mod settings;
 mod shape;
 mod split;

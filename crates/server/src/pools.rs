@@ -260,6 +260,7 @@ impl Pools {
                 | PoolChange::Clear { .. }
                 | PoolChange::Work { .. }
                 | PoolChange::PruneDdt { .. }
+                | PoolChange::Scan { .. }
         );
         if done.is_ok() && config {
             self.remember(&imported);
@@ -320,6 +321,7 @@ impl Pools {
                 crate::shape::change(imported, live, change)
             }
             PoolChange::Work { .. } => crate::leaf_work::work(imported, live, change),
+            PoolChange::Scan { command } => crate::scan::scan(name, live, *command),
             PoolChange::PruneDdt { older, percent } => crate::leaf_work::prune(name, live, *older, *percent),
             PoolChange::Split { name, devices, props, import } => {
                 let how = Split { name, devices, props, import: *import };

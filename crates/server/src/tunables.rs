@@ -32,7 +32,7 @@ struct Knob {
 }
 
 /// All that pools are told of.
-const KNOBS: [Knob; 7] = [
+const KNOBS: [Knob; 10] = [
     Knob { name: "mount_tp_nthr", what: "threads that mount and unmount at a time", least: 1, most: 4096 },
     Knob {
         name: "zfs_arc_max",
@@ -63,6 +63,24 @@ const KNOBS: [Knob; 7] = [
         what: "percent of zfs_dirty_data_max at which a group is written",
         least: 1,
         most: 99,
+    },
+    Knob {
+        name: "zfs_resilver_min_time_ms",
+        what: "milliseconds that a resilver takes before each group that nobody waits for",
+        least: 1,
+        most: 60_000,
+    },
+    Knob {
+        name: "zfs_scan_suspend_progress",
+        what: "1 to let scrubs and resilvers stand still, as if they went on",
+        least: 0,
+        most: 1,
+    },
+    Knob {
+        name: "zfs_scrub_min_time_ms",
+        what: "milliseconds that a scrub takes before each group that nobody waits for",
+        least: 1,
+        most: 60_000,
     },
     Knob {
         name: "zfs_txg_timeout",
@@ -256,6 +274,8 @@ impl Tunables {
             spa.cache().set_max(each);
             if let Some(live) = spa.writer() {
                 live.set_tunables(of_groups);
+                live.set_scan_slices(value("zfs_scrub_min_time_ms"), value("zfs_resilver_min_time_ms"));
+                live.hold_scans(value("zfs_scan_suspend_progress") != 0);
             }
         }
     }
@@ -272,6 +292,9 @@ fn default(name: &str) -> u64 {
         "zfs_dirty_data_sync_percent" => of_groups.sync_percent,
         "zfs_delay_min_dirty_percent" => of_groups.delay_min_percent,
         "zfs_delay_scale" => of_groups.delay_scale_ns,
+        "zfs_scan_suspend_progress" => 0,
+        "zfs_scrub_min_time_ms" => spa::engine::SCRUB_MS,
+        "zfs_resilver_min_time_ms" => spa::engine::RESILVER_MS,
         _ => unreachable!("every knob has a default"),
     }
 }

@@ -12,7 +12,6 @@ pub fn run(cx: &mut Cx, verb: &str) -> Outcome {
         "attach" | "detach" | "replace" | "online" | "offline" => {
             "which does not change the vdevs that a pool has"
         }
-        "scrub" | "resilver" => "which does not read through the blocks of a pool",
         _ => "COMPAT.md lists the commands that it has",
     };
     writeln!(cx.err, "zpool {verb}: not in this release of Poolhouse, {what}");

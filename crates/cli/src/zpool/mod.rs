@@ -22,6 +22,7 @@ mod progress;
 mod reason;
 mod remove;
 mod replication;
+mod scan;
 mod scripts;
 mod settings;
 mod show_import;
@@ -109,6 +110,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "initialize" => leaf_work::initialize(cx, rest),
         "trim" => leaf_work::trim(cx, rest),
         "ddtprune" => ddtprune::run(cx, rest),
+        "scrub" => scan::scrub(cx, rest),
+        "resilver" => scan::resilver(cx, rest),
         "wait" => wait::run(cx, rest),
         "events" => events::run(cx, rest),
         "history" => history::run(cx, rest),

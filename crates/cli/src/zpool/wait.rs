@@ -29,6 +29,9 @@ const ACTIVITIES: [(&str, &str); 9] = [
 /// The shortest and the longest time between two looks, seconds.
 const LOOKS: (f64, f64) = (0.05, 1.0);
 
+/// The place of `scrub` among them.
+pub(super) const SCRUB: usize = 6;
+
 struct Look {
     scripted: bool,
     exact: bool,
@@ -90,6 +93,24 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Err(e) if matches!(e.reason, Reason::NoSuchPool) => return Ok(0),
             Err(e) => return Err(cx.fail(&format!("error waiting in pool '{name}'"), &e)),
         };
+    }
+}
+
+/// Waits until one activity is not under way, or the pool is gone.
+pub(super) fn until_over(cx: &mut Cx, name: &str, activity: usize) -> Result<(), Stop> {
+    let service = cx.service()?;
+    let mut pause = LOOKS.0;
+    loop {
+        match service.pool(name, &PoolQuery { props: true, ..PoolQuery::default() }) {
+            Ok(pool) if (!pool.stale || pool.suspended.is_some()) && !under_way(&pool)[activity] => {
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(e) if matches!(e.reason, Reason::NoSuchPool) => return Ok(()),
+            Err(e) => return Err(cx.fail(&format!("error waiting in pool '{name}'"), &e)),
+        }
+        (cx.sleep)(pause);
+        pause = (pause * 2.0).min(LOOKS.1);
     }
 }
 

@@ -64,6 +64,22 @@ pub enum WorkCommand {
     Undo,
 }
 
+/// What is asked of a pool's scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScanCommand {
+    /// Begin a scrub, or go on with one that is paused.
+    Scrub,
+    /// Begin a scrub of what is newer than the last one.
+    ScrubOn,
+    /// Begin the resilver anew, if a device needs one.
+    Resilver,
+    /// Pause the scrub.
+    Pause,
+    /// Stop the scrub for good.
+    Stop,
+}
+
 /// What is done to a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -164,6 +180,11 @@ pub enum PoolChange {
         rate: u64,
         /// Discard so that nothing can be read again.
         secure: bool,
+    },
+    /// Begin, pause or stop a scrub, or begin a resilver. What is refused has the system's number for why.
+    Scan {
+        /// What is asked for.
+        command: ScanCommand,
     },
     /// Write this line to its history.
     Log {

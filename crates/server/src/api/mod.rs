@@ -37,7 +37,9 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Changed, CreatePool, DatasetChange, Layout, PoolChange, Settings, WorkCommand, WorkKind};
+pub use change::{
+    Changed, CreatePool, DatasetChange, Layout, PoolChange, ScanCommand, Settings, WorkCommand, WorkKind,
+};
 pub use dataset::{
     Dataset, DatasetKind, DatasetList, DatasetQuery, Granted, Hold, PropSelect, SpaceClass, SpaceEntry,
 };

@@ -132,12 +132,15 @@ fn error_path(dsl: &Dsl, dataset: u64, object: u64) -> String {
 }
 
 fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
-    let Some(s) = spa.mos().scan()? else { return Ok(None) };
+    let running = spa.writer().and_then(Live::scan_stat);
+    let Some(s) = running.map_or_else(|| spa.mos().scan(), |now| Ok(Some(now.phys)))? else {
+        return Ok(None);
+    };
     let func = states::scan_func(s.func);
     if func == ScanFunc::None {
         return Ok(None);
     }
-    Ok(Some(ScanStat {
+    let out = ScanStat {
         func,
         state: states::scan_state(s.state),
         start_time: s.start_time,
@@ -147,8 +150,20 @@ fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
         skipped: s.skipped,
         processed: s.processed,
         errors: s.errors,
-        issued: s.examined,
+        issued: s.examined.saturating_sub(s.skipped),
         ..ScanStat::default()
+    };
+    Ok(Some(match running {
+        None => out,
+        Some(now) => ScanStat {
+            issued: now.issued,
+            pass_start: now.pass_start,
+            pass_exam: now.pass_examined,
+            pass_issued: now.pass_issued,
+            pass_scrub_pause: now.paused_at,
+            pass_scrub_spent_paused: now.spent_paused,
+            ..out
+        },
     }))
 }
 

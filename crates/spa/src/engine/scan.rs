@@ -59,6 +59,8 @@ use crate::txg::Stopped;
 pub enum ScanCommand {
     /// Begin a scrub, or go on with one that is paused (`POOL_SCAN_SCRUB`, `POOL_SCRUB_NORMAL`).
     Scrub,
+    /// Begin a scrub of what was born since the last one that came to its end (`POOL_SCRUB_FROM_LAST_TXG`).
+    ScrubOn,
     /// Begin the resilver from its beginning, if a device needs one (`POOL_SCAN_RESILVER`).
     Resilver,
     /// Pause the scrub (`POOL_SCRUB_PAUSE`).
@@ -253,7 +255,9 @@ impl Live {
                 return Ok(ScanDone::Nothing);
             }
         }
-        if matches!(command, ScanCommand::Scrub | ScanCommand::Resilver) && self.suspended().is_none() {
+        if matches!(command, ScanCommand::Scrub | ScanCommand::ScrubOn | ScanCommand::Resilver)
+            && self.suspended().is_none()
+        {
             // As OpenZFS does: what came back meanwhile takes part. A device that can't be reopened is one that is not there.
             let _ = self.reopen(None);
         }

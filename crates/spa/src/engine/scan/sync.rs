@@ -53,11 +53,17 @@ impl Engine {
         let paused = running.is_some_and(|s| s.phys.flags & DSF_SCRUB_PAUSED != 0);
         let mut events = Vec::new();
         let result = match command {
-            ScanCommand::Scrub if paused => {
+            ScanCommand::Scrub | ScanCommand::ScrubOn if paused => {
                 self.pause(false);
                 Ok(ScanDone::Resumed)
             }
-            ScanCommand::Scrub if running.is_some() => Err(ScanRefusal::Busy),
+            ScanCommand::Scrub | ScanCommand::ScrubOn if running.is_some() => Err(ScanRefusal::Busy),
+            ScanCommand::ScrubOn => {
+                let last = self.mos.last_scrubbed_txg();
+                let last = last.map_err(|source| SyncError::Books { txg: tx.txg(), source })?.unwrap_or(0);
+                self.begin_scan(tx, ScanFunc::Scrub, (last, tx.txg().0), &mut events)?;
+                Ok(ScanDone::Done)
+            }
             ScanCommand::Scrub => {
                 self.begin_scan(tx, ScanFunc::Scrub, (0, tx.txg().0), &mut events)?;
                 Ok(ScanDone::Done)
@@ -219,7 +225,10 @@ impl Engine {
         for guid in tree.behind() {
             let Ok(missed) = tree.dtl(guid) else { continue };
             // One that was away during the scan has missed more than that covered.
-            if missed.iter().last().is_some_and(|(_, end)| end > phys.max_txg) {
+            let within = |(start, _): (u64, u64)| start > phys.min_txg || phys.min_txg == 0;
+            if missed.iter().last().is_some_and(|(_, end)| end > phys.max_txg)
+                || !missed.iter().next().is_some_and(within)
+            {
                 continue;
             }
             let failed = behind.get(&guid).into_iter().flat_map(TxgRanges::iter);

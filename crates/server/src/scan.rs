@@ -1,0 +1,29 @@
+//! Scrub and resilver: from a request to the engine.
+
+use rustix::io::Errno;
+use spa::engine::{Live, ScanCommand, ScanDone, ScanRefusal};
+
+use crate::api::{self, Error, Reason};
+
+/// Begins, pauses or stops a scan.
+///
+/// # Errors
+/// The system's number, as OpenZFS has it: `EBUSY`, `ENOENT`, `ENOTSUP`.
+pub(crate) fn scan(name: &str, live: &Live, command: api::ScanCommand) -> Result<(), Error> {
+    let command = match command {
+        api::ScanCommand::Scrub => ScanCommand::Scrub,
+        api::ScanCommand::ScrubOn => ScanCommand::ScrubOn,
+        api::ScanCommand::Resilver => ScanCommand::Resilver,
+        api::ScanCommand::Pause => ScanCommand::Pause,
+        api::ScanCommand::Stop => ScanCommand::Stop,
+    };
+    let system = |errno: Errno| Reason::System { errno: errno.raw_os_error() };
+    let reason = match live.scan(command) {
+        Ok(ScanDone::Done | ScanDone::Resumed | ScanDone::Nothing) => return Ok(()),
+        Err(ScanRefusal::Idle) => system(Errno::NOENT),
+        Err(ScanRefusal::Busy) => system(Errno::BUSY),
+        Err(ScanRefusal::Unsupported) => system(Errno::NOTSUP),
+        Err(ScanRefusal::Stopped(_)) => Reason::Suspended,
+    };
+    Err(Error::new(name, reason))
+}
