@@ -100,6 +100,7 @@ impl Images {
             props: &Vec::new(),
             crypt: None,
             temporary_name: None,
+            version: 5000,
         };
         let Hands { workers, world } = Hands::of_system(POOL);
         let host = Host::of_system();

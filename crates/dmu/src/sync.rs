@@ -36,6 +36,7 @@ use device::{Block, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
 use ondisk::objset::ObjsetPhys;
+use ondisk::version::{SPA_VERSION_DNODE_BYTES, SPA_VERSION_USERSPACE};
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use std::sync::Arc;
 use weave::Weave;
@@ -334,8 +335,12 @@ impl Sync<'_> {
     fn root_block(&mut self, old: &Blkptr, phys: &ObjsetPhys) -> Result<Blkptr> {
         let id = self.live.home.id;
         let bookmark = Bookmark { objset: id, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+        let raw = match self.live.home.cache.zio().pool_version() {
+            v if v < SPA_VERSION_USERSPACE => phys.encode_old(v < SPA_VERSION_DNODE_BYTES),
+            _ => phys.encode(),
+        };
         let req = WriteReq {
-            data: Block::copy_of(&phys.encode()).into(),
+            data: Block::copy_of(&raw).into(),
             kind: DmuType::OBJSET,
             level: Level(0),
             bookmark,

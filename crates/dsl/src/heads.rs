@@ -28,7 +28,7 @@ use crate::policy::{Own, Settings};
 use crate::sync::Syncing;
 use crate::{Error, Result};
 use dmu::{Objset, SyncSink};
-use ondisk::dsl::{DdUsed, DslDatasetPhys};
+use ondisk::dsl::{DS_FLAG_UNIQUE_ACCURATE, DdUsed, DslDatasetPhys};
 use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, DnodePhys, Level, SPA_OLD_MAXBLOCKSIZE, Txg};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -396,14 +396,14 @@ impl<'a> Syncing<'a> {
         adjust(object, WHAT, &mut p.compressed_bytes, refd.comp)?;
         adjust(object, WHAT, &mut p.uncompressed_bytes, refd.uncomp)?;
         let before = p.unique_bytes.max(reserved);
-        adjust(object, WHAT, &mut p.unique_bytes, own.used)?;
+        adjust_unique(object, p, own.used)?;
         let up = p.unique_bytes.max(reserved).wrapping_sub(before) as i64;
         p.bp = root;
         let (dir, prev) = (p.dir_obj, p.prev_snap_obj);
         let d = Delta { used: up, ..own };
         self.diduse_transfer(dir, d, own.used, DdUsed::Refrsrv, DdUsed::Head)?;
         if s.prev_unique != 0 {
-            adjust(prev, WHAT, &mut self.ds_mut(prev)?.unique_bytes, s.prev_unique)?;
+            adjust_unique(prev, self.ds_mut(prev)?, s.prev_unique)?;
         }
         self.transfer(dir, s.to_snap, DdUsed::Head, DdUsed::Snap)
     }
@@ -423,6 +423,15 @@ impl<'a> Syncing<'a> {
         }
         Ok(settings)
     }
+}
+
+/// Adds to what only a dataset knows. Before version 9 that was not counted without fault, and may be less than what goes.
+fn adjust_unique(object: u64, p: &mut DslDatasetPhys, by: i64) -> Result<()> {
+    if p.flags & DS_FLAG_UNIQUE_ACCURATE == 0 {
+        p.unique_bytes = p.unique_bytes.saturating_add_signed(by);
+        return Ok(());
+    }
+    adjust(object, "DSL dataset", &mut p.unique_bytes, by)
 }
 
 /// What one sync of a head changed.

@@ -14,3 +14,4 @@ pub mod props;
 pub mod rename;
 pub mod rollback;
 pub mod snapshot;
+mod upgrade;

@@ -202,6 +202,11 @@ impl<'a> Syncing<'a> {
         self.dsl.mos()
     }
 
+    /// The pool's version (`spa_version`).
+    pub(crate) fn version(&self) -> u64 {
+        self.mos().version()
+    }
+
     /// The group's number.
     pub(crate) fn txg(&self) -> u64 {
         self.tx.txg().0

@@ -151,6 +151,17 @@ impl DnodePhys {
         }))
     }
 
+    /// The same for pools before version 3, where `dn_used` counts sectors.
+    ///
+    /// # Panics
+    /// As [`DnodePhys::encode`].
+    pub fn encode_sectors(&self) -> Vec<u8> {
+        let mut raw = self.encode();
+        raw[7] &= !DnodeFlags::USED_BYTES;
+        raw[24..32].copy_from_slice(&self.used_bytes.div_ceil(512).to_le_bytes());
+        raw
+    }
+
     /// The bytes of this dnode, all of its slots.
     ///
     /// # Panics

@@ -39,6 +39,7 @@ pub mod sa;
 pub mod scan;
 pub mod spacemap;
 pub mod uberblock;
+pub mod version;
 mod words;
 pub mod zap;
 pub mod zil;

@@ -111,6 +111,17 @@ impl ObjsetPhys {
         })
     }
 
+    /// The same for pools before version 15, which account for nobody: there is no room for it. Before version 3 the space of the meta
+    /// dnode is counted in sectors.
+    pub fn encode_old(&self, sectors: bool) -> Vec<u8> {
+        let mut raw = self.encode();
+        raw.truncate(OBJSET_PHYS_SIZE_V1);
+        if sectors {
+            raw[..512].copy_from_slice(&self.meta_dnode.encode_sectors());
+        }
+        raw
+    }
+
     /// The bytes of this object set, with room for project accounting.
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = vec![0; OBJSET_PHYS_SIZE_V3];

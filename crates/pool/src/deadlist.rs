@@ -16,6 +16,7 @@ use crate::{Error, Mos, Result};
 use dmu::zap::{Normalization, Zap};
 use dmu::{NewObject, Tx};
 use ondisk::bpobj::DeadlistPhys;
+use ondisk::version::SPA_VERSION_DEADLISTS;
 use ondisk::zap::ZapFlags;
 use ondisk::{Blkptr, Corrupt, DmuType, ObjNum};
 use std::collections::BTreeMap;
@@ -26,11 +27,14 @@ fn name(mintxg: u64) -> String {
 }
 
 impl Mos {
-    /// A new deadlist without keys (`dsl_deadlist_alloc`).
+    /// A new deadlist without keys (`dsl_deadlist_alloc`); before version 26 a plain list.
     ///
     /// # Errors
     /// As changing the MOS fails.
     pub fn create_deadlist(&self, tx: &Tx) -> Result<Deadlist> {
+        if self.version() < SPA_VERSION_DEADLISTS {
+            return self.deadlist(self.create_bpobj(tx)?);
+        }
         let header = DeadlistPhys::default().encode().to_vec();
         let spec = NewObject::new(DmuType::DEADLIST).with_bonus(DmuType::DEADLIST_HDR, header);
         let zap = Zap::create(self.objset(), tx, &spec, Normalization::NONE, ZapFlags::default())?;

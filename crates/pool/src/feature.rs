@@ -11,6 +11,7 @@
 use crate::{Error, Mos, Result};
 use dmu::Tx;
 use ondisk::feature::Feature;
+use ondisk::version::SPA_VERSION_FEATURES;
 use ondisk::{ObjNum, mos};
 
 /// `enabled_txg`: the pool keeps when features were enabled.
@@ -43,11 +44,14 @@ impl Mos {
         self.dir(name)?.ok_or(Error::Missing { name })
     }
 
-    /// How many users a feature has; `None` if it is not enabled (`feature_get_refcount`).
+    /// How many users a feature has; `None` if it is not enabled, as none is in pools before version 5000 (`feature_get_refcount`).
     ///
     /// # Errors
     /// As reading fails.
     pub fn feature_refcount(&self, feature: &Feature) -> Result<Option<u64>> {
+        if self.version() < SPA_VERSION_FEATURES {
+            return Ok(None);
+        }
         self.u64(self.feature_zap(feature)?, feature.guid)
     }
 

@@ -117,7 +117,7 @@ impl TopVdev {
             }
             .max(1),
             top_zap: config.top_zap,
-            deflate_ratio: deflate_ratio(asize),
+            deflate_ratio: if mos.deflates()? { deflate_ratio(asize) } else { 512 },
             non_allocating: config.non_allocating || config.removing,
         }))
     }

@@ -4,6 +4,7 @@ use crate::{Error, Result};
 use dmu::Objset;
 use dmu::zap::{Key, Zap};
 use ondisk::mos::DIRECTORY_OBJECT;
+use ondisk::version::SPA_VERSION_RAIDZ_DEFLATE;
 use ondisk::{Corrupt, ObjNum};
 
 pub use dmu::zap::Value as ZapValue;
@@ -41,6 +42,19 @@ impl Mos {
     pub fn open(os: Objset) -> Result<Self> {
         let dir = Zap::open(&os.dnode(ObjNum(DIRECTORY_OBJECT))?)?;
         Ok(Self { os, dir })
+    }
+
+    /// The version of the pool, which says what may be written (`spa_version`).
+    pub fn version(&self) -> u64 {
+        self.os.cache().zio().pool_version()
+    }
+
+    /// Whether space is counted deflated: since version 3 (`spa_deflate`).
+    ///
+    /// # Errors
+    /// As reading the directory fails.
+    pub fn deflates(&self) -> Result<bool> {
+        Ok(self.version() >= SPA_VERSION_RAIDZ_DEFLATE || self.dir(ondisk::mos::DEFLATE)?.is_some())
     }
 
     /// The object set.

@@ -5,6 +5,7 @@ use dmu::{Objset, Tx};
 use dsl::prop::Prop;
 use dsl::{Need, Owned, Refusal};
 use ondisk::objset::ObjsetKind;
+use ondisk::version::SPA_VERSION_SLIM_ZIL;
 use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
 use spa::Spa;
@@ -30,7 +31,10 @@ impl Head {
     /// The same with the log that is written, since the one that was there is gone.
     fn with_log(self: Arc<Self>) -> Arc<Head> {
         let mut head = Arc::into_inner(self).expect("a replay keeps no handle");
-        head.log = Some(head.live().log(&head.owned));
+        // Before version 23 logs had another form, which is not written: commits wait for groups.
+        if head.spa.version() >= SPA_VERSION_SLIM_ZIL {
+            head.log = Some(head.live().log(&head.owned));
+        }
         Arc::new(head)
     }
 

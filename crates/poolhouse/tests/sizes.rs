@@ -29,6 +29,7 @@ fn new_pool(image: &Path) -> Pool {
         props: &props(&[("compression", "lz4")]),
         crypt: None,
         temporary_name: None,
+        version: 5000,
     };
     let Hands { workers, world } = Hands::of_system("tank");
     let (host, cache_bytes) = (Host { hostid: 1, hostname: "here".into() }, 64 << 20);

@@ -35,7 +35,7 @@ use crate::mounts::Mounts;
 use crate::split::{Split, split};
 use crate::tunables::Tunables;
 use crate::view::PoolFacts;
-use crate::work::{absent, leave, log};
+use crate::work::{leave, log};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::Detach;
@@ -44,7 +44,7 @@ use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
 use parking_lot::RwLock;
 use poolhouse::Pool;
 use spa::Host;
-use spa::engine::TaskError;
+use spa::engine::{PoolProp, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -327,7 +327,10 @@ impl Pools {
                 let how = Split { name, devices, props, import: *import };
                 split(self, imported, live, host, &how)
             }
-            PoolChange::Upgrade { .. } => Err(absent(name, "upgrading pools of old versions")),
+            PoolChange::Upgrade { version } => {
+                let done = live.set(vec![PoolProp::Version(*version)]);
+                done.map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
+            }
             PoolChange::Checkpoint => {
                 live.checkpoint().map_err(|e| Error::new(name, crate::shape::of_checkpoint(&e)))
             }

@@ -3,6 +3,7 @@
 //! # Theory
 //! Properties are checked as libzfs checks them; devices are named by people and found by guid. Whether a change may be made, the engine says.
 
+use ondisk::version::SPA_VERSION_FEATURES;
 use ondisk::{Ashift, Guid};
 use spa::Host;
 use spa::create::{NewLeaf, claim_file};
@@ -35,14 +36,19 @@ pub(crate) fn props(imported: &Imported, settings: &Settings, host: &Host) -> Re
         let checked = pool::check(property, value, When::Set, version, host.hostid)
             .map_err(|what| Error::new(name, Reason::BadValue { what }))?;
         match checked {
-            Setting::Feature(feature) => out.kept.push(PoolProp::Feature(feature)),
+            Setting::Feature(feature) => {
+                if version < SPA_VERSION_FEATURES {
+                    out.kept.push(PoolProp::Version(SPA_VERSION_FEATURES));
+                }
+                out.kept.push(PoolProp::Feature(feature));
+            }
             Setting::Number(of, number) => out.kept.push(PoolProp::Number(of.to_owned(), number)),
             Setting::Text(of, text) => out.kept.push(PoolProp::Text(of, text)),
             Setting::BootFs(dataset) => {
                 out.kept.push(PoolProp::Number("bootfs".to_owned(), bootfs(imported, &dataset)?));
             }
             Setting::CacheFile(file) => out.cachefile = Some(file),
-            // It has that version.
+            Setting::Version(newer) if newer > version => out.kept.push(PoolProp::Version(newer)),
             Setting::Version(_) | Setting::NoFeature(_) => {}
             Setting::AltRoot(_) | Setting::ReadOnly(_) | Setting::TemporaryName(_) => {
                 return Err(Error::new(name, Reason::BadProperty { property: property.clone() }));

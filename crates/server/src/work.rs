@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use dsl::ops::props::{SetAs, SetProps, needed_feature};
+use dsl::ops::props::{SetAs, SetProps, needed_feature, needed_version};
 use dsl::{Prop, PropError, PropList, Setting};
 use ondisk::Ashift;
 use ondisk::config::{AllocBias, DraidShape};
 use ondisk::feature::Feature;
+use ondisk::version::SPA_VERSION_FEATURES;
 use poolhouse::Pool;
 use spa::Host;
 use spa::create::{self, Beginning, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file, create};
@@ -30,6 +31,7 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
     let mut features: Vec<&'static Feature> = Vec::new();
     let (mut ashift, mut facts) = (None, PoolFacts::default());
     let mut kept = Vec::new();
+    let mut version = SPA_VERSION_FEATURES;
     for (property, value) in &request.props {
         match pool::check(property, value, When::Create, 1, host.hostid).map_err(bad)? {
             pool::Setting::Feature(feature) => features.push(feature),
@@ -45,17 +47,23 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
                 facts.altroot = Some(path.trim_end_matches('/').to_owned()).filter(|p| !p.is_empty());
             }
             pool::Setting::CacheFile(file) => facts.cachefile = file,
-            pool::Setting::Version(5000) => {}
+            pool::Setting::Version(number) => version = number,
             // The request has it by itself.
             pool::Setting::TemporaryName(_) => {}
-            pool::Setting::Version(_) | pool::Setting::ReadOnly(_) | pool::Setting::BootFs(_) => {
+            pool::Setting::ReadOnly(_) | pool::Setting::BootFs(_) => {
                 return Err(absent(name, &format!("setting the property '{property}' of a pool")));
             }
         }
     }
+    // Whoever names features wants a version that has them.
+    let version = if features.is_empty() { version } else { SPA_VERSION_FEATURES };
     let new =
         NewPool { name: name.to_owned(), vdevs: vdevs(name, &request.layout)?, ashift, force: request.force };
     let props = root_props(name, request)?;
+    if let Some(set) = props.iter().find(|set| needed_version(set).is_some_and(|needed| version < needed)) {
+        let (property, why) = (set.name.clone(), PropError::Feature);
+        return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
+    }
     let lacks =
         |set: &&Setting| needed_feature(set).is_some_and(|f| features.iter().all(|has| has.name != f));
     if let Some(set) = props.iter().find(lacks) {
@@ -63,13 +71,14 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
         return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
     }
     let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
-    let version = tasks::version_of(name, &props)?;
+    let zpl = tasks::version_of(name, &props, version)?;
     // What limits space is checked against what the new pool has and uses.
     let (space, props): (PropList, PropList) = props.into_iter().partition(limits_space);
     let fixed = |prop: dsl::Prop| Ok(tasks::number_of(&props, prop).unwrap_or(prop.desc().default));
-    let contents = NewFileSystem { version, ..tasks::file_system(fixed)? };
+    let contents = NewFileSystem { version: zpl, ..tasks::file_system(fixed)? };
     let begin = Beginning {
         features: &features,
+        version,
         contents: &contents,
         props: &props,
         crypt: crypt.as_ref(),
@@ -220,6 +229,7 @@ pub(crate) fn of_create(error: &CreateError) -> Reason {
         }
         CreateError::Twice { .. } => Reason::DeviceTwice,
         CreateError::Shape { .. } | CreateError::NoData => Reason::InvalidConfig,
+        CreateError::OldPool => Reason::BadValue { what: error.to_string() },
         CreateError::Ashift { .. } => Reason::BadAshift,
         CreateError::Write(_) => Reason::Io { what: chain(error), info: Box::default() },
     }

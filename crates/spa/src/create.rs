@@ -25,6 +25,7 @@ use dsl::ops::key::NewCrypt;
 use dsl::{Contents, Dsl, PropList};
 use ondisk::feature::Feature;
 use ondisk::label::LABELS;
+use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE, SPA_VERSION_ZPOOL_HISTORY};
 use ondisk::{ByteOrder, Guid, PoolConfig, Txg, Uberblock, VdevConfig, VdevKind, mos};
 use pool::Mos;
 use pool::alloc::Allocator;
@@ -58,6 +59,8 @@ pub struct Setting<'a> {
 pub struct Beginning<'a> {
     /// Features to be enabled; those that they depend on come with them.
     pub features: &'a [&'static Feature],
+    /// The version, 1 to 28 without features, or 5000 (`version`).
+    pub version: u64,
     /// What the root file system holds.
     pub contents: &'a dyn Contents,
     /// Properties of the root file system.
@@ -74,8 +77,8 @@ pub struct Beginning<'a> {
 /// As [`CreateError`] says.
 pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Result<Spa, CreateError> {
     let mut random = || setting.world.random();
-    let terms =
-        Terms { first: 0, ashift: new.ashift, force: new.force, txg: TXG_INITIAL, claimer: setting.claimer };
+    let (ashift, force, version) = (new.ashift, new.force, begin.version);
+    let terms = Terms { first: 0, ashift, force, txg: TXG_INITIAL, claimer: setting.claimer, version };
     if !new.vdevs.iter().any(|v| v.bias.is_none()) {
         return Err(CreateError::NoData);
     }
@@ -89,7 +92,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         hostid: Some(setting.host.hostid.into()).filter(|h| *h != 0),
         hostname: Some(setting.host.hostname.clone()),
         vdev_tree: Some(root),
-        ..PoolConfig::new(&new.name, crate::engine::SPA_VERSION)
+        ..PoolConfig::new(&new.name, begin.version)
     };
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| CreateError::Write(e.into());
     begin_labels(&config, &claimed, TXG_INITIAL).map_err(|e| failed(e.into()))?;
@@ -148,6 +151,7 @@ fn parts(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Resul
     let mut open = |leaf: &VdevConfig| Ok(claimed[&leaf.guid].clone());
     let tree = Arc::new(Tree::open(root, &mut open)?);
     let zio = Zio::new(tree.clone());
+    zio.set_pool_version(config.version);
     let allocator = Arc::new(Allocator::new(zio.trees().clone()));
     let mut salt = [0; 32];
     salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
@@ -174,25 +178,31 @@ fn books(
     );
     let mos = Mos::create(os, &tx)?;
     Dsl::create_root_dir(&mos, &tx, parts.world.now())?;
-    mos.create_features(&tx)?;
-    for feature in begin.features {
-        mos.feature_enable(&tx, feature)?;
+    if config.version >= SPA_VERSION_FEATURES {
+        mos.create_features(&tx)?;
+        for feature in begin.features {
+            mos.feature_enable(&tx, feature)?;
+        }
     }
     mos.set_dir_words(&tx, mos::CREATION_VERSION, &[config.version])?;
-    mos.set_dir_words(&tx, mos::DEFLATE, &[1])?;
+    if config.version >= SPA_VERSION_RAIDZ_DEFLATE {
+        mos.set_dir_words(&tx, mos::DEFLATE, &[1])?;
+    }
     mos.set_dir_bytes(&tx, mos::CHECKSUM_SALT, &parts.salt)?;
     let deferred = mos.create_bpobj(&tx)?;
     mos.link(&tx, mos::SYNC_BPOBJ, deferred)?;
     let root = config.vdev_tree.as_mut().expect("it was just made");
     let room = crate::engine::add_vdevs(&mos, &tx, &parts.tree, &parts.allocator, root)?;
-    mos.create_history(&tx, room)?;
+    if config.version >= SPA_VERSION_ZPOOL_HISTORY {
+        mos.create_history(&tx, room)?;
+    }
     let own = config.name.clone().expect("a new pool has a name");
     let name = begin.temporary_name.map_or(own, str::to_owned);
     let options = dsl::Options { pool_name: name, altroot, ..dsl::Options::default() };
     let dsl = Dsl::open(mos.clone(), options)?;
     parts.cache.zio().set_keys(dsl.keys().clone());
     let features = Arc::new(mos.features()?);
-    let loaded = Synced { uberblock: nothing(), config: Arc::new(config), features };
+    let loaded = Synced { uberblock: nothing(config.version), config: Arc::new(config), features };
     let engine = Engine::new(parts, mos, dsl, deferred, loaded)?;
     engine.begin(&tx, begin)?;
     let made = engine.synced.read().config.clone();
@@ -201,10 +211,10 @@ fn books(
 }
 
 /// The uberblock of a pool of which nothing has been written.
-fn nothing() -> Uberblock {
+fn nothing(version: u64) -> Uberblock {
     Uberblock {
         order: ByteOrder::Little,
-        version: crate::engine::SPA_VERSION,
+        version,
         txg: Txg(TXG_INITIAL.0 - 1),
         guid_sum: 0,
         timestamp: 0,

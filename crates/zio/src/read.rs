@@ -10,6 +10,7 @@ use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
 use device::{AlignedBuf, Block};
 use ondisk::blkptr::{Body, Stored};
+use ondisk::version::{SPA_VERSION_DITTO_BLOCKS, SPA_VERSION_FEATURES};
 use ondisk::{
     Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg,
 };
@@ -39,6 +40,8 @@ pub struct Zio {
     suspension: Arc<Suspension>,
     /// What devices took and may not hold for good yet.
     pub(crate) unflushed: Mutex<Unflushed>,
+    /// The pool's version.
+    version: AtomicU64,
 }
 
 /// No source of randomness.
@@ -76,7 +79,23 @@ impl Zio {
             heals_before: AtomicU64::new(0),
             suspension: Arc::default(),
             unflushed: Mutex::default(),
+            version: AtomicU64::new(SPA_VERSION_FEATURES),
         }
+    }
+
+    /// The version of the pool (`spa_version`), which says what may be written; until it is set, the one with features.
+    pub fn pool_version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// Sets the version of the pool.
+    pub fn set_pool_version(&self, version: u64) {
+        self.version.store(version, Relaxed);
+    }
+
+    /// Most copies of a block (`spa_max_replication`).
+    pub(crate) fn most_copies(&self) -> u8 {
+        if self.pool_version() < SPA_VERSION_DITTO_BLOCKS { 1 } else { 3 }
     }
 
     /// From now on reads repair what they find wrong of blocks born before this group, whose blocks may still be overwritten in

@@ -37,6 +37,7 @@ fn new_pool(image: &Path) -> Spa {
         props: &Vec::new(),
         crypt: None,
         temporary_name: None,
+        version: 5000,
     };
     let host = Host { hostid: 0x1234, hostname: "here".into() };
     let setting = Setting {

@@ -118,6 +118,7 @@ fn new_pool(path: &Path) -> Result<Pool> {
         props: &PropList::new(),
         crypt: None,
         temporary_name: None,
+        version: 5000,
     };
     let Hands { workers, world } = Hands::of_system(POOL);
     let setting = Setting {

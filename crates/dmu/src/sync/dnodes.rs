@@ -8,6 +8,7 @@ use crate::sync::{Sync, Synced};
 use crate::tree::Tree;
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
+use ondisk::version::SPA_VERSION_DNODE_BYTES;
 use ondisk::{BlkId, ObjNum};
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ impl Sync<'_> {
         let size = meta.phys.datablksz as usize;
         let per = (size >> DNODE_SHIFT) as u64;
         let mut header = Header::of(&meta.phys);
+        let sectors = self.live.home.cache.zio().pool_version() < SPA_VERSION_DNODE_BYTES;
         let mut dirty = Dirty::new(self.txg, None);
         for same in synced.chunk_by(|a, b| a.dn.object.0 / per == b.dn.object.0 / per) {
             let blkid = BlkId(same[0].dn.object.0 / per);
@@ -47,7 +49,7 @@ impl Sync<'_> {
             }
             for s in same {
                 if let Some(new) = &s.new {
-                    let raw = new.encode();
+                    let raw = if sectors { new.encode_sectors() } else { new.encode() };
                     buf[at(s)..at(s) + raw.len()].copy_from_slice(&raw);
                 }
             }

@@ -13,6 +13,10 @@ use ondisk::dsl::{
     DslDatasetPhys, DslDirPhys,
 };
 use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::version::{
+    SPA_VERSION_DIR_CLONES, SPA_VERSION_ORIGIN, SPA_VERSION_UNIQUE_ACCURATE, SPA_VERSION_USED_BREAKDOWN,
+    SPA_VERSION_USERSPACE,
+};
 use ondisk::zap::ZapFlags;
 use ondisk::{DmuType, ObjNum, Txg, mos};
 use std::sync::Arc;
@@ -93,6 +97,16 @@ impl SyncTask for Create {
     }
 }
 
+/// The flag of directories that break down what they use, if the version knows it.
+pub(crate) fn breakdown(version: u64) -> u64 {
+    if version < SPA_VERSION_USED_BREAKDOWN { 0 } else { DD_FLAG_USED_BREAKDOWN }
+}
+
+/// The flag of datasets that count what only they know without fault, if the version knows it.
+pub(crate) fn accurate(version: u64) -> u64 {
+    if version < SPA_VERSION_UNIQUE_ACCURATE { 0 } else { DS_FLAG_UNIQUE_ACCURATE }
+}
+
 /// Checks that a dataset of this name can be made and returns the directory above.
 pub(crate) fn check_new_name(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
     if crate::Name::parse(name)?.components().count() > max_nesting() {
@@ -136,7 +150,7 @@ impl Syncing<'_> {
             parent_obj: parent.unwrap_or(0),
             props_zapobj: self.zap_create(DmuType::DSL_PROPS)?,
             child_dir_zapobj: self.zap_create(DmuType::DSL_DIR_CHILD_MAP)?,
-            flags: DD_FLAG_USED_BREAKDOWN,
+            flags: breakdown(self.version()),
             ..DslDirPhys::default()
         };
         self.books.add_dir(object, phys);
@@ -163,7 +177,7 @@ impl Syncing<'_> {
             None => phys.deadlist_obj = self.deadlist_create([])?,
             Some(origin) => self.clone_from(object, dir, origin, &mut phys)?,
         }
-        phys.flags |= DS_FLAG_UNIQUE_ACCURATE;
+        phys.flags |= accurate(self.version());
         self.books.add_dataset(object, phys);
         if let Some(origin) = origin {
             for (f, value) in self.dataset_features(origin)? {
@@ -188,25 +202,42 @@ impl Syncing<'_> {
         let deadlist = self.ds(origin_head)?.deadlist_obj;
         let keys = self.deadlist_keys(deadlist, from.creation_txg.0, origin)?;
         phys.deadlist_obj = self.deadlist_create(keys)?;
-        let next = match from.next_clones_obj {
-            0 => self.zap_create(DmuType::NEXT_CLONES)?,
-            o => o,
-        };
-        let p = self.ds_mut(origin)?;
-        p.num_children += 1;
-        p.next_clones_obj = next;
-        self.zap_add_int(next, object)?;
-        let clones = match self.dir(from.dir_obj)?.clones {
-            0 => {
-                let o = self.zap_create(DmuType::DSL_CLONES)?;
-                self.dir_mut(from.dir_obj)?.clones = o;
-                o
-            }
-            o => o,
-        };
-        self.zap_add_int(clones, object)?;
+        self.ds_mut(origin)?.num_children += 1;
+        if self.version() >= SPA_VERSION_ORIGIN {
+            self.note_next_clone(origin, object)?;
+        }
+        self.note_clone(from.dir_obj, object)?;
         self.dir_mut(dir)?.origin_obj = origin;
         Ok(())
+    }
+
+    /// A snapshot is followed by one dataset more.
+    pub(crate) fn note_next_clone(&mut self, origin: u64, object: u64) -> Result<()> {
+        let next = match self.ds(origin)?.next_clones_obj {
+            0 => {
+                let next = self.zap_create(DmuType::NEXT_CLONES)?;
+                self.ds_mut(origin)?.next_clones_obj = next;
+                next
+            }
+            next => next,
+        };
+        self.zap_add_int(next, object)
+    }
+
+    /// A directory's snapshots have one clone more, if the version notes it.
+    pub(crate) fn note_clone(&mut self, dir: u64, head: u64) -> Result<()> {
+        if self.version() < SPA_VERSION_DIR_CLONES {
+            return Ok(());
+        }
+        let clones = match self.dir(dir)?.clones {
+            0 => {
+                let clones = self.zap_create(DmuType::DSL_CLONES)?;
+                self.dir_mut(dir)?.clones = clones;
+                clones
+            }
+            clones => clones,
+        };
+        self.zap_add_int(clones, head)
     }
 
     /// Adds a number to a ZAP that is a set of numbers (`zap_add_int`).
@@ -240,7 +271,8 @@ impl Syncing<'_> {
             Kind::Volume => ObjsetKind::Zvol,
             Kind::Snapshot | Kind::Bookmark => return Syncing::refuse(name, Refusal::NotHead),
         };
-        let mut flags = ObjsetFlags::USERACCOUNTING_COMPLETE;
+        let counts = self.version() >= SPA_VERSION_USERSPACE;
+        let mut flags = if counts { ObjsetFlags::USERACCOUNTING_COMPLETE } else { 0 };
         let mut begun = Vec::new();
         for (feature, flag) in [
             ("userobj_accounting", ObjsetFlags::USEROBJACCOUNTING_COMPLETE),

@@ -5,6 +5,7 @@ use crate::error::Refusal;
 use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
+use ondisk::version::SPA_VERSION_DELEGATED_PERMS;
 use ondisk::{Corrupt, DmuType, ObjNum};
 
 /// Grants at a directory, or what is taken back there.
@@ -25,6 +26,9 @@ impl SyncTask for SetGrants {
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         s.hold_dir(&self.name)?;
+        if s.version() < SPA_VERSION_DELEGATED_PERMS {
+            return Syncing::refuse(&self.name, Refusal::Feature("delegated administration"));
+        }
         for (whom, granted) in &self.grants {
             // Sets are given under capital letters, and permissions are not.
             let sets = whom.starts_with(|c: char| c.is_ascii_uppercase());

@@ -13,10 +13,12 @@ use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DdUsed, DslDatasetPhys};
-use ondisk::{Corrupt, DmuType, ObjNum, mos};
+use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, mos};
 
 /// Counts, among others, the lists of blocks on removed devices that died.
 const OBSOLETE_COUNTS: &str = "obsolete_counts";
+/// Blocks of a plain deadlist that are looked at together.
+const OLD_LIST: u64 = 10_000;
 
 /// Snapshots that are destroyed together; those that are not there are passed over (`zfs destroy pool/fs@a,b`).
 #[derive(Debug, Clone, Default)]
@@ -186,13 +188,6 @@ impl Syncing<'_> {
     /// Frees what only this snapshot knew, and leaves the rest of what died before it to the next.
     fn give_blocks_to_next(&mut self, snap: u64, ds: &DslDatasetPhys, own_prev: Option<u64>) -> Result<()> {
         let next = self.ds(ds.next_snap_obj)?.deadlist_obj;
-        if self.mos().deadlist(ObjNum(next))?.is_old() {
-            // Lists by txg came with version 26; pools that are written to have been upgraded, but keep old lists.
-            return Err(Error::Corrupt {
-                object: ObjNum(next),
-                source: Corrupt::Shape { what: "deadlist", why: "it is of a kind that is not written" },
-            });
-        }
         if let Some(prev) = own_prev {
             let from = self.ds(prev)?.prev_snap_txg;
             let shared = self.dead_between(next, from, ds.prev_snap_txg)?;
@@ -200,6 +195,9 @@ impl Syncing<'_> {
         }
         let freed = self.dead_between(next, ds.prev_snap_txg, u64::MAX)?;
         self.diduse(ds.dir_obj, DdUsed::Snap, -freed)?;
+        if self.mos().deadlist(ObjNum(next))?.is_old() {
+            return self.free_from_old_list(snap, ds, next);
+        }
         self.deadlist_move_to_free(next, ds.prev_snap_txg)?;
         let free_dir = self.special_dir("$FREE")?;
         self.diduse(free_dir, DdUsed::Head, freed)?;
@@ -208,10 +206,46 @@ impl Syncing<'_> {
         Ok(())
     }
 
+    /// The same where the next one's deadlist is a plain list, as all older ones are then: its blocks are looked at one by one, and what is not freed joins the
+    /// list of the snapshot that goes, which is the next one's from now on (`process_old_deadlist`).
+    fn free_from_old_list(&mut self, snap: u64, ds: &DslDatasetPhys, next: u64) -> Result<()> {
+        let (dsize, txg) = (self.env.dsize, self.tx.txg());
+        let cache = self.mos().objset().cache();
+        loop {
+            let mut kept = Vec::new();
+            let mut each = |bp: &Blkptr, _: bool| {
+                if bp.birth.0 > ds.prev_snap_txg {
+                    return cache.free(txg, bp, None).map_err(|e| pool::Error::from(dmu::Error::from(e)));
+                }
+                kept.push(*bp);
+                Ok(())
+            };
+            let (_, done) = self.mos().bpobj_take(self.tx, ObjNum(next), OLD_LIST, dsize, &mut each)?;
+            self.deadlist_insert(ds.deadlist_obj, &kept)?;
+            if done {
+                break;
+            }
+        }
+        self.ds_mut(ds.next_snap_obj)?.deadlist_obj = ds.deadlist_obj;
+        self.ds_mut(snap)?.deadlist_obj = 0;
+        self.deadlist_free(next)
+    }
+
     /// What a deadlist has of blocks born after one txg and up to another (`dsl_deadlist_space_range`).
-    fn dead_between(&self, deadlist: u64, after: u64, to: u64) -> Result<Delta> {
+    pub(crate) fn dead_between(&self, deadlist: u64, after: u64, to: u64) -> Result<Delta> {
         let mos = self.mos();
-        Ok(Delta::of_list(mos.deadlist(ObjNum(deadlist))?.space_range(mos, after, to)?))
+        let list = mos.deadlist(ObjNum(deadlist))?;
+        if !list.is_old() {
+            return Ok(Delta::of_list(list.space_range(mos, after, to)?));
+        }
+        let mut sum = Delta::default();
+        mos.walk_bpobj(list.object, &mut |bp, _| {
+            if bp.birth.0 > after && bp.birth.0 <= to {
+                sum += Delta::of(bp, (self.env.dsize)(bp));
+            }
+            Ok(())
+        })?;
+        Ok(sum)
     }
 
     /// What of removed devices only this snapshot knew is obsolete; the rest is left to the next
@@ -289,9 +323,10 @@ impl Syncing<'_> {
         };
         let shared = prev.checked_sub(dead).ok_or_else(bad)?;
         let unique = p.referenced_bytes.checked_sub(shared).ok_or_else(bad)?;
+        let accurate = super::create::accurate(self.version());
         let p = self.ds_mut(head)?;
         p.unique_bytes = unique;
-        p.flags |= ondisk::dsl::DS_FLAG_UNIQUE_ACCURATE;
+        p.flags |= accurate;
         Ok(())
     }
 

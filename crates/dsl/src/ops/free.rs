@@ -141,6 +141,9 @@ impl Syncing<'_> {
             comp: d.compressed_bytes as i64,
             uncomp: d.uncompressed_bytes as i64,
         };
+        if !self.feature_enabled(ASYNC)? {
+            return self.free_tree_now(dir, ds, used);
+        }
         if !ds.bp.is_hole() {
             let list = self.tree_list()?;
             let dn = self.mos().objset().dnode(list)?;
@@ -154,6 +157,21 @@ impl Syncing<'_> {
         self.diduse(dir, DdUsed::Head, -used)?;
         let free_dir = self.special_dir("$FREE")?;
         self.diduse(free_dir, DdUsed::Head, used)
+    }
+
+    /// Frees a whole tree in this group, in pools that know no list of trees (`old_synchronous_dataset_destroy`). What is behind a block that can't be read
+    /// stays allocated.
+    fn free_tree_now(&mut self, dir: u64, ds: &DslDatasetPhys, used: Delta) -> Result<()> {
+        self.diduse(dir, DdUsed::Head, -used)?;
+        if ds.bp.is_hole() {
+            return Ok(());
+        }
+        let entry = Entry { bp: ds.bp, birth: ds.prev_snap_txg, next: Place::default() };
+        let mut budget = u64::MAX;
+        if let (Err((_, error)), _) = self.free_tree(&entry, &mut budget) {
+            self.log("destroy", "", dir, format!("what can't be read stays allocated: {error}"));
+        }
+        Ok(())
     }
 
     /// The list of trees, made when there is none.

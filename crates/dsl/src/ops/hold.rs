@@ -5,6 +5,7 @@ use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::DS_FLAG_DEFER_DESTROY;
+use ondisk::version::SPA_VERSION_USERREFS;
 use ondisk::{DmuType, ObjNum};
 use std::collections::BTreeSet;
 
@@ -25,6 +26,10 @@ impl SyncTask for HoldSnapshots {
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        if s.version() < SPA_VERSION_USERREFS {
+            let name = self.holds.first().map_or("", |(name, _)| name);
+            return Syncing::refuse(name, Refusal::Feature("user holds"));
+        }
         let mut seen = BTreeSet::new();
         let mut missing = None;
         let mut found = false;

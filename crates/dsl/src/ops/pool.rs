@@ -8,6 +8,7 @@ use crate::sync::Syncing;
 use crate::{Error, Result};
 use dmu::zap::Zap;
 use ondisk::mos::{DIRECTORY_OBJECT, FREE_BPOBJ, ROOT_DATASET};
+use ondisk::version::{SPA_VERSION_DEADLISTS, SPA_VERSION_ORIGIN};
 
 /// Name of the pool's own directory for the empty snapshot that every first dataset is a clone of (`ORIGIN_DIR_NAME`).
 const ORIGIN: &str = "$ORIGIN";
@@ -19,7 +20,7 @@ impl crate::Dsl {
     /// # Errors
     /// As writing fails.
     pub fn create_root_dir(mos: &pool::Mos, tx: &dmu::Tx, now: u64) -> Result<()> {
-        use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DslDirPhys};
+        use ondisk::dsl::DslDirPhys;
         use ondisk::{DmuType, ObjNum};
         let os = mos.objset();
         let zap = |kind| Zap::create_kind(os, tx, kind).map(|z| z.dnode().object().0);
@@ -27,7 +28,7 @@ impl crate::Dsl {
             creation_time: now,
             props_zapobj: zap(DmuType::DSL_PROPS)?,
             child_dir_zapobj: zap(DmuType::DSL_DIR_CHILD_MAP)?,
-            flags: DD_FLAG_USED_BREAKDOWN,
+            flags: super::create::breakdown(mos.version()),
             ..DslDirPhys::default()
         };
         let spec = dmu::NewObject::new(DmuType::DSL_DIR).with_bonus(DmuType::DSL_DIR, phys.encode().to_vec());
@@ -51,17 +52,11 @@ impl Syncing<'_> {
     ) -> Result<()> {
         let root = self.dsl.root_object().0;
         self.create_dir(Some(root), "$MOS")?;
-        self.create_dir(Some(root), "$FREE")?;
-        let free = self.mos().create_bpobj(self.tx)?.0;
-        self.zap(DIRECTORY_OBJECT)?.add(self.tx, FREE_BPOBJ.as_bytes(), &words(&[free]))?;
-        let dir = self.create_dir(Some(root), ORIGIN)?;
-        // Whoever makes a dataset looks for the origin, and must find a whole directory.
-        self.flush()?;
-        let head = self.create_dataset(dir, None, 0)?;
-        self.snapshot_head(head, ORIGIN)?;
-        self.flush()?;
-        if self.dsl.origin_snapshot()?.is_none() {
-            return Err(Error::NoSuchDataset { name: ORIGIN.to_owned() });
+        if self.version() >= SPA_VERSION_DEADLISTS {
+            self.create_free_dir(root)?;
+        }
+        if self.version() >= SPA_VERSION_ORIGIN {
+            self.create_origin(root)?;
         }
         let name = self.dsl.pool_name().to_owned();
         let ds = self.create_dataset(root, None, 0)?;
@@ -71,5 +66,25 @@ impl Syncing<'_> {
         self.set_new_props(root, props)?;
         self.log("create", &name, ds, String::new());
         Ok(())
+    }
+
+    /// Makes `$FREE`, and the list of blocks to free.
+    pub(super) fn create_free_dir(&mut self, root: u64) -> Result<()> {
+        self.create_dir(Some(root), "$FREE")?;
+        let free = self.mos().create_bpobj(self.tx)?.0;
+        self.zap(DIRECTORY_OBJECT)?.add(self.tx, FREE_BPOBJ.as_bytes(), &words(&[free]))?;
+        Ok(())
+    }
+
+    /// Makes `$ORIGIN` with its empty snapshot, and returns that (`dsl_pool_create_origin`).
+    pub(super) fn create_origin(&mut self, root: u64) -> Result<u64> {
+        let dir = self.create_dir(Some(root), ORIGIN)?;
+        // Whoever makes a dataset looks for the origin, and must find a whole directory.
+        self.flush()?;
+        let head = self.create_dataset(dir, None, 0)?;
+        self.snapshot_head(head, ORIGIN)?;
+        self.flush()?;
+        let made = self.dsl.origin_snapshot()?;
+        made.ok_or_else(|| Error::NoSuchDataset { name: ORIGIN.to_owned() })
     }
 }

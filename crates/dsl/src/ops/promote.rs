@@ -10,7 +10,7 @@ use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::dsl::{DD_FLAG_USED_BREAKDOWN, DS_FLAG_NOPROMOTE, DdUsed};
-use ondisk::{Corrupt, DmuType, ObjNum, mos};
+use ondisk::{Corrupt, ObjNum, mos};
 use std::collections::HashMap;
 
 /// A clone becomes independent of its origin's dataset (`zfs promote`).
@@ -176,8 +176,8 @@ impl Syncing<'_> {
         let mut sum = 0u64;
         for ds in datasets {
             let list = self.ds(*ds)?.deadlist_obj;
-            let space = self.mos().deadlist(ObjNum(list))?.space_range(self.mos(), txg, u64::MAX)?;
-            sum = sum.saturating_add(space.used);
+            let space = self.dead_between(list, txg, u64::MAX)?;
+            sum = sum.saturating_add(space.used as u64);
         }
         Ok(sum)
     }
@@ -202,8 +202,7 @@ impl Syncing<'_> {
         }
         let first = *parts.own.last().expect("the clone's head is in its own past");
         let list = self.ds(first)?.deadlist_obj;
-        let unique =
-            self.mos().deadlist(ObjNum(list))?.space_range(self.mos(), origin.prev_snap_txg, u64::MAX)?.used;
+        let unique = self.dead_between(list, origin.prev_snap_txg, u64::MAX)?.used as u64;
         let origin_txg = self.origin_txg(parts.origin_origin)?;
         let clone_snaps =
             self.dead_after(&parts.shared, origin_txg)? + self.dead_after(&parts.own, origin_txg)?;
@@ -235,21 +234,8 @@ impl Syncing<'_> {
                 self.zap_remove_int(of_above, parts.origin_head)?;
             }
         }
-        let own = self.clones_of(parts.dir)?;
-        self.zap_add_int(own, parts.origin_head)?;
+        self.note_clone(parts.dir, parts.origin_head)?;
         Ok(old_next)
-    }
-
-    /// The set of a directory's clones, made when there is none.
-    fn clones_of(&mut self, dir: u64) -> Result<u64> {
-        match self.dir(dir)?.clones {
-            0 => {
-                let o = self.zap_create(DmuType::DSL_CLONES)?;
-                self.dir_mut(dir)?.clones = o;
-                Ok(o)
-            }
-            o => Ok(o),
-        }
     }
 
     fn promote_bookmarks(&mut self, parts: &Parts) -> Result<()> {
@@ -286,9 +272,11 @@ impl Syncing<'_> {
             for clone in clones.into_iter().filter(|c| *c != old_next) {
                 let dir = self.ds(clone)?.dir_obj;
                 let head = self.dir(dir)?.head_dataset_obj;
-                let (a, b) = (self.dir(parts.origin_dir)?.clones, self.clones_of(parts.dir)?);
-                self.zap_remove_int(a, head)?;
-                self.zap_add_int(b, head)?;
+                let clones = self.dir(parts.origin_dir)?.clones;
+                if clones != 0 {
+                    self.zap_remove_int(clones, head)?;
+                }
+                self.note_clone(parts.dir, head)?;
             }
         }
         self.snapshots_changed(parts.dir)?;

@@ -15,6 +15,10 @@ use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
 use dmu::{Objset, zap};
 use ondisk::dsl::DdUsed;
+use ondisk::version::{
+    SPA_VERSION_DEDUP, SPA_VERSION_DITTO_BLOCKS, SPA_VERSION_GZIP_COMPRESSION, SPA_VERSION_PASSTHROUGH_X,
+    SPA_VERSION_REFQUOTA, SPA_VERSION_SNAP_PROPS, SPA_VERSION_ZLE_COMPRESSION,
+};
 use ondisk::{DmuType, ObjNum};
 
 /// A property and its value, checked.
@@ -73,6 +77,23 @@ pub fn needed_feature(set: &Setting) -> Option<&'static str> {
         Some(Prop::SpecialSmallBlocks) => Some("allocation_classes"),
         Some(Prop::FilesystemLimit | Prop::SnapshotLimit) => Some("filesystem_limits"),
         Some(Prop::Longname) if n != 0 => Some("longname"),
+        _ => None,
+    }
+}
+
+/// The version of pools that a value needs, if not the first (`zfs_check_settable`).
+pub fn needed_version(set: &Setting) -> Option<u64> {
+    let Value::Number(n) = set.value else { return None };
+    match Prop::by_name(&set.name) {
+        Some(Prop::Copies) if n > 1 => Some(SPA_VERSION_DITTO_BLOCKS),
+        Some(Prop::Compression) => match n & 0x7f {
+            5..=13 => Some(SPA_VERSION_GZIP_COMPRESSION),
+            14 => Some(SPA_VERSION_ZLE_COMPRESSION),
+            _ => None,
+        },
+        Some(Prop::Refquota | Prop::Refreservation) => Some(SPA_VERSION_REFQUOTA),
+        Some(Prop::Dedup) if n != 2 => Some(SPA_VERSION_DEDUP),
+        Some(Prop::Aclinherit) if n == 5 => Some(SPA_VERSION_PASSTHROUGH_X),
         _ => None,
     }
 }
@@ -269,6 +290,10 @@ impl Syncing<'_> {
 
     /// A value may need a feature (`zfs_check_settable`).
     fn check_feature(&mut self, name: &str, set: &Setting) -> Result<()> {
+        if needed_version(set).is_some_and(|v| self.version() < v) {
+            let (name, property) = (name.to_owned(), set.name.clone());
+            return Err(Error::BadProperty { name, property, why: PropError::Feature });
+        }
         let needed = needed_feature(set);
         match needed {
             Some(f) if !self.feature_enabled(f)? => Err(Error::BadProperty {
@@ -484,6 +509,9 @@ impl SyncTask for SetProps {
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         if self.name.contains('@') {
             s.hold_snapshot(&self.name)?;
+            if s.version() < SPA_VERSION_SNAP_PROPS {
+                return Syncing::refuse(&self.name, Refusal::Feature("snapshot properties"));
+            }
             return Ok(());
         }
         let head = s.hold_head(&self.name)?;

@@ -5,7 +5,8 @@ use crate::lists::{DropEntry, words};
 use crate::ops::props::PropList;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
-use ondisk::dsl::{DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE, DdUsed, DslDatasetPhys};
+use ondisk::dsl::{DS_FLAG_INCONSISTENT, DdUsed, DslDatasetPhys};
+use ondisk::version::SPA_VERSION_SNAP_PROPS;
 use ondisk::{DmuType, Txg, mos};
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,6 +27,12 @@ impl SyncTask for Snapshot {
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        if let Some(name) = self.names.first()
+            && !self.props.is_empty()
+            && s.version() < SPA_VERSION_SNAP_PROPS
+        {
+            return Syncing::refuse(name, Refusal::Feature("snapshot properties"));
+        }
         let mut failed = Vec::new();
         if self.enforce_limits
             && let Err(e) = self.check_counts(s)
@@ -174,12 +181,13 @@ impl Syncing<'_> {
         let deadlist = self.deadlist_create(keys)?;
         self.move_remap_deadlist(head, snap)?;
         self.new_ivset(ds.dir_obj, snap)?;
+        let accurate = super::create::accurate(self.version());
         let p = self.ds_mut(head)?;
         p.deadlist_obj = deadlist;
         p.prev_snap_obj = snap;
         p.prev_snap_txg = txg;
         p.unique_bytes = 0;
-        p.flags |= DS_FLAG_UNIQUE_ACCURATE;
+        p.flags |= accurate;
         self.zap(ds.snapnames_zapobj)?.add(self.tx, name.as_bytes(), &words(&[snap]))?;
         self.snapshots_changed(ds.dir_obj)?;
         Ok(snap)

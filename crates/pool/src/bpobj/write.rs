@@ -13,6 +13,7 @@ use crate::{Error, Mos, Result};
 use dmu::{Dnode, NewObject, Tx};
 use ondisk::blkptr::{BLKPTR_SIZE, Body};
 use ondisk::bpobj::{BPOBJ_ENTRY_SIZE, BpobjPhys};
+use ondisk::version::{SPA_VERSION_BPOBJ_ACCOUNT, SPA_VERSION_DEADLISTS};
 use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
 
 /// `empty_bpobj`: counts the lists that are the shared empty one.
@@ -21,6 +22,9 @@ const EMPTY: &str = "com.delphix:empty_bpobj";
 const LIVELIST: &str = "com.delphix:livelist";
 /// Bytes of a header from which on it can have sub-lists (`BPOBJ_SIZE_V2`).
 const SIZE_WITH_SUBOBJS: usize = 48;
+/// Bytes of a header without sub-lists (`BPOBJ_SIZE_V1`), and without compressed and uncompressed bytes (`BPOBJ_SIZE_V0`).
+const SIZE_WITHOUT_SUBOBJS: usize = 32;
+const SIZE_WITHOUT_COMP: usize = 16;
 /// Deepest nesting of lists that is followed.
 const MAX_DEPTH: usize = 64;
 
@@ -130,7 +134,12 @@ impl Mos {
             Err(Error::Missing { .. }) => false,
             n => n?.is_some_and(|n| n > 0),
         };
-        let header = BpobjPhys::default().encode(livelists);
+        let mut header = BpobjPhys::default().encode(livelists);
+        match self.version() {
+            v if v < SPA_VERSION_BPOBJ_ACCOUNT => header.truncate(SIZE_WITHOUT_COMP),
+            v if v < SPA_VERSION_DEADLISTS => header.truncate(SIZE_WITHOUT_SUBOBJS),
+            _ => {}
+        }
         let spec = NewObject { block_size: SPA_OLD_MAXBLOCKSIZE as u32, ..NewObject::new(DmuType::BPOBJ) };
         let spec = spec.with_bonus(DmuType::BPOBJ_HDR, header);
         Ok(self.objset().create_object(tx, &spec)?.object())

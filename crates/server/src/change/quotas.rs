@@ -2,10 +2,11 @@
 
 use dsl::prop::parse::number;
 use dsl::{Prop, PropError};
+use ondisk::version::newest_zpl;
 use poolhouse::Pool;
 use zpl::{FileSystem, Fuid, Policies, SpaceKind};
 
-use super::tasks::{ZPL_VERSION, bad_value};
+use super::tasks::{ZPL_VERSION, bad_value, too_old};
 use crate::api::{DatasetChange, Error, Settings};
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::view::space::{Limited, limited};
@@ -82,6 +83,10 @@ pub fn set(pool: &Pool, dataset: &str, open: Option<FileSystem>, own: &[Own]) ->
             opened.map_err(|e| Error::new(dataset, of_library(&e)))?
         }
     };
+    let newest = newest_zpl(pool.spa().version());
+    if own.iter().any(|own| matches!(own, Own::Version(v) if (newest + 1..=ZPL_VERSION).contains(v))) {
+        return Err(too_old(dataset));
+    }
     let failed = |e: zpl::Error| Error::new(dataset, of_zpl(&e));
     for own in own {
         match *own {

@@ -16,6 +16,7 @@ use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::prop::parse::{Context, number, setting};
 use dsl::{Contents, Dsl, Kind, Prop, PropError, PropList, SyncTask, Value};
+use ondisk::version::newest_zpl;
 use ondisk::{SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use zpl::{CaseSensitivity, NewFileSystem};
 
@@ -280,19 +281,22 @@ fn new_head(
     Ok(Create { name: name.to_owned(), contents, props, crypt, enforce_limits: enforce_limits() })
 }
 
-/// The version of a new file system, which has no means to say how it treats names before version 3 (`zfs_fill_zplprops`).
+/// The version of a new file system in a pool of version `spa`, which has no means to say how it treats names before version 3 (`zfs_fill_zplprops`).
 ///
 /// # Errors
 /// Versions that there are not, and names that the version can't treat so.
-pub(crate) fn version_of(name: &str, props: &PropList) -> Result<u64, Error> {
-    let version = number_of(props, Prop::Version).filter(|v| *v != 0).unwrap_or(ZPL_VERSION);
+pub(crate) fn version_of(name: &str, props: &PropList, spa: u64) -> Result<u64, Error> {
+    let newest = newest_zpl(spa);
+    let version = number_of(props, Prop::Version).filter(|v| *v != 0).unwrap_or(newest);
     let names = [Prop::Normalize, Prop::Utf8only, Prop::Case];
     let too_old = version < ZPL_VERSION_NORMALIZATION && names.iter().any(|p| number_of(props, *p).is_some());
-    if version > ZPL_VERSION || too_old {
-        let what = "pool and or dataset must be upgraded to set this property or value".to_owned();
-        return Err(Error::new(name, Reason::BadValue { what }));
-    }
-    Ok(version)
+    if version > newest || too_old { Err(self::too_old(name)) } else { Ok(version) }
+}
+
+/// What a pool or file system of an old version can't have.
+pub(super) fn too_old(name: &str) -> Error {
+    let what = "pool and or dataset must be upgraded to set this property or value".to_owned();
+    Error::new(name, Reason::BadValue { what })
 }
 
 /// A file system; what is fixed when it is made comes from its properties, or from the nearest dataset above that is there.
@@ -309,7 +313,7 @@ fn new_file_system(dsl: &Dsl, name: &str, props: &PropList) -> Result<NewFileSys
             Some(Value::Text(_)) | None => prop.desc().default,
         })
     };
-    Ok(NewFileSystem { version: version_of(name, props)?, ..file_system(fixed)? })
+    Ok(NewFileSystem { version: version_of(name, props, dsl.mos().version())?, ..file_system(fixed)? })
 }
 
 /// A new file system of who asks, whose properties that never change are `fixed`.

@@ -104,6 +104,7 @@ pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, us
         props: &Vec::new(),
         crypt: None,
         temporary_name: None,
+        version: 5000,
     };
     let setting = Setting {
         host: &host(),

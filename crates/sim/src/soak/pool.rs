@@ -125,6 +125,7 @@ impl Life {
             props: &Vec::new(),
             crypt: None,
             temporary_name: None,
+            version: 5000,
         };
         let Hands { workers: threads, world } = hands(seed, workers);
         let setting = Setting {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use device::{Device, DeviceError, FileDevice, Mode};
 use ondisk::config::{AllocBias, DraidShape, PoolState};
 use ondisk::label::SPA_MINDEVSIZE;
+use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ2, SPA_VERSION_RAIDZ3, SPA_VERSION_SLOGS};
 use ondisk::{Ashift, Guid, Txg, VdevConfig, VdevKind};
 
 use super::geometry::{FILE_LOGICAL, FILE_PHYSICAL, asize, auto_ashift, leaf_asize, metaslab_shift};
@@ -111,6 +112,9 @@ pub enum CreateError {
     /// There is no vdev that data could be allocated from (`EINVAL`).
     #[error("a pool needs a vdev that is for data")]
     NoData,
+    /// Pools of its version know no such vdevs (`ENOTSUP`).
+    #[error("pool must be upgraded to add these vdevs")]
+    OldPool,
     /// Writing the first group failed.
     #[error("the pool could not be written")]
     Write(#[source] Arc<dyn std::error::Error + Send + Sync>),
@@ -144,6 +148,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) txg: Txg,
     /// How devices are opened.
     pub(crate) claimer: &'a Claimer<'a>,
+    /// The pool's version.
+    pub(crate) version: u64,
 }
 
 /// Opens and claims the devices of new vdevs, and says what they will be.
@@ -160,6 +166,9 @@ pub(crate) fn claim(
     let mut tops = Vec::new();
     for (id, vdev) in (terms.first..).zip(vdevs) {
         check_shape(vdev)?;
+        if oldest_of(vdev) > terms.version {
+            return Err(CreateError::OldPool);
+        }
         let mut leaves = Vec::new();
         let (mut logical, mut physical) = (512, 512);
         for (child, leaf) in (0..).zip(&vdev.leaves) {
@@ -231,6 +240,22 @@ fn interior(shape: VdevShape, guid: Guid, children: Vec<VdevConfig>, txg: Txg) -
     config.create_txg = Some(txg);
     config.children = children;
     config
+}
+
+/// The first version of pools that may have such a vdev.
+fn oldest_of(vdev: &NewVdev) -> u64 {
+    let shape = match vdev.shape {
+        VdevShape::Single | VdevShape::Mirror | VdevShape::Raidz(..=1) => 1,
+        VdevShape::Raidz(2) => SPA_VERSION_RAIDZ2,
+        VdevShape::Raidz(_) => SPA_VERSION_RAIDZ3,
+        VdevShape::Draid(..) => SPA_VERSION_FEATURES,
+    };
+    let bias = match vdev.bias {
+        None => 1,
+        Some(AllocBias::Log) => SPA_VERSION_SLOGS,
+        Some(AllocBias::Special | AllocBias::Dedup) => SPA_VERSION_FEATURES,
+    };
+    shape.max(bias)
 }
 
 fn check_shape(vdev: &NewVdev) -> Result<(), CreateError> {

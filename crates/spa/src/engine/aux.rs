@@ -17,11 +17,12 @@ use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
 use ondisk::label::LABELS;
+use ondisk::version::{SPA_VERSION_L2CACHE, SPA_VERSION_RAIDZ2};
 use ondisk::{Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
 
-use super::{Engine, Live, SPA_VERSION, ShapeError, SyncError};
+use super::{Engine, Live, ShapeError, SyncError};
 use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
 use crate::import::AuxVdev;
 use crate::{Labels, Place};
@@ -73,9 +74,14 @@ impl Aux {
 }
 
 /// Writes the labels of a device beside a tree, which end what it was before.
-fn label(device: &dyn Device, config: &VdevConfig, role: Role) -> Result<(), vdev::label::LabelWriteError> {
+fn label(
+    device: &dyn Device,
+    config: &VdevConfig,
+    role: Role,
+    version: u64,
+) -> Result<(), vdev::label::LabelWriteError> {
     let mut nv = Nvlist::new();
-    nv.set("version", Value::Uint64(SPA_VERSION));
+    nv.set("version", Value::Uint64(version));
     nv.set("state", Value::Uint64(role.state() as u64));
     nv.set("guid", Value::Uint64(config.guid.0));
     if role == Role::Cache {
@@ -155,7 +161,12 @@ impl Live {
         let _alone = engine.shape.lock();
         let mut aux = self.aux();
         let txg = self.txgs().open();
-        let terms = Terms { first: 0, ashift: None, force, txg, claimer };
+        let version = engine.mos.version();
+        let old = |list: &[NewLeaf], since| !list.is_empty() && version < since;
+        if old(spares, SPA_VERSION_RAIDZ2) || old(cache, SPA_VERSION_L2CACHE) {
+            return Err(CreateError::OldPool.into());
+        }
+        let terms = Terms { first: 0, ashift: None, force, txg, claimer, version };
         let mut new = Vec::new();
         for (role, leaf) in
             spares.iter().map(|l| (Role::Spare, l)).chain(cache.iter().map(|l| (Role::Cache, l)))
@@ -181,7 +192,7 @@ impl Live {
             }
         }
         for (role, device, config) in new {
-            label(&*device, &config, role)?;
+            label(&*device, &config, role, self.engine().mos.version())?;
             let path = config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
             let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
             aux.list(role).push(added);

@@ -6,10 +6,11 @@ use dmu::Tx;
 use dsl::sync::{Env, Event, Syncing};
 use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
+use ondisk::version::SPA_VERSION_ZPOOL_HISTORY;
 use ondisk::{Blkptr, ObjNum, PoolConfig, Psize, VdevConfig, VdevId, VdevKind, mos};
 use parking_lot::{Mutex, RwLock};
 use pool::Mos;
-use pool::alloc::Allocator;
+use pool::alloc::{Allocator, ClassKind};
 use pool::metaslab::TopVdev;
 use vdev::Tree;
 
@@ -20,6 +21,8 @@ use crate::create::Beginning;
 const AVZ_V2: &str = "com.klarasystems:vdev_zaps_v2";
 /// `org.zfsonlinux:allocation_classes`: there are vdevs for special and dedup blocks.
 const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
+/// Says in the config that every vdev has its ZAP.
+const PER_VDEV_ZAPS: &str = "com.delphix:has_per_vdev_zaps";
 /// `org.openzfs:draid`.
 const DRAID: &str = "org.openzfs:draid";
 
@@ -159,7 +162,9 @@ impl Engine {
             return *ratio;
         }
         let taken = self.tree().psize_to_asize(vdev, Psize(1 << 17), ondisk::Txg(0)).map_or(1 << 17, |a| a.0);
-        let ratio = pool::metaslab::deflate_ratio(taken);
+        // A directory that can't be read now has been read when the pool was opened.
+        let deflates = self.mos.deflates().unwrap_or(true);
+        let ratio = if deflates { pool::metaslab::deflate_ratio(taken) } else { 512 };
         self.ratios.lock().insert(vdev, ratio);
         ratio
     }
@@ -179,7 +184,12 @@ impl Engine {
         }
         let config =
             Arc::new(PoolConfig { features_for_read: features, txg: tx.txg(), ..PoolConfig::clone(&now) });
-        self.mos.write_config(tx, &config.to_mos(tx.txg()))?;
+        let mut nv = config.to_mos(tx.txg());
+        if self.mos.dir(mos::VDEV_ZAP_MAP)?.is_none() {
+            // An imported pool's devices may have none yet, and OpenZFS gives them to it then.
+            nv.remove(PER_VDEV_ZAPS);
+        }
+        self.mos.write_config(tx, &nv)?;
         *changed = Some(config);
         Ok(())
     }
@@ -200,11 +210,18 @@ impl Engine {
         let txg = tx.txg();
         let hostname = self.synced.read().config.hostname.clone().unwrap_or_default();
         let now = self.world.now();
-        let events = events.iter().map(|e| crate::events::internal(e, txg, now, &hostname));
         let commands = std::mem::take(&mut *self.commands.lock());
+        if self.mos.version() < SPA_VERSION_ZPOOL_HISTORY || events.len() + commands.len() == 0 {
+            return Ok(());
+        }
+        let books = |source| SyncError::Books { txg, source };
+        if self.mos.dir(mos::HISTORY).map_err(books)?.is_none() {
+            // It was made before there were histories.
+            let room = self.allocator.totals().of(ClassKind::Normal).dspace;
+            self.mos.create_history(tx, room).map_err(books)?;
+        }
+        let events = events.iter().map(|e| crate::events::internal(e, txg, now, &hostname));
         let commands = commands.iter().map(|c| crate::events::command(&c.line, c.uid, now, &hostname));
-        events.chain(commands).try_for_each(|record| {
-            self.mos.log_history(tx, &record).map_err(|source| SyncError::Books { txg, source })
-        })
+        events.chain(commands).try_for_each(|record| self.mos.log_history(tx, &record).map_err(books))
     }
 }

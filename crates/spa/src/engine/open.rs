@@ -33,12 +33,6 @@ const LAST_TXG: u64 = 1 << 62;
 /// Why a pool that can be read can't be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteRefusal {
-    /// It is of a version before feature flags.
-    #[error("pools of version {version} are not written")]
-    Version {
-        /// Its version.
-        version: u64,
-    },
     /// A feature is active that is not written.
     #[error("the feature {guid} is active, and is not written")]
     Feature {
@@ -241,10 +235,6 @@ impl Spa {
         let config = self.config();
         if config.vdev_tree.iter().flat_map(ondisk::VdevConfig::walk).any(|v| v.raidz_expanding) {
             return Err(WriteRefusal::Expanding);
-        }
-        let version = self.version();
-        if version != super::SPA_VERSION {
-            return Err(WriteRefusal::Version { version });
         }
         let features = self.features();
         for guid in features.for_read.iter().chain(&features.for_write) {

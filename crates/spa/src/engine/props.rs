@@ -8,9 +8,10 @@
 //! OpenZFS `spa_sync_props`.
 
 use dmu::Tx;
-use dsl::sync::Event;
+use dsl::sync::{Env, Event, Syncing};
 use ondisk::feature::Feature;
-use ondisk::{DmuType, mos};
+use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE};
+use ondisk::{Blkptr, DmuType, mos};
 use pool::errlog::ErrLog;
 
 use super::{Engine, Live, ShapeError, SyncError};
@@ -27,6 +28,8 @@ pub enum PoolProp {
     Number(String, u64),
     /// A text; an empty one unsets it.
     Text(String, String),
+    /// A newer version, with what it has (`zpool upgrade`).
+    Version(u64),
 }
 
 impl Live {
@@ -44,17 +47,16 @@ impl Live {
                         what: "another form of error log while there are errors",
                     });
                 }
-                PoolProp::Feature(_) | PoolProp::Number(..) | PoolProp::Text(..) => {}
+                PoolProp::Feature(_) | PoolProp::Number(..) | PoolProp::Text(..) | PoolProp::Version(_) => {}
             }
         }
         self.change_pool(Box::new(move |engine, tx| {
             let txg = tx.txg();
-            let set = |p: &PoolProp| engine.set_prop(tx, p);
-            props
-                .iter()
-                .map(set)
-                .collect::<pool::Result<Vec<Event>>>()
-                .map_err(|source| SyncError::Books { txg, source })
+            let set = |p: &PoolProp| match p {
+                PoolProp::Version(version) => engine.upgrade(tx, *version),
+                p => engine.set_prop(tx, p).map_err(|source| SyncError::Books { txg, source }),
+            };
+            props.iter().map(set).collect()
         }))?;
         Ok(())
     }
@@ -90,8 +92,38 @@ impl Engine {
                 }
                 format!("{name}={value}")
             }
+            PoolProp::Version(_) => unreachable!("versions are set by an upgrade"),
         };
         Ok(Event { what: "set", dataset: String::new(), object: 0, text })
+    }
+
+    /// Takes the pool to a newer version, with all that this has (`spa_sync_upgrades`).
+    fn upgrade(&self, tx: &Tx, to: u64) -> Result<Event, SyncError> {
+        let txg = tx.txg();
+        let books = |source| SyncError::Books { txg, source };
+        let from = self.mos.version();
+        if from < to {
+            // From here on what is made is of the new version.
+            self.cache.zio().set_pool_version(to);
+            let mut random = || self.world.random();
+            let dsize = |bp: &Blkptr| self.dsize(bp);
+            let env = Env { now: self.world.now(), random: &mut random, dsize: &dsize };
+            {
+                let _config = self.config.write();
+                let mut s = Syncing::new(&self.dsl, tx, env);
+                let done = s.upgrade(from, to).and_then(|()| s.finish());
+                done.map_err(|source| SyncError::Datasets { txg, source })?;
+            }
+            if from < SPA_VERSION_RAIDZ_DEFLATE && SPA_VERSION_RAIDZ_DEFLATE <= to {
+                self.mos.set_dir_words(tx, mos::DEFLATE, &[1]).map_err(books)?;
+                self.ratios.lock().clear();
+            }
+            if to >= SPA_VERSION_FEATURES {
+                self.mos.create_features(tx).map_err(books)?;
+            }
+            self.edit_config(|config| config.version = to);
+        }
+        Ok(Event { what: "set", dataset: String::new(), object: 0, text: format!("version={to}") })
     }
 
     fn set_text(&self, tx: &Tx, name: &str, value: Option<&str>) -> pool::Result<()> {

@@ -233,6 +233,7 @@ impl Live {
             force: terms.force,
             txg,
             claimer: terms.claimer,
+            version: engine.mos.version(),
         };
         let (tops, claimed) = claim(vdevs, &common, &mut || engine.world.random())?;
         if let Some(old) = common_ashift(root).filter(|_| terms.check_ashift)

@@ -226,7 +226,9 @@ impl Loader<'_> {
         tree.set_reflow(Reflow { offset: ub.raidz_reflow.offset, in_scratch });
         let what = "the meta object set";
         let bp = Blkptr::decode(&ub.rootbp).map_err(|source| SpaError::Corrupt { what, source })?;
-        let cache = Arc::new(Cache::new(Zio::new(tree.clone()), self.options.cache_bytes));
+        let zio = Zio::new(tree.clone());
+        zio.set_pool_version(ub.version);
+        let cache = Arc::new(Cache::new(zio, self.options.cache_bytes));
         let os = Objset::open(cache.clone(), 0, &bp).map_err(|e| in_mos(what)(e.into()))?;
         let mos = Mos::open(os).map_err(in_mos("the MOS directory"))?;
         Ok((cache, mos))

@@ -116,8 +116,14 @@ pub fn pool_in(
     world: Arc<dyn World>,
 ) -> Spa {
     let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
-    let begin =
-        Beginning { features, contents: &Empty, props: &Vec::new(), crypt: None, temporary_name: None };
+    let begin = Beginning {
+        features,
+        contents: &Empty,
+        props: &Vec::new(),
+        crypt: None,
+        temporary_name: None,
+        version: 5000,
+    };
     let setting = Setting {
         host: &host(),
         world,

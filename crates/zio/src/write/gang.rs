@@ -69,7 +69,8 @@ impl Zio {
     /// Room for a header, in one copy more than the block has where that is one.
     fn allocate_header(&self, want: &Want) -> Option<[Option<Dva>; 3]> {
         let psize = Psize(GANG_HEADER_SIZE as u64);
-        let header = Want { psize, copies: want.copies.max(2), gang_header: true, ..*want };
+        let header =
+            Want { psize, copies: want.copies.max(2).min(self.most_copies()), gang_header: true, ..*want };
         let space = self.space();
         let fewer = || space.allocate(&Want { copies: want.copies, ..header });
         space.allocate(&header).or_else(|_| fewer()).ok()

@@ -21,6 +21,8 @@ pub(super) struct Env {
     tree: Arc<Tree>,
     /// Smallest allocation, and the divisor of all.
     unit: (usize, usize),
+    /// Most copies of a block.
+    most_copies: u8,
 }
 
 /// What became of a request.
@@ -89,11 +91,13 @@ impl Env {
             entropy: zio.entropy(),
             tree: zio.tree(),
             unit: (min as usize, gcd as usize),
+            most_copies: zio.most_copies(),
         }
     }
 
     /// Compresses, encrypts and checksums a block.
-    pub(super) fn prepare(&self, req: WriteReq) -> Result<Prepared> {
+    pub(super) fn prepare(&self, mut req: WriteReq) -> Result<Prepared> {
+        req.policy.copies = req.policy.copies.min(self.most_copies);
         let old_size = self.rewritable(&req);
         let (kind, bytes) = match self.pack(&req, old_size) {
             Packed::Zeros => return Ok(Prepared::Done(self.hole(&req))),

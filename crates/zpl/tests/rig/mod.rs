@@ -101,6 +101,15 @@ impl Rig {
 
     /// The same, of so many bytes.
     pub fn sized(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>, size: u64) -> Rig {
+        Self::made(root, policy, claimer, (size, 5000))
+    }
+
+    /// One of an old version.
+    pub fn of_version(version: u64, root: &NewFileSystem) -> Rig {
+        Self::made(root, Policy::default(), &claim_file, (512 << 20, version))
+    }
+
+    fn made(root: &NewFileSystem, policy: Policy, claimer: &Claimer<'_>, (size, version): (u64, u64)) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d0.img");
         std::fs::File::create(&path).unwrap().set_len(size).unwrap();
@@ -114,6 +123,7 @@ impl Rig {
             props: &Vec::new(),
             crypt: None,
             temporary_name: None,
+            version,
         };
         let setting = Setting {
             host: &host(),

@@ -1,0 +1,100 @@
+//! What datasets get when their pool takes a newer version (`spa_sync_upgrades`).
+//!
+//! # Theory
+//! Version 11 made every dataset a clone of the pool's empty snapshot, and has snapshots know what follows them; version 26 has directories know the clones of
+//! their snapshots, and frees what was destroyed from a list. An upgrade past one of them walks all datasets in one group, as OpenZFS does.
+//! Deadlists stay as they are: a head's plain list becomes that of its next snapshot, and the head gets one by birth.
+
+use crate::Result;
+use crate::sync::Syncing;
+use crate::{Error, ZFS_MAX_DATASET_NAME_LEN};
+use ondisk::version::{SPA_VERSION_DIR_CLONES, SPA_VERSION_ORIGIN};
+use ondisk::{Corrupt, ObjNum, Txg};
+
+impl Syncing<'_> {
+    /// Makes what versions after `from` and up to `to` have. The pool's version is the new one already.
+    ///
+    /// # Errors
+    /// As reading and writing fails: the group must not reach the disk.
+    pub fn upgrade(&mut self, from: u64, to: u64) -> Result<()> {
+        let passes = |version| from < version && version <= to;
+        let root = self.dsl.root_object().0;
+        if passes(SPA_VERSION_ORIGIN) {
+            let heads = self.all_heads(root)?;
+            let origin = self.create_origin(root)?;
+            for head in heads {
+                self.follow_origin(head, origin)?;
+            }
+        }
+        if passes(SPA_VERSION_DIR_CLONES) {
+            self.create_free_dir(root)?;
+            for head in self.all_heads(root)? {
+                let dir = self.ds(head)?.dir_obj;
+                let origin = self.dir(dir)?.origin_obj;
+                if origin != 0 {
+                    let of = self.ds(origin)?.dir_obj;
+                    self.note_clone(of, head)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The heads of all datasets but the pool's own, parents first.
+    fn all_heads(&mut self, root: u64) -> Result<Vec<u64>> {
+        let mut heads = Vec::new();
+        let mut left = vec![(root, 0)];
+        while let Some((dir, depth)) = left.pop() {
+            let p = self.dir(dir)?;
+            if depth > ZFS_MAX_DATASET_NAME_LEN {
+                let source =
+                    Corrupt::Shape { what: "DSL directory", why: "it is deeper than a name is long" };
+                return Err(Error::Corrupt { object: ObjNum(dir), source });
+            }
+            if p.head_dataset_obj != 0 {
+                heads.push(p.head_dataset_obj);
+            }
+            if p.child_dir_zapobj == 0 {
+                continue;
+            }
+            for entry in self.mos().entries(ObjNum(p.child_dir_zapobj))? {
+                let entry = entry?;
+                if !entry.name.starts_with(b"$") {
+                    left.push((entry.value.first().unwrap_or(0), depth + 1));
+                }
+            }
+        }
+        Ok(heads)
+    }
+
+    /// The first in a head's past follows the pool's empty snapshot, if it is no clone; what it follows knows it (`upgrade_clones_cb`).
+    fn follow_origin(&mut self, head: u64, origin: u64) -> Result<()> {
+        let mut first = head;
+        let mut at = self.ds(head)?;
+        let before = loop {
+            let before = at.prev_snap_obj;
+            if before == 0 {
+                break 0;
+            }
+            let p = self.ds(before)?;
+            if p.next_snap_obj != first {
+                break before;
+            }
+            if p.creation_txg >= at.creation_txg && at.creation_txg != Txg(0) && first != head {
+                let source = Corrupt::Shape { what: "snapshot", why: "the chain does not go back in time" };
+                return Err(Error::Corrupt { object: ObjNum(before), source });
+            }
+            (first, at) = (before, p);
+        };
+        if before != 0 {
+            return self.note_next_clone(before, first);
+        }
+        let creation = self.ds(origin)?.creation_txg.0;
+        let p = self.ds_mut(first)?;
+        p.prev_snap_obj = origin;
+        p.prev_snap_txg = creation;
+        self.dir_mut(at.dir_obj)?.origin_obj = origin;
+        self.ds_mut(origin)?.num_children += 1;
+        self.note_next_clone(origin, first)
+    }
+}
