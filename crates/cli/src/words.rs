@@ -1,6 +1,6 @@
 //! The API's reasons in OpenZFS's words (`libzfs_error_description`).
 
-use server::api::{LoadInfo, MmpState, Reason, Refusal, RewindInfo};
+use server::api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo};
 
 use crate::clock::Clock;
 
@@ -64,6 +64,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::NotAMountpoint => "not a mountpoint".into(),
         Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),
+        Reason::Device { why } => device(*why).into(),
         Reason::System { errno: number } | Reason::DeviceOpen { errno: number } => errno(*number),
         Reason::Refused { why } => refusal(*why).into(),
         Reason::BadValue { what } => what.clone(),
@@ -213,4 +214,21 @@ pub fn unsupported_features(info: &LoadInfo) -> String {
         }
     }
     s
+}
+
+/// Why a device is as it was (`zfs_error_aux`, `libzfs_error_description`).
+fn device(why: DeviceRefusal) -> &'static str {
+    match why {
+        DeviceRefusal::NotLeaf => "operation not supported on this type of pool",
+        DeviceRefusal::NoReplicas => "no valid replicas",
+        DeviceRefusal::SplitOff => "was split from this pool into a new one.  Use 'zpool detach' instead",
+        DeviceRefusal::Target => "can only attach to mirrors and top-level disks",
+        DeviceRefusal::TooSmall => "device is too small",
+        DeviceRefusal::Ashift => {
+            "new device has a different optimal sector size; use the option '-o ashift=N' to override the optimal size"
+        }
+        DeviceRefusal::InUse => "device is busy",
+        DeviceRefusal::OnlySpare => "can only be replaced by another hot spare",
+        DeviceRefusal::NotMirror => "only applicable to mirror and replacing vdevs",
+    }
 }

@@ -215,13 +215,3 @@ fn devices_in_use() {
     let clear = ran(&format!("zpool labelclear {image}"));
     assert_eq!(clear.code, 1);
 }
-
-/// Goal: the commands that OpenZFS has and this release lacks say so.
-#[test]
-fn absent() {
-    for verb in ["attach", "detach", "replace", "online", "offline"] {
-        let r = ran(&format!("zpool {verb} tank"));
-        assert_eq!(r.code, 1, "{verb}");
-        assert!(r.err.starts_with(&format!("zpool {verb}: not in this release of Poolhouse, ")), "{}", r.err);
-    }
-}

@@ -286,12 +286,16 @@ impl Service for House {
             PoolChange::Add { .. } => Some("vdev_add"),
             PoolChange::Remove { .. } => Some("vdev_remove_aux"),
             PoolChange::Clear { .. } => Some("vdev_clear"),
+            PoolChange::Online { .. } => Some("vdev_online"),
+            PoolChange::Attach { .. } => Some("vdev_attach"),
+            PoolChange::Detach { .. } => Some("vdev_remove"),
             PoolChange::Reguid { .. } => Some("pool_reguid"),
             PoolChange::Split { .. }
             | PoolChange::Set { .. }
             | PoolChange::SetVdev { .. }
             | PoolChange::Upgrade { .. }
             | PoolChange::Checkpoint
+            | PoolChange::Offline { .. }
             | PoolChange::DiscardCheckpoint { .. }
             | PoolChange::Reopen => None,
         };

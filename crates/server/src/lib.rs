@@ -15,6 +15,7 @@ mod callers;
 pub mod change;
 pub mod client;
 pub mod daemon;
+mod device_life;
 mod events;
 mod exports;
 mod faults;

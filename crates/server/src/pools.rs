@@ -320,6 +320,10 @@ impl Pools {
             PoolChange::Add { .. } | PoolChange::Remove { .. } | PoolChange::Clear { .. } => {
                 crate::shape::change(imported, live, change)
             }
+            PoolChange::Offline { .. }
+            | PoolChange::Online { .. }
+            | PoolChange::Attach { .. }
+            | PoolChange::Detach { .. } => crate::device_life::change(imported, live, change),
             PoolChange::Work { .. } => crate::leaf_work::work(imported, live, change),
             PoolChange::Scan { command } => crate::scan::scan(name, live, *command),
             PoolChange::PruneDdt { older, percent } => crate::leaf_work::prune(name, live, *older, *percent),

@@ -101,6 +101,7 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
             let guid = device.as_ref().map(|device| find(imported, device)).transpose()?;
             live.clear(guid).map_err(|e| match e {
                 ClearError::Vdev(e) => failed(e.into()),
+                ClearError::Shape(e) => failed(e),
                 ClearError::Active(_) => {
                     Error::new(name, Reason::System { errno: rustix::io::Errno::REMOTEIO.raw_os_error() })
                 }

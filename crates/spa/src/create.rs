@@ -14,6 +14,7 @@
 pub(crate) mod geometry;
 mod spec;
 
+pub(crate) use geometry::{asize, leaf_asize};
 pub(crate) use spec::{Claimed, Terms, claim, claim_aux};
 pub use spec::{Claimer, CreateError, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
 

@@ -19,14 +19,17 @@
 //! # See
 //! OpenZFS `spa_sync`, `spa_sync_iterate_to_convergence`, `dsl_pool_sync`.
 
+mod attach;
 mod aux;
 mod books;
 mod checkpoint;
 mod claim;
 mod dtl;
+mod errands;
 mod identity;
 mod labels;
 mod leaf_work;
+mod life;
 mod live;
 mod logs;
 mod mmp;
@@ -35,6 +38,7 @@ mod policy;
 mod props;
 mod prune;
 mod reopen;
+mod replicas;
 mod scan;
 mod shape;
 mod shared;
@@ -55,6 +59,7 @@ use vdev::Tree;
 
 use crate::txg::TXG_SIZE;
 
+pub use attach::AttachTerms;
 pub(crate) use aux::Aux;
 pub(crate) use books::add_vdevs;
 pub use checkpoint::CheckpointError;
@@ -62,6 +67,7 @@ pub(crate) use checkpoint::decode as decode_checkpoint;
 pub(crate) use labels::SPA_VERSION;
 pub use leaf_work::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
+pub use life::LifeError;
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
@@ -247,10 +253,13 @@ pub(crate) struct Engine {
     /// Those that are done before anything else in their group.
     early_tasks: [Mutex<Vec<shape::Queued>>; TXG_SIZE],
     checkpoint: checkpoint::Checkpoint,
+    /// Devices that are offline until the next import (`vdev_tmpoffline`).
+    offline_for_now: Mutex<std::collections::HashSet<ondisk::Guid>>,
     /// Held while a tree takes the place of another.
     placing: Mutex<()>,
     /// What is done to what is free on devices.
     works: leaf_work::LeafWorks,
+    errands: errands::Errands,
     /// Scrub and resilver.
     scan: scan::Scan,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.

@@ -31,6 +31,25 @@ impl TxgRanges {
         }
     }
 
+    /// The groups that are in at least so many of these sets; with `least` 0, as with 1.
+    pub fn in_at_least(least: usize, sets: &[Self]) -> Self {
+        let mut ends: Vec<(u64, bool)> =
+            sets.iter().flat_map(|s| &s.0).flat_map(|(start, end)| [(*start, true), (*end, false)]).collect();
+        // Where one set ends as another begins, the count does not fall between them: beginnings go first.
+        ends.sort_unstable_by_key(|(at, begins)| (*at, !begins));
+        let (mut deep, mut since, mut out) = (0usize, 0, Vec::new());
+        for (at, begins) in ends {
+            let before = deep;
+            deep = if begins { deep + 1 } else { deep - 1 };
+            if before < least.max(1) && deep >= least.max(1) {
+                since = at;
+            } else if before >= least.max(1) && deep < least.max(1) {
+                out.push((since, at));
+            }
+        }
+        Self::new(out)
+    }
+
     /// Whether the group is in the set.
     pub fn contains(&self, txg: u64) -> bool {
         let next = self.0.partition_point(|(start, _)| *start <= txg);
@@ -51,6 +70,24 @@ impl TxgRanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what is counted over several sets agrees with counting group by group.
+    #[test]
+    fn sets_are_counted() {
+        let sets = [
+            TxgRanges::new([(1, 5), (8, 12)]),
+            TxgRanges::new([(3, 8)]),
+            TxgRanges::new([(4, 6), (8, 9), (20, 22)]),
+            TxgRanges::default(),
+        ];
+        for least in 1..=4 {
+            let got = TxgRanges::in_at_least(least, &sets);
+            for txg in 0..30 {
+                let count = sets.iter().filter(|s| s.contains(txg)).count();
+                assert_eq!(got.contains(txg), count >= least, "{txg} in {least}");
+            }
+        }
+    }
 
     /// Ranges in any order, touching or overlapping, make the set of their members.
     #[test]

@@ -279,6 +279,17 @@ impl Tree {
         Ok(())
     }
 
+    /// Says that a device misses the group that syncs, and those that are open meanwhile: nobody knows what of them it got before it went
+    /// (`vdev_dtl_dirty`).
+    ///
+    /// # Errors
+    /// [`VdevError::NoSuchGuid`].
+    pub fn leaves_out(&self, guid: Guid, txg: Txg) -> Result<()> {
+        let node = self.guid(guid)?;
+        (txg.0..=txg.0.saturating_add(crate::write::OPEN_GROUPS)).for_each(|t| node.miss(Txg(t)));
+        Ok(())
+    }
+
     /// What a device has missed.
     ///
     /// # Errors

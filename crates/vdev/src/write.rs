@@ -40,6 +40,7 @@ use crate::{Result, VdevError};
 const MAX_VISITS: u32 = 1024;
 
 pub use flush::FlushError;
+pub(crate) use flush::OPEN_GROUPS;
 pub use repair::Repaired;
 pub use run::{Run, join};
 pub use scrub::{Examined, Mended};

@@ -47,6 +47,12 @@ pub fn read(
     if faults.is_empty() {
         return Ok(layout);
     }
+    refuse(cx, let_pass, faults);
+    Err(Stop::Fail(1))
+}
+
+/// Says what speaks against a line.
+fn refuse(cx: &mut Cx, let_pass: Lenience, faults: Vec<String>) {
     cx.err.put("invalid vdev specification\n");
     cx.err.put(if let_pass.in_use {
         "the following errors must be manually repaired:\n"
@@ -56,7 +62,33 @@ pub fn read(
     for fault in faults {
         writeln!(cx.err, "{fault}");
     }
-    Err(Stop::Fail(1))
+}
+
+/// Reads the word of one device that shall be put beside another of a pool, or in its place.
+pub fn one(
+    cx: &mut Cx,
+    pool: &Pool,
+    word: &str,
+    ashift: Option<&str>,
+    let_pass: Lenience,
+    replace: bool,
+) -> Result<Vdev, Stop> {
+    // A device of the pool may be named as the pool shows it.
+    let layout = spec::read(cx, &[word.to_owned()])?;
+    let [new] = &layout.tops[..] else {
+        cx.err.put("new device must be a single disk\n");
+        return Err(Stop::Fail(1));
+    };
+    check_ashift(cx, ashift)?;
+    // The pool's own spares may stand in, whatever is on them (`is_spare`).
+    let own = replace && pool.spares.iter().any(|spare| spare.path == new.path);
+    let imported = imported(cx)?;
+    let path = new.path.as_deref().filter(|_| !own);
+    if let Some(fault) = path.and_then(|path| in_use(path, &imported, let_pass.in_use, false)) {
+        refuse(cx, let_pass, vec![fault]);
+        return Err(Stop::Fail(1));
+    }
+    Ok(new.clone())
 }
 
 fn check_ashift(cx: &mut Cx, ashift: Option<&str>) -> Result<(), Stop> {

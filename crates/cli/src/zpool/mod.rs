@@ -6,6 +6,7 @@ mod change;
 mod config;
 mod create;
 mod ddtprune;
+mod device_life;
 mod devices;
 mod events;
 mod export;
@@ -85,6 +86,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
         "destroy" => change::destroy(cx, rest),
         "add" => add::run(cx, rest),
         "remove" => remove::run(cx, rest),
+        "offline" => device_life::offline(cx, rest),
+        "online" => device_life::online(cx, rest),
+        "attach" => device_life::attach(cx, rest),
+        "replace" => device_life::replace(cx, rest),
+        "detach" => device_life::detach(cx, rest),
         "split" => split::run(cx, rest),
         "set" => {
             shown = UsageProps::Pool;

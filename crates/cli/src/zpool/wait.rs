@@ -26,6 +26,11 @@ const ACTIVITIES: [(&str, &str); 9] = [
     ("raidz_expand", "RAIDZ_EXPAND"),
 ];
 
+/// The place of `replace` among them.
+pub(super) const REPLACE: usize = 3;
+/// The place of `resilver`.
+pub(super) const RESILVER: usize = 5;
+
 /// The shortest and the longest time between two looks, seconds.
 const LOOKS: (f64, f64) = (0.05, 1.0);
 
@@ -161,7 +166,13 @@ fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
 }
 
 fn under_way(pool: &Pool) -> [bool; ACTIVITIES.len()] {
-    left(pool).map(|left| left.is_some())
+    let mut all = left(pool).map(|left| left.is_some());
+    // A replacement is one until the old device has gone (`vdev_replace_in_progress`).
+    fn replacing(v: &Vdev) -> bool {
+        v.kind == "replacing" || v.kind == "spare" && v.children.len() > 2 || v.children.iter().any(replacing)
+    }
+    all[REPLACE] |= replacing(&pool.root);
+    all
 }
 
 /// A line of what is left.

@@ -160,6 +160,40 @@ pub enum PoolChange {
     },
     /// Look for devices that are gone.
     Reopen,
+    /// Take a device out of use (`zpool offline`).
+    Offline {
+        /// Its guid.
+        guid: u64,
+        /// Only until the pool is imported again.
+        temporary: bool,
+        /// As one that is faulted.
+        fault: bool,
+    },
+    /// Bring a device back (`zpool online`).
+    Online {
+        /// Its guid.
+        guid: u64,
+        /// Take in what it has grown by.
+        expand: bool,
+    },
+    /// Attach a device to another, or put it in its place (`zpool attach`, `zpool replace`).
+    Attach {
+        /// The guid of the other.
+        guid: u64,
+        /// The device.
+        new: Box<Vdev>,
+        /// It takes the other's place.
+        replace: bool,
+        /// Sector size, as a shift.
+        ashift: Option<u64>,
+        /// Take a device that seems to belong to a pool which is not in use.
+        force: bool,
+    },
+    /// Take a device out of a mirror or a replacement (`zpool detach`).
+    Detach {
+        /// Its guid.
+        guid: u64,
+    },
     /// Forget entries of the dedup tables that have one reference.
     PruneDdt {
         /// Those that are so many seconds old.

@@ -221,6 +221,11 @@ pub enum Reason {
     NoSuchDevice,
     /// A guid can't be taken: something has it, or it is 0.
     BadGuid,
+    /// A device can't be taken out, brought back, attached or detached.
+    Device {
+        /// Why.
+        why: DeviceRefusal,
+    },
     /// The pool is suspended.
     Suspended,
     /// The pool's devices don't answer.
@@ -230,6 +235,30 @@ pub enum Reason {
         /// What.
         what: String,
     },
+}
+
+/// Why devices stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceRefusal {
+    /// It is no device of its own.
+    NotLeaf,
+    /// Something can be read from it alone.
+    NoReplicas,
+    /// It went with a pool that was split off.
+    SplitOff,
+    /// Nothing can be attached to it, or take its place, where it is.
+    Target,
+    /// The new device has too little room.
+    TooSmall,
+    /// The new device has larger sectors than its vdev.
+    Ashift,
+    /// The new device is in use.
+    InUse,
+    /// Only another hot spare can take its place.
+    OnlySpare,
+    /// Only sides of mirrors and of replacements are detached.
+    NotMirror,
 }
 
 /// Why a change may not be made (`errno` and `zfs_errno_t` of the kernel module's answers).

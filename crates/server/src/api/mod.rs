@@ -44,7 +44,7 @@ pub use dataset::{
     Dataset, DatasetKind, DatasetList, DatasetQuery, Granted, Hold, PropSelect, SpaceClass, SpaceEntry,
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
-pub use error::{Error, Reason, Refusal};
+pub use error::{DeviceRefusal, Error, Reason, Refusal};
 pub use event::{Event, EventPage, EventQuery, EventValue};
 pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{

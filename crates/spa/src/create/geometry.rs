@@ -35,12 +35,12 @@ const DRAID_ROW_HEIGHT: u64 = 16 << 20;
 const DRAID_RESERVE: u64 = 2 * DRAID_ROW_HEIGHT;
 
 /// Allocatable bytes of a device of `size` bytes: what labels and boot area leave, in whole labels.
-pub(super) fn leaf_asize(size: u64) -> u64 {
+pub(crate) fn leaf_asize(size: u64) -> u64 {
     (size - size % LABEL_SIZE).saturating_sub(LABEL_START_SIZE + LABEL_END_SIZE)
 }
 
 /// Allocatable bytes of a vdev; `leaf` says how many its leaves have.
-pub(super) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64 {
+pub(crate) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64 {
     if vdev.kind.is_leaf() {
         return leaf(vdev);
     }

@@ -95,6 +95,15 @@ fn label(
     (0..LABELS).try_for_each(|l| writer.config(l, &nv))
 }
 
+/// Writes the labels of a hot spare that is no longer in use.
+pub(super) fn label_spare(
+    device: &dyn Device,
+    config: &VdevConfig,
+    version: u64,
+) -> Result<(), vdev::label::LabelWriteError> {
+    label(device, config, Role::Spare, version)
+}
+
 /// The distributed spares that the draid vdevs among these have.
 fn distributed(tops: &[VdevConfig], random: &mut dyn FnMut() -> u64) -> Vec<AuxVdev> {
     let mut all = Vec::new();

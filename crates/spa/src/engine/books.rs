@@ -129,6 +129,8 @@ impl Engine {
             works: Default::default(),
             scan: Default::default(),
             placing: Mutex::default(),
+            offline_for_now: Mutex::default(),
+            errands: Default::default(),
             to_free: Default::default(),
             deferred,
             world: parts.world,

@@ -196,6 +196,7 @@ pub(super) struct Keeper(pub(super) Arc<Engine>);
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.0.scan.be_quiet(true);
+        self.0.errands.stop();
         self.0.stop_works();
     }
 }
@@ -318,7 +319,7 @@ impl Engine {
     }
 
     /// Goes on with what is active and has no thread (`vdev_initialize_restart`, `vdev_trim_restart`).
-    fn restart_works(self: &Arc<Self>, txgs: &TxgHandle) {
+    pub(super) fn restart_works(self: &Arc<Self>, txgs: &TxgHandle) {
         let _one = self.works.commands.lock();
         // It may be another host's by now.
         if self.cache.zio().suspension().reason().is_some() {

@@ -49,6 +49,9 @@ pub enum ClearError {
     /// There is no such vdev.
     #[error(transparent)]
     Vdev(#[from] vdev::VdevError),
+    /// The pool can't be changed.
+    #[error(transparent)]
+    Shape(#[from] super::ShapeError),
     /// Another host has taken the pool meanwhile, or it can't be seen whether one has (`EREMOTEIO`).
     #[error("the pool may be in use by another host")]
     Active(#[from] crate::SpaError),
@@ -82,6 +85,7 @@ impl Live {
         self.beating.get_or_init(|| Beating::start(name, &self.engine));
         self.resume_works();
         self.resume_scan();
+        self.start_errands(name);
     }
 
     /// Goes by these limits of groups from now on.
@@ -107,6 +111,7 @@ impl Live {
     /// # Errors
     /// [`ClearError`].
     pub fn clear(&self, guid: Option<Guid>) -> Result<(), ClearError> {
+        self.forgive(guid)?;
         self.reopen(guid)?;
         let zio = self.engine.cache.zio();
         if zio.suspension().reason().is_some()
@@ -308,6 +313,7 @@ impl Live {
 
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
+        self.engine.errands.stop();
         self.engine.stop_works();
         self.engine.scan.be_quiet(true);
         let left = self.leave_now(state);
@@ -315,6 +321,7 @@ impl Live {
             self.engine.scan.be_quiet(false);
             self.resume_works();
             self.resume_scan();
+            self.start_errands(self.engine.dsl.pool_name());
         }
         left
     }

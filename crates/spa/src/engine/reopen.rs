@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use ondisk::{Guid, VdevConfig, VdevKind};
-use vdev::{Devices, VdevState};
+use vdev::{Devices, VdevAux, VdevState};
 
 use super::{Engine, Live};
 use crate::Labels;
@@ -26,12 +26,28 @@ impl Engine {
     /// The devices that are not to be had as they were opened, of a vdev or of all, as far as they are there now.
     fn found_again(&self, of: Option<Guid>) -> Devices {
         let tree = self.tree();
+        // Those that somebody took out of use stay so.
+        let kept_out = |leaf: &VdevConfig| match tree.state_of(leaf.guid) {
+            Ok((VdevState::Offline, _)) => true,
+            Ok((VdevState::Faulted, aux)) => aux == VdevAux::External,
+            _ => false,
+        };
+        self.found(of, &|leaf| !kept_out(leaf))
+    }
+
+    /// A device that was taken out of use, if it is there.
+    pub(super) fn there_now(&self, guid: Guid) -> Devices {
+        self.found(Some(guid), &|_| true)
+    }
+
+    fn found(&self, of: Option<Guid>, wanted: &dyn Fn(&VdevConfig) -> bool) -> Devices {
+        let tree = self.tree();
         let root = tree.config();
         let within = of.map_or(Some(root), |guid| root.find(guid));
         let newest = self.synced.read().uberblock.txg;
         let mut found = Devices::new();
         for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
-            if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) {
+            if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || !wanted(leaf) {
                 continue;
             }
             let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
@@ -50,12 +66,18 @@ impl Engine {
     fn put_back(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
         let found = self.found_again(of);
         if !found.is_empty() {
-            let _one = self.placing.lock();
-            let tree = Arc::new(self.tree().reopened(&found)?);
-            self.cache.zio().trees().set(tree);
-            found.keys().for_each(|device| self.cache.zio().doubt(*device));
+            self.put_opened(&found)?;
         }
         Ok(found.len())
+    }
+
+    /// Puts the tree in place that has these devices open.
+    pub(super) fn put_opened(&self, found: &Devices) -> Result<(), vdev::VdevError> {
+        let _one = self.placing.lock();
+        let tree = Arc::new(self.tree().reopened(found)?);
+        self.cache.zio().trees().set(tree);
+        found.keys().for_each(|device| self.cache.zio().doubt(*device));
+        Ok(())
     }
 }
 

@@ -24,7 +24,7 @@ use vdev::Tree;
 
 use super::{Engine, Live, SyncError};
 use crate::create::{Claimed, Claimer, CreateError, NewVdev, Terms, begin_labels, claim};
-use crate::txg::{Stopped, TXG_SIZE};
+use crate::txg::{Stopped, TXG_SIZE, TxgHandle};
 
 /// Why the pool was not changed; it is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +137,25 @@ impl Engine {
         Ok(())
     }
 
+    /// Does a change in the open group, and waits until it is on disk.
+    pub(super) fn change_in(
+        &self,
+        txgs: &TxgHandle,
+        queues: &[Mutex<Vec<Queued>>; TXG_SIZE],
+        task: PoolTask,
+    ) -> Result<(), Stopped> {
+        txgs.check_suspended()?;
+        let done = Arc::new(Mutex::new(false));
+        let hold = txgs.hold(0)?;
+        let txg = hold.txg();
+        let queue = &queues[txg.0 as usize % TXG_SIZE];
+        queue.lock().push(Queued { task, done: Arc::clone(&done) });
+        drop(hold);
+        txgs.wait_synced(txg)?;
+        assert!(*done.lock(), "a synced group has done its tasks");
+        Ok(())
+    }
+
     /// Changes the config that this group writes to the MOS and to all labels (`vdev_config_dirty`).
     pub(super) fn edit_config(&self, edit: impl FnOnce(&mut PoolConfig)) {
         let mut changed = self.changed_config.lock();
@@ -154,7 +173,7 @@ impl Engine {
         Ok(tree)
     }
 
-    fn reshaped(&self, root: &VdevConfig, new: &Claimed) -> Result<Tree, vdev::VdevError> {
+    pub(super) fn reshaped(&self, root: &VdevConfig, new: &Claimed) -> Result<Tree, vdev::VdevError> {
         let mut open = |leaf: &VdevConfig| new.get(&leaf.guid).cloned().ok_or(vdev::VdevAux::OpenFailed);
         self.tree().reshape(root, &mut open)
     }
@@ -196,25 +215,12 @@ fn common_ashift(root: &VdevConfig) -> Option<Ashift> {
 impl Live {
     /// Does a change of the pool as a whole, and waits until it is on disk. Who calls this holds `shape`.
     pub(super) fn change_pool(&self, task: PoolTask) -> Result<(), Stopped> {
-        self.change_in(&self.engine().pool_tasks, task)
+        self.engine().change_in(&self.txgs().handle(), &self.engine().pool_tasks, task)
     }
 
     /// As [`Live::change_pool`], before anything else in its group (`dsl_early_sync_task`).
     pub(super) fn change_early(&self, task: PoolTask) -> Result<(), Stopped> {
-        self.change_in(&self.engine().early_tasks, task)
-    }
-
-    fn change_in(&self, queues: &[Mutex<Vec<Queued>>; TXG_SIZE], task: PoolTask) -> Result<(), Stopped> {
-        self.txgs().check_suspended()?;
-        let done = Arc::new(Mutex::new(false));
-        let hold = self.txgs().hold(0)?;
-        let txg = hold.txg();
-        let queue = &queues[txg.0 as usize % TXG_SIZE];
-        queue.lock().push(Queued { task, done: Arc::clone(&done) });
-        drop(hold);
-        self.txgs().wait_synced(txg)?;
-        assert!(*done.lock(), "a synced group has done its tasks");
-        Ok(())
+        self.engine().change_in(&self.txgs().handle(), &self.engine().early_tasks, task)
     }
 
     /// Adds top-level vdevs; when it returns, the pool allocates from them (`spa_vdev_add`).

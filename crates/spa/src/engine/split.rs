@@ -252,7 +252,7 @@ pub(super) fn finish(root: &VdevConfig, tree: &Tree) -> Option<PoolTask> {
 
 /// Destroys what the MOS keeps of a vdev, and of all below it.
 // As deep as the tree, whose depth was checked when it was built.
-fn forget(mos: &Mos, tx: &Tx, vdev: &VdevConfig) -> pool::Result<()> {
+pub(super) fn forget(mos: &Mos, tx: &Tx, vdev: &VdevConfig) -> pool::Result<()> {
     if let Some(zap) = vdev.leaf_zap {
         mos.destroy_vdev_zap(tx, zap)?;
     }

@@ -88,6 +88,15 @@ pub(super) fn in_mos(what: &'static str) -> impl Fn(pool::Error) -> SpaError {
     move |source| SpaError::Mos { what, source }
 }
 
+/// Forgets faults that were found out elsewhere or were for the time being: one that was made by hand to last says so (`vdev_alloc`).
+// As deep as the tree, whose depth was checked when it was decoded.
+fn forgive(vdev: &mut VdevConfig) {
+    if vdev.aux_state.as_deref() != Some("external") {
+        vdev.faulted = false;
+    }
+    vdev.children.iter_mut().for_each(forgive);
+}
+
 impl Loader<'_> {
     /// The devices that attempts are made with: one set for all attempts of an import.
     pub(super) fn devices(&self) -> Devices {
@@ -296,6 +305,7 @@ impl Loader<'_> {
                 };
             }
         }
+        forgive(root);
         set_paths(root, devices);
         Ok(())
     }

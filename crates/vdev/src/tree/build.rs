@@ -104,6 +104,7 @@ fn shallow(spec: &VdevConfig) -> VdevConfig {
         prev_indirect_vdev: spec.prev_indirect_vdev,
         top_zap: spec.top_zap,
         leaf_zap: spec.leaf_zap,
+        orig_guid: spec.orig_guid,
         ..VdevConfig::new(spec.kind, spec.guid)
     }
 }
@@ -151,13 +152,20 @@ fn check(spec: &VdevConfig, depth: usize) -> Result<()> {
 
 /// Smallest a child may be (`vdev_get_min_asize`); 0 where the configuration doesn't say.
 fn child_min_asize(spec: &VdevConfig, own: u64) -> u64 {
-    let all = spec.asize.unwrap_or(0).max(own);
+    let all = least_asize(spec).max(own);
     match spec.kind {
         VdevKind::Root => 0,
         // The child that an expansion adds counts only once it is done.
         VdevKind::Raidz => all.div_ceil(spec.children.len() as u64 + u64::from(spec.raidz_expanding)),
         _ => all,
     }
+}
+
+/// The space of a vdev that is in use: a part of a metaslab at its end is not, and what replaces a device may lack it.
+fn least_asize(spec: &VdevConfig) -> u64 {
+    let unit = spec.metaslab_shift.filter(|s| *s < 63).map_or(1, |s| 1u64 << s);
+    let asize = spec.asize.unwrap_or(0);
+    asize / unit * unit
 }
 
 type Opened = (Layout, VdevState, VdevAux);
@@ -205,7 +213,7 @@ fn open_leaf(spec: &VdevConfig, min_asize: u64, open: &mut Opener<'_>) -> Opened
     }
     // The end of a device that is not a multiple of a label's size is not used.
     let usable = device.size() / LABEL_SIZE * LABEL_SIZE - LABEL_START_SIZE - LABEL_END_SIZE;
-    if usable < min_asize.max(spec.asize.unwrap_or(0)) {
+    if usable < min_asize.max(least_asize(spec)) {
         return closed(VdevState::CantOpen, VdevAux::BadLabel);
     }
     if spec.degraded {

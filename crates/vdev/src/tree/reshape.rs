@@ -16,7 +16,7 @@ use device::Device;
 use ondisk::Guid;
 use parking_lot::RwLock;
 
-use super::{Layout, Opener, Tree};
+use super::{Layout, Node, Opener, Tree};
 use crate::{Result, VdevAux, VdevConfig, VdevState};
 
 /// Devices by the guids of their leaves.
@@ -63,7 +63,9 @@ impl Tree {
     /// # Errors
     /// As [`Tree::reshape`].
     pub fn reopened(&self, devices: &Devices) -> Result<Tree> {
-        let tree = self.rebuilt(&self.config, devices, &mut |_| Err(VdevAux::OpenFailed))?;
+        let mut config = self.config.clone();
+        let_in(&mut config, devices);
+        let tree = self.rebuilt(&config, devices, &mut |_| Err(VdevAux::OpenFailed))?;
         for id in devices.keys().filter_map(|guid| tree.by_guid.get(guid)) {
             let node = tree.node(*id);
             node.cant_write.store(false, Relaxed);
@@ -76,15 +78,15 @@ impl Tree {
     fn rebuilt(&self, root: &VdevConfig, anew: &Devices, open: &mut Opener<'_>) -> Result<Tree> {
         let mut known = |leaf: &VdevConfig| match anew.get(&leaf.guid) {
             Some(device) => Ok(Arc::clone(device)),
-            None => match self.by_guid.get(&leaf.guid).map(|id| &self.node(*id).layout) {
-                Some(Layout::Leaf(Some(device))) => Ok(Arc::clone(device)),
-                Some(Layout::Leaf(None)) => Err(self.node(self.by_guid[&leaf.guid]).aux()),
+            None => match self.same(leaf).map(|old| (&old.layout, old.aux())) {
+                Some((Layout::Leaf(Some(device)), _)) => Ok(Arc::clone(device)),
+                Some((Layout::Leaf(None), aux)) => Err(aux),
                 _ => open(leaf),
             },
         };
         let mut tree = super::build::build(root, &mut known)?;
         for node in &mut tree.nodes {
-            let Some(old) = self.by_guid.get(&node.guid).map(|id| self.node(*id)) else { continue };
+            let Some(old) = self.same(&node.spec) else { continue };
             node.vitals = Arc::clone(&old.vitals);
             match (&node.layout, &old.layout) {
                 (Layout::Raidz(new), Layout::Raidz(old)) => new.set_reflow(old.reflow()),
@@ -98,6 +100,23 @@ impl Tree {
         }
         Ok(tree)
     }
+
+    /// What a vdev of another configuration is in this tree. A device that takes its mirror's place takes its guid too, and says which one it had.
+    fn same(&self, spec: &VdevConfig) -> Option<&Node> {
+        let of = |guid: Guid| self.by_guid.get(&guid).map(|id| self.node(*id));
+        of(spec.guid)
+            .filter(|old| old.kind.is_leaf() == spec.kind.is_leaf())
+            .or_else(|| of(spec.orig_guid?).filter(|old| old.kind.is_leaf() && spec.kind.is_leaf()))
+    }
+}
+
+/// Forgets that these devices were kept out.
+// As deep as the tree, which is bounded when it is built.
+fn let_in(vdev: &mut VdevConfig, devices: &Devices) {
+    if devices.contains_key(&vdev.guid) {
+        (vdev.offline, vdev.faulted, vdev.degraded, vdev.removed) = (false, false, false, false);
+    }
+    vdev.children.iter_mut().for_each(|child| let_in(child, devices));
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree};
 
 /// Groups that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
-const OPEN_GROUPS: u64 = 2;
+pub(crate) const OPEN_GROUPS: u64 = 2;
 
 /// A device could not make its writes durable, and the pool can't do without it.
 #[derive(Debug, Clone, thiserror::Error)]

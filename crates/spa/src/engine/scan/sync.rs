@@ -207,6 +207,7 @@ impl Engine {
         let held = self.mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
         if complete && !held && (ours || phys.errors == 0) {
             self.forget_missed(&phys, &behind, &lost);
+            self.errands.end_replacements();
         }
         if complete && self.scan.deferred.swap(false, Ordering::Relaxed) {
             self.scan.wanted.store(true, Ordering::Relaxed);

@@ -1,0 +1,56 @@
+//! Devices that are taken out of use, brought back, attached and detached: from a request to the engine.
+
+use ondisk::{Ashift, Guid};
+use spa::create::claim_file;
+use spa::engine::{AttachTerms, LifeError, Live, ShapeError};
+
+use crate::api::{DeviceRefusal, Error, PoolChange, Reason};
+use crate::pools::Imported;
+use crate::shape::of_shape;
+use crate::work::leaf;
+
+/// Does such a change.
+///
+/// # Errors
+/// As the engine refuses.
+pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> Result<(), Error> {
+    let name = imported.pool.name();
+    let done = match change {
+        PoolChange::Offline { guid, temporary, fault: false } => live.offline(Guid(*guid), *temporary),
+        PoolChange::Offline { guid, temporary, fault: true } => live.fault(Guid(*guid), *temporary),
+        PoolChange::Online { guid, expand } => live.online(Guid(*guid), *expand).map(drop),
+        PoolChange::Attach { guid, new, replace, ashift, force } => {
+            let ashift = ashift.and_then(|n| u8::try_from(n).ok()).map(Ashift);
+            let terms = AttachTerms { replace: *replace, ashift, force: *force, claimer: &claim_file };
+            live.attach(Guid(*guid), &leaf(name, new)?, &terms)
+        }
+        PoolChange::Detach { guid } => live.detach(Guid(*guid)),
+        _ => {
+            return Err(Error::new(name, Reason::BadRequest { what: "not a change of a device".to_owned() }));
+        }
+    };
+    done.map_err(|e| Error::new(name, of_life(&e)))
+}
+
+/// Why a device is as it was.
+fn of_life(error: &LifeError) -> Reason {
+    let device = |why| Reason::Device { why };
+    match error {
+        LifeError::Shape(ShapeError::Devices(e)) => match crate::work::of_create(e) {
+            // Somebody else has it.
+            Reason::DeviceTwice => device(DeviceRefusal::InUse),
+            Reason::DeviceTooSmall => device(DeviceRefusal::TooSmall),
+            reason => reason,
+        },
+        LifeError::Shape(e) => of_shape(e),
+        LifeError::NotLeaf { .. } => device(DeviceRefusal::NotLeaf),
+        LifeError::NoReplicas { .. } => device(DeviceRefusal::NoReplicas),
+        LifeError::SplitOff { .. } => device(DeviceRefusal::SplitOff),
+        LifeError::Target { .. } => device(DeviceRefusal::Target),
+        LifeError::TooSmall { .. } => device(DeviceRefusal::TooSmall),
+        LifeError::Ashift { .. } => device(DeviceRefusal::Ashift),
+        LifeError::InUse => device(DeviceRefusal::InUse),
+        LifeError::OnlySpare { .. } => device(DeviceRefusal::OnlySpare),
+        LifeError::NotMirror { .. } => device(DeviceRefusal::NotMirror),
+    }
+}

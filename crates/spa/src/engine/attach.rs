@@ -1,0 +1,487 @@
+//! A device that joins a mirror or takes another's place, and one that leaves.
+//!
+//! # Theory
+//! Both change one place of the tree. A new device is put beside an old one, below a mirror, or below a *replacing* or *spare* vdev, which is made if the
+//! old one has no such parent; it lacks every group that there was, and its dirty time log says so before anybody sees it: it is written at once, and read
+//! where nothing else is left. A device that leaves goes with its parent, if only one other is left below that; then the other takes the parent's
+//! place. A replacement is the first, and, when the new device lacks nothing any more, the second ([`Live::end_replacements`]).
+//!
+//! # On disk
+//! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. One that takes its mirror's place takes its guid too, by
+//! which all devices know the top-level vdev, and `orig_guid` keeps its own. A hot spare that is in use stays on the list of spares.
+//!
+//! # Crash
+//! A new device's labels say "group 0" before the group that takes it in, as those of vdevs that are added ([`super::shape`]). The labels of one that has gone
+//! are made void after the group in which it went: until then the pool needs them, and if that is not reached, the pool's config says that it has no such
+//! device. (OpenZFS makes them void before.)
+//!
+//! # Absent
+//! Raidz is not expanded, distributed spares stand in for no device, and nothing is rebuilt sequentially.
+//!
+//! # See
+//! OpenZFS `spa_vdev_attach`, `vdev_add_parent`, `spa_vdev_detach`, `vdev_remove_parent`, `spa_vdev_resilver_done`.
+
+use std::sync::Arc;
+
+use device::Device;
+use dmu::Tx;
+use dsl::sync::Event;
+use ondisk::label::LABELS;
+use ondisk::{Ashift, Guid, PoolConfig, Txg, Value, VdevConfig, VdevKind};
+use vdev::TxgRanges;
+use vdev::label::{LabelWriteError, LabelWriter};
+
+use super::life::Change;
+use super::{Engine, LifeError, Live, ShapeError, SyncError, replicas};
+use crate::Labels;
+use crate::create::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux, leaf_asize};
+use crate::txg::{TXG_SIZE, TxgHandle};
+
+/// Groups that may be under way at once (`TXG_CONCURRENT_STATES`).
+const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
+
+/// How a device is attached.
+pub struct AttachTerms<'a> {
+    /// It takes the other's place.
+    pub replace: bool,
+    /// Sector size as a shift, if it is prescribed.
+    pub ashift: Option<Ashift>,
+    /// Take a device that seems to belong to a pool which is not in use.
+    pub force: bool,
+    /// How devices are opened.
+    pub claimer: &'a Claimer<'a>,
+}
+
+/// A side that is put beside another.
+struct Newcomer {
+    /// Beside this one.
+    old: Guid,
+    /// What shall be above both.
+    kind: VdevKind,
+    leaf: VdevConfig,
+    /// Guid of the vdev above both, if it must be made.
+    above: Guid,
+    /// Device by guid.
+    claimed: Claimed,
+}
+
+fn path_of(leaf: &VdevConfig) -> String {
+    String::from_utf8_lossy(leaf.path.as_deref().unwrap_or(b"-")).into_owned()
+}
+
+/// Moves what belongs to a top-level vdev from one to another (`vdev_top_transfer`).
+fn hand_over(from: &mut VdevConfig, to: &mut VdevConfig) {
+    to.ashift = from.ashift.take();
+    to.asize = from.asize.take();
+    to.metaslab_array = from.metaslab_array.take();
+    to.metaslab_shift = from.metaslab_shift.take();
+    to.alloc_bias = from.alloc_bias.take();
+    to.top_zap = from.top_zap.take();
+    to.is_log = std::mem::take(&mut from.is_log);
+    to.non_allocating = std::mem::take(&mut from.non_allocating);
+    to.removing = std::mem::take(&mut from.removing);
+}
+
+/// Puts a vdev of two sides in the place of a device (`vdev_add_parent`).
+fn put_above(old: &mut VdevConfig, kind: VdevKind, guid: Guid) {
+    let mut above = VdevConfig::new(kind, guid);
+    (above.id, above.create_txg) = (old.id, old.create_txg);
+    hand_over(old, &mut above);
+    old.id = 0;
+    std::mem::swap(old, &mut above);
+    old.children.push(above);
+}
+
+/// Puts the only child of a vdev in its place (`vdev_remove_parent`); `top` says whether that is a top-level one.
+fn take_place(above: &mut VdevConfig, top: bool) {
+    let mut last = above.children.pop().expect("a parent that goes has one child left");
+    last.id = above.id;
+    hand_over(above, &mut last);
+    if top {
+        (last.orig_guid, last.guid) = (Some(last.guid), above.guid);
+    }
+    *above = last;
+}
+
+impl Newcomer {
+    /// Takes its place in a tree.
+    fn join(&self, root: &mut VdevConfig) {
+        let parent = replicas::parent_of(root, self.old).expect("it was found there");
+        let (above, made) = (parent.guid, parent.kind != self.kind);
+        let above = if made { self.above } else { above };
+        if made {
+            replicas::edit(root, self.old, &mut |old| put_above(old, self.kind, self.above));
+        }
+        let in_place = |old: &VdevConfig| self.kind != VdevKind::Mirror && old.path == self.leaf.path;
+        replicas::edit(root, self.old, &mut |old| {
+            if in_place(old)
+                && let Some(path) = &mut old.path
+            {
+                path.extend_from_slice(b"/old");
+            }
+        });
+        replicas::edit(root, above, &mut |above| {
+            let id = above.children.len() as u64;
+            above.children.push(VdevConfig { id, ..self.leaf.clone() });
+        });
+    }
+}
+
+impl Engine {
+    /// What may be above both, if that is allowed.
+    fn kind_above(
+        &self,
+        root: &VdevConfig,
+        old: &VdevConfig,
+        replace: bool,
+        spare: bool,
+    ) -> Result<VdevKind, LifeError> {
+        let refused = LifeError::Target { guid: old.guid };
+        let parent = replicas::parent_of(root, old.guid).ok_or(LifeError::NotLeaf { guid: old.guid })?;
+        let top = root.children.iter().find(|top| top.find(old.guid).is_some());
+        if spare && top.is_some_and(|top| top.is_log) {
+            return Err(refused);
+        }
+        if !replace {
+            let fits = matches!(parent.kind, VdevKind::Mirror | VdevKind::Root);
+            return if fits { Ok(VdevKind::Mirror) } else { Err(refused) };
+        }
+        match parent.kind {
+            VdevKind::Spare if old.is_spare && !spare => Err(LifeError::OnlySpare { guid: old.guid }),
+            VdevKind::Spare if spare != old.is_spare => Err(refused),
+            _ if spare => Ok(VdevKind::Spare),
+            _ => Ok(VdevKind::Replacing),
+        }
+    }
+
+    /// Takes a new side in, in the group that syncs.
+    fn take_side(&self, tx: &Tx, mut new: Newcomer, replace: bool) -> Result<Change<()>, SyncError> {
+        let txg = tx.txg();
+        let config = self.config_now();
+        let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
+        let Some(old) = root.find(new.old).cloned() else {
+            let missing = vdev::VdevError::NoSuchGuid { guid: new.old };
+            return Ok(Err(LifeError::Shape(missing.into())));
+        };
+        match self.kind_above(&root, &old, replace, new.leaf.is_spare) {
+            Ok(kind) => new.kind = kind,
+            Err(e) => return Ok(Err(e)),
+        }
+        // Pools of old versions have none.
+        if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
+            let zap = self.mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
+            new.leaf.leaf_zap = Some(zap);
+        }
+        new.join(&mut root);
+        let all = TxgRanges::new([(TXG_INITIAL.0, txg.0.saturating_add(CONCURRENT))]);
+        let guid = new.leaf.guid;
+        self.put_tree(&root, &new.claimed, |tree| tree.set_dtl(guid, all))
+            .map_err(|source| SyncError::Shape { txg, source })?;
+        self.edit_config(|config| config.vdev_tree = Some(root));
+        let (verb, word) = match (replace, new.leaf.is_spare) {
+            (true, true) => ("spare in", "for"),
+            (true, false) => ("replace", "for"),
+            (false, _) => ("attach", "to"),
+        };
+        let text = format!("{verb} vdev={} {word} vdev={}", path_of(&new.leaf), path_of(&old));
+        Ok(Ok(((), vec![Event { what: "vdev attach", dataset: String::new(), object: 0, text }])))
+    }
+}
+
+/// A side that has gone.
+pub(super) struct Gone {
+    /// The config while it was there.
+    config: Arc<PoolConfig>,
+    leaf: VdevConfig,
+    device: Option<Arc<dyn Device>>,
+    /// It is the pool's hot spare again.
+    spare: bool,
+}
+
+impl Gone {
+    /// Makes its labels void (`vdev_label_init` with `VDEV_LABEL_REMOVE`).
+    fn void_labels(&self) -> Result<(), LabelWriteError> {
+        let Some(device) = &self.device else { return Ok(()) };
+        if self.spare {
+            return super::aux::label_spare(&**device, &self.leaf, self.config.version);
+        }
+        let mut label = self.config.to_label(self.leaf.guid, Txg(0)).expect("it was in that config");
+        label.set("create_txg", Value::Uint64(0));
+        let writer = LabelWriter::new(&**device);
+        writer.clear_rings()?;
+        (0..LABELS).try_for_each(|l| writer.config(l, &label))
+    }
+}
+
+impl Engine {
+    /// Lets a side go, in the group that syncs. With `from` only from this vdev, which is a replacement that is done.
+    fn let_side_go(&self, tx: &Tx, guid: Guid, from: Option<Guid>) -> Result<Change<Gone>, SyncError> {
+        let txg = tx.txg();
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid }.into());
+        let Some(leaf) = root.find(guid).cloned() else { return Ok(Err(missing())) };
+        let Some(parent) = replicas::parent_of(root, guid) else { return Ok(Err(missing())) };
+        if !leaf.kind.is_leaf() {
+            return Ok(Err(LifeError::NotMirror { guid }));
+        }
+        if from.is_some_and(|from| from != parent.guid) {
+            return Ok(Err(LifeError::NoReplicas { guid }));
+        }
+        if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
+            return Ok(Err(LifeError::NotMirror { guid }));
+        }
+        let tree = self.tree();
+        if replicas::is_required(&tree, root, guid) {
+            return Ok(Err(LifeError::NoReplicas { guid }));
+        }
+        let device = tree.devices().find(|(g, _)| *g == guid).map(|(_, device)| device.clone());
+        let device = device.filter(|_| tree.is_writable(guid));
+        let mut changed = root.clone();
+        let kept = part(&mut changed, parent, &leaf);
+        let shape = |source| SyncError::Shape { txg, source };
+        self.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
+        self.edit_config(|config| config.vdev_tree = Some(changed));
+        self.forget_leaf(tx, &leaf, &kept)?;
+        let text = format!("vdev={}", path_of(&leaf));
+        let events = vec![Event { what: "detach", dataset: String::new(), object: 0, text }];
+        let spare = leaf.is_spare;
+        Ok(Ok((Gone { config: config.clone(), leaf, device, spare }, events)))
+    }
+
+    /// Forgets what is kept of a side that has gone, and what has another name now.
+    fn forget_leaf(&self, tx: &Tx, leaf: &VdevConfig, kept: &Kept) -> Result<(), SyncError> {
+        let mut dtls = self.dtls.lock();
+        dtls.remove(&leaf.guid);
+        if let Some((was, is)) = kept.renamed
+            && let Some(missed) = dtls.remove(&was)
+        {
+            dtls.insert(is, missed);
+        }
+        drop(dtls);
+        let mut for_now = self.offline_for_now.lock();
+        for_now.remove(&leaf.guid);
+        if let Some((was, is)) = kept.renamed
+            && for_now.remove(&was)
+        {
+            for_now.insert(is);
+        }
+        drop(for_now);
+        if let Some(spare) = kept.no_spare_any_more {
+            let mut aux = self.aux.read().clone();
+            aux.spares.retain(|a| a.config.guid != spare);
+            self.put_aux(tx, &aux)?;
+        }
+        super::split::forget(&self.mos, tx, leaf).map_err(|source| SyncError::Books { txg: tx.txg(), source })
+    }
+}
+
+/// What else comes of a side that goes.
+struct Kept {
+    /// A device that took its parent's place, with its guid before and after.
+    renamed: Option<(Guid, Guid)>,
+    /// A hot spare that is an ordinary device from now on.
+    no_spare_any_more: Option<Guid>,
+}
+
+/// Takes a side out of a tree.
+fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
+    let top = root.children.iter().any(|top| top.guid == parent.guid);
+    let mut kept = Kept { renamed: None, no_spare_any_more: None };
+    replicas::edit(root, parent.guid, &mut |above| {
+        if above.kind == VdevKind::Replacing && leaf.id > 0 {
+            not_old_any_more(above, leaf);
+        }
+        let first = above.children.first().is_some_and(|side| side.guid == leaf.guid);
+        above.children.retain(|side| side.guid != leaf.guid);
+        (0..).zip(&mut above.children).for_each(|(id, side)| side.id = id);
+        let last = above.children.last_mut().expect("what it had, another has");
+        if above.kind == VdevKind::Spare && first && last.is_spare {
+            last.is_spare = false;
+            kept.no_spare_any_more = Some(last.guid);
+        }
+        if let [last] = &above.children[..] {
+            kept.renamed = (top && last.kind.is_leaf()).then_some((last.guid, above.guid));
+            take_place(above, top);
+        }
+    });
+    kept
+}
+
+/// Gives a device its path back that it lost to one in its place, which goes.
+fn not_old_any_more(above: &mut VdevConfig, going: &VdevConfig) {
+    let Some(path) = &going.path else { return };
+    let old: Vec<u8> = [path, &b"/old"[..]].concat();
+    let sisters = above.children.iter_mut().filter(|side| side.guid != going.guid);
+    for side in sisters.filter(|side| side.path.as_ref() == Some(&old)) {
+        side.path = Some(path.clone());
+    }
+}
+
+/// The next side that a replacement that is done lets go, and its parent (`vdev_resilver_done_hunt`).
+fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
+    let whole = |side: &VdevConfig| replicas::outage(tree, side, None).is_empty();
+    let free = |side: &VdevConfig| side.kind.is_leaf() && !replicas::is_required(tree, root, side.guid);
+    root.walk().find_map(|vdev| {
+        let (first, last) = (vdev.children.first()?, vdev.children.last()?);
+        let goes = match vdev.kind {
+            VdevKind::Replacing => (whole(last) && free(first)).then_some(first.guid),
+            // Of several spares one is enough.
+            VdevKind::Spare if vdev.children.len() > 2 => {
+                let second = &vdev.children[1];
+                let spares = second.is_spare && last.is_spare;
+                (spares && whole(last) && free(second)).then_some(second.guid)
+            }
+            _ => None,
+        };
+        goes.map(|side| (side, vdev.guid))
+    })
+}
+
+impl Live {
+    /// Attaches a device to another, or puts it in another's place (`spa_vdev_attach`). It is on disk when this returns; bringing the new device up to date
+    /// goes on.
+    ///
+    /// # Errors
+    /// [`LifeError`]; the pool is then as it was, though the device may have lost its old label.
+    pub fn attach(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<(), LifeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        engine.shape_is_free()?;
+        let newcomer = self.newcomer(old, new, terms)?;
+        let mut config = PoolConfig::clone(&self.config());
+        newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
+        begin_labels(&config, &newcomer.claimed, self.txgs().open()).map_err(ShapeError::from)?;
+        let replace = terms.replace;
+        let txgs = self.txgs().handle();
+        engine.decide(&txgs, move |engine, tx| engine.take_side(tx, newcomer, replace))?;
+        Ok(self.heal()?)
+    }
+
+    /// Checks and claims a device.
+    fn newcomer(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<Newcomer, LifeError> {
+        let engine = self.engine();
+        let config = self.config();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid: old }.into());
+        let beside = root.find(old).ok_or_else(missing)?;
+        if matches!(beside.kind, VdevKind::Raidz) && !terms.replace {
+            return Err(ShapeError::Unsupported { what: "the expansion of a raidz vdev" }.into());
+        }
+        if !beside.kind.is_leaf() {
+            return Err(LifeError::Target { guid: old });
+        }
+        let spare = self.spare_at(new);
+        let kind = engine.kind_above(root, beside, terms.replace, spare.is_some())?;
+        if spare.is_some_and(|guid| root.find(guid).is_some()) {
+            return Err(LifeError::InUse);
+        }
+        let common = Terms {
+            first: 0,
+            ashift: None,
+            force: terms.force || spare.is_some(),
+            txg: self.txgs().open(),
+            claimer: terms.claimer,
+            version: config.version,
+        };
+        let (device, mut leaf) =
+            claim_aux(new, &common, &mut || engine.world.random()).map_err(ShapeError::from)?;
+        let label = Labels::read(&*device).newest().map(|l| (l.pool_guid, l.guid));
+        if let Some((Some(pool), Some(guid))) = label
+            && Some(pool) == config.pool_guid
+            && root.find(guid).is_some()
+        {
+            return Err(LifeError::InUse);
+        }
+        let (size, least) = (leaf_asize(device.size()), replicas::min_asize(root, old));
+        if size < least {
+            return Err(LifeError::TooSmall { size, least });
+        }
+        let top = root.children.iter().find(|top| top.find(old).is_some());
+        let vdev = top.and_then(|top| top.ashift).unwrap_or_default();
+        let own = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
+        let new = terms.ashift.map_or(own, |a| Ashift(a.0.max(own.0)));
+        if new.0 > vdev.0 {
+            return Err(LifeError::Ashift { new, vdev });
+        }
+        leaf.ashift = None;
+        leaf.create_txg = beside.create_txg;
+        if let Some(guid) = spare {
+            (leaf.guid, leaf.is_spare) = (guid, true);
+        }
+        let claimed = Claimed::from([(leaf.guid, device)]);
+        let above = Guid(engine.world.random().max(1));
+        Ok(Newcomer { old, kind, leaf, above, claimed })
+    }
+
+    /// The hot spare of the pool that is at this path.
+    fn spare_at(&self, new: &NewLeaf) -> Option<Guid> {
+        use std::os::unix::ffi::OsStrExt;
+        let here = crate::place::Identity::of_path(&new.path);
+        let same = |config: &VdevConfig| {
+            let path = config.path.as_deref().map(|p| std::path::Path::new(std::ffi::OsStr::from_bytes(p)));
+            path.is_some_and(|p| {
+                p == new.path || here.is_some() && crate::place::Identity::of_path(p) == here
+            })
+        };
+        self.aux().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.guid)
+    }
+
+    /// Takes a device out of a mirror, or out of a replacement (`spa_vdev_detach`). Its labels are void when this returns.
+    ///
+    /// # Errors
+    /// [`LifeError::NotMirror`], [`LifeError::NoReplicas`]; [`ShapeError`].
+    pub fn detach(&self, guid: Guid) -> Result<(), LifeError> {
+        let engine = self.engine();
+        let _alone = engine.shape.lock();
+        engine.shape_is_free()?;
+        engine.part_with(&self.txgs().handle(), guid, None)
+    }
+
+    /// Brings the new or returned side up to date: a resilver is asked for, when all groups have gone by whose blocks may have been laid out without it.
+    pub(super) fn heal(&self) -> Result<(), ShapeError> {
+        for _ in 1..CONCURRENT {
+            self.sync_all()?;
+        }
+        self.request_resilver();
+        Ok(())
+    }
+
+    /// Ends the replacements whose new device lacks nothing any more: the old one is detached (`spa_vdev_resilver_done`). It goes by itself when a resilver is
+    /// over; when this returns, it is done.
+    ///
+    /// # Errors
+    /// As [`Live::detach`]; what was ended before stays so.
+    pub fn end_replacements(&self) -> Result<(), LifeError> {
+        self.engine().end_replacements(&self.txgs().handle())
+    }
+}
+
+impl Engine {
+    fn part_with(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        guid: Guid,
+        from: Option<Guid>,
+    ) -> Result<(), LifeError> {
+        self.stop_works();
+        let done = self.decide(txgs, move |engine, tx| engine.let_side_go(tx, guid, from));
+        self.restart_works(txgs);
+        let gone = done?;
+        // It may be going because nothing can be written to it: that is no reason to keep it.
+        gone.void_labels().or(Ok(()))
+    }
+
+    pub(super) fn end_replacements(self: &Arc<Self>, txgs: &TxgHandle) -> Result<(), LifeError> {
+        let _alone = self.shape.lock();
+        loop {
+            if self.shape_is_free().is_err() {
+                return Ok(());
+            }
+            let config = self.synced.read().config.clone();
+            let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+            let Some((guid, from)) = done_with(&self.tree(), root) else { return Ok(()) };
+            self.part_with(txgs, guid, Some(from))?;
+        }
+    }
+}

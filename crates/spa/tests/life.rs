@@ -1,0 +1,330 @@
+//! Devices that go out of use, come back, join and leave, judged by OpenZFS's `zdb` where it is at hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod rig;
+
+use std::path::{Path, PathBuf};
+
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{Ashift, Guid, ObjNum};
+use rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
+use spa::Spa;
+use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
+use spa::engine::{AttachTerms, LifeError, Live, ShapeError};
+use spa::import::Options;
+use vdev::VdevState;
+
+const LEN: usize = 1 << 20;
+
+fn image(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
+    path
+}
+
+fn new_pool(dir: &Path, shape: VdevShape, names: &[&str]) -> Spa {
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let leaves = names.iter().map(|name| NewLeaf { path: image(dir, name) }).collect();
+    pool_of(vec![NewVdev { shape, bias: None, leaves }], &features)
+}
+
+fn live(spa: &Spa) -> &Live {
+    spa.writer().unwrap()
+}
+
+fn write(spa: &Spa, seed: u64) -> (u64, ObjNum) {
+    let object = write_file(live(spa), &own(live(spa), "tank"), &noise(seed, LEN)).unwrap();
+    live(spa).sync_all().unwrap();
+    (seed, object)
+}
+
+fn check(spa: &Spa, files: &[(u64, ObjNum)]) {
+    let owned = own(live(spa), "tank");
+    for (seed, object) in files {
+        assert!(read_file(&owned, *object, LEN) == noise(*seed, LEN), "file {seed}");
+    }
+}
+
+fn export(spa: Spa) {
+    live(&spa).export().unwrap();
+}
+
+fn again(dir: &Path, spa: Spa) -> Spa {
+    export(spa);
+    judge(dir, "tank");
+    import_as(dir, Options::default()).unwrap()
+}
+
+/// The guid of the leaf at a path.
+fn guid(spa: &Spa, dir: &Path, name: &str) -> Guid {
+    let config = spa.config();
+    let path = dir.join(name).display().to_string().into_bytes();
+    let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
+    leaves.find(|leaf| leaf.path.as_ref() == Some(&path)).unwrap().guid
+}
+
+fn state(spa: &Spa, dir: &Path, name: &str) -> VdevState {
+    spa.tree().state_of(guid(spa, dir, name)).unwrap().0
+}
+
+/// The tree below the root in words: `mirror(a b)`.
+fn shape(spa: &Spa) -> String {
+    fn words(v: &ondisk::VdevConfig) -> String {
+        let path = v.path.as_deref().map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
+        if v.kind.is_leaf() {
+            let old = path.strip_suffix("/old").map_or("", |_| "/old");
+            let name = path.trim_end_matches("/old").rsplit('/').next().unwrap().to_owned();
+            return name + old;
+        }
+        let all: Vec<String> = v.children.iter().map(words).collect();
+        format!("{}({})", v.kind.name(), all.join(" "))
+    }
+    let config = spa.config();
+    let tops: Vec<String> = config.vdev_tree.as_ref().unwrap().children.iter().map(words).collect();
+    tops.join(" ")
+}
+
+fn join(spa: &Spa, dir: &Path, old: &str, path: &Path, replace: bool) -> Result<(), LifeError> {
+    let terms = AttachTerms { replace, ashift: None, force: false, claimer: &claim_file };
+    live(spa).attach(guid(spa, dir, old), &NewLeaf { path: path.to_owned() }, &terms)
+}
+
+fn attach(spa: &Spa, dir: &Path, old: &str, new: &str) {
+    join(spa, dir, old, &image(dir, new), false).unwrap();
+}
+
+/// Waits until every device has all that it missed, and what was replaced has gone.
+fn healed(spa: &Spa) {
+    live(spa).hold_scans(false);
+    for _ in 0..100_000 {
+        live(spa).sync_all().unwrap();
+        let scans = live(spa).scan_stat().is_some_and(|s| s.is_scanning());
+        if !scans && spa.tree().behind().is_empty() {
+            live(spa).end_replacements().unwrap();
+            return;
+        }
+    }
+    panic!("no end of the resilver");
+}
+
+/// Goal: a side of a mirror goes offline and its pool lives without it, also over an import; back again it lacks what was written meanwhile, is not read for
+/// it, and is written; the last good side does not go.
+#[test]
+fn offline_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
+    let first = write(&spa, 1);
+    live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
+    live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
+    assert_eq!(state(&spa, d, "a"), VdevState::Offline);
+    assert_eq!(spa.tree().state().0, VdevState::Degraded);
+    let refused = live(&spa).offline(guid(&spa, d, "b"), false);
+    assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
+    // It is closed: somebody else may have it.
+    drop(device::FileDevice::open(&d.join("a"), device::Mode::Write).unwrap());
+    let second = write(&spa, 2);
+    if let Some(config) = ask(d, "tank", &["-C"]) {
+        assert!(config.contains("offline: 1"), "{config}");
+    }
+    let spa = again(d, spa);
+    assert_eq!(state(&spa, d, "a"), VdevState::Offline);
+    let third = write(&spa, 3);
+    live(&spa).hold_scans(true);
+    assert_eq!(live(&spa).online(guid(&spa, d, "a"), false).unwrap(), VdevState::Healthy);
+    check(&spa, &[first, second, third]);
+    assert_eq!(spa.tree().stats(guid(&spa, d, "a")).unwrap().checksum_errors.get(), 0);
+    let missed = spa.tree().dtl(guid(&spa, d, "a")).unwrap();
+    assert!(!missed.is_empty());
+    let refused = live(&spa).offline(guid(&spa, d, "b"), false);
+    assert!(matches!(refused, Err(LifeError::NoReplicas { .. })), "what it lacks, only the other has");
+    let spa = again(d, spa);
+    healed(&spa);
+    live(&spa).offline(guid(&spa, d, "b"), true).unwrap();
+    check(&spa, &[first, second, third]);
+    let spa = again(d, spa);
+    assert_eq!(state(&spa, d, "b"), VdevState::Healthy, "it was for the time being");
+    check(&spa, &[first, second, third]);
+}
+
+/// Goal: a fault by hand outlasts an import only if it shall, is cleared, and leaves a device offline that was so before.
+#[test]
+fn faults_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let mut spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
+    let first = write(&spa, 1);
+    for temporary in [false, true] {
+        live(&spa).fault(guid(&spa, d, "a"), temporary).unwrap();
+        assert_eq!(state(&spa, d, "a"), VdevState::Faulted);
+        assert_eq!(live(&spa).online(guid(&spa, d, "a"), false).unwrap(), VdevState::Faulted);
+        spa = again(d, spa);
+        let expected = if temporary { VdevState::Healthy } else { VdevState::Faulted };
+        assert_eq!(state(&spa, d, "a"), expected);
+        live(&spa).clear(Some(guid(&spa, d, "a"))).unwrap();
+        assert_eq!(state(&spa, d, "a"), VdevState::Healthy);
+    }
+    healed(&spa);
+    live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
+    live(&spa).fault(guid(&spa, d, "a"), false).unwrap();
+    assert_eq!(state(&spa, d, "a"), VdevState::Faulted);
+    live(&spa).clear(None).unwrap();
+    assert_eq!(state(&spa, d, "a"), VdevState::Offline);
+    live(&spa).fault(guid(&spa, d, "b"), false).unwrap();
+    assert_eq!(state(&spa, d, "b"), VdevState::Degraded, "the pool can't do without it");
+    check(&spa, &[first]);
+}
+
+/// Goal: a disk becomes a mirror, and that a mirror of three; the new side is written and not read for what it lacks; what is detached leaves a sound pool
+/// and no label that could be imported.
+#[test]
+fn attach_and_detach() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Single, &["a"]);
+    let first = write(&spa, 1);
+    live(&spa).hold_scans(true);
+    attach(&spa, d, "a", "b");
+    assert_eq!(shape(&spa), "mirror(a b)");
+    let second = write(&spa, 2);
+    check(&spa, &[first, second]);
+    assert_eq!(spa.tree().stats(guid(&spa, d, "b")).unwrap().checksum_errors.get(), 0);
+    let refused = live(&spa).detach(guid(&spa, d, "a"));
+    assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
+    let spa = again(d, spa);
+    check(&spa, &[first, second]);
+    healed(&spa);
+    assert_eq!(spa.tree().stats(guid(&spa, d, "b")).unwrap().checksum_errors.get(), 0);
+    attach(&spa, d, "b", "c");
+    assert_eq!(shape(&spa), "mirror(a b c)");
+    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    assert_eq!(shape(&spa), "mirror(b c)");
+    let third = write(&spa, 3);
+    let spa = again(d, spa);
+    check(&spa, &[first, second, third]);
+    live(&spa).detach(guid(&spa, d, "c")).unwrap();
+    assert_eq!(shape(&spa), "b");
+    let fourth = write(&spa, 4);
+    live(&spa).hold_scans(true);
+    attach(&spa, d, "b", "e");
+    let refused = live(&spa).detach(guid(&spa, d, "b"));
+    assert!(matches!(refused, Err(LifeError::NoReplicas { .. })));
+    live(&spa).detach(guid(&spa, d, "e")).unwrap();
+    let spa = again(d, spa);
+    check(&spa, &[first, second, third, fourth]);
+    export(spa);
+    std::fs::remove_file(d.join("b")).unwrap();
+    assert!(spa::scan(&[d]).pools.is_empty(), "what was detached is no pool");
+}
+
+/// Goal: a device is replaced by another, and in its place; the pool is sound before, meanwhile and after, and the old device goes when the new one lacks
+/// nothing.
+#[test]
+fn replace() {
+    for (kind, names) in [(VdevShape::Mirror, &["a", "b"][..]), (VdevShape::Raidz(1), &["a", "b", "c"])] {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path();
+        let spa = new_pool(d, kind, names);
+        let first = write(&spa, 1);
+        live(&spa).hold_scans(true);
+        join(&spa, d, "a", &image(d, "n"), true).unwrap();
+        assert!(shape(&spa).contains("(replacing(a n) b"), "{}", shape(&spa));
+        let second = write(&spa, 2);
+        check(&spa, &[first, second]);
+        live(&spa).end_replacements().unwrap();
+        assert!(shape(&spa).contains("(replacing(a n) b"), "the new one lacks much");
+        let spa = again(d, spa);
+        check(&spa, &[first, second]);
+        healed(&spa);
+        assert!(shape(&spa).contains("(n b"), "{}", shape(&spa));
+        let third = write(&spa, 3);
+        let spa = again(d, spa);
+        check(&spa, &[first, second, third]);
+        // In place: the device at its path is a new one.
+        live(&spa).offline(guid(&spa, d, "b"), false).unwrap();
+        let refused = join(&spa, d, "b", &d.join("b"), true);
+        assert!(
+            matches!(&refused, Err(LifeError::InUse | LifeError::Shape(ShapeError::Devices(_)))),
+            "{refused:?}"
+        );
+        std::fs::remove_file(d.join("b")).unwrap();
+        let before = guid(&spa, d, "b");
+        live(&spa).hold_scans(true);
+        join(&spa, d, "b", &image(d, "b"), true).unwrap();
+        assert!(shape(&spa).contains("(n replacing(b/old b)"), "{}", shape(&spa));
+        live(&spa).detach(guid(&spa, d, "b")).unwrap();
+        assert!(shape(&spa).contains("(n b"), "{}", shape(&spa));
+        assert_eq!(guid(&spa, d, "b"), before);
+        join(&spa, d, "b", &image(d, "b"), true).unwrap();
+        let spa = again(d, spa);
+        healed(&spa);
+        assert!(shape(&spa).contains("(n b"), "{}", shape(&spa));
+        assert_ne!(guid(&spa, d, "b"), before);
+        check(&spa, &[first, second, third]);
+        export(spa);
+        judge(d, "tank");
+    }
+}
+
+/// Goal: a hot spare stands in for a device, is in use meanwhile, goes back to the spares when it is detached, and stays for good when the device is.
+#[test]
+fn spares_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
+    let first = write(&spa, 1);
+    let spare = NewLeaf { path: image(d, "s") };
+    live(&spa).add_aux(&[spare], &[], false, &claim_file).unwrap();
+    join(&spa, d, "a", &d.join("s"), true).unwrap();
+    assert_eq!(shape(&spa), "raidz(spare(a s) b c)");
+    let second = write(&spa, 2);
+    let aux = live(&spa).remove_aux(guid(&spa, d, "s"));
+    assert!(matches!(aux, Err(ShapeError::Busy { .. })));
+    assert!(matches!(join(&spa, d, "b", &d.join("s"), true), Err(LifeError::InUse)));
+    let spa = again(d, spa);
+    check(&spa, &[first, second]);
+    assert_eq!(spa.spares().len(), 1);
+    live(&spa).detach(guid(&spa, d, "s")).unwrap();
+    assert_eq!(shape(&spa), "raidz(a b c)");
+    let spa = again(d, spa);
+    assert_eq!((spa.spares().len(), spa.spares()[0].state), (1, VdevState::Healthy));
+    join(&spa, d, "a", &d.join("s"), true).unwrap();
+    healed(&spa);
+    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    assert_eq!(shape(&spa), "raidz(s b c)");
+    assert!(spa.spares().is_empty());
+    let spa = again(d, spa);
+    check(&spa, &[first, second]);
+    assert!(spa.spares().is_empty());
+}
+
+/// Goal: what can't be attached, replaced or detached is refused with its reason, and the pool goes on as it was.
+#[test]
+fn refusals() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
+    let config = spa.config();
+    let raidz = config.vdev_tree.as_ref().unwrap().children[0].guid;
+    let new = NewLeaf { path: image(d, "n") };
+    let terms = AttachTerms { replace: false, ashift: None, force: false, claimer: &claim_file };
+    let grown = live(&spa).attach(raidz, &new, &terms);
+    assert!(matches!(grown, Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
+    assert!(matches!(join(&spa, d, "a", &new.path, false), Err(LifeError::Target { .. })));
+    assert!(matches!(live(&spa).detach(guid(&spa, d, "a")), Err(LifeError::NotMirror { .. })));
+    assert!(matches!(live(&spa).offline(raidz, false), Err(LifeError::NotLeaf { .. })));
+    let small = d.join("small");
+    std::fs::File::create(&small).unwrap().set_len(100 << 20).unwrap();
+    assert!(matches!(join(&spa, d, "a", &small, true), Err(LifeError::TooSmall { .. })));
+    let terms = AttachTerms { replace: true, ashift: Some(Ashift(14)), force: false, claimer: &claim_file };
+    let wide = live(&spa).attach(guid(&spa, d, "a"), &new, &terms);
+    assert!(matches!(wide, Err(LifeError::Ashift { .. })));
+    live(&spa).checkpoint().unwrap();
+    let kept = join(&spa, d, "a", &new.path, true);
+    assert!(matches!(kept, Err(LifeError::Shape(ShapeError::CheckpointExists))));
+    live(&spa).discard_checkpoint(true).unwrap();
+    let first = write(&spa, 1);
+    check(&spa, &[first]);
+    export(spa);
+    judge(d, "tank");
+}
