@@ -150,3 +150,44 @@ fn a_resilver_brings_a_device_up_to_date() {
         judge(dir.path(), "tank");
     }
 }
+
+/// Goal: a scrub that is under way, or paused, goes on after an export and import where it was,
+/// and finds all that is wrong.
+#[test]
+fn a_scrub_goes_on_after_an_import() {
+    let dir = tempfile::tempdir().unwrap();
+    let images: Vec<PathBuf> = images(dir.path(), 2, SIZE);
+    let mut spa = new_pool(VdevShape::Mirror, &images);
+    let files: Vec<(u64, ObjNum)> = (1..6).map(|seed| (seed, write(&spa, seed))).collect();
+    live(&spa).set_scan_slices(1, 1);
+    ruin(&images[0], SPACE.0, SPACE.1);
+    live(&spa).hold_scans(true);
+    live(&spa).scan(ScanCommand::Scrub).unwrap();
+    live(&spa).scan(ScanCommand::Pause).unwrap();
+    live(&spa).hold_scans(false);
+    let mut imports = 0;
+    let stat = loop {
+        live(&spa).export().unwrap();
+        drop(spa);
+        spa = import(dir.path()).unwrap();
+        imports += 1;
+        let stat = live(&spa).scan_stat().unwrap();
+        if !stat.is_scanning() {
+            break stat;
+        }
+        live(&spa).set_scan_slices(1, 1);
+        if stat.phys.flags != 0 {
+            assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Resumed);
+        }
+        live(&spa).sync_all().unwrap();
+    };
+    assert!(imports > 1);
+    assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0));
+    assert!(stat.phys.processed >= (files.len() * LEN) as u64, "{stat:?}");
+    let again = scrub(&spa);
+    assert_eq!((again.phys.processed, again.phys.errors), (0, 0));
+    check(&spa, &files);
+    live(&spa).export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+}

@@ -259,7 +259,8 @@ impl Engine {
     }
 
     fn put_scan(&self, tx: &Tx) -> pool::Result<()> {
-        let phys = {
+        // Of a scan that this import has not gone on with yet, the record knows the place.
+        let (phys, known) = {
             let walk = self.scan.walk.lock();
             let mut state = self.scan.state.lock();
             let state = &mut *state;
@@ -271,9 +272,9 @@ impl Engine {
                 let current = walk.left.iter().find(|v| Some(v.objset) == walk.at);
                 stat.phys.cur_max_txg = current.map_or(stat.phys.max_txg, |v| v.max().min(stat.phys.max_txg));
             }
-            stat.phys
+            (stat.phys, walk.loaded)
         };
-        if phys.queue_obj != 0 {
+        if phys.queue_obj != 0 && known {
             let zap = ObjNum(phys.queue_obj);
             let old: Vec<String> = self.mos.entries(zap)?.flatten().map(|e| e.name_lossy()).collect();
             let new: Vec<(String, u64)> = {
