@@ -14,6 +14,8 @@ use crate::engine::{Engine, SyncError};
 
 const CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 const DEFER: &str = "com.datto:resilver_defer";
+/// The version of pools from which a scan's queue has a type of its own (`SPA_VERSION_DSL_SCRUB`).
+const DSL_SCRUB: u64 = 11;
 /// Object set of a bookmark whose dataset was destroyed (`ZB_DESTROYED_OBJSET`).
 const DESTROYED: u64 = u64::MAX;
 
@@ -123,7 +125,9 @@ impl Engine {
     ) -> Result<(), SyncError> {
         let now = self.world.now();
         let books = |source| SyncError::Books { txg: tx.txg(), source };
-        let queue_obj = self.mos.create_zap_of(tx, DmuType::SCAN_QUEUE).map_err(books)?.0;
+        let old = self.synced.read().uberblock.version < DSL_SCRUB;
+        let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
+        let queue_obj = self.mos.create_zap_of(tx, kind).map_err(books)?.0;
         let phys = ScanPhys {
             func,
             state: ScanState::Scanning,
