@@ -59,6 +59,8 @@ pub struct Cx {
     pub screen: fn() -> Option<(usize, usize)>,
     /// Connects once more, to watch what this command does: where standard output is a terminal.
     pub watcher: Option<fn() -> Box<dyn Service>>,
+    /// Connects once more, for what is asked at the same time.
+    pub another: Option<fn() -> Box<dyn Service>>,
     /// The sockets of this user's own daemon, which is asked, and of root's, which is not, where both are there.
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Waits this many seconds between two rounds of output.
@@ -125,6 +127,7 @@ impl Cx {
             color: false,
             screen: crate::terminal::screen,
             watcher: None,
+            another: None,
             overshadowed: None,
             sleep: |s| std::thread::sleep(std::time::Duration::from_secs_f64(s)),
             secret,

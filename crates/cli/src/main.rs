@@ -116,6 +116,7 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let connect = Box::new(|| Ok(Rc::new(server::house::connect()) as Rc<dyn server::api::Service>));
     let mut cx = Cx::new(out, err, Clock::system(), Box::new(Stdin), connect);
     cx.color = colors(&cx);
+    cx.another = Some(|| Box::new(server::house::connect()));
     cx.overshadowed = Some(server::client::own_before_roots);
     if std::io::stdout().is_terminal() {
         cx.watcher = Some(|| Box::new(server::house::connect()));

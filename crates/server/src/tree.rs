@@ -212,7 +212,8 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
 
     fn write(&self, node: Node, _: u64, data: &[u8], _: bool) -> Result<(), Errno> {
         let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
-        let value = std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok());
+        let number = |text: &str| text.parse().ok().or_else(|| Some(text.parse::<i64>().ok()? as u64));
+        let value = std::str::from_utf8(data).ok().and_then(|text| number(text.trim()));
         let set = self.house.set_tunable(&tunable.name, &value.ok_or(Errno::INVAL)?);
         set.map_err(|_| Errno::INVAL)
     }

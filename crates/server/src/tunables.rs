@@ -1,11 +1,12 @@
-//! Numbers that can be set while the daemon runs, by the names of OpenZFS's module parameters. Those that would do nothing are not here.
+//! Numbers that can be set while the daemon runs, by the names of OpenZFS's module parameters. Those that would do nothing are not here, or say so.
 //!
 //! # Theory
 //! What was set is kept here and told to every pool, also to those that are imported later; nothing outlives the daemon, as nothing outlives a module. A value is taken
 //! or refused as a whole. Some are told to pools; others are statics beside what they steer, and every pool of the process sees those. 0 gives the default back where OpenZFS's parameter is 0 by default.
 //!
 //! # Absent
-//! Parameters of parts that don't exist here, and those whose part takes them for granted: they are not listed, so that nobody believes to have set one.
+//! Parameters of parts that don't exist here, and those whose part takes them for granted: they are not listed, so that nobody believes to have set one;
+//! but for a few that scripts set on their way, which say that they are without effect.
 
 use crate::api::{self, Error, Reason};
 use crate::events::LEN_MAX;
@@ -14,8 +15,8 @@ use dsl::ops::create::MAX_NESTING;
 use observe::Tunable;
 use parking_lot::Mutex;
 use spa::tunables::{
-    CHUNK, DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO,
-    MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MS_COUNT_LIMIT, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE,
+    CHUNK, DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET,
+    MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MS_COUNT_LIMIT, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -100,7 +101,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 19] = [
+const STEERED: [Steered; 20] = [
     steered(
         "vdev_file_logical_ashift",
         "sector size that files need at least, as a shift",
@@ -132,6 +133,13 @@ const STEERED: [Steered; 19] = [
     steered("zfs_initialize_chunk_size", "bytes that zpool initialize writes at once", 512, 16 << 20, &CHUNK),
     steered("zfs_initialize_value", "what zpool initialize writes", 0, u64::MAX, &VALUE),
     steered("zfs_max_dataset_nesting", "levels that a dataset's name stays below", 2, 255, &MAX_NESTING),
+    steered(
+        "zfs_spa_discard_memory_limit",
+        "bytes of a checkpoint that a group looks at to free them",
+        0,
+        1 << 40,
+        &DISCARD_MEMORY,
+    ),
     steered(
         "zfs_trim_extent_bytes_max",
         "bytes that zpool trim discards at once",
@@ -188,6 +196,27 @@ const STEERED: [Steered; 19] = [
     steered("zio_slow_io_ms", "milliseconds from which an I/O counts as slow", 1, 1 << 40, &SLOW_MS),
 ];
 
+/// What is kept since scripts set it before they ask for something else: it is told as it was set, and nothing here depends on it.
+const KEPT: [Steered; 6] = {
+    static DEBUG_LOAD: Tunable = Tunable::new(0);
+    static KEEP_LOGS: Tunable = Tunable::new(0);
+    static LIVELIST_ENTRIES: Tunable = Tunable::new(500_000);
+    static LIVELIST_SHARED: Tunable = Tunable::new(75);
+    static TXG_HISTORY: Tunable = Tunable::new(100);
+    static RETAIN: Tunable = Tunable::new(2000);
+    const fn kept(name: &'static str, what: &'static str, at: &'static Tunable) -> Steered {
+        steered(name, what, 0, u64::MAX, at)
+    }
+    [
+        kept("metaslab_debug_load", "without effect: metaslabs are read as they are needed", &DEBUG_LOAD),
+        kept("zfs_keep_log_spacemaps_at_export", "without effect: export decides by itself", &KEEP_LOGS),
+        kept("zfs_livelist_max_entries", "without effect: clones get no livelists", &LIVELIST_ENTRIES),
+        kept("zfs_livelist_min_percent_shared", "without effect: clones get no livelists", &LIVELIST_SHARED),
+        kept("zfs_txg_history", "without effect: no history of groups is kept", &TXG_HISTORY),
+        kept("zfs_zevent_retain_max", "without effect: events are told as often as they happen", &RETAIN),
+    ]
+};
+
 const fn steered(
     name: &'static str,
     what: &'static str,
@@ -218,7 +247,7 @@ impl Tunables {
             default: one.at.default(),
             what: one.what.to_owned(),
         };
-        let mut all: Vec<_> = KNOBS.iter().map(row).chain(STEERED.iter().map(steered)).collect();
+        let mut all: Vec<_> = KNOBS.iter().map(row).chain(STEERED.iter().chain(&KEPT).map(steered)).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -236,7 +265,7 @@ impl Tunables {
                 Err(Error::new(name, Reason::BadValue { what }))
             }
         };
-        if let Some(one) = STEERED.iter().find(|one| one.name == name) {
+        if let Some(one) = STEERED.iter().chain(&KEPT).find(|one| one.name == name) {
             within(one.least, one.most)?;
             one.at.set(value);
             return Ok(());

@@ -1,6 +1,6 @@
 //! `zpool export`.
 
-use server::api::{Error, ExportRequest, PoolChange, Reason};
+use server::api::{Error, ExportRequest, PoolChange, Reason, Service};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -56,7 +56,15 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             hardforce,
             threads: cx.mount_threads(),
         };
-        let tried: Vec<_> = names.iter().map(|name| (name, service.export(&request(name)))).collect();
+        let tried: Vec<_> = match cx.another {
+            // Each waits for its own devices.
+            Some(another) if names.len() > 1 => {
+                let requests: Vec<ExportRequest> = names.iter().map(request).collect();
+                let done = at_once(&requests, another);
+                names.iter().zip(done).collect()
+            }
+            _ => names.iter().map(|name| (name, service.export(&request(name)))).collect(),
+        };
         let gone = tried.iter().filter(|(_, done)| done.is_ok()).count();
         let failures: Vec<_> =
             tried.into_iter().filter_map(|(name, done)| Some((name.clone(), done.err()?))).collect();
@@ -71,6 +79,22 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }
         names = again.into_iter().map(|(name, _)| name).collect();
     }
+}
+
+/// Pools that are exported at a time.
+const AT_A_TIME: usize = 32;
+
+/// Exports pools at the same time, over a connection for each.
+fn at_once(requests: &[ExportRequest], another: fn() -> Box<dyn Service>) -> Vec<Result<(), Error>> {
+    let mut done = Vec::new();
+    for part in requests.chunks(AT_A_TIME) {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                part.iter().map(|request| scope.spawn(move || another().export(request))).collect();
+            done.extend(threads.into_iter().map(|t| t.join().expect("a panic ends the program")));
+        });
+    }
+    done
 }
 
 fn is_busy(error: &Error) -> bool {

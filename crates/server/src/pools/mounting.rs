@@ -232,6 +232,9 @@ impl Pools {
         if request.names.is_empty() {
             chosen = mounted;
         }
+        if request.unload_keys {
+            keys_are_free(&pools, &chosen)?;
+        }
         let total = chosen.len() as u64;
         // As on Linux, force takes nothing that is in use.
         let failures = unmount_all(&chosen, Detach::Normal, threads);
@@ -269,6 +272,28 @@ impl Pools {
             }
         }
     }
+}
+
+/// Refuses to unload keys that something needs which stays mounted: nothing is unmounted then.
+fn keys_are_free(pools: &[Arc<Imported>], chosen: &[Mounted]) -> Result<(), Error> {
+    let root_of = |pool: &Arc<Imported>, name: &str| {
+        let root = pool.pool.dsl().dir(name).and_then(|dir| dir.encryption_root()).ok().flatten();
+        root.map(|root| (pool.pool.spa().guid(), root.object(), root.name().to_owned()))
+    };
+    let goes: BTreeSet<String> = chosen.iter().map(|(_, live)| live.name()).collect();
+    let needed: Vec<_> = chosen.iter().filter_map(|(pool, live)| root_of(pool, &live.name())).collect();
+    for (pool, live) in pools.iter().flat_map(Imported::mounted) {
+        let name = live.name();
+        if goes.contains(&name) {
+            continue;
+        }
+        if let Some((guid, object, _)) = root_of(&pool, &name)
+            && let Some((.., root)) = needed.iter().find(|n| (n.0, n.1) == (guid, object))
+        {
+            return Err(Error::new(root, Reason::Busy));
+        }
+    }
+    Ok(())
 }
 
 /// Reads what a pool's dataset says about mounting it, and those below it.

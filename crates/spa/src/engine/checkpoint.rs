@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Tx;
 use dsl::sync::Event;
+use observe::Tunable;
 use ondisk::feature::Feature;
 use ondisk::{Txg, Uberblock, bytes, mos};
 use parking_lot::Mutex;
@@ -30,8 +31,8 @@ use crate::txg::Stopped;
 
 /// `zpool_checkpoint`: in use from taking a checkpoint until nothing is left of it.
 const FEATURE: &str = "com.delphix:zpool_checkpoint";
-/// Ranges that one group frees of what a checkpoint held (a quarter of the words in `zfs_spa_discard_memory_limit`).
-const DISCARD_BUDGET: u64 = (16 << 20) / 8 / 4;
+/// Bytes of what a checkpoint held that one group may look at (`zfs_spa_discard_memory_limit`): it frees as many ranges as a quarter of their words.
+pub static DISCARD_MEMORY: Tunable = Tunable::new(16 << 20);
 
 /// Why a checkpoint was not taken or let go; the pool is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +145,7 @@ impl Engine {
         }
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
-        if self.allocator.discard(tx, &self.mos, DISCARD_BUDGET).map_err(books)? {
+        if self.allocator.discard(tx, &self.mos, (DISCARD_MEMORY.get() / 32).max(1)).map_err(books)? {
             self.mos.feature_decr(tx, feature()).map_err(books)?;
             self.checkpoint.going.store(false, Ordering::Relaxed);
             let text = "finished discarding checkpointed state from the pool".to_owned();
