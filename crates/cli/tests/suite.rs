@@ -114,6 +114,24 @@ fn spares_of_nobody_are_free() {
     good(&format!("zpool create -m none other mirror {data} {spare}"), &house);
 }
 
+/// Goal: a label that was cleared is none for `zdb -l`.
+#[test]
+fn cleared_labels_are_gone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    good("zpool export tank", &house);
+    let image = dir.path().join("d0.img").display().to_string();
+    let looked = || {
+        let words = ["-lq".to_owned(), image.clone()];
+        let clock = cli::clock::Clock::system();
+        let sink = || cli::cx::Out::new(Box::new(std::io::sink()));
+        cli::zdb::run(&words, &mut sink(), &mut sink(), &clock)
+    };
+    assert_eq!(looked(), 0);
+    good(&format!("zpool labelclear -f {image}"), &house);
+    assert_eq!(looked(), 2);
+}
+
 /// Goal: words sort as words, not by the numbers that stand for them.
 #[test]
 fn words_sort_as_words() {

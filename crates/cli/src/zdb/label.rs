@@ -150,6 +150,8 @@ fn read(device: &dyn Device, l: usize) -> Option<Label> {
         Ok((config, good)) => (Some(config), good),
         Err(_) => (ondisk::label::decode_phys(phys).ok(), false),
     };
+    // What was cleared decodes as a list of nothing, which is no label.
+    let config = config.filter(|config| !config.is_empty());
     let tree = config.as_ref().and_then(|c| c.list("vdev_tree"));
     let ashift = tree.and_then(|t| t.u64("ashift")).filter(|a| *a < 32).unwrap_or(SPA_MINBLOCKSHIFT);
     Some(Label { raw, config, cksum_valid, ashift: Ashift(ashift as u8), header_printed: false })
