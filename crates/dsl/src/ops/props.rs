@@ -85,7 +85,7 @@ pub fn needed_feature(set: &Setting) -> Option<&'static str> {
 pub fn needed_version(set: &Setting) -> Option<u64> {
     let Value::Number(n) = set.value else { return None };
     match Prop::by_name(&set.name) {
-        Some(Prop::Copies) if n > 1 => Some(SPA_VERSION_DITTO_BLOCKS),
+        Some(Prop::Copies) => Some(SPA_VERSION_DITTO_BLOCKS),
         Some(Prop::Compression) => match n & 0x7f {
             5..=13 => Some(SPA_VERSION_GZIP_COMPRESSION),
             14 => Some(SPA_VERSION_ZLE_COMPRESSION),
