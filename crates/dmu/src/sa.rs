@@ -147,12 +147,12 @@ impl Attrs {
     }
 
     fn find(&self, attr: Attr) -> Result<Option<(&[u8], &Located)>> {
-        let Some(num) = self.sa.registry().num(attr) else { return Ok(None) };
-        if let Some(l) = self.bonus.iter().find(|l| l.num == num) {
+        let is = |l: &&Located| l.attr == Some(attr);
+        if let Some(l) = self.bonus.iter().find(is) {
             return Ok(Some((&self.dn.bonus()[l.range.clone()], l)));
         }
         let Some((block, at)) = self.spill()? else { return Ok(None) };
-        Ok(at.iter().find(|l| l.num == num).map(|l| (&block[l.range.clone()], l)))
+        Ok(at.iter().find(is).map(|l| (&block[l.range.clone()], l)))
     }
 
     /// An attribute of one word.

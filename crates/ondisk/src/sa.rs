@@ -18,6 +18,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -204,6 +205,8 @@ impl Attr {
 pub struct Located {
     /// Its number.
     pub num: AttrNum,
+    /// Which it is, if this project knows it.
+    pub attr: Option<Attr>,
     /// Its bytes.
     pub range: Range<usize>,
     /// How it is swapped.
@@ -216,8 +219,17 @@ pub struct Located {
 #[derive(Debug, Clone)]
 pub struct SaRegistry {
     regs: Vec<Option<AttrReg>>,
-    nums: BTreeMap<Attr, AttrNum>,
-    layouts: BTreeMap<u16, Vec<AttrNum>>,
+    /// By attribute.
+    nums: [Option<AttrNum>; KNOWN.len()],
+    layouts: BTreeMap<u16, Layout>,
+}
+
+/// The order of attributes in a bonus or spill block, with all that is asked of them for each file that has it.
+#[derive(Debug, Clone)]
+struct Layout {
+    attrs: Vec<(AttrReg, Option<Attr>)>,
+    /// How many have a length in each file's header.
+    variable: usize,
 }
 
 /// Bytes of the header of so many attributes of variable length.
@@ -234,11 +246,11 @@ impl Default for SaRegistry {
 impl SaRegistry {
     /// A registry that knows the sixteen attributes that need no registration.
     pub fn new() -> Self {
-        let mut r = Self { regs: Vec::new(), nums: BTreeMap::new(), layouts: BTreeMap::new() };
+        let mut r = Self { regs: Vec::new(), nums: [None; KNOWN.len()], layouts: BTreeMap::new() };
         for (i, (attr, _, len, swap)) in KNOWN.iter().take(LEGACY).enumerate() {
             let num = AttrNum(i as u16);
             r.regs.push(Some(AttrReg { num, len: *len, swap: *swap }));
-            r.nums.insert(*attr, num);
+            r.nums[*attr as usize] = Some(num);
         }
         r
     }
@@ -259,7 +271,7 @@ impl SaRegistry {
                     why: "a known attribute is registered differently",
                 });
             }
-            self.nums.insert(attr, reg.num);
+            self.nums[attr as usize] = Some(reg.num);
         }
         if i >= self.regs.len() {
             self.regs.resize(i + 1, None);
@@ -281,12 +293,14 @@ impl SaRegistry {
             .and_then(|s| s.parse::<u16>().ok())
             .filter(|n| *n < LAYOUTS_MAX)
             .ok_or(Corrupt::Shape { what: WHAT, why: "a layout's name is no layout number" })?;
-        for &a in attrs {
-            if self.regs.get(usize::from(a)).copied().flatten().is_none() {
-                return Err(Corrupt::Range { what: WHAT, field: "attribute in a layout", value: a.into() });
-            }
-        }
-        self.layouts.insert(num, attrs.iter().map(|&a| AttrNum(a)).collect());
+        let place = |&a: &u16| {
+            let bad = Corrupt::Range { what: WHAT, field: "attribute in a layout", value: a.into() };
+            let known = self.nums.iter().position(|n| *n == Some(AttrNum(a)));
+            Ok((self.reg(AttrNum(a)).ok_or(bad)?, known.map(|i| KNOWN[i].0)))
+        };
+        let attrs = attrs.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let variable = attrs.iter().filter(|(r, _)| r.len == 0).count();
+        self.layouts.insert(num, Layout { attrs, variable });
         Ok(())
     }
 
@@ -294,13 +308,13 @@ impl SaRegistry {
     /// `REGISTRY` ZAP.
     pub fn register_known(&mut self) -> Vec<(&'static str, u64)> {
         for (attr, _, len, swap) in KNOWN {
-            if !self.nums.contains_key(&attr) {
+            if self.num(attr).is_none() {
                 let num = AttrNum(self.regs.len() as u16);
                 self.regs.push(Some(AttrReg { num, len, swap }));
-                self.nums.insert(attr, num);
+                self.nums[attr as usize] = Some(num);
             }
         }
-        let value = |attr: Attr| self.reg(self.nums[&attr]).map_or(0, AttrReg::to_disk);
+        let value = |attr| self.num(attr).and_then(|num| self.reg(num)).map_or(0, AttrReg::to_disk);
         KNOWN.iter().map(|(attr, name, ..)| (*name, value(*attr))).collect()
     }
 
@@ -319,7 +333,8 @@ impl SaRegistry {
     /// # Errors
     /// The number.
     pub fn layout_of(&self, attrs: &[AttrNum]) -> std::result::Result<u16, Option<u16>> {
-        if let Some((num, _)) = self.layouts.iter().find(|(num, l)| **num > 1 && l[..] == *attrs) {
+        let same = |l: &Layout| l.attrs.iter().map(|(r, _)| r.num).eq(attrs.iter().copied());
+        if let Some((num, _)) = self.layouts.iter().find(|(num, l)| **num > 1 && same(l)) {
             return Ok(*num);
         }
         let next = self.layouts.last_key_value().map_or(2, |(n, _)| (n + 1).max(2));
@@ -343,10 +358,13 @@ impl SaRegistry {
     }
 
     /// A bonus or a spill block of these attributes, little-endian, whose layout has this number.
-    pub fn pack(&self, layout: u16, attrs: &[(AttrNum, Vec<u8>)]) -> Vec<u8> {
+    pub fn pack(&self, layout: u16, attrs: &[(AttrNum, Cow<'_, [u8]>)]) -> Vec<u8> {
         let lengths = attrs.iter().filter(|(num, _)| self.fixed_len(*num).is_none()).map(|(_, v)| v.len());
         let header = header_size(lengths.clone().count());
-        let mut out = vec![0; header];
+        let mut out = Vec::with_capacity(
+            header + attrs.iter().map(|(_, v)| v.len().next_multiple_of(8)).sum::<usize>(),
+        );
+        out.resize(header, 0);
         out[..4].copy_from_slice(&SA_MAGIC.to_le_bytes());
         out[4..6].copy_from_slice(&(layout | (header as u16 / 8) << 10).to_le_bytes());
         for (slot, len) in out[6..].chunks_exact_mut(2).zip(lengths) {
@@ -361,7 +379,7 @@ impl SaRegistry {
 
     /// The number of a known attribute, if this object set has it.
     pub fn num(&self, attr: Attr) -> Option<AttrNum> {
-        self.nums.get(&attr).copied()
+        self.nums[attr as usize]
     }
 
     /// Every attribute in `buf`, a bonus or a spill block, in the order of its layout.
@@ -385,22 +403,19 @@ impl SaRegistry {
         if layout == 1 && !self.layouts.contains_key(&1) {
             return Ok(Vec::new());
         }
-        let attrs = self.layouts.get(&layout).ok_or(Corrupt::Range {
+        let layout = self.layouts.get(&layout).ok_or(Corrupt::Range {
             what: WHAT,
             field: "layout",
             value: layout.into(),
         })?;
-        let reg = |a: AttrNum| self.reg(a);
-        let variable = attrs.iter().filter(|a| reg(**a).is_some_and(|r| r.len == 0)).count();
-        let mut at = (6 + 2 * variable).next_multiple_of(8);
+        let mut at = (6 + 2 * layout.variable).next_multiple_of(8);
         if header < at || header > buf.len() {
             return Err(Corrupt::Range { what: WHAT, field: "header size", value: header as u64 });
         }
         let mut lengths = 0;
-        let mut out = Vec::with_capacity(attrs.len());
-        for &num in attrs {
-            let r = reg(num).ok_or(Corrupt::Range { what: WHAT, field: "attribute", value: num.0.into() })?;
-            let mut len = usize::from(r.len);
+        let mut out = Vec::with_capacity(layout.attrs.len());
+        for &(reg, attr) in &layout.attrs {
+            let mut len = usize::from(reg.len);
             if len == 0 {
                 len = order.u16(WHAT, buf, 6 + 2 * lengths)?.into();
                 lengths += 1;
@@ -410,7 +425,7 @@ impl SaRegistry {
                 return Err(Corrupt::Truncated { what: WHAT, need: range.end, have: buf.len() });
             }
             at = range.end.next_multiple_of(8);
-            out.push(Located { num, range, swap: r.swap, order });
+            out.push(Located { num: reg.num, attr, range, swap: reg.swap, order });
         }
         Ok(out)
     }

@@ -18,12 +18,13 @@ use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::sa::{Attr, AttrNum, SaRegistry};
 use ondisk::zap::ZapFlags;
 use ondisk::{ByteOrder, Corrupt, DmuType, ObjNum, SPA_OLD_MAXBLOCKSIZE};
+use std::borrow::Cow;
 
 /// An attribute's value; `None` removes it.
 pub type Change<'a> = (Attr, Option<&'a [u8]>);
 
 /// The attributes of an object in order, little-endian.
-type All = Vec<(AttrNum, Vec<u8>)>;
+type All<'a> = Vec<(AttrNum, Cow<'a, [u8]>)>;
 
 impl Sa {
     /// A new SA master node, whose number a file system keeps as `SA_ATTRS`, and its attributes, which all get their numbers at once.
@@ -97,13 +98,14 @@ impl Sa {
             return Ok(());
         }
         let dn = dn.reload()?;
-        let mut all = self.all(&dn)?;
+        let spill = dn.spill()?;
+        let mut all = self.all(&dn, spill.as_ref())?;
         for (num, (_, value)) in nums.into_iter().zip(changes) {
             let at = all.iter().position(|(n, _)| *n == num);
             match (at, value) {
-                (Some(i), Some(v)) => all[i].1 = v.to_vec(),
+                (Some(i), Some(v)) => all[i].1 = Cow::Borrowed(*v),
                 (Some(i), None) => drop(all.remove(i)),
-                (None, Some(v)) => all.push((num, v.to_vec())),
+                (None, Some(v)) => all.push((num, Cow::Borrowed(*v))),
                 (None, None) => {}
             }
         }
@@ -120,7 +122,7 @@ impl Sa {
     pub fn replace(&self, dn: &Dnode, tx: &Tx, attrs: &[(Attr, &[u8])]) -> Result<()> {
         let changes: Vec<Change<'_>> = attrs.iter().map(|(a, v)| (*a, Some(*v))).collect();
         let nums = self.numbers(tx, &changes)?;
-        let all: All = nums.into_iter().zip(attrs).map(|(n, (_, v))| (n, v.to_vec())).collect();
+        let all: All<'_> = nums.into_iter().zip(attrs).map(|(n, (_, v))| (n, Cow::Borrowed(*v))).collect();
         for ((num, value), (attr, _)) in all.iter().zip(attrs) {
             let fixed = self.registry().fixed_len(*num).map(usize::from);
             assert!(fixed.is_none_or(|len| len == value.len()), "{} has a fixed length", attr.name());
@@ -156,14 +158,16 @@ impl Sa {
     }
 
     /// All attributes of an object in order.
-    fn all(&self, dn: &Dnode) -> Result<All> {
+    fn all<'a>(&self, dn: &'a Dnode, spill: Option<&'a Block>) -> Result<All<'a>> {
         let reg = self.registry();
         let mut all = All::new();
-        let spill = dn.spill()?;
-        for part in [Some(dn.bonus()), spill.as_deref()].into_iter().flatten().filter(|p| !p.is_empty()) {
+        for part in [Some(dn.bonus()), spill.map(|b| &b[..])].into_iter().flatten().filter(|p| !p.is_empty())
+        {
             for l in reg.locate(part).map_err(|e| dn.corrupt(e))? {
-                let mut value = part[l.range].to_vec();
-                l.swap.to_native(l.order, &mut value);
+                let mut value = Cow::Borrowed(&part[l.range]);
+                if l.order != ByteOrder::Little {
+                    l.swap.to_native(l.order, value.to_mut());
+                }
                 all.push((l.num, value));
             }
         }
@@ -171,7 +175,7 @@ impl Sa {
     }
 
     /// The layout of these attributes, made if there is none.
-    fn layout(&self, dn: &Dnode, tx: &Tx, attrs: &All) -> Result<u16> {
+    fn layout(&self, dn: &Dnode, tx: &Tx, attrs: &[(AttrNum, Cow<'_, [u8]>)]) -> Result<u16> {
         let nums: Vec<AttrNum> = attrs.iter().map(|(n, _)| *n).collect();
         if let Ok(num) = self.registry().layout_of(&nums) {
             return Ok(num);
@@ -191,7 +195,7 @@ impl Sa {
     }
 
     /// Writes all attributes of an object.
-    fn lay_out(&self, dn: &Dnode, tx: &Tx, all: &All) -> Result<()> {
+    fn lay_out(&self, dn: &Dnode, tx: &Tx, all: &[(AttrNum, Cow<'_, [u8]>)]) -> Result<()> {
         let lens: Vec<(AttrNum, usize)> = all.iter().map(|(n, v)| (*n, v.len())).collect();
         if lens.iter().any(|(_, len)| *len > usize::from(u16::MAX)) {
             return Err(no_room(dn));
@@ -212,19 +216,19 @@ impl Sa {
                 }
             }
         };
-        let (in_bonus, in_spill) = (all[..fits].to_vec(), all[fits..].to_vec());
+        let (in_bonus, in_spill) = all.split_at(fits);
         // With nothing in it, a bonus has no layout either.
         let bonus = if in_bonus.is_empty() {
             Vec::new()
         } else {
-            let layout = self.layout(dn, tx, &in_bonus)?;
-            self.registry().pack(layout, &in_bonus)
+            let layout = self.layout(dn, tx, in_bonus)?;
+            self.registry().pack(layout, in_bonus)
         };
         let spill = if in_spill.is_empty() {
             None
         } else {
-            let layout = self.layout(dn, tx, &in_spill)?;
-            let mut raw = self.registry().pack(layout, &in_spill);
+            let layout = self.layout(dn, tx, in_spill)?;
+            let mut raw = self.registry().pack(layout, in_spill);
             raw.resize(spilled.next_multiple_of(512), 0);
             Some(Block::copy_of(&raw))
         };

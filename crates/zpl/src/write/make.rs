@@ -184,11 +184,15 @@ impl FileSystem {
                 self.objset().free_object(&tx, born.object())?;
                 return Err(e);
             }
-            w.log_create(&tx, dir, name, &self.node(born.object())?, &new.kind);
-            Ok(())
+            let node = self.node(born.object())?;
+            w.log_create(&tx, dir, name, &node, &new.kind);
+            Ok(*node.attr())
         };
-        w.or_unlogged(&tx, named())?;
+        let attr = w.or_unlogged(&tx, named())?;
         drop(tx);
+        if acls.is_empty() {
+            return Ok(attr);
+        }
         // Nobody has seen it yet: the directory is locked.
         self.endow(w, born.object(), acls)?;
         self.attr(born.object())
