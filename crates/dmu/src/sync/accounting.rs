@@ -12,9 +12,9 @@ use crate::{
 };
 use ondisk::dnode::{DNODE_MIN_SIZE, DnodeFlags, DnodePhys};
 use ondisk::objset::{ObjsetFlags, ObjsetKind};
-use ondisk::sa::SA_MAGIC;
+use ondisk::sa::{Attr, SA_MAGIC};
 use ondisk::zap::ZapFlags;
-use ondisk::znode::{Pflags, ZNODE_SIZE};
+use ondisk::znode::{Pflags, ZNODE_SIZE, Znode};
 use ondisk::{ByteOrder, Corrupt, DmuType, ObjNum};
 use std::collections::BTreeMap;
 
@@ -42,8 +42,11 @@ impl Owner {
                 Err(Corrupt::Truncated { what: "znode", need: ZNODE_SIZE, have: bonus.len() })
             }
             DmuType::ZNODE => {
-                let word = |i: usize| le.u64("znode", bonus, i * 8);
-                Ok(Some(Owner { user: word(18)?, group: word(19)?, project: 0 }))
+                let word = |attr| {
+                    let at = Znode::place(attr).expect("a znode has a place for its owners");
+                    le.u64("znode", bonus, at.start)
+                };
+                Ok(Some(Owner { user: word(Attr::Uid)?, group: word(Attr::Gid)?, project: 0 }))
             }
             DmuType::SA => {
                 let what = "system attributes";

@@ -24,7 +24,7 @@ use ondisk::acl::{Ace, AclPhys, AclVersion, aces};
 use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr;
 use ondisk::znode::{Pflags, ZNODE_SIZE, Znode};
-use ondisk::{DmuType, ObjNum};
+use ondisk::{Corrupt, DmuType, ObjNum};
 
 /// The first version whose ACLs are of version 1 (`ZPL_VERSION_FUID`).
 const ZPL_VERSION_FUID: u64 = 3;
@@ -56,8 +56,9 @@ fn acl_version(version: u64) -> AclVersion {
     if version < ZPL_VERSION_FUID { AclVersion::Initial } else { AclVersion::Fuid }
 }
 
-fn lies_in(attr: Attr) -> std::ops::Range<usize> {
-    Znode::place(attr).expect("a znode has a place for it")
+/// Where a znode has an attribute. One that it has no place for is asked for only where a file or a record says what can't be.
+fn lies_in(attr: Attr) -> ondisk::Result<std::ops::Range<usize>> {
+    Znode::place(attr).ok_or(Corrupt::Shape { what: "znode", why: "it has no place for an attribute" })
 }
 
 /// A new znode with these attributes, of which the ACL is given as system attributes hold it and must be a small one: what a new file begins with.
@@ -71,11 +72,11 @@ pub(crate) fn znode(attrs: &[(Attr, &[u8])], version: u64) -> ondisk::Result<(Ve
             Attr::DaclAces => {
                 let entries = aces(AclVersion::Fuid, count, value)?;
                 let (phys, object) = AclPhys::of(&entries, acl_version(version));
-                raw[lies_in(Attr::ZnodeAcl)].copy_from_slice(&phys.encode());
+                raw[lies_in(Attr::ZnodeAcl)?].copy_from_slice(&phys.encode());
                 outside = object;
             }
             Attr::Symlink => {}
-            attr => raw[lies_in(*attr)].copy_from_slice(value),
+            attr => raw[lies_in(*attr)?].copy_from_slice(value),
         }
     }
     Ok((raw, outside))
@@ -92,7 +93,8 @@ impl FileSystem {
         let (mut raw, outside) = znode(attrs, self.version()).map_err(corrupt)?;
         if let Some(aces) = outside {
             let object = self.new_acl(tx, &aces)?;
-            raw[lies_in(Attr::ZnodeAcl)][..8].copy_from_slice(&object.0.to_le_bytes());
+            let at = lies_in(Attr::ZnodeAcl).map_err(corrupt)?;
+            raw[at][..8].copy_from_slice(&object.0.to_le_bytes());
         }
         if let Some((_, target)) = attrs.iter().find(|(attr, _)| *attr == Attr::Symlink) {
             if ZNODE_SIZE + target.len() <= BONUS_MAX {
@@ -127,6 +129,11 @@ impl Node {
         }
         let mut raw = self.dn.bonus().to_vec();
         let mut freed = None;
+        let place = |attr: Attr| lies_in(attr).map_err(|e| self.corrupt(e));
+        // Nothing is done before it is known that all of it can be.
+        for (attr, _) in changes.iter().filter(|(a, _)| !matches!(a, Attr::DaclCount | Attr::DaclAces)) {
+            place(*attr)?;
+        }
         for (attr, value) in changes {
             match (attr, value.bytes()) {
                 // It goes with the count, which is set beside it.
@@ -137,10 +144,10 @@ impl Node {
                     let entries = aces(AclVersion::Fuid, count, entries).map_err(|e| self.corrupt(e))?;
                     freed = Some(z.acl.extern_obj).filter(|o| o.0 != 0);
                     let phys = self.place_acl(&entries, tx)?;
-                    raw[lies_in(Attr::ZnodeAcl)].copy_from_slice(&phys.encode());
+                    raw[place(Attr::ZnodeAcl)?].copy_from_slice(&phys.encode());
                 }
-                (attr, Some(value)) => raw[lies_in(*attr)].copy_from_slice(value),
-                (attr, None) => raw[lies_in(*attr)].fill(0),
+                (attr, Some(value)) => raw[place(*attr)?].copy_from_slice(value),
+                (attr, None) => raw[place(*attr)?].fill(0),
             }
         }
         self.dn.set_bonus(tx, DmuType::ZNODE, &raw)?;
@@ -162,7 +169,10 @@ impl Node {
         let counted = self.fs.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0
             && matches!(kind, FileType::Regular | FileType::Directory);
         let new = |attr: Attr| changes.iter().find(|(a, _)| *a == attr).map(|(_, v)| v.bytes());
+        let place = |attr: Attr| lies_in(attr).map_err(|e| self.corrupt(e));
         let mut flags = new(Attr::Flags).flatten().map_or(z.flags.0, word_of);
+        // Who has the flag has room, wherever it comes from: accounting finds the project by it.
+        let counted = counted || flags & Pflags::PROJID != 0;
         flags |= if counted { Pflags::PROJID } else { 0 };
         let stamp = bonus.get(ZNODE_SIZE..ZNODE_SIZE + SCANSTAMP_SIZE);
         let stamp = stamp.filter(|_| flags & Pflags::BONUS_SCANSTAMP != 0);
@@ -181,14 +191,17 @@ impl Node {
                 Attr::Projid if !counted => continue,
                 Attr::Projid => new(attr).flatten().unwrap_or(&no_project),
                 Attr::Rdev if !device => continue,
-                attr => new(attr).flatten().unwrap_or(&bonus[lies_in(attr)]),
+                attr => match new(attr).flatten() {
+                    Some(value) => value,
+                    None => &bonus[place(attr)?],
+                },
             };
             all.push((attr, value));
         }
         all.extend([(Attr::DaclCount, &count[..]), (Attr::DaclAces, &entries[..])]);
         match new(Attr::Xattr) {
             Some(value) => all.extend(value.map(|v| (Attr::Xattr, v))),
-            None if z.xattr.0 != 0 => all.push((Attr::Xattr, &bonus[lies_in(Attr::Xattr)])),
+            None if z.xattr.0 != 0 => all.push((Attr::Xattr, &bonus[place(Attr::Xattr)?])),
             None => {}
         }
         all.extend(stamp.map(|s| (Attr::Scanstamp, s)));
@@ -210,6 +223,7 @@ impl Node {
 
 impl FileSystem {
     /// Brings the file system up to a newer version (`zfs_set_version`), and waits for nothing. The version that it has is no change.
+    /// Its transaction has no record, which keeps records that only the new version takes out of the log until its group is on disk.
     ///
     /// # Errors
     /// [`Error::UnsupportedVersion`] for one that there is not, or that is older than what it has; as reading and writing fail.

@@ -155,7 +155,7 @@ impl FileSystem {
     }
 
     /// Puts the attribute into the hidden directory, which is made if there is none.
-    fn put_hidden(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
+    pub(super) fn put_hidden(&self, w: &Writer, node: &Node, name: &[u8], value: &[u8]) -> Result<()> {
         let a = node.attr();
         let bytes = 4 * MAKE_BYTES + (value.len() as u64).next_multiple_of(512);
         self.check_one_more(w, Payers::from(a))?;
@@ -226,7 +226,7 @@ impl FileSystem {
         self.put_own(w, node, list.encode_xdr(), gone.map(|name| name.map(|name| (name, None))))
     }
 
-    fn unset_hidden(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
+    pub(super) fn unset_hidden(&self, w: &Writer, node: &Node, name: &[u8]) -> Result<()> {
         let Some(dir) = node.xattr_dir()? else { return Ok(()) };
         for stored in std::iter::once(name).chain(bare(name)) {
             let Some(e) = self.find(&dir, stored)? else { continue };

@@ -151,6 +151,15 @@ impl Rig {
         self.dir.path()
     }
 
+    /// Replays the log that a crash left; how many records there were. None may be left out.
+    pub fn replay(&self) -> u64 {
+        let os = self.pool.owned.objset();
+        let log = zil::Log::open(os, self.pool.spa.last_synced_txg().0, 0).unwrap().expect("there is a log");
+        let done = zpl::replay(os, &log, self.pool.clone(), &Policies::default()).unwrap();
+        assert!(done.ended.is_none(), "{:?}", done.ended);
+        done.records
+    }
+
     /// How many datasets use a feature.
     pub fn users(&self, feature: &str) -> u64 {
         let feature = Feature::by_name(feature).unwrap();
@@ -176,6 +185,11 @@ impl Rig {
     pub fn again(self, policy: Policy) -> Rig {
         let dir = self.export();
         judge(dir.path());
+        Self::import(dir, policy)
+    }
+
+    /// Imports what is in a folder.
+    pub fn import(dir: Arc<tempfile::TempDir>, policy: Policy) -> Rig {
         let scan = spa::scan(&[dir.path()]);
         let options = Options { readonly: false, ..Options::default() };
         let hands = Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) };

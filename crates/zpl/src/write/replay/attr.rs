@@ -2,7 +2,7 @@
 
 use super::{bad, id, time};
 use crate::write::{SetAttr, Writer};
-use crate::{FileSystem, Node, Purpose, Result};
+use crate::{Error, FileSystem, Node, Purpose, Result};
 use ondisk::ObjNum;
 use ondisk::nvlist::Value;
 use ondisk::sa::Attr as Sa;
@@ -71,6 +71,8 @@ impl FileSystem {
         let word = x.scanstamp.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
         let project = || u32::try_from(word).map_err(|_| bad(object.0, "project", word));
         let tx = w.tx(0, Purpose::Grow)?;
+        // A znode has no room for a project, and gets none where it stays one.
+        let wanted = if self.node(object)?.takes_own() { wanted } else { wanted & !PROJID };
         if wanted & PROJID != 0 && word != 0 {
             let as_it_is = (|node: &Node| node.attr().pflags.0, self.attr(object)?.ctime);
             self.add_project(w, &tx, object, project()?.into(), as_it_is)?;
@@ -101,6 +103,16 @@ impl FileSystem {
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::NameTooLong { len: 0 });
+        }
+        if !node.takes_own() {
+            // The version that it was logged for did not come to last, and this one has hidden directories alone.
+            return match value {
+                Some(value) => self.put_hidden(w, node, name, value),
+                None => self.unset_hidden(w, node, name),
+            };
+        }
         let mut list = node.sa_xattrs()?.unwrap_or_default();
         match value {
             Some(value) => list.set(name, Value::ByteArray(value.to_vec())),
