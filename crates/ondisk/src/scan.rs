@@ -48,6 +48,8 @@ impl ScanState {
     }
 }
 
+/// The dataset at the bookmark is to be visited again from its beginning (`DSF_VISIT_DS_AGAIN`).
+pub const DSF_VISIT_DS_AGAIN: u64 = 1;
 /// The scrub is paused (`DSF_SCRUB_PAUSED`).
 pub const DSF_SCRUB_PAUSED: u64 = 2;
 

@@ -305,6 +305,12 @@ impl Tree {
         stale.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
     }
 
+    /// The devices that are there and take writes.
+    pub fn writable_devices(&self) -> Vec<Guid> {
+        let here = self.nodes.iter().filter(|n| matches!(n.layout, Layout::Leaf(Some(_)))).map(|n| n.guid);
+        here.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
+    }
+
     /// Forgets what a device missed before a group, but for what is to be kept of it.
     ///
     /// # Errors

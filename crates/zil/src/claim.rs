@@ -247,9 +247,21 @@ impl Log {
     /// Everything that a log refers to, each once for each reference: its blocks, and if it was claimed those of its indirect writes that its claim
     /// took, and those that its clones hold. They are free when the log is destroyed (`zil_destroy_sync`).
     pub fn references(&self) -> Vec<Blkptr> {
+        self.references_known().0
+    }
+
+    /// The same, and whether these are all: not if a block of the chain could not be read or means nothing.
+    pub fn references_known(&self) -> (Vec<Blkptr>, bool) {
         let mut all = References::new(self.header().claim_txg);
-        self.blocks().map_while(Result::ok).for_each(|block| all.add(&block));
-        all.into_blocks()
+        let mut blocks = self.blocks();
+        blocks.by_ref().map_while(Result::ok).for_each(|block| all.add(&block));
+        let whole = match blocks.end() {
+            Some(End::Hole | End::Unclaimed) => true,
+            // Where a chain that was claimed ends, is known.
+            Some(End::Unwritten(_) | End::Broken) => self.header().claim_txg == 0,
+            Some(End::Unreadable(_)) | None => false,
+        };
+        (all.into_blocks(), whole)
     }
 }
 

@@ -15,7 +15,7 @@ use codec::checksum::embedded::{self, Verifier};
 use device::Block;
 use ondisk::blkptr::{Body, Stored};
 use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
-use ondisk::{Blkptr, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
+use ondisk::{Blkptr, ChecksumKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
 use vdev::{Examined, Mended, VdevError};
 
 use crate::gang::MAX_DEPTH;
@@ -39,6 +39,8 @@ struct Place<'a> {
     bookmark: &'a Bookmark,
     /// Nobody knows whether it was ever written.
     speculative: bool,
+    /// Something tells whether bytes are right.
+    sure: bool,
 }
 
 /// A look at one block, through all that a gang block is made of.
@@ -95,30 +97,30 @@ impl Looking<'_> {
         let (gangs, plain): (Vec<&Dva>, Vec<&Dva>) = s.copies().partition(|dva| dva.gang);
         if gangs.is_empty() {
             let size = s.psize.0 as usize;
-            let place = Place { dvas: plain, size, birth: s.phys_birth, bookmark, speculative };
+            let sure = !matches!(s.checksum, ChecksumKind::Off | ChecksumKind::Noparity);
+            let place = Place { dvas: plain, size, birth: s.phys_birth, bookmark, speculative, sure };
             let zio = self.zio;
             return self.at(&place, &|buf| zio.verify(bp, s, buf));
         }
-        // All copies of the header are bound to the place of the first.
+        // One that is a gang block in some places only is not made by anybody.
+        self.done.incomplete |= !plain.is_empty();
+        // All copies of the header are the same, and bound to the place of the first.
         let first = s.copies().next().expect("it has a copy that is a gang block");
         let verifier =
             Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
-        for dva in gangs {
-            if depth > MAX_DEPTH || self.headers_left == 0 {
-                let why = "its tree is too deep, or has more headers than it has sectors";
-                return Err(self.corrupt(Corrupt::Shape { what: "gang block", why }));
-            }
-            self.headers_left -= 1;
-            let (dvas, size) = (vec![dva], GANG_HEADER_SIZE);
-            let place = Place { dvas, size, birth: s.phys_birth, bookmark, speculative };
-            let verify = |buf: &[u8]| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop);
-            // Another copy of the block may have what this one lost.
-            let Ok(header) = self.at(&place, &verify) else { continue };
-            for piece in decode_gang_header(&header).map_err(|source| self.corrupt(source))? {
-                if let Body::Stored(inner) = &piece.body {
-                    // Whether that is fatal is said by the block as a whole.
-                    let _ = self.stored(&piece, inner, depth + 1);
-                }
+        if depth > MAX_DEPTH || self.headers_left == 0 {
+            let why = "its tree is too deep, or has more headers than it has sectors";
+            return Err(self.corrupt(Corrupt::Shape { what: "gang block", why }));
+        }
+        self.headers_left -= 1;
+        let (dvas, size) = (gangs, GANG_HEADER_SIZE);
+        let place = Place { dvas, size, birth: s.phys_birth, bookmark, speculative, sure: true };
+        let verify = |buf: &[u8]| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop);
+        let header = self.at(&place, &verify)?;
+        for piece in decode_gang_header(&header).map_err(|source| self.corrupt(source))? {
+            if let Body::Stored(inner) = &piece.body {
+                // Whether that is fatal is said by the block as a whole.
+                self.done.incomplete |= self.stored(&piece, inner, depth + 1).is_err();
             }
         }
         Ok(self.zio.fetch_stored(bp, s, bookmark)?.freeze())
@@ -131,23 +133,27 @@ impl Looking<'_> {
         if self.how == Look::Resilver {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|dva| tree.is_behind(dva.vdev, place.birth)) {
-                if let Ok(refilled) = tree.refill(dva.vdev, dva.offset.0, &good, place.birth) {
-                    self.done.add(refilled);
+                match tree.refill(dva.vdev, dva.offset.0, &good, place.birth) {
+                    Ok(refilled) => self.done.add(refilled),
+                    Err(_) => self.done.incomplete = true,
                 }
             }
             return Ok(good);
         }
-        // What can't be examined, as its layout is in motion, is only read.
+        // What can't be examined, as its vdev is not there or its layout is in motion, is only read.
         let examined: Vec<std::result::Result<Examined, VdevError>> =
             place.dvas.iter().map(|dva| tree.examine(dva.vdev, dva.offset.0, psize, place.birth)).collect();
-        let mut guesses = examined.iter().flatten().filter_map(Examined::guess);
+        let guess = if place.sure { Examined::guess } else { Examined::fresh_guess };
+        let mut guesses = examined.iter().flatten().filter_map(guess);
         let good = match guesses.find(|guess| verify(guess).is_ok()).cloned() {
             Some(good) => good,
             None => self.any_of(place, verify)?,
         };
-        for examined in examined.iter().flatten() {
-            if let Ok(mended) = tree.mend(examined, &good) {
-                self.done.add(mended);
+        for examined in &examined {
+            let mended = examined.as_ref().ok().and_then(|e| tree.mend(e, &good, place.sure).ok());
+            match mended {
+                Some(mended) => self.done.add(mended),
+                None => self.done.incomplete = true,
             }
         }
         Ok(good)

@@ -49,7 +49,7 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
         removal: removal(spa)?,
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,
-        error_count: Some(errors.len() as u64),
+        error_count: Some((errors.len() as u64).max(scan_errors(spa))),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
         ..Pool::default()
@@ -94,6 +94,12 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
         (Reason::Io, FailMode::Continue) => SuspendReason::IoContinue,
         (Reason::Io, FailMode::Wait | FailMode::Panic) => SuspendReason::IoWait,
     })
+}
+
+/// What the last scan could not look at or put right. It is not in the pool's logs.
+fn scan_errors(spa: &Spa) -> u64 {
+    let stat = spa.writer().and_then(|live| live.scan_stat());
+    stat.map_or(0, |stat| stat.phys.errors)
 }
 
 /// The damaged objects that the pool's logs name, each once.

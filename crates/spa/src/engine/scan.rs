@@ -21,8 +21,9 @@
 //!
 //! # Life
 //! A scan is *scanning* (perhaps *paused*), *finished* or *canceled*. A resilver that is needed takes the place of a scrub. When a scan ends that covered what a device missed,
-//! that is forgotten of the device's DTL, but for blocks that could not be written. A device whose DTL goes beyond the scan was away
-//! during it, and keeps all of its DTL.
+//! that is forgotten of the device's DTL, but for blocks that could not be written, or not be looked at: below a pointer that can't be read, all that may be there. A device
+//! that was not there all the time keeps all of its DTL. What was not looked at or not put right is an error of the scan too, and so known after an import, which
+//! knows no more of it: a scan that has errors then shortens no DTL.
 //!
 //! # Locks
 //! `state` is held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone.
@@ -31,8 +32,9 @@
 //! The position on disk is that of the last group, and what was repaired after it is looked at again.
 //!
 //! # Absent
-//! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to. Error scrubs.
-//! Sequential rebuild.
+//! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to, and blocks
+//! of which a deduplicated write made the only reference behind the scan. A block cloned behind it is left to the next scan, and its group stays in
+//! DTLs. Errors are counted, and not entered into the pool's log of errors. Error scrubs. Sequential rebuild.
 //!
 //! # See
 //! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
@@ -42,12 +44,12 @@ mod slice;
 mod sync;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys, ScanState};
-use ondisk::{Guid, Txg};
+use ondisk::{Blkptr, Guid, Txg};
 use parking_lot::Mutex;
 use vdev::TxgRanges;
 
@@ -147,8 +149,12 @@ struct State {
     ours: bool,
     /// Groups of blocks that could not be written to a device.
     behind: HashMap<Guid, TxgRanges>,
-    /// Groups of blocks of which no copy was right.
+    /// Groups of blocks of which no copy was right, or that could not be looked at.
     lost: TxgRanges,
+    /// Groups of blocks that got another reference meanwhile, which may be where the scan has been already.
+    moved: TxgRanges,
+    /// Devices that have been there since it was begun, or loaded.
+    present: BTreeSet<Guid>,
     notices: Vec<ScanNotice>,
 }
 
@@ -167,6 +173,10 @@ pub(super) struct Scan {
     held: AtomicBool,
     /// Milliseconds of a slice (`zfs_scrub_min_time_ms`, `zfs_resilver_min_time_ms`); 0 is the default.
     slice_ms: [AtomicU64; 2],
+    /// Most blocks that a slice comes to; 0 is no limit.
+    slice_blocks: AtomicU64,
+    /// The group that syncs has made, changed or destroyed datasets.
+    replan: AtomicBool,
     /// How many wait for a group.
     waiters: Arc<AtomicU64>,
 }
@@ -185,6 +195,21 @@ impl Scan {
     /// From now on nothing is looked at, or it goes on.
     pub(super) fn be_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, Ordering::Relaxed);
+    }
+
+    /// A block that was there before gets another reference, which the scan may have been past; the others may be gone before it comes to them.
+    pub(super) fn moved(&self, bp: &Blkptr) {
+        let mut state = self.state.lock();
+        let birth = bp.stored().map_or(bp.birth, |s| s.phys_birth);
+        let covered = state.stat.is_some_and(|s| s.is_scanning() && covers(&s.phys, birth));
+        if covered && !state.moved.contains(birth.0) {
+            state.moved.add(birth.0);
+        }
+    }
+
+    /// Datasets may have been made, changed or destroyed in the group that syncs.
+    pub(super) fn replan(&self) {
+        self.replan.store(true, Ordering::Relaxed);
     }
 
     fn stat(&self) -> Option<ScanStat> {
@@ -297,6 +322,11 @@ impl Live {
         let [a, b] = &self.engine().scan.slice_ms;
         a.store(scrub, Ordering::Relaxed);
         b.store(resilver, Ordering::Relaxed);
+    }
+
+    /// How many blocks a slice comes to at most, so that a test sees what happens between any two; 0 is no limit.
+    pub fn limit_scan_slices(&self, blocks: u64) {
+        self.engine().scan.slice_blocks.store(blocks, Ordering::Relaxed);
     }
 
     /// Goes on with what was scanning when the pool was let go, and begins a resilver that is needed.

@@ -129,6 +129,9 @@ impl Engine {
 
     fn run_tasks(&self, tx: &Tx, queues: &[Mutex<Vec<Queued>>; TXG_SIZE]) -> Result<(), SyncError> {
         let tasks = std::mem::take(&mut *queues[tx.txg().0 as usize % TXG_SIZE].lock());
+        if !tasks.is_empty() {
+            self.scan.replan();
+        }
         for Queued { task, done } in tasks {
             let events = task(self, tx)?;
             self.log_events(tx, &events)?;

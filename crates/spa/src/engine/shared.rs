@@ -46,6 +46,7 @@ impl Engine {
         let books = |source| SyncError::Books { txg, source };
         let claimed = std::mem::take(&mut *self.claimed.lock());
         for bp in claimed.into_iter().chain(self.dsl.heads().clones(txg)) {
+            self.scan.moved(&bp);
             let deduped = bp.stored().is_some_and(|s| s.dedup);
             if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
                 self.shared.clones.add(txg, &bp);

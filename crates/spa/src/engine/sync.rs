@@ -171,6 +171,9 @@ impl Engine {
         // Writing blocks may have to wait for devices: who looks at the pool then must not wait too.
         s.sync_heads(pass).map_err(fail)?;
         let _config = self.config.write();
+        if !tasks.is_empty() {
+            self.scan.replan();
+        }
         for mut queued in tasks {
             let result = s.run(&mut *queued.task).map_err(fail)?;
             results.push((queued.ticket, result));

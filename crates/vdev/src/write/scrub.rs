@@ -41,6 +41,8 @@ pub struct Examined {
     psize: usize,
     birth: Txg,
     guess: Option<Block>,
+    /// A piece of the guess is of a device that missed the block.
+    stale: bool,
 }
 
 /// What was done about one copy of a block.
@@ -50,6 +52,10 @@ pub struct Mended {
     pub repaired: u64,
     /// Pieces that were read and were wrong.
     pub wrong: u64,
+    /// Pieces that a device which is there refused.
+    pub refused: u64,
+    /// Part of it was not looked at, or could not be put right, for another reason than a device's.
+    pub incomplete: bool,
     /// Devices that lack pieces still: they are not there, or refuse them.
     pub behind: Vec<Guid>,
 }
@@ -59,6 +65,8 @@ impl Mended {
     pub fn add(&mut self, other: Mended) {
         self.repaired += other.repaired;
         self.wrong += other.wrong;
+        self.refused += other.refused;
+        self.incomplete |= other.incomplete;
         self.behind.extend(other.behind);
     }
 }
@@ -67,6 +75,11 @@ impl Examined {
     /// What the pieces make of the block, without reconstruction; nothing if one is missing.
     pub fn guess(&self) -> Option<&Block> {
         self.guess.as_ref()
+    }
+
+    /// The same, if all of it is of devices that did not miss the block: what is to be believed when nothing tells whether it is right.
+    pub fn fresh_guess(&self) -> Option<&Block> {
+        self.guess.as_ref().filter(|_| !self.stale)
     }
 }
 
@@ -116,6 +129,7 @@ impl Tree {
         let psize = psize.0 as usize;
         let mut parts = Vec::new();
         let mut guess = Some(AlignedBuf::zeroed(psize));
+        let mut stale = false;
         for (at, vdev, offset, len) in self.parts_of(vdev, offset, psize)? {
             let sector = 1usize << self.node(self.top(vdev)?).ashift().0;
             let blank = AlignedBuf::zeroed(len.next_multiple_of(sector)).freeze();
@@ -130,25 +144,28 @@ impl Tree {
                 .collect();
             let whole = self.assemble(&laid, &have, &blank, birth);
             match (&mut guess, whole) {
-                (Some(guess), Some(whole)) => guess[at..at + len].copy_from_slice(&whole[..len]),
+                (Some(guess), Some((whole, missed))) => {
+                    guess[at..at + len].copy_from_slice(&whole[..len]);
+                    stale |= missed;
+                }
                 _ => guess = None,
             }
             parts.push(Part { at, len, vdev, offset, laid, have });
         }
         let guess = guess.map(AlignedBuf::freeze);
-        Ok(Examined { parts, psize, birth, guess })
+        Ok(Examined { parts, psize, birth, guess, stale })
     }
 
-    /// Puts the pieces that hold data together; those that missed the block count only if there is no other.
+    /// Puts the pieces that hold data together; those that missed the block count only if there is no other, and that is said.
     fn assemble(
         &self,
         laid: &Laid,
         have: &[Option<AlignedBuf>],
         blank: &Block,
         birth: Txg,
-    ) -> Option<AlignedBuf> {
+    ) -> Option<(AlignedBuf, bool)> {
         let mut whole = AlignedBuf::zeroed(blank.len());
-        let mut covered = 0;
+        let (mut covered, mut stale) = (0, false);
         let mut columns: Vec<(usize, bool)> = Vec::new();
         let mut order: Vec<usize> = (0..laid.pieces.len()).collect();
         order.sort_by_key(|n| self.piece_missed(&laid.pieces[*n], birth));
@@ -161,19 +178,21 @@ impl Tree {
             let Some(buf) = &have[n] else { continue };
             whole[piece.range.clone()].copy_from_slice(buf);
             covered += piece.range.len();
+            stale |= self.piece_missed(piece, birth);
             columns.push((piece.column, true));
         }
-        (covered == blank.len()).then_some(whole)
+        (covered == blank.len()).then_some((whole, stale))
     }
 
-    /// Compares what was examined with the right bytes, charges who returned something else, and writes that again.
+    /// Compares what was examined with the right bytes, charges who returned something else, and writes that again. Unless it is `sure` that
+    /// these are right, as the block has no checksum, only what is known to be missing is written: who differs may be the one that is right.
     ///
     /// # Errors
     /// As [`Tree::lay_out`].
     ///
     /// # Panics
     /// When `good` is not of the block's size.
-    pub fn mend(&self, examined: &Examined, good: &Block) -> Result<Mended> {
+    pub fn mend(&self, examined: &Examined, good: &Block, sure: bool) -> Result<Mended> {
         assert_eq!(good.len(), examined.psize, "the right bytes have the block's size");
         let mut done = Mended::default();
         for part in &examined.parts {
@@ -189,6 +208,9 @@ impl Tree {
                     continue;
                 }
                 if have.is_some() && !self.piece_missed(piece, examined.birth) {
+                    if !sure {
+                        continue;
+                    }
                     let at = crate::tree::device_offset(piece.offset);
                     self.node(piece.leaf).lied(Some((at, want.len() as u64)));
                     done.wrong += 1;
@@ -230,6 +252,7 @@ impl Tree {
             }
             Err(_) => {
                 self.suspect(piece.leaf);
+                done.refused += 1;
                 done.behind.push(node.guid);
                 done.behind.push(self.node(piece.account).guid);
             }

@@ -5,10 +5,10 @@
 //! that was not visited yet, the one after it, which inherits its blocks, was not visited either; and an object number that was given to another dataset is told by
 //! when that was made. A snapshot of a head that had been visited holds only what was visited.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use ondisk::dsl::DslDatasetPhys;
-use ondisk::{Blkptr, DmuType, ObjNum};
+use ondisk::{Blkptr, DmuType, ObjNum, Txg};
 use pool::Mos;
 
 /// One dataset, as far as a scan is concerned.
@@ -20,28 +20,39 @@ pub(super) struct Visit {
     pub(super) min: u64,
     pub(super) prev: u64,
     next: u64,
-    created: u64,
+    pub(super) created: u64,
 }
 
 impl Visit {
-    fn of(dnode: &dmu::Dnode) -> Option<Visit> {
+    fn of(dnode: &dmu::Dnode) -> dmu::Result<Option<Visit>> {
         if dnode.bonus_kind() != DmuType::DSL_DATASET {
-            return None;
+            return Ok(None);
         }
-        let ds = DslDatasetPhys::decode(dnode.bonus()).ok()?;
-        Some(Visit {
+        let ds = DslDatasetPhys::decode(dnode.bonus()).map_err(|source| dnode.corrupt(source))?;
+        Ok(Some(Visit {
             objset: dnode.object().0,
             bp: ds.bp,
             min: ds.prev_snap_txg,
             prev: ds.prev_snap_obj,
             next: ds.next_snap_obj,
             created: ds.creation_txg.0,
-        })
+        }))
     }
 
     /// The dataset of that number, if there is one.
-    pub(super) fn load(mos: &Mos, objset: u64) -> Option<Visit> {
-        Visit::of(&mos.objset().dnode(ObjNum(objset)).ok()?)
+    ///
+    /// # Errors
+    /// It can't be read, so that nobody knows.
+    pub(super) fn load(mos: &Mos, objset: u64) -> dmu::Result<Option<Visit>> {
+        match mos.objset().dnode(ObjNum(objset)) {
+            Ok(dnode) => Visit::of(&dnode),
+            Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.next == 0
     }
 
     /// Where it stands in the order of visits.
@@ -56,21 +67,34 @@ impl Visit {
     }
 }
 
-/// All datasets, in the order of visits. What can't be read is met as a failure by the walk of the MOS.
-pub(super) fn datasets(mos: &Mos) -> Vec<Visit> {
-    let mut all: Vec<Visit> =
-        mos.objset().objects(ObjNum(1)).flatten().filter_map(|dnode| Visit::of(&dnode)).collect();
-    all.sort_by_key(Visit::turn);
-    all
+/// Datasets, in the order of visits.
+#[derive(Debug)]
+pub(super) struct Datasets {
+    pub(super) all: Vec<Visit>,
+    /// Some could not be read: there are more.
+    pub(super) cut_short: bool,
 }
 
-/// What was visited, and in which group that ended.
+/// All datasets that can be read.
+pub(super) fn datasets(mos: &Mos) -> Datasets {
+    let mut list = Datasets { all: Vec::new(), cut_short: false };
+    for dnode in mos.objset().objects(ObjNum(1)) {
+        match dnode.and_then(|dnode| Visit::of(&dnode)) {
+            Ok(visit) => list.all.extend(visit),
+            Err(_) => list.cut_short = true,
+        }
+    }
+    list.all.sort_by_key(Visit::turn);
+    list
+}
+
+/// What was visited, and the group as of which.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Visited(BTreeMap<u64, u64>);
 
 impl Visited {
-    pub(super) fn enter(&mut self, objset: u64, txg: u64) {
-        self.0.insert(objset, txg);
+    pub(super) fn enter(&mut self, objset: u64, as_of: Txg) {
+        self.0.insert(objset, as_of.0);
     }
 
     fn has(&self, visit: &Visit) -> bool {
@@ -85,15 +109,28 @@ impl Visited {
         all.iter().filter(|visit| !self.has(visit)).cloned().collect()
     }
 
-    /// What had been visited when a scan was at one dataset, with a queue of others: all but these and what follows on them.
-    pub(super) fn from_queue(all: &[Visit], current: Option<u64>, queue: &[u64], txg: u64) -> Visited {
-        let mut left: BTreeSet<u64> = queue.iter().copied().chain(current).collect();
+    /// What had been visited when a scan was to visit these, each from a group on: all but them, what is before them from that group on, and what follows.
+    pub(super) fn from_queue(all: &[Visit], queue: &[(u64, u64)], as_of: Txg) -> Visited {
+        let by_number: HashMap<u64, &Visit> = all.iter().map(|visit| (visit.objset, visit)).collect();
+        let mut left = BTreeSet::new();
+        for (objset, min) in queue {
+            let mut next = by_number.get(objset);
+            // As long as the list, should it go in circles.
+            for _ in 0..all.len() {
+                let Some(visit) = next else { break };
+                left.insert(visit.objset);
+                if visit.min <= *min {
+                    break;
+                }
+                next = by_number.get(&visit.prev);
+            }
+        }
         let mut done = Visited::default();
         for visit in all {
             if left.contains(&visit.objset) || visit.prev != 0 && left.contains(&visit.prev) {
                 left.insert(visit.objset);
             } else {
-                done.enter(visit.objset, txg);
+                done.enter(visit.objset, as_of);
             }
         }
         done
@@ -101,7 +138,7 @@ impl Visited {
 }
 
 /// Of what is left, what the queue on disk must name: a successor is entered when its predecessor has been visited.
-pub(super) fn queue(left: &[Visit], current: u64) -> Vec<(u64, u64)> {
+pub(super) fn queue(left: &VecDeque<Visit>, current: u64) -> Vec<(u64, u64)> {
     let waiting: BTreeSet<u64> = left.iter().map(|visit| visit.objset).collect();
     let first =
         left.iter().filter(|v| v.objset != current && v.prev != current && !waiting.contains(&v.prev));

@@ -1,6 +1,6 @@
 //! One slice: what a scan does before a group.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,15 @@ use zio::{Bookmark, Look, Workers};
 
 use super::plan::{self, Visit};
 use super::walk::{Position, Walk};
-use super::{RESILVER_MS, SCRUB_MS, covers};
+use super::{RESILVER_MS, SCRUB_MS, ScanStat, covers};
 use crate::engine::Engine;
 
 /// A slice while somebody waits for a group.
 const HURRIED: Duration = Duration::from_millis(25);
 /// Most blocks, and most of their bytes, that are gathered before they are looked at.
 const GATHER: (usize, u64) = (512, 32 << 20);
+/// How often in succession it is tried to read what is needed to go on.
+const PATIENCE: u32 = 3;
 /// Threads that look at blocks.
 const THREADS: usize = 8;
 
@@ -39,6 +41,14 @@ struct Found {
 struct Item {
     bp: Blkptr,
     bookmark: Bookmark,
+}
+
+/// Why a dataset is not visited.
+enum NotEntered {
+    /// There is no such dataset any more.
+    Gone,
+    /// It can't be read; that is to be tried again.
+    Unreadable,
 }
 
 /// A slice under way.
@@ -61,13 +71,15 @@ pub(super) struct Slice<'a> {
     gathered_from: Position,
     /// Blocks that it came to.
     met: u64,
+    /// Most of them; 0 is no limit.
+    most: u64,
     found: Found,
 }
 
 impl Slice<'_> {
-    /// Stops here if the slice is over: `at` is the next block.
+    /// Stops here if the slice is over: `at` is the next block. It gets on, however slow: an indirect block stands where the first below it does.
     pub(super) fn rest(&mut self, at: Position) -> ControlFlow<()> {
-        if self.met == 0 || !self.is_over() {
+        if at <= self.from || !self.is_over() {
             self.met += 1;
             return ControlFlow::Continue(());
         }
@@ -81,6 +93,7 @@ impl Slice<'_> {
         let took = self.since.elapsed();
         scan.quiet.load(Ordering::Relaxed)
             || took >= self.long
+            || self.most != 0 && self.met >= self.most
             || took >= HURRIED && scan.waiters.load(Ordering::Relaxed) > 0
             || self.engine.cache.zio().suspension().reason().is_some()
     }
@@ -105,12 +118,12 @@ impl Slice<'_> {
     fn wants(&mut self, bp: &Blkptr) -> bool {
         let Some(s) = bp.stored() else { return false };
         let bytes = s.copies().fold(0u64, |n, dva| n.saturating_add(dva.asize.0));
-        self.found.examined += bytes;
+        self.found.examined = self.found.examined.saturating_add(bytes);
         let tree = self.engine.tree();
         let behind = || s.copies().any(|dva| dva.gang || tree.is_behind(dva.vdev, s.phys_birth));
         let wanted = covers(&self.phys, s.phys_birth) && (self.look == Look::Scrub || behind());
         if !wanted {
-            self.found.skipped += bytes;
+            self.found.skipped = self.found.skipped.saturating_add(bytes);
         }
         wanted
     }
@@ -134,9 +147,7 @@ impl Slice<'_> {
             Ok(block) => ControlFlow::Continue(Some(block)),
             Err(_) => {
                 self.check_devices(self.to)?;
-                if fresh {
-                    self.failed(bp);
-                }
+                self.unknown(bp.birth.0);
                 ControlFlow::Continue(None)
             }
         }
@@ -149,6 +160,15 @@ impl Slice<'_> {
         }
         self.to = at;
         ControlFlow::Break(())
+    }
+
+    /// Whether what can't be read is gone without, after some tries. Of a pool whose devices have gone nothing is given up.
+    fn gives_up(&self, walk: &mut Walk) -> bool {
+        if !self.engine.tree().is_whole() {
+            return false;
+        }
+        walk.failures += 1;
+        walk.failures >= PATIENCE
     }
 
     /// Looks at what was gathered, in the order in which it lies on the devices.
@@ -180,6 +200,12 @@ impl Slice<'_> {
 
     fn mended(&mut self, birth: Txg, done: vdev::Mended) {
         self.found.repaired += done.repaired;
+        if done.refused > 0 || done.incomplete {
+            self.found.errors += 1;
+        }
+        if done.incomplete {
+            self.lose(birth.0, birth.0);
+        }
         for guid in done.behind {
             let groups = self.found.behind.entry(guid).or_default();
             if !groups.contains(birth.0) {
@@ -192,14 +218,21 @@ impl Slice<'_> {
     pub(super) fn failed(&mut self, bp: &Blkptr) {
         self.found.errors += 1;
         let birth = bp.stored().map_or(bp.birth, |s| s.phys_birth).0;
-        if !self.found.lost.contains(birth) {
-            self.found.lost.add(birth);
-        }
+        self.lose(birth, birth);
     }
 
-    /// A pointer or dnode that means nothing: what it led to is not known.
-    pub(super) fn undecodable(&mut self) {
+    /// Something that others are below can't be read or means nothing. What these are is not known, but that none is younger than this group.
+    pub(super) fn unknown(&mut self, last: u64) {
         self.found.errors += 1;
+        self.lose(0, last);
+    }
+
+    /// No device is taken to be up to date with these groups, the last included.
+    fn lose(&mut self, first: u64, last: u64) {
+        let lost = &mut self.found.lost;
+        if !(lost.contains(first) && lost.contains(last)) || first != last {
+            *lost = TxgRanges::new(lost.iter().chain([(first, last.saturating_add(1))]));
+        }
     }
 }
 
@@ -207,6 +240,12 @@ impl Engine {
     /// What a scan does before a group: see the module's theory. The only caller is the sync thread.
     pub(in crate::engine) fn scan_slice(&self, txg: Txg) {
         let scan = &self.scan;
+        if self.cache.zio().suspension().reason().is_none()
+            && let Some(stat) = scan.stat().filter(ScanStat::is_scanning)
+        {
+            // Before the group changes what the record speaks of.
+            self.load_walk(&mut scan.walk.lock(), &stat.phys, txg);
+        }
         let idle = scan.quiet.load(Ordering::Relaxed)
             || scan.held.load(Ordering::Relaxed)
             || self.cache.zio().suspension().reason().is_some();
@@ -224,6 +263,7 @@ impl Engine {
             phys,
             look,
             workers: &workers,
+            most: scan.slice_blocks.load(Ordering::Relaxed),
             min: 0,
             from: (0, 0),
             to: (0, 0),
@@ -235,74 +275,133 @@ impl Engine {
             met: 0,
             found: Found::default(),
         };
+        let before = self.here();
         let mut walk = scan.walk.lock();
-        self.load_walk(&mut walk, &phys, txg);
-        let over = self.walk_on(&mut walk, &mut slice, txg);
+        let over = self.walk_on(&mut walk, &mut slice, Txg(txg.0.saturating_sub(1)));
+        let after = self.here();
         let found = std::mem::take(&mut slice.found);
         let mut state = scan.state.lock();
         let state = &mut *state;
         let Some(stat) = &mut state.stat else { return };
+        state.present.retain(|guid| before.contains(guid) && after.contains(guid));
         for (guid, groups) in found.behind {
             let all = state.behind.remove(&guid).unwrap_or_default();
             state.behind.insert(guid, TxgRanges::new(all.iter().chain(groups.iter())));
         }
         state.lost = TxgRanges::new(state.lost.iter().chain(found.lost.iter()));
-        let issued = found.examined - found.skipped;
-        stat.pass_examined += found.examined;
-        stat.pass_issued += issued;
-        stat.issued += issued;
+        let issued = found.examined.saturating_sub(found.skipped);
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut stat.pass_examined, found.examined);
+        add(&mut stat.pass_issued, issued);
+        add(&mut stat.issued, issued);
         let phys = &mut stat.phys;
-        phys.examined += found.examined;
-        phys.skipped += found.skipped;
-        phys.processed += found.repaired;
-        phys.errors += found.errors;
+        add(&mut phys.examined, found.examined);
+        add(&mut phys.skipped, found.skipped);
+        add(&mut phys.processed, found.repaired);
+        add(&mut phys.errors, found.errors);
         phys.cur_min_txg = walk.min.max(phys.min_txg);
         (state.dirty, state.over) = (true, over);
     }
 
-    /// Goes on where the walk was, until the slice is over; whether all has been visited.
-    fn walk_on(&self, walk: &mut Walk, slice: &mut Slice<'_>, txg: Txg) -> bool {
-        let all = plan::datasets(&self.mos);
+    /// The devices that are there and take writes.
+    pub(super) fn here(&self) -> BTreeSet<Guid> {
+        self.tree().writable_devices().into_iter().collect()
+    }
+
+    /// Goes on where the walk was, until the slice is over; whether all has been visited. `as_of` is the last group that is on disk.
+    fn walk_on(&self, walk: &mut Walk, slice: &mut Slice<'_>, as_of: Txg) -> bool {
         loop {
-            let visit = match walk.at {
-                Some(0) => Some((0, self.mos_root(), slice.phys.min_txg)),
-                Some(objset) => {
-                    self.current(walk, objset).map(|v| (v.objset, v.bp, v.min.max(slice.phys.min_txg)))
+            slice.from = walk.position;
+            slice.to = walk.position;
+            let at = walk.at;
+            let went = match at {
+                Some(0) => {
+                    slice.min = slice.phys.min_txg;
+                    slice.dataset(0, &self.mos_root())
                 }
-                None => None,
+                Some(objset) => match self.enter(walk, slice, objset) {
+                    Ok(went) => went,
+                    Err(NotEntered::Gone) => {
+                        let (at, created) = (objset, walk.created);
+                        walk.left.retain(|v| (v.objset, v.created) != (at, created));
+                        walk.choose();
+                        continue;
+                    }
+                    Err(NotEntered::Unreadable) => return false,
+                },
+                None => return true,
             };
-            if let Some((objset, bp, min)) = visit {
-                walk.at = Some(objset);
-                (slice.from, slice.to, slice.min) = (walk.position, walk.position, min);
-                let young = min >= slice.phys.max_txg;
-                let went = if young { ControlFlow::Continue(()) } else { slice.dataset(objset, &bp) };
-                if went.is_break() || slice.look_at_gathered().is_break() {
-                    walk.position = slice.to;
-                    walk.left = walk.visited.left(&all);
-                    return false;
-                }
-                if objset != 0 {
-                    walk.visited.enter(objset, txg.0);
-                }
+            if went.is_break() || slice.look_at_gathered().is_break() {
+                walk.position = slice.to;
+                return false;
             }
-            walk.left = walk.visited.left(&all);
-            walk.position = (0, 0);
-            let next = walk.left.first();
-            walk.at = next.map(|v| v.objset);
-            walk.min = next.map_or(0, |v| v.min);
+            if let Some(objset) = walk.at.filter(|at| *at != 0) {
+                walk.visited.enter(objset, as_of);
+                if let Some(n) = walk.left.iter().position(|v| v.objset == objset) {
+                    walk.left.remove(n);
+                }
+            } else if !self.plan_datasets(walk, slice) {
+                return false;
+            }
+            walk.failures = 0;
+            walk.choose();
             if walk.at.is_none() {
                 return true;
+            }
+            if slice.is_over() {
+                return false;
             }
         }
     }
 
-    /// The dataset that is being visited. If a snapshot has been taken of it meanwhile, the walk goes on in that.
-    fn current(&self, walk: &Walk, objset: u64) -> Option<Visit> {
-        let mut visit = Visit::load(&self.mos, objset)?;
-        while visit.min > walk.min && visit.prev != 0 {
-            visit = Visit::load(&self.mos, visit.prev)?;
+    /// Asks for the datasets when the MOS has been visited; whether the walk may go on.
+    fn plan_datasets(&self, walk: &mut Walk, slice: &mut Slice<'_>) -> bool {
+        let list = plan::datasets(&self.mos);
+        if list.cut_short {
+            if !slice.gives_up(walk) {
+                return false;
+            }
+            if !std::mem::replace(&mut walk.cut_short, true) {
+                slice.unknown(u64::MAX);
+            }
         }
-        Some(visit)
+        walk.plan(&list.all);
+        // Listing them is no part of what a slice is for.
+        slice.since = Instant::now();
+        true
+    }
+
+    /// Visits a dataset from the walk's position on.
+    fn enter(
+        &self,
+        walk: &mut Walk,
+        slice: &mut Slice<'_>,
+        objset: u64,
+    ) -> Result<ControlFlow<()>, NotEntered> {
+        let visit = match Visit::load(&self.mos, objset) {
+            Ok(Some(visit)) if visit.created == walk.created => visit,
+            Ok(_) => return Err(NotEntered::Gone),
+            Err(_) if slice.gives_up(walk) => {
+                slice.unknown(u64::MAX);
+                return Ok(ControlFlow::Continue(()));
+            }
+            Err(_) => return Err(NotEntered::Unreadable),
+        };
+        slice.min = visit.min.max(slice.phys.min_txg);
+        if visit.is_head() && walk.position == (0, 0) && !visit.bp.is_hole() {
+            match dmu::Objset::open(self.cache.clone(), objset, &visit.bp) {
+                Ok(os) => {
+                    if slice.log(&os).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                Err(_) if slice.check_devices((0, 0)).is_break() => return Ok(ControlFlow::Break(())),
+                // Its log can't be found.
+                Err(_) => slice.unknown(u64::MAX),
+            }
+        }
+        let young = slice.min >= slice.phys.max_txg;
+        Ok(if young { ControlFlow::Continue(()) } else { slice.dataset(objset, &visit.bp) })
     }
 
     /// The MOS as the last uberblock has it.

@@ -1,8 +1,10 @@
 //! What a group writes of the scan, and what it does when one begins and ends.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use dmu::Tx;
 use dsl::sync::Event;
-use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys, ScanState};
+use ondisk::scan::{DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, ScanFunc, ScanPhys, ScanState};
 use ondisk::{DmuType, ObjNum, Txg, mos};
 use std::sync::atomic::Ordering;
 use vdev::TxgRanges;
@@ -13,6 +15,7 @@ use super::{ScanCommand, ScanDone, ScanRefusal, ScanStat, State};
 use crate::engine::{Engine, SyncError};
 
 const CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
+const CLONES: &str = "com.fudosecurity:block_cloning";
 const DEFER: &str = "com.datto:resilver_defer";
 /// The version of pools from which a scan's queue has a type of its own (`SPA_VERSION_DSL_SCRUB`).
 const DSL_SCRUB: u64 = 11;
@@ -45,7 +48,10 @@ impl Engine {
     pub(in crate::engine) fn load_scan(&self) {
         // What can't be read is not gone on with, and is written over by the next scan.
         let Ok(Some(phys)) = self.mos.scan() else { return };
-        self.scan.state.lock().stat = Some(ScanStat::of(phys, self.world.now()));
+        let present = self.here();
+        let mut state = self.scan.state.lock();
+        state.stat = Some(ScanStat::of(phys, self.world.now()));
+        state.present = present;
     }
 
     /// Does what somebody asked for, in the group that syncs.
@@ -150,13 +156,15 @@ impl Engine {
         };
         let tree = self.tree();
         tree.devices().filter_map(|(guid, _)| tree.stats(guid).ok()).for_each(|s| s.scan_repaired.clear());
-        *self.scan.walk.lock() = Walk { loaded: true, at: Some(0), ..Walk::default() };
+        let present = self.here();
+        *self.scan.walk.lock() = Walk::from_the_beginning();
         let mut state = self.scan.state.lock();
         let notices = std::mem::take(&mut state.notices);
         *state = State {
             stat: Some(ScanStat::of(phys, now)),
             dirty: true,
             ours: true,
+            present,
             notices,
             ..State::default()
         };
@@ -177,7 +185,7 @@ impl Engine {
     ) -> Result<(), SyncError> {
         let books = |source| SyncError::Books { txg: tx.txg(), source };
         let now = self.world.now();
-        let (phys, ours, behind, lost) = {
+        let (phys, ours, behind, lost, present, moved) = {
             let mut state = self.scan.state.lock();
             let state = &mut *state;
             let Some(stat) = &mut state.stat else { return Ok(()) };
@@ -195,10 +203,13 @@ impl Engine {
                 (false, true) => state.notice("resilver_finish", now),
                 (false, false) => {}
             }
-            (phys, state.ours, std::mem::take(&mut state.behind), std::mem::take(&mut state.lost))
+            let (behind, lost) = (std::mem::take(&mut state.behind), std::mem::take(&mut state.lost));
+            let moved = std::mem::take(&mut state.moved);
+            let lost = TxgRanges::new(lost.iter().chain(moved.iter()));
+            (phys, state.ours, behind, lost, std::mem::take(&mut state.present), !moved.is_empty())
         };
         *self.scan.walk.lock() = Walk { loaded: true, ..Walk::default() };
-        if phys.queue_obj != 0 {
+        if phys.queue_obj != 0 && self.is_queue(phys.queue_obj) {
             let freed = self.mos.objset().free_object(tx, ObjNum(phys.queue_obj));
             freed.map_err(|source| SyncError::Mos { txg: tx.txg(), source })?;
         }
@@ -209,9 +220,19 @@ impl Engine {
         }
         let checkpoint = ondisk::feature::Feature::by_guid(CHECKPOINT).expect("it is in the table");
         let held = self.mos.feature_refcount(checkpoint).map_err(books)?.unwrap_or(0) > 0;
-        if complete && !held && (ours || phys.errors == 0) {
-            self.forget_missed(&phys, &behind, &lost);
+        let clones = ondisk::feature::Feature::by_guid(CLONES).expect("it is in the table");
+        // What was cloned behind the scan, an earlier import knew.
+        let known =
+            ours || phys.errors == 0 && self.mos.feature_refcount(clones).map_err(books)?.unwrap_or(0) == 0;
+        if complete && !held && !known && phys.errors == 0 && self.missing().is_some() {
+            self.scan.wanted.store(true, Ordering::Relaxed);
+        }
+        if complete && !held && known {
+            self.forget_missed(&phys, &behind, &lost, &present);
             self.errands.end_replacements();
+            if moved && self.missing().is_some() {
+                self.scan.wanted.store(true, Ordering::Relaxed);
+            }
         }
         if complete && self.scan.deferred.swap(false, Ordering::Relaxed) {
             self.scan.wanted.store(true, Ordering::Relaxed);
@@ -225,9 +246,10 @@ impl Engine {
         phys: &ScanPhys,
         behind: &std::collections::HashMap<ondisk::Guid, TxgRanges>,
         lost: &TxgRanges,
+        present: &BTreeSet<ondisk::Guid>,
     ) {
         let tree = self.tree();
-        for guid in tree.behind() {
+        for guid in tree.behind().into_iter().filter(|guid| present.contains(guid)) {
             let Ok(missed) = tree.dtl(guid) else { continue };
             // One that was away during the scan has missed more than that covered.
             let within = |(start, _): (u64, u64)| start > phys.min_txg || phys.min_txg == 0;
@@ -262,76 +284,136 @@ impl Engine {
         self.put_scan(tx).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 
+    /// Whether that object of the MOS is a queue of datasets. Nothing else is changed or freed, whatever the record says.
+    fn is_queue(&self, object: u64) -> bool {
+        let old = self.synced.read().uberblock.version < DSL_SCRUB;
+        let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
+        self.mos.objset().dnode(ObjNum(object)).is_ok_and(|dnode| dnode.kind() == kind)
+    }
+
+    /// Brings the walk up to date with what the group has done to datasets: what is on disk after it must say what is left after it.
+    fn replan(&self, walk: &mut Walk, state: &mut State) {
+        let Some(stat) = state.stat.as_mut().filter(|s| s.is_scanning()) else { return };
+        if !walk.loaded {
+            // Nobody has read the record yet, and the datasets that it names may be gone.
+            *walk = Walk::from_the_beginning();
+        } else if walk.at != Some(0) {
+            let list = plan::datasets(&self.mos);
+            if list.cut_short && !std::mem::replace(&mut walk.cut_short, true) {
+                stat.phys.errors = stat.phys.errors.saturating_add(1);
+                state.lost = TxgRanges::new([(0, u64::MAX)]);
+            }
+            walk.plan(&list.all);
+        }
+        state.dirty = true;
+    }
+
     fn put_scan(&self, tx: &Tx) -> pool::Result<()> {
-        // Of a scan that this import has not gone on with yet, the record knows the place.
-        let (phys, known) = {
-            let walk = self.scan.walk.lock();
+        let walk = &mut *self.scan.walk.lock();
+        let mut phys = {
             let mut state = self.scan.state.lock();
             let state = &mut *state;
+            if self.scan.replan.swap(false, Ordering::Relaxed) {
+                self.replan(walk, state);
+            }
             let Some(stat) = state.stat.as_mut().filter(|_| std::mem::take(&mut state.dirty)) else {
                 return Ok(());
             };
+            // Of a scan that this import has not gone on with yet, the record knows the place.
             if stat.phys.state == ScanState::Scanning && walk.loaded {
-                stat.phys.bookmark = [walk.at.unwrap_or(0), walk.position.0, 0, walk.position.1];
+                let at = walk.at.unwrap_or(DESTROYED);
+                stat.phys.bookmark = [at, walk.position.0, 0, walk.position.1];
+                stat.phys.cur_min_txg = walk.min.max(stat.phys.min_txg);
                 let current = walk.left.iter().find(|v| Some(v.objset) == walk.at);
                 stat.phys.cur_max_txg = current.map_or(stat.phys.max_txg, |v| v.max().min(stat.phys.max_txg));
             }
-            (stat.phys, walk.loaded)
+            stat.phys
         };
-        if phys.queue_obj != 0 && known {
-            let zap = ObjNum(phys.queue_obj);
-            let old: Vec<String> = self.mos.entries(zap)?.flatten().map(|e| e.name_lossy()).collect();
-            let new: Vec<(String, u64)> = {
-                let walk = self.scan.walk.lock();
-                let at = walk.at.unwrap_or(0);
-                // OpenZFS enters the first datasets itself when it has visited the MOS.
-                let list = if at == 0 { Vec::new() } else { plan::queue(&walk.left, at) };
-                list.into_iter().map(|(objset, min)| (format!("{objset:x}"), min)).collect()
-            };
-            for name in old.iter().filter(|name| !new.iter().any(|(n, _)| n == *name)) {
-                self.mos.unset(tx, zap, name)?;
-            }
-            for (name, min) in &new {
-                if !old.contains(name) {
-                    self.mos.set_word(tx, zap, name, *min)?;
+        if phys.state == ScanState::Scanning && walk.loaded {
+            if !self.is_queue(phys.queue_obj) {
+                let old = self.synced.read().uberblock.version < DSL_SCRUB;
+                let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
+                phys.queue_obj = self.mos.create_zap_of(tx, kind)?.0;
+                if let Some(stat) = &mut self.scan.state.lock().stat {
+                    stat.phys.queue_obj = phys.queue_obj;
                 }
             }
+            self.put_queue(tx, ObjNum(phys.queue_obj), walk)?;
         }
         self.mos.set_dir_words(tx, mos::SCAN, &phys.encode())
     }
 
-    /// Finds the place of a scan that an import goes on with.
+    fn put_queue(&self, tx: &Tx, zap: ObjNum, walk: &Walk) -> pool::Result<()> {
+        let old: BTreeMap<String, Option<u64>> =
+            self.mos.entries(zap)?.flatten().map(|e| (e.name_lossy(), e.value.iter().next())).collect();
+        // OpenZFS enters the first datasets itself when it has visited the MOS.
+        let list = if walk.at == Some(0) {
+            Vec::new()
+        } else {
+            plan::queue(&walk.left, walk.at.unwrap_or(DESTROYED))
+        };
+        let new: BTreeMap<String, u64> =
+            list.into_iter().map(|(objset, min)| (format!("{objset:x}"), min)).collect();
+        for name in old.keys().filter(|name| !new.contains_key(*name)) {
+            self.mos.unset(tx, zap, name)?;
+        }
+        for (name, min) in new.iter().filter(|(name, min)| old.get(*name) != Some(&Some(**min))) {
+            self.mos.set_word(tx, zap, name, *min)?;
+        }
+        Ok(())
+    }
+
+    /// The datasets of a queue, each with the group from which on it is to be visited; nothing if that can't be told.
+    fn read_queue(&self, object: u64) -> Option<Vec<(u64, u64)>> {
+        if !self.is_queue(object) {
+            return None;
+        }
+        let entries = self.mos.entries(ObjNum(object)).ok()?;
+        let pair =
+            |e: pool::Entry| Some((u64::from_str_radix(&e.name_lossy(), 16).ok()?, e.value.iter().next()?));
+        entries.map(|e| e.ok().and_then(pair)).collect()
+    }
+
+    /// Finds the place of a scan that an import goes on with. If that can't be told for certain, it is the beginning.
     pub(super) fn load_walk(&self, walk: &mut Walk, phys: &ScanPhys, txg: Txg) {
         if walk.loaded {
             return;
         }
         let [objset, object, level, block] = phys.bookmark;
-        *walk = Walk { loaded: true, at: Some(0), ..Walk::default() };
+        *walk = Walk::from_the_beginning();
         if objset == 0 {
             // In the MOS a position may have become another: it is small.
             return;
         }
-        let all = plan::datasets(&self.mos);
-        let entries = self.mos.entries(ObjNum(phys.queue_obj));
-        let names = entries.into_iter().flatten().flatten().map(|e| e.name_lossy());
-        let queue: Vec<u64> = names.filter_map(|n| u64::from_str_radix(&n, 16).ok()).collect();
-        let current = Some(objset).filter(|o| *o != DESTROYED);
-        walk.visited = Visited::from_queue(&all, current, &queue, txg.0);
-        walk.left = walk.visited.left(&all);
-        walk.at = current;
-        let loaded = all.iter().find(|v| current == Some(v.objset));
-        walk.min = loaded.map_or(0, |v| v.min);
+        let list = plan::datasets(&self.mos);
+        let (false, Some(mut queue)) = (list.cut_short, self.read_queue(phys.queue_obj)) else { return };
+        let all = list.all;
+        let named = |objset: u64| all.iter().find(|v| v.objset == objset);
+        if queue.iter().any(|(objset, _)| named(*objset).is_none()) {
+            return;
+        }
+        let current = if objset == DESTROYED {
+            None
+        } else {
+            let Some(current) = named(objset) else { return };
+            queue.push((objset, phys.cur_min_txg.min(current.min)));
+            Some(current)
+        };
+        walk.visited = Visited::from_queue(&all, &queue, Txg(txg.0.saturating_sub(1)));
+        walk.left = walk.visited.left(&all).into();
+        let Some(current) = current else { return walk.choose() };
+        (walk.at, walk.created, walk.min) = (Some(objset), current.created, current.min);
         // Of another level, or in the blocks of dnodes, OpenZFS's position is within what is looked at again.
         let exact = level == 0 && object != 0 && block != u64::MAX - 1;
-        walk.position = if exact {
-            (object, block)
-        } else if level == 0 {
-            (0, 0)
-        } else {
-            (object, 0)
+        let again = phys.flags & DSF_VISIT_DS_AGAIN != 0 || object == 0 || (level as i64) < 0;
+        walk.position = match (exact, level) {
+            _ if again => (0, 0),
+            (true, _) => (object, block),
+            (false, 0) => (0, 0),
+            (false, _) => (object, 0),
         };
-        if object == 0 || level as i64 != 0 && (level as i64) < 0 {
-            walk.position = (0, 0);
+        if let Some(stat) = &mut self.scan.state.lock().stat {
+            stat.phys.flags &= !DSF_VISIT_DS_AGAIN;
         }
     }
 }

@@ -5,6 +5,7 @@
 //! their object. What ends before the position has been looked at and is passed over; what begins before it and ends after is read only to get on. So between
 //! slices a pair of numbers is all that is kept.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use device::Block;
@@ -28,12 +29,50 @@ pub(super) struct Walk {
     pub(super) loaded: bool,
     /// The dataset; 0 is the MOS, nothing is that one is to be chosen.
     pub(super) at: Option<u64>,
+    /// When that was made.
+    pub(super) created: u64,
     pub(super) position: Position,
     /// Where its blocks began when it was last looked at.
     pub(super) min: u64,
     pub(super) visited: Visited,
-    /// What is left, as of the last slice.
-    pub(super) left: Vec<Visit>,
+    /// What is left, that where it is too.
+    pub(super) left: VecDeque<Visit>,
+    /// How often in succession what is needed to go on could not be read.
+    pub(super) failures: u32,
+    /// That some datasets can't be read has been counted.
+    pub(super) cut_short: bool,
+}
+
+/// A walk of everything.
+impl Walk {
+    pub(super) fn from_the_beginning() -> Walk {
+        Walk { loaded: true, at: Some(0), ..Walk::default() }
+    }
+
+    /// Goes on as these datasets are now.
+    pub(super) fn plan(&mut self, all: &[Visit]) {
+        self.left = self.visited.left(all).into();
+        let Some(at) = self.at.filter(|at| *at != 0) else { return };
+        let here = all.iter().find(|v| v.objset == at && v.created == self.created);
+        // Of one of which a snapshot has been taken, the walk goes on in that. One that has more now than when it was begun is begun anew.
+        let mut here = here;
+        for _ in 0..all.len() {
+            let Some(prev) = here.filter(|v| v.min > self.min).map(|v| v.prev) else { break };
+            here = all.iter().find(|v| v.objset == prev);
+        }
+        match here {
+            Some(v) if v.min == self.min => (self.at, self.created) = (Some(v.objset), v.created),
+            Some(_) | None => self.choose(),
+        }
+    }
+
+    /// Goes to the next dataset that is left.
+    pub(super) fn choose(&mut self) {
+        self.position = (0, 0);
+        let next = self.left.front();
+        self.at = next.map(|v| v.objset);
+        (self.min, self.created) = next.map_or((0, 0), |v| (v.min, v.created));
+    }
 }
 
 /// What the blocks of one object have in common.
@@ -61,6 +100,28 @@ impl Object<'_> {
 }
 
 impl Slice<'_> {
+    /// Looks at what the log of a head holds that was claimed and has not been replayed (`dsl_scan_zil`). What one that is in use holds is
+    /// soon free.
+    pub(super) fn log(&mut self, os: &dmu::Objset) -> ControlFlow<()> {
+        match zil::Log::open(os, 0, 0) {
+            Ok(None) => {}
+            Ok(Some(log)) if log.header().claim_txg == 0 => {}
+            Ok(Some(log)) => {
+                let (blocks, whole) = log.references_known();
+                for bp in blocks {
+                    let bm =
+                        Bookmark { objset: os.id(), object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+                    self.gather(&bp, &bm, (0, 0))?;
+                }
+                if !whole {
+                    self.unknown(u64::MAX);
+                }
+            }
+            Err(_) => self.unknown(u64::MAX),
+        }
+        ControlFlow::Continue(())
+    }
+
     /// Visits a dataset from the slice's position on.
     pub(super) fn dataset(&mut self, objset: u64, bp: &Blkptr) -> ControlFlow<()> {
         if bp.is_hole() || bp.birth.0 <= self.min {
@@ -69,7 +130,7 @@ impl Slice<'_> {
         let bm = Bookmark { objset, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
         let Some(block) = self.lead(bp, &bm, self.from == (0, 0))? else { return ControlFlow::Continue(()) };
         let Ok(os) = ObjsetPhys::decode(&block) else {
-            self.failed(bp);
+            self.unknown(bp.birth.0);
             return ControlFlow::Continue(());
         };
         self.object(&Object { objset, object: ObjNum(0), dnode: &os.meta_dnode })?;
@@ -108,9 +169,7 @@ impl Slice<'_> {
         }
         let fresh = start >= self.from;
         if bp.level != level {
-            if fresh {
-                self.failed(bp);
-            }
+            self.unknown(u64::MAX);
             return ControlFlow::Continue(());
         }
         if fresh {
@@ -134,7 +193,7 @@ impl Slice<'_> {
             let below = BlkId(blkid.0.wrapping_shl(o.dnode.epbs()).wrapping_add(i as u64));
             match Blkptr::decode(&block[at..at + BLKPTR_SIZE]) {
                 Ok(bp) => self.child(o, &bp, Level(level.0 - 1), below)?,
-                Err(_) if o.span(Level(level.0 - 1), below).0 >= self.from => self.undecodable(),
+                Err(_) if o.span(Level(level.0 - 1), below).1 > self.from => self.unknown(u64::MAX),
                 Err(_) => {}
             }
         }
@@ -156,7 +215,7 @@ impl Slice<'_> {
                 }
                 Err(_) => {
                     if object.0 >= self.from.0 {
-                        self.undecodable();
+                        self.unknown(u64::MAX);
                     }
                     slot += 1;
                 }
