@@ -229,6 +229,21 @@ fn pools_and_spares_are_let_go() {
     good(&import, &house);
 }
 
+/// Goal: the label of a detached device is nobody's, and may be cleared once; before, its pool has it.
+#[test]
+fn what_is_detached_may_be_cleared() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let [first, side] = ["d0.img", "side"].map(|name| dir.path().join(name).display().to_string());
+    fs::File::create(&side).and_then(|file| file.set_len(128 << 20)).expect("an image");
+    good(&format!("zpool attach -w tank {first} {side}"), &house);
+    let clear = format!("zpool labelclear {side}");
+    assert_ne!(run(&clear, house.clone()).code, 0);
+    good(&format!("zpool detach tank {side}"), &house);
+    good(&clear, &house);
+    assert_ne!(run(&clear, house.clone()).code, 0);
+}
+
 /// Goal: devices and blocks fail when somebody asks for it, are charged with that, and no longer when it is taken back.
 #[test]
 fn faults_are_asked_for() {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use device::{Device, FileDevice, Mode};
+use ondisk::Txg;
 use ondisk::config::PoolState;
 use ondisk::label::LABELS;
 use server::api::{PoolQuery, Vdev};
@@ -35,7 +36,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Ok(1);
     };
     let labels = Labels::read(&device);
-    let Some(label) = labels.newest() else {
+    // What a detached device keeps, or one whose addition never finished, belongs to no pool.
+    let newest = labels.newest();
+    let Some(label) = newest.or_else(|| labels.best(Txg(0))) else {
         writeln!(cx.err, "failed to read label from {path}");
         return Ok(1);
     };
@@ -52,7 +55,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             "use '-f' to override the following error:\n{path} may be a spare or cache device of a pool that does not answer"
         )),
         PoolState::Destroyed | PoolState::Spare | PoolState::L2cache => None,
-        _ if force => None,
+        _ if force || newest.is_none() => None,
         PoolState::Exported => Some(format!(
             "use '-f' to override the following error:\n{path} is a member of exported pool \"{pool}\""
         )),
