@@ -178,7 +178,7 @@ fn ask(out: &mut Out, service: &dyn Service, asked: &Asked, list: bool) -> Said<
     if list {
         let all = told(service, &InjectRequest::List)?;
         if all.is_empty() {
-            out.put("No handlers registered.\n");
+            out.put("No handlers registered.\nRun 'zinject -h' for usage information.\n");
         }
         for one in &all {
             writeln!(out, "{:>3}  {:<15}  {}  (struck {} times)", one.id, one.pool, one.what, one.hits);
@@ -206,7 +206,11 @@ fn ask(out: &mut Out, service: &dyn Service, asked: &Asked, list: bool) -> Said<
         told(service, &InjectRequest::Forget { pool })?;
         forget_pages(Path::new(&asked.rest[0]));
     }
-    if let Some(one) = added.first().filter(|_| !asked.quiet) {
+    if let Some(one) = added.first() {
+        if asked.quiet {
+            writeln!(out, "{}", one.id);
+            return Ok(());
+        }
         writeln!(out, "Added handler {} with the following properties:", one.id);
         writeln!(out, "  pool: {}", one.pool);
         if !one.what.is_empty() {
@@ -289,15 +293,21 @@ fn of_data(service: &dyn Service, asked: &Asked, kind: &str) -> Said<InjectReque
     };
     let gone = |e: std::io::Error| (format!("cannot open '{file}': {e}"), 1);
     let path = std::fs::canonicalize(&file).map_err(gone)?;
-    let object = std::fs::metadata(&path).map_err(gone)?.ino();
+    let found = std::fs::metadata(&path).map_err(gone)?;
     let mounts = service.mounts().map_err(|e| (format!("{}: no mounts", e.about), 1))?;
     let on = mounts.into_iter().filter(|m| path.starts_with(&m.mountpoint));
     let Some(mount) = on.max_by_key(|m| m.mountpoint.len()) else {
         return bad(format!("'{file}' is not in a mounted file system of a pool"));
     };
+    // What another file system has below the mountpoint has other objects, and so have snapshots and what else is not in the tree itself.
+    let at = Path::new(&mount.mountpoint);
+    let of_it = std::fs::metadata(at).is_ok_and(|top| top.dev() == found.dev());
+    if !of_it || path.strip_prefix(at).is_ok_and(|below| below.starts_with(".zfs")) {
+        return bad(format!("'{file}' is not a file of {}", mount.dataset));
+    }
     Ok(InjectRequest::Data {
         dataset: mount.dataset,
-        object,
+        object: found.ino(),
         level: asked.level,
         range: asked.range,
         copies: asked.copies,

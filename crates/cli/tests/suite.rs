@@ -244,23 +244,53 @@ fn what_is_detached_may_be_cleared() {
     assert_ne!(run(&clear, house.clone()).code, 0);
 }
 
-/// Goal: devices and blocks fail when somebody asks for it, are charged with that, and no longer when it is taken back.
+/// Goal: a device fails when somebody asks for it, is charged with that, and no longer when it is taken back, or its pool is gone.
 #[test]
 fn faults_are_asked_for() {
     use server::api::{DeviceFault, InjectRequest};
     let dir = tempfile::tempdir().expect("a folder");
-    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let images: Vec<String> = ["d0.img", "d1.img"].map(|n| dir.path().join(n).display().to_string()).into();
+    for image in &images {
+        fs::File::create(image).and_then(|file| file.set_len(128 << 20)).expect("an image");
+    }
+    let house: std::rc::Rc<dyn server::api::Service> = std::rc::Rc::new(server::house::House::new());
+    good(&format!("zpool create -m none tank mirror {}", images.join(" ")), &house);
     let ask = |request: &InjectRequest| house.inject(request).expect("it is done");
-    let device = dir.path().join("d0.img").display().to_string();
-    let on = Some("write".to_owned());
-    let wrong = DeviceFault::Error(5);
-    let fault = InjectRequest::Device { pool: "tank".into(), device, on, wrong, often: 100_000 };
-    let added = ask(&fault);
+    let listed = |id| ask(&InjectRequest::List).into_iter().find(|one| one.id == id);
+    let fault = |on: &str| InjectRequest::Device {
+        pool: "tank".into(),
+        device: images[0].clone(),
+        on: Some(on.to_owned()),
+        wrong: DeviceFault::Error(5),
+        often: 100_000,
+    };
+    let write = |name: &str| {
+        good(&format!("zfs create tank/{name}"), &house);
+        good("zpool sync tank", &house);
+    };
+    let charged = || {
+        let status = good("zpool status -pP tank", &house);
+        let line = status.lines().find(|l| l.trim_start().starts_with(&images[0])).expect("the device");
+        let errors = line.split_whitespace().nth(3).and_then(|n| n.parse::<u64>().ok());
+        errors.expect("errors of writing")
+    };
+    write("before");
+    assert_eq!(charged(), 0);
+    let added = ask(&fault("write"));
     assert_eq!((added.len(), added[0].pool.as_str()), (1, "tank"));
-    assert_eq!(ask(&InjectRequest::List).iter().filter(|one| one.id == added[0].id).count(), 1);
-    let taken = ask(&InjectRequest::Cancel { id: Some(added[0].id) });
-    assert_eq!(taken.len(), 1);
-    assert!(ask(&InjectRequest::List).iter().all(|one| one.id != added[0].id));
+    let id = added[0].id;
+    write("with");
+    let hits = listed(id).expect("it is still asked for").hits;
+    assert!(hits > 0 && charged() > 0, "it struck {hits} times");
+    assert_eq!(ask(&InjectRequest::Cancel { id: Some(id) }).len(), 1);
+    assert!(listed(id).is_none());
+    good("zpool clear tank", &house);
+    write("after");
+    assert_eq!(charged(), 0);
+    let other = ask(&fault("free"))[0].id;
+    assert!(listed(other).is_some());
+    good("zpool export tank", &house);
+    assert!(listed(other).is_none(), "it went with its pool");
 }
 
 /// Goal: `zpool sync -f` writes a group though nothing has changed; without it none is written.

@@ -7,6 +7,7 @@ use crate::api::{DeviceFault, Error, InjectRequest, Injected, Reason};
 use crate::pools::Pools;
 use ondisk::Guid;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vdev::inject::{self, Blocks, Fault, On, Target, Wrong};
 
@@ -27,15 +28,15 @@ struct Pass {
 /// What holds up imports and exports.
 static PASSES: Mutex<(u64, Vec<Pass>)> = Mutex::new((FIRST_PASS, Vec::new()));
 
-/// Waits where somebody asked for a pool's import or export to take longer.
-pub(crate) fn pass(pool: &str, import: bool) {
+/// Waits where somebody asked for a pool's import or export to take longer, unless all pools are let go.
+pub(crate) fn pass(pool: &str, import: bool, closing: &AtomicBool) {
     let since = Instant::now();
     let wanted = || {
         let passes = PASSES.lock();
         passes.1.iter().filter(|p| p.pool == pool && p.import == import).map(|p| p.time).max()
     };
     // What is taken back holds nobody up any longer.
-    while wanted().is_some_and(|time| since.elapsed() < time) {
+    while !closing.load(Ordering::Relaxed) && wanted().is_some_and(|time| since.elapsed() < time) {
         std::thread::sleep(STEP);
     }
 }

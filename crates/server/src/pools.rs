@@ -47,6 +47,7 @@ use spa::Host;
 use spa::engine::{PoolProp, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// An imported pool.
 pub struct Imported {
@@ -92,6 +93,8 @@ pub struct Pools {
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
     watched: Watched,
+    /// Everything is let go: nobody is held up for the sake of a trial.
+    closing: AtomicBool,
 }
 
 /// How many threads serve the mounts of a pool.
@@ -159,7 +162,7 @@ impl Pools {
             }
             table.insert(name.to_owned(), State::Coming(guid));
         }
-        crate::inject::pass(name, true);
+        crate::inject::pass(name, true, &self.closing);
         let opened = open().and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
@@ -198,7 +201,7 @@ impl Pools {
             Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
-        crate::inject::pass(name, false);
+        crate::inject::pass(name, false, &self.closing);
         let force = request.force || request.hardforce;
         if !self.release_volumes(&imported, force) {
             self.table.write().insert(name.to_owned(), State::Here(imported));
@@ -221,6 +224,7 @@ impl Pools {
             return Err(Error::new(name, reason));
         }
         self.table.write().remove(name);
+        vdev::inject::forget(guid);
         self.forget_offers(name);
         self.tunables.tell(&self.all());
         // What goes so (`zpool export -F`) is still remembered.

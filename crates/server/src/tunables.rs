@@ -158,7 +158,7 @@ const STEERED: [Steered; 20] = [
     steered(
         "zfs_vdev_default_ms_count",
         "metaslabs that a large new vdev has",
-        1,
+        2,
         1 << 17,
         &DEFAULT_MS_COUNT,
     ),
@@ -190,8 +190,8 @@ const STEERED: [Steered; 20] = [
         16,
         &MIN_AUTO,
     ),
-    steered("zfs_vdev_min_ms_count", "fewest metaslabs of a new vdev", 1, 1 << 17, &MIN_MS_COUNT),
-    steered("zfs_vdev_ms_count_limit", "most metaslabs of a new vdev", 1, 1 << 24, &MS_COUNT_LIMIT),
+    steered("zfs_vdev_min_ms_count", "fewest metaslabs of a new vdev", 2, 1 << 17, &MIN_MS_COUNT),
+    steered("zfs_vdev_ms_count_limit", "most metaslabs of a new vdev", 2, 1 << 24, &MS_COUNT_LIMIT),
     steered("zfs_zevent_len_max", "events that are kept", 1, 1 << 20, &LEN_MAX),
     steered("zio_slow_io_ms", "milliseconds from which an I/O counts as slow", 1, 1 << 40, &SLOW_MS),
 ];

@@ -149,6 +149,13 @@ pub fn cancel(id: Option<u64>) -> usize {
     before - list.all.len()
 }
 
+/// Takes back all of a pool, which is gone.
+pub fn forget(pool: Guid) {
+    let list = &mut *LIST.lock();
+    list.all.retain(|h| h.fault.pool != pool);
+    COUNT.store(list.all.len(), Relaxed);
+}
+
 /// All that are asked for, with their numbers and how often each has struck.
 pub fn list() -> Vec<(u64, Fault, u64)> {
     LIST.lock().all.iter().map(|h| (h.id, h.fault.clone(), h.hits)).collect()
@@ -168,10 +175,11 @@ impl List {
 }
 
 /// What an operation on a leaf comes to. Waits for delays.
-pub(crate) fn strike(leaf: Guid, on: On) -> Option<Wrong> {
+pub(crate) fn strike(pool: impl Fn() -> Guid, leaf: Guid, on: On) -> Option<Wrong> {
     if COUNT.load(Relaxed) == 0 {
         return None;
     }
+    let pool = pool();
     let (mut until, mut struck) = (None, None);
     let mut guard = LIST.lock();
     let list = &mut *guard;
@@ -179,7 +187,7 @@ pub(crate) fn strike(leaf: Guid, on: On) -> Option<Wrong> {
         let Target::Leaf { leaf: of, on: which, wrong } = list.all[at].fault.target else { continue };
         let asked = which.map_or(on != On::Probe, |which| which == on);
         let often = list.all[at].fault.often;
-        if of != leaf || !asked || !list.chance(often) {
+        if list.all[at].fault.pool != pool || of != leaf || !asked || !list.chance(often) {
             continue;
         }
         let handler = &mut list.all[at];

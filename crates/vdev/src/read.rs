@@ -121,7 +121,7 @@ impl Tree {
         node.stats.reads_begun.inc();
         node.stats.read_sizes.record(buf.len() as u64);
         let start = Instant::now();
-        let done = match inject::strike(node.guid, On::Read) {
+        let done = match inject::strike(|| self.root_guid(), node.guid, On::Read) {
             Some(Wrong::Error(code)) => {
                 Err(inject::error(code, Op::Read, device.name(), at, buf.len() as u64))
             }

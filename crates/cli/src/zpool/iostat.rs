@@ -57,8 +57,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "c:gLPT:vyhplqrwnH", &[]);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('c'), list) => scripts = Some(Scripts::parse(cx, Some(&list))?),
-            Found::Missing('c') => scripts = Some(Scripts::parse(cx, None)?),
+            Found::Is(Opt::Short('c'), list) => scripts = Some(Scripts::parse(cx, "iostat", Some(&list))?),
+            Found::Missing('c') => scripts = Some(Scripts::parse(cx, "iostat", None)?),
             Found::Is(Opt::Short('g'), _) => look.flags.guid = true,
             Found::Is(Opt::Short('L'), _) => look.flags.follow = true,
             Found::Is(Opt::Short('P'), _) => look.flags.path = true,

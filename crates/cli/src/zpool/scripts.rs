@@ -44,21 +44,22 @@ fn folders(cx: &Cx) -> Vec<PathBuf> {
 }
 
 impl Scripts {
-    /// The scripts of a list of names; without one, which there are is told.
+    /// The scripts of a list of names that `zpool VERB -c` takes; without one, which there are is told.
     ///
     /// # Errors
     /// What is said where none may run, or one is not found.
-    pub(super) fn parse(cx: &mut Cx, list: Option<&str>) -> Result<Scripts, Stop> {
+    pub(super) fn parse(cx: &mut Cx, verb: &str, list: Option<&str>) -> Result<Scripts, Stop> {
         let folders = folders(cx);
         let Some(list) = list else {
-            tell(cx, &folders);
+            tell(cx, verb, &folders);
             return Err(Stop::Fail(0));
         };
         if (cx.env)("ZPOOL_SCRIPTS_ENABLED").is_some() && !cx.env_is_set("ZPOOL_SCRIPTS_ENABLED") {
             cx.err.put("Can't run -c, disabled by ZPOOL_SCRIPTS_ENABLED.\n");
             return Err(Stop::Fail(1));
         }
-        if rustix::process::geteuid().is_root() && !cx.env_is_set("ZPOOL_SCRIPTS_AS_ROOT") {
+        let root = rustix::process::getuid().is_root() || rustix::process::geteuid().is_root();
+        if root && !cx.env_is_set("ZPOOL_SCRIPTS_AS_ROOT") {
             cx.err.put("Can't run -c with root privileges unless ZPOOL_SCRIPTS_AS_ROOT is set.\n");
             return Err(Stop::Fail(1));
         }
@@ -113,8 +114,8 @@ impl Scripts {
 }
 
 /// Says which scripts there are, where they are looked for.
-fn tell(cx: &mut Cx, folders: &[PathBuf]) {
-    cx.out.put("Available 'zpool iostat/status -c' commands:\n");
+fn tell(cx: &mut Cx, verb: &str, folders: &[PathBuf]) {
+    writeln!(cx.out, "Available 'zpool {verb} -c' commands:");
     for folder in folders {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries

@@ -40,8 +40,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut g = Getopt::new(args, "c:jdDegiLpPstT:vx", LONG);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short('c'), list) => scripts = Some(Scripts::parse(cx, Some(&list))?),
-            Found::Missing('c') => scripts = Some(Scripts::parse(cx, None)?),
+            Found::Is(Opt::Short('c'), list) => scripts = Some(Scripts::parse(cx, "status", Some(&list))?),
+            Found::Missing('c') => scripts = Some(Scripts::parse(cx, "status", None)?),
             Found::Is(Opt::Short('d'), _) => st.look.dio = true,
             Found::Is(Opt::Short('D'), _) => st.dedup = (st.dedup + 1).min(2),
             Found::Is(Opt::Short('e'), _) => st.look.unhealthy = true,
@@ -78,7 +78,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             writeln!(cx.out, "{text}");
         }
         let (found, failed) = pools(cx, &names, query)?;
-        cx.scripts = scripts.as_ref().map(|scripts: &Scripts| Rc::new(scripts.run(&found)));
+        // JSON has no columns of scripts.
+        cx.scripts =
+            scripts.as_ref().filter(|_| !st.json).map(|scripts: &Scripts| Rc::new(scripts.run(&found)));
         if st.json {
             if !failed {
                 let o = status_json::answer(cx, &found, &st, stamp);

@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -84,10 +85,12 @@ impl Pools {
         before: impl Fn(&Pools, &str) + Send + Sync + 'static,
     ) -> Vec<Error> {
         // Connections that are there end with their volumes, and the rest with the server.
+        self.closing.store(true, Ordering::Relaxed);
         let server = self.close_doors();
         let pools = self.all();
         let stages = pools.iter().map(|pool| (pool.pool.name().to_owned(), Stage::Working)).collect();
         let state = Mutex::new(State { stages, moves: 0, in_vain: false });
+        let guids: Vec<_> = pools.iter().map(|pool| pool.pool.spa().guid()).collect();
         let ending = Arc::new(Ending { pools, state, changed: Condvar::new() });
         let before = Arc::new(before);
         for imported in &ending.pools {
@@ -110,6 +113,7 @@ impl Pools {
             // Letting go of it would wait for its threads, which may wait for its devices.
             std::mem::forget(Arc::clone(imported));
         }
+        guids.into_iter().for_each(vdev::inject::forget);
         drop(server);
         self.table.write().clear();
         left

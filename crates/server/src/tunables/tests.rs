@@ -30,6 +30,9 @@ fn steered_by_statics() {
         assert!(tunables.list().iter().any(|t| t.name == one.name && t.default == one.at.default()));
         assert!(one.most == u64::MAX || tunables.set(one.name, one.most + 1, &[]).is_err());
     }
+    for name in ["zfs_vdev_default_ms_count", "zfs_vdev_min_ms_count", "zfs_vdev_ms_count_limit"] {
+        assert!(tunables.set(name, 1, &[]).is_err(), "{name}: it would be a vdev without metaslabs");
+    }
     tunables.set("zfs_vdev_ms_count_limit", 1 << 18, &[]).unwrap();
     assert_eq!(MS_COUNT_LIMIT.get(), 1 << 18);
     tunables.set("zfs_vdev_ms_count_limit", MS_COUNT_LIMIT.default(), &[]).unwrap();

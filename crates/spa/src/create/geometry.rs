@@ -62,10 +62,10 @@ pub(crate) fn asize(vdev: &VdevConfig, leaf: &dyn Fn(&VdevConfig) -> u64) -> u64
 pub(super) fn metaslab_shift(asize: u64) -> u64 {
     // As OpenZFS's highbit64: the number of bits that the value needs.
     let bits = |n: u64| u64::BITS - n.leading_zeros();
-    let (least, many) = (MIN_MS_COUNT.get().max(1), DEFAULT_MS_COUNT.get().max(1));
+    let (least, many) = (MIN_MS_COUNT.get().max(2), DEFAULT_MS_COUNT.get().max(2));
     let shift_of = |tunable: &Tunable| (tunable.get() as u32).clamp(MIN_MS_SHIFT, 60);
     let (usual, largest) = (shift_of(&DEFAULT_MS_SHIFT), shift_of(&MAX_MS_SHIFT));
-    let limit = MS_COUNT_LIMIT.get().max(1);
+    let limit = MS_COUNT_LIMIT.get().max(2);
     let count = asize >> usual;
     let shift = if count < least {
         bits(asize / least)
@@ -74,12 +74,14 @@ pub(super) fn metaslab_shift(asize: u64) -> u64 {
     } else {
         usual
     };
-    u64::from(match shift {
+    let shift = match shift {
         ..MIN_MS_SHIFT => MIN_MS_SHIFT,
         s if s <= largest => s,
         _ if asize >> largest > limit => bits(asize / limit),
         _ => largest,
-    })
+    };
+    // Whatever was asked for, there is a whole metaslab.
+    u64::from(shift.min(asize.checked_ilog2().unwrap_or(0)).max(MIN_MS_SHIFT))
 }
 
 /// The sector size that a device wants, as a shift: its physical one, if that is within `zfs_vdev_max_auto_ashift`.

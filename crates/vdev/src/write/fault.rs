@@ -25,7 +25,7 @@ impl Tree {
     pub(crate) fn suspect(&self, id: NodeId) {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
-        if self.writable(id) && !probe(node.guid, &**device) {
+        if self.writable(id) && !probe(self.root_guid(), node.guid, &**device) {
             self.fault(id);
         }
     }
@@ -125,8 +125,8 @@ impl Tree {
 }
 
 /// Reads and writes back a part of a label; one that works is enough.
-fn probe(guid: Guid, device: &dyn Device) -> bool {
-    if matches!(inject::strike(guid, On::Probe), Some(Wrong::Error(_))) {
+fn probe(pool: Guid, guid: Guid, device: &dyn Device) -> bool {
+    if matches!(inject::strike(|| pool, guid, On::Probe), Some(Wrong::Error(_))) {
         return false;
     }
     let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);

@@ -24,8 +24,8 @@ pub struct FlushError {
     pub source: Arc<DeviceError>,
 }
 
-fn flushed(guid: Guid, device: &dyn Device) -> device::Result<()> {
-    match inject::strike(guid, On::Flush) {
+fn flushed(pool: Guid, guid: Guid, device: &dyn Device) -> device::Result<()> {
+    match inject::strike(|| pool, guid, On::Flush) {
         Some(Wrong::Error(code)) => Err(inject::error(code, Op::Flush, device.name(), 0, 0)),
         Some(Wrong::Noop) => Ok(()),
         _ => device.flush(),
@@ -83,7 +83,7 @@ impl Tree {
             len: 0,
             source: std::io::Error::other("an earlier flush failed"),
         };
-        let Err(source) = flushed(node.guid, &**device)
+        let Err(source) = flushed(self.root_guid(), node.guid, &**device)
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) })
         else {
             return Ok(());

@@ -129,7 +129,7 @@ impl Tree {
         let sizes = if bufs.len() > 1 { &node.stats.run_sizes } else { &node.stats.write_sizes };
         sizes.record(len as u64);
         let start = Instant::now();
-        let done = match inject::strike(node.guid, On::Write) {
+        let done = match inject::strike(|| self.root_guid(), node.guid, On::Write) {
             Some(Wrong::Error(code)) => Err(inject::error(code, Op::Write, device.name(), at, len as u64)),
             Some(Wrong::Noop) => Ok(()),
             _ => device.write_vectored_at(bufs, at),

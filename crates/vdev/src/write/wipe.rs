@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use device::{Device, DeviceError};
+use device::{Device, DeviceError, Op};
 use ondisk::Guid;
 use ondisk::label::{LABEL_START_SIZE, LABELS, label_offset};
 
+use crate::inject::{self, On, Wrong};
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Why a range of a device was not wiped.
@@ -84,7 +85,12 @@ impl Tree {
         stats.trims_begun.inc();
         stats.trim_sizes.record(len);
         let start = Instant::now();
-        let done = device.trim(device_offset(offset), len);
+        let at = device_offset(offset);
+        let done = match inject::strike(|| self.root_guid(), leaf, On::Free) {
+            Some(Wrong::Error(code)) => Err(inject::error(code, Op::Trim, device.name(), at, len)),
+            Some(Wrong::Noop) => Ok(()),
+            _ => device.trim(at, len),
+        };
         stats.trim_ns.record(start.elapsed().as_nanos() as u64);
         stats.trim_ops.inc();
         match done {

@@ -1,5 +1,9 @@
 use super::*;
 use ondisk::{Guid, PoolConfig};
+use parking_lot::Mutex;
+
+/// What decides is shared by all of a process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn trusted(fixture: &testkit::Fixture) -> (PoolConfig, Vec<u64>) {
     let sizes = fixture.images().iter().map(|i| i.metadata().unwrap().len()).collect();
@@ -11,6 +15,7 @@ fn trusted(fixture: &testkit::Fixture) -> (PoolConfig, Vec<u64>) {
 /// Goal: the space and the metaslabs of each kind of vdev are what OpenZFS gave the fixtures.
 #[test]
 fn real_vdevs() {
+    let _alone = ALONE.lock();
     let mut seen = 0;
     for name in ["single-lz4", "mirror2", "raidz1-3", "raidz2-5", "raidz3-7", "draid1"] {
         let Some(fixture) = testkit::find(name) else { continue };
@@ -27,6 +32,7 @@ fn real_vdevs() {
 /// Goal: the metaslab sizes of the table in OpenZFS's `vdev_metaslab_set_size`.
 #[test]
 fn metaslab_sizes() {
+    let _alone = ALONE.lock();
     const G: u64 = 1 << 30;
     assert_eq!(metaslab_shift(59 << 20), 24);
     assert_eq!(metaslab_shift(7 * G), 29);
@@ -34,6 +40,29 @@ fn metaslab_sizes() {
     assert_eq!(metaslab_shift(1024 * G), 33);
     assert_eq!(metaslab_shift(100 << 40), 34);
     assert_eq!(metaslab_shift(4 << 50), 36);
+}
+
+/// Goal: whatever is asked for, a vdev has a metaslab at least, also where its size is a power of two.
+#[test]
+fn there_is_a_metaslab() {
+    let _alone = ALONE.lock();
+    let all = [&MIN_MS_COUNT, &DEFAULT_MS_COUNT, &MS_COUNT_LIMIT];
+    for asize in [64 << 20, 1 << 30, (1 << 30) + (256 << 10), 1 << 36, 1 << 45] {
+        for least in [1, 2, 3, 1 << 17] {
+            for one in all {
+                one.set(least);
+                let count = asize >> metaslab_shift(asize);
+                one.set(one.default());
+                assert!(count > 0, "{asize} bytes with {least}");
+            }
+        }
+        for at in [&DEFAULT_MS_SHIFT, &MAX_MS_SHIFT] {
+            at.set(40);
+            let count = asize >> metaslab_shift(asize);
+            at.set(at.default());
+            assert!(count > 0, "{asize} bytes with large metaslabs");
+        }
+    }
 }
 
 /// Goal: a disk of 4 KiB sectors that pretends to have 512-byte ones gets its real size; absurd ones don't.

@@ -50,6 +50,8 @@ struct Toil<'a> {
     control: &'a Control,
     top: VdevId,
     filler: Vec<u8>,
+    /// Bytes of a sector of the top-level vdev.
+    sector: u64,
     rate: u64,
     partial: bool,
     /// Where it goes on, in the space behind the labels.
@@ -60,9 +62,9 @@ struct Toil<'a> {
     discarded: u64,
 }
 
-/// Bytes to write at once, in whole sectors of 512 bytes.
-fn chunk() -> u64 {
-    CHUNK.get().next_multiple_of(512).clamp(512, CHUNK_MAX)
+/// Bytes to write or discard at once: so many, in whole sectors, at least one.
+fn whole(bytes: u64, sector: u64) -> u64 {
+    (bytes - bytes % sector).max(sector)
 }
 
 /// Goes on with a device's work until it is done or is to stop.
@@ -76,12 +78,20 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
     };
     let (done, all) = progress(engine, &tree, top, key.0, next);
     drop(tree);
+    let config = engine.config_to_be();
+    let vdev = config.vdev_tree.as_ref().and_then(|root| root.children.get(top.0 as usize));
+    let ashift = vdev.and_then(|vdev| vdev.ashift).unwrap_or_default();
+    let sector = 1 << ashift.0.clamp(9, 16);
     let (since, discarded) = (Instant::now(), 0);
     let filler = match key.1 {
-        WorkKind::Initialize => VALUE.get().to_ne_bytes().repeat((chunk() / 8) as usize),
+        WorkKind::Initialize => {
+            let chunk = whole(CHUNK.get().min(CHUNK_MAX), sector);
+            VALUE.get().to_ne_bytes().repeat((chunk / 8) as usize)
+        }
         WorkKind::Trim => Vec::new(),
     };
-    let mut toil = Toil { engine, txgs, key, control, top, filler, rate, partial, next, since, discarded };
+    let mut toil =
+        Toil { engine, txgs, key, control, top, filler, sector, rate, partial, next, since, discarded };
     toil.note(next, done, all);
     let end = toil.metaslabs();
     let tree = engine.tree();
@@ -212,7 +222,8 @@ impl Toil<'_> {
             }
             let mut at = start;
             while at < end {
-                let len = (end - at).min(if trim { TRIM_MAX.get() } else { self.filler.len() as u64 });
+                let most = if trim { whole(TRIM_MAX.get(), self.sector) } else { self.filler.len() as u64 };
+                let len = (end - at).min(most);
                 if let Some(end) = self.pause(&aside) {
                     return end;
                 }
@@ -264,3 +275,6 @@ impl Toil<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,3 +44,19 @@ fn a_device_that_fails_is_given_up() {
     assert!(matches!(tree.fill(LEAF, 0, &[3; 512]), Err(WipeError::Gone { guid: LEAF })));
     assert!(matches!(tree.discard(Guid(9), 0, 512), Err(WipeError::Gone { .. })));
 }
+
+/// Goal: a fault that is asked for discards strikes them, and nothing else.
+#[test]
+fn discards_fail_when_asked_for() {
+    use crate::inject::{self, On, Target, Wrong};
+    let (tree, _devices) = open(&root(vec![top(VdevKind::Mirror, 2)]), 2);
+    // No other test has a device of this number in its pool fail.
+    let leaf = Guid(101);
+    let target = Target::Leaf { leaf, on: Some(On::Free), wrong: Wrong::Error(5) };
+    let fault = inject::Fault { pool: tree.root_guid(), target, often: inject::ALWAYS };
+    let id = inject::add(fault).unwrap();
+    assert!(matches!(tree.discard(leaf, 0, 4096), Err(WipeError::Device { guid, .. }) if guid == leaf));
+    tree.fill(leaf, 0, &[3; 512]).unwrap();
+    inject::cancel(Some(id));
+    tree.discard(leaf, 0, 4096).unwrap();
+}
