@@ -180,6 +180,10 @@ fn used(from: &mut State, to: &mut State, object: ObjNum, part: &mut DiffPart) {
         (Side::None | Side::Lost(_), Side::Here(is)) => vec![FileChange::Added(is.at)],
         (Side::Here(was), Side::None | Side::Lost(_)) if links != 0 => vec![linked(was.at)],
         (Side::Here(was), Side::None | Side::Lost(_)) => vec![FileChange::Removed(was.at)],
+        // It has no name any more, though somebody may have it open, or the kernel may not have let go of it yet.
+        (Side::Here(was), Side::Here(is)) if is.unlinked && !was.unlinked => {
+            vec![FileChange::Removed(was.at)]
+        }
         (Side::Here(was), Side::Here(is)) if was.generation != is.generation || was.kind != is.kind => {
             vec![FileChange::Removed(was.at), FileChange::Added(is.at)]
         }
