@@ -8,7 +8,7 @@ mod daemon;
 
 use daemon::{Daemon, command, image, said, tank};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -59,6 +59,56 @@ fn killed() {
         assert_eq!(fs::read_to_string(&file).expect("it is mounted again"), text);
     }
     daemon.good("zpool export tank");
+}
+
+/// Goal: a daemon that is told so makes every volume a block device, also one that comes later. One that is killed while a program holds such a device, with
+/// writes that are not on it yet, leaves nothing that hangs and no device behind; what was fsynced through the device is in the volume.
+#[test]
+fn attached() {
+    let Some((dir, daemon)) = tank() else { return };
+    daemon.good("zpool export tank");
+    drop(daemon);
+    // Links to devices are this machine's, not the daemon's.
+    let pool = format!("attached{}", std::process::id());
+    let at = dir.path().display().to_string();
+    let Some(mut daemon) = Daemon::start_with(dir.path(), &["--attach"]) else { panic!("no daemon") };
+    image(&dir.path().join("d1"));
+    daemon.good(&format!("zpool create -m none -o cachefile={at}/cache {pool} {at}/d1"));
+    daemon.good(&format!("zfs create -V 16M {pool}/vol"));
+    let link = Path::new("/dev/zvol").join(&pool).join("vol");
+    if !link.exists() {
+        eprintln!("there are no loop devices here");
+        daemon.good(&format!("zpool export {pool}"));
+        return;
+    }
+    let over = || {
+        let all = fs::read_dir("/sys/block").expect("sysfs").flatten();
+        let file = |dir: fs::DirEntry| fs::read_to_string(dir.path().join("loop/backing_file")).ok();
+        all.filter_map(file).filter(|file| file.starts_with(&at)).count()
+    };
+    assert_eq!(over(), 1);
+    for round in 1..=3u8 {
+        let device = fs::File::options().read(true).write(true).open(&link).expect("a block device");
+        device
+            .write_all_at(&[round; 1 << 16], 1 << 20)
+            .and_then(|()| device.sync_all())
+            .expect("it is written");
+        device.write_all_at(&[0xee; 4 << 20], 4 << 20).expect("it is in the page cache");
+        daemon.signal("KILL");
+        daemon.ended();
+        device.sync_all().expect_err("nobody takes it");
+        daemon = Daemon::start_with(dir.path(), &["--attach"]).expect("a daemon");
+        // It goes with its last user.
+        drop(device);
+        daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache {pool}"));
+        let mut seen = [0; 1 << 16];
+        fs::File::open(&link).and_then(|new| new.read_exact_at(&mut seen, 1 << 20)).expect("a new device");
+        assert!(seen == [round; 1 << 16], "round {round}");
+        assert_eq!(over(), 1, "round {round}");
+    }
+    daemon.good(&format!("zpool export {pool}"));
+    assert!(!link.exists());
+    assert_eq!(over(), 0);
 }
 
 /// Goal: the units are what systemd takes for units, where it is there to say so.

@@ -381,18 +381,23 @@ fn make_link(device: &Device) -> std::io::Result<()> {
     std::os::unix::fs::symlink(&device.path, &device.link)
 }
 
-impl Pools {
-    /// Says where the files of attached volumes may be mounted, and takes away devices that a dead daemon left there.
-    pub(crate) fn attach_in(&self, folder: &Path) {
-        *self.attachments.folder.lock() = Some(folder.to_owned());
-        for (device, file) in loop_devices() {
-            if file.starts_with(folder) {
-                tracing::warn!(device = %device.display(), "detaching what a dead daemon left");
-                if let Err(reason) = losetup(&["--detach"], &device) {
-                    tracing::warn!(?reason, "it stays");
-                }
+/// Takes away the devices that a dead daemon left over files in a folder; one that is in use goes with its last user. The folder's mounts must still
+/// be there: without them the kernel does not tell where a device's file was.
+pub(crate) fn detach_dead(folder: &Path) {
+    for (device, file) in loop_devices() {
+        if file.starts_with(folder) {
+            tracing::warn!(device = %device.display(), "detaching what a dead daemon left");
+            if let Err(reason) = losetup(&["--detach"], &device) {
+                tracing::warn!(?reason, "it stays");
             }
         }
+    }
+}
+
+impl Pools {
+    /// Says where the files of attached volumes may be mounted.
+    pub(crate) fn attach_in(&self, folder: &Path) {
+        *self.attachments.folder.lock() = Some(folder.to_owned());
     }
 
     /// Makes a volume a block device, and says where.

@@ -176,7 +176,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         }
         held => held?,
     };
-    remove_orphans();
+    remove_orphans(place);
     if place.is_shared() {
         house.remember_in(Path::new(crate::cachefile::USUAL));
     }
@@ -345,10 +345,12 @@ pub fn more_files() {
     }
 }
 
-/// Unmounts what a daemon of this user left when it died.
-fn remove_orphans() {
+/// Takes away what a daemon of this user left when it died: devices over its volumes, then mounts.
+fn remove_orphans(place: &Place) {
     let (done, wait) = std::sync::mpsc::channel();
+    let attached = place.attached();
     let clean = move || {
+        crate::attach::detach_dead(&attached);
         match fuse::system::orphans() {
             Ok(orphans) => {
                 for orphan in orphans {

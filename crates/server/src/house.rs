@@ -373,7 +373,7 @@ impl daemon::House for House {
 
     fn open_doors(&self, place: &Place) {
         self.pools.open_door(&place.volumes());
-        self.pools.attach_in(&place.dir().join("zvol"));
+        self.pools.attach_in(&place.attached());
     }
 
     fn attach_every(&self) {

@@ -94,6 +94,11 @@ impl Place {
         self.dir.join("control.sock")
     }
 
+    /// Where the files of volumes are mounted that are attached as block devices.
+    pub fn attached(&self) -> PathBuf {
+        self.dir.join("zvol")
+    }
+
     /// The socket of its volumes, which speaks NBD.
     pub fn volumes(&self) -> PathBuf {
         self.dir.join("nbd.sock")
