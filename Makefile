@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench fuzz crash soak judge suites clients zts install lint
+.PHONY: demo test fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
@@ -26,6 +26,12 @@ oracle:
 bench:
 	@scripts/needs.sh rust cc mount tar zstd
 	@scripts/bench.sh $(BENCH_ARGS)
+
+# Ours beside OpenZFS's own engine in user space, in turns: a table, docs/performance/peers.json and plots. scripts/bench-peers.sh says what ZFS_SRC,
+# BENCH_MEMORY, BENCH_DISK and PEERS_ARGS (--rounds, --scale, groups of workloads) do.
+bench-peers:
+	@scripts/needs.sh rust cc
+	@scripts/bench-peers.sh $(PEERS_ARGS)
 
 # Fuzzes every target, FUZZ_SECONDS in all: make fuzz FUZZ_SECONDS=3600
 FUZZ_SECONDS ?= 60

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/oracle-tools.sh [PACKAGE ...]
-# Unpacks Debian's OpenZFS tools and test suite (bookworm-backports, contrib), and other packages of Debian if they are named, under target/oracle, with a
+# Unpacks Debian's OpenZFS tools and test suite (bookworm-backports, contrib), and other packages of Debian if they are named (PACKAGE/RELEASE for one of another release than bookworm), under target/oracle, with a
 # package list and state of its own: nothing of the system changes. Prints the folder. Needs apt-get and dpkg.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,9 +31,9 @@ if [ ! -e "$here/done" ]; then
   touch "$here/done"
 fi
 more=()
-for one in "$@"; do [ -e "$here/done-$one" ] || more+=("$one"); done
+for one in "$@"; do [ -e "$here/done-${one/\//@}" ] || more+=("$one"); done
 if [ ${#more[@]} -gt 0 ]; then
   unpack "${more[@]}"
-  for one in "${more[@]}"; do touch "$here/done-$one"; done
+  for one in "${more[@]}"; do touch "$here/done-${one/\//@}"; done
 fi
 echo "$tools"

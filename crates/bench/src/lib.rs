@@ -11,10 +11,12 @@
 //! so devices are as fast as memory from the second round on: these are figures of our code, not of disks.
 
 pub mod drive;
+mod images;
 pub mod making;
 pub mod measure;
 pub mod mounts;
 pub mod null;
+pub mod peers;
 pub mod plan;
 pub mod work;
 

@@ -3,6 +3,9 @@
 //! `poolhouse-bench work NAME DIR` does one workload once, and prints what it took; that is how the former calls itself. So does `poolhouse-bench
 //! drive NAME DIR PID` with what is done to a mounted file system that PID serves (0: the kernel), and `poolhouse-bench null DIR` mounts one that does
 //! nothing. `BENCH_MOUNTS` is the script that mounts those that are compared.
+//! `poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...` measures the engine beside a peer ([`bench::peers`]), which is the
+//! program `PEER_PROGRAM`, `PEER_NAME` in words; `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` is how it calls itself. Images lie in `BENCH_MEMORY`
+//! and `BENCH_DISK`.
 //! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
 //! folder in which new pools are made (the system's for temporary files if it is not set).
 
@@ -11,6 +14,7 @@
 use anyhow::{Context, Result, bail};
 use bench::Work;
 use bench::drive::Group;
+use bench::peers::{Knobs, Places, Run, Scale};
 use bench::plan::Plan;
 use std::path::PathBuf;
 
@@ -37,6 +41,10 @@ fn main() -> Result<()> {
         let pid: u32 = pid.to_str().and_then(|p| p.parse().ok()).context("PID is a number")?;
         println!("{}", group.drive(&PathBuf::from(dir), Some(pid).filter(|p| *p != 0))?);
         return Ok(());
+    }
+    if args.next_if(|a| a == "peers").is_some() {
+        let words = args.map(|a| a.into_string().map_err(|a| anyhow::anyhow!("{} is no text", a.display())));
+        return peers(&words.collect::<Result<Vec<_>>>()?);
     }
     if args.next_if(|a| a == "null").is_some() {
         return bench::null::serve(&PathBuf::from(args.next().context("usage: null DIR")?));
@@ -80,5 +88,54 @@ fn main() -> Result<()> {
         plan.makings = Work::MAKING.to_vec();
     }
     println!("{}", serde_json::to_string_pretty(&plan.run()?)?);
+    Ok(())
+}
+
+/// What `poolhouse-bench peers` does.
+fn peers(words: &[String]) -> Result<()> {
+    if let [work, name, dir, knobs @ ..] = words
+        && work == "work"
+    {
+        let answer = bench::peers::work(name, &PathBuf::from(dir), &Knobs::parse(knobs)?)?;
+        println!("{}", answer.to_json());
+        return Ok(());
+    }
+    let folder = |name, otherwise: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map_or_else(|| PathBuf::from(otherwise), PathBuf::from)
+    };
+    let places =
+        Places { memory: folder("BENCH_MEMORY", "/dev/shm"), disk: folder("BENCH_DISK", "/var/tmp") };
+    let peer = std::env::var_os("PEER_PROGRAM").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let peer_name = std::env::var("PEER_NAME").unwrap_or_else(|_| "none".to_owned());
+    let (groups, rounds, scale) = (Vec::new(), 3, Scale::Normal);
+    let mut run = Run { places, scale, rounds, peer, peer_name, groups };
+    let mut out = None;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} wants a word"));
+        match word.as_str() {
+            "--rounds" => run.rounds = value()?.parse().context("--rounds wants a number")?,
+            "--out" => out = Some(PathBuf::from(value()?)),
+            "--scale" => {
+                run.scale = match value()?.as_str() {
+                    "smoke" => Scale::Smoke,
+                    "normal" => Scale::Normal,
+                    "full" => Scale::Full,
+                    other => bail!("there is no scale {other}"),
+                }
+            }
+            group => run.groups.push(group.to_owned()),
+        }
+    }
+    let report = run.run()?;
+    println!("{}", report.table());
+    if let Some(out) = out {
+        report.write(&out)?;
+    }
+    if !report.is_whole() {
+        bail!("not everything could be measured");
+    }
     Ok(())
 }

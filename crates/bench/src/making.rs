@@ -2,6 +2,7 @@
 //!
 //! Each work makes its own pool on sparse images in an empty folder, and removes them when it is done.
 
+use crate::images::{Geometry, Images, POOL};
 use crate::measure::{Took, here};
 use anyhow::{Context, Result, ensure};
 use poolhouse::dmu::zap::{Value as Entry, Zap};
@@ -11,14 +12,10 @@ use poolhouse::dsl::ops::snapshot::Snapshot;
 use poolhouse::dsl::prop::parse::{Context as Parsing, setting};
 use poolhouse::dsl::{Kind, Need, PropList, SyncTask};
 use poolhouse::ondisk::DmuType;
-use poolhouse::ondisk::feature::{FEATURES, Feature};
-use poolhouse::spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
 use poolhouse::spa::engine::Live;
-use poolhouse::spa::import::Hands;
-use poolhouse::spa::{Host, Spa};
 use poolhouse::zpl::NewFileSystem;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes that a writing work writes.
@@ -31,7 +28,8 @@ const PATTERN: usize = 64 << 20;
 const ENTRIES: u64 = 1_000_000;
 /// Entries that one transaction adds.
 const BATCH: u64 = 50;
-const POOL: &str = "bench";
+/// Bytes of an image.
+const IMAGE: u64 = 4 << 30;
 
 /// What a new pool is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +54,8 @@ impl Making {
     /// # Errors
     /// As it fails.
     pub fn run(self, dir: &Path) -> Result<(Value, Took)> {
-        let images = Images::new(dir, if self == Making::Raidz2 { 6 } else { 1 })?;
-        let spa = images.pool()?;
+        let images = Images::new(dir, "making", if self == Making::Raidz2 { 6 } else { 1 }, IMAGE)?;
+        let spa = images.pool(&Geometry::default())?;
         let live = spa.writer().context("a new pool is open for writing")?;
         let done = match self {
             Making::Lz4 => write(live, "lz4"),
@@ -69,54 +67,6 @@ impl Making {
         };
         live.export()?;
         done
-    }
-}
-
-/// Sparse files, gone when dropped.
-struct Images(Vec<PathBuf>);
-
-impl Images {
-    fn new(dir: &Path, count: usize) -> Result<Images> {
-        let paths = (0..count).map(|i| dir.join(format!("making-{i}.img")));
-        let images = Images(paths.collect());
-        for path in &images.0 {
-            std::fs::File::create_new(path)
-                .and_then(|file| file.set_len(4 << 30))
-                .with_context(|| format!("make {}", path.display()))?;
-        }
-        Ok(images)
-    }
-
-    fn pool(&self) -> Result<Spa> {
-        let leaves = self.0.iter().map(|path| NewLeaf { path: path.clone() }).collect();
-        let shape = if self.0.len() > 1 { VdevShape::Raidz(2) } else { VdevShape::Single };
-        let vdevs = vec![NewVdev { shape, bias: None, leaves }];
-        let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
-        let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-        let contents = NewFileSystem::new((1_700_000_000, 0));
-        let begin = Beginning {
-            features: &features,
-            contents: &contents,
-            props: &Vec::new(),
-            crypt: None,
-            temporary_name: None,
-            version: 5000,
-        };
-        let Hands { workers, world } = Hands::of_system(POOL);
-        let host = Host::of_system();
-        let cache_bytes = 256 << 20;
-        let setting =
-            Setting { host: &host, world, claimer: &claim_file, workers, cache_bytes, altroot: None };
-        Ok(create(&new, &begin, &setting)?)
-    }
-}
-
-impl Drop for Images {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // Best effort: what stays is seen by the next run, which makes its images anew or says that it can't.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 
@@ -147,7 +97,12 @@ pub(crate) fn pattern() -> Vec<u8> {
 }
 
 /// A new object in a new file system, held to be written.
-fn object(live: &Live, name: &str, props: PropList, kind: DmuType) -> Result<(poolhouse::dsl::Owned, Dnode)> {
+pub(crate) fn object(
+    live: &Live,
+    name: &str,
+    props: PropList,
+    kind: DmuType,
+) -> Result<(poolhouse::dsl::Owned, Dnode)> {
     let name = format!("{POOL}/{name}");
     live.run(task(&name, props))?;
     let owned = live.dsl().heads().own(&live.dsl().dataset(&name)?)?;

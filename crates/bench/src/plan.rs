@@ -175,7 +175,7 @@ fn ratio(theirs: &Value, ours: &Value, field: &str) -> Option<f64> {
 }
 
 /// The machine, its processors, and how busy it was.
-fn machine() -> Value {
+pub(crate) fn machine() -> Value {
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = text("/proc/cpuinfo");
     let model =

@@ -13,13 +13,14 @@ use device::Device;
 use ondisk::indirect::MappingEntry;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::draid::Draid;
 use crate::indirect::Indirect;
 use crate::kind;
 use crate::raidz::Raidz;
 use crate::report::{Reports, Trouble};
+use crate::write::turns::Turns;
 use crate::{
     Attempts, Reflow, Result, TxgRanges, VdevAux, VdevConfig, VdevError, VdevKind, VdevState, VdevStats,
 };
@@ -80,8 +81,8 @@ pub(crate) struct Vitals {
     pub(crate) cant_write: AtomicBool,
     /// A flush of it failed, though the pool can't do without it: what it holds of what it took is not known.
     pub(crate) lost_writes: AtomicBool,
-    /// Held while it is flushed.
-    pub(crate) flushing: Mutex<()>,
+    /// Whose turn it is to flush it.
+    pub(crate) flushing: Turns,
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,

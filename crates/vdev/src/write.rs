@@ -23,6 +23,7 @@ mod flush;
 mod repair;
 mod run;
 mod scrub;
+pub(crate) mod turns;
 mod wipe;
 
 use std::ops::Range;

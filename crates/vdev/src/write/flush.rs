@@ -9,6 +9,7 @@ use ondisk::{Guid, Txg, VdevId};
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree};
+use crate::write::turns::Flushed;
 
 /// Groups that may be open while one syncs (`TXG_CONCURRENT_STATES`, less that one).
 pub(crate) const OPEN_GROUPS: u64 = 2;
@@ -57,7 +58,7 @@ impl Tree {
         leaves
     }
 
-    /// As [`Tree::flush`], for one device: several may be flushed at once. One that is not readable is left alone.
+    /// As [`Tree::flush`], for one device, together with all others who want that now: several devices may be flushed at once. One that is not readable is left alone.
     ///
     /// # Errors
     /// As [`Tree::flush`].
@@ -67,15 +68,29 @@ impl Tree {
         let Layout::Leaf(Some(device)) = &node.layout else { return Ok(()) };
         // Blocks of logs belong to groups that have not synced yet, and are flushed beside those of an older one.
         let unsynced = txg.0.saturating_sub(OPEN_GROUPS)..=txg.0.saturating_add(OPEN_GROUPS);
-        let miss = || unsynced.for_each(|txg| node.miss(Txg(txg)));
+        let miss = || unsynced.clone().for_each(|txg| node.miss(Txg(txg)));
         if !node.readable() {
             // What it took before it was given up may not be on it for good.
             miss();
             return Ok(());
         }
-        // A system tells of what it could not write once; whoever asks later is told that all is well. So one flush is over, with what
-        // follows from it, before the next one asks: the lock is held across it.
-        let _alone = node.flushing.lock();
+        // What others have asked for may have failed in the name of another group.
+        match node.flushing.take(|| self.flush_device(id, &**device, &miss)) {
+            Flushed::Durable => Ok(()),
+            Flushed::Faulted => {
+                miss();
+                Ok(())
+            }
+            Flushed::Lost(e) => {
+                miss();
+                Err(e)
+            }
+        }
+    }
+
+    /// Flushes the device of a leaf, and has what follows if it fails.
+    fn flush_device(&self, id: NodeId, device: &dyn Device, miss: &dyn Fn()) -> Flushed {
+        let node = self.node(id);
         let lost = || DeviceError::Io {
             op: Op::Flush,
             device: device.name().to_owned(),
@@ -83,19 +98,19 @@ impl Tree {
             len: 0,
             source: std::io::Error::other("an earlier flush failed"),
         };
-        let Err(source) = flushed(self.root_guid(), node.guid, &**device)
+        let Err(source) = flushed(self.root_guid(), node.guid, device)
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) })
         else {
-            return Ok(());
+            return Flushed::Durable;
         };
         node.stats.write_errors.inc();
         node.reports.note(Trouble::Flush, None);
         miss();
         if self.fault(id) {
-            return Ok(());
+            return Flushed::Faulted;
         }
         node.lost_writes.store(true, Relaxed);
-        Err(FlushError { guid, source: Arc::new(source) })
+        Flushed::Lost(FlushError { guid: node.guid, source: Arc::new(source) })
     }
 }
 

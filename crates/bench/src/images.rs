@@ -1,0 +1,109 @@
+//! New pools on sparse images.
+
+use anyhow::{Context, Result};
+use poolhouse::device::{Device, Slow, SystemClock};
+use poolhouse::ondisk::feature::{FEATURES, Feature};
+use poolhouse::ondisk::{Ashift, VdevKind};
+use poolhouse::spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use poolhouse::spa::import::Hands;
+use poolhouse::spa::{Host, Spa};
+use poolhouse::zpl::NewFileSystem;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of such a pool.
+pub(crate) const POOL: &str = "bench";
+/// Operations that a slow device takes at once.
+const SLOW_IN_FLIGHT: u32 = 64;
+
+/// Sparse files, gone when dropped.
+pub(crate) struct Images(Vec<PathBuf>);
+
+/// What a pool on images is like.
+pub(crate) struct Geometry {
+    /// Its sectors, if they are not to be those of the devices.
+    pub(crate) ashift: Option<Ashift>,
+    /// Bytes of its cache.
+    pub(crate) cache_bytes: u64,
+    /// How long each operation of a device takes at least.
+    pub(crate) delay: Duration,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Geometry { ashift: None, cache_bytes: 256 << 20, delay: Duration::ZERO }
+    }
+}
+
+impl Images {
+    /// Makes `count` files of `bytes` in folder `dir`.
+    pub(crate) fn new(dir: &Path, name: &str, count: usize, bytes: u64) -> Result<Images> {
+        let paths = (0..count).map(|i| dir.join(format!("{name}-{i}.img")));
+        let images = Images(paths.collect());
+        for path in &images.0 {
+            std::fs::File::create_new(path)
+                .and_then(|file| file.set_len(bytes))
+                .with_context(|| format!("make {}", path.display()))?;
+        }
+        Ok(images)
+    }
+
+    /// Has the file system below find room for all of them now, so that writing to them changes nothing but their bytes.
+    pub(crate) fn prefill(&self) -> Result<()> {
+        for path in &self.0 {
+            let mut file = std::fs::File::options().write(true).open(path)?;
+            let mut left = file.metadata()?.len();
+            let piece = vec![0; 1 << 20];
+            while left > 0 {
+                let n = left.min(piece.len() as u64);
+                std::io::Write::write_all(&mut file, &piece[..usize::try_from(n)?])?;
+                left -= n;
+            }
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// A pool on all of them: a raidz2 if they are several.
+    pub(crate) fn pool(&self, geometry: &Geometry) -> Result<Spa> {
+        let leaves = self.0.iter().map(|path| NewLeaf { path: path.clone() }).collect();
+        let shape = if self.0.len() > 1 { VdevShape::Raidz(2) } else { VdevShape::Single };
+        let vdevs = vec![NewVdev { shape, bias: None, leaves }];
+        let new = NewPool { name: POOL.into(), vdevs, ashift: geometry.ashift, force: false };
+        let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+        let contents = NewFileSystem::new((1_700_000_000, 0));
+        let begin = Beginning {
+            features: &features,
+            contents: &contents,
+            props: &Vec::new(),
+            crypt: None,
+            temporary_name: None,
+            version: 5000,
+        };
+        let Hands { workers, world } = Hands::of_system(POOL);
+        let host = Host::of_system();
+        let cache_bytes = geometry.cache_bytes;
+        let delay_ns = u64::try_from(geometry.delay.as_nanos())?;
+        let claimer = |path: &Path| -> poolhouse::device::Result<(Arc<dyn Device>, VdevKind)> {
+            let (device, kind) = claim_file(path)?;
+            Ok(match delay_ns {
+                0 => (device, kind),
+                ns => {
+                    (Arc::new(Slow::new(device, Arc::new(SystemClock::default()), ns, SLOW_IN_FLIGHT)), kind)
+                }
+            })
+        };
+        let setting = Setting { host: &host, world, claimer: &claimer, workers, cache_bytes, altroot: None };
+        Ok(create(&new, &begin, &setting)?)
+    }
+}
+
+impl Drop for Images {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Best effort: what stays is seen by the next run, which makes its images anew or says that it can't.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

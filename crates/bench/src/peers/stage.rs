@@ -1,0 +1,176 @@
+//! A new pool with one file system, for a workload on the engine; and threads that work for a time.
+
+use super::Knobs;
+use crate::images::{Geometry, Images, POOL};
+use crate::measure::process_cpu;
+use anyhow::{Context, Result};
+use poolhouse::dmu::{Dnode, NewObject, Tx};
+use poolhouse::dsl::ops::create::Create;
+use poolhouse::dsl::prop::parse::{Context as Parsing, setting};
+use poolhouse::dsl::{Kind, Need, Owned};
+use poolhouse::ondisk::{Ashift, DmuType};
+use poolhouse::spa::Spa;
+use poolhouse::spa::engine::Live;
+use poolhouse::zpl::NewFileSystem;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes that are written in one transaction where that is not what is measured.
+pub(super) const CHUNK: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct Stage {
+    // In the order in which they are to be let go.
+    pub(super) owned: Owned,
+    spa: Spa,
+    _images: Images,
+}
+
+impl Stage {
+    /// A pool on an image in folder `dir`, with a file system that does not compress.
+    pub(super) fn new(dir: &Path, knobs: &Knobs) -> Result<Stage> {
+        let name = format!("peers-{}", std::process::id());
+        let images = Images::new(dir, &name, 1, knobs.number("size_mb", 4096)? << 20)?;
+        if knobs.number("prefill", 0)? > 0 {
+            images.prefill()?;
+        }
+        let ashift =
+            u8::try_from(knobs.number("ashift", 12)?).ok().filter(|a| (9..=16).contains(a)).map(Ashift);
+        let spa = images.pool(&Geometry {
+            ashift: Some(ashift.context("ashift is 9 to 16")?),
+            cache_bytes: knobs.number("cache_mb", 8192)? << 20,
+            delay: Duration::from_micros(knobs.number("delay_us", 0)?),
+        })?;
+        let live = spa.writer().context("a new pool is open for writing")?;
+        let parsing = Parsing { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
+        let props = vec![setting("compression", "off", parsing).context("a property")?];
+        let name = format!("{POOL}/w");
+        let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
+        live.run(Box::new(Create {
+            name: name.clone(),
+            contents,
+            props,
+            crypt: None,
+            enforce_limits: false,
+        }))?;
+        let owned = live.dsl().heads().own(&live.dsl().dataset(&name)?)?;
+        Ok(Stage { owned, spa, _images: images })
+    }
+
+    /// The pool.
+    pub(super) fn live(&self) -> &Live {
+        self.spa.writer().expect("it was open for writing when this was made")
+    }
+
+    /// A transaction that changes about so many bytes.
+    pub(super) fn tx(&self, bytes: u64) -> Result<Tx> {
+        Ok(self.live().tx_for(&self.owned, Need { bytes, netfree: false })?)
+    }
+
+    /// One that leaves more room than it takes.
+    pub(super) fn tx_to_free(&self) -> Result<Tx> {
+        Ok(self.live().tx_for(&self.owned, Need { bytes: 1 << 12, netfree: true })?)
+    }
+
+    /// A new object.
+    pub(super) fn object(&self, block_size: u64) -> Result<Dnode> {
+        let block_size = u32::try_from(block_size).context("a block has up to 16 MiB")?;
+        let spec = NewObject { block_size, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+        Ok(self.owned.objset().create_object(&self.tx(1 << 14)?, &spec)?)
+    }
+
+    /// Writes so many bytes of an object, a chunk to a transaction.
+    pub(super) fn put_all(&self, dnode: &Dnode, len: u64, data: &[u8]) -> Result<()> {
+        for offset in (0..len).step_by(CHUNK) {
+            let n = (len - offset).min(CHUNK as u64);
+            let tx = self.tx(n)?;
+            dnode.write_at(&tx, offset, &data[..usize::try_from(n)?])?;
+        }
+        Ok(())
+    }
+
+    /// Reads so many bytes of an object, so that they are cached.
+    pub(super) fn read_all(&self, dnode: &Dnode, len: u64) -> Result<()> {
+        let mut buf = vec![0; CHUNK];
+        for offset in (0..len).step_by(CHUNK) {
+            let n = usize::try_from((len - offset).min(CHUNK as u64))?;
+            dnode.read_at(offset, &mut buf[..n])?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is on disk.
+    pub(super) fn sync(&self) -> Result<()> {
+        Ok(self.live().sync_all()?)
+    }
+
+    /// Lets the pool go.
+    pub(super) fn end(self) -> Result<()> {
+        let Stage { owned, spa, _images } = self;
+        drop(owned);
+        spa.writer().expect("it was open for writing when this was made").export()?;
+        Ok(())
+    }
+}
+
+/// A small generator of numbers (xorshift).
+pub(super) struct Numbers(u64);
+
+impl Numbers {
+    pub(super) fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(7919) | 1)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Bytes that don't compress.
+pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut numbers = Numbers::new(seed);
+    let mut out = vec![0; len];
+    out.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&numbers.next().to_le_bytes()));
+    out
+}
+
+/// What threads did together.
+pub(super) struct Together<T> {
+    /// What each of them says.
+    pub(super) each: Vec<T>,
+    /// How long that took, seconds.
+    pub(super) wall_s: f64,
+    /// CPU time of the whole process, seconds.
+    pub(super) cpu_s: f64,
+}
+
+/// Has `threads` threads do `work` until it is told to stop, with their numbers.
+pub(super) fn together<T: Send>(
+    threads: usize,
+    time: Duration,
+    work: impl Fn(usize, &AtomicBool) -> Result<T> + Sync,
+) -> Result<Together<T>> {
+    let stop = AtomicBool::new(false);
+    let (since, cpu) = (Instant::now(), process_cpu());
+    let each = std::thread::scope(|scope| {
+        let (work, stop) = (&work, &stop);
+        let all: Vec<_> = (0..threads).map(|i| scope.spawn(move || work(i, stop))).collect();
+        std::thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+        let join = |t: std::thread::ScopedJoinHandle<'_, Result<T>>| {
+            t.join().expect("a thread that works here returns its errors")
+        };
+        all.into_iter().map(join).collect::<Result<Vec<T>>>()
+    })?;
+    Ok(Together { each, wall_s: since.elapsed().as_secs_f64(), cpu_s: process_cpu() - cpu })
+}
+
+/// How long a measurement goes on.
+pub(super) fn duration(knobs: &Knobs) -> Result<Duration> {
+    Ok(Duration::from_millis(knobs.number("msecs", 1000)?))
+}

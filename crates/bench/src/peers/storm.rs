@@ -1,0 +1,81 @@
+//! Storms of small synchronous writes: each thread writes 8 KiB to an object of its own and commits it, again and again.
+
+use super::stage::{Stage, duration, noise, together};
+use super::{Answer, Knobs};
+use anyhow::Result;
+use poolhouse::dmu::Dnode;
+use poolhouse::ondisk::ObjNum;
+use poolhouse::zil::{Found, Source};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The objects that are written, for a log that asks what was.
+struct Objects(Vec<Dnode>);
+
+impl Source for Objects {
+    fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
+        let Some(dnode) = self.0.iter().find(|d| d.object() == object) else { return Found::Gone };
+        match dnode.read_at(offset, buf) {
+            Ok(()) => Found::Here,
+            Err(_) => Found::Unreadable,
+        }
+    }
+}
+
+/// What a thread did.
+struct Done {
+    us: Vec<f64>,
+}
+
+pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
+    let (bs, mb) = (knobs.number("bs", 8192)?, knobs.number("obj_mb", 16)?);
+    let title = knobs.word("title", "work");
+    let stage = Stage::new(dir, knobs)?;
+    let threads = knobs.threads()?;
+    let most = threads.iter().copied().max().unwrap_or(1);
+    let objects = Objects((0..most).map(|_| stage.object(bs)).collect::<Result<_>>()?);
+    stage.sync()?;
+    let log = stage.live().log(&stage.owned);
+    let blocks = (mb << 20) / bs;
+    let run = |threads: usize, time: Duration| {
+        together(threads, time, |id, stop| {
+            let (dnode, data) = (&objects.0[id], noise(usize::try_from(bs)?, 77 + id as u64));
+            let mut us = Vec::with_capacity(1 << 16);
+            while !stop.load(Ordering::Relaxed) {
+                let since = Instant::now();
+                let offset = us.len() as u64 % blocks * bs;
+                {
+                    let tx = stage.tx(bs)?;
+                    dnode.write_at(&tx, offset, &data)?;
+                    log.log_write(&tx, dnode.object(), offset, &data, true);
+                }
+                log.commit(Some(dnode.object()), &objects)?;
+                us.push(since.elapsed().as_secs_f64() * 1e6);
+            }
+            Ok(Done { us })
+        })
+    };
+    // The log begins with the first commit, which waits for a group.
+    run(most, Duration::from_millis(200))?;
+    let mut answer = Answer::default();
+    for threads in threads {
+        let before = log.stats();
+        let done = run(threads, duration(knobs)?)?;
+        let after = log.stats();
+        let us: Vec<f64> = done.each.into_iter().flat_map(|d| d.us).collect();
+        let (ops, name) = (us.len() as f64, format!("t{threads}"));
+        answer.put(&title, &format!("{name}.ops_s"), ops / done.wall_s);
+        answer.put(&title, &format!("{name}.cpu_us"), done.cpu_s / ops * 1e6);
+        let share = |a: u64, b: u64| (a - b) as f64 / ops;
+        answer.put(&title, &format!("{name}.flushes_per_op"), share(after.flush_count, before.flush_count));
+        answer.put(&title, &format!("{name}.blocks_per_op"), share(after.block_count, before.block_count));
+        let waits = share(after.commit_group_waits, before.commit_group_waits);
+        answer.put(&title, &format!("{name}.group_waits_per_op"), waits);
+        answer.put_latency(&title, threads, us);
+    }
+    drop(log);
+    drop(objects);
+    stage.end()?;
+    Ok(answer)
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Usage: scripts/bench-peers.sh [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP...]
+# Measures Poolhouse's engine beside OpenZFS's own in user space (libzpool), in turns on this machine, prints a table, and writes it with JSON and plots to DIR
+# (docs/performance). GROUP: reads, storm, free, unmap, overwrite; everything if none is named.
+#   ZFS_SRC=DIR       a source tree of OpenZFS that was built in user space with LIBZPOOL_CPPFLAGS=-DNDEBUG: the fair peer. Without it Debian's libzpool, whose
+#                     assertions are on and cost 1.0 to 1.7 times the CPU time, is unpacked under target/oracle; nothing of the system changes.
+#   BENCH_MEMORY=DIR  where images in memory lie (/dev/shm), BENCH_DISK=DIR those on a disk (target/peers)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$PWD/target/peers
+include=$out/include
+mkdir -p "$out" "$include"
+flags=(-O2 -g -fno-strict-aliasing -w -D_GNU_SOURCE -D_REENTRANT -D_FILE_OFFSET_BITS=64 -D_LARGEFILE64_SOURCE)
+
+if [ -n "${ZFS_SRC:-}" ]; then
+  s=$ZFS_SRC
+  [ -e "$s/.libs/libzpool.so" ] || { echo "no libzpool in $s/.libs: build it first" >&2; exit 2; }
+  flags+=(-DPEER_API=24 -DNDEBUG -include "$s/zfs_config.h" -include "$s/include/sys/simd_config.h" -I"$s/include" -I"$s/lib/libspl/include"
+    -I"$s/lib/libspl/include/os/linux" -I"$s/lib/libzpool/include")
+  libs=(-L"$s/.libs" -Wl,-rpath,"$s/.libs" -lzpool -lnvpair)
+  for one in "$s"/.libs/libspl.a "$s"/.libs/libzutil.a; do [ ! -e "$one" ] || libs=("$one" "${libs[@]}"); done
+  libraries=$s/.libs
+  name="libzpool of $(sed -n 's/^Version: *//p' "$s/META") from source, no assertions"
+else
+  # zfs-dkms for one header that libzfslinux-dev includes and lacks.
+  root=$(scripts/oracle-tools.sh libzfslinux-dev/bookworm-backports zfs-dkms/bookworm-backports)
+  libraries=$root/lib/$(uname -m)-linux-gnu
+  mkdir -p "$include/more/sys"
+  ln -sfn "$root/usr/include/libzpool" "$include/sys"
+  ln -sfn "$root"/usr/src/zfs-*/include/sys/zfs_ioctl.h "$include/more/sys/zfs_ioctl.h"
+  flags+=(-DPEER_API=23 -DDEBUG -UNDEBUG -DZFS_DEBUG -I"$root/usr/include/libspl" -I"$root/usr/include/libzfs" -I"$include" -idirafter "$include/more")
+  libs=(-Wl,-rpath-link,"$libraries" "$libraries/libzpool.so.6" "$libraries/libnvpair.so.3")
+  name="libzpool $(basename "$(echo "$root"/usr/src/zfs-*)" | sed s/zfs-//) of Debian, assertions on"
+fi
+${CC:-cc} "${flags[@]}" crates/bench/peers/libzpool.c -o "$out/libzpool" -rdynamic "${libs[@]}" -lpthread
+cat >"$out/peer" <<EOF
+#!/bin/sh
+LD_LIBRARY_PATH='$libraries' exec '$out/libzpool' "\$@"
+EOF
+chmod +x "$out/peer"
+
+cargo build -q --release -p poolhouse-bench
+export PEER_PROGRAM=$out/peer PEER_NAME=$name BENCH_DISK=${BENCH_DISK:-$out}
+exec "${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse-bench" peers --out docs/performance "$@"
