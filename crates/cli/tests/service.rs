@@ -61,6 +61,34 @@ fn killed() {
     daemon.good("zpool export tank");
 }
 
+/// Goal: a pool on a file in a mount of another pool of the same daemon loses nothing when the daemon is stopped: the other waits for it.
+#[test]
+fn stopped_one_inside_the_other() {
+    let Some((dir, mut daemon)) = tank() else { return };
+    let at = dir.path().display().to_string();
+    // Names in both orders: neither is to go first by its name.
+    for (name, order) in [("aaa", 0), ("zzz", 1)] {
+        image(&dir.path().join(format!("mnt/home/{name}")));
+        daemon.good(&format!(
+            "zpool create -o cachefile={at}/inner{order} -m {at}/{name} {name} {at}/mnt/home/{name}"
+        ));
+        fs::write(dir.path().join(name).join("file"), vec![7; 8 << 20]).expect("it is mounted");
+    }
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    let log = fs::read_to_string(dir.path().join("log")).expect("a log");
+    assert!(!log.contains("unmounted lazily") && !log.contains("ERROR"), "{log}");
+    daemon = Daemon::start(dir.path());
+    daemon.good(&format!("zpool import -c {at}/cache -a"));
+    for (name, order) in [("aaa", 0), ("zzz", 1)] {
+        daemon.good(&format!("zpool import -c {at}/inner{order} -o cachefile={at}/inner{order} {name}"));
+        let there = fs::read(dir.path().join(name).join("file")).expect("it is mounted again");
+        assert!(there == vec![7; 8 << 20], "{name} has lost something");
+        daemon.good(&format!("zpool export {name}"));
+    }
+    daemon.good("zpool export tank");
+}
+
 /// Goal: a daemon that is told so makes every volume a block device, also one that comes later. One that is killed while a program holds such a device, with
 /// writes that are not on it yet, leaves nothing that hangs and no device behind; what was fsynced through the device is in the volume.
 #[test]

@@ -86,7 +86,7 @@ impl House {
 
 impl Service for House {
     fn pool_names(&self) -> Result<Vec<String>, Error> {
-        Ok(self.pools.all().iter().map(|pool| pool.pool.name().to_owned()).collect())
+        Ok(self.pools.present().iter().map(|pool| pool.pool.name().to_owned()).collect())
     }
 
     fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
@@ -148,7 +148,7 @@ impl Service for House {
     }
 
     fn events(&self, query: &EventQuery) -> Result<EventPage, Error> {
-        Ok(self.events.tell(query, &self.pools.all()))
+        Ok(self.events.tell(query, &self.pools.present()))
     }
 
     fn prefetch(&self, pool: &str) -> Result<u64, Error> {
@@ -163,7 +163,7 @@ impl Service for House {
 
     fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
         // What is imported is not there to be imported.
-        let here: Vec<Guid> = self.pools.all().iter().map(|pool| pool.pool.spa().guid()).collect();
+        let here: Vec<Guid> = self.pools.present().iter().map(|pool| pool.pool.spa().guid()).collect();
         let mut found = import::find(request)?;
         found.retain(|candidate| !here.contains(&candidate.guid));
         Ok(import::examine(&found, &self.host, &*self.clock))
@@ -212,7 +212,7 @@ impl Service for House {
     }
 
     fn set_tunable(&self, name: &str, value: &u64) -> Result<(), Error> {
-        self.pools.tunables.set(name, *value, &self.pools.all())
+        self.pools.tunables.set(name, *value, &self.pools.present())
     }
 
     fn inject(&self, request: &InjectRequest) -> Result<Vec<Injected>, Error> {

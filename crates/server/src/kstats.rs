@@ -21,7 +21,7 @@ pub type Name = (Option<String>, String);
 /// The names of all that is counted now. No device is asked for anything.
 pub(crate) fn names(pools: &Pools) -> Vec<Name> {
     let mut out = vec![(None, "arcstats".to_owned())];
-    for pool in pools.all() {
+    for pool in pools.present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
         let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
@@ -34,8 +34,8 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
 /// One of them, by its name: of one that is of a pool that pool alone is asked. `None` if there is none.
 pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat> {
     let values = match (pool, name) {
-        (None, "arcstats") => arc(&pools.all()),
-        (None, "zil") => logs(&pools.all()),
+        (None, "arcstats") => arc(&pools.present()),
+        (None, "zil") => logs(&pools.present()),
         (None, _) => return None,
         (Some(of), _) => {
             let imported = pools.pool_or_going(of).ok()?;
@@ -91,8 +91,7 @@ fn trims(spa: &Spa) -> Values {
 /// What the log of a dataset has done. Whose it is, the pool's books are asked.
 fn objset(imported: &Imported, name: &str) -> Option<Values> {
     let object = u64::from_str_radix(name.strip_prefix("objset-0x")?, 16).ok()?;
-    let logs = imported.pool.spa().writer()?.log_stats();
-    let (_, counters) = logs.into_iter().find(|(of, _)| *of == object)?;
+    let counters = imported.pool.spa().writer()?.log_stats_of(object)?;
     // One whose dataset is gone is about to go too.
     let dataset = imported.pool.dsl().by_object(ObjNum(object)).ok()?;
     let mut values = vec![("dataset_name".to_owned(), KstatValue::Text(dataset.name()))];

@@ -103,7 +103,7 @@ fn threads() -> usize {
 }
 
 impl Pools {
-    /// The pools that are here, by name.
+    /// The pools that are here, by name; not those that are about to be let go.
     pub fn all(&self) -> Vec<Arc<Imported>> {
         let table = self.table.read();
         let here = table.values().filter_map(|state| match state {
@@ -111,6 +111,16 @@ impl Pools {
             State::Coming(_) | State::Going(_) => None,
         });
         here.collect()
+    }
+
+    /// The pools that are here, and those that are about to be let go: until then they are.
+    pub(crate) fn present(&self) -> Vec<Arc<Imported>> {
+        let table = self.table.read();
+        let present = table.values().filter_map(|state| match state {
+            State::Here(pool) | State::Going(pool) => Some(Arc::clone(pool)),
+            State::Coming(_) => None,
+        });
+        present.collect()
     }
 
     /// Whether there are none, nor about to be.
@@ -172,7 +182,7 @@ impl Pools {
         match opened {
             Ok((imported, told)) => {
                 self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
-                self.tunables.tell(&self.all());
+                self.tunables.tell(&self.present());
                 self.remember(&imported);
                 tracing::info!(pool = name, "imported");
                 Ok(told)
@@ -226,10 +236,10 @@ impl Pools {
         self.table.write().remove(name);
         vdev::inject::forget(guid);
         self.forget_offers(name);
-        self.tunables.tell(&self.all());
+        self.tunables.tell(&self.present());
         // What goes so (`zpool export -F`) is still remembered.
         if let Some(file) = self.memory.file_of(&imported.facts.read()).filter(|_| !request.hardforce) {
-            self.memory.write(&file, &self.all(), Some(guid));
+            self.memory.write(&file, &self.present(), Some(guid));
         }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
@@ -244,7 +254,7 @@ impl Pools {
     fn remember(&self, imported: &Imported) {
         let file = self.memory.file_of(&imported.facts.read());
         if let Some(file) = file.filter(|_| imported.pool.spa().writer().is_some()) {
-            self.memory.write(&file, &self.all(), None);
+            self.memory.write(&file, &self.present(), None);
         }
     }
 
@@ -295,7 +305,7 @@ impl Pools {
                     let before = self.memory.file_of(&imported.facts.read());
                     imported.facts.write().cachefile = file;
                     if let Some(before) = before {
-                        self.memory.write(&before, &self.all(), None);
+                        self.memory.write(&before, &self.present(), None);
                     }
                 }
                 if props.kept.is_empty() {
@@ -310,7 +320,7 @@ impl Pools {
                 done.map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
             }
             PoolChange::Reguid { guid } => {
-                let taken = |g: u64| self.all().iter().any(|other| other.pool.spa().guid().0 == g);
+                let taken = |g: u64| self.present().iter().any(|other| other.pool.spa().guid().0 == g);
                 if guid.is_some_and(taken) {
                     return Err(Error::new(name, Reason::BadGuid));
                 }

@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! Each pool has a thread, which closes its volumes, unmounts its file systems from the leaves, writes what is pending and marks the pool as exported. Pools
-//! wait for each other only where a file system of one is mounted inside another's; what is then still busy is taken out of the tree of names, and its users find it dead.
+//! wait for each other only where a file system of one is mounted inside another's, or a device of one is a file there; what is then still busy is taken out of the tree of names, and its users find it dead.
 //!
 //! A pool whose devices hang takes its thread with it, so whoever waits for the threads watches whether anything moves: mounts that go, groups that sync, bytes that
 //! reach devices. Where nothing has moved for as long as there is patience, the pool is given up: it stays as its last group left it, as after a crash, and what was fsynced is in its intent logs.
@@ -18,6 +18,8 @@ use crate::work::leave;
 use fuse::Detach;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,10 +36,20 @@ const DETACHING: Duration = Duration::from_secs(2);
 enum Stage {
     /// It works.
     Working,
-    /// It waits for mounts of other pools.
-    Waiting,
+    /// It waits for other pools, for more than these moves.
+    Waiting(u64),
     /// The pool is gone, or was left for a reason.
     Over(Result<(), Reason>),
+}
+
+/// Whether something of a pool lies below one of these mounts: a mount, or the file of a device.
+fn lies_in(other: &Imported, mounts: &[Mounted]) -> bool {
+    let inside = |place: &Path| mounts.iter().any(|(_, own)| place.starts_with(own.target()));
+    let config = other.pool.spa().config();
+    let mut devices =
+        config.vdev_tree.iter().flat_map(|root| root.leaves()).filter_map(|leaf| leaf.path.as_deref());
+    other.mounts.list().iter().any(|mount| inside(mount.target()))
+        || devices.any(|path| inside(Path::new(OsStr::from_bytes(path))))
 }
 
 /// How far all of them are.
@@ -71,7 +83,8 @@ impl Signs {
 }
 
 struct Ending {
-    pools: Vec<Arc<Imported>>,
+    /// Those that are not gone: while one is in here, its devices are open. Comes after `state`, and is held for looking.
+    pools: Mutex<BTreeMap<String, Arc<Imported>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -87,32 +100,29 @@ impl Pools {
         // Connections that are there end with their volumes, and the rest with the server.
         self.closing.store(true, Ordering::Relaxed);
         let server = self.close_doors();
-        let pools = self.all();
+        let pools = self.present();
         let stages = pools.iter().map(|pool| (pool.pool.name().to_owned(), Stage::Working)).collect();
-        let state = Mutex::new(State { stages, moves: 0, in_vain: false });
         let guids: Vec<_> = pools.iter().map(|pool| pool.pool.spa().guid()).collect();
-        let ending = Arc::new(Ending { pools, state, changed: Condvar::new() });
+        let pools = pools.into_iter().map(|pool| (pool.pool.name().to_owned(), pool)).collect();
+        let state = Mutex::new(State { stages, moves: 0, in_vain: false });
+        let ending = Arc::new(Ending { pools: Mutex::new(pools), state, changed: Condvar::new() });
         let before = Arc::new(before);
-        for imported in &ending.pools {
-            let (all, pools, own) = (Arc::clone(&ending), Arc::clone(self), Arc::clone(imported));
+        for name in ending.names() {
+            let (all, pools, own) = (Arc::clone(&ending), Arc::clone(self), name.clone());
             let before = Arc::clone(&before);
             let work = move || {
-                before(&pools, own.pool.name());
-                let done = all.let_go(&pools, &own);
-                all.over(own.pool.name(), done);
+                let done = all.end(&pools, &own, &*before);
+                all.over(&own, done);
             };
-            let thread = std::thread::Builder::new().name(format!("end-{}", imported.pool.name()));
+            let thread = std::thread::Builder::new().name(format!("end-{name}"));
             if let Err(error) = thread.spawn(work) {
-                tracing::error!(pool = imported.pool.name(), %error, "it is left: there is no thread to let it go");
-                ending.over(imported.pool.name(), Err(Reason::Busy));
+                tracing::error!(pool = name, %error, "it is left: there is no thread to let it go");
+                ending.over(&name, Err(Reason::Busy));
             }
         }
         let left = ending.watch(patience);
-        for imported in ending.pools.iter().filter(|p| left.iter().any(|error| error.about == p.pool.name()))
-        {
-            // Letting go of it would wait for its threads, which may wait for its devices.
-            std::mem::forget(Arc::clone(imported));
-        }
+        // Letting go of what is left would wait for its threads, which may wait for its devices.
+        std::mem::forget(std::mem::take(&mut *ending.pools.lock()));
         guids.into_iter().for_each(vdev::inject::forget);
         drop(server);
         self.table.write().clear();
@@ -121,6 +131,27 @@ impl Pools {
 }
 
 impl Ending {
+    fn names(&self) -> Vec<String> {
+        self.pools.lock().keys().cloned().collect()
+    }
+
+    /// Sees to it that a pool goes, and closes its devices.
+    fn end(&self, pools: &Pools, name: &str, before: &dyn Fn(&Pools, &str)) -> Result<(), Reason> {
+        // Somebody may be letting it go already.
+        let is_going = || matches!(pools.table.read().get(name), Some(super::State::Going(_)));
+        while is_going() {
+            std::thread::sleep(LOOK);
+        }
+        if let Ok(imported) = pools.pool(name) {
+            before(pools, name);
+            self.let_go(pools, &imported)?;
+        }
+        pools.table.write().remove(name);
+        let gone = self.pools.lock().remove(name);
+        drop(gone);
+        Ok(())
+    }
+
     /// Lets a pool go.
     fn let_go(&self, pools: &Pools, imported: &Arc<Imported>) -> Result<(), Reason> {
         let name = imported.pool.name();
@@ -163,7 +194,7 @@ impl Ending {
         self.moved();
     }
 
-    /// Waits until something has moved since `seen`, if mounts of other pools lie in these. False if that is not worth it.
+    /// Waits until something has moved since `seen`, if other pools lie in these mounts. False if that is not worth it.
     fn wait(&self, imported: &Arc<Imported>, left: &[Mounted], seen: &mut u64) -> bool {
         let name = imported.pool.name();
         let mut state = self.state.lock();
@@ -179,12 +210,10 @@ impl Ending {
                 let other = other.pool.name();
                 other != name && !matches!(state.stages[other], Stage::Over(_))
             };
-            let inside = |place: &Path| left.iter().any(|(_, own)| place.starts_with(own.target()));
-            let mut others = self.pools.iter().filter(goes).flat_map(|other| other.mounts.list());
-            if !others.any(|other| inside(other.target())) {
+            if !self.pools.lock().values().filter(goes).any(|other| lies_in(other, left)) {
                 return false;
             }
-            state.stages.insert(name.to_owned(), Stage::Waiting);
+            state.stages.insert(name.to_owned(), Stage::Waiting(*seen));
             self.changed.wait(&mut state);
             state.stages.insert(name.to_owned(), Stage::Working);
         }
@@ -210,36 +239,43 @@ impl Ending {
 
     /// Waits for all of them, and gives up those in which nothing moves; says which were left.
     fn watch(&self, patience: Duration) -> Vec<Error> {
-        let mut signs: Vec<(Signs, Instant)> =
-            self.pools.iter().map(|pool| (Signs::of(pool), Instant::now())).collect();
+        let mut signs: BTreeMap<String, (Option<Signs>, Instant)> =
+            self.names().into_iter().map(|name| (name, (None, Instant::now()))).collect();
         loop {
             {
                 let mut state = self.state.lock();
                 if state.stages.values().all(|stage| matches!(stage, Stage::Over(_))) {
                     break;
                 }
-                // All wait for each other, and so for somebody who is none of them.
-                if !state.stages.values().any(|stage| *stage == Stage::Working) {
+                // All wait for each other, and so for somebody who is none of them. One that is about to be woken does not.
+                let moves = state.moves;
+                let waits =
+                    |stage: &Stage| matches!(stage, Stage::Over(_)) || *stage == Stage::Waiting(moves);
+                if state.stages.values().all(waits) {
                     state.in_vain = true;
                     self.changed.notify_all();
                 }
                 self.changed.wait_for(&mut state, LOOK);
             }
-            for (imported, (before, since)) in self.pools.iter().zip(&mut signs) {
-                let stage = self.state.lock().stages[imported.pool.name()].clone();
+            for (name, (before, since)) in &mut signs {
+                let stage = self.state.lock().stages[name].clone();
                 if matches!(stage, Stage::Over(_)) {
                     continue;
                 }
-                // Whoever waits for it hears that it failed.
-                if let Some(live) = imported.pool.spa().writer().filter(|live| live.suspended().is_some()) {
-                    live.txgs().abandon();
-                }
-                let now = Signs::of(imported);
-                if now != *before || stage == Stage::Waiting {
+                let now = self.pools.lock().get(name).map(|imported| {
+                    // Whoever waits for it hears that it failed.
+                    let live = imported.pool.spa().writer();
+                    if let Some(live) = live.filter(|live| live.suspended().is_some()) {
+                        live.txgs().abandon();
+                    }
+                    Signs::of(imported)
+                });
+                if now != *before || matches!(stage, Stage::Waiting(_)) {
                     (*before, *since) = (now, Instant::now());
                 } else if since.elapsed() >= patience {
-                    self.over(imported.pool.name(), Err(Reason::Silent));
-                    give_up(imported);
+                    self.over(name, Err(Reason::Silent));
+                    let left = self.pools.lock().get(name).cloned();
+                    left.iter().for_each(|imported| give_up(imported));
                 }
             }
         }

@@ -159,6 +159,11 @@ impl Live {
         self.engine().logs.open.lock().iter().map(|(object, log)| (*object, log.stats())).collect()
     }
 
+    /// What the log of one dataset has done, by the dataset's object; `None` if it has none here.
+    pub fn log_stats_of(&self, object: u64) -> Option<zil::Stats> {
+        self.engine().logs.open.lock().get(&object).map(|log| log.stats())
+    }
+
     /// True if a dataset's log is one that is written here, or was and is not closed yet.
     pub fn is_logged(&self, head: &dsl::Owned) -> bool {
         self.engine().logs.open.lock().contains_key(&head.object())

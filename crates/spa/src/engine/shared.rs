@@ -29,6 +29,8 @@ impl Shared {
     pub(super) fn open(mos: &Mos, parts: &Parts) -> pool::Result<Shared> {
         let vdevs = parts.allocator.vdevs();
         let dedup = Arc::new(DedupTables::open(mos, &vdevs, parts.allocator.clone())?);
+        // The first group prunes before it begins with what is shared.
+        dedup.begin(parts.world.now(), &vdevs);
         let clones = Arc::new(CloneTable::open(mos, &vdevs)?);
         let zio = parts.cache.zio();
         zio.set_dedup(dedup.clone());
