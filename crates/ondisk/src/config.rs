@@ -266,6 +266,8 @@ pub struct VdevConfig {
     pub removing: bool,
     /// Being resilvered since this txg (`resilver_txg`).
     pub resilver_txg: Option<Txg>,
+    /// Its resilver begins when the one that goes on is over (`com.datto:resilver_defer`).
+    pub resilver_defer: bool,
     /// Being rebuilt since this txg (`rebuild_txg`).
     pub rebuild_txg: Option<Txg>,
     /// Why it is faulted or degraded, in OpenZFS's word: `external` or `err_exceeded` (`aux_state`).
@@ -295,6 +297,9 @@ pub struct VdevConfig {
     /// Hot spares; on the root (`spares`).
     pub spares: Vec<VdevConfig>,
 }
+
+/// `ZPOOL_CONFIG_RESILVER_DEFER`.
+const RESILVER_DEFER: &str = "com.datto:resilver_defer";
 
 fn text(nv: &Nvlist, name: &str) -> Option<String> {
     nv.string(name).map(|s| String::from_utf8_lossy(s).into_owned())
@@ -423,6 +428,7 @@ impl VdevConfig {
             non_allocating: false,
             removing: false,
             resilver_txg: None,
+            resilver_defer: false,
             rebuild_txg: None,
             aux_state: None,
             expansion_time: None,
@@ -500,6 +506,7 @@ impl VdevConfig {
             non_allocating: flag(nv, "non_allocating"),
             removing: flag(nv, "removing"),
             resilver_txg: nv.u64("resilver_txg").map(Txg),
+            resilver_defer: flag(nv, RESILVER_DEFER),
             rebuild_txg: nv.u64("rebuild_txg").map(Txg),
             aux_state: text(nv, "aux_state"),
             expansion_time: nv.u64("expansion_time"),

@@ -17,8 +17,8 @@ const MOS: u8 = 2;
 const ACT: u8 = 4;
 const DS: u8 = 8;
 
-/// Features whose on-disk state is not kept up by writing: they belong to resilvering.
-const NOT_WRITTEN: [&str; 2] = ["resilver_defer", "device_rebuild"];
+/// Features whose on-disk state is not kept up by writing: it belongs to sequential rebuilds.
+const NOT_WRITTEN: [&str; 1] = ["device_rebuild"];
 
 /// A feature that OpenZFS 2.3 knows (`zfeature_info_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -348,6 +348,8 @@ impl DmuType {
     pub const USERGROUP_USED: Self = Self(39);
     /// ZAP of limits by user, group or project.
     pub const USERGROUP_QUOTA: Self = Self(40);
+    /// Damaged blocks (`DMU_OT_ERROR_LOG`).
+    pub const ERROR_LOG: Self = Self(28);
     /// A ZAP of any other use (`DMU_OT_ZAP_OTHER`).
     pub const ZAP_OTHER: Self = Self(27);
     /// Datasets that a scan has yet to visit (`DMU_OT_SCAN_QUEUE`).

@@ -31,7 +31,44 @@ pub enum ScanState {
     ErrorScrubbing,
 }
 
+impl ScanFunc {
+    /// What a number on disk says.
+    ///
+    /// # Errors
+    /// [`Corrupt::Range`].
+    pub fn from_disk(v: u64) -> Result<Self> {
+        Ok(match v {
+            0 => Self::None,
+            1 => Self::Scrub,
+            2 => Self::Resilver,
+            3 => Self::ErrorScrub,
+            _ => return Err(Corrupt::Range { what: "scan", field: "function", value: v }),
+        })
+    }
+
+    /// The number on disk.
+    pub fn to_disk(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Scrub => 1,
+            Self::Resilver => 2,
+            Self::ErrorScrub => 3,
+        }
+    }
+}
+
 impl ScanState {
+    /// The number on disk.
+    pub fn to_disk(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Scanning => 1,
+            Self::Finished => 2,
+            Self::Canceled => 3,
+            Self::ErrorScrubbing => 4,
+        }
+    }
+
     /// The state of an on-disk number.
     ///
     /// # Errors
@@ -108,15 +145,8 @@ impl ScanPhys {
             need: Self::WORDS * 8,
             have: w.len() * 8,
         })?;
-        let func = match w[0] {
-            0 => ScanFunc::None,
-            1 => ScanFunc::Scrub,
-            2 => ScanFunc::Resilver,
-            3 => ScanFunc::ErrorScrub,
-            v => return Err(Corrupt::Range { what: "scan", field: "function", value: v }),
-        };
         Ok(Self {
-            func,
+            func: ScanFunc::from_disk(w[0])?,
             state: ScanState::from_disk(w[1])?,
             queue_obj: w[2],
             min_txg: w[3],
@@ -141,24 +171,11 @@ impl ScanPhys {
 impl ScanPhys {
     /// The ZAP value.
     pub fn encode(&self) -> [u64; Self::WORDS] {
-        let func = match self.func {
-            ScanFunc::None => 0,
-            ScanFunc::Scrub => 1,
-            ScanFunc::Resilver => 2,
-            ScanFunc::ErrorScrub => 3,
-        };
-        let state = match self.state {
-            ScanState::None => 0,
-            ScanState::Scanning => 1,
-            ScanState::Finished => 2,
-            ScanState::Canceled => 3,
-            ScanState::ErrorScrubbing => 4,
-        };
         let [d0, d1, d2, d3] = self.ddt_bookmark;
         let [b0, b1, b2, b3] = self.bookmark;
         [
-            func,
-            state,
+            self.func.to_disk(),
+            self.state.to_disk(),
             self.queue_obj,
             self.min_txg,
             self.max_txg,
@@ -181,6 +198,83 @@ impl ScanPhys {
             b2,
             b3,
             self.flags,
+        ]
+    }
+}
+
+/// State of a scrub of what the error log names (`dsl_errorscrub_phys_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorScrubPhys {
+    /// What kind of scan: [`ScanFunc::ErrorScrub`], or none if none was begun since the last scan (`dep_func`).
+    pub func: ScanFunc,
+    /// How it stands (`dep_state`).
+    pub state: ScanState,
+    /// The place in the log, as a cursor of a ZAP is kept; 0 is its beginning (`dep_cursor`).
+    pub cursor: u64,
+    /// Seconds since 1970 (`dep_start_time`).
+    pub start_time: u64,
+    /// Seconds since 1970 (`dep_end_time`).
+    pub end_time: u64,
+    /// Blocks to look at (`dep_to_examine`).
+    pub to_examine: u64,
+    /// Blocks looked at (`dep_examined`).
+    pub examined: u64,
+    /// Blocks that were found damaged (`dep_errors`).
+    pub errors: u64,
+    /// It is paused (`dep_paused_flags`).
+    pub paused: bool,
+}
+
+impl ErrorScrubPhys {
+    /// Words of the ZAP value (`ERRORSCRUB_PHYS_NUMINTS`).
+    pub const WORDS: usize = 9;
+
+    /// None was begun.
+    pub const NONE: Self = Self {
+        func: ScanFunc::None,
+        state: ScanState::None,
+        cursor: 0,
+        start_time: 0,
+        end_time: 0,
+        to_examine: 0,
+        examined: 0,
+        errors: 0,
+        paused: false,
+    };
+
+    /// Decodes the ZAP value.
+    ///
+    /// # Errors
+    /// [`Corrupt::Truncated`]; [`Corrupt::Range`] for an unknown function or state.
+    pub fn decode(w: &[u64]) -> Result<Self> {
+        let have = w.len() * 8;
+        let short = Corrupt::Truncated { what: "error scrub", need: Self::WORDS * 8, have };
+        let w: &[u64; Self::WORDS] = w.first_chunk().ok_or(short)?;
+        Ok(Self {
+            func: ScanFunc::from_disk(w[0])?,
+            state: ScanState::from_disk(w[1])?,
+            cursor: w[2],
+            start_time: w[3],
+            end_time: w[4],
+            to_examine: w[5],
+            examined: w[6],
+            errors: w[7],
+            paused: w[8] != 0,
+        })
+    }
+
+    /// The ZAP value.
+    pub fn encode(&self) -> [u64; Self::WORDS] {
+        [
+            self.func.to_disk(),
+            self.state.to_disk(),
+            self.cursor,
+            self.start_time,
+            self.end_time,
+            self.to_examine,
+            self.examined,
+            self.errors,
+            u64::from(self.paused),
         ]
     }
 }
@@ -273,6 +367,14 @@ impl ErrBookmark {
         Ok(Self { objset, object, level: i64::from(level as i32), blkid, birth: Some(birth) })
     }
 
+    /// The name of its entry in a log: as [`ErrBookmark::parse_head`] reads it if the birth is known, and as [`ErrBookmark::parse`] does if not.
+    pub fn entry_name(&self) -> String {
+        match self.birth {
+            Some(birth) => format!("{:x}:{:x}:{:x}:{birth:x}", self.object, self.level, self.blkid),
+            None => format!("{:x}:{:x}:{:x}:{:x}", self.objset, self.object, self.level, self.blkid),
+        }
+    }
+
     /// Decodes the binary form of a scan's position.
     ///
     /// # Errors
@@ -306,5 +408,28 @@ mod tests {
         (words[0], words[1]) = (2, 3);
         let scan = ScanPhys::decode(&words).unwrap();
         assert_eq!(scan.encode(), words);
+    }
+
+    /// Goal: the same of an error scrub.
+    #[test]
+    fn an_error_scrub_survives_its_words() {
+        let words = [3, 4, 5, 6, 7, 8, 9, 10, 1];
+        let scrub = ErrorScrubPhys::decode(&words).unwrap();
+        assert_eq!((scrub.func, scrub.state), (ScanFunc::ErrorScrub, ScanState::ErrorScrubbing));
+        assert_eq!(scrub.encode(), words);
+        assert_eq!(ErrorScrubPhys::NONE.encode(), [0; 9]);
+        assert!(ErrorScrubPhys::decode(&[3, 9, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(ErrorScrubPhys::decode(&words[1..]).is_err());
+    }
+
+    /// Goal: entries of both forms of the error log are named as they are read.
+    #[test]
+    fn names_of_entries() {
+        let old = ErrBookmark { objset: 0x36, object: 2, level: 0, blkid: 0x1f, birth: None };
+        assert_eq!(old.entry_name(), "36:2:0:1f");
+        assert_eq!(ErrBookmark::parse(b"36:2:0:1f").unwrap(), old);
+        let new = ErrBookmark { level: -2, birth: Some(0xabc), ..old };
+        assert_eq!(new.entry_name(), "2:fffffffffffffffe:1f:abc");
+        assert_eq!(ErrBookmark::parse_head(0x36, new.entry_name().as_bytes()).unwrap(), new);
     }
 }

@@ -1,8 +1,18 @@
 //! Blocks that were found damaged.
+//!
+//! # On disk
+//! Two logs, which the directory names (`errlog_last`, `errlog_scrub`; 0 is none). Without the feature `head_errlog` each is a ZAP whose names are bookmarks; with it, a
+//! ZAP of ZAPs: by the head dataset in which a block was met, names that have the block's birth, so that it is known later who else has the block. Values are an empty text.
+//!
+//! # See
+//! OpenZFS `module/zfs/spa_errlog.c`.
+
+use std::collections::BTreeMap;
 
 use crate::{Error, Mos, Result};
+use dmu::Tx;
 use ondisk::scan::ErrBookmark;
-use ondisk::{ObjNum, mos};
+use ondisk::{DmuType, ObjNum, mos};
 
 /// Which of the two error logs: a scrub fills the one and, when it ends, makes it the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +23,16 @@ pub enum ErrLog {
     Scrub,
 }
 
+impl ErrLog {
+    /// Its name in the directory.
+    fn name(self) -> &'static str {
+        match self {
+            ErrLog::Last => mos::ERRLOG_LAST,
+            ErrLog::Scrub => mos::ERRLOG_SCRUB,
+        }
+    }
+}
+
 impl Mos {
     /// The entries of an error log. With `head_errlog` (the feature) the log is a ZAP per head dataset, and the
     /// bookmarks carry births.
@@ -20,28 +40,188 @@ impl Mos {
     /// # Errors
     /// As reading fails; [`Error::Corrupt`] for a name that is no bookmark.
     pub fn errlog(&self, which: ErrLog, head_errlog: bool) -> Result<Vec<ErrBookmark>> {
-        let name = match which {
-            ErrLog::Last => mos::ERRLOG_LAST,
-            ErrLog::Scrub => mos::ERRLOG_SCRUB,
-        };
-        let Some(log) = self.dir(name)? else { return Ok(Vec::new()) };
+        let Some(log) = self.dir(which.name())? else { return Ok(Vec::new()) };
         let mut out = Vec::new();
-        for e in self.entries(log)? {
-            let e = e?;
-            if !head_errlog {
-                out.push(ErrBookmark::parse(&e.name).map_err(Error::corrupt(log))?);
-                continue;
+        if !head_errlog {
+            for e in self.entries(log)? {
+                out.push(ErrBookmark::parse(&e?.name).map_err(Error::corrupt(log))?);
             }
-            let head = u64::from_str_radix(&e.name_lossy(), 16).map_err(|_| Error::Corrupt {
-                object: log,
-                source: ondisk::Corrupt::Shape { what: "error log", why: "a name is no dataset" },
-            })?;
-            let inner = ObjNum(e.value.first().unwrap_or(0));
-            for e in self.entries(inner)? {
-                out.push(ErrBookmark::parse_head(head, &e?.name).map_err(Error::corrupt(inner))?);
+        } else {
+            for (head, inner) in self.errlog_heads(log)? {
+                for e in self.entries(inner)? {
+                    out.push(ErrBookmark::parse_head(head, &e?.name).map_err(Error::corrupt(inner))?);
+                }
             }
         }
         out.sort_unstable();
         Ok(out)
+    }
+
+    /// How many entries a log has (`spa_approx_errlog_size`).
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn errlog_count(&self, which: ErrLog, head_errlog: bool) -> Result<u64> {
+        let Some(log) = self.dir(which.name())? else { return Ok(0) };
+        if !head_errlog {
+            return Ok(self.zap(log)?.count()?);
+        }
+        let mut sum = 0u64;
+        for (_, inner) in self.errlog_heads(log)? {
+            sum = sum.saturating_add(self.zap(inner)?.count()?);
+        }
+        Ok(sum)
+    }
+
+    /// The logs by head dataset that a log is made of.
+    fn errlog_heads(&self, log: ObjNum) -> Result<Vec<(u64, ObjNum)>> {
+        let mut out = Vec::new();
+        for e in self.entries(log)? {
+            let e = e?;
+            let head = u64::from_str_radix(&e.name_lossy(), 16).map_err(|_| Error::Corrupt {
+                object: log,
+                source: ondisk::Corrupt::Shape { what: "error log", why: "a name is no dataset" },
+            })?;
+            out.push((head, ObjNum(e.value.first().unwrap_or(0))));
+        }
+        Ok(out)
+    }
+
+    /// Enters blocks in a log, which is made if there is none: those with births in the form that it has with `head_errlog`, by the head dataset that they
+    /// name; the form must be the same for all (`sync_error_list`).
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn errlog_add(&self, tx: &Tx, which: ErrLog, entries: &[ErrBookmark]) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let log = self.errlog_or_new(tx, which)?;
+        let mut inner: BTreeMap<u64, ObjNum> = BTreeMap::new();
+        for e in entries {
+            let zap = match (e.birth, inner.get(&e.objset)) {
+                (None, _) => log,
+                (Some(_), Some(zap)) => *zap,
+                (Some(_), None) => {
+                    let zap = self.errlog_of(tx, log, e.objset)?;
+                    inner.insert(e.objset, zap);
+                    zap
+                }
+            };
+            self.set_string(tx, zap, &e.entry_name(), "")?;
+        }
+        Ok(())
+    }
+
+    fn errlog_or_new(&self, tx: &Tx, which: ErrLog) -> Result<ObjNum> {
+        if let Some(log) = self.dir(which.name())? {
+            return Ok(log);
+        }
+        let log = self.create_zap_of(tx, DmuType::ERROR_LOG)?;
+        self.set_dir_words(tx, which.name(), &[log.0])?;
+        Ok(log)
+    }
+
+    /// The log of a head dataset within a log, made if there is none.
+    fn errlog_of(&self, tx: &Tx, log: ObjNum, head: u64) -> Result<ObjNum> {
+        let key = format!("{head:x}");
+        if let Some(zap) = self.u64(log, &key)? {
+            return Ok(ObjNum(zap));
+        }
+        let zap = self.create_zap_of(tx, DmuType::ERROR_LOG)?;
+        self.set_word(tx, log, &key, zap.0)?;
+        Ok(zap)
+    }
+
+    /// Takes blocks out of a log that has them (`spa_remove_healed_errors`).
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn errlog_remove(&self, tx: &Tx, which: ErrLog, entries: &[ErrBookmark]) -> Result<()> {
+        let Some(log) = self.dir(which.name())? else { return Ok(()) };
+        for e in entries {
+            let zap = match e.birth {
+                None => log,
+                Some(_) => match self.u64(log, &format!("{:x}", e.objset))? {
+                    Some(zap) => ObjNum(zap),
+                    None => continue,
+                },
+            };
+            let name = e.entry_name();
+            if self.value(zap, &name)?.is_some() {
+                self.unset(tx, zap, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The log that a scrub has filled takes the place of the other, which is freed.
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn errlog_rotate(&self, tx: &Tx, head_errlog: bool) -> Result<()> {
+        self.errlog_free(tx, ErrLog::Last, head_errlog)?;
+        let scrub = self.dir(ErrLog::Scrub.name())?;
+        self.set_dir_words(tx, ErrLog::Last.name(), &[scrub.map_or(0, |log| log.0)])?;
+        self.set_dir_words(tx, ErrLog::Scrub.name(), &[0])
+    }
+
+    /// What a scrub has found is entered in the other log: for one that did not look at everything.
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn errlog_merge(&self, tx: &Tx, head_errlog: bool) -> Result<()> {
+        let found = self.errlog(ErrLog::Scrub, head_errlog)?;
+        self.errlog_add(tx, ErrLog::Last, &found)?;
+        self.errlog_free(tx, ErrLog::Scrub, head_errlog)?;
+        self.set_dir_words(tx, ErrLog::Scrub.name(), &[0])
+    }
+
+    /// Frees a log's objects. What it names and is none is left alone, whatever a damaged log says.
+    fn errlog_free(&self, tx: &Tx, which: ErrLog, head_errlog: bool) -> Result<()> {
+        let Some(log) = self.dir(which.name())? else { return Ok(()) };
+        let of_log = |object: ObjNum| {
+            self.objset().dnode(object).is_ok_and(|dnode| dnode.kind() == DmuType::ERROR_LOG)
+        };
+        let inner = if head_errlog { self.errlog_heads(log)? } else { Vec::new() };
+        for object in inner.into_iter().map(|(_, object)| object).chain([log]).filter(|o| of_log(*o)) {
+            self.objset().free_object(tx, object)?;
+        }
+        Ok(())
+    }
+
+    /// Puts entries with births in the place of a log that has none, when `head_errlog` is enabled (`sync_upgrade_errlog`).
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn errlog_upgrade(&self, tx: &Tx, which: ErrLog, entries: &[ErrBookmark]) -> Result<()> {
+        if self.dir(which.name())?.is_none() {
+            return Ok(());
+        }
+        self.errlog_free(tx, which, false)?;
+        self.set_dir_words(tx, which.name(), &[0])?;
+        self.errlog_add(tx, which, entries)
+    }
+
+    /// Of a head dataset that a clone was promoted over: what was born before this group is the promoted one's (`swap_errlog`).
+    ///
+    /// # Errors
+    /// As changing the MOS fails.
+    pub fn errlog_promote(&self, tx: &Tx, from: u64, to: u64, before: u64) -> Result<()> {
+        for which in [ErrLog::Last, ErrLog::Scrub] {
+            let Some(log) = self.dir(which.name())? else { continue };
+            let Some(old) = self.u64(log, &format!("{from:x}"))? else { continue };
+            let mut moved = Vec::new();
+            for e in self.entries(ObjNum(old))? {
+                let e = ErrBookmark::parse_head(from, &e?.name).map_err(Error::corrupt(ObjNum(old)))?;
+                if e.birth.is_some_and(|birth| birth < before) {
+                    moved.push(e);
+                }
+            }
+            self.errlog_remove(tx, which, &moved)?;
+            moved.iter_mut().for_each(|e| e.objset = to);
+            self.errlog_add(tx, which, &moved)?;
+        }
+        Ok(())
     }
 }

@@ -138,7 +138,7 @@ impl Log {
     /// Reads a block that a record names and checks it as far as that takes no key.
     pub(crate) fn read_stored(&self, bp: &Blkptr) -> zio::Result<()> {
         let bookmark = Bookmark { objset: self.os.id(), object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-        self.os.cache().zio().read_raw(bp, &bookmark).map(drop)
+        self.os.cache().zio().read_perhaps(bp, &bookmark).map(drop)
     }
 }
 

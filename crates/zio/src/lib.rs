@@ -13,6 +13,7 @@
 //! through `vdev::Tree`, and bookmarks are only for messages and for finding a key.
 
 mod bookmark;
+mod damage;
 mod dedup;
 mod error;
 mod gang;
@@ -26,6 +27,7 @@ mod workers;
 mod write;
 
 pub use bookmark::Bookmark;
+pub use damage::Damage;
 pub use dedup::{Clones, Dedup, Found};
 pub use error::Error;
 pub use keys::{Entropy, KeyError, KeySource};

@@ -3,7 +3,7 @@
 use crate::suspend::{Patience, Reason};
 use crate::write::Unflushed;
 use crate::{
-    Bookmark, Clones, Dedup, Entropy, Error, KeyError, KeySource, Result, Space, Suspension, Workers,
+    Bookmark, Clones, Damage, Dedup, Entropy, Error, KeyError, KeySource, Result, Space, Suspension, Workers,
 };
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
@@ -38,6 +38,7 @@ pub struct Zio {
     /// Blocks born before this group are written again where they are found wrong; 0 while the pool is not ours to write.
     heals_before: AtomicU64,
     suspension: Arc<Suspension>,
+    damage: Damage,
     /// What devices took and may not hold for good yet.
     pub(crate) unflushed: Mutex<Unflushed>,
     /// The pool's version.
@@ -78,6 +79,7 @@ impl Zio {
             clones: RwLock::new(None),
             heals_before: AtomicU64::new(0),
             suspension: Arc::default(),
+            damage: Damage::default(),
             unflushed: Mutex::default(),
             version: AtomicU64::new(SPA_VERSION_FEATURES),
         }
@@ -107,6 +109,11 @@ impl Zio {
     /// Whether the pool waits for its devices.
     pub fn suspension(&self) -> &Arc<Suspension> {
         &self.suspension
+    }
+
+    /// The blocks that were found damaged and are in no log yet.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
     }
 
     /// Sets the dedup table; without one nothing is deduplicated.
@@ -198,6 +205,10 @@ impl Zio {
     /// # Errors
     /// [`Error`] says which block, and what was wrong with the last of its copies.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+        self.read_plain(bp, bookmark).inspect_err(|e| self.damage.judge(bp, bookmark, e))
+    }
+
+    fn read_plain(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
         match &bp.body {
             Body::Hole => Ok(AlignedBuf::zeroed(bp.lsize.0 as usize).freeze()),
             Body::Redacted => Err(Error::Redacted { bookmark: *bookmark }),
@@ -232,7 +243,9 @@ impl Zio {
     pub fn read_undecrypted(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
         match &bp.body {
             Body::Stored(s) if bp.is_encrypted() => {
-                let raw = self.fetch_stored(bp, s, bookmark)?;
+                let raw = self.fetch_stored(bp, s, bookmark);
+                let raw = raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?;
+                // Ciphertext that can't be unpacked is no damage.
                 self.decode(bp, s, raw, bookmark)
             }
             _ => self.read(bp, bookmark),
@@ -245,9 +258,24 @@ impl Zio {
     /// As [`Zio::read`].
     pub fn read_raw(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
         match &bp.body {
-            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark)?.freeze()),
+            Body::Stored(s) => {
+                let raw = self.fetch_stored(bp, s, bookmark);
+                Ok(raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?.freeze())
+            }
             Body::Embedded(e) => Ok(Block::copy_of(e.payload())),
             Body::Hole | Body::Redacted => self.read(bp, bookmark),
+        }
+    }
+
+    /// As [`Zio::read_raw`], of a block of which nobody knows whether it was ever written: that it is not there is no damage
+    /// (`ZIO_FLAG_SPECULATIVE`).
+    ///
+    /// # Errors
+    /// As [`Zio::read`].
+    pub fn read_perhaps(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+        match &bp.body {
+            Body::Stored(s) => Ok(self.fetch_stored(bp, s, bookmark)?.freeze()),
+            Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_raw(bp, bookmark),
         }
     }
 
@@ -277,7 +305,7 @@ impl Zio {
     }
 
     /// Whether somebody asked for this copy of the block to be found wrong ([`vdev::inject`]).
-    fn spoiled(&self, s: &Stored, dva: &Dva, bm: &Bookmark) -> Option<bool> {
+    pub(crate) fn spoiled(&self, s: &Stored, dva: &Dva, bm: &Bookmark) -> Option<bool> {
         let copy = || s.copies().position(|one| one == dva).unwrap_or(0);
         let pool = || self.tree().root_guid();
         vdev::inject::spoil(pool, (bm.objset, bm.object.0, bm.level.0, bm.blkid.0), copy)

@@ -62,8 +62,16 @@ impl Zio {
         let Body::Stored(s) = &bp.body else { return Ok((None, Mended::default())) };
         let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
         let mut looking = Looking { zio: self, bookmark, how, done: Mended::default(), headers_left };
-        let raw = looking.stored(bp, s, 0)?;
+        let looked = self.pretended(bp, s, bookmark).map_or_else(|| looking.stored(bp, s, 0), Err);
+        let raw = looked.inspect_err(|e| self.damage().judge(bp, bookmark, e))?;
         Ok((Some(raw), looking.done))
+    }
+
+    /// The failure of a block of which somebody asked for all copies to be found wrong ([`vdev::inject`]). Where that is asked for some of them, a look
+    /// finds the others, and has nothing to put right.
+    fn pretended(&self, bp: &Blkptr, s: &Stored, bookmark: &Bookmark) -> Option<Error> {
+        let all = s.copies().all(|dva| self.spoiled(s, dva, bookmark).is_some());
+        if all { self.fetch_stored(bp, s, bookmark).err() } else { None }
     }
 
     /// What [`Zio::look`] gave, as the object sees it, but not decrypted.

@@ -112,6 +112,11 @@ impl SyncTask for Promote {
         s.promote_account(&parts, &moved)?;
         s.drop_livelist(parts.dir)?;
         s.drop_livelist(parts.origin_dir)?;
+        if s.feature_enabled("head_errlog")? {
+            // Damaged blocks that both have are looked for from the dataset that has them now as its own.
+            let before = s.ds(parts.origin)?.creation_txg.0;
+            s.mos().errlog_promote(s.tx, parts.origin_head, parts.head, before)?;
+        }
         s.dsl.heads().properties_changed();
         s.log("promote", &self.name, head, String::new());
         Ok(())

@@ -142,6 +142,9 @@ impl VdevConfig {
         if let Some(txg) = self.rebuild_txg.filter(|t| t.0 != 0) {
             put(nv, "rebuild_txg", txg.0);
         }
+        if self.resilver_defer {
+            nv.set(super::RESILVER_DEFER, Value::Boolean);
+        }
         set_flag(nv, "faulted", self.faulted);
         set_flag(nv, "degraded", self.degraded);
         set_flag(nv, "removed", self.removed);

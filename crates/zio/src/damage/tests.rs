@@ -1,0 +1,53 @@
+use super::*;
+use ondisk::{BlkId, Level, ObjNum};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn block(n: u64) -> Bookmark {
+    Bookmark { objset: 54, object: ObjNum(2), level: Level(0), blkid: BlkId(n) }
+}
+
+/// Goal: a block is remembered once, with its first birth; who keeps the log is called when there is something to keep, once until it is taken.
+#[test]
+fn each_block_once() {
+    let damage = Damage::default();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    damage.listen(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    damage.note(&block(1), Txg(7));
+    damage.note(&block(1), Txg(9));
+    damage.note(&block(0), Txg(8));
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(damage.pending(), vec![(block(0), Txg(8)), (block(1), Txg(7))]);
+    assert_eq!(damage.take().len(), 2);
+    assert_eq!(damage.count(), 0);
+    damage.note(&block(1), Txg(7));
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+/// Goal: what is remembered is bounded.
+#[test]
+fn bounded() {
+    let damage = Damage::default();
+    (0..MOST as u64 + 10).for_each(|n| damage.note(&block(n), Txg(1)));
+    assert_eq!(damage.count(), MOST as u64);
+}
+
+/// Goal: the want of a key, and the end of a log, are no damage.
+#[test]
+fn what_is_none() {
+    let damage = Damage::default();
+    let (bookmark, mut bp) = (block(0), Blkptr::HOLE);
+    damage.judge(&bp, &bookmark, &Error::Redacted { bookmark });
+    damage.judge(&bp, &bookmark, &Error::Suspended { bookmark });
+    assert_eq!(damage.count(), 0);
+    let source = ondisk::Corrupt::Shape { what: "block", why: "for a test" };
+    let error = Error::Corrupt { bookmark, source };
+    bp.kind = DmuType::INTENT_LOG;
+    damage.judge(&bp, &bookmark, &error);
+    assert_eq!(damage.count(), 0);
+    bp.kind = DmuType::PLAIN_FILE_CONTENTS;
+    damage.judge(&bp, &bookmark, &error);
+    assert_eq!(damage.count(), 1);
+}
