@@ -29,6 +29,9 @@ usage:
 		Let operations of a device take as many milliseconds,
 		so many at a time.
 
+	zinject -d device -A <degrade|fault> pool
+		Have a device taken for failing.
+
 	zinject -t data [-l level] [-r range] [-C dvas] [-e checksum|io]
 	    [-f frequency] [-a] [-m] [-q] path
 		Let blocks of a file be found wrong.
@@ -45,6 +48,8 @@ usage:
 struct Asked {
     device: Option<String>,
     error: Option<String>,
+    /// It is to be taken for failing, and faulted rather than degraded.
+    verdict: Option<bool>,
     on: Option<String>,
     delay: Option<(u64, u32)>,
     often: Option<u32>,
@@ -86,6 +91,11 @@ impl Asked {
         match letter {
             'd' => self.device = Some(value),
             'e' => self.error = Some(value),
+            'A' => match value.to_ascii_lowercase().as_str() {
+                "degrade" => self.verdict = Some(false),
+                "fault" => self.verdict = Some(true),
+                _ => return bad(format!("invalid action '{value}': must be 'degrade' or 'fault'")),
+            },
             'T' => self.on = Some(value),
             'D' => match pair(&value, ':') {
                 Some((ms, lanes)) if lanes > 0 => self.delay = Some((ms, lanes)),
@@ -133,7 +143,7 @@ fn parse(args: &[String]) -> Said<Asked> {
                 'a' | 'm' => asked.forget = true,
                 'q' => asked.quiet = true,
                 'h' => return Err((USAGE.to_owned(), 0)),
-                'd' | 'e' | 'T' | 'D' | 'f' | 't' | 'l' | 'r' | 'C' | 'c' | 'P' | 's' => {
+                'A' | 'd' | 'e' | 'T' | 'D' | 'f' | 't' | 'l' | 'r' | 'C' | 'c' | 'P' | 's' => {
                     let joined = letters.as_str().to_owned();
                     let value = if joined.is_empty() { words.next().cloned() } else { Some(joined) };
                     let value =
@@ -141,7 +151,7 @@ fn parse(args: &[String]) -> Said<Asked> {
                     asked.set(letter, value)?;
                     break;
                 }
-                'A' | 'F' | 'I' | 'L' | 'b' | 'E' | 'g' | 'i' | 'n' | 'p' | 'S' | 'R' | 'u' => {
+                'F' | 'I' | 'L' | 'b' | 'E' | 'g' | 'i' | 'n' | 'p' | 'S' | 'R' | 'u' => {
                     return bad(format!("-{letter} is not in this release of Poolhouse"));
                 }
                 other => return Err((format!("invalid option '{other}'\n{USAGE}"), 2)),
@@ -256,6 +266,9 @@ fn pass(asked: &Asked, what: &str) -> Said<InjectRequest> {
 
 fn of_device(asked: &Asked, device: &str) -> Said<InjectRequest> {
     let pool = only(asked, "device")?;
+    if let Some(faulted) = asked.verdict {
+        return Ok(InjectRequest::Verdict { pool, device: device.to_owned(), faulted });
+    }
     let wrong = match (asked.delay, asked.error.as_deref()) {
         (Some((ms, lanes)), _) => DeviceFault::Delay(ms, lanes),
         // The numbers are those of Linux for what the kernel module takes these words to be.

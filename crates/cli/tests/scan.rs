@@ -109,3 +109,41 @@ fn repairs_are_told() {
     same("again", &said(&house, "zpool scrub -w t"), "rc 0\n");
     assert_eq!(scan(&house), "scrub repaired 0B");
 }
+
+/// Goal: a scrub of a pool that is damaged beyond repair lists the files that OpenZFS's kernel module listed, in its words and its order; the log is there after an import,
+/// and an error scrub finds the same.
+#[test]
+fn what_is_damaged_is_listed() {
+    let Some(fixture) = testkit::find("raidz1-3-broken") else { return };
+    let told = String::from_utf8(fixture.file("scrub.txt")).expect("a text");
+    let copy = fixture.copy();
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let pool = fixture.pool();
+    let import = format!("zpool import -N -d {} {pool}", copy.dir().display());
+    good(&import, &house);
+    same("none", &said(&house, &format!("zpool scrub -e -w {pool}")), "rc 0\n");
+    same("-w", &said(&house, &format!("zpool scrub -w {pool}")), "rc 0\n");
+    let verbose = format!("zpool status -v {pool}");
+    let part = |text: &str, from: &str, until: &str| {
+        let at = text.find(from).unwrap_or_else(|| panic!("no '{from}' in {text}"));
+        let rest = &text[at..];
+        rest[..rest.find(until).unwrap_or(rest.len())].trim_end().to_owned()
+    };
+    let files = |text: &str| part(text, "errors: ", "\u{0}");
+    let why = |text: &str| part(text, "status: ", "  scan:");
+    let text = good(&verbose, &house);
+    same("files", &files(&text), &files(&told));
+    same("status", &why(&text), &why(&told));
+    let brief = good(&format!("zpool status {pool}"), &house);
+    assert!(brief.contains(" data errors, use '-v' for a list\n"), "{brief}");
+    assert!(good("zpool status -x", &house).contains("errors: "), "it is not healthy");
+    let json = good(&format!("zpool status -j -v {pool}"), &house);
+    assert!(json.contains(r#""errlist":["xraidz1-3:/small/s131073.txt","#), "{json}");
+    same("-e", &said(&house, &format!("zpool scrub -e -w {pool}")), "rc 0\n");
+    let text = good(&verbose, &house);
+    same("files again", &files(&text), &files(&told));
+    assert!(text.contains("\n scrub: scrubbed ") && text.contains(" error blocks in 0 days 00:0"), "{text}");
+    good(&format!("zpool export {pool}"), &house);
+    good(&import, &house);
+    same("files after an import", &files(&good(&verbose, &house)), &files(&told));
+}

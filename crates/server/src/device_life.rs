@@ -2,7 +2,7 @@
 
 use ondisk::{Ashift, Guid};
 use spa::create::claim_file;
-use spa::engine::{AttachTerms, LifeError, Live, ShapeError};
+use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
 
 use crate::api::{DeviceRefusal, Error, PoolChange, Reason};
 use crate::pools::Imported;
@@ -17,7 +17,10 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
     let name = imported.pool.name();
     let done = match change {
         PoolChange::Offline { guid, temporary, fault: false } => live.offline(Guid(*guid), *temporary),
-        PoolChange::Offline { guid, temporary, fault: true } => live.fault(Guid(*guid), *temporary),
+        PoolChange::Offline { guid, temporary, fault: true } => {
+            let verdict = if *temporary { Verdict::ByHandForNow } else { Verdict::ByHand };
+            live.fault(Guid(*guid), verdict)
+        }
         PoolChange::Online { guid, expand } => live.online(Guid(*guid), *expand).map(drop),
         PoolChange::Attach { guid, new, replace, ashift, force } => {
             let ashift = ashift.and_then(|n| u8::try_from(n).ok()).map(Ashift);
@@ -30,6 +33,14 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
         }
     };
     done.map_err(|e| Error::new(name, of_life(&e)))
+}
+
+/// Has a device taken for failing.
+///
+/// # Errors
+/// As the engine refuses.
+pub(crate) fn judge(pool: &str, live: &Live, device: Guid, verdict: Verdict) -> Result<(), Error> {
+    live.fault(device, verdict).map_err(|e| Error::new(pool, of_life(&e)))
 }
 
 /// Why a device is as it was.

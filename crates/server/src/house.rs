@@ -92,7 +92,9 @@ impl Service for House {
     fn pool(&self, name: &str, query: &PoolQuery) -> Result<Pool, Error> {
         let pool = self.pools.pool_or_going(name)?;
         // Names of damaged files are their owners' affair.
-        looks::pool(&pool, PoolQuery { errors: query.errors && peer::owns(), ..*query })
+        let errors = query.errors && peer::owns();
+        let told = looks::pool(&pool, PoolQuery { errors, ..*query })?;
+        Ok(Pool { errors_withheld: query.errors && !errors, ..told })
     }
 
     fn history(&self, name: &str, from: &u64) -> Result<HistoryPage, Error> {

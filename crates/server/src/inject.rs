@@ -7,6 +7,7 @@ use crate::api::{DeviceFault, Error, InjectRequest, Injected, Reason};
 use crate::pools::Pools;
 use ondisk::Guid;
 use parking_lot::Mutex;
+use spa::engine::Verdict;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vdev::inject::{self, Blocks, Fault, On, Target, Wrong};
@@ -52,7 +53,21 @@ pub(crate) fn ask(pools: &Pools, request: &InjectRequest) -> Result<Vec<Injected
             return Ok(before.into_iter().filter(|one| id.is_none_or(|id| id == one.id)).collect());
         }
         InjectRequest::Forget { pool } => {
-            pools.pool(pool)?.pool.spa().cache().purge();
+            let imported = pools.pool(pool)?;
+            let spa = imported.pool.spa();
+            // What is in no group on disk is in memory, and can't be forgotten.
+            if let Some(live) = spa.writer() {
+                live.sync_all().map_err(|_| Error::new(pool, Reason::Suspended))?;
+            }
+            spa.cache().purge();
+            return Ok(Vec::new());
+        }
+        InjectRequest::Verdict { pool, device, faulted } => {
+            let imported = pools.pool(pool)?;
+            let leaf = crate::shape::find(&imported, device)?;
+            let live = imported.pool.spa().writer().ok_or_else(|| Error::new(pool, Reason::PoolReadonly))?;
+            let verdict = if *faulted { Verdict::Failing } else { Verdict::Poor };
+            crate::device_life::judge(pool, live, leaf, verdict)?;
             return Ok(Vec::new());
         }
         InjectRequest::Pass { pool, import, seconds } => {

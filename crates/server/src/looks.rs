@@ -153,7 +153,12 @@ pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, E
     let look = begin(imported, move |imported| {
         let spa = imported.pool.spa();
         let facts = imported.facts.read().clone();
-        spa.read(|| view::pool(spa, imported.pool.dsl(), &facts, &asked))
+        let mountpoints = match asked.errors {
+            true => imported.mounts.list().iter().map(|live| live.describe()).collect(),
+            false => Vec::new(),
+        };
+        let mountpoints = mountpoints.into_iter().map(|m| (m.dataset, m.mountpoint)).collect();
+        spa.read(|| view::pool(spa, imported.pool.dsl(), &facts, &asked, &mountpoints))
     });
     let looked = look.and_then(|look| look.end(imported, if known { SOON } else { LATE }, !known));
     let mut pool = match looked {

@@ -13,6 +13,7 @@ pub(crate) fn scan(name: &str, live: &Live, command: api::ScanCommand) -> Result
     let command = match command {
         api::ScanCommand::Scrub => ScanCommand::Scrub,
         api::ScanCommand::ScrubOn => ScanCommand::ScrubOn,
+        api::ScanCommand::ErrorScrub => ScanCommand::ErrorScrub,
         api::ScanCommand::Resilver => ScanCommand::Resilver,
         api::ScanCommand::Pause => ScanCommand::Pause,
         api::ScanCommand::Stop => ScanCommand::Stop,
@@ -22,7 +23,7 @@ pub(crate) fn scan(name: &str, live: &Live, command: api::ScanCommand) -> Result
         Ok(ScanDone::Done | ScanDone::Resumed | ScanDone::Nothing) => return Ok(()),
         Err(ScanRefusal::Idle) => system(Errno::NOENT),
         Err(ScanRefusal::Busy) => system(Errno::BUSY),
-        Err(ScanRefusal::Unsupported) => system(Errno::NOTSUP),
+        Err(ScanRefusal::Unsupported { .. }) => system(Errno::NOTSUP),
         Err(ScanRefusal::Stopped(_)) => Reason::Suspended,
     };
     Err(Error::new(name, reason))

@@ -33,7 +33,7 @@ struct Knob {
 }
 
 /// All that pools are told of.
-const KNOBS: [Knob; 10] = [
+const KNOBS: [Knob; 11] = [
     Knob { name: "mount_tp_nthr", what: "threads that mount and unmount at a time", least: 1, most: 4096 },
     Knob {
         name: "zfs_arc_max",
@@ -76,6 +76,12 @@ const KNOBS: [Knob; 10] = [
         what: "1 to let scrubs and resilvers stand still, as if they went on",
         least: 0,
         most: 1,
+    },
+    Knob {
+        name: "zfs_scan_vdev_limit",
+        what: "bytes for each device that a scrub or resilver reads at a time",
+        least: 1 << 10,
+        most: 1 << 30,
     },
     Knob {
         name: "zfs_scrub_min_time_ms",
@@ -304,6 +310,7 @@ impl Tunables {
             if let Some(live) = spa.writer() {
                 live.set_tunables(of_groups);
                 live.set_scan_slices(value("zfs_scrub_min_time_ms"), value("zfs_resilver_min_time_ms"));
+                live.limit_scan_bytes(value("zfs_scan_vdev_limit"));
                 live.hold_scans(value("zfs_scan_suspend_progress") != 0);
             }
         }
@@ -322,6 +329,7 @@ fn default(name: &str) -> u64 {
         "zfs_delay_min_dirty_percent" => of_groups.delay_min_percent,
         "zfs_delay_scale" => of_groups.delay_scale_ns,
         "zfs_scan_suspend_progress" => 0,
+        "zfs_scan_vdev_limit" => spa::engine::SCAN_VDEV_LIMIT,
         "zfs_scrub_min_time_ms" => spa::engine::SCRUB_MS,
         "zfs_resilver_min_time_ms" => spa::engine::RESILVER_MS,
         _ => unreachable!("every knob has a default"),

@@ -26,6 +26,7 @@ mod checkpoint;
 mod claim;
 mod dtl;
 mod errands;
+mod errlog;
 mod identity;
 mod labels;
 mod leaf_work;
@@ -67,14 +68,16 @@ pub use checkpoint::{CheckpointError, DISCARD_MEMORY};
 pub(crate) use labels::SPA_VERSION;
 pub use leaf_work::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
-pub use life::LifeError;
+pub use life::{LifeError, Verdict};
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
 pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use prune::Prune;
-pub use scan::{RESILVER_MS, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat};
+pub use scan::{
+    RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat,
+};
 use shape::PoolTask;
 pub use shape::{AddTerms, ShapeError};
 pub use split::{SplitError, SplitTerms};
@@ -260,6 +263,8 @@ pub(crate) struct Engine {
     /// What is done to what is free on devices.
     works: leaf_work::LeafWorks,
     errands: errands::Errands,
+    /// What the next group does to the logs of damaged blocks.
+    errors: errlog::ErrorLogs,
     /// Scrub and resilver.
     scan: scan::Scan,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.

@@ -15,6 +15,7 @@
 pub mod census;
 pub mod claims;
 pub mod create;
+mod damaged;
 pub mod engine;
 pub mod error;
 mod events;

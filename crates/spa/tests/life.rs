@@ -10,9 +10,9 @@ use ondisk::{Ashift, Guid, ObjNum};
 use rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AttachTerms, LifeError, Live, ShapeError};
+use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
 use spa::import::Options;
-use vdev::VdevState;
+use vdev::{VdevAux, VdevState};
 
 const LEN: usize = 1 << 20;
 
@@ -155,7 +155,9 @@ fn faults_by_hand() {
     let mut spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
     let first = write(&spa, 1);
     for temporary in [false, true] {
-        live(&spa).fault(guid(&spa, d, "a"), temporary).unwrap();
+        live(&spa)
+            .fault(guid(&spa, d, "a"), if temporary { Verdict::ByHandForNow } else { Verdict::ByHand })
+            .unwrap();
         assert_eq!(state(&spa, d, "a"), VdevState::Faulted);
         assert_eq!(live(&spa).online(guid(&spa, d, "a"), false).unwrap(), VdevState::Faulted);
         spa = again(d, spa);
@@ -166,13 +168,86 @@ fn faults_by_hand() {
     }
     healed(&spa);
     live(&spa).offline(guid(&spa, d, "a"), false).unwrap();
-    live(&spa).fault(guid(&spa, d, "a"), false).unwrap();
+    live(&spa).fault(guid(&spa, d, "a"), Verdict::ByHand).unwrap();
     assert_eq!(state(&spa, d, "a"), VdevState::Faulted);
     live(&spa).clear(None).unwrap();
     assert_eq!(state(&spa, d, "a"), VdevState::Offline);
-    live(&spa).fault(guid(&spa, d, "b"), false).unwrap();
+    live(&spa).fault(guid(&spa, d, "b"), Verdict::ByHand).unwrap();
     assert_eq!(state(&spa, d, "b"), VdevState::Degraded, "the pool can't do without it");
     check(&spa, &[first]);
+}
+
+/// Goal: a device that is said to be failing is faulted, and one that is said to be poor is degraded and used, both for too many errors, until that is cleared; an import tries the one that was faulted again.
+#[test]
+fn verdicts() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let mut spa = new_pool(d, VdevShape::Raidz(2), &["a", "b", "c", "d"]);
+    let first = write(&spa, 1);
+    for cleared in [true, false] {
+        live(&spa).fault(guid(&spa, d, "a"), Verdict::Poor).unwrap();
+        live(&spa).fault(guid(&spa, d, "b"), Verdict::Failing).unwrap();
+        live(&spa).fault(guid(&spa, d, "b"), Verdict::Poor).unwrap();
+        for (name, expected) in [("a", VdevState::Degraded), ("b", VdevState::Faulted)] {
+            let told = spa.tree().state_of(guid(&spa, d, name)).unwrap();
+            assert_eq!(told, (expected, VdevAux::ErrExceeded), "{name}");
+        }
+        assert_eq!(spa.tree().state().0, VdevState::Degraded);
+        let second = write(&spa, 2);
+        if cleared {
+            live(&spa).clear(None).unwrap();
+        } else {
+            spa = again(d, spa);
+        }
+        let poor = if cleared { VdevState::Healthy } else { VdevState::Degraded };
+        assert_eq!((state(&spa, d, "a"), state(&spa, d, "b")), (poor, VdevState::Healthy));
+        healed(&spa);
+        check(&spa, &[first, second]);
+    }
+}
+
+/// Goal: a side that is attached while another is being resilvered waits for the end of that, if much of it has been done, which the config and the feature tell; and has all it lacks then.
+#[test]
+fn a_resilver_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Single, &["a"]);
+    let files: Vec<(u64, ObjNum)> = (1..5).map(|seed| write(&spa, seed)).collect();
+    live(&spa).limit_scan_slices(2);
+    live(&spa).hold_scans(true);
+    attach(&spa, d, "a", "b");
+    // Some slices at a time, each with a group, so that what has been done is no matter of time.
+    let much = |s: spa::engine::ScanStat| s.issued * 4 > s.phys.to_examine;
+    while !live(&spa).scan_stat().is_some_and(much) {
+        live(&spa).hold_scans(false);
+        live(&spa).sync_all().unwrap();
+        live(&spa).hold_scans(true);
+        live(&spa).sync_all().unwrap();
+    }
+    assert!(live(&spa).scan_stat().unwrap().is_scanning(), "it is to be found at work");
+    let begun = live(&spa).scan_stat().unwrap().phys.max_txg;
+    attach(&spa, d, "a", "c");
+    live(&spa).sync_all().unwrap();
+    let active = |spa: &Spa| spa.features().is_active("com.datto:resilver_defer");
+    let waits = |spa: &Spa| {
+        let config = spa.config();
+        let root = config.vdev_tree.as_ref().unwrap();
+        root.leaves().filter(|leaf| leaf.resilver_defer).map(|leaf| leaf.guid).collect::<Vec<_>>()
+    };
+    assert_eq!(live(&spa).scan_stat().unwrap().phys.max_txg, begun, "it goes on");
+    assert!(active(&spa));
+    assert_eq!(waits(&spa), vec![guid(&spa, d, "c")]);
+    export(spa);
+    judge(d, "tank");
+    let spa = import_as(d, Options::default()).unwrap();
+    healed(&spa);
+    assert!(!active(&spa) && waits(&spa).is_empty());
+    let spa = again(d, spa);
+    check(&spa, &files);
+    for name in ["a", "b"] {
+        live(&spa).detach(guid(&spa, d, name)).unwrap();
+    }
+    check(&spa, &files);
 }
 
 /// Goal: a disk becomes a mirror, and that a mirror of three; the new side is written and not read for what it lacks; what is detached leaves a sound pool

@@ -34,16 +34,17 @@ pub fn scrub(cx: &mut Cx, args: &[String]) -> Outcome {
     if wait && (stop || pause) {
         return Err(Stop::usage("invalid option combination: -w cannot be used with -p or -s\n"));
     }
-    let command = match (pause, stop, on) {
+    let command = match (pause, stop, on, errors) {
         (true, ..) => ScanCommand::Pause,
-        (_, true, _) => ScanCommand::Stop,
-        (_, _, true) => ScanCommand::ScrubOn,
-        (false, false, false) => ScanCommand::Scrub,
+        (_, true, ..) => ScanCommand::Stop,
+        (_, _, true, _) => ScanCommand::ScrubOn,
+        (false, false, false, true) => ScanCommand::ErrorScrub,
+        (false, false, false, false) => ScanCommand::Scrub,
     };
     let operands = g.operands();
     let (pools, mut failed) = named(cx, &operands)?;
     for pool in &pools {
-        failed |= if errors && !stop { !scrub_errors(cx, pool) } else { !ask(cx, pool, command) };
+        failed |= !ask(cx, pool, command);
     }
     if wait && !failed {
         for pool in &pools {
@@ -90,7 +91,7 @@ fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
         Reason::System { errno } => Some(Errno::from_raw_os_error(*errno)),
         _ => None,
     };
-    let scrubs = matches!(command, ScanCommand::Scrub | ScanCommand::ScrubOn);
+    let scrubs = matches!(command, ScanCommand::Scrub | ScanCommand::ScrubOn | ScanCommand::ErrorScrub);
     match done {
         Ok(()) => {
             cx.changed(name);
@@ -107,23 +108,18 @@ fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
         Err(e) if command == ScanCommand::Pause && errno(&e.reason) == Some(Errno::NOENT) => true,
         Err(e) => {
             let what = match command {
-                ScanCommand::Scrub | ScanCommand::ScrubOn => "scrub",
+                ScanCommand::Scrub | ScanCommand::ScrubOn | ScanCommand::ErrorScrub => "scrub",
                 ScanCommand::Pause => "pause scrubbing",
                 ScanCommand::Resilver => "restart resilver on",
                 ScanCommand::Stop => "cancel scrubbing",
             };
-            let scrubbing =
-                pool.scan.as_ref().filter(|s| s.func == ScanFunc::Scrub && s.state == ScanState::Scanning);
-            let why = match (errno(&e.reason), scrubbing) {
-                (Some(Errno::BUSY), Some(_)) if command == ScanCommand::Pause => {
-                    "scrub is paused; use 'zpool scrub' to resume scrub".to_owned()
-                }
-                (Some(Errno::BUSY), Some(_)) => {
-                    "currently scrubbing; use 'zpool scrub -s' to cancel scrub".to_owned()
-                }
-                (Some(Errno::BUSY), None) => "currently resilvering".to_owned(),
+            let why = match (errno(&e.reason), command) {
+                (Some(Errno::BUSY), _) => busy(pool, command).to_owned(),
                 (Some(Errno::NOENT), _) => "there is no active scrub".to_owned(),
-                (Some(Errno::NOTSUP), _) if command == ScanCommand::Resilver => {
+                (Some(Errno::NOTSUP), ScanCommand::ErrorScrub) => {
+                    "operation not supported on this type of pool".to_owned()
+                }
+                (Some(Errno::NOTSUP), ScanCommand::Resilver) => {
                     "this action requires the resilver_defer feature".to_owned()
                 }
                 _ => crate::words::reason(&e.reason, &cx.clock),
@@ -134,15 +130,23 @@ fn ask(cx: &mut Cx, pool: &Pool, command: ScanCommand) -> bool {
     }
 }
 
-/// Reads again what the error log names: nothing, if that names nothing.
-fn scrub_errors(cx: &mut Cx, pool: &Pool) -> bool {
-    if pool.error_count == Some(0) {
-        return true;
+/// What is in the way of a scan (`EBUSY` in `zpool_scan`).
+fn busy(pool: &Pool, command: ScanCommand) -> &'static str {
+    let Some(s) = pool.scan.as_ref() else { return "currently resilvering" };
+    let scrubs = s.func == ScanFunc::Scrub && s.state == ScanState::Scanning;
+    let scrubs_errors =
+        s.error_scrub_func == ScanFunc::ErrorScrub && s.error_scrub_state == ScanState::ErrorScrubbing;
+    if scrubs && command == ScanCommand::Pause {
+        "scrub is paused; use 'zpool scrub' to resume scrub"
+    } else if scrubs && s.pass_scrub_pause != 0 {
+        "scrub is paused; use 'zpool scrub' to resume or 'zpool scrub -s' to cancel scrub"
+    } else if scrubs {
+        "currently scrubbing; use 'zpool scrub -s' to cancel scrub"
+    } else if scrubs_errors && s.pass_error_scrub_pause != 0 {
+        "error scrub is paused; use 'zpool scrub -e' to resume error scrub"
+    } else if scrubs_errors {
+        "currently error scrubbing; use 'zpool scrub -s' to cancel error scrub"
+    } else {
+        "currently resilvering"
     }
-    writeln!(
-        cx.err,
-        "cannot scrub {}: -e is not in this release of Poolhouse; 'zpool scrub' reads everything",
-        pool.name
-    );
-    false
 }

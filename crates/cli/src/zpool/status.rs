@@ -193,11 +193,8 @@ fn errors(cx: &mut Cx, pool: &Pool, verbose: bool) {
         Some(_) if pool.stale => {
             cx.out.put("\nerrors: List of errors unavailable: the pool does not answer\n");
         }
-        Some(n) if pool.errors.is_empty() && pool.scan.as_ref().is_some_and(|scan| scan.errors == n) => {
-            cx.out.put("\nerrors: List of errors unavailable: the last scan met them, and their places are not kept\n");
-        }
         // Their names are told to who owns the daemon.
-        Some(_) if pool.errors.is_empty() => {
+        Some(_) if pool.errors_withheld => {
             cx.out.put("\nerrors: List of errors unavailable: permission denied\n");
         }
         Some(_) => {

@@ -139,6 +139,9 @@ fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
     let scan = pool.scan.as_ref().filter(|s| s.state == ScanState::Scanning && s.pass_scrub_pause == 0);
     let scanned =
         |func: ScanFunc| scan.filter(|s| s.func == func).map(|s| s.to_examine.saturating_sub(s.issued));
+    let errors = pool.scan.as_ref().filter(|s| s.error_scrub_state == ScanState::ErrorScrubbing);
+    // Blocks rather than bytes, as nothing else is known of them.
+    let errors = errors.filter(|s| s.pass_error_scrub_pause == 0).map(|s| s.error_scrub_to_be_examined);
     let rebuilds = pool.root.children.iter().filter_map(|v| v.rebuild.as_ref());
     let rebuild = rebuilds
         .filter(|r| r.state == RebuildState::Active)
@@ -159,7 +162,7 @@ fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
         resilver.filter(|_| standing_in(&pool.root)),
         removal.map(|r| r.to_copy.saturating_sub(r.copied)),
         resilver,
-        scanned(ScanFunc::Scrub),
+        scanned(ScanFunc::Scrub).or(errors),
         work_left(pool, |v| &v.stat.trim),
         expansion.map(|e| e.to_reflow.saturating_sub(e.reflowed)),
     ]

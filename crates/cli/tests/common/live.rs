@@ -95,7 +95,8 @@ impl Live {
             into.extend(v.path.clone());
             v.children.iter().for_each(|c| walk(c, into));
         }
-        let pool = view::pool(&self.spa, &self.dsl, &self.facts, &PoolQuery::default()).expect("the pool");
+        let pool = view::pool(&self.spa, &self.dsl, &self.facts, &PoolQuery::default(), &Default::default())
+            .expect("the pool");
         let mut all = BTreeSet::new();
         for v in std::iter::once(&pool.root).chain(&pool.spares).chain(&pool.l2cache) {
             walk(v, &mut all);
@@ -112,7 +113,7 @@ impl Service for Live {
         if name != self.spa.name() {
             return Err(Error::new(name, Reason::NoSuchPool));
         }
-        let mut pool = view::pool(&self.spa, &self.dsl, &self.facts, query)?;
+        let mut pool = view::pool(&self.spa, &self.dsl, &self.facts, query, &Default::default())?;
         let all = std::iter::once(&mut pool.root).chain(&mut pool.spares).chain(&mut pool.l2cache);
         all.for_each(|v| rename(v, &self.paths));
         Ok(pool)

@@ -72,6 +72,8 @@ pub enum ScanCommand {
     Scrub,
     /// Begin a scrub of what is newer than the last one.
     ScrubOn,
+    /// Begin a scrub of what the log of damaged blocks names, or go on with one that is paused.
+    ErrorScrub,
     /// Begin the resilver anew, if a device needs one.
     Resilver,
     /// Pause the scrub.

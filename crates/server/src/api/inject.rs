@@ -43,6 +43,15 @@ pub enum InjectRequest {
         /// How often, in a hundred thousand.
         often: u32,
     },
+    /// Have a device taken for failing, as who watches devices would: no fault that lasts.
+    Verdict {
+        /// The pool.
+        pool: String,
+        /// The device's path or guid.
+        device: String,
+        /// It is not used any more; otherwise it is used, and degraded.
+        faulted: bool,
+    },
     /// Let a pool's import or export take longer.
     Pass {
         /// The pool.

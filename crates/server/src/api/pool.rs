@@ -59,8 +59,11 @@ pub struct Pool {
     pub stale: bool,
     /// The number of damaged objects known (`error_count`); absent if the pool could not be loaded.
     pub error_count: Option<u64>,
-    /// The damaged files, if asked for: `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.
+    /// The damaged files, if asked for: `/mountpoint/path`, `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.
     pub errors: Vec<String>,
+    /// They were asked for by somebody who is not told their names.
+    #[serde(default)]
+    pub errors_withheld: bool,
     /// The deduplication tables' sums; absent if the pool could not be loaded.
     pub ddt: Option<DdtSummary>,
     /// How it was loaded.

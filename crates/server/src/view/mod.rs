@@ -9,6 +9,7 @@
 //! Mounts, sockets, and who may ask. Whether a file system is mounted is asked of the caller.
 
 mod candidate;
+mod damage;
 mod datasets;
 mod ddt;
 mod diff;

@@ -2,11 +2,11 @@
 
 use dsl::Dsl;
 use ondisk::mos;
-use pool::errlog::ErrLog;
+use ondisk::scan::ErrorScrubPhys;
 use spa::Spa;
 use spa::engine::{FailMode, Live, Reason};
-use zpl::FileSystem;
 
+use super::damage::{self, Mountpoints};
 use super::props::{self, PoolFacts};
 use super::vdevs::Tree;
 use super::{ddt, engine, iostat, states, status, vdev_props};
@@ -17,23 +17,33 @@ use crate::api::{
 
 /// Bytes of an entry of a removed vdev's mapping in memory.
 const MAPPING_ENTRY: u64 = 24;
-const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
 
-/// What is known of an imported pool.
+/// What is known of an imported pool; `mountpoints` are where its file systems are mounted, for the names of damaged files.
 ///
 /// # Errors
 /// The first failure to read its books.
-pub fn pool(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> Result<Pool, Error> {
+pub fn pool(
+    spa: &Spa,
+    dsl: &Dsl,
+    facts: &PoolFacts,
+    query: &PoolQuery,
+    mountpoints: &Mountpoints,
+) -> Result<Pool, Error> {
     let name = spa.name();
-    build(spa, dsl, facts, query).map_err(|e| engine(name, &e))
+    build(spa, dsl, facts, query, mountpoints).map_err(|e| engine(name, &e))
 }
 
-fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Result<Pool> {
+fn build(
+    spa: &Spa,
+    dsl: &Dsl,
+    facts: &PoolFacts,
+    query: &PoolQuery,
+    mountpoints: &Mountpoints,
+) -> pool::Result<Pool> {
     let info = spa.tree().describe();
     let tree = Tree::of(spa, &info, facts.readonly)?;
     let ddts = spa.ddts(&spa.top_vdevs()?)?;
     let tables = ddt::summary(spa, &ddts)?;
-    let errors = error_bookmarks(spa)?;
     let mut out = Pool {
         name: spa.name().to_owned(),
         guid: spa.guid().0,
@@ -49,7 +59,7 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
         removal: removal(spa)?,
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,
-        error_count: Some((errors.len() as u64).max(scan_errors(spa))),
+        error_count: Some(spa.error_count()?),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
         ..Pool::default()
@@ -69,7 +79,7 @@ fn build(spa: &Spa, dsl: &Dsl, facts: &PoolFacts, query: &PoolQuery) -> pool::Re
         vdev_props::fill(spa, &mut out)?;
     }
     if query.errors {
-        out.errors = errors.iter().map(|&(dataset, object)| error_path(dsl, dataset, object)).collect();
+        out.errors = damage::names(spa, dsl, mountpoints)?;
     }
     Ok(out)
 }
@@ -96,48 +106,42 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
     })
 }
 
-/// What the last scan could not look at or put right. It is not in the pool's logs.
-fn scan_errors(spa: &Spa) -> u64 {
-    let stat = spa.writer().and_then(|live| live.scan_stat());
-    stat.map_or(0, |stat| stat.phys.errors)
-}
-
-/// The damaged objects that the pool's logs name, each once.
-fn error_bookmarks(spa: &Spa) -> pool::Result<Vec<(u64, u64)>> {
-    let by_head = spa.features().is_active(HEAD_ERRLOG);
-    let mut all = Vec::new();
-    for log in [ErrLog::Scrub, ErrLog::Last] {
-        all.extend(spa.mos().errlog(log, by_head)?.iter().map(|b| (b.objset, b.object)));
-    }
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
-}
-
-/// A damaged object as `zpool status -v` names it (`zpool_obj_to_path`).
-fn error_path(dsl: &Dsl, dataset: u64, object: u64) -> String {
-    if dataset == 0 {
-        return format!("<metadata>:<0x{object:x}>");
-    }
-    let Ok(d) = dsl.by_object(ondisk::ObjNum(dataset)) else {
-        return format!("<0x{dataset:x}>:<0x{object:x}>");
-    };
-    let path = d
-        .objset()
-        .ok()
-        .flatten()
-        .and_then(|os| FileSystem::open(&os).ok())
-        .and_then(|fs| fs.object_path(ondisk::ObjNum(object)).ok());
-    match path {
-        Some(path) => {
-            let path = String::from_utf8_lossy(&path).into_owned();
-            format!("{}:/{}", d.name(), path.trim_start_matches('/'))
-        }
-        None => format!("{}:<0x{object:x}>", d.name()),
-    }
-}
-
 fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
+    let out = match scan_or_none(spa)? {
+        Some(out) => out,
+        None => ScanStat::default(),
+    };
+    let out = with_error_scrub(spa, out)?;
+    let any = out.func != ScanFunc::None || out.error_scrub_func != ScanFunc::None;
+    Ok(any.then_some(out))
+}
+
+/// The last scan of the error log, with another scan.
+fn with_error_scrub(spa: &Spa, scan: ScanStat) -> pool::Result<ScanStat> {
+    let (phys, paused_at) = match spa.writer() {
+        Some(live) => match live.error_scrub_stat() {
+            Some(now) => now,
+            None => return Ok(scan),
+        },
+        None => match spa.mos().dir_words(mos::ERRORSCRUB)?.map(|w| ErrorScrubPhys::decode(&w)) {
+            // What means nothing tells of no scrub.
+            Some(Ok(phys)) => (phys, 0),
+            Some(Err(_)) | None => return Ok(scan),
+        },
+    };
+    Ok(ScanStat {
+        error_scrub_func: states::scan_func(phys.func),
+        error_scrub_state: states::scan_state(phys.state),
+        error_scrub_start: phys.start_time,
+        error_scrub_end: phys.end_time,
+        error_scrub_examined: phys.examined,
+        error_scrub_to_be_examined: phys.to_examine,
+        pass_error_scrub_pause: paused_at,
+        ..scan
+    })
+}
+
+fn scan_or_none(spa: &Spa) -> pool::Result<Option<ScanStat>> {
     let running = spa.writer().and_then(Live::scan_stat);
     let Some(s) = running.map_or_else(|| spa.mos().scan(), |now| Ok(Some(now.phys)))? else {
         return Ok(None);

@@ -117,6 +117,7 @@ impl<'a> Tree<'a> {
         }
         v.stat.noalloc = config.non_allocating;
         v.stat.removing = config.removing;
+        v.stat.resilver_deferred = config.resilver_defer;
         Ok(v)
     }
 

@@ -131,6 +131,7 @@ impl Engine {
             placing: Mutex::default(),
             offline_for_now: Mutex::default(),
             errands: Default::default(),
+            errors: Default::default(),
             to_free: Default::default(),
             deferred,
             world: parts.world,

@@ -32,6 +32,32 @@ use crate::txg::TxgHandle;
 
 /// What `aux_state` is of a device that was faulted by hand.
 const EXTERNAL: &str = "external";
+/// What it is of one that has too many errors.
+const ERR_EXCEEDED: &str = "err_exceeded";
+
+/// What somebody says of a device, in [`Live::fault`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is taken out of use by hand, until that is cleared (`VDEV_AUX_EXTERNAL_PERSIST`).
+    ByHand,
+    /// The same, until the pool is imported again (`VDEV_AUX_EXTERNAL`).
+    ByHandForNow,
+    /// It has too many errors to be used (`VDEV_STATE_FAULTED`, `VDEV_AUX_ERR_EXCEEDED`).
+    Failing,
+    /// It has many errors, but is used (`VDEV_STATE_DEGRADED`, `VDEV_AUX_ERR_EXCEEDED`).
+    Poor,
+}
+
+impl Verdict {
+    /// Why it then is in its state, and the word for that in the config.
+    fn aux(self) -> (VdevAux, Option<String>) {
+        match self {
+            Verdict::ByHand => (VdevAux::External, Some(EXTERNAL.to_owned())),
+            Verdict::ByHandForNow => (VdevAux::External, None),
+            Verdict::Failing | Verdict::Poor => (VdevAux::ErrExceeded, Some(ERR_EXCEEDED.to_owned())),
+        }
+    }
+}
 
 /// Why a device is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -175,28 +201,33 @@ impl Engine {
         Ok(Ok(((), Vec::new())))
     }
 
-    fn take_fault(&self, tx: &Tx, guid: Guid, temporary: bool) -> Result<Change<()>, SyncError> {
+    fn take_fault(&self, tx: &Tx, guid: Guid, verdict: Verdict) -> Result<Change<()>, SyncError> {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-        if let Err(e) = device_of(root, guid) {
-            return Ok(Err(e));
+        match device_of(root, guid) {
+            // What is said of it already is no better.
+            Ok(leaf) if verdict == Verdict::Poor && (leaf.faulted || leaf.degraded) => {
+                return Ok(Ok(((), Vec::new())));
+            }
+            Ok(_) => {}
+            Err(e) => return Ok(Err(e)),
         }
-        let aux = (!temporary).then(|| EXTERNAL.to_owned());
+        let (why, aux) = verdict.aux();
         let tree = self.tree();
-        if replicas::is_required(&tree, root, guid) {
+        if verdict == Verdict::Poor || replicas::is_required(&tree, root, guid) {
             // What only it holds must stay readable.
             self.edit_leaf(guid, |leaf| {
                 (leaf.degraded, leaf.faulted, leaf.aux_state) = (true, false, aux.clone())
             });
             if tree.state_of(guid).is_ok_and(|(state, _)| state >= VdevState::Degraded) {
-                let degrade = tree.set_state(guid, VdevState::Degraded, VdevAux::External);
+                let degrade = tree.set_state(guid, VdevState::Degraded, why);
                 degrade.map_err(|source| SyncError::Shape { txg: tx.txg(), source })?;
             }
         } else {
             self.edit_leaf(guid, |leaf| {
                 (leaf.faulted, leaf.degraded, leaf.aux_state) = (true, false, aux.clone())
             });
-            self.close(tx, guid, VdevState::Faulted, VdevAux::External)?;
+            self.close(tx, guid, VdevState::Faulted, why)?;
         }
         Ok(Ok(((), Vec::new())))
     }
@@ -217,13 +248,14 @@ impl Engine {
                 (leaf.faulted, leaf.degraded, leaf.aux_state) = (false, false, None);
             });
             let tree = self.tree();
-            if tree.state_of(leaf.guid).is_ok_and(|(state, _)| state == VdevState::Faulted) {
-                let (state, aux) = match self.is_offline(leaf) {
-                    true => (VdevState::Offline, VdevAux::None),
-                    false => (VdevState::CantOpen, VdevAux::OpenFailed),
-                };
-                tree.set_state(leaf.guid, state, aux).expect("the config's leaves are in the tree");
-            }
+            let now = match tree.state_of(leaf.guid) {
+                Ok((VdevState::Faulted, _)) if self.is_offline(leaf) => (VdevState::Offline, VdevAux::None),
+                Ok((VdevState::Faulted, _)) => (VdevState::CantOpen, VdevAux::OpenFailed),
+                // It was used all the time.
+                Ok((VdevState::Degraded, _)) => (VdevState::Healthy, VdevAux::None),
+                Ok(_) | Err(_) => continue,
+            };
+            tree.set_state(leaf.guid, now.0, now.1).expect("the config's leaves are in the tree");
         }
         faulted.into_iter().map(|leaf| leaf.guid).collect()
     }
@@ -305,14 +337,14 @@ impl Live {
             .decide(&self.txgs().handle(), move |engine, tx| engine.take_offline(tx, guid, temporary))
     }
 
-    /// Faults a device by hand until the fault is cleared, or only until the pool is imported again (`vdev_fault`). One that the pool can't do without is
-    /// degraded instead.
+    /// Faults a device, or degrades it, until that is cleared or the pool is imported again (`vdev_fault`, `vdev_degrade`). One that the pool can't do without is
+    /// degraded instead of being faulted.
     ///
     /// # Errors
     /// [`LifeError::NotLeaf`]; [`ShapeError`].
-    pub fn fault(&self, guid: Guid, temporary: bool) -> Result<(), LifeError> {
+    pub fn fault(&self, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
         let _alone = self.engine().shape.lock();
-        self.engine().decide(&self.txgs().handle(), move |engine, tx| engine.take_fault(tx, guid, temporary))
+        self.engine().decide(&self.txgs().handle(), move |engine, tx| engine.take_fault(tx, guid, verdict))
     }
 
     /// Brings a device back that is offline or was not there; its state then (`vdev_online`). With `expand`, its vdev is to take in what it has grown by.

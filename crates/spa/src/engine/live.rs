@@ -83,6 +83,7 @@ impl Live {
         let waker = Box::new(self.txgs.waker());
         self.engine.cache.zio().suspension().attend(name, self.engine.failmode(), waker);
         self.beating.get_or_init(|| Beating::start(name, &self.engine));
+        self.keep_error_logs();
         self.resume_works();
         self.resume_scan();
         self.start_errands(name);
@@ -129,6 +130,8 @@ impl Live {
         self.engine.allocator.retry();
         zio.suspension().clear();
         self.resume_works();
+        // What came back while the pool was suspended has missed groups, and nobody has been told.
+        self.request_resilver();
         Ok(())
     }
 

@@ -12,12 +12,9 @@ use dsl::sync::{Env, Event, Syncing};
 use ondisk::feature::Feature;
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE};
 use ondisk::{Blkptr, DmuType, mos};
-use pool::errlog::ErrLog;
 
 use super::{Engine, Live, ShapeError, SyncError};
-
-/// `com.delphix:head_errlog`: error logs know the file systems of the blocks that they name.
-const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
+use crate::damaged::HEAD_ERRLOG;
 
 /// A property of the pool, and what it is set to; names and values have been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,20 +33,10 @@ impl Live {
     /// Sets properties of the pool and enables features, all in one group (`spa_prop_set`).
     ///
     /// # Errors
-    /// [`ShapeError::Unsupported`] for what this engine does not keep up; nothing is set then.
+    /// [`ShapeError`], when the pool has stopped.
     pub fn set(&self, props: Vec<PoolProp>) -> Result<(), ShapeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
-        for prop in &props {
-            match prop {
-                PoolProp::Feature(f) if f.guid == HEAD_ERRLOG && engine.has_old_errors()? => {
-                    return Err(ShapeError::Unsupported {
-                        what: "another form of error log while there are errors",
-                    });
-                }
-                PoolProp::Feature(_) | PoolProp::Number(..) | PoolProp::Text(..) | PoolProp::Version(_) => {}
-            }
-        }
         self.change_pool(Box::new(move |engine, tx| {
             let txg = tx.txg();
             let set = |p: &PoolProp| match p {
@@ -63,19 +50,14 @@ impl Live {
 }
 
 impl Engine {
-    /// Whether the error logs name something in the form that they have without the feature for the other one.
-    fn has_old_errors(&self) -> pool::Result<bool> {
-        if self.mos.feature_enabled(HEAD_ERRLOG)? {
-            return Ok(false);
-        }
-        let any = |log| Ok::<_, pool::Error>(!self.mos.errlog(log, false)?.is_empty());
-        Ok(any(ErrLog::Last)? || any(ErrLog::Scrub)?)
-    }
-
     fn set_prop(&self, tx: &Tx, prop: &PoolProp) -> pool::Result<Event> {
         let text = match prop {
             PoolProp::Feature(feature) => {
+                let new = feature.guid == HEAD_ERRLOG && !self.mos.feature_enabled(HEAD_ERRLOG)?;
                 self.mos.feature_enable(tx, feature)?;
+                if new {
+                    self.upgrade_error_logs(tx)?;
+                }
                 format!("feature@{}=enabled", feature.name)
             }
             PoolProp::Number(name, number) => {

@@ -26,7 +26,7 @@
 //! knows no more of it: a scan that has errors then shortens no DTL.
 //!
 //! # Locks
-//! `state` is held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone.
+//! `errors`, and `state` after it, are held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone.
 //!
 //! # Crash
 //! The position on disk is that of the last group, and what was repaired after it is looked at again.
@@ -34,11 +34,13 @@
 //! # Absent
 //! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to, and blocks
 //! of which a deduplicated write made the only reference behind the scan. A block cloned behind it is left to the next scan, and its group stays in
-//! DTLs. Errors are counted, and not entered into the pool's log of errors. Error scrubs. Sequential rebuild.
+//! DTLs. Sequential rebuild.
 //!
 //! # See
 //! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
 
+mod defer;
+mod errors;
 mod plan;
 mod slice;
 mod sync;
@@ -48,7 +50,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys, ScanState};
+use ondisk::scan::{DSF_SCRUB_PAUSED, ErrorScrubPhys, ScanFunc, ScanPhys, ScanState};
 use ondisk::{Blkptr, Guid, Txg};
 use parking_lot::Mutex;
 use vdev::TxgRanges;
@@ -65,6 +67,8 @@ pub enum ScanCommand {
     ScrubOn,
     /// Begin the resilver from its beginning, if a device needs one (`POOL_SCAN_RESILVER`).
     Resilver,
+    /// Begin a scrub of what the log of damaged blocks names, or go on with one that is paused (`POOL_SCAN_ERRORSCRUB`).
+    ErrorScrub,
     /// Pause the scrub (`POOL_SCRUB_PAUSE`).
     Pause,
     /// Stop the scrub for good (`POOL_SCAN_NONE`).
@@ -80,9 +84,12 @@ pub enum ScanRefusal {
     /// One goes on (`EBUSY`).
     #[error("a scan is going on")]
     Busy,
-    /// `resilver_defer` is not enabled (`ENOTSUP`).
-    #[error("the feature resilver_defer is not enabled")]
-    Unsupported,
+    /// The feature that it takes is not enabled: `resilver_defer` for a resilver, `head_errlog` for an error scrub (`ENOTSUP`).
+    #[error("the feature {feature} is not enabled")]
+    Unsupported {
+        /// Its short name.
+        feature: &'static str,
+    },
     /// The pool has stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
@@ -163,6 +170,8 @@ struct State {
 pub(super) struct Scan {
     state: Mutex<State>,
     walk: Mutex<walk::Walk>,
+    /// The scrub of what is known to be damaged; locked before `state`.
+    errors: Mutex<errors::ErrorScrub>,
     /// A resilver is asked for.
     wanted: AtomicBool,
     /// One is to follow the one that goes on.
@@ -175,6 +184,8 @@ pub(super) struct Scan {
     slice_ms: [AtomicU64; 2],
     /// Most blocks that a slice comes to; 0 is no limit.
     slice_blocks: AtomicU64,
+    /// Bytes for each device that are read at a time (`zfs_scan_vdev_limit`); 0 is the default.
+    bytes: AtomicU64,
     /// The group that syncs has made, changed or destroyed datasets.
     replan: AtomicBool,
     /// How many wait for a group.
@@ -185,6 +196,8 @@ pub(super) struct Scan {
 pub const SCRUB_MS: u64 = 1000;
 /// The same of a resilver (`zfs_resilver_min_time_ms`).
 pub const RESILVER_MS: u64 = 3000;
+/// Bytes for each device that a scan reads at a time (`zfs_scan_vdev_limit`).
+pub const SCAN_VDEV_LIMIT: u64 = 16 << 20;
 
 impl Scan {
     /// How many wait for a group: for whoever makes groups.
@@ -228,7 +241,13 @@ impl Scan {
         let ours = !self.quiet.load(Ordering::Relaxed);
         ours && (self.wanted.load(Ordering::Relaxed)
             || self.state.lock().over
-            || self.goes_on() && !self.held.load(Ordering::Relaxed))
+            || self.errors.lock().is_over()
+            || (self.goes_on() || self.errors.lock().goes_on()) && !self.held.load(Ordering::Relaxed))
+    }
+
+    /// Whether what is met belongs in the log that a scan fills (`spa_scrub_active`).
+    pub(super) fn is_scanning(&self) -> bool {
+        self.stat().is_some_and(|s| s.is_scanning()) || self.errors.lock().is_running()
     }
 }
 
@@ -274,15 +293,16 @@ impl Live {
         let engine = self.engine();
         if command == ScanCommand::Resilver {
             if !engine.mos.feature_enabled("com.datto:resilver_defer").unwrap_or(false) {
-                return Err(ScanRefusal::Unsupported);
+                return Err(ScanRefusal::Unsupported { feature: "resilver_defer" });
             }
             if engine.missing().is_none() {
                 return Ok(ScanDone::Nothing);
             }
         }
-        if matches!(command, ScanCommand::Scrub | ScanCommand::ScrubOn | ScanCommand::Resilver)
-            && self.suspended().is_none()
-        {
+        if command == ScanCommand::ErrorScrub && !engine.may_scrub_errors() {
+            return Err(ScanRefusal::Unsupported { feature: "head_errlog" });
+        }
+        if !matches!(command, ScanCommand::Pause | ScanCommand::Stop) && self.suspended().is_none() {
             // As OpenZFS does: what came back meanwhile takes part. A device that can't be reopened is one that is not there.
             let _ = self.reopen(None);
         }
@@ -303,6 +323,12 @@ impl Live {
         self.engine().scan.stat()
     }
 
+    /// How the last or current scrub of the log of damaged blocks stands, and since when it is paused (0 if it isn't); nothing if there was none since the last scan.
+    pub fn error_scrub_stat(&self) -> Option<(ErrorScrubPhys, u64)> {
+        let scrub = self.engine().scan.errors.lock();
+        (scrub.phys.func == ScanFunc::ErrorScrub).then_some((scrub.phys, scrub.paused_at))
+    }
+
     /// What happened to scans since the last call.
     pub fn take_scan_notices(&self) -> Vec<ScanNotice> {
         std::mem::take(&mut self.engine().scan.state.lock().notices)
@@ -311,7 +337,8 @@ impl Live {
     /// Has scans go on without looking at anything, or look again (`zfs_scan_suspend_progress`).
     pub fn hold_scans(&self, hold: bool) {
         let scan = &self.engine().scan;
-        if scan.held.swap(hold, Ordering::Relaxed) && !hold && scan.goes_on() {
+        let goes_on = || scan.goes_on() || scan.errors.lock().goes_on();
+        if scan.held.swap(hold, Ordering::Relaxed) && !hold && goes_on() {
             self.txgs().handle().kick();
         }
     }
@@ -322,6 +349,11 @@ impl Live {
         let [a, b] = &self.engine().scan.slice_ms;
         a.store(scrub, Ordering::Relaxed);
         b.store(resilver, Ordering::Relaxed);
+    }
+
+    /// How many bytes a scan reads at a time for each device (`zfs_scan_vdev_limit`), at least a block; 0 is the default.
+    pub fn limit_scan_bytes(&self, bytes: u64) {
+        self.engine().scan.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// How many blocks a slice comes to at most, so that a test sees what happens between any two; 0 is no limit.

@@ -115,7 +115,9 @@ impl Engine {
             if pass == 1 {
                 self.run_pool_tasks(&tx)?;
                 self.sync_works(&tx)?;
+                let scanning = self.scan.is_scanning();
                 self.sync_scan(&tx)?;
+                self.sync_errors(&tx, scanning)?;
                 self.discard_checkpoint(&tx)?;
             }
             let renamed = self.write_dtls(&tx, pass)?;

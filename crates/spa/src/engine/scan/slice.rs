@@ -14,11 +14,11 @@ use zio::{Bookmark, Look, Workers};
 
 use super::plan::{self, Visit};
 use super::walk::{Position, Walk};
-use super::{RESILVER_MS, SCRUB_MS, ScanStat, covers};
+use super::{RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, ScanStat, covers};
 use crate::engine::Engine;
 
 /// A slice while somebody waits for a group.
-const HURRIED: Duration = Duration::from_millis(25);
+pub(super) const HURRIED: Duration = Duration::from_millis(25);
 /// Most blocks, and most of their bytes, that are gathered before they are looked at.
 const GATHER: (usize, u64) = (512, 32 << 20);
 /// How often in succession it is tried to read what is needed to go on.
@@ -67,6 +67,8 @@ pub(super) struct Slice<'a> {
     long: Duration,
     gathered: Vec<Item>,
     gathered_bytes: u64,
+    /// Bytes that are looked at together.
+    at_a_time: u64,
     /// Where the first of those stands.
     gathered_from: Position,
     /// Blocks that it came to.
@@ -108,7 +110,7 @@ impl Slice<'_> {
         }
         self.gathered_bytes += bp.stored().map_or(0, |s| s.psize.0);
         self.gathered.push(Item { bp: *bp, bookmark: *bookmark });
-        if self.gathered.len() >= GATHER.0 || self.gathered_bytes >= GATHER.1 {
+        if self.gathered.len() >= GATHER.0 || self.gathered_bytes >= self.at_a_time {
             return self.look_at_gathered();
         }
         ControlFlow::Continue(())
@@ -249,6 +251,9 @@ impl Engine {
         let idle = scan.quiet.load(Ordering::Relaxed)
             || scan.held.load(Ordering::Relaxed)
             || self.cache.zio().suspension().reason().is_some();
+        if !idle {
+            self.error_slice();
+        }
         let Some(stat) = scan.stat().filter(|_| !idle && scan.goes_on()) else { return };
         let phys = stat.phys;
         if phys.flags & DSF_SCRUB_PAUSED != 0 {
@@ -271,6 +276,7 @@ impl Engine {
             long: Duration::from_millis(if set == 0 { default } else { set }),
             gathered: Vec::new(),
             gathered_bytes: 0,
+            at_a_time: self.bytes_at_a_time(),
             gathered_from: (0, 0),
             met: 0,
             found: Found::default(),
@@ -301,6 +307,13 @@ impl Engine {
         add(&mut phys.errors, found.errors);
         phys.cur_min_txg = walk.min.max(phys.min_txg);
         (state.dirty, state.over) = (true, over);
+    }
+
+    /// Bytes that a scan of all devices reads together.
+    fn bytes_at_a_time(&self) -> u64 {
+        let set = self.scan.bytes.load(Ordering::Relaxed);
+        let each = if set == 0 { SCAN_VDEV_LIMIT } else { set };
+        each.saturating_mul(self.tree().devices().count() as u64).clamp(1, GATHER.1)
     }
 
     /// The devices that are there and take writes.

@@ -12,11 +12,12 @@ use vdev::TxgRanges;
 use super::plan::{self, Visited};
 use super::walk::Walk;
 use super::{ScanCommand, ScanDone, ScanRefusal, ScanStat, State};
+use crate::engine::errlog::Turn;
 use crate::engine::{Engine, SyncError};
 
 const CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 const CLONES: &str = "com.fudosecurity:block_cloning";
-const DEFER: &str = "com.datto:resilver_defer";
+pub(super) const DEFER: &str = "com.datto:resilver_defer";
 /// The version of pools from which a scan's queue has a type of its own (`SPA_VERSION_DSL_SCRUB`).
 const DSL_SCRUB: u64 = 11;
 /// Object set of a bookmark whose dataset was destroyed (`ZB_DESTROYED_OBJSET`).
@@ -24,7 +25,7 @@ const DESTROYED: u64 = u64::MAX;
 
 type Obeyed = (Result<ScanDone, ScanRefusal>, Vec<Event>);
 
-fn event(what: &'static str, text: String) -> Event {
+pub(super) fn event(what: &'static str, text: String) -> Event {
     Event { what, dataset: String::new(), object: 0, text }
 }
 
@@ -47,6 +48,8 @@ impl Engine {
     /// What the pool's books say of scans, when it is opened.
     pub(in crate::engine) fn load_scan(&self) {
         // What can't be read is not gone on with, and is written over by the next scan.
+        self.load_error_scrub();
+        self.scan.deferred.store(self.is_deferred_on_disk(), Ordering::Relaxed);
         let Ok(Some(phys)) = self.mos.scan() else { return };
         let present = self.here();
         let mut state = self.scan.state.lock();
@@ -60,7 +63,15 @@ impl Engine {
         let resilvers = running.is_some_and(|s| s.phys.func == ScanFunc::Resilver);
         let paused = running.is_some_and(|s| s.phys.flags & DSF_SCRUB_PAUSED != 0);
         let mut events = Vec::new();
+        let error_scrub = self.scan.errors.lock().is_running();
         let result = match command {
+            ScanCommand::ErrorScrub => self.start_error_scrub(tx, &mut events)?,
+            ScanCommand::Pause if error_scrub => self.pause_error_scrub(),
+            ScanCommand::Stop if error_scrub => {
+                self.end_error_scrub(false, &mut events);
+                Ok(ScanDone::Done)
+            }
+            ScanCommand::Scrub | ScanCommand::ScrubOn if error_scrub => Err(ScanRefusal::Busy),
             ScanCommand::Scrub | ScanCommand::ScrubOn if paused => {
                 self.pause(false);
                 Ok(ScanDone::Resumed)
@@ -113,12 +124,11 @@ impl Engine {
     }
 
     /// Ends what goes on and begins the resilver that is needed, if one is.
-    fn restart_resilver(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
+    pub(super) fn restart_resilver(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
         let Some(missing) = self.missing() else { return Ok(()) };
         if self.scan.stat().is_some_and(|s| s.is_scanning()) {
             self.end_scan(tx, false, "scan aborted, restarting", events)?;
         }
-        self.scan.deferred.store(false, Ordering::Relaxed);
         self.begin_scan(tx, ScanFunc::Resilver, (missing.0.saturating_sub(1), missing.1), events)
     }
 
@@ -130,6 +140,8 @@ impl Engine {
         events: &mut Vec<Event>,
     ) -> Result<(), SyncError> {
         let now = self.world.now();
+        self.end_error_scrub(false, events);
+        self.forget_error_scrub();
         let books = |source| SyncError::Books { txg: tx.txg(), source };
         let old = self.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
@@ -214,6 +226,8 @@ impl Engine {
             freed.map_err(|source| SyncError::Mos { txg: tx.txg(), source })?;
         }
         events.push(event(what, format!("errors={}", phys.errors)));
+        let all = phys.func == ScanFunc::Resilver || phys.min_txg == 0;
+        self.errors.over(if complete && all { Turn::Replace } else { Turn::Add });
         if complete && phys.func == ScanFunc::Scrub {
             let words = [phys.max_txg];
             self.mos.set_dir_words(tx, mos::LAST_SCRUBBED_TXG, &words).map_err(books)?;
@@ -234,7 +248,7 @@ impl Engine {
                 self.scan.wanted.store(true, Ordering::Relaxed);
             }
         }
-        if complete && self.scan.deferred.swap(false, Ordering::Relaxed) {
+        if self.undefer(tx, events)? && complete {
             self.scan.wanted.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -271,15 +285,17 @@ impl Engine {
         if self.scan.state.lock().over {
             self.end_scan(tx, true, "scan done", &mut events)?;
         }
-        if self.scan.wanted.swap(false, Ordering::Relaxed) {
-            let resilvers =
-                self.scan.stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
-            if resilvers && self.mos.feature_enabled(DEFER).unwrap_or(false) {
-                self.scan.deferred.store(true, Ordering::Relaxed);
-            } else {
-                self.restart_resilver(tx, &mut events)?;
-            }
+        let resilvers =
+            self.scan.stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
+        if !resilvers && self.scan.deferred.load(Ordering::Relaxed) && self.undefer(tx, &mut events)? {
+            self.scan.wanted.store(true, Ordering::Relaxed);
         }
+        match self.scan.wanted.swap(false, Ordering::Relaxed) {
+            true if resilvers => self.want_another(tx, &mut events)?,
+            true => self.restart_resilver(tx, &mut events)?,
+            false => {}
+        }
+        self.sync_error_scrub(tx, &mut events)?;
         self.log_events(tx, &events)?;
         self.put_scan(tx).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }

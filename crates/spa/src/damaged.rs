@@ -1,0 +1,279 @@
+//! Damaged blocks that the pool knows of: how many there are, and in which objects of which datasets.
+//!
+//! # Theory
+//! A block is found damaged once, in one dataset, and others may have it too: snapshots, clones of these, snapshots of the clones. With
+//! the feature `head_errlog` the log remembers the block's birth, and so who has it is found when somebody asks: a dataset has the block if what is at the same place
+//! of the same object was born in the same group. The search begins with the oldest file system that may have it, goes through its snapshots, and on through their
+//! clones. Without the feature only the dataset is known in which the block was met.
+//!
+//! A block that nobody has any more is no damage: it is taken out of the logs with the next group ([`Holders::Nobody`]). What can't be told, since the way to the
+//! block is damaged itself, stays.
+//!
+//! # See
+//! OpenZFS `spa_get_errlog`, `check_filesystem`, `spa_approx_errlog_size`.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use dsl::Heads;
+use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
+use ondisk::scan::ErrBookmark;
+use ondisk::{BlkId, Blkptr, Level, ObjNum, Txg};
+use pool::Mos;
+use pool::errlog::ErrLog;
+use zio::Bookmark;
+
+use crate::Spa;
+
+/// Error logs know the file systems of the blocks that they name.
+pub(crate) const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
+
+/// Who has a damaged block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holders {
+    /// These datasets, where it was met first if it is known.
+    These(Vec<u64>),
+    /// It is freed, or will be.
+    Nobody,
+}
+
+/// What a search for holders needs.
+pub(crate) struct Search<'a> {
+    mos: &'a Mos,
+    /// Heads that are being changed: what is in memory counts.
+    heads: Option<&'a Heads>,
+}
+
+/// What is at a place of a dataset.
+enum At {
+    /// A block.
+    Block(Box<Blkptr>),
+    /// Nothing.
+    Nothing,
+    /// The way there can't be read.
+    Unknown,
+}
+
+impl<'a> Search<'a> {
+    /// A search in what is on disk.
+    pub(crate) fn on_disk(mos: &'a Mos) -> Search<'a> {
+        Search { mos, heads: None }
+    }
+
+    /// Nothing if the object is no dataset, or none any more.
+    fn dataset(&self, object: u64) -> pool::Result<Option<DslDatasetPhys>> {
+        match self.mos.objset().dnode(ObjNum(object)) {
+            Ok(dnode) if dnode.bonus_kind() == ondisk::DmuType::DSL_DATASET => {
+                let corrupt = |source| pool::Error::Corrupt { object: ObjNum(object), source };
+                DslDatasetPhys::decode(dnode.bonus()).map(Some).map_err(corrupt)
+            }
+            Ok(_) | Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The head of the directory that a dataset belongs to; nothing if there is no such dataset (`get_head_ds`).
+    pub(crate) fn head_of(&self, objset: u64) -> pool::Result<Option<u64>> {
+        let Some(ds) = self.dataset(objset)? else { return Ok(None) };
+        let dnode = self.mos.objset().dnode(ObjNum(ds.dir_obj))?;
+        let corrupt = |source| pool::Error::Corrupt { object: ObjNum(ds.dir_obj), source };
+        let dir = DslDirPhys::decode(dnode.bonus()).map_err(corrupt)?;
+        Ok(Some(dir.head_dataset_obj).filter(|head| *head != 0))
+    }
+
+    /// What is at the place of an entry in a dataset (`find_birth_txg`).
+    fn at(&self, object: u64, ds: &DslDatasetPhys, e: &ErrBookmark) -> At {
+        let live = self.heads.and_then(|heads| heads.get(object));
+        let os = match live {
+            Some(os) => Ok(os),
+            None if ds.bp.is_hole() => return At::Nothing,
+            None => dmu::Objset::open(Arc::clone(self.mos.objset().cache()), object, &ds.bp),
+        };
+        let dnode = match os.and_then(|os| os.dnode_undecrypted(ObjNum(e.object))) {
+            Ok(dnode) => dnode,
+            Err(dmu::Error::NoSuchObject { .. }) => return At::Nothing,
+            Err(_) => return At::Unknown,
+        };
+        let Ok(level) = u8::try_from(e.level) else { return At::Unknown };
+        let bp = if e.blkid == dmu::SPILL_BLKID.0 && level == 0 {
+            Ok(dnode.phys().spill.unwrap_or(Blkptr::HOLE))
+        } else if level >= dnode.phys().nlevels {
+            return At::Nothing;
+        } else {
+            dnode.bp(Level(level), BlkId(e.blkid))
+        };
+        match bp {
+            Ok(bp) if bp.is_hole() => At::Nothing,
+            Ok(bp) => At::Block(Box::new(bp)),
+            Err(_) => At::Unknown,
+        }
+    }
+
+    /// The head of the oldest directory whose snapshots may have a block of that birth (`find_top_affected_fs`).
+    fn oldest(&self, head: u64, birth: u64) -> pool::Result<u64> {
+        let (mut oldest, mut last) = (head, u64::MAX);
+        while let Some(ds) = self.dataset(oldest)? {
+            // Back in time, and so not in circles.
+            if ds.prev_snap_obj == 0 || ds.prev_snap_txg < birth || ds.prev_snap_txg >= last {
+                break;
+            }
+            (oldest, last) = (ds.prev_snap_obj, ds.prev_snap_txg);
+        }
+        Ok(self.head_of(oldest)?.unwrap_or(head))
+    }
+
+    /// Who has the block of an entry.
+    ///
+    /// # Errors
+    /// As reading the MOS fails.
+    pub(crate) fn holders(&self, e: &ErrBookmark) -> pool::Result<Holders> {
+        // Which blocks of dnodes it has, the object set alone knows; and the MOS has no snapshots.
+        let known = e.birth.filter(|birth| *birth != 0 && e.objset != 0 && e.object != 0);
+        let Some(birth) = known.map(Txg) else { return Ok(Holders::These(vec![e.objset])) };
+        let Some(head) = self.head_of(e.objset)? else { return Ok(Holders::Nobody) };
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut queue = VecDeque::from([self.oldest(head, birth.0)?]);
+        while let Some(head) = queue.pop_front() {
+            if seen.insert(head) {
+                self.in_directory(head, e, birth, &mut found, &mut queue)?;
+            }
+        }
+        Ok(if found.is_empty() { Holders::Nobody } else { Holders::These(found) })
+    }
+
+    /// A head and the snapshots of its directory; heads of their clones are put into the queue.
+    fn in_directory(
+        &self,
+        head: u64,
+        e: &ErrBookmark,
+        birth: Txg,
+        found: &mut Vec<u64>,
+        queue: &mut VecDeque<u64>,
+    ) -> pool::Result<()> {
+        let Some(ds) = self.dataset(head)? else { return Ok(()) };
+        let has = |object: u64, ds: &DslDatasetPhys| match self.at(object, ds, e) {
+            At::Block(bp) => bp.birth == birth,
+            At::Nothing => false,
+            // In doubt only where it was met.
+            At::Unknown => object == e.objset,
+        };
+        // What is still there was there all the time.
+        let still = has(head, &ds);
+        if still {
+            found.push(head);
+        }
+        let dir = ds.dir_obj;
+        let (mut at, mut txg, mut last) = (ds.prev_snap_obj, ds.prev_snap_txg, u64::MAX);
+        while at != 0 && txg >= birth.0 && txg < last {
+            let Some(snap) = self.dataset(at)?.filter(|snap| snap.dir_obj == dir) else { break };
+            if still || has(at, &snap) {
+                found.push(at);
+                if snap.next_clones_obj != 0 {
+                    for next in self.mos.entries(ObjNum(snap.next_clones_obj))? {
+                        let next = next?.value.first().unwrap_or(0);
+                        queue.extend(self.head_of(next)?.filter(|clone| *clone != head));
+                    }
+                }
+            }
+            last = txg;
+            (at, txg) = (snap.prev_snap_obj, snap.prev_snap_txg);
+        }
+        Ok(())
+    }
+
+    /// The pointer to the block of an entry, as a dataset or (0) the MOS has it; nothing if there is none or the way there can't be read.
+    pub(crate) fn pointer(&self, objset: u64, e: &ErrBookmark) -> Option<Blkptr> {
+        if objset == 0 {
+            let dnode = self.mos.objset().dnode(ObjNum(e.object)).ok()?;
+            let level = u8::try_from(e.level).ok()?;
+            return dnode.bp(Level(level), BlkId(e.blkid)).ok().filter(|bp| !bp.is_hole());
+        }
+        let ds = self.dataset(objset).ok()??;
+        match self.at(objset, &ds, e) {
+            At::Block(bp) => Some(*bp),
+            At::Nothing | At::Unknown => None,
+        }
+    }
+
+    /// An entry of the old form in the new one; nothing if there is no such block any more (`sync_upgrade_errlog`).
+    pub(crate) fn with_birth(&self, e: &ErrBookmark) -> Option<ErrBookmark> {
+        let known = |birth| Some(ErrBookmark { birth: Some(birth), ..*e });
+        if e.objset == 0 || e.object == 0 {
+            return known(0);
+        }
+        let ds = self.dataset(e.objset).ok()??;
+        let head = self.head_of(e.objset).ok()??;
+        let birth = match self.at(e.objset, &ds, e) {
+            At::Block(bp) => bp.birth.0,
+            At::Nothing => return None,
+            At::Unknown => 0,
+        };
+        Some(ErrBookmark { objset: head, birth: Some(birth), ..*e })
+    }
+
+    /// What a block that was met is in a log: with `by_head`, by its head dataset and with its birth.
+    pub(crate) fn entry(&self, met: &Bookmark, birth: Txg, by_head: bool) -> ErrBookmark {
+        let old = ErrBookmark {
+            objset: met.objset,
+            object: met.object.0,
+            level: i64::from(met.level.0),
+            blkid: met.blkid.0,
+            birth: None,
+        };
+        if !by_head {
+            return old;
+        }
+        // Whose head can't be told is entered as it was met.
+        let head = self.head_of(met.objset).ok().flatten().unwrap_or(met.objset);
+        ErrBookmark { objset: head, birth: Some(birth.0), ..old }
+    }
+}
+
+impl Spa {
+    /// Whether the logs are by head datasets.
+    fn by_head(&self) -> bool {
+        self.mos.feature_enabled(HEAD_ERRLOG).unwrap_or(false)
+    }
+
+    /// About how many damaged blocks the pool knows of; not 0 if there are any (`spa_approx_errlog_size`).
+    ///
+    /// # Errors
+    /// As reading the logs fails.
+    pub fn error_count(&self) -> pool::Result<u64> {
+        let by_head = self.by_head();
+        let logs = [ErrLog::Last, ErrLog::Scrub].map(|log| self.mos.errlog_count(log, by_head));
+        let [last, scrub] = logs;
+        Ok(last?.saturating_add(scrub?).saturating_add(self.cache.zio().damage().count()))
+    }
+
+    /// The damaged objects: dataset and object, in their order, each once (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
+    /// that are being changed. What turns out to be in no dataset any more is forgotten with the next group.
+    ///
+    /// # Errors
+    /// As reading the logs or the MOS fails.
+    pub fn damaged_objects(&self, heads: &Heads) -> pool::Result<Vec<(u64, u64)>> {
+        let search = Search { mos: &self.mos, heads: Some(heads) };
+        let by_head = self.by_head();
+        let mut entries = Vec::new();
+        for log in [ErrLog::Scrub, ErrLog::Last] {
+            entries.extend(self.mos.errlog(log, by_head)?);
+        }
+        let logged = entries.len();
+        let pending = self.cache.zio().damage().pending();
+        entries.extend(pending.iter().map(|(met, birth)| search.entry(met, *birth, by_head)));
+        let mut objects = BTreeSet::new();
+        let mut gone = Vec::new();
+        for (i, e) in entries.iter().enumerate() {
+            match search.holders(e)? {
+                Holders::These(datasets) => objects.extend(datasets.into_iter().map(|ds| (ds, e.object))),
+                Holders::Nobody if i < logged => gone.push(*e),
+                Holders::Nobody => {}
+            }
+        }
+        if let Some(live) = self.writer().filter(|_| !gone.is_empty()) {
+            live.forget_errors(gone);
+        }
+        Ok(objects.into_iter().collect())
+    }
+}

@@ -1,0 +1,100 @@
+//! The logs of damaged blocks, as groups change them.
+//!
+//! # Theory
+//! What reads have met since the last group ([`zio::Damage`]) is entered with the next one: while a scan goes on, in the log that this fills, otherwise in the
+//! other. A scan that looked at everything ends with its log taking the other's place, so that only what is still damaged is in it; one that did not leaves what was
+//! known before.
+//!
+//! # Absent
+//! OpenZFS forgets what was known before also when a scan is stopped, and when one ends that looked at new blocks only (`zpool scrub -C`): here these errors stay.
+//!
+//! # See
+//! OpenZFS `spa_errlog_sync`, `spa_errlog_rotate`, `spa_upgrade_errlog`.
+
+use dmu::Tx;
+use ondisk::scan::ErrBookmark;
+use parking_lot::Mutex;
+use pool::errlog::ErrLog;
+
+use super::{Engine, Live, SyncError};
+use crate::damaged::{HEAD_ERRLOG, Search};
+
+/// What becomes of what a scan has found when it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is all there is.
+    Replace,
+    /// It comes to what was known.
+    Add,
+}
+
+/// What the next group does to the logs beside entering what was met.
+#[derive(Debug, Default)]
+pub(super) struct ErrorLogs {
+    /// A scan has ended.
+    turn: Mutex<Option<Turn>>,
+    /// Blocks that no dataset has any more (`spa_errlist_healed`).
+    gone: Mutex<Vec<ErrBookmark>>,
+}
+
+impl ErrorLogs {
+    /// A scan has ended. If several have, all that is known counts.
+    pub(super) fn over(&self, turn: Turn) {
+        let mut now = self.turn.lock();
+        *now = Some(if *now == Some(Turn::Add) { Turn::Add } else { turn });
+    }
+}
+
+impl Live {
+    /// Takes blocks that no dataset has any more out of the logs, with the next group (`spa_remove_error`).
+    pub(crate) fn forget_errors(&self, gone: Vec<ErrBookmark>) {
+        self.engine().errors.gone.lock().extend(gone);
+        self.txgs().handle().touch();
+    }
+
+    /// From now on a damaged block makes a group, so that the log soon tells of it.
+    pub(super) fn keep_error_logs(&self) {
+        let handle = self.txgs().handle();
+        self.engine().cache.zio().damage().listen(move || handle.touch());
+    }
+}
+
+impl Engine {
+    /// Writes what was met since the last group. `scanning`: a scan went on when the group began.
+    pub(super) fn sync_errors(&self, tx: &Tx, scanning: bool) -> Result<(), SyncError> {
+        let met = self.cache.zio().damage().take();
+        let turn = self.errors.turn.lock().take();
+        let gone = std::mem::take(&mut *self.errors.gone.lock());
+        if met.is_empty() && turn.is_none() && gone.is_empty() {
+            return Ok(());
+        }
+        let write = || {
+            let by_head = self.mos.feature_enabled(HEAD_ERRLOG)?;
+            for log in [ErrLog::Last, ErrLog::Scrub] {
+                self.mos.errlog_remove(tx, log, &gone)?;
+            }
+            let search = Search::on_disk(&self.mos);
+            let entries: Vec<ErrBookmark> =
+                met.iter().map(|(met, birth)| search.entry(met, *birth, by_head)).collect();
+            let log = if scanning || turn.is_some() { ErrLog::Scrub } else { ErrLog::Last };
+            self.mos.errlog_add(tx, log, &entries)?;
+            match turn {
+                Some(Turn::Replace) => self.mos.errlog_rotate(tx, by_head),
+                Some(Turn::Add) => self.mos.errlog_merge(tx, by_head),
+                None => Ok(()),
+            }
+        };
+        write().map_err(|source| SyncError::Books { txg: tx.txg(), source })
+    }
+
+    /// Gives the logs the form that they have with `head_errlog`, which has just been enabled (`spa_upgrade_errlog`). What is no block any more is left out.
+    pub(super) fn upgrade_error_logs(&self, tx: &Tx) -> pool::Result<()> {
+        let search = Search::on_disk(&self.mos);
+        for log in [ErrLog::Last, ErrLog::Scrub] {
+            let old = self.mos.errlog(log, false)?;
+            let new: Vec<ErrBookmark> = old.iter().filter_map(|e| search.with_birth(e)).collect();
+            self.mos.errlog_upgrade(tx, log, &new)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+//! The logs of damaged blocks, and the scrub of what they name.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod rig;
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use dsl::ops::clone::Clone as CloneTask;
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::promote::Promote;
+use dsl::ops::snapshot::Snapshot;
+use dsl::sync::SyncTask;
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::scan::{ScanFunc, ScanState};
+use ondisk::{BlkId, Level, ObjNum};
+use pool::errlog::ErrLog;
+use rig::{ask, images, import, noise, own, pool_of, remove_file, write_file};
+use spa::Spa;
+use spa::create::{NewLeaf, NewVdev, VdevShape};
+use spa::engine::{Live, PoolProp, ScanCommand, ScanDone};
+
+const LEN: usize = 1 << 20;
+const BLOCK: u64 = 1 << 17;
+const SIZE: u64 = 96 << 20;
+const LABELS: u64 = 4 << 20;
+const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
+
+fn live(spa: &Spa) -> &Live {
+    spa.writer().unwrap()
+}
+
+fn run(spa: &Spa, task: impl SyncTask + Send + 'static) {
+    live(spa).run(Box::new(task)).unwrap();
+}
+
+fn snapshot(spa: &Spa, name: &str) {
+    run(spa, Snapshot { names: vec![name.to_owned()], props: Vec::new(), enforce_limits: false });
+}
+
+fn clone(spa: &Spa, origin: &str, name: &str) {
+    let (name, origin) = (name.to_owned(), origin.to_owned());
+    run(spa, CloneTask { name, origin, props: Vec::new(), enforce_limits: false });
+}
+
+fn dataset(spa: &Spa, name: &str) -> u64 {
+    live(spa).dsl().dataset(name).unwrap().object().0
+}
+
+/// A pool of one disk, with or without `head_errlog`.
+fn single(dir: &Path, by_head: bool) -> (Spa, PathBuf) {
+    let image = images(dir, 1, SIZE).remove(0);
+    let leaves = vec![NewLeaf { path: image.clone() }];
+    let features: Vec<&'static Feature> =
+        FEATURES.iter().filter(|f| f.can_write() && (by_head || f.guid != HEAD_ERRLOG)).collect();
+    (pool_of(vec![NewVdev { shape: VdevShape::Single, bias: None, leaves }], &features), image)
+}
+
+fn write(spa: &Spa, seed: u64) -> ObjNum {
+    let object = write_file(live(spa), &own(live(spa), "tank"), &noise(seed, LEN)).unwrap();
+    live(spa).sync_all().unwrap();
+    object
+}
+
+/// Where the only copy of a block of a file lies on its disk.
+fn place(spa: &Spa, object: ObjNum, blkid: u64) -> u64 {
+    let os = live(spa).dsl().dataset("tank").unwrap().objset().unwrap().unwrap();
+    let bp = os.dnode(object).unwrap().bp(Level(0), BlkId(blkid)).unwrap();
+    let dva = *bp.stored().unwrap().copies().next().unwrap();
+    LABELS + dva.offset.0
+}
+
+/// Inverts a sector; doing so again puts it right.
+fn flip(image: &Path, at: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(image).unwrap();
+    let mut sector = [0; 512];
+    file.read_exact_at(&mut sector, at).unwrap();
+    file.write_all_at(&sector.map(|b| !b), at).unwrap();
+}
+
+/// Reads one block of a file past the cache; whether that went well.
+fn read(spa: &Spa, object: ObjNum, blkid: u64) -> bool {
+    spa.cache().purge();
+    let os = live(spa).dsl().dataset("tank").unwrap().objset().unwrap().unwrap();
+    os.dnode(object).unwrap().read_at(blkid * BLOCK, &mut [0; 512]).is_ok()
+}
+
+fn listed(spa: &Spa) -> Vec<(u64, u64)> {
+    spa.damaged_objects(live(spa).dsl().heads()).unwrap()
+}
+
+fn scan(spa: &Spa, command: ScanCommand) {
+    assert_eq!(live(spa).scan(command).unwrap(), ScanDone::Done);
+    let going = || {
+        let errors = live(spa).error_scrub_stat().is_some_and(|(s, _)| s.state == ScanState::ErrorScrubbing);
+        errors || live(spa).scan_stat().is_some_and(|s| s.is_scanning())
+    };
+    while going() {
+        live(spa).sync_all().unwrap();
+    }
+}
+
+/// Exports, has `zdb` judge, and imports again. What it is to judge are the books: contents are damaged on purpose.
+fn again(spa: Spa, dir: &Path) -> Spa {
+    live(&spa).export().unwrap();
+    drop(spa);
+    if let Some(blocks) = ask(dir, "tank", &["-b"]) {
+        assert!(blocks.contains("No leaks"), "{blocks}");
+        ask(dir, "tank", &["-d"]);
+    }
+    import(dir).unwrap()
+}
+
+/// Goal: what a read finds damaged is listed at once, is in the log after an import in the form that `zdb` knows, stays while a scrub still finds it, and goes with the first scrub that doesn't.
+#[test]
+fn an_error_lasts_as_long_as_its_block() {
+    for by_head in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (spa, image) = single(dir.path(), by_head);
+        let (good, bad) = (write(&spa, 1), write(&spa, 2));
+        let at = place(&spa, bad, 3);
+        flip(&image, at);
+        assert!(read(&spa, good, 3) && read(&spa, bad, 2) && listed(&spa).is_empty());
+        assert!(!read(&spa, bad, 3) && !read(&spa, bad, 3));
+        let (ds, expected) = (dataset(&spa, "tank"), vec![(dataset(&spa, "tank"), bad.0)]);
+        assert_eq!((listed(&spa), spa.error_count().unwrap()), (expected.clone(), 1));
+        let spa = again(spa, dir.path());
+        assert_eq!((listed(&spa), spa.error_count().unwrap()), (expected.clone(), 1));
+        let log = spa.mos().errlog(ErrLog::Last, by_head).unwrap();
+        assert_eq!(log.len(), 1);
+        assert_eq!((log[0].objset, log[0].object, log[0].level, log[0].blkid), (ds, bad.0, 0, 3));
+        assert_eq!(log[0].birth.is_some(), by_head);
+        scan(&spa, ScanCommand::Scrub);
+        assert_eq!(live(&spa).scan_stat().unwrap().phys.errors, 1);
+        let spa = again(spa, dir.path());
+        assert_eq!((listed(&spa), spa.error_count().unwrap()), (expected, 1));
+        flip(&image, at);
+        scan(&spa, ScanCommand::Scrub);
+        assert_eq!((listed(&spa), spa.error_count().unwrap()), (vec![], 0));
+        let spa = again(spa, dir.path());
+        assert_eq!(spa.error_count().unwrap(), 0);
+    }
+}
+
+/// Goal: a scrub that is stopped forgets nothing, and adds what it found.
+#[test]
+fn a_stopped_scrub_forgets_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (spa, image) = single(dir.path(), true);
+    let bad = write(&spa, 1);
+    flip(&image, place(&spa, bad, 0));
+    assert!(!read(&spa, bad, 0));
+    live(&spa).sync_all().unwrap();
+    live(&spa).hold_scans(true);
+    live(&spa).scan(ScanCommand::Scrub).unwrap();
+    flip(&image, place(&spa, bad, 5));
+    assert!(!read(&spa, bad, 5));
+    live(&spa).sync_all().unwrap();
+    assert_eq!(spa.mos().errlog_count(ErrLog::Scrub, true).unwrap(), 1, "while a scrub goes on");
+    live(&spa).scan(ScanCommand::Stop).unwrap();
+    assert_eq!(spa.mos().errlog_count(ErrLog::Scrub, true).unwrap(), 0);
+    assert_eq!(spa.mos().errlog_count(ErrLog::Last, true).unwrap(), 2);
+    again(spa, dir.path());
+}
+
+/// Goal: snapshots and clones that have a damaged block are told with the file system in which it was met; who gets rid of it is no longer told, also after a
+/// promotion; when nobody has it any more, the log forgets it.
+#[test]
+fn who_shares_a_damaged_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let (spa, image) = single(dir.path(), true);
+    let bad = write(&spa, 1);
+    flip(&image, place(&spa, bad, 0));
+    assert!(!read(&spa, bad, 0));
+    live(&spa).sync_all().unwrap();
+    snapshot(&spa, "tank@s");
+    clone(&spa, "tank@s", "tank/c");
+    snapshot(&spa, "tank/c@t");
+    clone(&spa, "tank/c@t", "tank/d");
+    let told = |spa: &Spa, names: &[&str]| {
+        let mut want: Vec<(u64, u64)> = names.iter().map(|name| (dataset(spa, name), bad.0)).collect();
+        want.sort_unstable();
+        assert_eq!(listed(spa), want, "{names:?}");
+    };
+    told(&spa, &["tank", "tank@s", "tank/c", "tank/c@t", "tank/d"]);
+    let gone = |spa: &Spa, name: &str| remove_file(live(spa), &own(live(spa), name), bad).unwrap();
+    gone(&spa, "tank");
+    told(&spa, &["tank@s", "tank/c", "tank/c@t", "tank/d"]);
+    gone(&spa, "tank/d");
+    live(&spa).sync_all().unwrap();
+    told(&spa, &["tank@s", "tank/c", "tank/c@t"]);
+    run(&spa, Promote { name: "tank/c".into(), enforce_limits: false });
+    told(&spa, &["tank/c@s", "tank/c", "tank/c@t"]);
+    let spa = again(spa, dir.path());
+    told(&spa, &["tank/c@s", "tank/c", "tank/c@t"]);
+    run(&spa, DestroyHead { name: "tank/d".into() });
+    run(&spa, DestroySnapshots { names: vec!["tank/c@t".into()], defer: false });
+    gone(&spa, "tank/c");
+    told(&spa, &["tank/c@s"]);
+    scan(&spa, ScanCommand::Scrub);
+    assert_eq!(spa.error_count().unwrap(), 1, "the snapshot still has it");
+    run(&spa, Promote { name: "tank".into(), enforce_limits: false });
+    told(&spa, &["tank@s"]);
+    run(&spa, DestroyHead { name: "tank/c".into() });
+    run(&spa, DestroySnapshots { names: vec!["tank@s".into()], defer: false });
+    assert_eq!((listed(&spa), spa.error_count().unwrap()), (vec![], 1), "the log has not been told yet");
+    live(&spa).sync_all().unwrap();
+    assert_eq!((listed(&spa), spa.error_count().unwrap()), (vec![], 0));
+    again(spa, dir.path());
+}
+
+/// Goal: when `head_errlog` is enabled, what the log says is kept in its new form, and who else has the block is known.
+#[test]
+fn a_log_gets_births() {
+    let dir = tempfile::tempdir().unwrap();
+    let (spa, image) = single(dir.path(), false);
+    let bad = write(&spa, 1);
+    flip(&image, place(&spa, bad, 0));
+    assert!(!read(&spa, bad, 0));
+    live(&spa).sync_all().unwrap();
+    snapshot(&spa, "tank@s");
+    let head = (dataset(&spa, "tank"), bad.0);
+    assert_eq!(listed(&spa), vec![head]);
+    live(&spa).set(vec![PoolProp::Feature(Feature::by_guid(HEAD_ERRLOG).unwrap())]).unwrap();
+    let snap = (dataset(&spa, "tank@s"), bad.0);
+    assert_eq!(listed(&spa).len(), 2);
+    assert!(listed(&spa).contains(&head) && listed(&spa).contains(&snap));
+    let spa = again(spa, dir.path());
+    assert_eq!(listed(&spa).len(), 2);
+}
+
+/// Goal: an error scrub looks at what the log names alone, keeps what is still damaged and forgets the rest; it survives an import, is paused, stopped, and stands back for a scrub; and
+/// there is none without the births.
+#[test]
+fn an_error_scrub() {
+    let dir = tempfile::tempdir().unwrap();
+    let (spa, image) = single(dir.path(), true);
+    let bad = write(&spa, 1);
+    let (one, other) = (place(&spa, bad, 0), place(&spa, bad, 5));
+    flip(&image, one);
+    flip(&image, other);
+    assert!(!read(&spa, bad, 0) && !read(&spa, bad, 5));
+    live(&spa).sync_all().unwrap();
+    flip(&image, one);
+    live(&spa).hold_scans(true);
+    assert_eq!(live(&spa).scan(ScanCommand::ErrorScrub).unwrap(), ScanDone::Done);
+    assert!(
+        live(&spa).scan(ScanCommand::Scrub).is_err() && live(&spa).scan(ScanCommand::ErrorScrub).is_err()
+    );
+    live(&spa).scan(ScanCommand::Pause).unwrap();
+    assert!(live(&spa).scan(ScanCommand::Pause).is_err());
+    let spa = again(spa, dir.path());
+    let (phys, paused_at) = live(&spa).error_scrub_stat().unwrap();
+    assert_eq!((phys.func, phys.state, phys.paused), (ScanFunc::ErrorScrub, ScanState::ErrorScrubbing, true));
+    assert!(paused_at > 0 && phys.to_examine == 2);
+    live(&spa).limit_scan_slices(1);
+    assert_eq!(live(&spa).scan(ScanCommand::ErrorScrub).unwrap(), ScanDone::Resumed);
+    while live(&spa).error_scrub_stat().unwrap().0.state == ScanState::ErrorScrubbing {
+        live(&spa).sync_all().unwrap();
+    }
+    let (phys, _) = live(&spa).error_scrub_stat().unwrap();
+    assert_eq!((phys.state, phys.examined, phys.to_examine, phys.errors), (ScanState::Finished, 2, 0, 1));
+    assert_eq!(spa.error_count().unwrap(), 1);
+    assert!(live(&spa).scan_stat().is_none(), "it is no scrub");
+    live(&spa).hold_scans(true);
+    assert_eq!(live(&spa).scan(ScanCommand::ErrorScrub).unwrap(), ScanDone::Done);
+    live(&spa).scan(ScanCommand::Stop).unwrap();
+    assert_eq!(live(&spa).error_scrub_stat().unwrap().0.state, ScanState::Canceled);
+    assert_eq!(spa.error_count().unwrap(), 1, "what was not looked at is not forgotten");
+    live(&spa).hold_scans(false);
+    flip(&image, other);
+    scan(&spa, ScanCommand::ErrorScrub);
+    assert_eq!((listed(&spa), spa.error_count().unwrap()), (vec![], 0));
+    scan(&spa, ScanCommand::Scrub);
+    assert!(live(&spa).error_scrub_stat().is_none(), "a scrub takes its record away");
+    let events: Vec<&str> = live(&spa).take_scan_notices().iter().map(|n| n.what).collect();
+    for what in ["errorscrub_resume", "errorscrub_start", "errorscrub_finish", "errorscrub_abort"] {
+        assert!(events.contains(&what), "{what}: {events:?}");
+    }
+    again(spa, dir.path());
+
+    let dir = tempfile::tempdir().unwrap();
+    let (spa, _) = single(dir.path(), false);
+    assert!(live(&spa).scan(ScanCommand::ErrorScrub).is_err());
+}
