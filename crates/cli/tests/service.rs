@@ -115,6 +115,7 @@ fn attached() {
         all.filter_map(file).filter(|file| file.starts_with(&at)).count()
     };
     assert_eq!(over(), 1);
+    used(&daemon, &pool, &link);
     for round in 1..=3u8 {
         let device = fs::File::options().read(true).write(true).open(&link).expect("a block device");
         device
@@ -137,6 +138,84 @@ fn attached() {
     daemon.good(&format!("zpool export {pool}"));
     assert!(!link.exists());
     assert_eq!(over(), 0);
+}
+
+/// A device that somebody has claimed: its volume, and its pool, are busy, whatever force is asked for; it follows its volume's name.
+fn used(daemon: &Daemon, pool: &str, link: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let claim = |link: &Path| {
+        let flags = rustix::fs::OFlags::EXCL.bits().cast_signed();
+        fs::File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(link)
+            .expect("nobody has claimed it")
+    };
+    let claimed = claim(link);
+    for line in [
+        format!("zpool export -f {pool}"),
+        format!("zpool destroy -f {pool}"),
+        format!("zfs destroy -f {pool}/vol"),
+    ] {
+        let ran = daemon.ran(&line);
+        assert!(!ran.status.success() && said(&ran).contains("busy"), "{line}: {}", said(&ran));
+        assert!(link.exists(), "{line}");
+    }
+    daemon.good(&format!("zfs rename {pool}/vol {pool}/other"));
+    let other = link.with_file_name("other");
+    assert!(!link.exists() && other.exists());
+    claimed.write_all_at(&[9; 4096], 0).and_then(|()| claimed.sync_all()).expect("it is the volume's still");
+    drop(claimed);
+    drop(claim(&other));
+    daemon.good(&format!("zfs rename {pool}/other {pool}/vol"));
+    // Somebody takes it away past the daemon.
+    daemon.good(&format!("zfs create -V 16M {pool}/gone"));
+    let gone = link.with_file_name("gone");
+    let detached = Command::new("losetup").arg("-d").arg(fs::read_link(&gone).expect("a link")).status();
+    assert!(detached.expect("losetup").success());
+    daemon.good(&format!("zfs destroy {pool}/gone"));
+    assert!(fs::symlink_metadata(&gone).is_err());
+}
+
+/// Goal: a file system on an attached volume that is mounted when the daemon is stopped has all that was written in the volume, and the log names the device.
+#[test]
+fn stopped_below_a_file_system() {
+    let Some((dir, daemon)) = tank() else { return };
+    daemon.good("zpool export tank");
+    drop(daemon);
+    let (pool, at) = (format!("below{}", std::process::id()), dir.path().display().to_string());
+    let mut daemon = Daemon::start_with(dir.path(), &["--attach"]).expect("a daemon");
+    image(&dir.path().join("d1"));
+    daemon.good(&format!("zpool create -m none -o cachefile={at}/cache {pool} {at}/d1"));
+    daemon.good(&format!("zfs create -V 32M {pool}/vol"));
+    let link = Path::new("/dev/zvol").join(&pool).join("vol");
+    let inner = dir.path().join("inner");
+    fs::create_dir(&inner).expect("a folder");
+    let run = |program: &str, words: &[&Path]| Command::new(program).args(words).output();
+    let made = run("mkfs.ext4", &[&link]).is_ok_and(|ran| ran.status.success());
+    if !made || !run("mount", &[&link, &inner]).is_ok_and(|ran| ran.status.success()) {
+        eprintln!("no file system can be made and mounted on a volume here");
+        daemon.good(&format!("zpool export {pool}"));
+        return;
+    }
+    fs::write(inner.join("precious"), vec![5; 3 << 20]).expect("it is mounted");
+    let busy = daemon.ran(&format!("zpool export -f {pool}"));
+    assert!(said(&busy).contains("busy"), "{}", said(&busy));
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    let log = fs::read_to_string(dir.path().join("log")).expect("a log");
+    assert!(log.contains("its users lose it") && log.contains(&link.display().to_string()), "{log}");
+    let gone = run("umount", &[&inner]).expect("umount");
+    assert!(gone.status.success(), "{}", said(&gone));
+    daemon = Daemon::start_with(dir.path(), &["--attach"]).expect("a daemon");
+    daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache {pool}"));
+    let again = run("mount", &[&link, &inner]).expect("mount");
+    assert!(again.status.success(), "{}", said(&again));
+    let kept = fs::read(inner.join("precious"));
+    run("umount", &[&inner]).expect("umount");
+    assert!(kept.expect("it is there") == vec![5; 3 << 20]);
+    daemon.good(&format!("zpool export {pool}"));
 }
 
 /// Goal: the units are what systemd takes for units, where it is there to say so.

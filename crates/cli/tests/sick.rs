@@ -178,6 +178,26 @@ fn ends_with_a_pool_that_hangs() {
     daemon.good("zpool export sick");
 }
 
+/// Goal: the same while that pool is being exported: it is still there until it is gone, and the end of the daemon waits for it too.
+#[test]
+fn ends_while_an_export_hangs() {
+    let Some(mut stand) = Stand::new() else { return };
+    let at = stand.dir.path().to_owned();
+    stand.ground.1.signal("STOP");
+    fs::write(at.join("sick/more"), "more").expect("it is in memory");
+    let mut export = command(&at, "zpool export sick").spawn().expect("it runs");
+    while good(&at, "zfs list -H -o name").contains("sick\n") {}
+    assert!(good(&at, "zpool list -H -o name").contains("sick\n"));
+    assert!(!timely(&at, "zpool export -a").status.success());
+    stand.daemon.signal("TERM");
+    let ended = stand.daemon.ended();
+    let log = fs::read_to_string(at.join("log")).expect("a log");
+    assert_eq!(ended.code(), Some(1), "{log}");
+    assert!(log.contains("'sick' has devices that do not answer"), "{log}");
+    assert!(!export.wait().expect("it ends").success());
+    stand.ground.1.signal("CONT");
+}
+
 /// Goal: the same while one pool is suspended: who waits for it hears that it failed, and it is left.
 #[test]
 fn ends_with_a_suspended_pool() {

@@ -15,7 +15,11 @@
 //! # Absent
 //! ublk, and the kernel's own client of NBD: neither was at hand to be tried.
 
+mod device;
 mod every;
+
+pub(crate) use device::detach_dead;
+use device::{Device, link_of};
 
 use crate::api::{Error, Reason};
 use crate::faults::of_fuse;
@@ -24,16 +28,13 @@ use fuse::tree::{Allocate, Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time
 use fuse::{Detach, Mount, Options};
 use nbd::{Code, Disk, Extent, Lease};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Where volumes are looked for.
-const DEV: &str = "/dev/zvol";
 /// The folder of files; datasets have other numbers.
 const ROOT: Node = Node(1);
 
@@ -62,13 +63,6 @@ struct Files {
     mount: Mount,
     /// By the dataset's name.
     devices: Mutex<BTreeMap<String, Device>>,
-}
-
-/// A block device.
-struct Device {
-    object: u64,
-    path: PathBuf,
-    link: PathBuf,
 }
 
 /// A folder of volumes, as files that are named by number.
@@ -247,42 +241,6 @@ impl Tree for Volumes {
     }
 }
 
-/// Runs `losetup`, and gives what it says.
-fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
-    let ran = Command::new("losetup").args(args).arg(path).output();
-    let failed = |what: String| Reason::Program { what };
-    let ran = ran.map_err(|error| failed(format!("losetup: {error}")))?;
-    if !ran.status.success() {
-        return Err(failed(String::from_utf8_lossy(&ran.stderr).trim().to_owned()));
-    }
-    Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
-}
-
-/// Whether somebody has mounted or claimed a device.
-fn is_used(device: &Path) -> bool {
-    rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).is_err()
-}
-
-impl Device {
-    fn remove(&self) -> Result<(), Reason> {
-        losetup(&["--detach"], &self.path)?;
-        self.unlink();
-        Ok(())
-    }
-
-    /// The link goes, and with it folders that hold no other.
-    fn unlink(&self) {
-        if std::fs::read_link(&self.link).is_ok_and(|to| to == self.path)
-            && let Err(error) = std::fs::remove_file(&self.link)
-        {
-            tracing::warn!(link = %self.link.display(), %error, "it stays");
-        }
-        let above = self.link.ancestors().skip(1).take_while(|dir| dir.starts_with(DEV));
-        // One that still holds something stays.
-        above.map(std::fs::remove_dir).take_while(Result::is_ok).for_each(drop);
-    }
-}
-
 impl Files {
     fn mount(imported: &Imported, folder: &Path) -> Result<Files, Reason> {
         let target = folder.join(imported.pool.name());
@@ -316,17 +274,7 @@ impl Files {
             table.insert(object, Arc::new(Attached { lease, read_only }));
         }
         let file = self.mount.target().join(object.to_string());
-        let made = make_device(&file, read_only).and_then(|path| {
-            let link = Path::new(DEV).join(name);
-            let device = Device { object, path, link };
-            match make_link(&device) {
-                Ok(()) => Ok(device),
-                Err(error) => {
-                    device.remove()?;
-                    Err(Reason::System { errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) })
-                }
-            }
-        });
+        let made = Device::make(object, &file, read_only, link_of(name));
         match made {
             Ok(device) => {
                 let link = device.link.clone();
@@ -344,8 +292,11 @@ impl Files {
     fn detach(&self, name: &str, force: bool) -> Result<(), Reason> {
         let mut devices = self.devices.lock();
         let device = devices.get(name).ok_or(Reason::NotAttached)?;
-        if is_used(&device.path) && !force {
-            return Err(Reason::Busy);
+        if device.is_used() {
+            if !force {
+                return Err(Reason::Busy);
+            }
+            device.settle();
         }
         device.remove()?;
         let object = device.object;
@@ -358,38 +309,26 @@ impl Files {
     fn names(&self) -> Vec<String> {
         self.devices.lock().keys().cloned().collect()
     }
-}
 
-/// A loop device over a file. Where it can, it keeps nothing in the page cache that the daemon has in its own.
-fn make_device(file: &Path, read_only: bool) -> Result<PathBuf, Reason> {
-    let mut args = vec!["--find", "--show", "--partscan"];
-    if read_only {
-        args.push("--read-only");
+    /// Whether somebody has mounted or claimed one of them.
+    fn is_used(&self) -> bool {
+        self.devices.lock().values().any(Device::is_used)
     }
-    let direct = [&args[..], &["--direct-io=on"]].concat();
-    losetup(&direct, file).or_else(|_| losetup(&args, file)).map(PathBuf::from)
-}
 
-fn make_link(device: &Device) -> std::io::Result<()> {
-    if let Some(above) = device.link.parent() {
-        std::fs::create_dir_all(above)?;
-    }
-    // One that a dead daemon left.
-    if std::fs::symlink_metadata(&device.link).is_ok_and(|meta| meta.is_symlink()) {
-        std::fs::remove_file(&device.link)?;
-    }
-    std::os::unix::fs::symlink(&device.path, &device.link)
-}
-
-/// Takes away the devices that a dead daemon left over files in a folder; one that is in use goes with its last user. The folder's mounts must still
-/// be there: without them the kernel does not tell where a device's file was.
-pub(crate) fn detach_dead(folder: &Path) {
-    for (device, file) in loop_devices() {
-        if file.starts_with(folder) {
-            tracing::warn!(device = %device.display(), "detaching what a dead daemon left");
-            if let Err(reason) = losetup(&["--detach"], &device) {
-                tracing::warn!(?reason, "it stays");
+    /// Devices go with the names of their volumes, whoever uses them (`zvol_rename_minors`).
+    fn renamed(&self, from: &str, to: &str) {
+        let mut devices = self.devices.lock();
+        let moved = |name: &String| {
+            let tail = name.strip_prefix(from).filter(|tail| tail.is_empty() || tail.starts_with(['/', '@']));
+            tail.map(|tail| (name.clone(), format!("{to}{tail}")))
+        };
+        let names: Vec<(String, String)> = devices.keys().filter_map(moved).collect();
+        for (old, new) in names {
+            let mut device = devices.remove(&old).expect("it was just there");
+            if let Err(error) = device.link_as(link_of(&new)) {
+                tracing::warn!(volume = new, %error, "its device has no link");
             }
+            devices.insert(new, device);
         }
     }
 }
@@ -438,14 +377,34 @@ impl Pools {
         files.detach(name, force).map_err(|reason| Error::new(name, reason))
     }
 
-    /// Detaches and closes all volumes of a pool that is about to go; with `force` also those that are used. False if some are, all the same.
-    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> bool {
+    /// Whether a pool's volumes keep it from going: one whose block device is used always does, one with clients unless these are to be sent away.
+    pub(crate) fn volumes_busy(&self, imported: &Imported, force: bool) -> bool {
         let name = imported.pool.name();
         let users: usize = imported.volumes.users().iter().map(|user| user.connections).sum();
-        if force || users <= self.attached(name) {
-            self.detach_all(name, force);
+        self.attachments.of(name).is_some_and(|files| files.is_used())
+            || !force && users > self.attached(name)
+    }
+
+    /// Detaches and closes all volumes of a pool that is about to go, also those that have clients if these are to be sent away. False if some are used all the same.
+    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> bool {
+        if self.volumes_busy(imported, force) {
+            return false;
         }
+        self.detach_all(imported.pool.name(), false);
         imported.volumes.close(force)
+    }
+
+    /// The same at the daemon's end: what is used goes too, after what its users have written. False if that could not be had.
+    pub(crate) fn take_volumes(&self, imported: &Imported) -> bool {
+        self.detach_all(imported.pool.name(), true);
+        imported.volumes.close(true)
+    }
+
+    /// A dataset has another name, and so have those below it.
+    pub(crate) fn devices_renamed(&self, pool: &str, from: &str, to: &str) {
+        if let Some(files) = self.attachments.of(pool) {
+            files.renamed(from, to);
+        }
     }
 
     /// How many volumes of a pool are attached.
@@ -483,20 +442,8 @@ impl Pools {
         if let Err(errno) = rustix::fs::statx(rustix::fs::CWD, &file, flags, what) {
             tracing::debug!(%errno, "a volume's file can't be looked at");
         }
-        if let Some(Err(reason)) = path.map(|path| losetup(&["--set-capacity"], &path)) {
+        if let Some(Err(reason)) = path.map(|path| device::losetup(&["--set-capacity"], &path)) {
             tracing::warn!(?reason, "its block device keeps its size");
         }
     }
-}
-
-/// The loop devices of this machine, with the files that they lie on.
-fn loop_devices() -> Vec<(PathBuf, PathBuf)> {
-    let Ok(all) = std::fs::read_dir("/sys/block") else { return Vec::new() };
-    let names = all.flatten().map(|entry| entry.file_name());
-    let file = |name: std::ffi::OsString| {
-        let file =
-            std::fs::read_to_string(Path::new("/sys/block").join(&name).join("loop/backing_file")).ok()?;
-        Some((Path::new("/dev").join(name), PathBuf::from(file.trim_end())))
-    };
-    names.filter_map(file).collect()
 }

@@ -213,25 +213,29 @@ impl Pools {
         }
         crate::inject::pass(name, false, &self.closing);
         let force = request.force || request.hardforce;
-        if !self.release_volumes(&imported, force) {
-            self.table.write().insert(name.to_owned(), State::Here(imported));
-            return Err(Error::new(name, Reason::Busy));
+        let stays = |error: Error| {
+            imported.volumes.reopen();
+            self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
+            Err(error)
+        };
+        // Before anything is taken from anybody.
+        if self.volumes_busy(&imported, force) {
+            return stays(Error::new(name, Reason::Busy));
         }
         let mounted = imported.mounted();
         // As on Linux, force takes nothing that is in use.
         let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
         if let Some(failure) = failures.into_iter().next() {
             // What was unmounted stays so, as with the kernel module.
-            imported.volumes.reopen();
-            self.table.write().insert(name.to_owned(), State::Here(imported));
-            return Err(failure.error);
+            return stays(failure.error);
+        }
+        if !self.release_volumes(&imported, force) {
+            return stays(Error::new(name, Reason::Busy));
         }
         remove_folders(folders_of(&mounted));
         drop(mounted);
         if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
-            imported.volumes.reopen();
-            self.table.write().insert(name.to_owned(), State::Here(imported));
-            return Err(Error::new(name, reason));
+            return stays(Error::new(name, reason));
         }
         self.table.write().remove(name);
         vdev::inject::forget(guid);
@@ -394,6 +398,11 @@ impl Pools {
         }
         if let (DatasetChange::Rename { from, to, .. }, true) = (change, errors.is_empty()) {
             imported.mounts.renamed(from, to);
+            self.devices_renamed(imported.pool.name(), from, to);
+        }
+        if let (DatasetChange::RenameSnapshot { dataset, from, to, .. }, true) = (change, errors.is_empty()) {
+            let [from, to] = [from, to].map(|snap| format!("{dataset}@{snap}"));
+            self.devices_renamed(imported.pool.name(), &from, &to);
         }
         if errors.is_empty()
             && let Some(resize) = resize

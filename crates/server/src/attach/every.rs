@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! After a change, an import or a key the volumes of that pool are held against what is attached: those that lack a device get one. Before a
-//! change that takes a volume away, moves it or replaces its contents, its device goes, unless somebody uses it, and then the change finds the volume busy. Nothing
+//! change that takes a volume away or replaces its contents, its device goes, unless somebody uses it, and then the change finds the volume busy. Nothing
 //! here makes a change fail: a volume without a device is still served otherwise.
 //!
 //! # Absent
@@ -29,17 +29,13 @@ impl Attachments {
 }
 
 impl Pools {
-    /// Takes the unused devices of volumes away that a change is about to take away, move or replace.
+    /// Takes the unused devices of volumes away that a change is about to take away or replace.
     pub(crate) fn devices_before(&self, change: &DatasetChange) {
         if !self.attachments.wants_every() {
             return;
         }
-        let below = |root: &str, name: &str| {
-            name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
-        };
         let goes = |name: &str| match change {
             DatasetChange::Destroy { names, .. } => names.iter().any(|n| n == name),
-            DatasetChange::Rename { from, .. } => below(from, name),
             DatasetChange::Rollback { snapshot, destroy, .. } => {
                 snapshot.split('@').next() == Some(name) || destroy.iter().any(|n| n == name)
             }

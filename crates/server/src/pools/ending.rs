@@ -155,7 +155,7 @@ impl Ending {
     /// Lets a pool go.
     fn let_go(&self, pools: &Pools, imported: &Arc<Imported>) -> Result<(), Reason> {
         let name = imported.pool.name();
-        if !pools.release_volumes(imported, true) {
+        if !pools.take_volumes(imported) {
             tracing::error!(pool = name, "clients of its volumes don't let go");
         }
         self.unmount(imported);

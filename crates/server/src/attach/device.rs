@@ -1,0 +1,170 @@
+//! A loop device, and the link to it.
+
+use crate::api::Reason;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where volumes are looked for.
+const DEV: &str = "/dev/zvol";
+
+/// Where the device of a volume is looked for.
+pub(super) fn link_of(name: &str) -> PathBuf {
+    Path::new(DEV).join(name)
+}
+
+/// A block device.
+pub(super) struct Device {
+    pub(super) object: u64,
+    pub(super) path: PathBuf,
+    pub(super) link: PathBuf,
+    /// What it lies on.
+    file: PathBuf,
+}
+
+/// Runs `losetup`, and gives what it says.
+pub(super) fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
+    let ran = Command::new("losetup").args(args).arg(path).output();
+    let failed = |what: String| Reason::Program { what };
+    let ran = ran.map_err(|error| failed(format!("losetup: {error}")))?;
+    if !ran.status.success() {
+        return Err(failed(String::from_utf8_lossy(&ran.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+}
+
+impl Device {
+    /// Makes one over a file, with a link to it. Where it can, it keeps nothing in the page cache that the daemon has in its own.
+    pub(super) fn make(object: u64, file: &Path, read_only: bool, link: PathBuf) -> Result<Device, Reason> {
+        let mut args = vec!["--find", "--show", "--partscan"];
+        if read_only {
+            args.push("--read-only");
+        }
+        let direct = [&args[..], &["--direct-io=on"]].concat();
+        let path = losetup(&direct, file).or_else(|_| losetup(&args, file)).map(PathBuf::from)?;
+        let device = Device { object, path, link, file: file.to_owned() };
+        match make_link(&device.path, &device.link) {
+            Ok(()) => Ok(device),
+            Err(error) => {
+                device.remove()?;
+                Err(Reason::System { errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) })
+            }
+        }
+    }
+
+    /// Whether somebody has mounted or claimed it.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_ours()
+            && rustix::fs::open(&self.path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
+                .is_err()
+    }
+
+    /// Whether it is there still: somebody may have detached it past the daemon, and its number may be another's.
+    fn is_ours(&self) -> bool {
+        loop_devices().contains(&(self.path.clone(), self.file.clone()))
+    }
+
+    pub(super) fn remove(&self) -> Result<(), Reason> {
+        if self.is_ours() {
+            losetup(&["--detach"], &self.path)?;
+        }
+        unlink(&self.path, &self.link);
+        Ok(())
+    }
+
+    /// Leads to it under another name.
+    pub(super) fn link_as(&mut self, link: PathBuf) -> std::io::Result<()> {
+        unlink(&self.path, &self.link);
+        self.link = link;
+        make_link(&self.path, &self.link)
+    }
+
+    /// Has what its users wrote reach the volume: they are about to lose it.
+    pub(super) fn settle(&self) {
+        tracing::warn!(device = %self.path.display(), volume = %self.link.display(), "in use: detached, its users lose it");
+        let name = self.path.file_name().unwrap_or_default();
+        let number = |dir: PathBuf| std::fs::read_to_string(dir.join("dev")).ok();
+        let whole = Path::new("/sys/block").join(name);
+        let parts = std::fs::read_dir(&whole).into_iter().flatten().flatten().map(|entry| entry.path());
+        let numbers: Vec<String> = parts.chain([whole.clone()]).filter_map(number).collect();
+        let mounts = fuse::system::table().unwrap_or_default();
+        for mount in
+            mounts.iter().filter(|mount| numbers.iter().any(|number| number.trim_end() == mount.device))
+        {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let synced = rustix::fs::open(&mount.target, flags, Mode::empty()).and_then(rustix::fs::syncfs);
+            if let Err(error) = synced {
+                tracing::error!(target = %mount.target.display(), %error, "it can't be synced");
+            }
+        }
+        let synced = rustix::fs::open(&self.path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .and_then(rustix::fs::fsync);
+        if let Err(error) = synced {
+            tracing::error!(device = %self.path.display(), %error, "it can't be flushed");
+        }
+    }
+}
+
+/// The link goes, if it leads to this device, and with it folders that hold no other.
+fn unlink(device: &Path, link: &Path) {
+    if std::fs::read_link(link).is_ok_and(|to| to == device)
+        && let Err(error) = std::fs::remove_file(link)
+    {
+        tracing::warn!(link = %link.display(), %error, "it stays");
+    }
+    let above = link.ancestors().skip(1).take_while(|dir| dir.starts_with(DEV));
+    // One that still holds something stays.
+    above.map(std::fs::remove_dir).take_while(Result::is_ok).for_each(drop);
+}
+
+fn make_link(device: &Path, link: &Path) -> std::io::Result<()> {
+    if let Some(above) = link.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    // One that a dead daemon left.
+    if std::fs::symlink_metadata(link).is_ok_and(|meta| meta.is_symlink()) {
+        std::fs::remove_file(link)?;
+    }
+    std::os::unix::fs::symlink(device, link)
+}
+
+/// Takes away the devices that a dead daemon left over files in a folder, and the links to them; a device that is in use goes with its last user. The folder's
+/// mounts must still be there: without them the kernel does not tell where a device's file was.
+pub(crate) fn detach_dead(folder: &Path) {
+    for (device, file) in loop_devices() {
+        if file.starts_with(folder) {
+            tracing::warn!(device = %device.display(), "detaching what a dead daemon left");
+            if let Err(reason) = losetup(&["--detach"], &device) {
+                tracing::warn!(?reason, "it stays");
+            }
+            links_to(&device, Path::new(DEV)).iter().for_each(|link| unlink(&device, link));
+        }
+    }
+}
+
+/// The links to a device in a folder and those below.
+fn links_to(device: &Path, dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type());
+        if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
+            found.extend(links_to(device, &path));
+        } else if std::fs::read_link(&path).is_ok_and(|to| to == device) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The loop devices of this machine, with the files that they lie on.
+fn loop_devices() -> Vec<(PathBuf, PathBuf)> {
+    let Ok(all) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+    let names = all.flatten().map(|entry| entry.file_name());
+    let file = |name: std::ffi::OsString| {
+        let file =
+            std::fs::read_to_string(Path::new("/sys/block").join(&name).join("loop/backing_file")).ok()?;
+        Some((Path::new("/dev").join(name), PathBuf::from(file.trim_end())))
+    };
+    names.filter_map(file).collect()
+}
