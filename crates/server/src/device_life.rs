@@ -1,6 +1,6 @@
 //! Devices that are taken out of use, brought back, attached and detached: from a request to the engine.
 
-use ondisk::{Ashift, Guid};
+use ondisk::Guid;
 use spa::create::claim_file;
 use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
 
@@ -22,9 +22,8 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
             live.fault(Guid(*guid), verdict)
         }
         PoolChange::Online { guid, expand } => live.online(Guid(*guid), *expand).map(drop),
-        PoolChange::Attach { guid, new, replace, ashift, force } => {
-            let ashift = ashift.and_then(|n| u8::try_from(n).ok()).map(Ashift);
-            let terms = AttachTerms { replace: *replace, ashift, force: *force, claimer: &claim_file };
+        PoolChange::Attach { guid, new, replace, force } => {
+            let terms = AttachTerms { replace: *replace, force: *force, claimer: &claim_file };
             live.attach(Guid(*guid), &leaf(name, new)?, &terms)
         }
         PoolChange::Detach { guid } => live.detach(Guid(*guid)),

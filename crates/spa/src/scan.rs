@@ -216,25 +216,37 @@ fn probe_all(files: &[PathBuf]) -> Vec<Member> {
 
 /// The members in one file or block device: itself, or its partitions.
 pub(crate) fn probe(path: &Path, order: usize) -> Vec<Member> {
+    probe_for(path, order, &Labels::newest)
+}
+
+/// The same of those that were members, whose labels were made void when they left.
+pub(crate) fn probe_void(path: &Path) -> Vec<Member> {
+    probe_for(path, usize::MAX, &|labels| labels.best(Txg(0)))
+}
+
+fn probe_for(path: &Path, order: usize, label: &Chosen<'_>) -> Vec<Member> {
     let openings = Openings::new(Mode::Peek, Layer::default());
     let whole = Place::whole(path);
     let Ok(device) = openings.open(&whole) else { return Vec::new() };
-    let mut found: Vec<_> = member(&*device, whole, order).into_iter().collect();
+    let mut found: Vec<_> = member(&*device, whole, order, label).into_iter().collect();
     for p in partitions(&*device) {
         let place = Place { path: path.to_owned(), partition: Some(p) };
         if let Ok(device) = openings.open(&place) {
-            found.extend(member(&*device, place, order));
+            found.extend(member(&*device, place, order, label));
         }
     }
     found
 }
 
-fn member(device: &dyn Device, place: Place, order: usize) -> Option<Member> {
+/// Which label of a device counts.
+type Chosen<'a> = dyn Fn(&Labels) -> Option<&PoolConfig> + 'a;
+
+fn member(device: &dyn Device, place: Place, order: usize, label: &Chosen<'_>) -> Option<Member> {
     if device.size() < SPA_MINDEVSIZE {
         return None;
     }
     let labels = Labels::read(device);
-    let config = labels.newest()?.clone();
+    let config = label(&labels)?.clone();
     config.guid?;
     let undone = split_from(&config).is_some() && !is_announced(device, &config);
     let older = undone.then(|| labels.best(Txg(config.txg.0.saturating_sub(1)))).flatten();

@@ -4,14 +4,15 @@
 mod rig;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ondisk::feature::{FEATURES, Feature};
-use ondisk::{Ashift, Guid, ObjNum};
+use ondisk::{Guid, ObjNum, VdevKind};
 use rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
-use spa::import::Options;
+use spa::import::{Options, Rewind};
 use vdev::{VdevAux, VdevState};
 
 const LEN: usize = 1 << 20;
@@ -85,7 +86,7 @@ fn shape(spa: &Spa) -> String {
 }
 
 fn join(spa: &Spa, dir: &Path, old: &str, path: &Path, replace: bool) -> Result<(), LifeError> {
-    let terms = AttachTerms { replace, ashift: None, force: false, claimer: &claim_file };
+    let terms = AttachTerms { replace, force: false, claimer: &claim_file };
     live(spa).attach(guid(spa, dir, old), &NewLeaf { path: path.to_owned() }, &terms)
 }
 
@@ -292,6 +293,66 @@ fn attach_and_detach() {
     assert!(spa::scan(&[d]).pools.is_empty(), "what was detached is no pool");
 }
 
+/// Goal: what was detached is no pool, but the uberblock that it has all blocks of stays in it without a group: who puts that right has the pool as it was
+/// (`zhack label repair -u`).
+#[test]
+fn a_detached_side_can_be_brought_back() {
+    use ondisk::label::{LABELS, RING_OFFSET, label_offset, uberblock_shift};
+    use vdev::label::{LabelWriter, Labels};
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
+    let first = write(&spa, 1);
+    let last = live(&spa).uberblock();
+    live(&spa).detach(guid(&spa, d, "b")).unwrap();
+    export(spa);
+    std::fs::remove_file(d.join("a")).unwrap();
+    assert!(spa::scan(&[d]).pools.is_empty());
+    let device = device::FileDevice::open(&d.join("b"), device::Mode::Write).unwrap();
+    let (labels, writer) = (Labels::new(&device), LabelWriter::new(&device));
+    for label in 0..LABELS {
+        let mut config = labels.config(label).unwrap();
+        assert_eq!((config.u64("txg"), config.u64("create_txg")), (Some(0), Some(0)));
+        let mut ring = vec![0; 1024];
+        let at = label_offset(device::Device::size(&device), label).unwrap() + RING_OFFSET;
+        device::Device::read_at(&device, &mut ring, at).unwrap();
+        let mut uberblock = ondisk::Uberblock::decode(&ring).unwrap();
+        assert_eq!((uberblock.txg.0, uberblock.rootbp), (0, last.rootbp));
+        let shift = uberblock_shift(ondisk::Ashift(9));
+        assert_eq!(labels.uberblocks(label, shift).unwrap(), [], "nobody believes it");
+        uberblock.txg = ondisk::Blkptr::decode(&uberblock.rootbp).unwrap().birth;
+        config.remove("create_txg");
+        config.set("txg", ondisk::Value::Uint64(uberblock.txg.0));
+        writer.config(label, &config).unwrap();
+        writer.uberblock(label, shift, 0, &uberblock).unwrap();
+    }
+    drop(device);
+    let spa = import_as(d, Options::default()).unwrap();
+    assert_eq!(shape(&spa), "mirror(a b)");
+    check(&spa, &[first]);
+    export(spa);
+}
+
+/// Goal: who goes back to a state from before a device was detached has the device again, though its label is void.
+#[test]
+fn going_back_has_the_detached_side_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
+    let first = write(&spa, 1);
+    let before = live(&spa).uberblock().txg;
+    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    assert_eq!(shape(&spa), "b");
+    export(spa);
+    let spa = import_as(d, Options { max_txg: Some(before), rewind: Rewind::Extreme, ..Options::default() })
+        .unwrap();
+    assert_eq!(shape(&spa), "mirror(a b)");
+    check(&spa, &[first]);
+    assert_eq!(spa.tree().state_of(guid(&spa, d, "a")).unwrap().0, VdevState::Healthy);
+    export(spa);
+    judge(d, "tank");
+}
+
 /// Goal: a device is replaced by another, and in its place; the pool is sound before, meanwhile and after, and the old device goes when the new one lacks
 /// nothing.
 #[test]
@@ -382,7 +443,7 @@ fn refusals() {
     let config = spa.config();
     let raidz = config.vdev_tree.as_ref().unwrap().children[0].guid;
     let new = NewLeaf { path: image(d, "n") };
-    let terms = AttachTerms { replace: false, ashift: None, force: false, claimer: &claim_file };
+    let terms = AttachTerms { replace: false, force: false, claimer: &claim_file };
     let grown = live(&spa).attach(raidz, &new, &terms);
     assert!(matches!(grown, Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
     assert!(matches!(join(&spa, d, "a", &new.path, false), Err(LifeError::Target { .. })));
@@ -391,7 +452,11 @@ fn refusals() {
     let small = d.join("small");
     std::fs::File::create(&small).unwrap().set_len(100 << 20).unwrap();
     assert!(matches!(join(&spa, d, "a", &small, true), Err(LifeError::TooSmall { .. })));
-    let terms = AttachTerms { replace: true, ashift: Some(Ashift(14)), force: false, claimer: &claim_file };
+    // Sectors larger than the vdev's.
+    let large = |_: &Path| -> device::Result<(Arc<dyn device::Device>, VdevKind)> {
+        Ok((Arc::new(device::MemDevice::with_sector("large", 128 << 20, 1 << 14)), VdevKind::Disk))
+    };
+    let terms = AttachTerms { replace: true, force: false, claimer: &large };
     let wide = live(&spa).attach(guid(&spa, d, "a"), &new, &terms);
     assert!(matches!(wide, Err(LifeError::Ashift { .. })));
     live(&spa).checkpoint().unwrap();

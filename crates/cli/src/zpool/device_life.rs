@@ -254,10 +254,11 @@ fn join(cx: &mut Cx, args: &[String], replace: bool) -> Outcome {
     };
     let pool = super::open(cx, name, PoolQuery { props: true, ..PoolQuery::default() })?;
     let own = pool.prop("ashift").filter(|p| p.source == server::api::Source::Local).map(|p| p.value(true));
+    // It is looked at, and that is all: a device goes with the sectors of the vdev that it comes to (`VDEV_ALLOC_ATTACH`).
     let ashift = devices::ashift(&props).or(own).map(str::to_owned);
     let let_pass = Lenience { in_use: force, replication: true };
     let new = devices::one(cx, &pool, new, ashift.as_deref(), let_pass, replace)?;
-    let asked = Asked { replace, sequential, force, ashift };
+    let asked = Asked { replace, sequential, force };
     let code = ask(cx, &pool, &asked, old, &new)?;
     if code == 0 {
         cx.changed(name);
@@ -273,7 +274,6 @@ struct Asked {
     replace: bool,
     sequential: bool,
     force: bool,
-    ashift: Option<String>,
 }
 
 /// Asks for a device to be attached, or to take another's place (`zpool_vdev_attach`).
@@ -294,13 +294,8 @@ fn ask(cx: &mut Cx, pool: &Pool, asked: &Asked, old: &str, new: &Vdev) -> Outcom
         writeln!(cx.err, "{what}: sequential reconstruction is not in this release of Poolhouse");
         return Ok(FAILED);
     }
-    let change = PoolChange::Attach {
-        guid,
-        new: Box::new(new.clone()),
-        replace: asked.replace,
-        ashift: asked.ashift.as_ref().and_then(|text| text.parse().ok()).filter(|n| *n != 0),
-        force: asked.force,
-    };
+    let change =
+        PoolChange::Attach { guid, new: Box::new(new.clone()), replace: asked.replace, force: asked.force };
     let Err(e) = cx.service()?.change_pool(&pool.name, &change) else { return Ok(0) };
     let log = pool.root.children.iter().any(|top| top.is_log && state_of(top, guid).is_some());
     let why = match &e.reason {

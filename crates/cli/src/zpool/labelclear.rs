@@ -5,7 +5,7 @@ use std::path::Path;
 use device::{Device, FileDevice, Mode};
 use ondisk::Txg;
 use ondisk::config::PoolState;
-use ondisk::label::LABELS;
+use ondisk::label::{LABEL_START_SIZE, LABELS};
 use server::api::{PoolQuery, Vdev};
 use spa::Labels;
 use vdev::label::LabelWriter;
@@ -78,11 +78,27 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     Ok(0)
 }
 
-/// Overwrites all four labels and makes that last.
+/// Bytes of the header that a cache device has behind its front labels (`l2arc_dev_hdr_phys_t`).
+const CACHE_HEADER: usize = 512;
+
+/// Overwrites those labels that name a device in some state, whatever their checksums (`zpool_clear_label`), a cache device's header too, and makes that last. Where there is no such
+/// label there may be somebody else's data.
 fn wipe(device: &FileDevice) -> Result<(), ()> {
-    let writer = LabelWriter::new(device);
-    (0..LABELS).try_for_each(|label| writer.wipe(label)).map_err(drop)?;
-    device.flush().map_err(drop)
+    let (labels, writer) = (vdev::label::Labels::new(device), LabelWriter::new(device));
+    let state = |label| {
+        let (config, _) = labels.config_unverified(label).ok()?;
+        config.u64("guid").filter(|guid| *guid != 0)?;
+        config.u64("state").filter(|state| *state <= PoolState::L2cache as u64)
+    };
+    let found: Vec<_> = (0..LABELS).filter_map(|label| Some((label, state(label)?))).collect();
+    for (label, _) in &found {
+        writer.wipe(*label).map_err(drop)?;
+    }
+    if found.iter().any(|(_, state)| *state == PoolState::L2cache as u64) {
+        device.write_at(&[0; CACHE_HEADER], LABEL_START_SIZE).map_err(drop)?;
+    }
+    device.flush().map_err(drop)?;
+    if found.is_empty() { Err(()) } else { Ok(()) }
 }
 
 /// The path that a word means.

@@ -186,8 +186,6 @@ pub enum PoolChange {
         new: Box<Vdev>,
         /// It takes the other's place.
         replace: bool,
-        /// Sector size, as a shift.
-        ashift: Option<u64>,
         /// Take a device that seems to belong to a pool which is not in use.
         force: bool,
     },

@@ -27,7 +27,7 @@ use device::Device;
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::label::LABELS;
-use ondisk::{Ashift, Guid, PoolConfig, Txg, Value, VdevConfig, VdevKind};
+use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevKind};
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
 
@@ -44,8 +44,6 @@ const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
 pub struct AttachTerms<'a> {
     /// It takes the other's place.
     pub replace: bool,
-    /// Sector size as a shift, if it is prescribed.
-    pub ashift: Option<Ashift>,
     /// Take a device that seems to belong to a pool which is not in use.
     pub force: bool,
     /// How devices are opened.
@@ -196,6 +194,8 @@ pub(super) struct Gone {
     device: Option<Arc<dyn Device>>,
     /// It is the pool's hot spare again.
     spare: bool,
+    /// The last one that it has all blocks of.
+    uberblock: Uberblock,
 }
 
 impl Gone {
@@ -208,7 +208,7 @@ impl Gone {
         let mut label = self.config.to_label(self.leaf.guid, Txg(0)).expect("it was in that config");
         label.set("create_txg", Value::Uint64(0));
         let writer = LabelWriter::new(&**device);
-        writer.clear_rings()?;
+        writer.void_rings(&self.uberblock)?;
         (0..LABELS).try_for_each(|l| writer.config(l, &label))
     }
 }
@@ -246,7 +246,8 @@ impl Engine {
         let text = format!("vdev={}", path_of(&leaf));
         let events = vec![Event { what: "detach", dataset: String::new(), object: 0, text }];
         let spare = leaf.is_spare;
-        Ok(Ok((Gone { config: config.clone(), leaf, device, spare }, events)))
+        let uberblock = self.synced.read().uberblock.clone();
+        Ok(Ok((Gone { config: config.clone(), leaf, device, spare, uberblock }, events)))
     }
 
     /// Forgets what is kept of a side that has gone, and what has another name now.
@@ -399,8 +400,8 @@ impl Live {
         }
         let top = root.children.iter().find(|top| top.find(old).is_some());
         let vdev = top.and_then(|top| top.ashift).unwrap_or_default();
-        let own = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
-        let new = terms.ashift.map_or(own, |a| Ashift(a.0.max(own.0)));
+        // What the pool's property or the command line asks for is of new top-level vdevs: here a device's own sectors alone must fit.
+        let new = Ashift(device.logical_sector().trailing_zeros().min(16) as u8);
         if new.0 > vdev.0 {
             return Err(LifeError::Ashift { new, vdev });
         }

@@ -109,6 +109,10 @@ impl Devices {
             why = self.ask_recorded_path(leaf);
             members = self.of(leaf, top_level);
         }
+        if members.is_empty() && matches!(trust, Trust::Mos { .. }) {
+            members = void_at_path(leaf);
+            self.members.lock().extend(members.iter().cloned());
+        }
         for m in members {
             match self.openings.open(&m.place) {
                 Ok(device) => match self.check(&*device, leaf, top_level, trust) {
@@ -174,6 +178,15 @@ impl Devices {
         };
         label.pool_guid.is_some_and(|new| self.split_off.lock().contains(&new)) || is_announced(device, label)
     }
+}
+
+/// The device at a leaf's path that has its label still, made void when it left: a state of the pool from before that has it again. The config that names
+/// it is the pool's own.
+fn void_at_path(leaf: &VdevConfig) -> Vec<Member> {
+    let Some(raw) = &leaf.path else { return Vec::new() };
+    let path = Path::new(OsStr::from_bytes(raw));
+    let found = if path.is_absolute() { scan::probe_void(path) } else { Vec::new() };
+    found.into_iter().filter(|m| m.guid() == leaf.guid).collect()
 }
 
 fn is_leaf(label: &PoolConfig, leaf: &VdevConfig, top_level: bool) -> bool {

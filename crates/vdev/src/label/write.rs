@@ -7,10 +7,10 @@
 use codec::checksum::embedded::{Verifier, seal};
 use device::{AlignedBuf, Device, DeviceError};
 use ondisk::label::{
-    BOOT_ENV_OFFSET, ECK_SIZE, LABELS, PAD_SIZE, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, RING_SIZE,
+    BOOT_ENV_OFFSET, ECK_SIZE, LABEL_SIZE, LABELS, PAD_SIZE, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, RING_SIZE,
     label_offset, uberblock_offset,
 };
-use ondisk::{Nvlist, Uberblock};
+use ondisk::{Nvlist, Txg, Uberblock};
 
 /// Why a part of a label could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -93,12 +93,28 @@ impl<'d> LabelWriter<'d> {
         Ok(())
     }
 
-    /// Wipes label 0 to 3 (`zpool labelclear`).
+    /// Makes the rings of all labels of a device void that leaves its pool: `last`, the pool's uberblock, stays in them without a group and without a checksum
+    /// of its own, so that nobody believes it, but who knows better can bring it back (`zhack label repair -u`).
+    ///
+    /// # Errors
+    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    pub fn void_rings(&self, last: &Uberblock) -> Result<()> {
+        self.clear_rings()?;
+        let void = Uberblock { txg: Txg(0), ..last.clone() }.encode();
+        for label in 0..LABELS {
+            let mut ring = AlignedBuf::zeroed(RING_SIZE as usize);
+            ring[..void.len()].copy_from_slice(&void);
+            self.sealed(label, RING_OFFSET, ring)?;
+        }
+        Ok(())
+    }
+
+    /// Wipes what label 0 to 3 says, and its ring; the pads in front, where others keep something too, stay (`zpool labelclear`).
     ///
     /// # Errors
     /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
     pub fn wipe(&self, label: usize) -> Result<()> {
-        self.put(label, 0, &AlignedBuf::zeroed(ondisk::label::LABEL_SIZE as usize))
+        self.put(label, PHYS_OFFSET, &AlignedBuf::zeroed((LABEL_SIZE - PHYS_OFFSET) as usize))
     }
 
     fn sealed(&self, label: usize, at: u64, mut part: AlignedBuf) -> Result<()> {

@@ -45,7 +45,7 @@ fn a_config_must_fit() {
     assert!(read(&device, 0, 256 << 10).iter().all(|b| *b == 0));
 }
 
-/// Goal: clearing rings leaves a device without uberblocks, and wiping without a label.
+/// Goal: clearing rings leaves a device without uberblocks, and wiping without a label, but with what stands before it.
 #[test]
 fn cleared_and_wiped() {
     let device = MemDevice::new("d", 64 << 20);
@@ -56,6 +56,9 @@ fn cleared_and_wiped() {
     writer.clear_rings().unwrap();
     assert_eq!(Labels::new(&device).uberblocks(3, 10).unwrap(), []);
     assert_eq!(Labels::new(&device).config(3).unwrap(), config);
+    let start = ondisk::label::label_offset(64 << 20, 3).unwrap();
+    device.write_at(&[7; 512], start + 1024).unwrap();
     writer.wipe(3).unwrap();
     assert!(Labels::new(&device).config(3).is_err());
+    assert_eq!(read(&device, start + 1024, 512), [7; 512]);
 }
