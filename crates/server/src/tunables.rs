@@ -16,7 +16,8 @@ use observe::Tunable;
 use parking_lot::Mutex;
 use spa::tunables::{
     CHUNK, DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET,
-    MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MS_COUNT_LIMIT, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE,
+    MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, TRIM_MAX, TRIM_MIN,
+    TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -107,7 +108,21 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 20] = [
+const STEERED: [Steered; 23] = [
+    steered(
+        "spa_load_verify_data",
+        "1: a rewind reads data to see whether a state is whole",
+        0,
+        1,
+        &VERIFY_DATA,
+    ),
+    steered(
+        "spa_load_verify_metadata",
+        "1: a rewind reads metadata to see whether a state is whole",
+        0,
+        1,
+        &VERIFY_METADATA,
+    ),
     steered(
         "vdev_file_logical_ashift",
         "sector size that files need at least, as a shift",
@@ -138,6 +153,13 @@ const STEERED: [Steered; 20] = [
     ),
     steered("zfs_initialize_chunk_size", "bytes that zpool initialize writes at once", 512, 16 << 20, &CHUNK),
     steered("zfs_initialize_value", "what zpool initialize writes", 0, u64::MAX, &VALUE),
+    steered(
+        "zfs_max_missing_tvds",
+        "top-level vdevs without which a pool is imported to be read",
+        0,
+        u32::MAX as u64,
+        &MISSING_TOPS,
+    ),
     steered("zfs_max_dataset_nesting", "levels that a dataset's name stays below", 2, 255, &MAX_NESTING),
     steered(
         "zfs_spa_discard_memory_limit",

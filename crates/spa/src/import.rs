@@ -38,14 +38,17 @@ mod verify;
 mod tests;
 
 pub use aux::AuxVdev;
+pub use load::MISSING_TOPS;
 pub(crate) use load::furnish;
 pub use mmp::{Clock, Seen, SystemClock};
 pub use pass::Pass;
 pub use report::{Report, examine};
 pub use rewind::{TxgState, list_txgs};
+pub use verify::{VERIFY_DATA, VERIFY_METADATA};
 
 use device::{Layer, Mode};
 use ondisk::Txg;
+use vdev::VdevAux;
 
 use std::sync::Arc;
 
@@ -191,9 +194,14 @@ pub fn import_for_writing(
     let loader = load::Loader { candidate, options, host, clock, purpose };
     let spa = rewind::best(&loader).map_err(OpenFailure::Import)?;
     let features = features::unknown_for_write(&spa.mos, &spa.features());
-    if !features.is_empty() {
+    // What is left of a pool may be read; who wrote it would have to know what he can't.
+    let refusal = match (spa.tree().lost_tops(), features.is_empty()) {
+        (0, true) => None,
+        (0, false) => Some(SpaError::UnsupportedFeatures { features, can_readonly: true }),
+        _ => Some(SpaError::CantOpen { aux: VdevAux::NoReplicas }),
+    };
+    if let Some(error) = refusal {
         let ub = spa.uberblock();
-        let error = SpaError::UnsupportedFeatures { features, can_readonly: true };
         let (tree, used) = (Some(spa.tree().describe()), Some((ub.txg, ub.timestamp)));
         return Err(OpenFailure::Import(Box::new(Failure { error, tree, used, rewind: None })));
     }

@@ -5,3 +5,4 @@ pub use crate::create::geometry::{
     MIN_MS_COUNT, MS_COUNT_LIMIT,
 };
 pub use crate::engine::{CHUNK, DISCARD_MEMORY, FREE_BUDGET, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
+pub use crate::import::{MISSING_TOPS, VERIFY_DATA, VERIFY_METADATA};

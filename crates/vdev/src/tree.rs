@@ -81,6 +81,8 @@ pub(crate) struct Vitals {
     pub(crate) cant_write: AtomicBool,
     /// A flush of it failed, though the pool can't do without it: what it holds of what it took is not known.
     pub(crate) lost_writes: AtomicBool,
+    /// What its device said of TRIM when it was given up.
+    pub(crate) could_trim: AtomicBool,
     /// Whose turn it is to flush it.
     pub(crate) flushing: Turns,
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
@@ -153,6 +155,8 @@ pub struct Tree {
     pub(crate) by_guid: HashMap<Guid, NodeId>,
     /// What it was built from.
     config: VdevConfig,
+    /// So many top-level vdevs may be lost, and the others are still read.
+    lacking: usize,
 }
 
 impl std::fmt::Debug for Tree {
@@ -169,6 +173,20 @@ impl Tree {
     /// [`VdevError::Config`] and [`VdevError::Shape`] for configurations that mean nothing.
     pub fn open(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Self> {
         build::build(root, open)
+    }
+
+    /// The same tree, of which so many top-level vdevs may be lost, but not all: for whoever wants to read what is left (`spa_missing_tvds_allowed`).
+    #[must_use]
+    pub fn lacking(mut self, tops: usize) -> Self {
+        self.lacking = tops;
+        self.assess(Self::ROOT);
+        self
+    }
+
+    /// Top-level vdevs that are lost, but for logs (`spa_missing_tvds`).
+    pub fn lost_tops(&self) -> usize {
+        let tops = self.node(Self::ROOT).children.iter().map(|top| self.node(*top));
+        tops.filter(|top| self.is_lost(top) && !top.spec.is_log).count()
     }
 
     pub(crate) fn node(&self, id: NodeId) -> &Node {

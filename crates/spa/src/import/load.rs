@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc::Cache;
 use dmu::Objset;
+use observe::Tunable;
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::spacemap::MapType;
 use ondisk::uberblock::ScratchState;
@@ -22,6 +23,8 @@ use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
 /// Top-level vdevs that hold the newest uberblocks (`SPA_SYNC_MIN_VDEVS`): so many must not come to light late.
 const MAX_RELOADS: usize = 2;
+/// Top-level vdevs without which a pool can be opened to be read (`zfs_max_missing_tvds`).
+pub static MISSING_TOPS: Tunable = Tunable::new(0);
 /// Most ranges of groups that one device may have missed.
 const MAX_DTL_RANGES: usize = 1 << 22;
 /// `com.datto:encryption` and `com.datto:bookmark_v2`: the first without the second is a known defect.
@@ -177,7 +180,7 @@ impl Loader<'_> {
         devices.look_for_splits(root, pool);
         let opened = Tree::open(root, &mut |leaf| devices.open(leaf, tops.contains(&leaf.guid), trust));
         let tree = match opened {
-            Ok(tree) => Arc::new(tree),
+            Ok(tree) => Arc::new(tree.lacking(MISSING_TOPS.get() as usize)),
             Err(e) => return Ok(Err(e)),
         };
         progress.tree = Some(tree.clone());

@@ -24,7 +24,7 @@ pub(super) fn build(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
     if root.kind != VdevKind::Root {
         return Err(VdevError::Shape { guid: root.guid, why: "the top of a tree is not a root" });
     }
-    let mut tree = Tree { nodes: Vec::new(), by_guid: HashMap::new(), config: root.clone() };
+    let mut tree = Tree { nodes: Vec::new(), by_guid: HashMap::new(), config: root.clone(), lacking: 0 };
     add(&mut tree, root, None, 0, 0, open)?;
     link_spares(&mut tree);
     tree.assess_all();

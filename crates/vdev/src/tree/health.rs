@@ -2,7 +2,7 @@
 
 use ondisk::Guid;
 
-use super::{Layout, NodeId, Tree};
+use super::{Layout, Node, NodeId, Tree};
 use crate::kind;
 use crate::{Result, VdevAux, VdevKind, VdevState};
 
@@ -57,8 +57,7 @@ impl Tree {
         let (mut faulted, mut degraded, mut corrupt) = (0, 0, false);
         let mut concrete = 0;
         for child in node.children.iter().map(|c| self.node(*c)) {
-            // A hole or a removed vdev can be neither well nor ill; a missing one counts as lost.
-            if !kind::is_concrete(child.kind) && child.kind != VdevKind::Missing {
+            if !counts(child) {
                 continue;
             }
             concrete += 1;
@@ -78,7 +77,7 @@ impl Tree {
             Layout::Mirrored => concrete - 1,
             Layout::Raidz(raidz) => raidz.nparity,
             Layout::Draid(draid) => draid.nparity,
-            Layout::Root => 0,
+            Layout::Root => self.lacking.min(concrete.max(1) - 1),
             Layout::Leaf(_) | Layout::DraidSpare { .. } | Layout::Indirect(_) | Layout::Absent => return,
         };
         let (state, aux) = if faulted > tolerated {
@@ -91,6 +90,11 @@ impl Tree {
         node.put_state(state, aux);
     }
 
+    /// Whether a vdev can't be read.
+    pub(super) fn is_lost(&self, node: &Node) -> bool {
+        counts(node) && !node.readable()
+    }
+
     /// The state of a vdev that has lost more children than it can.
     fn lost(&self, id: NodeId, corrupt: bool) -> (VdevState, VdevAux) {
         let node = self.node(id);
@@ -101,4 +105,9 @@ impl Tree {
         let aux = if corrupt && id == Self::ROOT { VdevAux::CorruptData } else { VdevAux::NoReplicas };
         (VdevState::CantOpen, aux)
     }
+}
+
+/// A hole or a removed vdev can be neither well nor ill; a missing one counts as lost.
+fn counts(node: &Node) -> bool {
+    kind::is_concrete(node.kind) || node.kind == VdevKind::Missing
 }

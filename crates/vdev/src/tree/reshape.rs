@@ -84,10 +84,13 @@ impl Tree {
                 _ => open(leaf),
             },
         };
-        let mut tree = super::build::build(root, &mut known)?;
+        let mut tree = super::build::build(root, &mut known)?.lacking(self.lacking);
         for node in &mut tree.nodes {
             let Some(old) = self.same(&node.spec) else { continue };
             node.vitals = Arc::clone(&old.vitals);
+            if let Layout::Leaf(Some(device)) = &old.layout {
+                node.could_trim.store(device.can_trim(), Relaxed);
+            }
             match (&node.layout, &old.layout) {
                 (Layout::Raidz(new), Layout::Raidz(old)) => new.set_reflow(old.reflow()),
                 // What was not open before, for whatever reason, stays so.
