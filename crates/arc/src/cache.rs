@@ -193,6 +193,11 @@ impl Cache {
         self.zio.free(txg, bp)
     }
 
+    /// Whether a block is cached for this object set; asking is no use of it (`arc_cached`).
+    pub fn holds(&self, bp: &Blkptr, objset: u64) -> bool {
+        Key::of(bp, objset).is_some_and(|key| self.shards[key.shard(SHARDS)].lock().holds(&key))
+    }
+
     /// Forgets a block that stays where it is, since nobody is going to ask for it soon. `objset` is the object set that it was read for.
     pub fn let_go(&self, bp: &Blkptr, objset: u64) {
         if let Some(key) = Key::of(bp, objset) {

@@ -100,6 +100,11 @@ impl Shard {
         }
     }
 
+    /// Whether it has the block.
+    pub(crate) fn holds(&mut self, key: &Key) -> bool {
+        self.table.find(key).is_some_and(|at| matches!(self.table.get_mut(at), Slot::Held { .. }))
+    }
+
     /// Ends a flight: its block takes its place, or nothing does.
     pub(crate) fn land(&mut self, key: &Key, block: Option<&Sparse>) {
         let Some(at) = self.table.find(key) else { return };

@@ -63,6 +63,20 @@ fn bounded() {
     assert!(read(&mut s, 999), "the newest block is there");
 }
 
+/// Who asks whether a block is there does not use it: it goes before others as if nobody had asked.
+#[test]
+fn asking_is_no_use() {
+    let mut s = Shard::new(64 << 10);
+    assert!(!s.holds(&key(1)));
+    assert!(!read(&mut s, 1));
+    assert!(s.holds(&key(1)) && !s.holds(&key(2)));
+    for n in 2..100 {
+        s.holds(&key(1));
+        read(&mut s, n);
+    }
+    assert!(!s.holds(&key(1)), "it was used once");
+}
+
 /// Blocks that were used twice outlive a scan of many that are used once.
 #[test]
 fn scan_resistant() {

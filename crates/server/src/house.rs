@@ -37,7 +37,8 @@ pub struct House {
     pools: Arc<Pools>,
     leases: Arc<Leases>,
     events: Events,
-    host: Host,
+    /// Who this host is: asked each time, since a system can be given a hostid while a daemon runs, as a module asks each time.
+    host: Box<dyn Fn() -> Host + Send + Sync>,
     clock: Box<dyn Clock + Send>,
     tickets: grants::Tickets,
     layer: Layer,
@@ -45,7 +46,7 @@ pub struct House {
 
 impl Default for House {
     fn default() -> Self {
-        Self::on(Host::of_system(), Box::new(SystemClock))
+        Self::asking(Box::new(Host::of_system), Box::new(SystemClock))
     }
 }
 
@@ -57,6 +58,11 @@ impl House {
 
     /// Nothing imported, on this host and by this clock.
     pub fn on(host: Host, clock: Box<dyn Clock + Send>) -> Self {
+        Self::asking(Box::new(move || host.clone()), clock)
+    }
+
+    /// The same on a host that is asked who it is whenever that matters.
+    pub fn asking(host: Box<dyn Fn() -> Host + Send + Sync>, clock: Box<dyn Clock + Send>) -> Self {
         Self {
             pools: Arc::default(),
             leases: Arc::default(),
@@ -102,7 +108,7 @@ impl Service for House {
         let pool = self.pools.pool(name)?;
         let spa = pool.pool.spa();
         if *from == 0 && spa.writer().is_some() {
-            self.pools.change_pool(name, &PoolChange::Sync, &self.host)?;
+            self.pools.change_pool(name, &PoolChange::Sync, &(self.host)())?;
         }
         spa.read(|| view::history(name, spa.mos(), *from, view::HISTORY_PART))
     }
@@ -168,11 +174,12 @@ impl Service for House {
         let here: Vec<Guid> = self.pools.present().iter().map(|pool| pool.pool.spa().guid()).collect();
         let mut found = import::find(request)?;
         found.retain(|candidate| !here.contains(&candidate.guid));
-        Ok(import::examine(&found, &self.host, &*self.clock))
+        Ok(import::examine(&found, &(self.host)(), &*self.clock))
     }
 
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
-        let how = import::How { host: &self.host, clock: &*self.clock, layer: &self.layer };
+        let host = (self.host)();
+        let how = import::How { host: &host, clock: &*self.clock, layer: &self.layer };
         let outcome = import::import(&self.pools, &how, request)?;
         self.pools.devices_after(&outcome.name);
         if let Ok(imported) = self.pools.pool(&outcome.name) {
@@ -257,7 +264,7 @@ impl Service for House {
         // Its guid is not known before it is there.
         let guid = Guid(RandomState::new().hash_one(name));
         self.pools.import(name, guid, || {
-            let (pool, mut facts) = create_pool(request, &self.host)?;
+            let (pool, mut facts) = create_pool(request, &(self.host)())?;
             facts.load_guid = RandomState::new().hash_one(name);
             Ok((pool, facts, ()))
         })?;
@@ -270,7 +277,7 @@ impl Service for House {
 
     fn change_pool(&self, name: &str, change: &PoolChange) -> Result<(), Error> {
         let guid = self.pools.pool_or_going(name).map(|pool| pool.pool.spa().guid().0);
-        self.pools.change_pool(name, change, &self.host)?;
+        self.pools.change_pool(name, change, &(self.host)())?;
         let what = match change {
             PoolChange::Destroy { .. } => {
                 self.events.gone(name, guid?, true);

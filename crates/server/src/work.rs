@@ -71,6 +71,10 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
         return Err(error_of(name, &dsl::Error::BadProperty { name: name.to_owned(), property, why }));
     }
     let crypt = crate::change::keys::new_crypt(name, request.key.as_ref(), &request.root_props)?;
+    // There is nobody above whose key it could have; this is said before a device is touched.
+    if crypt.as_ref().is_some_and(|crypt| crypt.suite.is_some() && crypt.key.is_none()) {
+        return Err(bad(dsl::KeyRefusal::NoFormat.to_string()));
+    }
     let zpl = tasks::version_of(name, &props, version)?;
     // What limits space is checked against what the new pool has and uses.
     let (space, props): (PropList, PropList) = props.into_iter().partition(limits_space);

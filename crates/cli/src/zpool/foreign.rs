@@ -3,6 +3,8 @@
 //! Only what begins a file system, a swap area or a container of volumes is looked at. A device without any of it may still be somebody's.
 
 use device::{Device, FileDevice};
+use ondisk::label::{LABELS, RING_OFFSET, RING_SIZE, UBERBLOCK_SHIFT, label_offset};
+use ondisk::uberblock::UBERBLOCK_MAGIC;
 
 /// Where a kind of contents has its mark: byte offset, bytes, name.
 const MARKS: [(u64, &[u8], &str); 13] = [
@@ -27,8 +29,33 @@ const HAS_JOURNAL: u8 = 0x04;
 /// All features that a reader of ext3 must not know: extents, 64-bit numbers, flexible groups and more.
 const BEYOND_EXT3: u8 = !0x1f;
 
-/// The type of what a device holds, as libblkid calls it, if it is known.
+#[cfg(test)]
+mod tests;
+
+/// So many uberblocks let libblkid find a member of a pool, whether its labels can be read or not.
+const UBERBLOCKS: usize = 4;
+
+/// The type of what a device holds, as libblkid calls it, if it is known. Where pools have left their marks as well libblkid finds two kinds of contents, and decides for none.
 pub fn contents(device: &FileDevice) -> Option<&'static str> {
+    marked(device).filter(|_| uberblocks(device) < UBERBLOCKS)
+}
+
+/// How many slots in the rings of a device's labels begin as an uberblock does, in either byte order.
+fn uberblocks(device: &FileDevice) -> usize {
+    let ring = |label| {
+        let mut ring = vec![0; RING_SIZE as usize];
+        device.read_at(&mut ring, label_offset(device.size(), label)? + RING_OFFSET).ok()?;
+        let magic = |slot: &[u8]| {
+            let number = slot.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
+            number == UBERBLOCK_MAGIC || number.swap_bytes() == UBERBLOCK_MAGIC
+        };
+        Some(ring.chunks(1 << UBERBLOCK_SHIFT).filter(|slot| magic(slot)).count())
+    };
+    (0..LABELS).filter_map(ring).sum()
+}
+
+/// What kind of contents has left its mark.
+fn marked(device: &FileDevice) -> Option<&'static str> {
     let at = |offset: u64, len: usize| {
         let mut bytes = vec![0; len];
         // What is too short, or can't be read, holds nothing that would be known.

@@ -41,6 +41,26 @@ pub fn summary(spa: &Spa, ddts: &[Ddt]) -> pool::Result<DdtSummary> {
     Ok(out)
 }
 
+/// How many bytes of the tables are cached (`dmu_object_cached_size`).
+///
+/// # Errors
+/// As reading where their blocks are fails.
+pub fn cached(spa: &Spa, ddts: &[Ddt]) -> pool::Result<u64> {
+    let mut bytes = 0u64;
+    for class in ddts.iter().flat_map(|ddt| &ddt.classes) {
+        let dnode = spa.mos().objset().dnode(class.object)?;
+        let mut at = BlkId(0);
+        while let Some(found) = dnode.next_data_block(at)? {
+            let bp = dnode.bp(Level(0), found)?;
+            if spa.cache().holds(&bp, spa.mos().objset().id()) {
+                bytes = bytes.saturating_add(bp.lsize.0);
+            }
+            at = BlkId(found.0 + 1);
+        }
+    }
+    Ok(bytes)
+}
+
 /// Reads the tables into the cache, as far as it holds them (`ddt_prefetch_all`); how many bytes they are.
 ///
 /// # Errors

@@ -43,7 +43,10 @@ fn build(
     let info = spa.tree().describe();
     let tree = Tree::of(spa, &info, facts.readonly)?;
     let ddts = spa.ddts(&spa.top_vdevs()?)?;
-    let tables = ddt::summary(spa, &ddts)?;
+    let mut tables = ddt::summary(spa, &ddts)?;
+    if query.dedup_cached {
+        tables.cached = Some(ddt::cached(spa, &ddts)?);
+    }
     let mut out = Pool {
         name: spa.name().to_owned(),
         guid: spa.guid().0,

@@ -1,6 +1,6 @@
 //! The vdev tree with its statistics.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
@@ -27,8 +27,6 @@ pub struct Tree<'a> {
     spa: &'a Spa,
     states: HashMap<u64, &'a VdevInfo>,
     sizes: HashMap<u64, u64>,
-    /// Devices that are open and can't be trimmed. (OpenZFS says it of one that was never open too.)
-    untrimmable: HashSet<u64>,
     /// Whether initialisation and TRIM go on: where nothing is written, neither is known (`vdev_trim_restart`).
     works: bool,
     /// The top-level vdevs that have space, and how full they are.
@@ -50,10 +48,7 @@ impl<'a> Tree<'a> {
         let mut states = HashMap::new();
         index(info, &mut states);
         let sizes = spa.tree().devices().map(|(guid, d)| (guid.0, d.size() / LABEL * LABEL)).collect();
-        let tree = spa.tree();
-        let cannot = tree.devices().filter(|(_, d)| !d.can_trim());
-        let untrimmable = cannot.map(|(guid, _)| guid.0).collect();
-        Ok(Self { spa, states, sizes, untrimmable, works: !readonly, tops })
+        Ok(Self { spa, states, sizes, works: !readonly, tops })
     }
 
     /// The root, with everything below it.
@@ -112,7 +107,7 @@ impl<'a> Tree<'a> {
             }
         }
         if matches!(config.kind, VdevKind::Disk | VdevKind::File) {
-            v.stat.trim_notsup = self.untrimmable.contains(&config.guid.0);
+            v.stat.trim_notsup = !self.spa.tree().could_trim(config.guid);
             v.stat.initialize_errors = v.stat.initialize.errors;
         }
         v.stat.noalloc = config.non_allocating;

@@ -67,7 +67,7 @@ pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dy
             report.unknown_for_write = features::unknown_for_write(&spa.mos, &spa.features());
             report.errata = spa.errata;
             let features = spa.features();
-            all_enabled = FEATURES.iter().all(|f| !f.can_write() || features.is_enabled(f.guid));
+            all_enabled = FEATURES.iter().all(|f| features.is_enabled(f.guid));
             (report.spares, report.l2cache) = (spa.spares, spa.l2cache);
         }
         Err(error) => {

@@ -4,6 +4,7 @@
 //! OpenZFS `vdev_initialize_write`, `vdev_trim_range`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use device::{Device, DeviceError, Op};
@@ -49,6 +50,15 @@ impl Tree {
     /// Whether a device can be trimmed, as far as is known (`vdev_has_trim`).
     pub fn can_trim(&self, leaf: Guid) -> bool {
         self.devices().any(|(guid, device)| guid == leaf && device.can_trim())
+    }
+
+    /// The same, or whether it could while it was open; of what was never open nobody knows it (`vdev_has_trim`).
+    pub fn could_trim(&self, leaf: Guid) -> bool {
+        let node = self.by_guid.get(&leaf).map(|id| self.node(*id));
+        node.is_some_and(|node| match &node.layout {
+            Layout::Leaf(Some(device)) => device.can_trim(),
+            _ => node.could_trim.load(Relaxed),
+        })
     }
 
     fn wiped(&self, guid: Guid, offset: u64, len: u64) -> Result<(NodeId, &Arc<dyn Device>)> {

@@ -261,7 +261,8 @@ impl Toil<'_> {
             if *stop {
                 return Some(End::Stopped);
             }
-            if self.is_suspended() {
+            // Who waits for his turn to discard learns here that the device has gone meanwhile.
+            if self.is_suspended() || !self.engine.tree().is_writable(self.key.0) {
                 return Some(End::Gone);
             }
             if aside.is_wanted() {
