@@ -24,6 +24,8 @@ enter() { # ROOM
     mknod -m 666 "$root/dev/$name" c "$major" "$minor" || die "no device $name"
   done
   for one in $(seq 0 127); do mknod -m 660 "$root/dev/loop$one" b 7 "$one"; done
+  # zhack asks the kernel there whether it has a pool, and changes none unless it is told no: this one knows no pool, and answers nothing else.
+  mknod -m 666 "$root/dev/zfs" c 1 3
   ln -s /proc/self/fd "$root/dev/fd"
   ln -s /proc/self/fd/0 "$root/dev/stdin"
   ln -s /proc/self/fd/1 "$root/dev/stdout"
@@ -162,7 +164,11 @@ sweep() {
   fi
   rm -rf /zts/disks/[!f]* /testpool* /zts/disks/f[!i]* 2>/dev/null
   # Tests that were cut short leave exported pools behind.
-  for one in $DISKS; do timeout 60 /zts/path/zpool labelclear -f "/dev/$one"; done >/dev/null 2>&1
+  for one in $DISKS; do
+    timeout 60 /zts/path/zpool labelclear -f "/dev/$one"
+    # And file systems, which a label that is cleared leaves in front of it.
+    dd if=/dev/zero of="/dev/$one" bs=16k count=1
+  done >/dev/null 2>&1
 }
 
 # --- Running -------------------------------------------------------------------
