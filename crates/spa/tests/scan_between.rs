@@ -244,6 +244,64 @@ fn a_device_is_whole_when_it_is_said_to_be() {
     assert!(whole > 0 && behind > 0, "{whole} {behind}");
 }
 
+/// Goal: a device is not taken for whole while it lacks a block whose only reference came, by deduplication, behind the resilver.
+#[test]
+fn deduplicated_behind_the_scan() {
+    let dir = tempfile::tempdir().unwrap();
+    let images: Vec<PathBuf> = images(dir.path(), 2, SIZE);
+    let spa = new_pool(VdevShape::Mirror, &images);
+    // `dedup=on`.
+    let dedup = || vec![Setting { name: "dedup".into(), value: Value::Number(1) }];
+    for name in ["tank/a", "tank/b"] {
+        live(&spa).run(file_system(name, dedup())).unwrap();
+    }
+    let number = |name: &str| own(live(&spa), name).object();
+    let (a, b) = (number("tank/a"), number("tank/b"));
+    let config = spa.config();
+    let path = images[1].as_os_str().as_encoded_bytes();
+    let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
+    let second = leaves.find(|leaf| leaf.path.as_deref() == Some(path)).unwrap().guid;
+    live(&spa).hold_scans(true);
+    live(&spa).offline(second, false).unwrap();
+    // So long that a file is never visited in a slice.
+    let long = |seed| noise(seed, 40 << 17);
+    let put = |name: &str, seed| {
+        let object = write_file(live(&spa), &own(live(&spa), name), &long(seed)).unwrap();
+        live(&spa).sync_all().unwrap();
+        object
+    };
+    let files = [("tank/a", 1, put("tank/a", 1)), ("tank/b", 2, put("tank/b", 2))];
+    live(&spa).online(second, false).unwrap();
+    live(&spa).limit_scan_slices(1);
+    live(&spa).hold_scans(false);
+    let at = |stat: ScanStat| stat.phys.bookmark[0];
+    let first = loop {
+        let stat = step(&spa);
+        assert!(stat.is_scanning());
+        if at(stat) == a || at(stat) == b {
+            break at(stat);
+        }
+    };
+    while at(step(&spa)) == first {}
+    // The dataset that was visited gets what only the other has, and that is all that stays of it.
+    let (behind, ahead) = if first == a { ("tank/a", files[1]) } else { ("tank/b", files[0]) };
+    let shared = put(behind, ahead.1);
+    rig::remove_file(live(&spa), &own(live(&spa), ahead.0), ahead.2).unwrap();
+    live(&spa).sync_all().unwrap();
+    let [objset, _, _, block] = live(&spa).scan_stat().unwrap().phys.bookmark;
+    assert!(objset == a + b - first && block < 30, "the scan has been there: {block}");
+    live(&spa).limit_scan_slices(0);
+    while live(&spa).scan_stat().unwrap().is_scanning() || !spa.tree().behind().is_empty() {
+        live(&spa).sync_all().unwrap();
+    }
+    live(&spa).export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+    import_without(dir.path(), &images[0], |spa| {
+        assert!(read_file(&own(live(spa), behind), shared, 40 << 17) == long(ahead.1));
+    });
+}
+
 /// Goal: where no checksum tells which side of a mirror is right, a scrub leaves each as it is.
 #[test]
 fn without_checksums_nothing_is_overwritten() {

@@ -41,7 +41,7 @@ use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
 use ondisk::zap::ZapFlags;
 use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, ObjNum, Txg, VdevId};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use zio::{Found, Space};
 
@@ -79,6 +79,8 @@ pub(super) struct State {
     quota: Option<u64>,
     /// Seconds since 1970: what fast tables say of when an entry was made.
     pub(super) now: u64,
+    /// The groups that wrote blocks which got another reference since somebody asked.
+    joined: BTreeSet<Txg>,
     /// A look-up failed, or an entry makes no sense: nothing more is freed or written.
     failed: Option<Error>,
 }
@@ -279,8 +281,11 @@ impl State {
         Ok(if none && self.over_quota() { Found::Full } else { Found::New })
     }
 
-    fn enter(&mut self, bp: &Blkptr) -> Result<()> {
+    fn enter(&mut self, txg: Txg, bp: &Blkptr) -> Result<()> {
         let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return Ok(()) };
+        if s.phys_birth < txg {
+            self.joined.insert(s.phys_birth);
+        }
         let live = self.take(s.checksum, &key)?;
         let n = live.phys.slot_of(s.copies().count());
         let slot = &mut live.phys.slots_mut()[n];
@@ -339,7 +344,8 @@ impl DedupTables {
         let tables = mos.ddts(&|dva| dsize(&vdevs, dva))?;
         let tables = tables.into_iter().map(|ddt| (ddt.checksum, Table::open(ddt))).collect();
         let view = (Weak::new(), Blkptr::HOLE);
-        let mut state = State { tables, vdevs, view, quota: None, now: 0, failed: None };
+        let mut state =
+            State { tables, vdevs, view, quota: None, now: 0, joined: BTreeSet::new(), failed: None };
         state.look_at(mos)?;
         Ok(DedupTables { state: Mutex::new(state), space })
     }
@@ -349,6 +355,11 @@ impl DedupTables {
         let mut state = self.state.lock();
         state.now = now;
         state.vdevs = vdevs.iter().map(|v| (v.id, *v)).collect();
+    }
+
+    /// The groups that wrote blocks which were there, and got another reference from who writes the same since this was asked last.
+    pub fn take_joined(&self) -> BTreeSet<Txg> {
+        std::mem::take(&mut self.state.lock().joined)
     }
 
     /// Adds a reference to a block that is cloned (`ddt_addref`): false if the tables don't know it.
@@ -586,9 +597,9 @@ impl zio::Dedup for DedupTables {
         })
     }
 
-    fn enter(&self, _: Txg, bp: &Blkptr) {
+    fn enter(&self, txg: Txg, bp: &Blkptr) {
         let mut state = self.state.lock();
-        if let Err(e) = state.enter(bp) {
+        if let Err(e) = state.enter(txg, bp) {
             state.fail(e);
         }
     }

@@ -32,9 +32,8 @@
 //! The position on disk is that of the last group, and what was repaired after it is looked at again.
 //!
 //! # Absent
-//! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to, and blocks
-//! of which a deduplicated write made the only reference behind the scan. A block cloned behind it is left to the next scan, and its group stays in
-//! DTLs. Sequential rebuild.
+//! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to. A block to which a clone or a deduplicated write made
+//! a reference behind the scan is left to the next scan, and its group stays in DTLs. Sequential rebuild.
 //!
 //! # See
 //! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
@@ -51,7 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ondisk::scan::{DSF_SCRUB_PAUSED, ErrorScrubPhys, ScanFunc, ScanPhys, ScanState};
-use ondisk::{Blkptr, Guid, Txg};
+use ondisk::{Guid, Txg};
 use parking_lot::Mutex;
 use vdev::TxgRanges;
 
@@ -210,10 +209,10 @@ impl Scan {
         self.quiet.store(quiet, Ordering::Relaxed);
     }
 
-    /// A block that was there before gets another reference, which the scan may have been past; the others may be gone before it comes to them.
-    pub(super) fn moved(&self, bp: &Blkptr) {
+    /// A block that a group wrote before gets another reference, cloned or deduplicated, which the scan may have been past; the others may be gone before it
+    /// comes to them.
+    pub(super) fn moved(&self, birth: Txg) {
         let mut state = self.state.lock();
-        let birth = bp.stored().map_or(bp.birth, |s| s.phys_birth);
         let covered = state.stat.is_some_and(|s| s.is_scanning() && covers(&s.phys, birth));
         if covered && !state.moved.contains(birth.0) {
             state.moved.add(birth.0);

@@ -48,7 +48,7 @@ impl Engine {
         let books = |source| SyncError::Books { txg, source };
         let claimed = std::mem::take(&mut *self.claimed.lock());
         for bp in claimed.into_iter().chain(self.dsl.heads().clones(txg)) {
-            self.scan.moved(&bp);
+            self.scan.moved(bp.stored().map_or(bp.birth, |s| s.phys_birth));
             let deduped = bp.stored().is_some_and(|s| s.dedup);
             if !deduped || !self.shared.dedup.add_ref(&bp).map_err(books)? {
                 self.shared.clones.add(txg, &bp);
@@ -61,6 +61,7 @@ impl Engine {
     pub(super) fn sync_shared(&self, tx: &Tx) -> Result<(), SyncError> {
         let txg = tx.txg();
         let books = |source| SyncError::Books { txg, source };
+        self.shared.dedup.take_joined().into_iter().for_each(|birth| self.scan.moved(birth));
         self.shared.clones.sync(tx, &self.mos).map_err(books)?;
         let dead = self.shared.dedup.sync(tx, &self.mos).map_err(books)?;
         dead.iter().try_for_each(|bp| self.free(txg, bp))
