@@ -323,8 +323,14 @@ fn refusals() {
     assert!(usage(&ran) && ran.err.starts_with("-p option requires use of -e\n"));
     let ran = zdb(&["-t", "3", "pool"]);
     assert!(usage(&ran) && ran.err.starts_with("incorrect txg specified: 3\n"));
-    let ran = zdb(&["-R", "pool", "0:0:200"]);
-    assert_eq!((ran.code, ran.err.as_str()), (1, "zdb: -R is not supported: reading blocks by address\n"));
+    let ran = zdb(&["-B", "pool/54"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "zdb: -B is not supported: backup streams\n"));
+    for short in [&["-R", "pool"][..], &["-O", "pool/fs"], &["-r", "pool/fs", "path"], &["-E"]] {
+        assert!(usage(&zdb(short)), "{short:?}");
+    }
+    let ran = zdb(&["-o", "nonsense", "pool"]);
+    assert!(usage(&ran) && ran.err.starts_with("no value in 'nonsense'\n"), "{}", ran.err);
+    assert!(usage(&zdb(&["-I", "none", "pool"])));
     let ran = zdb(&["-e", "-p", "/nowhere", "-d", "pool"]);
     assert_eq!((ran.code, ran.err.as_str()), (1, "zdb: can't open 'pool': No such file or directory\n"));
     let ran = zdb(&["-l", "/nowhere/d0.img"]);
@@ -383,4 +389,149 @@ fn labels_in_a_boot_record_partition() {
     let alone = zdb(&["-l", &f.images()[0].display().to_string()]);
     let inside = zdb(&["-l", &path.display().to_string()]);
     assert_eq!((inside.code, inside.out), (0, alone.out));
+}
+
+/// The fields of the first line that shows a block of this level.
+fn first_block(shown: &str, level: &str) -> String {
+    let line = shown.lines().find(|l| l.contains(level)).unwrap_or_else(|| panic!("no {level} in {shown}"));
+    line.trim().to_owned()
+}
+
+fn field<'a>(line: &'a str, begin: &str, end: &str) -> &'a str {
+    line.split(begin)
+        .nth(1)
+        .and_then(|rest| rest.split(end).next())
+        .unwrap_or_else(|| panic!("{begin}: {line}"))
+}
+
+/// Goal: files are found, shown and copied out by their paths, to the byte, as far as a path leads.
+#[test]
+fn files_by_path() {
+    let f = testkit::load("mirror2");
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("copy").display().to_string();
+    let mut copied = 0;
+    for manifest in f.manifests().into_iter().filter(|m| m.variant.is_none()) {
+        let snapshot = manifest.dataset.clone();
+        let entries = manifest.entries();
+        let files = entries.iter().filter(|e| e.kind == testkit::EntryKind::File && e.sha256.is_some());
+        for e in files.take(40) {
+            let Ok(path) = std::str::from_utf8(&e.path) else { continue };
+            let ran = healthy(on(&f, "-r", &[&snapshot, path, &to]));
+            assert!(ran.out.ends_with(&format!(" is {} bytes\n", e.size)), "{}", ran.out);
+            let digest = sha2::Digest::finalize(sha2::Digest::chain_update(
+                <sha2::Sha256 as sha2::Digest>::new(),
+                std::fs::read(&to).unwrap(),
+            ));
+            let digest: String = digest.iter().map(|b| format!("{b:02x}")).collect();
+            assert_eq!(Some(&digest), e.sha256.as_ref(), "{snapshot} {path}");
+            copied += 1;
+        }
+    }
+    assert!(copied > 0, "no file in any manifest");
+    let ran = healthy(on(&f, "-O", &["xmirror2", "/"]));
+    assert!(ran.out.lines().any(|l| l.ends_with("  ZFS directory")), "{}", ran.out);
+    let ran = on(&f, "-O", &["xmirror2", "none/below"]);
+    let want = "failed to lookup dataset=xmirror2 path=/none: No such file or directory\n";
+    assert_eq!((ran.code, ran.err.as_str()), (2, want));
+}
+
+/// Goal: a block is read by its place on a vdev or on one side of it, with its checksum; unpacked, as pointers, and raw.
+#[test]
+fn blocks_by_place() {
+    let f = testkit::load("single-lz4");
+    let pool = f.pool();
+    // The MOS's dnodes lie behind indirect blocks, and everything of it is packed with lz4.
+    let ran = healthy(on(&f, "-ddddddbbbbbb", &[pool, "0"]));
+    let data = first_block(&ran.out, " L0 DVA");
+    let place = field(&data, "DVA[0]=<", ">").to_owned();
+    let (vdev, rest) = place.split_once(':').expect("a place");
+    let (offset, _) = rest.split_once(':').expect("a size");
+    let (lsize, psize) = field(&data, "size=", " ").split_once('/').expect("two sizes");
+    let sizes = format!("{}/{}", lsize.trim_end_matches('L'), psize.trim_end_matches('P'));
+    let cksum = data.split("cksum=").nth(1).expect("a checksum").to_owned();
+    let psize = psize.trim_end_matches('P');
+    let ran = on(&f, "-R", &[pool, &format!("{vdev}:{offset}:{psize}:c")]);
+    assert!(ran.out.contains(&format!("   fletcher4\tcksum={cksum}\n")), "{cksum}: {}", ran.out);
+    let whole = on(&f, "-R", &[pool, &format!("{vdev}:{offset}:{sizes}:d")]);
+    let lines = u64::from_str_radix(lsize.trim_end_matches('L'), 16).unwrap() / 16;
+    assert_eq!(whole.out.lines().filter(|l| l.get(6..7) == Some(":")).count() as u64, lines);
+    // Whoever does not know how large it is finds out.
+    let guessed = on(&f, "-R", &[pool, &format!("{vdev}:{offset}:{psize}:d")]);
+    let body = |ran: &Ran| ran.out.lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(body(&guessed)[..8], body(&whole)[..8]);
+    // By the device's name too.
+    let image = f.images()[0].display().to_string();
+    let named = on(&f, "-R", &[pool, &format!("{image}:{offset}:{sizes}:d")]);
+    assert_eq!((body(&named), named.err.as_str()), (body(&whole), format!("Found vdev: {image}\n").as_str()));
+    let wrong = |thing: &str| on(&f, "-R", &[pool, thing]).out;
+    assert_eq!(wrong("9:0:200"), "***Invalid vdev: 9\n");
+    assert_eq!(
+        wrong("0:1:200"),
+        "Invalid block specifier: 0:1:200  - offset must be a multiple of sector size\n"
+    );
+    assert_eq!(wrong("0:0:200:b10"), "Block pointer offset 0x10 must be divisible by 0x80\n");
+    assert!(wrong("0:ffffffffffe00:200").starts_with("Read of 0:ffffffffffe00:200 failed, error: "));
+    let mirror = testkit::load("mirror2");
+    let ran = healthy(on(&mirror, "-ddddddbbbbbb", &["xmirror2", "0"]));
+    let place = field(&first_block(&ran.out, "L0 DVA"), "DVA[0]=<", ">").to_owned();
+    let (_, rest) = place.split_once(':').expect("a place");
+    let sides = ["0", "0.0", "0.1"].map(|v| on(&mirror, "-R", &["xmirror2", &format!("{v}:{rest}:r")]).out);
+    assert!(!sides[0].is_empty() && sides[0] == sides[1] && sides[1] == sides[2]);
+}
+
+/// Goal: what a pointer holds itself is unpacked from its words.
+#[test]
+fn embedded_blocks() {
+    let word = ondisk::blkptr::Embedded::new(ondisk::CompressKind::Off, b"sixteen bytes ..");
+    let bp = ondisk::Blkptr {
+        kind: ondisk::DmuType::PLAIN_FILE_CONTENTS,
+        level: ondisk::Level(0),
+        lsize: ondisk::Lsize(16),
+        birth: ondisk::Txg(7),
+        order: ondisk::ByteOrder::Little,
+        body: ondisk::blkptr::Body::Embedded(word.expect("it fits")),
+    };
+    let words: Vec<String> =
+        bp.encode().as_chunks::<8>().0.iter().map(|w| format!("{:x}", u64::from_le_bytes(*w))).collect();
+    let ran = zdb(&["-E", &words.join(":")]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "sixteen bytes ..", ""));
+    assert_eq!(zdb(&["-E", "1:2:3"]).err, "invalid input format\n");
+    assert_eq!(zdb(&["-E", &vec!["0"; 16].join(":")]).err, "decode failed: the pointer holds no data\n");
+}
+
+/// Goal: the space maps of every pool that OpenZFS wrote, and the livelists of clones that are on their way, make sense to `-y`.
+#[test]
+fn space_maps_make_sense() {
+    for name in testkit::names() {
+        let f = testkit::load(&name);
+        if f.base().is_some() {
+            continue;
+        }
+        let ran = on(&f, "-y", &[f.pool()]);
+        assert!(
+            ran.out.starts_with("Verifying deleted livelist entries\nVerifying metaslab entries\n"),
+            "{name}"
+        );
+        assert!(!ran.out.contains("ERROR"), "{name}: {}", ran.out);
+    }
+}
+
+/// Goal: tunables are set for the command, or refused by name; a slash behind the pool's name means its root dataset, and `-N` shows what `-d` does.
+#[test]
+fn settings_and_names() {
+    let f = testkit::load("mirror2");
+    let whole = healthy(on(&f, "-d", &["xmirror2"])).out;
+    let root = healthy(on(&f, "-d", &["xmirror2/"])).out;
+    assert!(whole.contains("Dataset mos [META]") && root.starts_with("Dataset xmirror2 [ZPL]"), "{root}");
+    let mut args =
+        vec!["-o".to_owned(), "zfs_arc_max=67108864".to_owned(), "-e".into(), "-p".into(), folder(&f)];
+    args.extend(["-d", "xmirror2/"].map(str::to_owned));
+    assert_eq!(healthy(zdb(&args)).out, root);
+    args[1] = "zfs_nonsense=1".into();
+    let ran = zdb(&args);
+    assert!(ran.code == 1 && ran.err.starts_with("zfs_nonsense: "), "{}", ran.err);
+    let id = field(&root, ", ID ", ",");
+    let by = |option: &str| on(&f, option, &[&format!("xmirror2/{id}"), "1"]).out;
+    assert_eq!(by("-NNNN"), by("-dddd"));
 }

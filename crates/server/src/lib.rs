@@ -43,3 +43,5 @@ pub mod tree;
 mod tunables;
 pub mod view;
 pub mod work;
+
+pub use tunables::steer;

@@ -255,6 +255,22 @@ const fn steered(
     Steered { name, what, least, most, at }
 }
 
+impl Steered {
+    fn set(&self, value: u64) -> Result<(), Error> {
+        within(self.name, value, self.least, self.most)?;
+        self.at.set(value);
+        Ok(())
+    }
+}
+
+fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let what = format!("'{value}' is not between {least} and {most}");
+    Err(Error::new(name, Reason::BadValue { what }))
+}
+
 /// What was set.
 #[derive(Debug, Default)]
 pub(crate) struct Tunables(Mutex<BTreeMap<&'static str, u64>>);
@@ -286,22 +302,13 @@ impl Tunables {
     /// [`Reason::BadProperty`] where there is none of that name, [`Reason::BadValue`].
     pub(crate) fn set(&self, name: &str, value: u64, pools: &[Arc<Imported>]) -> Result<(), Error> {
         let unknown = || Error::new(name, Reason::BadProperty { property: name.to_owned() });
-        let within = |least, most| match (least..=most).contains(&value) {
-            true => Ok(()),
-            false => {
-                let what = format!("'{value}' is not between {least} and {most}");
-                Err(Error::new(name, Reason::BadValue { what }))
-            }
-        };
         if let Some(one) = STEERED.iter().chain(&KEPT).find(|one| one.name == name) {
-            within(one.least, one.most)?;
-            one.at.set(value);
-            return Ok(());
+            return one.set(value);
         }
         let knob = KNOBS.iter().find(|knob| knob.name == name).ok_or_else(unknown)?;
         let back = value == 0 && knob.least > 0 && matches!(name, "zfs_arc_max" | "zfs_dirty_data_max");
         if !back {
-            within(knob.least, knob.most)?;
+            within(name, value, knob.least, knob.most)?;
         }
         if back {
             self.0.lock().remove(knob.name);
@@ -356,6 +363,16 @@ fn default(name: &str) -> u64 {
         "zfs_resilver_min_time_ms" => spa::engine::RESILVER_MS,
         _ => unreachable!("every knob has a default"),
     }
+}
+
+/// Sets a number that is read where it steers something, in this process alone: for commands that read pools without a daemon.
+///
+/// # Errors
+/// [`Reason::BadProperty`] where there is none of that name that steers anything, [`Reason::BadValue`].
+pub fn steer(name: &str, value: u64) -> Result<(), Error> {
+    let unknown = || Error::new(name, Reason::BadProperty { property: name.to_owned() });
+    let one = STEERED.iter().find(|one| one.name == name).ok_or_else(unknown)?;
+    one.set(value)
 }
 
 #[cfg(test)]

@@ -195,6 +195,11 @@ impl Zio {
         *self.checksummer.write() = Arc::new(Checksummer::new(salt));
     }
 
+    /// The checksum functions with the pool's salt.
+    pub fn checksums(&self) -> Arc<Checksummer> {
+        self.checksummer()
+    }
+
     /// Sets where keys come from.
     pub fn set_keys(&self, keys: Arc<dyn KeySource>) {
         *self.keys.write() = Some(keys);

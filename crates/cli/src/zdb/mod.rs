@@ -12,6 +12,7 @@
 //! # See
 //! OpenZFS `cmd/zdb/zdb.c`, `cmd/zdb/zdb_il.c`, `zdb(8)`.
 
+mod block;
 mod blocks;
 mod bplists;
 mod brt;
@@ -22,6 +23,8 @@ mod features;
 mod history;
 mod intent_log;
 mod label;
+mod livelist;
+mod lookup;
 mod metaslabs;
 mod mosrefs;
 mod object;
@@ -54,6 +57,8 @@ pub struct Ctx<'a> {
     pub opts: Opts,
     /// How numbers are printed.
     pub numbers: Numbers,
+    /// Bytes of the block cache.
+    pub cache_bytes: u64,
     /// Whether something could not be read.
     pub trouble: bool,
 }
@@ -121,7 +126,7 @@ pub fn run(args: &[String], out: &mut Out, err: &mut Out, clock: &Clock) -> i32 
         }
     };
     let numbers = Numbers { exact: opts.has('P') };
-    let mut cx = Ctx { out, err, clock, opts, numbers, trouble: false };
+    let mut cx = Ctx { out, err, clock, opts, numbers, cache_bytes: target::CACHE_BYTES, trouble: false };
     let code = match dispatch(&mut cx) {
         Ok(code) | Err(Stop::Exit(code)) => code,
         Err(Stop::Failed(e)) => {
@@ -134,6 +139,15 @@ pub fn run(args: &[String], out: &mut Out, err: &mut Out, clock: &Clock) -> i32 
 }
 
 fn dispatch(cx: &mut Ctx<'_>) -> Run<i32> {
+    if cx.opts.has('E') {
+        return match &cx.opts.operands.clone()[..] {
+            [words] => block::embedded(cx, words),
+            _ => {
+                cx.err.put(USAGE);
+                Ok(1)
+            }
+        };
+    }
     let Some(target) = cx.opts.operands.first().cloned() else {
         if cx.opts.has('C') && !cx.opts.has('e') {
             return config::cachefile(cx);

@@ -6,10 +6,10 @@ use super::text::{compact, type_name};
 use super::{Ctx, Run, viewer};
 use dmu::{Dnode, Extent};
 
-use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
+use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::{DNODE_MIN_SIZE, DnodeFlags};
 use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Level};
-use zio::Bookmark;
+use zio::{Bookmark, Zio};
 
 /// Whether the columns' names are to be printed before the next row.
 #[derive(Debug)]
@@ -151,12 +151,14 @@ fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
         if bp.birth.0 == 0 {
             continue;
         }
+        let bookmark = Bookmark { objset: view.os.id(), object: dn.object(), level, blkid };
         let offset = blkid.0.wrapping_shl(phys.span_shift(level)).wrapping_mul(dn.block_size());
         let indent = usize::from(top.0 - level.0);
         let after = usize::from(level.0) + 1;
         let text =
             if cx.opts.count('b') >= 6 { super::text::blkptr(&bp) } else { compact(&bp, all_copies, false) };
-        writeln!(cx.out, "{offset:16x} {:indent$}L{:x}{:after$}{text}", "", level.0, "");
+        let header = if cx.opts.has('Z') { zstd_header(cx, zio, &bp, &bookmark) } else { String::new() };
+        writeln!(cx.out, "{offset:16x} {:indent$}L{:x}{:after$}{text}{header}", "", level.0, "");
         if level.0 == 0 || bp.is_hole() {
             continue;
         }
@@ -164,7 +166,6 @@ fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
             let why = "it has more blocks than the pool has sectors";
             dn.corrupt(ondisk::Corrupt::Shape { what: "block tree", why })
         })?;
-        let bookmark = Bookmark { objset: view.os.id(), object: dn.object(), level, blkid };
         let block = match zio.read_undecrypted(&bp, &bookmark) {
             Ok(block) => block,
             Err(e) => {
@@ -182,6 +183,26 @@ fn indirect(cx: &mut Ctx<'_>, view: &View<'_>, dn: &Dnode) -> Run {
         }
     }
     Ok(())
+}
+
+/// What the header of a block that zstd packed says (`snprintf_zstd_header`); nothing of one that is encrypted.
+fn zstd_header(cx: &mut Ctx<'_>, zio: &Zio, bp: &Blkptr, bookmark: &Bookmark) -> String {
+    let (kind, place) = match &bp.body {
+        Body::Stored(s) => (s.compress, "NORMAL"),
+        Body::Embedded(e) => (e.compress, "EMBEDDED"),
+        Body::Hole | Body::Redacted => return String::new(),
+    };
+    if kind != CompressKind::Zstd || bp.is_encrypted() {
+        return String::new();
+    }
+    let raw = zio.read_raw(bp, bookmark).map_err(anyhow::Error::new);
+    match raw.and_then(|raw| Ok(codec::compress::zstd_header(&raw)?)) {
+        Ok(h) => format!(" ZSTD:size={}:version={}:level={}:{place}", h.size, h.version, h.level.to_disk()),
+        Err(e) => {
+            cx.report(&e);
+            String::new()
+        }
+    }
 }
 
 /// The parts of an object that are not holes.

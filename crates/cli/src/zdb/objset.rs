@@ -55,6 +55,17 @@ pub fn mos(cx: &mut Ctx<'_>, pool: &Opened, objects: &[Range], refs: Option<&mut
     body(cx, &mut view, objects, refs)
 }
 
+/// What is needed to show a dataset's objects, those of files too if that is wanted; none where it was never written.
+pub fn view<'a>(cx: &mut Ctx<'_>, pool: &'a Opened, ds: &'a Dataset, files: bool) -> Run<Option<View<'a>>> {
+    let Some(os) = ds.objset()? else { return Ok(None) };
+    let encrypted = ds.dir().crypto_object()?.is_some();
+    let locked = encrypted && pool.dsl.keys().key(ds.object().0).is_none();
+    let files =
+        if os.kind() == ObjsetKind::Zfs && files { cx.part(|_| Ok(Some(Files::load(&os)?)))? } else { None };
+    let compression = compression(pool, ds)?;
+    Ok(Some(View { pool, os, ds: Some(ds), locked, compression, files, leaked: 0 }))
+}
+
 /// Shows a dataset.
 pub fn dataset(
     cx: &mut Ctx<'_>,
@@ -63,7 +74,8 @@ pub fn dataset(
     objects: &[Range],
     refs: Option<&mut MosRefs>,
 ) -> Run {
-    let Some(os) = ds.objset()? else {
+    let files = cx.opts.count('d') >= 4;
+    let Some(mut view) = view(cx, pool, ds, files)? else {
         // It was never written: a name, and lists of what it owns.
         let used = cx.num(ds.phys().referenced_bytes);
         let (name, id, txg) = (ds.name(), ds.object().0, ds.phys().creation_txg.0);
@@ -73,22 +85,13 @@ pub fn dataset(
         }
         return Ok(());
     };
-    let encrypted = ds.dir().crypto_object()?.is_some();
-    let locked = encrypted && pool.dsl.keys().key(ds.object().0).is_none();
-    let kind = match os.kind() {
+    let kind = match view.os.kind() {
         ObjsetKind::None => "NONE",
         ObjsetKind::Meta => "META",
         ObjsetKind::Zfs => "ZPL",
         ObjsetKind::Zvol => "ZVOL",
         ObjsetKind::Other => "OTHER",
     };
-    let files = if os.kind() == ObjsetKind::Zfs && cx.opts.count('d') >= 4 {
-        cx.part(|_| Ok(Some(Files::load(&os)?)))?
-    } else {
-        None
-    };
-    let compression = compression(pool, ds)?;
-    let mut view = View { pool, os, ds: Some(ds), locked, compression, files, leaked: 0 };
     let phys = ds.phys();
     line(cx, &ds.name(), kind, &view, phys.creation_txg.0, phys.referenced_bytes);
     body(cx, &mut view, objects, refs)

@@ -63,17 +63,8 @@ const NOT_IN_ALL: &str = "ABeEFkKlLNOPrRSXy";
 const TXG_INITIAL: u64 = 4;
 
 /// Options that this release knows but doesn't carry out.
-const ABSENT: &[(char, &str)] = &[
-    ('B', "backup streams"),
-    ('E', "decoding embedded block pointers"),
-    ('O', "object lookups by path"),
-    ('r', "copying objects"),
-    ('R', "reading blocks by address"),
-    ('S', "simulating dedup"),
-    ('x', "dumping the blocks that are read"),
-    ('y', "validating livelists"),
-    ('Z', "headers of ZSTD blocks"),
-];
+const ABSENT: &[(char, &str)] =
+    &[('B', "backup streams"), ('S', "simulating dedup"), ('x', "dumping the blocks that are read")];
 
 /// What the command line asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,12 +72,16 @@ pub struct Opts {
     counts: Vec<(char, u32)>,
     /// Folders and devices to search (`-p`).
     pub paths: Vec<String>,
+    /// Tunables to set (`-o`).
+    pub tunables: Vec<(String, u64)>,
     /// Newest transaction group to open (`-t`).
     pub txg: Option<Txg>,
     /// The cache file (`-U`).
     pub cachefile: Option<String>,
     /// Key of encrypted datasets (`-K`).
     pub key: Option<String>,
+    /// How often `-v` was given; once more than that where everything is shown.
+    pub verbose: u32,
     /// What is left of the line.
     pub operands: Vec<String>,
 }
@@ -117,8 +112,13 @@ impl Opts {
             chosen |= CHOOSE.contains(c);
             match c {
                 'v' => verbose += 1,
-                // Tuning, and how much is believed unverified: nothing here depends on it.
-                'I' | 'o' | 'Y' | 'V' => {}
+                // How much is asked for at once, and how much is believed unverified: nothing here depends on it.
+                'I' => {
+                    let why = "maximum number of inflight bytes must be greater than 0\n";
+                    number(&arg).filter(|n| *n > 0).ok_or_else(|| Refused::Usage(why.into()))?;
+                }
+                'Y' | 'V' => {}
+                'o' => o.tunables.push(tunable(&arg)?),
                 'p' => o.paths.push(arg),
                 't' => {
                     let txg = number(&arg).filter(|n| *n >= TXG_INITIAL);
@@ -158,6 +158,19 @@ impl Opts {
         for (_, n) in &mut self.counts {
             *n += verbose;
         }
+        self.verbose = verbose;
+        if self.has('N') && !self.has('d') {
+            self.set_count('d', self.count('N'));
+        }
+        let operands = match () {
+            () if self.has('O') => self.operands.len() == 2,
+            () if self.has('r') => self.operands.len() == 3,
+            () if self.has('R') => self.operands.len() >= 2,
+            () => true,
+        };
+        if !operands {
+            return Err(Refused::Usage(String::new()));
+        }
         Ok(self)
     }
 
@@ -166,6 +179,12 @@ impl Opts {
             Some((_, count)) => *count += n,
             None => self.counts.push((c, n)),
         }
+    }
+
+    /// Has an option count as given so often.
+    pub fn set_count(&mut self, c: char, n: u32) {
+        self.counts.retain(|(o, _)| *o != c);
+        self.counts.push((c, n));
     }
 
     /// How often an option was given, with what `-v` adds.
@@ -181,6 +200,14 @@ impl Opts {
 
 fn unknown(what: &str, c: char) -> String {
     if c == '\0' { String::new() } else { format!("zdb: {what} -- '{c}'\n") }
+}
+
+/// A tunable and its value, as `-o` takes them.
+fn tunable(arg: &str) -> Result<(String, u64), Refused> {
+    let (name, value) =
+        arg.split_once('=').ok_or_else(|| Refused::Usage(format!("no value in '{arg}'\n")))?;
+    let value = number(value).ok_or_else(|| Refused::Usage(format!("bad number in '{arg}'\n")))?;
+    Ok((name.to_owned(), value))
 }
 
 /// A number as C reads it: decimal, hexadecimal after `0x`, octal after `0`.

@@ -10,7 +10,7 @@ use ondisk::znode::Pflags;
 use std::collections::BTreeSet;
 
 /// The part of a directory entry that is the object (`ZFS_DIRENT_OBJ`).
-const OBJ_MASK: u64 = (1 << 48) - 1;
+pub(super) const OBJ_MASK: u64 = (1 << 48) - 1;
 const S_IFMT: u64 = 0o170_000;
 const S_IFDIR: u64 = 0o040_000;
 

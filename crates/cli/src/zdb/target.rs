@@ -1,7 +1,7 @@
 //! Which pool, dataset or objects are meant, and opening them.
 
-use super::ranges::{self, Range};
-use super::{Ctx, Run, Stop, config, objset, whole};
+use super::ranges;
+use super::{Ctx, Run, Stop, block, config, lookup, objset, whole};
 use dsl::{Dataset, Dsl};
 use ondisk::{Nvlist, ObjNum};
 use pool::space::PoolSpace;
@@ -10,7 +10,10 @@ use spa::{Candidate, Host, Spa, SpaError};
 use std::path::PathBuf;
 
 /// Bytes of the block cache; blocks are rarely read twice here.
-const CACHE_BYTES: u64 = 256 << 20;
+pub(super) const CACHE_BYTES: u64 = 256 << 20;
+/// The tunable that says otherwise, and the least that it can say.
+const CACHE_TUNABLE: &str = "zfs_arc_max";
+const CACHE_LEAST: u64 = 32 << 20;
 
 /// An open pool.
 pub struct Opened {
@@ -22,11 +25,19 @@ pub struct Opened {
 
 /// Shows what is asked of `target`: a pool, a dataset, or a dataset by number.
 pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
-    let target = target.strip_suffix('/').filter(|t| t.contains('/')).unwrap_or(target);
+    let is_pool = !target.contains(['/', '@', '#']);
+    let target = target.strip_suffix('/').unwrap_or(target);
     let end = target.find(['/', '@', '#']).unwrap_or(target.len());
     let (pool_name, rest) = target.split_at(end);
+    set_tunables(cx)?;
     let opened = open(cx, pool_name, target)?;
     let operands: Vec<String> = cx.opts.operands[1..].to_vec();
+    if cx.opts.has('R') {
+        for place in &operands {
+            cx.part(|cx| block::read(cx, &opened, place))?;
+        }
+        return Ok(0);
+    }
     let (mut objects, mut metaslabs) = (Vec::new(), Vec::new());
     if cx.opts.has('d') {
         for arg in &operands {
@@ -39,7 +50,8 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
             metaslabs.push(super::opts::number(arg).ok_or_else(|| cx.fatal(bad))?);
         }
     }
-    if rest.is_empty() {
+    let by_path = cx.opts.has('O') || cx.opts.has('r');
+    if is_pool && !by_path {
         if !objects.is_empty() && !cx.opts.has('m') {
             objset::mos(cx, &opened, &objects, None)?;
             return Ok(0);
@@ -50,13 +62,29 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
         // Number 0 is the pool itself.
         return whole::run(cx, &opened, &metaslabs);
     };
-    dump(cx, &opened, &ds, &objects)
+    load_key(cx, &opened, &ds)?;
+    match &operands[..] {
+        [path] if cx.opts.has('O') => lookup::show(cx, &opened, &ds, path),
+        [path, to] if cx.opts.has('r') => lookup::copy(cx, &opened, &ds, path, to),
+        _ => {
+            objset::dataset(cx, &opened, &ds, &objects, None)?;
+            Ok(0)
+        }
+    }
 }
 
-fn dump(cx: &mut Ctx<'_>, opened: &Opened, ds: &Dataset, objects: &[Range]) -> Run<i32> {
-    load_key(cx, opened, ds)?;
-    objset::dataset(cx, opened, ds, objects, None)?;
-    Ok(0)
+/// Sets what `-o` says.
+fn set_tunables(cx: &mut Ctx<'_>) -> Run {
+    for (name, value) in cx.opts.tunables.clone() {
+        if name == CACHE_TUNABLE {
+            cx.cache_bytes = value.max(CACHE_LEAST);
+        } else if let Err(e) = server::steer(&name, value) {
+            writeln!(cx.err, "{name}: {e}");
+            cx.err.put(super::opts::USAGE);
+            return Err(Stop::Exit(1));
+        }
+    }
+    Ok(())
 }
 
 /// The dataset that is meant; a number after the pool's name is an object set's, unless a dataset has that name.
@@ -166,7 +194,7 @@ fn import(cx: &mut Ctx<'_>, candidate: &Candidate, target: &str) -> Run<Spa> {
         checkpoint: cx.opts.has('k'),
         rewind,
         max_txg: cx.opts.txg,
-        cache_bytes: CACHE_BYTES,
+        cache_bytes: cx.cache_bytes,
         ..Options::default()
     };
     let failure = match spa::import(candidate, &options, &Host::of_system(), &SystemClock) {

@@ -3,13 +3,18 @@
 use super::features::{Users, verify_spacemaps};
 use super::mosrefs::{self, MosRefs};
 use super::target::{Opened, load_key};
-use super::{Ctx, Run, blocks, bplists, brt, config, ddt, dtl, history, metaslabs, objset, uberblock};
+use super::{
+    Ctx, Run, blocks, bplists, brt, config, ddt, dtl, history, livelist, metaslabs, objset, uberblock,
+};
 use dsl::{Dataset, Dir};
 use ondisk::{Uberblock, mos};
 
 /// Shows what the options choose; the exit code says whether everything is in order.
 pub fn run(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run<i32> {
     let o = cx.opts.clone();
+    if o.has('y') {
+        cx.part(|cx| livelist::validate(cx, pool))?;
+    }
     if o.count('C') > 1 && !o.has('e') {
         cx.out.put("\nCached configuration:\n");
         super::text::nvlist(cx.out, &pool.spa.config().nvlist, 8);

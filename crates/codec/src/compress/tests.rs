@@ -107,7 +107,7 @@ fn zstd_levels() {
 /// Goal: both layouts of the zstd header that exist on disks are understood, and unknown levels refused.
 #[test]
 fn zstd_header_layouts() {
-    let want = ZstdHeader { level: level(3), version: 10405 };
+    let want = ZstdHeader { size: 0, level: level(3), version: 10405 };
     assert_eq!(zstd_header(&[0, 0, 0, 0, 3, 0, 0x28, 0xa5]).unwrap(), want);
     assert_eq!(zstd_header(&[0, 0, 0, 0, 0, 0x28, 0xa5, 3]).unwrap(), want);
     for bad in [[0, 0, 0, 0, 20, 0, 0x28, 0xa5], [0, 0, 0, 1, 3, 0, 0x28, 0xa5], [0; 8]] {

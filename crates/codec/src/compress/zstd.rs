@@ -67,6 +67,8 @@ impl ZstdLevel {
 /// What the header of a block says about its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZstdHeader {
+    /// Bytes of the frame.
+    pub size: u32,
     /// The level it was packed with.
     pub level: ZstdLevel,
     /// The library's version, as in `ZSTD_VERSION_NUMBER`.
@@ -107,7 +109,7 @@ pub(super) fn split(src: &[u8]) -> std::result::Result<(ZstdHeader, &[u8]), Corr
         value: number.into(),
     })?;
     let version = if raw >> 24 == u32::from(number) { raw & 0x00ff_ffff } else { raw >> 8 };
-    Ok((ZstdHeader { level, version }, frame))
+    Ok((ZstdHeader { size: frame.len() as u32, level, version }, frame))
 }
 
 pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
