@@ -60,7 +60,7 @@ furnish() {
   grep -rlIE '/proc/spl|/sys/module/(zfs|\$module)' /zts/suite | xargs -r sed -i -E 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/(zfs|\$module)#/zts/tree/sys/module/\1#g'
   ln -sf "$(PATH=$path type -P ksh93 || PATH=$path type -P ksh)" /bin/ksh && [ -x /bin/ksh ] || die 'no ksh'
   . /zts/suite/include/commands.cfg
-  for one in zpool zfs zdb zinject mount.zfs; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
+  for one in zpool zfs zdb zinject mount.zfs zfs_ids_to_path; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
   ln -sf "$POOLHOUSE" /sbin/mount.zfs
   # Scripts of OpenZFS that read kstats, pointed at ours; other programs of OpenZFS are absent.
   for one in arc_summary arcstat dbufstat zilstat; do

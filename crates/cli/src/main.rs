@@ -40,12 +40,14 @@ fn main() -> ExitCode {
     let mut words: Vec<OsString> = words.collect();
     // Under its own name the first word is the command.
     let command = match called.as_deref() {
-        Some(name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs")) => name.to_owned(),
+        Some(name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path")) => {
+            name.to_owned()
+        }
         _ if words.is_empty() => String::new(),
         _ => words.remove(0).to_string_lossy().into_owned(),
     };
     if command == "serve" {
-        return ExitCode::from(server::daemon::main(words, server::house::shared()));
+        return ExitCode::from(server::daemon::main(words, server::house::shared(cli::sysfs::facts())));
     }
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     // Codes are 0, 1 and 2.
@@ -80,6 +82,10 @@ fn run(command: &str, words: &[String]) -> i32 {
         "zinject" => {
             let service = server::house::connect();
             cli::zinject::run(&mut out, &mut err, &service, words)
+        }
+        "zfs_ids_to_path" => {
+            let service = server::house::connect();
+            cli::ids_to_path::run(&mut out, &mut err, &service, words)
         }
         "get" | "set" => {
             let service = server::house::connect();

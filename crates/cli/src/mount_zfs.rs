@@ -1,10 +1,10 @@
 //! `mount.zfs`: what mount(8) runs for `mount -t zfs DATASET FOLDER`.
 //!
 //! # Theory
-//! Only file systems with `mountpoint=legacy` are mounted so; others are mounted by `zfs mount`, which knows where they belong. Exit codes are mount(8)'s.
+//! Only snapshots and file systems with `mountpoint=legacy` are mounted so; others are mounted by `zfs mount`, which knows where they belong. Exit codes are mount(8)'s.
 //!
 //! # Absent
-//! Snapshots: they are in `.zfs/snapshot`. `/etc/mtab`, which is the kernel's own list wherever this runs.
+//! `/etc/mtab`, which is the kernel's own list wherever this runs.
 
 use server::api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Service};
 
@@ -59,13 +59,17 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String])
     let query = DatasetQuery {
         root: Some(name.clone()),
         depth: Some(0),
-        kinds: vec![K::Filesystem],
+        kinds: vec![K::Filesystem, K::Snapshot],
         props: PropSelect::Named(vec!["mountpoint".to_owned()]),
         ..DatasetQuery::default()
     };
     let found = service.datasets(&query).ok().and_then(|list| list.datasets.into_iter().next());
-    let Some(place) = found.as_ref().and_then(|d| d.prop("mountpoint")).map(|p| p.value(false).to_owned())
-    else {
+    let place = found.as_ref().and_then(|d| match d.kind {
+        // A snapshot has no place of its own.
+        K::Snapshot if d.head == K::Filesystem => Some("legacy".to_owned()),
+        _ => d.prop("mountpoint").map(|p| p.value(false).to_owned()),
+    });
+    let Some(place) = place else {
         writeln!(err, "filesystem '{name}' cannot be mounted, unable to open the dataset");
         return USAGE;
     };

@@ -464,6 +464,15 @@ fn counted_and_set() {
     let read = |path: &str| fs::read_to_string(dir.path().join("tree").join(path)).expect(path);
     let parameters = "sys/module/zfs/parameters";
     assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "5\n");
+    let module = |path: &str| read(&format!("sys/module/zfs/{path}"));
+    assert_eq!(module("features.pool/org.open-zfs:large_blocks/uname"), "large_blocks\n");
+    assert_eq!(module("properties.dataset/recordsize/default"), "131072\n");
+    assert_eq!(module("properties.pool/failmode/values"), "wait | continue | panic\n");
+    let listed = fs::read_dir(dir.path().join("tree/sys/module/zfs")).expect("a folder").count();
+    assert_eq!(
+        listed, 6,
+        "parameters, features of the kernel and pools, properties of datasets, pools and vdevs"
+    );
     daemon.good("set tunable zfs_txg_timeout=7 zfs_arc_max=100000000");
     assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "7\n");
     fs::write(dir.path().join("tree").join(parameters).join("zfs_txg_timeout"), "9\n")

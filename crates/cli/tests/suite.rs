@@ -309,3 +309,141 @@ fn syncing_anew() {
     good("zpool sync -f tank", &house);
     assert!(txg() > before);
 }
+
+/// Goal: what would be created is checked though it isn't, and shown with the room that it would reserve; pools that know nothing of that reserve in the older way.
+#[test]
+fn drafts_are_checked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let drafted = good("zfs create -nP -b 4k -V 10m tank/v", &house);
+    let lines: Vec<&str> = drafted.lines().collect();
+    let begin = ["create\ttank/v", "property\tvolblocksize\t4096", "property\tvolsize\t10485760"];
+    assert_eq!(lines[..3], begin);
+    assert!(lines.len() == 4 && lines[3].starts_with("property\trefreservation\t"), "{drafted}");
+    assert_eq!(good("zfs create -nP -s -b 4k -V 10m tank/v", &house).lines().count(), 3);
+    assert_eq!(good("zfs create -n -p -o compression=on tank/a/b", &house), "");
+    for bad in ["-o nosuchprop=42 tank/a", "-o compression=loud tank/a", "-b 1234 -V 10m tank/v"] {
+        let said = run(&format!("zfs create -n {bad}"), house.clone());
+        assert!(said.code != 0 && said.err.starts_with("cannot create 'tank/"), "{bad}: {}", said.err);
+    }
+    assert_eq!(good("zfs list -H -o name", &house), "tank\n");
+    let made = good("zfs create -P -b 4k -V 10m tank/v", &house);
+    assert_eq!(made, drafted);
+    let reserved = good("zfs get -Hp -o value refreservation tank/v", &house);
+    assert_eq!(lines[3].split('\t').nth(2), Some(reserved.trim()));
+    let image = dir.path().join("old");
+    fs::File::create(&image).and_then(|file| file.set_len(128 << 20)).expect("an image");
+    good(&format!("zpool create -o version=1 -m none old {}", image.display()), &house);
+    good("zfs create -V 1m old/v", &house);
+    let kept = good("zfs get -Hp -o value reservation old/v", &house);
+    assert!(kept.trim().parse::<u64>().is_ok_and(|n| n > 1 << 20), "{kept}");
+}
+
+/// Goal: what a snapshot's clones are is cut off where OpenZFS cuts it off, for who shows it alone: all of them are found to be destroyed.
+#[test]
+fn long_values_are_cut_off() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    good("zfs create tank/fs", &house);
+    good("zfs snapshot tank/fs@s", &house);
+    for n in 0..42 {
+        good(&format!("zfs clone tank/fs@s tank/{}{n:02}", "x".repeat(200)), &house);
+    }
+    for shown in ["zfs list -H -t snapshot -o clones tank/fs@s", "zfs get -H -o value clones tank/fs@s"] {
+        assert_eq!(good(shown, &house).len(), 8192, "{shown}");
+    }
+    good("zfs destroy -R tank/fs@s", &house);
+    assert_eq!(good("zfs list -H -o name", &house), "tank\ntank/fs\n");
+}
+
+/// Goal: a mount option that says otherwise than its property is shown as a property for the time being, and is none when it is mounted again.
+#[test]
+fn options_of_a_mount_are_temporary() {
+    let Some(stand) = Stand::new("") else { return };
+    stand.good("zfs create tank/a");
+    let shown = |stand: &Stand| {
+        stand.good("zfs get -H -o property,value,source atime,exec,readonly,setuid,devices tank/a")
+    };
+    let before = shown(&stand);
+    assert!(!before.contains("temporary"), "{before}");
+    stand.good("zfs unmount tank/a");
+    stand.good("zfs mount -o noatime,ro,noexec,nosuid,nodev tank/a");
+    let with = "atime\toff\ttemporary\nexec\toff\ttemporary\nreadonly\ton\ttemporary\nsetuid\toff\ttemporary\ndevices\toff\ttemporary\n";
+    assert_eq!(shown(&stand), with);
+    assert_eq!(stand.good("zfs get -H -o name,property -s temporary atime tank/a"), "tank/a\tatime\n");
+    stand.good("zfs unmount tank/a");
+    stand.good("zfs mount tank/a");
+    assert_eq!(shown(&stand), before);
+}
+
+/// Goal: `mount -t zfs` shows a snapshot at a folder, to be read; it goes with its snapshot unless somebody is there, and with its pool.
+#[test]
+fn snapshots_are_mounted() {
+    let Some(stand) = Stand::new("") else { return };
+    if !Stand::is_root() {
+        return;
+    }
+    stand.good("zfs create tank/a");
+    fs::write(stand.path("tank/a/file"), b"then").expect("a file");
+    stand.good("zfs snapshot tank/a@s");
+    fs::write(stand.path("tank/a/file"), b"now").expect("a file");
+    let at = stand.path("there");
+    fs::create_dir(&at).expect("a folder");
+    let mount = |options: &str| {
+        let sink = || cli::cx::Out::new(Box::new(std::io::sink()));
+        let words = ["-o", options, "tank/a@s", &at.display().to_string()].map(str::to_owned);
+        cli::mount_zfs::run(&mut sink(), &mut sink(), &*stand.house, &words)
+    };
+    assert_eq!(mount("rw"), 0);
+    assert_eq!(fs::read(at.join("file")).expect("it is there"), b"then");
+    let refused = fs::write(at.join("file"), b"never").expect_err("it is a snapshot");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_ne!(mount("rw,remount"), 0);
+    assert_eq!(mount("ro,remount"), 0);
+    let open = fs::File::open(at.join("file")).expect("it opens");
+    assert_ne!(stand.ran("zfs destroy tank/a@s").code, 0);
+    drop(open);
+    stand.good("zfs rename tank/a tank/b");
+    let mounts = stand.house.mounts().expect("they are told");
+    assert!(mounts.iter().any(|mount| mount.dataset == "tank/b@s"), "{mounts:?}");
+    stand.good("zfs destroy tank/b@s");
+    assert!(fs::read_dir(&at).expect("a folder").next().is_none());
+}
+
+/// Goal: an object is found by the numbers of its object set and its own, in the whole system where it is mounted.
+#[test]
+fn objects_have_paths() {
+    use std::os::unix::fs::MetadataExt;
+    let Some(stand) = Stand::new("") else { return };
+    stand.good("zfs create tank/a");
+    fs::create_dir(stand.path("tank/a/d")).expect("a folder");
+    fs::write(stand.path("tank/a/d/f"), b"").expect("a file");
+    let object = fs::metadata(stand.path("tank/a/d/f")).expect("it is there").ino();
+    let objset: u64 = stand.good("zfs get -H -o value objsetid tank/a").trim().parse().expect("a number");
+    let found = || stand.house.object_path("tank", &objset, &object).expect("it is told");
+    let whole = found();
+    assert_eq!((whole.dataset.as_deref(), whole.path.as_deref()), (Some("tank/a"), Some("/d/f")));
+    assert!(whole.mountpoint.is_some_and(|at| at.ends_with("/tank/a")));
+    stand.good("zfs unmount tank/a");
+    let stored = found();
+    assert_eq!((stored.path.as_deref(), stored.mountpoint), (Some("/d/f"), None));
+    assert_eq!(stand.house.object_path("tank", &u64::MAX, &1).expect("it is told").dataset, None);
+    let nothing = stand.house.object_path("tank", &objset, &(1 << 40)).expect("it is told");
+    assert_eq!((nothing.dataset.as_deref(), nothing.path), (Some("tank/a"), None));
+}
+
+/// Goal: keys are asked for on the web, and what keeps them from coming is said.
+#[test]
+fn keys_may_be_far() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let closed =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    for scheme in ["https", "http"] {
+        let url = format!("{scheme}://localhost:{closed}/key");
+        let line = format!("zfs create -o encryption=on -o keyformat=raw -o keylocation={url} tank/e");
+        let said = run(&line, house.clone());
+        let begin = format!("cannot create 'tank/e': Failed to connect to {url}: ");
+        assert!(said.code == 1 && said.err.starts_with(&begin), "{}", said.err);
+    }
+}

@@ -23,6 +23,8 @@ pub const SPA_VERSION_SLOGS: u64 = 7;
 pub const SPA_VERSION_DELEGATED_PERMS: u64 = 8;
 /// Owners' and groups' ids are FUIDs: file systems of version 3.
 pub const SPA_VERSION_FUID: u64 = 9;
+/// Reservations that don't count snapshots (`SPA_VERSION_REFRESERVATION`).
+pub const SPA_VERSION_REFRESERVATION: u64 = 9;
 /// `refquota` and `refreservation`.
 pub const SPA_VERSION_REFQUOTA: u64 = 9;
 /// What only a dataset knows is counted without fault.

@@ -369,8 +369,11 @@ pub(crate) fn split_resize(
     }
     crate::change::volume::reserve(dsl, name, &mut sizes, room)?;
     props.retain(|(p, _)| !mine(p));
-    if let Some(n) = tasks::number_of(&sizes, Prop::Refreservation) {
-        props.push((reserved.to_owned(), n.to_string()));
+    // In old pools another property reserves.
+    for prop in [Prop::Refreservation, Prop::Reservation] {
+        if let Some(n) = tasks::number_of(&sizes, prop) {
+            props.push((prop.name().to_owned(), n.to_string()));
+        }
     }
     Ok((change, Some(Resize { object, size })))
 }

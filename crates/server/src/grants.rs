@@ -117,7 +117,7 @@ pub fn authorize(
     // What does not parse is told so by who would answer it; here it is only not allowed.
     let load_key = |dataset: &str| check(pools, peer, &[(At::Here(dataset), "load-key".to_owned())]);
     match method {
-        "change" => {
+        "change" | "draft" => {
             let asked: Change = serde_json::from_slice(body).map_err(|_| denied())?;
             check_change(pools, peer, &asked.change)
         }

@@ -10,8 +10,8 @@ use crate::api::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
     Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
-    MountProgress, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    ScanRequest, Service, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
+    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
+    ScanRequest, Service, Settings, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
 use crate::daemon;
 use crate::events::{Context, Events};
@@ -42,6 +42,8 @@ pub struct House {
     clock: Box<dyn Clock + Send>,
     tickets: grants::Tickets,
     layer: Layer,
+    /// Files that the tree shows besides what changes.
+    facts: Vec<(String, String)>,
 }
 
 impl Default for House {
@@ -71,6 +73,7 @@ impl House {
             clock,
             tickets: grants::Tickets::default(),
             layer: Layer::default(),
+            facts: Vec::new(),
         }
     }
 
@@ -85,7 +88,7 @@ impl House {
         let listed = listed.map_err(|error| Error::new(pool.pool.name(), of_library(&error.into())))?;
         let listsnapshots =
             listed.get("listsnapshots").and_then(|value| value.first()).is_some_and(|n| n != 0);
-        let mounted = |dataset: &dsl::Dataset| pool.mounts.holds(dataset.object().0);
+        let mounted = |dataset: &dsl::Dataset| pool.mounts.mounted_as(dataset.object().0);
         pool.pool.spa().read(|| view::datasets(pool.pool.dsl(), query, listsnapshots, &mounted))
     }
 }
@@ -153,6 +156,14 @@ impl Service for House {
     fn unlinked(&self, dataset: &str) -> Result<u64, Error> {
         let pool = self.pools.pool_of(dataset)?;
         pool.pool.spa().read(|| view::unlinked(pool.pool.dsl(), dataset))
+    }
+
+    fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
+        self.pools.draft(change)
+    }
+
+    fn object_path(&self, pool: &str, objset: &u64, object: &u64) -> Result<ObjectPath, Error> {
+        self.pools.object_path(pool, ObjNum(*objset), ObjNum(*object))
     }
 
     fn events(&self, query: &EventQuery) -> Result<EventPage, Error> {
@@ -251,7 +262,12 @@ impl Service for House {
     }
 
     fn unload_key(&self, dataset: &str) -> Result<(), Error> {
-        self.pools.unload_key(dataset)
+        self.pools.devices_before_unloading(dataset);
+        let unloaded = self.pools.unload_key(dataset);
+        if unloaded.is_err() {
+            self.pools.devices_after(dataset);
+        }
+        unloaded
     }
 
     fn reclaimed(&self, first: &str, last: &str) -> Result<u64, Error> {
@@ -354,6 +370,10 @@ impl Service for House {
 }
 
 impl crate::tree::Counters for House {
+    fn facts(&self) -> &[(String, String)] {
+        &self.facts
+    }
+
     fn kstat_names(&self) -> Vec<crate::kstats::Name> {
         crate::kstats::names(&self.pools)
     }
@@ -400,7 +420,7 @@ pub fn connect() -> impl Service {
     crate::client::Socket::new(Box::new(House::new())).client()
 }
 
-/// A house for a daemon.
-pub fn shared() -> Arc<dyn daemon::House> {
-    Arc::new(House::new())
+/// A house for a daemon, whose tree of files shows these besides what changes: paths and texts.
+pub fn shared(facts: Vec<(String, String)>) -> Arc<dyn daemon::House> {
+    Arc::new(House { facts, ..House::new() })
 }

@@ -18,10 +18,12 @@ pub(crate) use load::{Plans, plans};
 
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
-use crate::plan::{Plan, Where};
+use crate::plan::{Plan, Where, decided};
+use crate::view::MountedAs;
+use dsl::{LongHold, Prop};
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Stale};
-use fuse::tree::Tree as _;
+use fuse::tree::Tree;
 use fuse::{Detach, Workers};
 use look::{Look, NameNow, SnapDirNow, to_be_written};
 use parking_lot::Mutex;
@@ -72,6 +74,8 @@ pub struct Live {
     snapdir: SnapDirNow,
     /// Its files, as long as they are served.
     shown: Weak<Shown>,
+    /// What keeps a snapshot from being destroyed while it is mounted.
+    _hold: Option<LongHold>,
     /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts,
     /// and while its file system is used otherwise than through the kernel.
     turn: Mutex<()>,
@@ -160,6 +164,8 @@ struct Made {
     policies: Policies,
     snapdir: SnapDirNow,
     shown: Weak<Shown>,
+    /// What keeps a snapshot.
+    hold: Option<LongHold>,
 }
 
 impl Mounts {
@@ -196,6 +202,22 @@ impl Mounts {
         }
     }
 
+    /// What the options of a dataset's mount say instead of its properties; `None` if it isn't mounted, and no more than that of one that is about to be.
+    pub fn mounted_as(&self, dataset: u64) -> Option<MountedAs> {
+        let table = self.table.lock();
+        match table.by_object.get(&dataset)? {
+            State::Here(live) if live.mount.is_over() => None,
+            State::Here(live) => {
+                let mut decided = decided(&live.given.lock());
+                decided.retain(|(prop, _)| *prop != Prop::Readonly);
+                let words = live.options.lock();
+                decided.push((Prop::Readonly, words.split(',').any(|word| word == "ro")));
+                Some(decided)
+            }
+            State::Coming(_) => Some(Vec::new()),
+        }
+    }
+
     /// A dataset was renamed, with all below it.
     pub fn renamed(&self, from: &str, to: &str) {
         for state in self.table.lock().by_object.values() {
@@ -203,7 +225,8 @@ impl Mounts {
                 State::Coming(name) => name.get(),
                 State::Here(live) => live.name(),
             };
-            let Some(tail) = name.strip_prefix(from).filter(|t| t.is_empty() || t.starts_with('/')) else {
+            let own = |t: &&str| t.is_empty() || t.starts_with(['/', '@']);
+            let Some(tail) = name.strip_prefix(from).filter(own) else {
                 continue;
             };
             let name_now = format!("{to}{tail}");
@@ -231,7 +254,7 @@ impl Mounts {
         let mounted = self.mount_at(pool, plan, &name, (target, cover));
         let mut table = self.table.lock();
         match mounted {
-            Ok(Made { mount, policies, snapdir, shown }) => {
+            Ok(Made { mount, policies, snapdir, shown, hold }) => {
                 table.made += 1;
                 let live = Live {
                     mount,
@@ -244,6 +267,7 @@ impl Mounts {
                     policies,
                     snapdir,
                     shown,
+                    _hold: hold,
                     turn: Mutex::default(),
                 };
                 *live.options.lock() = plan.words(live.is_read_only());
@@ -278,6 +302,9 @@ impl Mounts {
             return Err(Reason::MountpointNotEmpty);
         }
         let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
+        if plan.dataset.is_snapshot() {
+            return self.mount_snapshot(pool, plan, (how, policies), target);
+        }
         let head = how.head(pool, plan, name, &policies)?;
         let shown = Arc::downgrade(&head);
         // The mount's first question waits for whoever serves it, who serves others too: what it takes is read here.
@@ -294,7 +321,31 @@ impl Mounts {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
         })?;
-        Ok(Made { mount, policies, snapdir, shown })
+        Ok(Made { mount, policies, snapdir, shown, hold: None })
+    }
+
+    /// Mounts a snapshot, which then can't be destroyed.
+    fn mount_snapshot(
+        &self,
+        pool: &Pool,
+        plan: &Plan,
+        (how, policies): (Look, Policies),
+        target: &Path,
+    ) -> Result<Made, Reason> {
+        let (dataset, dsl) = (&plan.dataset, pool.dsl());
+        // No snapshot is destroyed between the question and the hold.
+        let held = || match dsl.is_snapshot(dataset.object(), dataset.phys().creation_txg) {
+            Ok(true) => Ok(dsl.heads().long_hold(dataset.object().0)),
+            Ok(false) => Err(Reason::NoSuchDataset),
+            Err(error) => Err(of_dsl(&error)),
+        };
+        let hold = pool.spa().read(held)?;
+        let shown = how.snapshot(dataset)?;
+        let options = fuse::Options { read_only: true, ..plan.options.clone() };
+        let mount = fuse::Mount::new(&self.workers, Arc::clone(&shown) as Arc<dyn Tree>, target, &options);
+        let mount = mount.map_err(|error| of_fuse(&error))?;
+        let (snapdir, shown) = (SnapDirNow::new(plan.snapdir), Arc::downgrade(&shown));
+        Ok(Made { mount, policies, snapdir, shown, hold: Some(hold) })
     }
 
     /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
@@ -333,6 +384,9 @@ impl Mounts {
         let mut given = live.given.lock().clone();
         given.extend(options.iter().filter(|option| *option != "remount").cloned());
         plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
+        if plan.dataset.is_snapshot() && options.iter().any(|option| option == "rw") {
+            return Err(fail(Reason::PoolReadonly));
+        }
         let to_write = !plan.options.read_only;
         if to_write && live.is_read_only() {
             if pool.spa().writer().is_none() {

@@ -74,6 +74,33 @@ pub struct Plan {
     pub given: Vec<String>,
 }
 
+/// What mount options that were given decide of properties: the last of each pair.
+pub fn decided(given: &[String]) -> Vec<(Prop, bool)> {
+    let mut all: Vec<(Prop, bool)> = Vec::new();
+    for option in given {
+        let (prop, on) = match option.as_str() {
+            "ro" => (Prop::Readonly, true),
+            "rw" => (Prop::Readonly, false),
+            "relatime" => (Prop::Relatime, true),
+            "norelatime" => (Prop::Relatime, false),
+            "suid" | "setuid" => (Prop::Setuid, true),
+            "nosuid" | "nosetuid" => (Prop::Setuid, false),
+            "dev" | "devices" => (Prop::Devices, true),
+            "nodev" | "nodevices" => (Prop::Devices, false),
+            "exec" => (Prop::Exec, true),
+            "noexec" => (Prop::Exec, false),
+            "atime" => (Prop::Atime, true),
+            "noatime" => (Prop::Atime, false),
+            "xattr" => (Prop::Xattr, true),
+            "noxattr" => (Prop::Xattr, false),
+            _ => continue,
+        };
+        all.retain(|(other, _)| *other != prop);
+        all.push((prop, on));
+    }
+    all
+}
+
 /// Longest names, without and with `longname`.
 const NAME_MAX: (u32, u32) = (255, 1023);
 const DEFAULT_RECORD: u64 = 128 << 10;
@@ -105,11 +132,12 @@ impl Plan {
         }
     }
 
-    /// Reads a dataset's properties. `None` for what is no file system.
+    /// Reads a dataset's properties. `None` for what is no file system, nor a snapshot of one, which belongs nowhere and can only be read.
     pub fn of(dataset: dsl::Dataset) -> dsl::Result<Option<Self>> {
-        if dataset.is_snapshot() || dataset.head_kind()? != Some(Kind::Filesystem) {
+        if dataset.head_kind()? != Some(Kind::Filesystem) {
             return Ok(None);
         }
+        let snapshot = dataset.is_snapshot();
         let number = |prop, otherwise| {
             Ok::<u64, dsl::Error>(match dataset.property(prop)?.map(|property| property.value) {
                 Some(Value::Number(number)) => number,
@@ -129,7 +157,7 @@ impl Plan {
         let posix_acl = number(Prop::Acltype, 0)? == 1;
         let options = fuse::Options {
             source: name.clone(),
-            read_only: number(Prop::Readonly, 0)? != 0,
+            read_only: snapshot || number(Prop::Readonly, 0)? != 0,
             nosuid: off(Prop::Setuid)?,
             nodev: off(Prop::Devices)?,
             noexec: off(Prop::Exec)?,
@@ -141,6 +169,7 @@ impl Plan {
         Ok(Some(Self {
             place,
             can_mount: match number(Prop::Canmount, 1)? {
+                _ if snapshot => CanMount::On,
                 0 => CanMount::Off,
                 2 => CanMount::NoAuto,
                 _ => CanMount::On,
@@ -255,7 +284,8 @@ impl Plan {
             let (to, atime) = (&mut self.options, &mut self.policy.atime);
             match option.as_str() {
                 "ro" => to.read_only = true,
-                "rw" => to.read_only = false,
+                // Of a snapshot it is asked in vain.
+                "rw" => to.read_only = self.dataset.is_snapshot(),
                 "defaults" | "remount" | "nomand" | "mand" => {}
                 "relatime" if *atime != Atime::Never => *atime = Atime::Relative,
                 "norelatime" if *atime != Atime::Never => *atime = Atime::Always,

@@ -13,6 +13,7 @@
 //! # Locks
 //! The table of pools is held for looking up and entering, never while a device is read.
 
+mod asking;
 mod ending;
 mod heirs;
 mod mounting;
@@ -564,7 +565,10 @@ impl Pools {
         let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
         let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
         for live in pool.mounts.list() {
-            let dir = pool.pool.dsl().dir(&live.name()).map_err(fail)?;
+            let name = live.name();
+            // A snapshot has the key of its head.
+            let head = name.split('@').next().unwrap_or(&name);
+            let dir = pool.pool.dsl().dir(head).map_err(fail)?;
             let needs = dir.encryption_root().map_err(fail)?;
             if needs.is_some_and(|needed| needed.object() == root.object()) {
                 return Err(Error::new(dataset, Reason::Busy));

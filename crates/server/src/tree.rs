@@ -1,4 +1,4 @@
-//! Kstats and tunables as files, for programs that read those of the kernel module: `proc/spl/kstat/zfs/...` and `sys/module/zfs/parameters/...` in a folder.
+//! Kstats and tunables as files, for programs that read those of the kernel module: `proc/spl/kstat/zfs/...` and `sys/module/zfs/...` in a folder.
 //!
 //! # Theory
 //! The folder is a mount of the daemon's own, and each read of a file is answered by what is counted at that moment: the kernel keeps nothing of it
@@ -13,7 +13,7 @@ use crate::kstats::{self, Name};
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
 use fuse::{Mount, Options, Workers};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +28,10 @@ const PARAMETERS: &str = "sys/module/zfs/parameters";
 
 /// Who tells kstats one by one.
 pub trait Counters: Service {
+    /// Files that never change, with what they hold.
+    fn facts(&self) -> &[(String, String)] {
+        &[]
+    }
     /// The names of all that is counted. Waits for no device.
     fn kstat_names(&self) -> Vec<Name>;
     /// One of them, if it is there.
@@ -38,12 +42,17 @@ pub trait Counters: Service {
 pub struct StatTree<S> {
     house: Arc<S>,
     hash: RandomState,
+    /// What never changes, by path and by number.
+    facts: BTreeMap<String, Thing>,
+    paths: HashMap<Node, String>,
 }
 
 /// What a path is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Thing {
     Folder,
+    /// What is always the same.
+    Fact(String),
     Kstat(Name),
     Parameter(Tunable),
 }
@@ -51,18 +60,19 @@ enum Thing {
 impl<S: Counters> StatTree<S> {
     /// Over this house.
     pub fn new(house: Arc<S>) -> Self {
-        Self { house, hash: RandomState::new() }
+        let mut facts = BTreeMap::new();
+        for (path, text) in house.facts() {
+            put(&mut facts, path.clone(), Thing::Fact(text.clone()));
+        }
+        let mut tree = Self { house, hash: RandomState::new(), facts, paths: HashMap::new() };
+        tree.paths = tree.facts.keys().map(|path| (tree.number(path), path.clone())).collect();
+        tree
     }
 
-    /// Everything there is now, by path; the root is the empty one.
+    /// Everything there is now that may change, by path; the root is the empty one.
     fn things(&self) -> BTreeMap<String, Thing> {
         let mut things = BTreeMap::new();
-        let mut put = |path: String, thing: Thing| {
-            for (at, _) in path.match_indices('/') {
-                things.insert(path[..at].to_owned(), Thing::Folder);
-            }
-            things.insert(path, thing);
-        };
+        let mut put = |path: String, thing: Thing| put(&mut things, path, thing);
         put(String::new(), Thing::Folder);
         put(KSTATS.to_owned(), Thing::Folder);
         put(PARAMETERS.to_owned(), Thing::Folder);
@@ -80,13 +90,16 @@ impl<S: Counters> StatTree<S> {
     }
 
     fn find(&self, node: Node) -> Result<(String, Thing), Errno> {
+        if let Some((path, thing)) = self.paths.get(&node).and_then(|path| self.facts.get_key_value(path)) {
+            return Ok((path.clone(), thing.clone()));
+        }
         self.things().into_iter().find(|(path, _)| self.number(path) == node).ok_or(Errno::NOENT)
     }
 
     fn describe(&self, path: &str, thing: &Thing) -> Attr {
         let (mode, nlink, size) = match thing {
             Thing::Folder => (0o040_555, 2, 2),
-            Thing::Kstat(_) => (0o100_444, 1, SIZE),
+            Thing::Kstat(_) | Thing::Fact(_) => (0o100_444, 1, SIZE),
             Thing::Parameter(_) => (0o100_644, 1, SIZE),
         };
         let parent = path.rsplit_once('/').map_or("", |(above, _)| above);
@@ -113,6 +126,14 @@ impl<S: Counters> StatTree<S> {
     }
 }
 
+/// Puts something at a path, and the folders above it.
+fn put(things: &mut BTreeMap<String, Thing>, path: String, thing: Thing) {
+    for (at, _) in path.match_indices('/') {
+        things.insert(path[..at].to_owned(), Thing::Folder);
+    }
+    things.insert(path, thing);
+}
+
 fn path_of((pool, name): &Name) -> String {
     match pool {
         Some(pool) => format!("{KSTATS}/{pool}/{name}"),
@@ -129,7 +150,8 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
         let (above, _) = self.find(dir)?;
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
-        let thing = self.things().remove(&path).ok_or(Errno::NOENT)?;
+        let fact = self.facts.get(&path).cloned();
+        let thing = fact.or_else(|| self.things().remove(&path)).ok_or(Errno::NOENT)?;
         Ok(self.describe(&path, &thing))
     }
 
@@ -144,6 +166,7 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let text = match self.find(node)?.1 {
             Thing::Folder => return Err(Errno::ISDIR),
+            Thing::Fact(text) => text,
             Thing::Kstat((pool, name)) => {
                 let kstat = self.house.kstat(pool.as_deref(), &name).ok_or(Errno::NOENT)?;
                 kstats::text(&kstat)
@@ -162,7 +185,8 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
         if thing != Thing::Folder {
             return Err(Errno::NOTDIR);
         }
-        let things = self.things();
+        let mut things = self.things();
+        things.extend(self.facts.iter().map(|(path, thing)| (path.clone(), thing.clone())));
         let inside = things.iter().filter_map(|(path, thing)| {
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
             (parent == above && !name.is_empty()).then_some((path, name, thing))

@@ -76,6 +76,8 @@ impl Service for Numbers {
         holds(&str) -> Vec<Hold>;
         diff(&DiffRequest) -> DiffPart;
         unlinked(&str) -> u64;
+        draft(&DatasetChange) -> Settings;
+        object_path(&str, &u64, &u64) -> ObjectPath;
         prefetch(&str) -> u64;
         events(&EventQuery) -> EventPage;
         grants(&str) -> Vec<Granted>;
@@ -558,7 +560,7 @@ fn main() {
             let options = daemon::Options { background: true, ..daemon::Options::at(place) };
             let real = options.place.dir().join("real").exists();
             let house: Arc<dyn House> =
-                if real { server::house::shared() } else { Arc::new(Numbers::default()) };
+                if real { server::house::shared(Vec::new()) } else { Arc::new(Numbers::default()) };
             daemon::run(&options, house).unwrap();
         }
         Some("ask") => {

@@ -62,13 +62,17 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             }
         }
     }
-    if c.verbose {
-        show(cx, &c, name);
-    }
-    if c.dry_run {
-        return Ok(0);
-    }
     let what = format!("cannot create '{name}'");
+    if c.dry_run || c.verbose {
+        check_name(cx, &what, name)?;
+        let drafted = draft(cx, &c, name, kind, &what)?;
+        if c.verbose {
+            show(cx, &c, name, &drafted);
+        }
+        if c.dry_run {
+            return Ok(0);
+        }
+    }
     check_name(cx, &what, name)?;
     let above_it = parent(cx, &what, name, c.parents)?;
     let key = new_key(cx, name, &mut c.props, encryption(&above_it)).map_err(|fault| {
@@ -124,13 +128,28 @@ fn size(cx: &mut Cx, props: &mut Settings, name: &str, what: &str, arg: &str) ->
     }
 }
 
-fn show(cx: &mut Cx, c: &Create, name: &str) {
+/// The properties that it would be made with: those asked for, checked, and the room that a volume reserves.
+fn draft(cx: &mut Cx, c: &Create, name: &str, kind: K, what: &str) -> Result<Settings, Stop> {
+    let change = DatasetChange::Create {
+        name: name.to_owned(),
+        kind,
+        props: c.props.clone(),
+        sparse: c.sparse,
+        parents: c.parents,
+        mount: false,
+        key: None,
+    };
+    let drafted = cx.service()?.draft(&change);
+    drafted.map_err(|e| cx.fail(what, &e))
+}
+
+fn show(cx: &mut Cx, c: &Create, name: &str, props: &Settings) {
     match (c.parseable, c.dry_run) {
         (true, _) => writeln!(cx.out, "create\t{name}"),
         (false, true) => writeln!(cx.out, "would create {name}"),
         (false, false) => writeln!(cx.out, "create {name}"),
     }
-    for (property, value) in &c.props {
+    for (property, value) in props {
         if c.parseable {
             writeln!(cx.out, "property\t{property}\t{value}");
         } else {

@@ -298,9 +298,15 @@ pub fn value(cx: &Cx, d: &Dataset, name: &str, exact: bool) -> Option<(String, S
     let text = match (name, p.number, exact) {
         ("creation", Some(t), false) => cx.clock.creation(t),
         ("snapshots_changed", Some(t), false) => cx.clock.changed(t),
-        _ => p.value(exact).to_owned(),
+        _ => cut(p.value(exact)).to_owned(),
     };
     Some((text, p.source.clone()))
+}
+
+/// A value as far as OpenZFS shows one (`ZFS_MAXPROPLEN`, less what ends a string): the list of a snapshot's clones may be longer.
+fn cut(value: &str) -> &str {
+    const MOST: usize = 8191;
+    &value[..value.floor_char_boundary(MOST)]
 }
 
 /// The first pairs of a dataset's JSON object (`fill_dataset_info`).

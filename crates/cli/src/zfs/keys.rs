@@ -7,7 +7,7 @@ use server::api::{Dataset, DatasetKind as K, Error, KeyMaterial, LoadKeyRequest,
 use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
-use crate::words;
+use crate::{https, words};
 
 /// Tries that a user at a terminal has.
 const ATTEMPTS: u32 = 3;
@@ -204,6 +204,10 @@ pub(super) fn fetch(
             let text = words::reason(&Reason::System { errno: e.raw_os_error().unwrap_or(5) }, &cx.clock);
             format!("Failed to open key material file: {text}")
         })?
+    } else if ["https://", "http://"].iter().any(|scheme| location.starts_with(scheme)) {
+        cx.out.flush();
+        let found = https::get(location, &https::Certificates::of(cx.env)).map_err(|e| e.to_string())?;
+        of_form(&found[..], format).map_err(|e| e.to_string())?
     } else if location.contains("://") {
         return Err("URI scheme is not supported".into());
     } else {
@@ -212,15 +216,18 @@ pub(super) fn fetch(
     check(bytes, format)
 }
 
-/// A raw key is the file's bytes, one more than fit to see that it is too long; another is its first line.
 fn from_file(path: &str, format: &str) -> std::io::Result<Vec<u8>> {
-    let file = std::fs::File::open(path)?;
+    of_form(std::fs::File::open(path)?, format)
+}
+
+/// A raw key is what is there, one byte more than fit to see that it is too long; another is its first line.
+fn of_form(from: impl Read, format: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if format == "raw" {
-        file.take(RAW_KEY as u64 + 1).read_to_end(&mut bytes)?;
+        from.take(RAW_KEY as u64 + 1).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    BufReader::new(file).take(4096).read_until(b'\n', &mut bytes)?;
+    BufReader::new(from).take(4096).read_until(b'\n', &mut bytes)?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }

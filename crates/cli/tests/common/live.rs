@@ -123,7 +123,7 @@ impl Service for Live {
         view::history(name, self.spa.mos(), *from, 1 << 10)
     }
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
-        view::datasets(&self.dsl, query, false, &|d| self.mounted.contains(&d.name()))
+        view::datasets(&self.dsl, query, false, &|d| self.mounted.contains(&d.name()).then(Vec::new))
     }
     fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         view::space(&self.dsl, dataset, classes)
@@ -133,6 +133,12 @@ impl Service for Live {
     }
     fn prefetch(&self, _: &str) -> Result<u64, Error> {
         view::prefetch(&self.spa)
+    }
+    fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
+        Err(Error::new(change.subject(), Reason::NoSuchDataset))
+    }
+    fn object_path(&self, _: &str, _: &u64, _: &u64) -> Result<ObjectPath, Error> {
+        Ok(ObjectPath::default())
     }
     fn unlinked(&self, d: &str) -> Result<u64, Error> {
         view::unlinked(&self.dsl, d)

@@ -242,6 +242,12 @@ impl Service for Paper {
     fn prefetch(&self, p: &str) -> Result<u64, Error> {
         Err(Error::new(p, Reason::NoSuchPool))
     }
+    fn draft(&self, change: &DatasetChange) -> Result<Settings, Error> {
+        Err(Error::new(change.subject(), Reason::NoSuchDataset))
+    }
+    fn object_path(&self, _: &str, _: &u64, _: &u64) -> Result<ObjectPath, Error> {
+        Ok(ObjectPath::default())
+    }
     fn unlinked(&self, d: &str) -> Result<u64, Error> {
         Err(Error::new(d, Reason::NoSuchDataset))
     }

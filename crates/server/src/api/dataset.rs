@@ -53,6 +53,18 @@ impl Dataset {
     }
 }
 
+/// Where an object is to be found (`zpool_obj_to_path`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ObjectPath {
+    /// The dataset; none if there is none of that number.
+    pub dataset: Option<String>,
+    /// The path in its file system; none if there is none.
+    pub path: Option<String>,
+    /// Where that is mounted, if it is.
+    pub mountpoint: Option<String>,
+}
+
 /// The datasets that a question is about, as far as they can be read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

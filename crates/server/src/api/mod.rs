@@ -41,7 +41,8 @@ pub use change::{
     Changed, CreatePool, DatasetChange, Layout, PoolChange, ScanCommand, Settings, WorkCommand, WorkKind,
 };
 pub use dataset::{
-    Dataset, DatasetKind, DatasetList, DatasetQuery, Granted, Hold, PropSelect, SpaceClass, SpaceEntry,
+    Dataset, DatasetKind, DatasetList, DatasetQuery, Granted, Hold, ObjectPath, PropSelect, SpaceClass,
+    SpaceEntry,
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
 pub use error::{DeviceRefusal, Error, Reason, Refusal};

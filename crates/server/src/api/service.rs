@@ -6,8 +6,8 @@ use super::{
     AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
     Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
-    MountProgress, MountReport, MountRequest, OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason,
-    ScanRequest, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
+    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
+    Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -108,6 +108,10 @@ methods! {
     change_pool(name: String => &str, change: PoolChange => &PoolChange) -> ();
     /// Changes datasets of one pool; mounts and unmounts what that asks for.
     change(change: DatasetChange => &DatasetChange) -> Changed;
+    /// The properties that a creation would give what it makes: those that it asks for, checked, and those that follow from them. Does nothing.
+    draft(change: DatasetChange => &DatasetChange) -> Settings;
+    /// Where an object of an object set of a pool is to be found.
+    object_path(pool: String => &str, objset: u64 => &u64, object: u64 => &u64) -> ObjectPath;
     /// Offers volumes over NBD, and says where.
     offer(request: OfferRequest => &OfferRequest) -> Vec<Offered>;
     /// Offers volumes no longer.

@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! After a change, an import or a key the volumes of that pool are held against what is attached: those that lack a device get one. Before a
-//! change that takes a volume away or replaces its contents, its device goes, unless somebody uses it, and then the change finds the volume busy. Nothing
+//! change that takes a volume, its key or its contents away, its device goes, unless somebody uses it, and then the change finds the volume busy. Nothing
 //! here makes a change fail: a volume without a device is still served otherwise.
 //!
 //! # Absent
@@ -28,12 +28,14 @@ impl Attachments {
     }
 }
 
+/// Whether a dataset is this one, or below it.
+fn below(root: &str, name: &str) -> bool {
+    name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
+}
+
 impl Pools {
     /// Takes the unused devices of volumes away that a change is about to take away or replace.
     pub(crate) fn devices_before(&self, change: &DatasetChange) {
-        if !self.attachments.wants_every() {
-            return;
-        }
         let goes = |name: &str| match change {
             DatasetChange::Destroy { names, .. } => names.iter().any(|n| n == name),
             DatasetChange::Rollback { snapshot, destroy, .. } => {
@@ -41,8 +43,20 @@ impl Pools {
             }
             _ => false,
         };
-        let subject = change.subject();
-        let pool = subject.split(['/', '@', '#']).next().unwrap_or(subject);
+        self.devices_go(change.subject(), &goes);
+    }
+
+    /// Takes the unused devices of volumes away whose key is about to go.
+    pub(crate) fn devices_before_unloading(&self, root: &str) {
+        self.devices_go(root, &|name| below(root, name));
+    }
+
+    /// Takes the unused devices of some volumes of a pool away.
+    fn devices_go(&self, about: &str, goes: &dyn Fn(&str) -> bool) {
+        if !self.attachments.wants_every() {
+            return;
+        }
+        let pool = about.split(['/', '@', '#']).next().unwrap_or(about);
         let Some(files) = self.attachments.of(pool) else { return };
         for name in files.names().iter().filter(|name| goes(name)) {
             if let Err(reason) = files.detach(name, false) {

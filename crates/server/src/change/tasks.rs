@@ -257,6 +257,31 @@ pub(crate) fn number_of(list: &PropList, prop: Prop) -> Option<u64> {
     })
 }
 
+/// The properties that a creation comes to (the part of [`plan`] that needs no dataset above).
+///
+/// # Errors
+/// Values that may not be.
+pub fn draft(dsl: &Dsl, room: Room<'_>, change: &DatasetChange) -> Result<Settings, Error> {
+    let DatasetChange::Create { name, kind, props, sparse, .. } = change else {
+        return Err(Error::new(change.subject(), Reason::BadType));
+    };
+    let mut drafted = props.clone();
+    match kind {
+        DatasetKind::Volume => {
+            let mut list = settings(dsl, name, Kind::Volume, true, props)?;
+            volume::new(name, &mut list, room, (*sparse, dsl.mos().version()))?;
+            let by = volume::kept_by(dsl.mos().version());
+            if let Some(n) = number_of(&list, by).filter(|_| !props.iter().any(|(p, _)| p == by.name())) {
+                drafted.push((by.name().to_owned(), n.to_string()));
+            }
+        }
+        _ => {
+            settings(dsl, name, Kind::Filesystem, true, props)?;
+        }
+    }
+    Ok(drafted)
+}
+
 fn new_head(
     dsl: &Dsl,
     name: &str,
@@ -272,7 +297,7 @@ fn new_head(
         }
         DatasetKind::Volume => {
             let mut props = settings(dsl, name, Kind::Volume, true, given)?;
-            let volume = volume::new(name, &mut props, room, sparse)?;
+            let volume = volume::new(name, &mut props, room, (sparse, dsl.mos().version()))?;
             (Arc::new(volume), props)
         }
         DatasetKind::Snapshot | DatasetKind::Bookmark => return Err(Error::new(name, Reason::BadType)),

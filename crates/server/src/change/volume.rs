@@ -7,6 +7,8 @@
 use dsl::ops::create::NewVolume;
 use dsl::{Dsl, Prop, PropError, PropList, Setting, Value};
 
+use ondisk::version::SPA_VERSION_REFRESERVATION;
+
 use super::tasks::{Room, bad_value, number_of};
 use crate::api::{Error, Reason};
 use crate::faults::of_dsl;
@@ -16,6 +18,11 @@ const BLOCK: u64 = 16 << 10;
 /// `refreservation=auto`, as the value is parsed.
 const AUTO: u64 = u64::MAX;
 
+/// The property that a volume's room is reserved by in a pool of this version (`zfs_which_resv_prop`).
+pub(crate) fn kept_by(version: u64) -> Prop {
+    if version >= SPA_VERSION_REFRESERVATION { Prop::Refreservation } else { Prop::Reservation }
+}
+
 /// A new volume; its properties get the room that it reserves, unless it is sparse or they name another.
 ///
 /// # Errors
@@ -24,7 +31,7 @@ pub(crate) fn new(
     name: &str,
     props: &mut PropList,
     room: Room<'_>,
-    sparse: bool,
+    (sparse, version): (bool, u64),
 ) -> Result<NewVolume, Error> {
     let block = number_of(props, Prop::Volblocksize).unwrap_or(BLOCK);
     let size = number_of(props, Prop::Volsize).ok_or_else(|| bad_value(name, &PropError::NoVolsize))?;
@@ -38,7 +45,10 @@ pub(crate) fn new(
     let copies = number_of(props, Prop::Copies).unwrap_or(1);
     match number_of(props, Prop::Refreservation) {
         None if sparse => {}
-        None | Some(AUTO) => set(props, Prop::Refreservation, reservation(size, block, copies, room)),
+        // Pools that don't know the one reserve by the other.
+        None if number_of(props, Prop::Reservation).is_some() && kept_by(version) == Prop::Reservation => {}
+        None => set(props, kept_by(version), reservation(size, block, copies, room)),
+        Some(AUTO) => set(props, Prop::Refreservation, reservation(size, block, copies, room)),
         Some(_) => {}
     }
     let block = u32::try_from(block).map_err(|_| Error::new(name, Reason::BadType))?;
@@ -51,8 +61,10 @@ pub(crate) fn new(
 /// # Errors
 /// As reading the volume's properties fails.
 pub(crate) fn reserve(dsl: &Dsl, name: &str, props: &mut PropList, room: Room<'_>) -> Result<(), Error> {
-    let (to, reserved) = (number_of(props, Prop::Volsize), number_of(props, Prop::Refreservation));
-    if !(reserved == Some(AUTO) || (to.is_some() && reserved.is_none())) {
+    let by = kept_by(dsl.mos().version());
+    let (to, reserved) = (number_of(props, Prop::Volsize), number_of(props, by));
+    let auto = reserved == Some(AUTO) && by == Prop::Refreservation;
+    if !(auto || (to.is_some() && reserved.is_none())) {
         return Ok(());
     }
     let fail = |e: dsl::Error| Error::new(name, of_dsl(&e));
@@ -73,12 +85,12 @@ pub(crate) fn reserve(dsl: &Dsl, name: &str, props: &mut PropList, room: Room<'_
     let copies = of(&head, Prop::Copies)?.max(1);
     let most = |size: u64, copies: u64| reservation(size, block, copies, room);
     match (to, reserved) {
-        (_, Some(_)) => set(props, Prop::Refreservation, most(to.unwrap_or(size), copies)),
+        (_, Some(_)) => set(props, by, most(to.unwrap_or(size), copies)),
         (Some(to), None) => {
-            let own = of(&dataset, Prop::Refreservation)?;
+            let own = of(&dataset, by)?;
             // OpenZFS reckons with one copy here, whatever `copies` is.
             if let Some(copies) = [copies, 1].into_iter().find(|copies| own == most(size, *copies)) {
-                set(props, Prop::Refreservation, most(to, copies));
+                set(props, by, most(to, copies));
             }
         }
         (None, None) => {}

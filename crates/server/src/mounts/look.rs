@@ -5,7 +5,7 @@ use crate::api::Reason;
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::plan::{Plan, SnapDir};
 use fuse::dataset::{Dataset as Shown, Shown as How};
-use fuse::tree::{Statfs, Tree};
+use fuse::tree::Statfs;
 use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
 use rustix::io::Errno;
@@ -74,7 +74,7 @@ impl Look {
     }
 
     /// The files of a snapshot.
-    pub(super) fn snapshot(self, snapshot: &dsl::Dataset) -> Result<Arc<dyn Tree>, Reason> {
+    pub(super) fn snapshot(self, snapshot: &dsl::Dataset) -> Result<Arc<Shown>, Reason> {
         Ok(Arc::new(Shown::new(to_be_read(snapshot)?, self.how(snapshot.name()))))
     }
 

@@ -255,7 +255,8 @@ impl Pools {
         let mut roots = BTreeSet::new();
         for (pool, live) in chosen {
             let name = live.name();
-            match pool.pool.dsl().dir(&name).and_then(|dir| dir.encryption_root()) {
+            let head = name.split('@').next().unwrap_or(&name);
+            match pool.pool.dsl().dir(head).and_then(|dir| dir.encryption_root()) {
                 Ok(Some(root)) => {
                     roots.insert(root.name().to_owned());
                 }
@@ -277,7 +278,8 @@ impl Pools {
 /// Refuses to unload keys that something needs which stays mounted: nothing is unmounted then.
 fn keys_are_free(pools: &[Arc<Imported>], chosen: &[Mounted]) -> Result<(), Error> {
     let root_of = |pool: &Arc<Imported>, name: &str| {
-        let root = pool.pool.dsl().dir(name).and_then(|dir| dir.encryption_root()).ok().flatten();
+        let head = name.split('@').next().unwrap_or(name);
+        let root = pool.pool.dsl().dir(head).and_then(|dir| dir.encryption_root()).ok().flatten();
         root.map(|root| (pool.pool.spa().guid(), root.object(), root.name().to_owned()))
     };
     let goes: BTreeSet<String> = chosen.iter().map(|(_, live)| live.name()).collect();

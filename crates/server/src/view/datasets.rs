@@ -8,8 +8,22 @@ use crate::api::{
     Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Granted, Hold, Prop, PropSelect, Reason, Source,
 };
 
-/// Whether a file system is mounted.
-pub type Mounted<'a> = &'a (dyn Fn(&dsl::Dataset) -> bool + Sync);
+/// Whether a file system is mounted, and what its mount has otherwise than properties might say.
+pub type Mounted<'a> = &'a (dyn Fn(&dsl::Dataset) -> Option<MountedAs> + Sync);
+
+/// Properties that a mount's options decide, and how.
+pub type MountedAs = Vec<(Native, bool)>;
+
+/// The properties that are mount options.
+const MOUNT_OPTIONS: [Native; 7] = [
+    Native::Atime,
+    Native::Relatime,
+    Native::Devices,
+    Native::Exec,
+    Native::Readonly,
+    Native::Setuid,
+    Native::Xattr,
+];
 
 /// Threads that list a pool.
 const THREADS: usize = 4;
@@ -180,9 +194,12 @@ impl<'a> Asked<'a> {
     }
 
     fn prop(&self, d: &dsl::Dataset, p: &Property) -> dsl::Result<Prop> {
-        let mut out = convert(p);
+        let mut out = match self.overruled(d, p) {
+            Some(overruled) => convert(&overruled),
+            None => convert(p),
+        };
         if p.prop == Some(Native::Mounted) {
-            let mounted = (self.mounted)(d);
+            let mounted = (self.mounted)(d).is_some();
             (out.text, out.number) = ((if mounted { "yes" } else { "no" }).into(), Some(u64::from(mounted)));
             out.exact = None;
         }
@@ -193,6 +210,16 @@ impl<'a> Asked<'a> {
             out.received = Some((shown.text(&dsl::prop::text::NICE), shown.text(&dsl::prop::text::LITERAL)));
         }
         Ok(out)
+    }
+
+    /// A property that the options of a mount go before (`get_numeric_property`).
+    fn overruled(&self, d: &dsl::Dataset, p: &Property) -> Option<Property> {
+        let (prop, Value::Number(n)) = (p.prop.filter(|p| MOUNT_OPTIONS.contains(p))?, &p.value) else {
+            return None;
+        };
+        let (_, given) = (self.mounted)(d)?.into_iter().find(|(given, _)| *given == prop)?;
+        let value = Value::Number(u64::from(given));
+        (given != (*n != 0)).then(|| Property { value, source: dsl::Source::Temporary, ..p.clone() })
     }
 
     fn bookmark(&self, owner: &dsl::Dataset, mark: &Bookmark) -> dsl::Result<Option<Dataset>> {

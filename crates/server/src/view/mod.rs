@@ -26,7 +26,7 @@ mod vdevs;
 
 pub use candidate::candidate;
 pub(crate) use candidate::missing;
-pub use datasets::{datasets, grants, holds, key_error};
+pub use datasets::{MountedAs, datasets, grants, holds, key_error};
 pub use ddt::prefetch;
 pub use diff::{Compared, compared, diff};
 pub use history::{HISTORY_PART, history};
