@@ -584,18 +584,24 @@ main(int argc, char **argv)
 {
 	if (argc < 3)
 		goto usage;
+	char *dir = realpath(argv[2], NULL);
+	if (dir == NULL) {
+		perror(argv[2]);
+		return (1);
+	}
 	for (int i = 3; i < argc; i++)
 		if (!set(argv[i]))
 			goto usage;
 	signal(SIGTERM, on_signal);
 	signal(SIGINT, on_signal);
+	signal(SIGABRT, on_signal);
 	snprintf(cachefile, sizeof (cachefile), "%.40s/peer-%d.cache", "/tmp",
 	    getpid());
 	spa_config_path = cachefile;
 	kernel_init(SPA_MODE_READ | SPA_MODE_WRITE);
 	for (size_t i = 0; i < sizeof (works) / sizeof (works[0]); i++)
 		if (strcmp(argv[1], works[i].name) == 0) {
-			works[i].work(argv[2]);
+			works[i].work(dir);
 			kernel_fini();
 			remove_files();
 			printf("{\"figures\":{%s},\"curves\":{%s}}\n",

@@ -25,9 +25,9 @@ use crate::error::Refusal;
 use crate::prop::Prop;
 use crate::prop::value::PropZap;
 use crate::{Dsl, Error, Result};
+use observe::{Mutex, Site};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::{Corrupt, ObjNum, Txg};
-use parking_lot::Mutex;
 use pool::space::SpaceCheck;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,8 +66,17 @@ pub enum Asked {
 }
 
 /// Bytes in flight by directory, and what is known of directories as long as no sync changes them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Room(Mutex<State>);
+
+/// Where it is waited for.
+static ROOM: Site = Site::new("dsl room");
+
+impl Default for Room {
+    fn default() -> Self {
+        Room(Mutex::new(&ROOM, State::default()))
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {

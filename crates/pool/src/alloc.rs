@@ -55,6 +55,7 @@ pub use totals::{ClassTotals, Totals};
 use crate::Mos;
 use crate::metaslab::TopVdev;
 use live::slot;
+use observe::Site;
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{Dva, Psize, Txg, VdevId};
 use parking_lot::{Condvar, Mutex};
@@ -62,10 +63,13 @@ use state::State;
 use vdev::TreeCell;
 use zio::{NoSpace, Space, Want};
 
+/// Where it is waited for.
+static STATE: Site = Site::new("allocator");
+
 /// Allocates and frees space of a pool (`spa_normal_class` and the others, with their metaslabs).
 pub struct Allocator {
     tree: TreeCell,
-    state: Mutex<State>,
+    state: observe::Mutex<State>,
     /// Held by who reads a map.
     loading: Mutex<()>,
     /// A metaslab is no longer aside, or nobody starves any more.
@@ -85,7 +89,12 @@ impl Allocator {
     }
 
     fn with(tree: TreeCell, state: State) -> Allocator {
-        Allocator { tree, state: Mutex::new(state), loading: Mutex::default(), given_back: Condvar::new() }
+        Allocator {
+            tree,
+            state: observe::Mutex::new(&STATE, state),
+            loading: Mutex::default(),
+            given_back: Condvar::new(),
+        }
     }
 
     /// Adds a vdev, all of whose space is free.

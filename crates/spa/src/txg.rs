@@ -38,8 +38,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use observe::Site;
 use ondisk::Txg;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use zio::{Entry, Suspended, Suspension};
 
 #[cfg(test)]
@@ -181,8 +182,11 @@ impl State {
     }
 }
 
+/// Where the groups' own state is waited for.
+static STATE: Site = Site::new("txg state");
+
 struct Shared {
-    state: Mutex<State>,
+    state: observe::Mutex<State>,
     /// Something changed that the two threads wait for.
     work: Condvar,
     /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
@@ -268,7 +272,7 @@ impl Txgs {
             tunables,
         };
         let shared = Arc::new(Shared {
-            state: Mutex::new(state),
+            state: observe::Mutex::new(&STATE, state),
             work: Condvar::new(),
             done: Condvar::new(),
             suspension: engine.suspension(),

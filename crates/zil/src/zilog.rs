@@ -59,9 +59,10 @@ use crate::{Groups, Result, Source, Stats};
 use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
+use observe::{Mutex, Site};
 use ondisk::zil::{ClonedRange, RecordBody, TxKind, Write};
 use ondisk::{Blkptr, DmuType, DnodePhys, ObjNum, Txg};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -77,6 +78,11 @@ const MAX_COPIED: usize = 7680;
 const LARGE: u64 = 32 << 20;
 /// Data whose blocks the log names count for that as a fraction: they are written once, but others wait for them, too.
 const NAMED_SHARE: u64 = 8;
+
+/// Where logs are waited for.
+static PENDING: Site = Site::new("zil pending");
+static CARRY: Site = Site::new("zil carry");
+static CHAIN: Site = Site::new("zil chain");
 
 /// When changes are durable (`sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -165,9 +171,9 @@ impl Zilog {
             sa_xattrs,
             early: None,
             policy: AtomicU8::default(),
-            pending: Mutex::default(),
-            carry: Mutex::default(),
-            chain: Mutex::default(),
+            pending: Mutex::new(&PENDING, Pending::default()),
+            carry: Mutex::new(&CARRY, Carry::default()),
+            chain: Mutex::new(&CHAIN, Chain::default()),
             landed: Condvar::new(),
             counters: Counters::default(),
         }

@@ -176,7 +176,7 @@ fn nice_step(span: f64) -> f64 {
         return 1.0;
     }
     let power = 10f64.powf((span / 10.0).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| span / s <= 8.0).unwrap_or(10.0 * power)
+    [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| span / s <= 8.0).unwrap_or(20.0 * power)
 }
 
 fn number(v: f64) -> String {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use poolhouse::dmu::Dnode;
 use poolhouse::ondisk::ObjNum;
 use poolhouse::zil::{Found, Source};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,6 +27,11 @@ impl Source for Objects {
 /// What a thread did.
 struct Done {
     us: Vec<f64>,
+}
+
+/// Nanoseconds that locks were waited for, by site.
+fn waits() -> BTreeMap<&'static str, u64> {
+    observe::lock_stats().into_iter().map(|s| (s.name, s.total_ns)).collect()
 }
 
 pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
@@ -60,9 +66,14 @@ pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     run(most, Duration::from_millis(200))?;
     let mut answer = Answer::default();
     for threads in threads {
-        let before = log.stats();
+        let (before, waited) = (log.stats(), waits());
         let done = run(threads, duration(knobs)?)?;
         let after = log.stats();
+        let all_ns = done.wall_s * 1e9 * threads as f64;
+        for (site, ns) in waits() {
+            let percent = (ns - waited.get(site).copied().unwrap_or(0)) as f64 / all_ns * 100.0;
+            answer.put(&title, &format!("t{threads}.lock_wait_percent.{}", site.replace(' ', "-")), percent);
+        }
         let us: Vec<f64> = done.each.into_iter().flat_map(|d| d.us).collect();
         let (ops, name) = (us.len() as f64, format!("t{threads}"));
         answer.put(&title, &format!("{name}.ops_s"), ops / done.wall_s);

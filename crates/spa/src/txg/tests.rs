@@ -1,4 +1,5 @@
 use super::*;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Default)]
