@@ -30,7 +30,7 @@ bench:
 # Ours beside OpenZFS's own engine in user space, in turns: a table, docs/performance/peers.json and plots. scripts/bench-peers.sh says what ZFS_SRC,
 # BENCH_MEMORY, BENCH_DISK and PEERS_ARGS (--rounds, --scale, groups of workloads) do.
 bench-peers:
-	@scripts/needs.sh rust cc
+	@scripts/needs.sh rust cc mount fio
 	@scripts/bench-peers.sh $(PEERS_ARGS)
 
 # Fuzzes every target, FUZZ_SECONDS in all: make fuzz FUZZ_SECONDS=3600

@@ -2,7 +2,7 @@
 # Usage: scripts/bench-mount.sh poolhouse|zfs-fuse|ext4|null ROOM
 # Mounts a new, empty file system of that kind with everything that it needs in the folder ROOM, prints `PID DIR` (who serves it, 0 for the
 # kernel; where it can be reached), and takes all of it away again when its standard input ends. What is missing for it is
-# said on standard error, with exit status 77. The devices are sparse files of SIZE (8G) in ROOM.
+# said on standard error, with exit status 77. The devices are sparse files of SIZE (8G) in ROOM; with LOG set, pools have one more as their log device.
 #   poolhouse  POOLHOUSE, the program
 #   zfs-fuse   root, and ZFS_FUSE, the folder in which scripts/zfs-fuse-tools.sh has unpacked it (target/zfs-fuse/root)
 #   ext4       root, losetup, mkfs.ext4: a loop device, so that it lies on what the others lie on
@@ -37,6 +37,11 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 image=$room/image
 truncate -s "$size" "$image"
+devices=("$image")
+if [ -n "${LOG:-}" ]; then
+  truncate -s 1G "$room/log-device"
+  devices+=(log "$room/log-device")
+fi
 pid=0 dir=$room/mnt
 
 case $name in
@@ -50,7 +55,7 @@ case $name in
     read -r _ <"$room/ready"
     for alias in zpool zfs; do ln -s "$(realpath "$POOLHOUSE")" "$room/$alias"; done
     pool=bench$$
-    "$room/zpool" create -o ashift=12 -O atime=off -O compression=off -m "$room/mnt" "$pool" "$image"
+    "$room/zpool" create -o ashift=12 -O atime=off -O compression=off -m "$room/mnt" "$pool" "${devices[@]}"
     take_away+=("wait $pid" "$room/zpool export $pool")
     ;;
   zfs-fuse)
@@ -67,7 +72,7 @@ case $name in
       sleep .1
     done
     pool=bench$$
-    with zpool create -f -o ashift=12 -m "$room/mnt" "$pool" "$image" 2>/dev/null || with zpool create -f -m "$room/mnt" "$pool" "$image" >&2
+    with zpool create -f -o ashift=12 -m "$room/mnt" "$pool" "${devices[@]}" 2>/dev/null || with zpool create -f -m "$room/mnt" "$pool" "${devices[@]}" >&2
     with zfs set atime=off "$pool" >&2
     take_away+=("with zpool destroy -f $pool 2>/dev/null")
     dir=/proc/$$/root$room/mnt

@@ -130,13 +130,18 @@ impl Stage {
 
     /// CPU seconds of the process that serves the file system, to 10 ms.
     fn server_cpu(&self) -> Result<f64> {
-        const TICKS: f64 = 100.0;
-        let Some(pid) = self.server else { return Ok(0.0) };
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("the server is gone")?;
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<Result<f64, _>>().context("/proc/PID/stat")? / TICKS)
+        server_cpu(self.server)
     }
+}
+
+/// CPU seconds of a process, to 10 ms; none of the kernel.
+pub(crate) fn server_cpu(server: Option<u32>) -> Result<f64> {
+    const TICKS: f64 = 100.0;
+    let Some(pid) = server else { return Ok(0.0) };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("the server is gone")?;
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>().context("/proc/PID/stat")? / TICKS)
 }
 
 /// Of a mount of FUSE `syncfs` reaches the kernel's pages only, so the directory is made durable too.

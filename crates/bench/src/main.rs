@@ -4,7 +4,7 @@
 //! drive NAME DIR PID` with what is done to a mounted file system that PID serves (0: the kernel), and `poolhouse-bench null DIR` mounts one that does
 //! nothing. `BENCH_MOUNTS` is the script that mounts those that are compared.
 //! `poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...` measures the engine beside a peer ([`bench::peers`]), which is the
-//! program `PEER_PROGRAM`, `PEER_NAME` in words; `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` is how it calls itself. Images lie in `BENCH_MEMORY`
+//! program `PEER_PROGRAM`, `PEER_NAME` in words; `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` and `... peers mount KIND NAME DIR ...` are how it calls itself. Images lie in `BENCH_MEMORY`
 //! and `BENCH_DISK`.
 //! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
 //! folder in which new pools are made (the system's for temporary files if it is not set).
@@ -97,6 +97,13 @@ fn peers(words: &[String]) -> Result<()> {
         && work == "work"
     {
         let answer = bench::peers::work(name, &PathBuf::from(dir), &Knobs::parse(knobs)?)?;
+        println!("{}", answer.to_json());
+        return Ok(());
+    }
+    if let [mount, kind, name, dir, knobs @ ..] = words
+        && mount == "mount"
+    {
+        let answer = bench::peers::work_mounted(kind, name, &PathBuf::from(dir), &Knobs::parse(knobs)?)?;
         println!("{}", answer.to_json());
         return Ok(());
     }

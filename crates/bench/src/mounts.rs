@@ -21,7 +21,7 @@ const NAMES: [&str; 4] = ["poolhouse", "zfs-fuse", "ext4", "null"];
 const GOALS: [(&str, f64); 3] = [("zfs-fuse", 3.0), ("ext4", 0.8), ("null", 0.8)];
 
 /// A file system that is mounted for as long as this lives.
-struct Stand {
+pub(crate) struct Stand {
     child: Child,
     /// Who serves it; `None` for the kernel.
     server: Option<u32>,
@@ -29,12 +29,18 @@ struct Stand {
 }
 
 impl Stand {
-    /// Mounts a file system in the folder `room`, which it makes.
-    fn new(script: &Path, me: &Path, name: &str, room: &Path) -> Result<Self> {
+    /// Mounts a file system in the folder `room`, which it makes. `log`: with a log device, if it is one of pools.
+    pub(crate) fn new(script: &Path, me: &Path, name: &str, room: &Path, log: bool) -> Result<Self> {
         std::fs::create_dir(room).with_context(|| format!("make {}", room.display()))?;
         let said = room.with_extension("said");
         let mut command = Command::new(script);
-        command.arg(name).arg(room).env("BENCH", me).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(name)
+            .arg(room)
+            .env("BENCH", me)
+            .env("LOG", if log { "1" } else { "" })
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child =
             command.stderr(File::create(&said)?).spawn().context("start the script that mounts")?;
         let mut line = String::new();
@@ -49,6 +55,16 @@ impl Stand {
             anyhow::bail!("{}", words?.lines().last().unwrap_or("it says nothing"));
         };
         Ok(Self { child, server: Some(pid).filter(|pid| *pid != 0), dir: PathBuf::from(dir) })
+    }
+
+    /// Where it is.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Who serves it; `None` for the kernel.
+    pub(crate) fn server(&self) -> Option<u32> {
+        self.server
     }
 }
 
@@ -84,7 +100,7 @@ pub fn measure(
     let room = tempfile::Builder::new().prefix("bench-mounts.").tempdir_in(scratch)?;
     let mut contenders = NAMES.map(|name| Contender {
         name,
-        stand: Stand::new(script, me, name, &room.path().join(name)),
+        stand: Stand::new(script, me, name, &room.path().join(name), false),
         rounds: BTreeMap::new(),
         failed: BTreeMap::new(),
     });

@@ -13,9 +13,12 @@
 
 mod answer;
 mod cases;
+mod fio;
 mod free;
 mod goals;
 mod knobs;
+mod mail;
+mod mounted;
 mod overwrite;
 mod plot;
 mod reads;
@@ -27,6 +30,7 @@ mod storm;
 pub use answer::Answer;
 pub use cases::{Places, Scale};
 pub use knobs::Knobs;
+pub use mounted::work as work_mounted;
 pub use report::Report;
 pub use run::Run;
 

@@ -24,8 +24,8 @@ pub(super) struct Case {
     pub(super) dir: PathBuf,
     /// Settings, without the title.
     pub(super) knobs: Vec<String>,
-    /// Whether there is a peer for it.
-    pub(super) has_peer: bool,
+    /// Whether it is done to a mounted file system; its peer is zfs-fuse then.
+    pub(super) mounted: bool,
 }
 
 /// How much is done.
@@ -46,12 +46,13 @@ pub(super) fn cases(places: &Places, scale: Scale, cpus: usize) -> Vec<Case> {
     storms(&mut all, places, scale);
     frees(&mut all, places, scale);
     overwrites(&mut all, places, scale);
+    mounts(&mut all, places, scale, cpus);
     all
 }
 
 fn case(title: &str, group: &'static str, work: &'static str, dir: &Path, knobs: &[String]) -> Case {
     let (title, dir, knobs) = (title.to_owned(), dir.to_owned(), knobs.to_vec());
-    Case { title, group, work, dir, knobs, has_peer: true }
+    Case { title, group, work, dir, knobs, mounted: false }
 }
 
 fn set(name: &str, value: impl std::fmt::Display) -> String {
@@ -124,5 +125,43 @@ fn overwrites(all: &mut Vec<Case>, places: &Places, scale: Scale) {
         let (mb, count) = if scale == Scale::Smoke { (16, 1_000) } else { (256, 30_000) };
         let knobs = [set("rs", rs), set("count", count), set("obj_mb", mb)];
         all.push(case(title, "overwrite", "overwrite", &places.memory, &knobs));
+    }
+}
+
+fn mounts(all: &mut Vec<Case>, places: &Places, scale: Scale, cpus: usize) {
+    let mut add = |title: &str, work, dir: &Path, knobs: &[String]| {
+        all.push(Case { mounted: true, ..case(title, "mounts", work, dir, knobs) });
+    };
+    let mb = if scale == Scale::Smoke { 1 } else { 8 };
+    let knobs = [threads(cpus), msecs(scale), set("obj_mb", mb)];
+    add("fuse-read", "fio", &places.memory, &knobs);
+    for (title, log) in [("mail", 0), ("mail-log-device", 1)] {
+        add(title, "mail", &places.disk, &[set("threads", "1,16"), msecs(scale), set("log", log)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every setting of a workload that is asked of the engine is one that the peer's program knows, too, and every workload its word for it.
+    #[test]
+    fn the_peer_knows_what_it_is_asked() {
+        let peer = include_str!("../../peers/libzpool.c");
+        let places = Places { memory: "/m".into(), disk: "/d".into() };
+        for scale in [Scale::Smoke, Scale::Normal, Scale::Full] {
+            let all = cases(&places, scale, 2);
+            for case in all.iter().filter(|c| !c.mounted) {
+                assert!(peer.contains(&format!("{{ \"{}\", work_", case.work)), "{case:?}");
+                for (name, _) in case.knobs.iter().filter_map(|k| k.split_once('=')) {
+                    let known = name == "threads" || peer.contains(&format!("{{ \"{name}\", &"));
+                    assert!(known, "{}: {name}", case.title);
+                }
+            }
+            let titles: std::collections::BTreeSet<&str> = all.iter().map(|c| c.title.as_str()).collect();
+            assert_eq!(titles.len(), all.len());
+        }
+        assert_eq!(threads(2), "threads=1,2,4");
+        assert_eq!(threads(6), "threads=1,2,4,8,12");
     }
 }

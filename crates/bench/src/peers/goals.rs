@@ -79,6 +79,7 @@ fn unit(name: &str) -> Option<(&'static str, Better)> {
     Some(match last {
         "ops_s" => ("operations/s", Better::Higher),
         "mb_s" => ("MB/s", Better::Higher),
+        "server_cpu_us" => ("µs of the server's CPU per operation", Better::Lower),
         "cpu_us" | "one_cpu_us" | "call_cpu_us" => ("µs of CPU per operation", Better::Lower),
         "p50_us" | "p99_us" => ("µs", Better::Lower),
         "s" | "call_s" | "all_s" => ("s", Better::Lower),

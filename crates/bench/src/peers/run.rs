@@ -71,8 +71,13 @@ impl Run {
             }
             let (mut ours, mut peers) = (Side::default(), Side::default());
             for _ in 0..self.rounds {
+                if case.mounted {
+                    ours.ask(command(&mut Command::new(&me), &["peers", "mount", "poolhouse"], &case));
+                    peers.ask(command(&mut Command::new(&me), &["peers", "mount", "zfs-fuse"], &case));
+                    continue;
+                }
                 ours.ask(command(&mut Command::new(&me), &["peers", "work"], &case));
-                if let Some(peer) = self.peer.as_ref().filter(|_| case.has_peer) {
+                if let Some(peer) = &self.peer {
                     peers.ask(command(&mut Command::new(peer), &[], &case));
                 }
             }

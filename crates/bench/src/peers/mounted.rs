@@ -1,0 +1,50 @@
+//! Workloads on a mounted file system, ours or another's: what `scripts/bench-mount.sh` mounts is the stand, and this process its client.
+
+use super::{Answer, Knobs, fio, mail};
+use crate::drive::server_cpu;
+use crate::mounts::Stand;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+/// A mounted file system, and who serves it.
+pub(super) struct Mounted {
+    stand: Stand,
+}
+
+/// What a measurement on it took.
+pub(super) struct Spent {
+    /// CPU seconds of who serves it, to 10 ms.
+    pub(super) server_cpu_s: f64,
+}
+
+impl Mounted {
+    /// Where it is.
+    pub(super) fn dir(&self) -> &Path {
+        self.stand.dir()
+    }
+
+    /// Does `work`, and says what it took.
+    pub(super) fn measure<T>(&self, work: impl FnOnce(&Path) -> Result<T>) -> Result<(T, Spent)> {
+        let cpu = server_cpu(self.stand.server())?;
+        let out = work(self.dir())?;
+        Ok((out, Spent { server_cpu_s: server_cpu(self.stand.server())? - cpu }))
+    }
+}
+
+/// Mounts the file system `kind` (`poolhouse`, `zfs-fuse`, ...) with its images in folder `dir`, does workload `name`, and takes all of it away.
+///
+/// # Errors
+/// As it fails, with what is missing if the file system can't be had.
+pub fn work(kind: &str, name: &str, dir: &Path, knobs: &Knobs) -> Result<Answer> {
+    let script = std::env::var_os("BENCH_MOUNTS").context("BENCH_MOUNTS names no script that mounts")?;
+    let me = std::env::current_exe().context("find this program")?;
+    let room = tempfile::Builder::new().prefix("bench-peers.").tempdir_in(dir)?;
+    let log = knobs.number("log", 0)? > 0;
+    let stand = Stand::new(Path::new(&script), &me, kind, &room.path().join(kind), log)?;
+    let mounted = Mounted { stand };
+    match name {
+        "fio" => fio::fio(&mounted, knobs),
+        "mail" => mail::mail(&mounted, knobs),
+        _ => bail!("there is no work {name} on a mount"),
+    }
+}
