@@ -129,7 +129,15 @@ fn what_is_damaged_is_listed() {
         let rest = &text[at..];
         rest[..rest.find(until).unwrap_or(rest.len())].trim_end().to_owned()
     };
-    let files = |text: &str| part(text, "errors: ", "\u{0}");
+    // The list ends with its indentation.
+    let files = |text: &str| {
+        let list = part(text, "errors: ", "\u{0}");
+        let mut lines = list
+            .lines()
+            .take_while(|l| l.is_empty() || l.starts_with("errors: ") || l.starts_with("        "));
+        let kept: Vec<&str> = lines.by_ref().collect();
+        kept.join("\n").trim_end().to_owned()
+    };
     let why = |text: &str| part(text, "status: ", "  scan:");
     let text = good(&verbose, &house);
     same("files", &files(&text), &files(&told));

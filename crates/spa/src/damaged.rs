@@ -247,7 +247,7 @@ impl Spa {
         Ok(last?.saturating_add(scrub?).saturating_add(self.cache.zio().damage().count()))
     }
 
-    /// The damaged objects: dataset and object, in their order, each once (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
+    /// The damaged objects: dataset and object, each once, in OpenZFS's order (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
     /// that are being changed. What turns out to be in no dataset any more is forgotten with the next group.
     ///
     /// # Errors
@@ -274,6 +274,9 @@ impl Spa {
         if let Some(live) = self.writer().filter(|_| !gone.is_empty()) {
             live.forget_errors(gone);
         }
-        Ok(objects.into_iter().collect())
+        let mut objects: Vec<(u64, u64)> = objects.into_iter().collect();
+        // By their bytes as they lie in memory, the lowest first: that is the order of `zpool status`.
+        objects.sort_by_key(|(dataset, object)| (dataset.swap_bytes(), object.swap_bytes()));
+        Ok(objects)
     }
 }

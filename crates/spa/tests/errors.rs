@@ -86,7 +86,9 @@ fn read(spa: &Spa, object: ObjNum, blkid: u64) -> bool {
 }
 
 fn listed(spa: &Spa) -> Vec<(u64, u64)> {
-    spa.damaged_objects(live(spa).dsl().heads()).unwrap()
+    let mut all = spa.damaged_objects(live(spa).dsl().heads()).unwrap();
+    all.sort_unstable();
+    all
 }
 
 fn scan(spa: &Spa, command: ScanCommand) {

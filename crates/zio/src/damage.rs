@@ -64,6 +64,13 @@ impl Damage {
         std::mem::take(&mut self.list.lock())
     }
 
+    /// Puts back what was taken, since no log took it; nobody is called for that.
+    pub fn put_back(&self, taken: BTreeMap<Bookmark, Txg>) {
+        let mut list = self.list.lock();
+        let newer = std::mem::replace(&mut *list, taken);
+        list.extend(newer);
+    }
+
     /// All, with the groups in which they were born.
     pub fn pending(&self) -> Vec<(Bookmark, Txg)> {
         self.list.lock().iter().map(|(bookmark, birth)| (*bookmark, *birth)).collect()

@@ -16,7 +16,7 @@ use ondisk::scan::ErrBookmark;
 use parking_lot::Mutex;
 use pool::errlog::ErrLog;
 
-use super::{Engine, Live, SyncError};
+use super::{Engine, Live};
 use crate::damaged::{HEAD_ERRLOG, Search};
 
 /// What becomes of what a scan has found when it is over.
@@ -61,14 +61,14 @@ impl Live {
 
 impl Engine {
     /// Writes what was met since the last group. `scanning`: a scan went on when the group began.
-    pub(super) fn sync_errors(&self, tx: &Tx, scanning: bool) -> Result<(), SyncError> {
+    pub(super) fn sync_errors(&self, tx: &Tx, scanning: bool) {
         let met = self.cache.zio().damage().take();
         let turn = self.errors.turn.lock().take();
         let gone = std::mem::take(&mut *self.errors.gone.lock());
         if met.is_empty() && turn.is_none() && gone.is_empty() {
-            return Ok(());
+            return;
         }
-        let write = || {
+        let write = || -> pool::Result<()> {
             let by_head = self.mos.feature_enabled(HEAD_ERRLOG)?;
             for log in [ErrLog::Last, ErrLog::Scrub] {
                 self.mos.errlog_remove(tx, log, &gone)?;
@@ -84,7 +84,10 @@ impl Engine {
                 None => Ok(()),
             }
         };
-        write().map_err(|source| SyncError::Books { txg: tx.txg(), source })
+        // A log that is damaged itself is no reason to stop: what was met stays in memory, and whoever asks for the log is told.
+        if write().is_err() {
+            self.cache.zio().damage().put_back(met);
+        }
     }
 
     /// Gives the logs the form that they have with `head_errlog`, which has just been enabled (`spa_upgrade_errlog`). What is no block any more is left out.

@@ -117,7 +117,7 @@ impl Engine {
                 self.sync_works(&tx)?;
                 let scanning = self.scan.is_scanning();
                 self.sync_scan(&tx)?;
-                self.sync_errors(&tx, scanning)?;
+                self.sync_errors(&tx, scanning);
                 self.discard_checkpoint(&tx)?;
             }
             let renamed = self.write_dtls(&tx, pass)?;

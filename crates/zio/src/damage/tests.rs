@@ -24,6 +24,13 @@ fn each_block_once() {
     assert_eq!(damage.count(), 0);
     damage.note(&block(1), Txg(7));
     assert_eq!(calls.load(Ordering::Relaxed), 2);
+    let taken = damage.take();
+    damage.note(&block(2), Txg(7));
+    damage.put_back(taken);
+    assert_eq!(
+        (damage.pending(), calls.load(Ordering::Relaxed)),
+        (vec![(block(1), Txg(7)), (block(2), Txg(7))], 3)
+    );
 }
 
 /// Goal: what is remembered is bounded.
