@@ -233,6 +233,14 @@ fn encrypted_children_wait_for_keys() {
     let mut now = stand.mounted();
     now.sort();
     assert_eq!(now, ["tank", "tank/plain", "tank/secret", "tank/secret/below"]);
+    // One alone: the key of its encryption root, and no other.
+    stand.good("zfs unmount -a");
+    stand.good("zfs unload-key tank/secret");
+    stand.good("zfs mount -l tank");
+    assert_eq!(stand.mounted().len(), 1, "a key of another was asked for");
+    let loaded = typed("zfs mount -l tank/secret/below");
+    assert_eq!((loaded.code, loaded.err.as_str(), loaded.out.as_str()), (0, "", ""));
+    assert!(stand.mounted().contains(&"tank/secret/below".to_owned()));
 }
 
 /// Goal: a mountpoint that is missing is made, with the folders above it; one that is a link is mounted where it leads, and unmounted there; one in use

@@ -68,17 +68,44 @@ pub fn run(cx: &mut Cx, args: &[String], load: bool) -> Outcome {
     Ok(if failed != 0 { 255 } else { i32::from(bad) })
 }
 
-/// Loads the keys of a dataset and of all below it, as `zpool import -l` does; whether that failed.
-pub(crate) fn load_keys_below(cx: &mut Cx, name: &str) -> Result<bool, Stop> {
+/// Loads the keys of a dataset and of all below it: whether something else failed, how many were tried, and how many of these failed.
+fn load_below(cx: &mut Cx, name: &str) -> Result<(bool, u64, u64), Stop> {
     let gathered = gather(cx, &[name.to_owned()], &query(true))?;
     let (bad, found) = (gathered.failed(), gathered.found);
-    let (mut tried, mut failed) = (0u64, 0);
+    let (mut tried, mut failed) = (0, 0);
     for d in found.iter().filter(|d| is_root(d) && !loaded(d)) {
         tried += 1;
         failed += u64::from(!load_one(cx, d, false, None)?);
     }
+    Ok((bad, tried, failed))
+}
+
+/// The same as `zpool import -l` does it, which says how many (`zfs_crypto_attempt_load_keys`); whether that failed.
+pub(crate) fn load_keys_below(cx: &mut Cx, name: &str) -> Result<bool, Stop> {
+    let (bad, tried, failed) = load_below(cx, name)?;
     writeln!(cx.out, "{} / {tried} keys successfully loaded", tried - failed);
     Ok(bad || failed != 0)
+}
+
+/// Loads the keys that the file systems of a pool need to be mounted; whether that failed.
+pub(crate) fn load_keys_in(cx: &mut Cx, pool: &str) -> Result<bool, Stop> {
+    let (bad, _, failed) = load_below(cx, pool)?;
+    Ok(bad || failed != 0)
+}
+
+/// Loads the key that a dataset needs to be mounted, if it is not there: its encryption root's, and no other. Whether that failed.
+pub(crate) fn load_key_for(cx: &mut Cx, name: &str) -> Result<bool, Stop> {
+    let gathered = gather(cx, &[name.to_owned()], &query(false))?;
+    // Who mounts it says what is wrong with it otherwise.
+    let Some(d) = gathered.found.first().filter(|d| text(d, "keystatus") == "unavailable") else {
+        return Ok(false);
+    };
+    if is_root(d) {
+        return Ok(!load_one(cx, d, false, None)?);
+    }
+    let gathered = gather(cx, &[text(d, "encryptionroot").to_owned()], &query(false))?;
+    let Some(root) = gathered.found.first() else { return Ok(true) };
+    Ok(!load_one(cx, root, false, None)?)
 }
 
 fn text<'a>(d: &'a Dataset, name: &str) -> &'a str {

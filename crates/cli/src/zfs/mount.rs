@@ -3,7 +3,7 @@
 use server::api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, UnmountRequest};
 
 use super::datasets::{Gather, gather};
-use super::keys::load_keys_below;
+use super::keys::{load_key_for, load_keys_in};
 use super::mounting;
 use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};
@@ -107,13 +107,13 @@ fn list(cx: &mut Cx, as_json: bool) -> Outcome {
 fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
     let mut failed = false;
     if keys {
-        let names = if r.datasets.is_empty() {
-            cx.service()?.pool_names().map_err(|e| cx.fail("cannot list pools", &e))?
-        } else {
-            r.datasets.clone()
-        };
-        for name in names {
-            failed |= load_keys_below(cx, &name)?;
+        if r.datasets.is_empty() {
+            for name in cx.service()?.pool_names().map_err(|e| cx.fail("cannot list pools", &e))? {
+                failed |= load_keys_in(cx, &name)?;
+            }
+        }
+        for name in &r.datasets {
+            failed |= load_key_for(cx, name)?;
         }
     }
     match mounting::mount(cx, r, verbose)? {
