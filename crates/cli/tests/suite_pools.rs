@@ -1,6 +1,8 @@
 //! What OpenZFS's own test suite found to be different here about pools and their devices: commands on pools that this process holds.
 
 mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
 
 use common::stand::Stand;
 use common::{good, pool, run};
@@ -205,5 +207,29 @@ fn commands_dump_core_by_request() {
             .expect("it runs");
         assert_eq!(done.status.signal(), Some(6), "{words:?}");
         assert!(String::from_utf8_lossy(&done.stdout).ends_with("dumping core by request\n"));
+    }
+}
+
+/// Goal: `zpool import -a` asks for all pools at a time; one that fails is told and keeps none of the others.
+#[test]
+fn all_pools_are_imported_at_a_time() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let daemon = daemon::Daemon::start(dir.path());
+    let pools = dir.path().join("pools");
+    fs::create_dir(&pools).expect("a folder");
+    for (name, file) in [("one", "a"), ("two", "b"), ("three", "c"), ("one", "d")] {
+        let path = image(&pools, file);
+        daemon.good(&format!("zpool create -m none {name} {path}"));
+        daemon.good(&format!("zpool export {name}"));
+    }
+    let done = daemon.ran(&format!("zpool import -a -d {}", pools.display()));
+    let said = daemon::said(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("cannot import 'one': ").count(), 1, "{said}");
+    let mut names: Vec<String> = daemon.good("zpool list -H -o name").lines().map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(names, ["one", "three", "two"]);
+    for name in names {
+        daemon.good(&format!("zpool export {name}"));
     }
 }

@@ -1,10 +1,12 @@
 //! `zpool import`.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use server::api::{
-    Candidate, Error, ImportRequest, MmpState, MountRequest, PoolQuery, PoolState, Reason, Rewind,
-    StatusReason,
+    Candidate, Error, ImportOutcome, ImportRequest, MmpState, MountRequest, PoolQuery, PoolState, Reason,
+    Rewind, StatusReason,
 };
 
 use super::{config, show_import};
@@ -14,6 +16,9 @@ use crate::{names, props, words, zfs};
 
 const LONG: &[Long] =
     &[Long { name: "rewind-to-checkpoint", val: Opt::Named("rewind-to-checkpoint"), arg: false }];
+
+/// Pools that are imported at the same time at most: each of them has threads of its own.
+const MOST_AT_ONCE: usize = 16;
 
 /// The command line, read.
 #[derive(Default)]
@@ -95,8 +100,12 @@ fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, found: &[Candidate]) -> Re
         }
         None if im.all => {
             let mut imported = Vec::new();
+            let mut chosen = Vec::new();
             for c in found {
-                failed |= do_import(cx, im, c, &mut imported)?;
+                if refused(cx, im, c) { failed = true } else { chosen.push(c) }
+            }
+            for (c, answer) in chosen.iter().zip(ask_for(cx, im, &chosen)?) {
+                failed |= concluded(cx, im, c, answer, &mut imported)?;
             }
             mount_all(cx, im, imported)?;
         }
@@ -280,29 +289,80 @@ fn one(
 
 /// Imports one pool and loads its keys; whether something failed. What is to be mounted goes to `imported`.
 fn do_import(cx: &mut Cx, im: &Import, c: &Candidate, imported: &mut Vec<String>) -> Result<bool, Stop> {
+    if refused(cx, im, c) {
+        return Ok(true);
+    }
+    let mut answers = ask_for(cx, im, &[c])?;
+    concluded(cx, im, c, answers.remove(0), imported)
+}
+
+/// Says why a pool is not to be imported, if it isn't.
+fn refused(cx: &mut Cx, im: &Import, c: &Candidate) -> bool {
     let name = &c.pool.name;
     if !(1..=28).contains(&c.pool.version) && c.pool.version != 5000 {
         writeln!(cx.err, "cannot import '{name}': pool is formatted using an unsupported ZFS version");
-        return Ok(true);
+        return true;
     }
     if c.force_required && !im.request.force {
         refuse(cx, c);
-        return Ok(true);
+        return true;
     }
     if let Some(new) = &im.new_name
         && let Some(fault) = names::pool_name_fault(new, true)
     {
         writeln!(cx.err, "cannot import '{new}': {fault}");
-        return Ok(true);
+        return true;
     }
     if let Some(fault) = prop_fault(&im.request.props) {
         writeln!(cx.err, "cannot import pool '{name}': {fault}");
-        return Ok(true);
+        return true;
     }
+    false
+}
+
+/// What came of asking for pools.
+type Answer = Result<ImportOutcome, Error>;
+
+/// Asks for pools to be imported, all at the same time if there is more than one: each waits for its own devices (`import_pools`). Answers are in the order of the pools.
+fn ask_for(cx: &mut Cx, im: &Import, chosen: &[&Candidate]) -> Result<Vec<Answer>, Stop> {
+    let threads = cx.mount_threads();
     let request =
-        ImportRequest { guid: c.pool.guid, seen: c.seen, threads: cx.mount_threads(), ..im.request.clone() };
-    let service = cx.service()?;
-    let outcome = match service.import(&request) {
+        |c: &Candidate| ImportRequest { guid: c.pool.guid, seen: c.seen, threads, ..im.request.clone() };
+    let requests: Vec<ImportRequest> = chosen.iter().map(|c| request(c)).collect();
+    let (Some(another), 2..) = (cx.another, requests.len()) else {
+        let service = cx.service()?;
+        return Ok(requests.iter().map(|request| service.import(request)).collect());
+    };
+    let answers: Vec<OnceLock<Answer>> = requests.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let service = another();
+        while let Some((request, answer)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            requests.get(at).zip(answers.get(at))
+        } {
+            answer.get_or_init(|| service.import(request));
+        }
+    };
+    std::thread::scope(|s| {
+        for _ in 1..requests.len().min(MOST_AT_ONCE) {
+            s.spawn(work);
+        }
+        work();
+    });
+    Ok(answers.into_iter().map(|answer| answer.into_inner().expect("every pool was asked for")).collect())
+}
+
+/// Says what came of an import, and loads keys; whether something failed.
+fn concluded(
+    cx: &mut Cx,
+    im: &Import,
+    c: &Candidate,
+    answer: Answer,
+    imported: &mut Vec<String>,
+) -> Result<bool, Stop> {
+    let (name, request) = (&c.pool.name, &im.request);
+    let outcome = match answer {
         Ok(outcome) => outcome,
         Err(e) => {
             explain(cx, im, c, &e);
