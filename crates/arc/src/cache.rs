@@ -1,15 +1,11 @@
-//! The cache in front of the block pipeline.
+//! The cache in front of the block pipeline of one pool.
 
-use crate::shard::{Found, Key, Shard};
+use crate::header::Key;
+use crate::store::{Flight, Found, Stats, Store};
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use zio::{Bookmark, WriteReq, Zio};
-
-/// Number of shards; more than any machine has threads that read at once.
-const SHARDS: usize = 64;
 
 /// Whether a block may be zeros nearly to the end: indirect blocks of small objects are, and blocks of dnodes where there are few, and thousands of
 /// datasets have several of each.
@@ -17,38 +13,59 @@ fn is_mostly_free(bp: &Blkptr) -> bool {
     bp.level.0 > 0 || bp.kind == DmuType::DNODE
 }
 
-/// Counters by OpenZFS's names (`arcstats`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Reads that found their block (`hits`).
-    pub hits: u64,
-    /// Reads that did not (`misses`).
-    pub misses: u64,
-    /// Bytes held (`size`).
-    pub size: u64,
-    /// Bytes that may be held (`c_max`).
-    pub c_max: u64,
+/// The memory that the cache of a pool may use.
+#[derive(Clone)]
+pub enum Room {
+    /// So many bytes, for each cache that is made.
+    Own(u64),
+    /// What pools share.
+    Shared(Arc<Store>),
 }
 
-/// A block cache of one pool, bounded in bytes.
+impl From<u64> for Room {
+    fn from(max: u64) -> Self {
+        Self::Own(max)
+    }
+}
+
+impl From<Arc<Store>> for Room {
+    fn from(store: Arc<Store>) -> Self {
+        Self::Shared(store)
+    }
+}
+
+impl PartialEq for Room {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own(a), Self::Own(b)) => a == b,
+            (Self::Shared(a), Self::Shared(b)) => Arc::ptr_eq(a, b),
+            (Self::Own(_), Self::Shared(_)) | (Self::Shared(_), Self::Own(_)) => false,
+        }
+    }
+}
+
+impl Eq for Room {}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Own(bytes) => write!(f, "Own({bytes})"),
+            Self::Shared(store) => write!(f, "Shared({})", store.stats().c_max),
+        }
+    }
+}
+
+/// A block cache of one pool.
 pub struct Cache {
     zio: Zio,
-    shards: Vec<Mutex<Shard>>,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    max: AtomicU64,
-}
-
-/// A read under way, for those that want the same block.
-#[derive(Default)]
-pub(crate) struct Flight {
-    done: Mutex<Option<zio::Result<Sparse>>>,
-    landed: Condvar,
+    store: Arc<Store>,
+    /// The pool's number in the store.
+    pool: u32,
 }
 
 /// Takes the flight out of the table however its read ends, so that nobody waits for one that is over.
 struct Landing<'a> {
-    shard: &'a Mutex<Shard>,
+    store: &'a Store,
     key: Key,
     flight: Arc<Flight>,
     result: Option<zio::Result<Sparse>>,
@@ -62,31 +79,37 @@ impl Drop for Landing<'_> {
             bookmark,
             source: ondisk::Corrupt::Shape { what: "read", why },
         }));
-        self.shard.lock().land(&self.key, result.as_ref().ok());
+        let block = result.as_ref().ok().cloned();
+        // Before it is entered, which may wait for room.
         *self.flight.done.lock() = Some(result);
         self.flight.landed.notify_all();
+        self.store.land(&self.key, block.as_ref());
     }
 }
 
 impl Cache {
-    /// A cache of at most `max` bytes of blocks (`zfs_arc_max`) in front of `zio`.
-    pub fn new(zio: Zio, max: u64) -> Cache {
-        let each = max / SHARDS as u64;
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(each))).collect();
-        Cache { zio, shards, hits: AtomicU64::new(0), misses: AtomicU64::new(0), max: AtomicU64::new(max) }
+    /// A cache in this memory in front of `zio`: of as many bytes if it is a number (`zfs_arc_max`).
+    pub fn new(zio: Zio, room: impl Into<Room>) -> Cache {
+        let store = match room.into() {
+            Room::Own(max) => Store::new(max),
+            Room::Shared(store) => store,
+        };
+        let pool = store.new_pool();
+        Cache { zio, store, pool }
     }
 
-    /// Holds at most `max` bytes of blocks from now on; what is too much goes at once.
-    pub fn set_max(&self, max: u64) {
-        self.max.store(max, Ordering::Relaxed);
-        for shard in &self.shards {
-            shard.lock().limit(max / SHARDS as u64);
-        }
+    /// The memory that it uses.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// The pipeline below, for reads that must not be cached.
     pub fn zio(&self) -> &Zio {
         &self.zio
+    }
+
+    fn key(&self, bp: &Blkptr, objset: u64) -> Option<Key> {
+        self.store.key(bp, objset, self.pool)
     }
 
     /// Reads a block through the cache (`arc_read`).
@@ -95,12 +118,13 @@ impl Cache {
     /// As [`Zio::read`]; failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
         let sparse = self.read_sparse(bp, bookmark)?;
+        if sparse.is_whole() {
+            return Ok(sparse.into_head());
+        }
         let whole = sparse.whole();
-        if !sparse.is_whole()
-            && let Some(key) = Key::of(bp, bookmark.objset)
-        {
+        if let Some(key) = self.key(bp, bookmark.objset) {
             // Who reads it once is likely to do so again.
-            self.shards[key.shard(SHARDS)].lock().complete(&key, &whole);
+            self.store.complete(&key, &whole);
         }
         Ok(whole)
     }
@@ -111,7 +135,7 @@ impl Cache {
     /// # Errors
     /// As [`Cache::read`].
     pub fn read_sparse(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Sparse> {
-        let Some(key) = Key::of(bp, bookmark.objset) else {
+        let Some(key) = self.key(bp, bookmark.objset) else {
             return self.zio.read(bp, bookmark).map(Sparse::from);
         };
         loop {
@@ -125,16 +149,11 @@ impl Cache {
 
     /// Reads through the cache; says whether somebody else did it.
     fn read_once(&self, bp: &Blkptr, bookmark: &Bookmark, key: Key) -> (bool, zio::Result<Sparse>) {
-        let shard = &self.shards[key.shard(SHARDS)];
-        let flight = Arc::new(Flight::default());
-        let found = shard.lock().find_or_start(&key, &flight);
-        match found {
-            Found::Block(block) => {
-                self.hits.fetch_add(1, Ordering::Relaxed);
-                (true, Ok(block))
-            }
+        let mut mine = None;
+        let start = || mine.insert(Arc::<Flight>::default()).clone();
+        match self.store.find_or_start(&key, start) {
+            Found::Block(block) => (true, Ok(block)),
             Found::Flight(other) => {
-                self.hits.fetch_add(1, Ordering::Relaxed);
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {
@@ -144,8 +163,8 @@ impl Cache {
                 }
             }
             Found::Nothing => {
-                self.misses.fetch_add(1, Ordering::Relaxed);
-                let mut landing = Landing { shard, key, flight, result: None };
+                let flight = mine.expect("it was just entered");
+                let mut landing = Landing { store: &self.store, key, flight, result: None };
                 let result = self.zio.read(bp, bookmark);
                 let result = result
                     .map(|block| if is_mostly_free(bp) { Sparse::trimmed(&block) } else { block.into() });
@@ -177,9 +196,9 @@ impl Cache {
     fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse) {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
-        if let Some(key) = Key::of(bp, bookmark.objset).filter(|_| !sealed) {
+        if let Some(key) = self.key(bp, bookmark.objset).filter(|_| !sealed) {
             let trimmed = (block.is_whole() && is_mostly_free(bp)).then(|| Sparse::trimmed(block.head()));
-            self.shards[key.shard(SHARDS)].lock().insert(&key, trimmed.as_ref().unwrap_or(block));
+            self.store.insert(&key, trimmed.as_ref().unwrap_or(block));
         }
     }
 
@@ -195,30 +214,30 @@ impl Cache {
 
     /// Whether a block is cached for this object set; asking is no use of it (`arc_cached`).
     pub fn holds(&self, bp: &Blkptr, objset: u64) -> bool {
-        Key::of(bp, objset).is_some_and(|key| self.shards[key.shard(SHARDS)].lock().holds(&key))
+        self.key(bp, objset).is_some_and(|key| self.store.holds(&key))
     }
 
     /// Forgets a block that stays where it is, since nobody is going to ask for it soon. `objset` is the object set that it was read for.
     pub fn let_go(&self, bp: &Blkptr, objset: u64) {
-        if let Some(key) = Key::of(bp, objset) {
-            self.shards[key.shard(SHARDS)].lock().forget(&key);
+        if let Some(key) = self.key(bp, objset) {
+            self.store.forget(&key);
         }
     }
 
-    /// Forgets every block, as after a key was unloaded.
+    /// Forgets every block of this pool, as after a key was unloaded.
     pub fn purge(&self) {
-        for shard in &self.shards {
-            shard.lock().purge();
-        }
+        self.store.purge(self.pool);
     }
 
-    /// The counters.
+    /// The counters of the memory that it uses, of all pools that share it.
     pub fn stats(&self) -> Stats {
-        Stats {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-            size: self.shards.iter().map(|s| s.lock().size()).sum(),
-            c_max: self.max.load(Ordering::Relaxed),
-        }
+        self.store.stats()
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // Nobody can ask for them any more.
+        self.store.purge(self.pool);
     }
 }

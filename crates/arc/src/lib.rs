@@ -2,10 +2,15 @@
 //!
 //! # Theory
 //! Blocks are cached by where they are and when they were born: a copy-on-write pool never puts two different
-//! blocks under one such name. The cache is cut into shards, one lock each, so that two readers of different
-//! blocks rarely meet; each shard keeps a list of blocks that were used once and one of blocks that were used
-//! again, and a scan of once-used blocks cannot push the others out (the MRU and MFU states of OpenZFS's
-//! `arc.c`; ghosts and adaptation are not here yet: once-used blocks may take at most half of a full shard).
+//! blocks under one such name. All pools of a daemon share one [`Store`], so that memory is where it is of use; a block's pool is in its name.
+//!
+//! A block that was used once is in one state (`MRU`), one that was used again in another (`MFU`), each apart for data and metadata; what was evicted leaves a header
+//! without a block, a ghost, and a read that meets one says which of the two should have had more room (`balance`). So a scan does not push out what is used again, and a
+//! working set that is a little larger than its share gets more of it.
+//!
+//! Nothing is locked by all. Headers are found through many buckets, one lock each; each state's list is cut into sublists, one lock each (`multilist`). A hit takes the lock of its
+//! bucket, marks the header and takes no other lock: who evicts moves what was used since (a clock, as in CAR by Bansal and Modha, 2004). A first second use moves a header from one
+//! state to the other, once. Eviction has a thread of its own, for which those wait who find no room at all (`pressure`); the limit is never passed.
 //!
 //! A block that is being read is in the table as a flight: a second reader waits for the first instead
 //! of reading it again. A hit hands out a reference, never a copy.
@@ -14,16 +19,21 @@
 //! another's key decrypted; the price is that an encrypted dataset and its snapshots share no cached data.
 //!
 //! # Locks
-//! A shard's lock is held for a look-up or an insertion, never across a read. Waiters of a flight sleep on the
-//! flight's own condition.
+//! A bucket's lock, then a sublist's; whoever evicts holds a sublist's only to take some out of it. None is held across a read, nor while somebody waits for room.
+//! Waiters of a flight sleep on the flight's own condition.
 //!
 //! # Absent
-//! No L2ARC, no compressed buffers, no dirty data.
+//! No L2ARC, no compressed buffers, no dirty data, no shrinking when the machine runs out of memory.
 
+mod balance;
 mod cache;
-mod shard;
+mod header;
+mod multilist;
+mod pressure;
+mod store;
+mod sync;
+pub mod tunables;
 
-pub use cache::{Cache, Stats};
-
-#[cfg(test)]
-mod tests;
+pub use cache::{Cache, Room};
+pub use multilist::Evenness;
+pub use store::{Stats, Store, Sublists};

@@ -83,7 +83,7 @@ impl Images {
         };
         let Hands { workers, world } = Hands::of_system(POOL);
         let host = Host::of_system();
-        let cache_bytes = geometry.cache_bytes;
+        let cache = geometry.cache_bytes.into();
         let delay_ns = u64::try_from(geometry.delay.as_nanos())?;
         let claimer = |path: &Path| -> poolhouse::device::Result<(Arc<dyn Device>, VdevKind)> {
             let (device, kind) = claim_file(path)?;
@@ -94,7 +94,7 @@ impl Images {
                 }
             })
         };
-        let setting = Setting { host: &host, world, claimer: &claimer, workers, cache_bytes, altroot: None };
+        let setting = Setting { host: &host, world, claimer: &claimer, workers, cache, altroot: None };
         Ok(create(&new, &begin, &setting)?)
     }
 }

@@ -171,7 +171,7 @@ impl OpenOptions {
             max_txg: self.max_txg,
             name: self.name.clone(),
             temporary: false,
-            cache_bytes: self.cache_bytes.unwrap_or_else(default_cache_bytes),
+            cache: self.cache_bytes.unwrap_or_else(default_cache_bytes).into(),
             ..Options::default()
         }
     }

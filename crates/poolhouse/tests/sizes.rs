@@ -32,8 +32,8 @@ fn new_pool(image: &Path) -> Pool {
         version: 5000,
     };
     let Hands { workers, world } = Hands::of_system("tank");
-    let (host, cache_bytes) = (Host { hostid: 1, hostname: "here".into() }, 64 << 20);
-    let setting = Setting { host: &host, world, claimer: &claim_file, workers, cache_bytes, altroot: None };
+    let (host, cache) = (Host { hostid: 1, hostname: "here".into() }, (64u64 << 20).into());
+    let setting = Setting { host: &host, world, claimer: &claim_file, workers, cache, altroot: None };
     Pool::with_spa(create(&new, &begin, &setting).unwrap(), None).unwrap()
 }
 

@@ -280,7 +280,7 @@ impl Service for House {
         // Its guid is not known before it is there.
         let guid = Guid(RandomState::new().hash_one(name));
         self.pools.import(name, guid, || {
-            let (pool, mut facts) = create_pool(request, &(self.host)())?;
+            let (pool, mut facts) = create_pool(request, &(self.host)(), self.pools.tunables.room())?;
             facts.load_guid = RandomState::new().hash_one(name);
             Ok((pool, facts, ()))
         })?;

@@ -4,6 +4,9 @@
 //! A kstat is a name, perhaps within a pool, and named values; as a file it has two lines of head. Only what is counted here is told: a name of OpenZFS's
 //! that is missing is not counted, and one that is there means what it means there. Values are read when they are asked for.
 //!
+//! `arcstats` has every name that OpenZFS's programs ask for. Some tell of what the cache here never has, such as an L2ARC, compressed blocks, or blocks on their way to disk: these are 0
+//! because there is none. `arc_sublists` is ours: how evenly the sublists of the cache's lists are filled.
+//!
 //! # Absent
 //! Times of reads and of creation: the head's are 0.
 
@@ -20,7 +23,7 @@ pub type Name = (Option<String>, String);
 
 /// The names of all that is counted now. No device is asked for anything.
 pub(crate) fn names(pools: &Pools) -> Vec<Name> {
-    let mut out = vec![(None, "arcstats".to_owned())];
+    let mut out: Vec<Name> = ["arcstats", "arc_sublists", "zfetchstats"].map(|n| (None, n.to_owned())).into();
     for pool in pools.present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
@@ -34,7 +37,9 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
 /// One of them, by its name: of one that is of a pool that pool alone is asked. `None` if there is none.
 pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat> {
     let values = match (pool, name) {
-        (None, "arcstats") => arc(&pools.present()),
+        (None, "arcstats") => arc(pools.tunables.store()),
+        (None, "arc_sublists") => sublists(pools.tunables.store()),
+        (None, "zfetchstats") => prefetches(),
         (None, "zil") => logs(&pools.present()),
         (None, _) => return None,
         (Some(of), _) => {
@@ -110,18 +115,132 @@ fn logs(pools: &[Arc<Imported>]) -> Values {
     numbers(sums)
 }
 
-/// The caches of all pools, as one.
-fn arc(pools: &[Arc<Imported>]) -> Values {
-    let (mut hits, mut misses, mut size, mut c_max) = (0u64, 0u64, 0u64, 0u64);
-    for pool in pools {
-        let stats = pool.pool.spa().cache().stats();
-        hits = hits.saturating_add(stats.hits);
-        misses = misses.saturating_add(stats.misses);
-        size = size.saturating_add(stats.size);
-        c_max = c_max.saturating_add(stats.c_max);
+/// What the cache here never has or does, and programs ask for: there is no such size, and it happened 0 times.
+const NEVER: [&str; 84] = [
+    "prefetch_data_hits",
+    "prefetch_data_iohits",
+    "prefetch_data_misses",
+    "prefetch_metadata_hits",
+    "prefetch_metadata_iohits",
+    "prefetch_metadata_misses",
+    "uncached_hits",
+    "predictive_prefetch",
+    "prescient_prefetch",
+    "demand_hit_predictive_prefetch",
+    "demand_iohit_predictive_prefetch",
+    "demand_hit_prescient_prefetch",
+    "demand_iohit_prescient_prefetch",
+    "arc_dnode_limit",
+    "async_upgrade_sync",
+    "hash_collisions",
+    "hash_chains",
+    "hash_chain_max",
+    "evict_skip",
+    "evict_l2_cached",
+    "evict_l2_eligible",
+    "evict_l2_eligible_mfu",
+    "evict_l2_eligible_mru",
+    "evict_l2_ineligible",
+    "evict_l2_skip",
+    "dbuf_size",
+    "dnode_size",
+    "bonus_size",
+    "anon_size",
+    "anon_data",
+    "anon_metadata",
+    "anon_evictable_data",
+    "anon_evictable_metadata",
+    "mru_ghost_evictable_data",
+    "mru_ghost_evictable_metadata",
+    "mfu_ghost_evictable_data",
+    "mfu_ghost_evictable_metadata",
+    "uncached_size",
+    "uncached_data",
+    "uncached_metadata",
+    "uncached_evictable_data",
+    "uncached_evictable_metadata",
+    "l2_hits",
+    "l2_misses",
+    "l2_prefetch_asize",
+    "l2_mru_asize",
+    "l2_mfu_asize",
+    "l2_bufc_data_asize",
+    "l2_bufc_metadata_asize",
+    "l2_feeds",
+    "l2_rw_clash",
+    "l2_read_bytes",
+    "l2_write_bytes",
+    "l2_writes_sent",
+    "l2_writes_done",
+    "l2_writes_error",
+    "l2_writes_lock_retry",
+    "l2_evict_lock_retry",
+    "l2_evict_reading",
+    "l2_evict_l1cached",
+    "l2_free_on_write",
+    "l2_abort_lowmem",
+    "l2_cksum_bad",
+    "l2_io_error",
+    "l2_size",
+    "l2_asize",
+    "l2_hdr_size",
+    "l2_log_blk_writes",
+    "l2_log_blk_avg_asize",
+    "l2_log_blk_asize",
+    "l2_log_blk_count",
+    "l2_data_to_meta_ratio",
+    "l2_rebuild_success",
+    "memory_throttle_count",
+    "memory_direct_count",
+    "memory_indirect_count",
+    "arc_no_grow",
+    "arc_tempreserve",
+    "arc_loaned_bytes",
+    "arc_prune",
+    "arc_need_free",
+    "arc_sys_free",
+    "arc_raw_size",
+    "abd_chunk_waste_size",
+];
+
+/// The cache of all pools.
+fn arc(store: &arc::Store) -> Values {
+    let own = store.named();
+    // The target follows the limit alone.
+    let least = own.iter().find(|(name, _)| *name == "c").map_or(0, |(_, c)| *c);
+    let (free, available) = spa::host::memory_left();
+    let told = [
+        ("c_min", least),
+        ("memory_all_bytes", spa::host::memory()),
+        ("memory_free_bytes", free),
+        ("memory_available_bytes", available),
+    ];
+    numbers(own.into_iter().chain(told).chain(NEVER.map(|name| (name, 0))))
+}
+
+/// Nothing is read before it is asked for.
+fn prefetches() -> Values {
+    let names = ["hits", "future", "stride", "past", "misses", "max_streams", "io_issued", "io_active"];
+    numbers(names.map(|name| (name, 0)))
+}
+
+/// How evenly the sublists of its lists are filled, and how many blocks waited for room.
+fn sublists(store: &arc::Store) -> Values {
+    let mut values = Values::new();
+    for of in store.sublists() {
+        let e = of.evenness;
+        let rows = [
+            ("sublists", e.sublists),
+            ("entries", e.all),
+            ("most", e.most),
+            ("least", e.least),
+            ("evenness_percent", e.percent()),
+        ];
+        values.extend(rows.map(|(name, n)| (format!("{}_{name}", of.list), KstatValue::Number(n))));
     }
-    // A cache here aims at what it may be at most.
-    numbers([("hits", hits), ("misses", misses), ("size", size), ("c", c_max), ("c_max", c_max)])
+    let (waited, refused) = store.waits();
+    values.extend(numbers([("room_waited", waited), ("room_refused", refused)]));
+    values
 }
 
 /// A kstat as its file tells it (`kstat_seq_show`).

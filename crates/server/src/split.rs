@@ -57,7 +57,7 @@ pub(crate) fn split(
             altroot: facts.altroot.clone(),
             host,
             workers,
-            cache_bytes: poolhouse::default_cache_bytes(),
+            cache: pools.tunables.room(),
         };
         let spa = live.split(&terms).map_err(|e| about(of_split(&e)))?;
         let writer = spa.writer().expect("a pool that was split off is open for writing");

@@ -11,6 +11,7 @@
 use crate::api::{self, Error, Reason};
 use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
+use arc::tunables::{ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT};
 use dsl::ops::create::MAX_NESTING;
 use observe::Tunable;
 use parking_lot::Mutex;
@@ -108,7 +109,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 23] = [
+const STEERED: [Steered; 27] = [
     steered(
         "spa_load_verify_data",
         "1: a rewind reads data to see whether a state is whole",
@@ -122,6 +123,34 @@ const STEERED: [Steered; 23] = [
         0,
         1,
         &VERIFY_METADATA,
+    ),
+    steered(
+        "zfs_arc_evict_batch_limit",
+        "blocks that are taken from a sublist of the cache at a time",
+        1,
+        1 << 16,
+        &ARC_EVICT_BATCH_LIMIT,
+    ),
+    steered(
+        "zfs_arc_meta_balance",
+        "percent that a ghost of metadata counts beside one of data",
+        1,
+        100_000,
+        &ARC_META_BALANCE,
+    ),
+    steered(
+        "zfs_arc_num_sublists_per_state",
+        "sublists of each list of the cache, at most 64; 0: one for each processor, at least 4",
+        0,
+        64,
+        &ARC_NUM_SUBLISTS,
+    ),
+    steered(
+        "zfs_arc_overflow_shift",
+        "what of zfs_arc_max is kept free for who comes while blocks are evicted, as a shift",
+        1,
+        63,
+        &ARC_OVERFLOW_SHIFT,
     ),
     steered(
         "vdev_file_logical_ashift",
@@ -271,14 +300,32 @@ fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
     Err(Error::new(name, Reason::BadValue { what }))
 }
 
-/// What was set.
-#[derive(Debug, Default)]
-pub(crate) struct Tunables(Mutex<BTreeMap<&'static str, u64>>);
+/// What was set, and the memory that all caches share.
+pub(crate) struct Tunables {
+    set: Mutex<BTreeMap<&'static str, u64>>,
+    store: Arc<arc::Store>,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Self { set: Mutex::default(), store: arc::Store::new(default("zfs_arc_max")) }
+    }
+}
 
 impl Tunables {
+    /// The memory that the caches of all pools share.
+    pub(crate) fn store(&self) -> &Arc<arc::Store> {
+        &self.store
+    }
+
+    /// The same, for a pool that is opened.
+    pub(crate) fn room(&self) -> arc::Room {
+        Arc::clone(&self.store).into()
+    }
+
     /// All numbers as they are now.
     pub(crate) fn list(&self) -> Vec<api::Tunable> {
-        let set = self.0.lock().clone();
+        let set = self.set.lock().clone();
         let row = |knob: &Knob| api::Tunable {
             name: knob.name.to_owned(),
             value: set.get(knob.name).copied().unwrap_or_else(|| default(knob.name)),
@@ -303,7 +350,11 @@ impl Tunables {
     pub(crate) fn set(&self, name: &str, value: u64, pools: &[Arc<Imported>]) -> Result<(), Error> {
         let unknown = || Error::new(name, Reason::BadProperty { property: name.to_owned() });
         if let Some(one) = STEERED.iter().chain(&KEPT).find(|one| one.name == name) {
-            return one.set(value);
+            one.set(value)?;
+            if name.starts_with("zfs_arc_") {
+                self.tell(&[]);
+            }
+            return Ok(());
         }
         let knob = KNOBS.iter().find(|knob| knob.name == name).ok_or_else(unknown)?;
         let back = value == 0 && knob.least > 0 && matches!(name, "zfs_arc_max" | "zfs_dirty_data_max");
@@ -311,20 +362,19 @@ impl Tunables {
             within(name, value, knob.least, knob.most)?;
         }
         if back {
-            self.0.lock().remove(knob.name);
+            self.set.lock().remove(knob.name);
         } else {
-            self.0.lock().insert(knob.name, value);
+            self.set.lock().insert(knob.name, value);
         }
         self.tell(pools);
         Ok(())
     }
 
-    /// Tells pools what was set: all that are here, since they share the memory of caches.
+    /// Tells pools what was set, and the memory that their caches share.
     pub(crate) fn tell(&self, pools: &[Arc<Imported>]) {
-        let set = self.0.lock().clone();
+        let set = self.set.lock().clone();
         let value = |name: &str| set.get(name).copied().unwrap_or_else(|| default(name));
-        // All caches together take no more than one would.
-        let each = value("zfs_arc_max") / pools.len().max(1) as u64;
+        self.store.set_max(value("zfs_arc_max"));
         let of_groups = txg::Tunables {
             timeout: Duration::from_secs(value("zfs_txg_timeout")),
             dirty_max: value("zfs_dirty_data_max"),
@@ -335,7 +385,6 @@ impl Tunables {
         set_mount_threads(u32::try_from(value("mount_tp_nthr")).expect("no more than 4096"));
         for pool in pools {
             let spa = pool.pool.spa();
-            spa.cache().set_max(each);
             if let Some(live) = spa.writer() {
                 live.set_tunables(of_groups);
                 live.set_scan_slices(value("zfs_scrub_min_time_ms"), value("zfs_resilver_min_time_ms"));

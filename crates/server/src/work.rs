@@ -25,7 +25,7 @@ use crate::view::PoolFacts;
 ///
 /// # Errors
 /// What is wrong with its properties and devices, or could not be written.
-pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts), Error> {
+pub fn create_pool(request: &CreatePool, host: &Host, cache: arc::Room) -> Result<(Pool, PoolFacts), Error> {
     let name = request.name.as_str();
     let bad = |what: String| Error::new(name, Reason::BadValue { what });
     let mut features: Vec<&'static Feature> = Vec::new();
@@ -89,14 +89,8 @@ pub fn create_pool(request: &CreatePool, host: &Host) -> Result<(Pool, PoolFacts
         temporary_name: request.temporary_name.as_deref(),
     };
     let Hands { workers, world } = Hands::of_system(name);
-    let setting = create::Setting {
-        host,
-        world,
-        claimer: &claim_file,
-        workers,
-        cache_bytes: poolhouse::default_cache_bytes(),
-        altroot: facts.altroot.clone(),
-    };
+    let setting =
+        create::Setting { host, world, claimer: &claim_file, workers, cache, altroot: facts.altroot.clone() };
     let spa = create(&new, &begin, &setting).map_err(|e| Error::new(name, of_create(&e)))?;
     if let Some(live) = spa.writer() {
         furnish(live, name, request, kept, space)?;

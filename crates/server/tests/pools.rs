@@ -283,7 +283,7 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
     let scan = spa::scan(fixture.images());
     let open = OpenOptions { claim: Claim::Nothing, name: Some(sick.into()), ..OpenOptions::default() };
     // Nothing is cached, so that it is read when it is listed.
-    let options = spa::import::Options { layer, cache_bytes: 0, ..open.import() };
+    let options = spa::import::Options { layer, cache: 0u64.into(), ..open.import() };
     let host = spa::Host::of_system();
     stand
         .pools

@@ -50,8 +50,8 @@ pub struct Setting<'a> {
     pub claimer: &'a Claimer<'a>,
     /// Threads that compress, checksum and write.
     pub workers: Arc<Workers>,
-    /// Bytes of the block cache (`zfs_arc_max`).
-    pub cache_bytes: u64,
+    /// The memory of its block cache (`zfs_arc_max`).
+    pub cache: arc::Room,
     /// Alternate root, put before its mountpoints.
     pub altroot: Option<String>,
 }
@@ -157,7 +157,7 @@ fn parts(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Resul
     let mut salt = [0; 32];
     salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
     zio.set_salt(&salt);
-    let cache = Arc::new(Cache::new(zio, setting.cache_bytes));
+    let cache = Arc::new(Cache::new(zio, setting.cache.clone()));
     crate::engine::equip(&cache, &allocator, setting.workers.clone(), &setting.world);
     Ok(Parts { tree, cache, allocator, world: setting.world.clone(), salt })
 }

@@ -43,13 +43,23 @@ pub fn memory() -> u64 {
     memory_below(Path::new("/"))
 }
 
+/// Bytes of the machine's memory that nobody uses, and that could be had without anybody suffering; 0 where that can't be found out.
+pub fn memory_left() -> (u64, u64) {
+    let number = |name: &str| meminfo(Path::new("/"), name).unwrap_or(0);
+    (number("MemFree:"), number("MemAvailable:"))
+}
+
+/// A size that the system tells, in bytes.
+fn meminfo(root: &Path, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let kib = text.lines().find_map(|l| l.strip_prefix(name))?.trim().strip_suffix("kB")?.trim();
+    kib.parse::<u64>().ok()?.checked_mul(1024)
+}
+
 fn memory_below(root: &Path) -> u64 {
     const FALLBACK: u64 = 1 << 30;
     let text = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
-    let total = text(Path::new("proc/meminfo")).and_then(|t| {
-        let kib = t.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim();
-        kib.parse::<u64>().ok()?.checked_mul(1024)
-    });
+    let total = meminfo(root, "MemTotal:");
     let number = |path: PathBuf| text(&path)?.trim().parse::<u64>().ok();
     // Version 2 has one tree, and each group above ours limits us too; version 1 one for memory alone. `max` is no number, and no limit.
     let groups = text(Path::new("proc/self/cgroup")).unwrap_or_default();

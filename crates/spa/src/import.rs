@@ -102,8 +102,8 @@ pub struct Options {
     pub name: Option<String>,
     /// That name holds for this import alone: the devices keep the pool's own (`-t`, `ZFS_IMPORT_TEMP_NAME`).
     pub temporary: bool,
-    /// Bytes of the block cache (`zfs_arc_max`).
-    pub cache_bytes: u64,
+    /// The memory of its block cache (`zfs_arc_max`).
+    pub cache: arc::Room,
     /// What an earlier [`Report`] saw of the pool's activity: if it is unchanged it isn't watched again.
     pub seen: Option<Seen>,
     /// What is put around each device.
@@ -125,7 +125,7 @@ impl Default for Options {
             max_txg: None,
             name: None,
             temporary: false,
-            cache_bytes: 256 << 20,
+            cache: arc::Room::Own(256 << 20),
             seen: None,
             layer: Layer::default(),
             pass: Pass::default(),

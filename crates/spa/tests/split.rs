@@ -97,7 +97,7 @@ fn try_split(spa: &Spa, leaves: &[Guid]) -> Result<Spa, SplitError> {
         altroot: None,
         host: &host(),
         workers: Arc::new(zio::Workers::new("zio", 1)),
-        cache_bytes: 64 << 20,
+        cache: (64u64 << 20).into(),
     };
     live(spa).split(&terms)
 }

@@ -45,7 +45,7 @@ fn new_pool(image: &Path) -> Spa {
         world: Arc::new(SystemWorld),
         claimer: &claim_file,
         workers: Arc::new(zio::Workers::new("zio", 1)),
-        cache_bytes: 64 << 20,
+        cache: (64u64 << 20).into(),
         altroot: None,
     };
     create(&new, &begin, &setting).unwrap()

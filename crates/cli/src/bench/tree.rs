@@ -126,7 +126,7 @@ fn new_pool(path: &Path) -> Result<Pool> {
         world,
         claimer: &claim_file,
         workers,
-        cache_bytes: poolhouse::default_cache_bytes(),
+        cache: poolhouse::default_cache_bytes().into(),
         altroot: None,
     };
     Ok(Pool::with_spa(create(&new, &begin, &setting)?, None)?)

@@ -194,7 +194,7 @@ fn import(cx: &mut Ctx<'_>, candidate: &Candidate, target: &str) -> Run<Spa> {
         checkpoint: cx.opts.has('k'),
         rewind,
         max_txg: cx.opts.txg,
-        cache_bytes: cx.cache_bytes,
+        cache: cx.cache_bytes.into(),
         ..Options::default()
     };
     let failure = match spa::import(candidate, &options, &Host::of_system(), &SystemClock) {

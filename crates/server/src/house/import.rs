@@ -118,6 +118,7 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
     let options = Options {
         layer: layer.clone(),
         pass: Pass { threads: threads_for(request.threads) },
+        cache: pools.tunables.room(),
         ..options(request, &facts)
     };
     let altroot = facts.altroot.clone();

@@ -79,7 +79,7 @@ pub fn split(seed: u64) -> Split {
             altroot: None,
             host: &host(),
             workers: Arc::new(zio::Workers::new("zio", 1)),
-            cache_bytes: 32 << 20,
+            cache: (32u64 << 20).into(),
         })
         .expect(FINE);
     let done = tape.end();
@@ -94,7 +94,7 @@ pub fn split(seed: u64) -> Split {
 fn import(dir: &Path, name: &str) -> Result<Option<Spa>, String> {
     let scan = spa::scan(&[dir]);
     let Some(found) = scan.pools.iter().find(|pool| pool.name == name) else { return Ok(None) };
-    let options = Options { readonly: false, force: true, cache_bytes: 32 << 20, ..Options::default() };
+    let options = Options { readonly: false, force: true, cache: (32u64 << 20).into(), ..Options::default() };
     let hands = Hands::of_system(name);
     let spa = import_for_writing(found, &options, None, &host(), &SystemClock, hands);
     spa.map(Some).map_err(|e| format!("{name} cannot be imported: {}", chain(&e)))

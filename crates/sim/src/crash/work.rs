@@ -111,7 +111,7 @@ pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, us
         world: Arc::new(Seeded(AtomicU64::new(seed))),
         claimer: &|path: &Path| Ok((by_path[path].clone(), VdevKind::File)),
         workers: Arc::new(zio::Workers::new("zio", 1)),
-        cache_bytes: 32 << 20,
+        cache: (32u64 << 20).into(),
         altroot: None,
     };
     create(&new, &begin, &setting).expect("devices in memory make a pool")

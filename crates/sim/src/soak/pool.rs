@@ -133,7 +133,7 @@ impl Life {
             world,
             claimer: &claim_file,
             workers: threads,
-            cache_bytes: 64 << 20,
+            cache: (64u64 << 20).into(),
             altroot: None,
         };
         let spa = Some(create(&new, &begin, &setting)?);
@@ -361,7 +361,7 @@ impl Life {
 
 /// How the pool is imported.
 fn options() -> Options {
-    Options { force: true, cache_bytes: 64 << 20, ..Options::default() }
+    Options { force: true, cache: (64u64 << 20).into(), ..Options::default() }
 }
 
 /// Loads the keys of all datasets that have one.

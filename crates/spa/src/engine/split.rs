@@ -88,8 +88,8 @@ pub struct SplitTerms<'a> {
     pub host: &'a Host,
     /// Threads that compress, checksum and write.
     pub workers: Arc<Workers>,
-    /// Bytes of its block cache.
-    pub cache_bytes: u64,
+    /// The memory of its block cache.
+    pub cache: arc::Room,
 }
 
 /// Both trees as they shall be, and what is between them.
@@ -294,7 +294,7 @@ struct Parting {
     altroot: Option<String>,
     host: Host,
     workers: Arc<Workers>,
-    cache_bytes: u64,
+    cache: arc::Room,
 }
 
 impl Parting {
@@ -307,7 +307,7 @@ impl Parting {
         let failed = |source: pool::Error| SpaError::Mos { what, source };
         let bp =
             Blkptr::decode(&synced.uberblock.rootbp).map_err(|source| SpaError::Corrupt { what, source })?;
-        let cache = Arc::new(Cache::new(Zio::new(tree.clone()), self.cache_bytes));
+        let cache = Arc::new(Cache::new(Zio::new(tree.clone()), self.cache.clone()));
         let os = Objset::open(cache.clone(), 0, &bp).map_err(|e| failed(e.into()))?;
         let mos = Mos::open(os).map_err(failed)?;
         crate::import::furnish(&cache, &tree, &self.plan.new, &mos)?;
@@ -453,7 +453,7 @@ impl Live {
             altroot: terms.altroot.clone(),
             host: terms.host.clone(),
             workers: terms.workers.clone(),
-            cache_bytes: terms.cache_bytes,
+            cache: terms.cache.clone(),
         };
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();

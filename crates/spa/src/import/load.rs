@@ -240,7 +240,7 @@ impl Loader<'_> {
         let bp = Blkptr::decode(&ub.rootbp).map_err(|source| SpaError::Corrupt { what, source })?;
         let zio = Zio::new(tree.clone());
         zio.set_pool_version(ub.version);
-        let cache = Arc::new(Cache::new(zio, self.options.cache_bytes));
+        let cache = Arc::new(Cache::new(zio, self.options.cache.clone()));
         let os = Objset::open(cache.clone(), 0, &bp).map_err(|e| in_mos(what)(e.into()))?;
         let mos = Mos::open(os).map_err(in_mos("the MOS directory"))?;
         Ok((cache, mos))

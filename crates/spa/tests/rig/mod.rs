@@ -129,7 +129,7 @@ pub fn pool_in(
         world,
         claimer,
         workers: Arc::new(zio::Workers::new("zio", workers)),
-        cache_bytes: 64 << 20,
+        cache: (64u64 << 20).into(),
         altroot: None,
     };
     create(&new, &begin, &setting).unwrap()

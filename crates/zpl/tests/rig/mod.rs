@@ -130,7 +130,7 @@ impl Rig {
             world: Arc::new(SystemWorld),
             claimer,
             workers: Arc::new(zio::Workers::new("zio", 1)),
-            cache_bytes: 64 << 20,
+            cache: (64u64 << 20).into(),
             altroot: None,
         };
         let spa = create(&new, &begin, &setting).unwrap();

@@ -1,0 +1,51 @@
+//! The shares follow the ghosts, and stay within their bounds.
+
+use super::*;
+
+const MB: u64 = 1 << 20;
+
+/// Goal: a ghost of a block that was used once asks for room for such blocks, one of a block that was used again for those; the rarer kind asks for more.
+#[test]
+fn ghosts_move_their_share() {
+    let balance = Balance::new();
+    let (_, pd, pm) = balance.shares();
+    balance.ghost_hit(MB, false, false, 100 * MB, [MB, MB]);
+    let (_, grown, same) = balance.shares();
+    assert!(grown > pd && same == pm);
+    balance.ghost_hit(MB, false, true, 100 * MB, [4 * MB, MB]);
+    let (_, less, _) = balance.shares();
+    assert!(less < pd, "four times as much for the rarer kind");
+}
+
+/// Goal: metadata wins room against data by their ghosts, and one of data counts less.
+#[test]
+fn metadata_against_data() {
+    let balance = Balance::new();
+    let meta = balance.shares().0;
+    balance.ghost_hit(MB, true, false, 100 * MB, [MB, MB]);
+    let up = balance.shares().0 - meta;
+    balance.ghost_hit(MB, false, false, 100 * MB, [MB, MB]);
+    let down = meta + up - balance.shares().0;
+    assert!(up > 0 && (up / 5).abs_diff(down) <= 1, "{up} and {down}");
+}
+
+/// Goal: however often one kind asks, the other keeps a part, and what is asked of nothing is answered.
+#[test]
+fn within_bounds() {
+    let balance = Balance::new();
+    for _ in 0..10_000 {
+        balance.ghost_hit(u64::MAX, true, true, 0, [0, u64::MAX]);
+    }
+    let (meta, pd, pm) = balance.shares();
+    assert_eq!((meta, pd, pm), (ONE - LEAST, ONE / 2, LEAST));
+}
+
+/// Goal: the list that is furthest above its target gives way, of those that have something.
+#[test]
+fn the_fattest_gives_way() {
+    let balance = Balance::new();
+    let sizes = [[MB, 9 * MB], [MB, MB]];
+    assert_eq!(balance.fattest(sizes, |_, _| true), Some((0, 1)));
+    assert_eq!(balance.fattest(sizes, |kind, _| kind == 1).map(|(kind, _)| kind), Some(1));
+    assert_eq!(balance.fattest(sizes, |_, _| false), None);
+}

@@ -1,0 +1,247 @@
+//! What is known of one block (`arc_buf_hdr_t`).
+
+use device::{Block, Sparse};
+use ondisk::{Blkptr, DmuType};
+use parking_lot::Mutex;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// What a block takes beyond its bytes: its header, the references to it, and what holds its memory together.
+pub(crate) const HELD_OVERHEAD: u64 = 256;
+/// What the header of a ghost takes, with the references to it.
+pub(crate) const GHOST_OVERHEAD: u64 = 176;
+
+/// The name of a block: its pool, its first copy and the transaction group that wrote it; of one that a key makes readable,
+/// also whose key that was. Thousands of idle file systems have a dozen small blocks each in the cache, so it is kept small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    hash: u64,
+    offset: u64,
+    birth: u64,
+    sum: [u64; 4],
+    /// The object set for which a block was decrypted or its MAC checked. Another one that leads to the block, as a
+    /// snapshot does and as a hostile pool can make any dataset do, has to have the key itself.
+    keyed_by: u64,
+    pub(crate) pool: u32,
+    vdev: u32,
+    /// Compressed and logical sectors less one, and the place in a tree: a hostile pool can name one place in two ways.
+    psize: u16,
+    lsize: u16,
+    level: u8,
+    kind: u8,
+}
+
+/// Of blocks that need no key: no object set has this number.
+const NO_KEY: u64 = u64::MAX;
+/// The place holds a gang header. No offset has this bit.
+const GANG: u64 = 1 << 63;
+
+fn sectors_less_one(bytes: u64) -> u16 {
+    // As many bits as a pointer has.
+    ((bytes >> 9).wrapping_sub(1) & 0xffff) as u16
+}
+
+impl Key {
+    /// The name of a block on devices that is read for this object set; others are not worth caching.
+    pub(crate) fn of(bp: &Blkptr, objset: u64, pool: u32, seed: &impl BuildHasher) -> Option<Key> {
+        let s = bp.stored()?;
+        let dva = s.dvas[0]?;
+        let keyed = bp.is_encrypted() || bp.is_authenticated();
+        let mut key = Key {
+            hash: 0,
+            offset: dva.offset.0 | if dva.gang { GANG } else { 0 },
+            birth: s.phys_birth.0,
+            sum: s.sum,
+            keyed_by: if keyed { objset } else { NO_KEY },
+            pool,
+            vdev: dva.vdev.0,
+            psize: sectors_less_one(s.psize.0),
+            lsize: sectors_less_one(bp.lsize.0),
+            level: bp.level.0,
+            kind: bp.kind.to_disk(),
+        };
+        key.hash =
+            seed.hash_one((key.offset, key.birth ^ u64::from(key.vdev) << 40, key.sum[0], key.keyed_by));
+        Some(key)
+    }
+
+    /// A hash of it that nobody outside can foresee.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Bytes of the block.
+    pub(crate) fn lsize(&self) -> usize {
+        (usize::from(self.lsize) + 1) << 9
+    }
+
+    /// 1 of metadata, 0 of data.
+    pub(crate) fn kind(&self) -> usize {
+        usize::from(self.level > 0 || DmuType::from_disk(self.kind).map_or(true, DmuType::is_metadata))
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Where a header is. It goes on in this order, skipping some, and never back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Used once (`arc_mru`).
+    Mru,
+    /// Used again (`arc_mfu`).
+    Mfu,
+    /// Was used once, and evicted (`arc_mru_ghost`).
+    MruGhost,
+    /// Was used again, and evicted (`arc_mfu_ghost`).
+    MfuGhost,
+    /// In no list.
+    Gone,
+}
+
+impl State {
+    pub(crate) const LISTS: usize = 8;
+
+    /// The list of this state and type.
+    pub(crate) fn list(self, kind: usize) -> usize {
+        self as usize * 2 + kind
+    }
+
+    pub(crate) fn is_ghost(self) -> bool {
+        matches!(self, State::MruGhost | State::MfuGhost)
+    }
+}
+
+/// See the module. All that changes, changes under the lock of the bucket that it is in; whoever sweeps a list looks at the state without.
+pub(crate) struct Header {
+    pub(crate) key: Key,
+    data: Mutex<Option<Block>>,
+    /// Bytes that are held, or were.
+    bytes: AtomicU32,
+    /// When it was used first, in milliseconds.
+    pub(crate) access: u32,
+    state: AtomicU8,
+    sublist: AtomicU8,
+    /// Used since whoever evicts has looked at it.
+    used: AtomicBool,
+}
+
+impl Header {
+    pub(crate) fn new(key: Key, block: Block, state: State, access: u32) -> Header {
+        Header {
+            key,
+            bytes: AtomicU32::new(u32::try_from(block.len()).unwrap_or(u32::MAX)),
+            data: Mutex::new(Some(block)),
+            access,
+            state: AtomicU8::new(state as u8),
+            sublist: AtomicU8::new(0),
+            used: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Mru,
+            1 => State::Mfu,
+            2 => State::MruGhost,
+            3 => State::MfuGhost,
+            _ => State::Gone,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    pub(crate) fn sublist(&self) -> usize {
+        self.sublist.load(Ordering::Relaxed).into()
+    }
+
+    pub(crate) fn set_sublist(&self, sublist: usize) {
+        self.sublist.store(u8::try_from(sublist).expect("there are not so many"), Ordering::Relaxed);
+    }
+
+    /// Bytes that are held, or were.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed).into()
+    }
+
+    /// The block, as far as it is held.
+    pub(crate) fn block(&self) -> Option<Sparse> {
+        self.data.lock().clone().map(|head| Sparse::new(head, self.key.lsize()))
+    }
+
+    /// Holds this instead, from now on.
+    pub(crate) fn replace(&self, block: &Block) {
+        self.bytes.store(u32::try_from(block.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        *self.data.lock() = Some(block.clone());
+    }
+
+    /// Gives up what it holds.
+    pub(crate) fn give_up(&self) -> Option<Block> {
+        self.data.lock().take()
+    }
+
+    /// Marks it as used. What is marked already is not written to.
+    pub(crate) fn mark(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since this was asked last.
+    pub(crate) fn unmark(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A header in the table, found by its key.
+#[derive(Clone)]
+pub(crate) struct Entry(pub(crate) Arc<Header>);
+
+impl Borrow<Key> for Entry {
+    fn borrow(&self) -> &Key {
+        &self.0.key
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for Entry {}
+
+impl Hash for Entry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Hash::hash(&self.0.key, state);
+    }
+}
+
+/// The hash of a hash is itself.
+#[derive(Default)]
+pub(crate) struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+// Each block in the cache has one.
+const _: () = assert!(size_of::<Header>() + 16 <= 128);

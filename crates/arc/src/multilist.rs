@@ -1,0 +1,172 @@
+//! A list cut into sublists, one lock each (`multilist.c`).
+//!
+//! # Theory
+//! One list in the order of use is one lock that every insertion takes. Here what comes in goes to the sublist that its hash says, and whoever looks for what is old starts at
+//! a sublist by chance: old enough, since all are filled evenly ([`Multilist::evenness`]).
+//!
+//! Nothing is taken out of the middle. What has left its place is stale, which its owner knows and the list is told as a number; a stale reference is dropped when it
+//! is met. So that they do not pile up where nobody takes what is old, telling of stale ones sweeps a chunk of the list now and then, once they are half of it: a bounded
+//! piece of work each time, that keeps the list below about twice what lives in it.
+//!
+//! # Locks
+//! A sublist's lock is the innermost: nothing is asked of anybody while it is held, but whether an item is stale.
+
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+use std::collections::VecDeque;
+
+/// Items that are swept at a time.
+const CHUNK: usize = 64;
+/// Stale items for each chunk that is swept: fewer than a chunk, so that sweeping outruns them.
+const PACE: usize = 16;
+/// Sublists that a list can have, however many are used.
+pub(crate) const SUBLISTS_MAX: usize = 64;
+
+struct Sublist<T> {
+    /// The oldest are first. No chunk is empty.
+    chunks: VecDeque<VecDeque<T>>,
+    /// Items, also stale ones.
+    len: usize,
+    stale: usize,
+    /// The chunk that is swept next.
+    swept: usize,
+}
+
+/// See the module.
+pub(crate) struct Multilist<T> {
+    sublists: Box<[Mutex<Sublist<T>>]>,
+    used: AtomicUsize,
+    /// Sublists that were ever used: others are empty.
+    touched: AtomicUsize,
+}
+
+/// How evenly the sublists of a list are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evenness {
+    /// Sublists that are filled.
+    pub sublists: u64,
+    /// References in the fullest.
+    pub most: u64,
+    /// References in the emptiest.
+    pub least: u64,
+    /// References in all.
+    pub all: u64,
+}
+
+impl Evenness {
+    /// What the mean sublist holds, as percent of the fullest: 100 if all hold as much.
+    pub fn percent(&self) -> u64 {
+        if self.most == 0 { 100 } else { self.all * 100 / (self.most * self.sublists.max(1)) }
+    }
+}
+
+impl<T> Multilist<T> {
+    /// A list of so many sublists.
+    pub(crate) fn new(sublists: usize) -> Self {
+        let empty = || Sublist { chunks: VecDeque::new(), len: 0, stale: 0, swept: 0 };
+        let used = sublists.clamp(1, SUBLISTS_MAX);
+        Self {
+            sublists: (0..SUBLISTS_MAX).map(|_| Mutex::new(empty())).collect(),
+            used: AtomicUsize::new(used),
+            touched: AtomicUsize::new(used),
+        }
+    }
+
+    /// Puts what comes from now on into so many sublists; what is there stays until it is taken.
+    pub(crate) fn set_sublists(&self, sublists: usize) {
+        let sublists = sublists.clamp(1, SUBLISTS_MAX);
+        self.touched.fetch_max(sublists, Ordering::Relaxed);
+        self.used.store(sublists, Ordering::Relaxed);
+    }
+
+    /// Sublists to look into.
+    pub(crate) fn sublists(&self) -> usize {
+        self.touched.load(Ordering::Relaxed)
+    }
+
+    /// The sublist for what has this hash.
+    pub(crate) fn index(&self, hash: u64) -> usize {
+        // Other bits than those that choose a bucket, or a bucket's blocks would be in one sublist.
+        (hash >> 24) as u16 as usize % self.used.load(Ordering::Relaxed)
+    }
+
+    /// Adds the newest of a sublist.
+    pub(crate) fn push(&self, index: usize, item: T) {
+        let mut s = self.sublists[index].lock();
+        match s.chunks.back_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push_back(item),
+            None => s.chunks.push_back(VecDeque::from([item])),
+        }
+        s.len += 1;
+    }
+
+    /// Takes up to `most` of the oldest of a sublist, also stale ones, of which the caller tells by [`Multilist::met_stale`].
+    pub(crate) fn take(&self, index: usize, most: usize, out: &mut Vec<T>) {
+        let mut s = self.sublists[index].lock();
+        for _ in 0..most {
+            let Some(item) = s.chunks.front_mut().and_then(VecDeque::pop_front) else { return };
+            out.push(item);
+            s.len -= 1;
+            if s.chunks.front().is_some_and(VecDeque::is_empty) {
+                s.chunks.pop_front();
+                s.swept = s.swept.saturating_sub(1);
+            }
+        }
+    }
+
+    /// So many of those that were taken were stale.
+    pub(crate) fn met_stale(&self, index: usize, count: usize) {
+        let mut s = self.sublists[index].lock();
+        s.stale = s.stale.saturating_sub(count);
+    }
+
+    /// One of a sublist has become stale.
+    pub(crate) fn note_stale(&self, index: usize, is_stale: impl Fn(&T) -> bool) {
+        let mut dropped = VecDeque::new();
+        let mut s = self.sublists[index].lock();
+        s.stale += 1;
+        if s.stale * 2 >= s.len && s.stale.is_multiple_of(PACE) {
+            s.sweep(is_stale, &mut dropped);
+        }
+        // What the items hold is let go of without the lock.
+        drop(s);
+    }
+
+    /// How evenly they are filled.
+    pub(crate) fn evenness(&self) -> Evenness {
+        let lens = self.sublists[..self.sublists()].iter().map(|s| s.lock().len as u64);
+        let none = Evenness { sublists: 0, most: 0, least: u64::MAX, all: 0 };
+        let all = lens.fold(none, |e, len| Evenness {
+            sublists: e.sublists + 1,
+            most: e.most.max(len),
+            least: e.least.min(len),
+            all: e.all + len,
+        });
+        Evenness { least: all.least.min(all.most), ..all }
+    }
+}
+
+impl<T> Sublist<T> {
+    /// Drops what is stale of the next chunk.
+    fn sweep(&mut self, is_stale: impl Fn(&T) -> bool, dropped: &mut VecDeque<T>) {
+        if self.swept >= self.chunks.len() {
+            self.swept = 0;
+        }
+        let at = self.swept;
+        let Some(chunk) = self.chunks.get_mut(at) else { return };
+        let before = chunk.len();
+        for _ in 0..before {
+            let Some(item) = chunk.pop_front() else { break };
+            let to = if is_stale(&item) { &mut *dropped } else { &mut *chunk };
+            to.push_back(item);
+        }
+        let (left, gone) = (chunk.len(), before - chunk.len());
+        chunk.shrink_to(left.max(4));
+        if left == 0 {
+            self.chunks.remove(at);
+        } else {
+            self.swept += 1;
+        }
+        self.len -= gone;
+        self.stale = self.stale.saturating_sub(gone);
+    }
+}

@@ -1,0 +1,437 @@
+//! The memory of caches: a table of headers, and the lists that they are in.
+
+mod evict;
+mod stats;
+
+pub use stats::{Stats, Sublists};
+
+use crate::balance::{Balance, Sizes};
+use crate::header::{Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header, Key, Same, State};
+use crate::multilist::Multilist;
+use crate::pressure::{Pressure, Taken};
+use crate::tunables::{ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT};
+use device::{Block, Sparse};
+use observe::{Counter, Sharded};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A block that was used once is used again only after so many milliseconds (`ARC_MINTIME`): pieces of it that are read one after another are one use.
+const MINTIME_MS: u32 = 62;
+
+/// The memory of the caches of all pools of a process, bounded in bytes (`arc_c_max`). It has one thread, which evicts, from when that is needed first.
+pub struct Store {
+    inner: Arc<Inner>,
+    thread: Mutex<Evictor>,
+    next_pool: AtomicU32,
+}
+
+enum Evictor {
+    NotNeeded,
+    Runs(JoinHandle<()>),
+    CannotBe,
+}
+
+/// A read under way, for those that want the same block.
+#[derive(Default)]
+pub(crate) struct Flight {
+    pub(crate) done: Mutex<Option<zio::Result<Sparse>>>,
+    pub(crate) landed: Condvar,
+}
+
+pub(crate) struct Flying {
+    key: Key,
+    flight: Arc<Flight>,
+    forget: bool,
+}
+
+/// The headers whose hashes have some bits in common, behind one lock, and the reads under way.
+#[derive(Default)]
+struct Bucket {
+    entries: HashSet<Entry, BuildHasherDefault<Same>>,
+    flights: Vec<Flying>,
+    hits: Hits,
+}
+
+/// Hits, counted where they write anyway: of data and metadata, and of blocks used once and again.
+#[derive(Default, Clone, Copy)]
+struct Hits {
+    kinds: [u64; 2],
+    states: [u64; 2],
+}
+
+/// What is in a list.
+#[derive(Default)]
+struct Sum {
+    bytes: AtomicU64,
+    count: AtomicU64,
+}
+
+/// What is counted apart from hits.
+#[derive(Default)]
+struct Counters {
+    misses: [Sharded; 2],
+    iohits: [Sharded; 2],
+    ghost_hits: [Counter; 2],
+    deleted: Counter,
+    mutex_miss: Counter,
+    evict_not_enough: Counter,
+    waited: Counter,
+    refused: Counter,
+    elements_max: AtomicU64,
+}
+
+type Clock = Box<dyn Fn() -> u32 + Send + Sync>;
+
+struct Inner {
+    buckets: Box<[Mutex<Bucket>]>,
+    seed: RandomState,
+    /// Of each state, of data and of metadata.
+    lists: [Multilist<Arc<Header>>; State::LISTS],
+    sums: [Sum; State::LISTS],
+    pressure: Pressure,
+    balance: Balance,
+    counters: Counters,
+    /// For choosing sublists.
+    dice: AtomicU64,
+    /// Milliseconds since some time.
+    clock: Clock,
+}
+
+/// What the table has of a block.
+pub(crate) enum Found {
+    Block(Sparse),
+    Flight(Arc<Flight>),
+    Nothing,
+}
+
+/// Bytes down to which room is made, where so many may be taken: large blocks want to pass without waiting, also in a small cache.
+fn low_mark(max: u64) -> u64 {
+    let shift = u32::try_from(ARC_OVERFLOW_SHIFT.get()).unwrap_or(u32::MAX);
+    let overflow = max.checked_shr(shift).unwrap_or(0);
+    max - overflow.max((max / 16).min(8 << 20)).min(max)
+}
+
+/// Sublists of each list.
+fn sublists() -> usize {
+    let set = usize::try_from(ARC_NUM_SUBLISTS.get()).unwrap_or(usize::MAX);
+    if set > 0 { set } else { std::thread::available_parallelism().map_or(4, |n| n.get().max(4)) }
+}
+
+impl Store {
+    /// Memory for at most `max` bytes of blocks (`zfs_arc_max`), what they take beyond their bytes included.
+    pub fn new(max: u64) -> Arc<Store> {
+        let start = Instant::now();
+        Store::with_clock(max, Box::new(move || start.elapsed().as_millis() as u32))
+    }
+
+    pub(crate) fn with_clock(max: u64, clock: Clock) -> Arc<Store> {
+        // As many locks as blocks of moderate size, within reason: a lock is then nearly its block's own.
+        let buckets = (max >> 15).clamp(64, 4096).next_power_of_two();
+        let lists = sublists();
+        let inner = Inner {
+            buckets: (0..buckets).map(|_| Mutex::default()).collect(),
+            seed: RandomState::new(),
+            lists: std::array::from_fn(|_| Multilist::new(lists)),
+            sums: Default::default(),
+            pressure: Pressure::new(max, low_mark(max)),
+            balance: Balance::new(),
+            counters: Counters::default(),
+            dice: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
+            clock,
+        };
+        let thread = Mutex::new(Evictor::NotNeeded);
+        Arc::new(Store { inner: Arc::new(inner), thread, next_pool: AtomicU32::new(0) })
+    }
+
+    /// A number for a pool that has blocks here.
+    pub(crate) fn new_pool(&self) -> u32 {
+        self.next_pool.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The name of a block of a pool, if it is worth caching.
+    pub(crate) fn key(&self, bp: &ondisk::Blkptr, objset: u64, pool: u32) -> Option<Key> {
+        Key::of(bp, objset, pool, &self.inner.seed)
+    }
+
+    /// Holds at most `max` bytes from now on; what is too much goes at once. What else was set of it holds too.
+    pub fn set_max(&self, max: u64) {
+        self.inner.pressure.set(max, low_mark(max));
+        self.inner.lists.iter().for_each(|list| list.set_sublists(sublists()));
+        if self.inner.pressure.size() > max && self.wake() {
+            self.inner.pressure.await_round();
+        }
+    }
+
+    /// Sees to it that somebody evicts; false if it was done at once, since there can be no thread for it.
+    fn wake(&self) -> bool {
+        let mut thread = self.thread.lock();
+        if let Evictor::NotNeeded = *thread {
+            let inner = self.inner.clone();
+            let run = move || {
+                while inner.pressure.await_work() {
+                    inner.make_room();
+                    inner.pressure.end_round();
+                }
+            };
+            let spawned = std::thread::Builder::new().name("arc_evict".into()).spawn(run);
+            *thread = spawned.map_or(Evictor::CannotBe, Evictor::Runs);
+        }
+        let runs = matches!(*thread, Evictor::Runs(_));
+        drop(thread);
+        if !runs {
+            self.inner.make_room();
+        }
+        runs
+    }
+
+    /// Takes room for a block, waiting for it if need be; false if there is none.
+    fn take(&self, bytes: u64) -> bool {
+        let counters = &self.inner.counters;
+        let taken = self.inner.pressure.take(bytes, || self.wake());
+        match taken {
+            Taken::Yes => {}
+            Taken::Waited => counters.waited.inc(),
+            Taken::No => counters.refused.inc(),
+        }
+        taken != Taken::No
+    }
+
+    /// The block, or the flight that will bring it; otherwise `flight` is entered as such.
+    pub(crate) fn find_or_start(&self, key: &Key, flight: impl FnOnce() -> Arc<Flight>) -> Found {
+        let inner = &*self.inner;
+        let kind = key.kind();
+        let mut bucket = inner.bucket(key).lock();
+        if let Some(Entry(header)) = bucket.entries.get(key)
+            && let Some(block) = header.block()
+        {
+            let again = inner.touch(header);
+            bucket.hits.kinds[kind] += 1;
+            bucket.hits.states[again] += 1;
+            return Found::Block(block);
+        }
+        if let Some(flying) = bucket.flights.iter().find(|f| f.key == *key) {
+            inner.counters.iohits[kind].inc();
+            return Found::Flight(flying.flight.clone());
+        }
+        bucket.flights.push(Flying { key: *key, flight: flight(), forget: false });
+        drop(bucket);
+        inner.counters.misses[kind].inc();
+        Found::Nothing
+    }
+
+    /// Ends a flight: its block takes its place, or nothing does.
+    pub(crate) fn land(&self, key: &Key, block: Option<&Sparse>) {
+        let taken = block.filter(|block| self.worth(key, block) && self.take(weight(block)));
+        let mut bucket = self.inner.bucket(key).lock();
+        let at = bucket.flights.iter().position(|f| f.key == *key);
+        let forget = at.is_none_or(|at| bucket.flights.swap_remove(at).forget);
+        let kept = taken.filter(|_| !forget);
+        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block));
+        drop(bucket);
+        if let Some(block) = taken.filter(|_| !entered) {
+            self.inner.pressure.give(weight(block));
+        }
+    }
+
+    fn worth(&self, key: &Key, block: &Sparse) -> bool {
+        block.len() == key.lsize()
+    }
+
+    /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
+    pub(crate) fn insert(&self, key: &Key, block: &Sparse) {
+        let there = self.inner.bucket(key).lock().holds(key);
+        // No lock is held while it waits for room.
+        if there || !self.worth(key, block) || !self.take(weight(block)) {
+            return;
+        }
+        let mut bucket = self.inner.bucket(key).lock();
+        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block);
+        drop(bucket);
+        if !entered {
+            self.inner.pressure.give(weight(block));
+        }
+    }
+
+    /// Whether a block is held, not only on its way. Counts as no use.
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        let bucket = self.inner.bucket(key).lock();
+        bucket.entries.get(key).is_some_and(|e| !e.0.state().is_ghost())
+    }
+
+    /// Puts a whole block in the place of the beginning of it that is held.
+    pub(crate) fn complete(&self, key: &Key, whole: &Block) {
+        let partly = |bucket: &Bucket| {
+            let held = bucket.entries.get(key).filter(|e| !e.0.state().is_ghost());
+            held.map(|e| e.0.clone()).filter(|h| h.bytes() < whole.len() as u64)
+        };
+        let Some(more) = partly(&self.inner.bucket(key).lock()).map(|h| whole.len() as u64 - h.bytes())
+        else {
+            return;
+        };
+        if !self.take(more) {
+            return;
+        }
+        let bucket = self.inner.bucket(key).lock();
+        match partly(&bucket).filter(|h| whole.len() as u64 - h.bytes() == more) {
+            Some(header) => {
+                header.replace(whole);
+                let list = header.state().list(key.kind());
+                self.inner.sums[list].bytes.fetch_add(more, Ordering::Relaxed);
+            }
+            None => self.inner.pressure.give(more),
+        }
+    }
+
+    /// Drops a block that nothing leads to any more, also one that is on its way.
+    pub(crate) fn forget(&self, key: &Key) {
+        let inner = &*self.inner;
+        let mut bucket = inner.bucket(key).lock();
+        if let Some(flying) = bucket.flights.iter_mut().find(|f| f.key == *key) {
+            flying.forget = true;
+        }
+        let gone = bucket.entries.take(key);
+        let block = gone.and_then(|entry| inner.remove(&entry.0));
+        drop(bucket);
+        if block.is_some() {
+            inner.counters.deleted.inc();
+        }
+    }
+
+    /// Forgets every block of a pool.
+    pub(crate) fn purge(&self, pool: u32) {
+        let inner = &*self.inner;
+        for bucket in &inner.buckets {
+            let mut bucket = bucket.lock();
+            bucket.flights.iter_mut().filter(|f| f.key.pool == pool).for_each(|f| f.forget = true);
+            let mut blocks = Vec::new();
+            bucket.entries.retain(|Entry(header)| {
+                let stays = header.key.pool != pool;
+                if !stays {
+                    blocks.push(inner.remove(header));
+                }
+                stays
+            });
+            bucket.entries.shrink_to_fit();
+            drop(bucket);
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.inner.pressure.close();
+        if let Evictor::Runs(thread) = std::mem::replace(self.thread.get_mut(), Evictor::CannotBe)
+            && thread.join().is_err()
+        {
+            // It has said so itself, and nobody is left who needs it.
+        }
+    }
+}
+
+/// What a block takes.
+fn weight(block: &Sparse) -> u64 {
+    block.head().len() as u64 + HELD_OVERHEAD
+}
+
+impl Bucket {
+    /// Whether a block is there or on its way.
+    fn holds(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|e| !e.0.state().is_ghost())
+            || self.flights.iter().any(|f| f.key == *key)
+    }
+}
+
+impl Inner {
+    fn bucket(&self, key: &Key) -> &Mutex<Bucket> {
+        // Other bits than those that the table of a bucket goes by.
+        &self.buckets[(key.hash() >> 40) as usize & (self.buckets.len() - 1)]
+    }
+
+    /// Puts a header, whose bucket is locked, into the list of a state.
+    fn put(&self, header: &Arc<Header>, state: State) {
+        let list = state.list(header.key.kind());
+        let sublist = self.lists[list].index(header.key.hash());
+        header.set_state(state);
+        header.set_sublist(sublist);
+        self.sums[list].bytes.fetch_add(header.bytes(), Ordering::Relaxed);
+        self.sums[list].count.fetch_add(1, Ordering::Relaxed);
+        self.lists[list].push(sublist, header.clone());
+    }
+
+    /// Takes it out of the sums of the list that it is in.
+    fn uncount(&self, header: &Header) -> usize {
+        let list = header.state().list(header.key.kind());
+        self.sums[list].bytes.fetch_sub(header.bytes(), Ordering::Relaxed);
+        self.sums[list].count.fetch_sub(1, Ordering::Relaxed);
+        list
+    }
+
+    /// Leaves the list that it is in for a state.
+    fn leave(&self, header: &Header, state: State) {
+        let (list, was) = (self.uncount(header), header.state());
+        header.set_state(state);
+        self.lists[list].note_stale(header.sublist(), |h| h.state() != was);
+    }
+
+    /// Notes a use; says whether it is of a block that was used again before. Its bucket is locked.
+    fn touch(&self, header: &Arc<Header>) -> usize {
+        header.mark();
+        if header.state() != State::Mru {
+            return 1;
+        }
+        if (self.clock)().wrapping_sub(header.access) > MINTIME_MS {
+            self.leave(header, State::Gone);
+            self.put(header, State::Mfu);
+        }
+        0
+    }
+
+    /// Enters a block for which there is room, and which is not there, into a bucket, which is locked.
+    fn enter(&self, bucket: &mut Bucket, key: &Key, block: &Sparse) -> bool {
+        let ghost = bucket.entries.get(key).map(|e| e.0.clone());
+        if ghost.as_ref().is_some_and(|h| !h.state().is_ghost()) {
+            return false;
+        }
+        let state = if ghost.is_some() { State::Mfu } else { State::Mru };
+        if let Some(ghost) = ghost {
+            let (again, kind) = (ghost.state() == State::MfuGhost, key.kind());
+            self.counters.ghost_hits[usize::from(again)].inc();
+            let ghosts = [State::MruGhost, State::MfuGhost]
+                .map(|s| self.sums[s.list(kind)].bytes.load(Ordering::Relaxed));
+            self.balance.ghost_hit(ghost.bytes(), kind == 1, again, self.pressure.max(), ghosts);
+            bucket.entries.remove(key);
+            self.remove(&ghost);
+        }
+        let header = Arc::new(Header::new(*key, block.head().clone(), state, (self.clock)()));
+        bucket.entries.insert(Entry(header.clone()));
+        self.put(&header, state);
+        self.counters.elements_max.fetch_max(self.elements(), Ordering::Relaxed);
+        true
+    }
+
+    /// Does away with a header, which is no longer in its bucket; the bucket is locked.
+    fn remove(&self, header: &Header) -> Option<Block> {
+        let room = if header.state().is_ghost() { GHOST_OVERHEAD } else { header.bytes() + HELD_OVERHEAD };
+        self.leave(header, State::Gone);
+        self.pressure.give(room);
+        header.give_up()
+    }
+
+    fn elements(&self) -> u64 {
+        self.sums.iter().map(|s| s.count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes of the lists of blocks that are held.
+    fn sizes(&self) -> Sizes {
+        let bytes = |state: State, kind| self.sums[state.list(kind)].bytes.load(Ordering::Relaxed);
+        [0, 1].map(|kind| [bytes(State::Mru, kind), bytes(State::Mfu, kind)])
+    }
+}
+
+#[cfg(test)]
+mod tests;

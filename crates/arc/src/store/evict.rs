@@ -1,0 +1,169 @@
+//! Making room (`arc_evict`).
+//!
+//! # Theory
+//! The list furthest above its target gives way: a few of the oldest of one sublist after another, from one by chance on. A block that was used since it was looked at
+//! last is passed over once, since a hit leaves a mark and moves nothing. What goes leaves a ghost, a header without a block; ghosts are as many bytes as the cache
+//! may hold, and take no more than a sixteenth of it.
+//!
+//! # Locks
+//! A sublist's lock while some are taken out, then the bucket of each, one at a time. Blocks are let go of without a lock.
+
+use super::{Bucket, Inner};
+use crate::header::{GHOST_OVERHEAD, HELD_OVERHEAD, Header, State};
+use crate::tunables::ARC_EVICT_BATCH_LIMIT;
+use device::Block;
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What has been taken of one list.
+#[derive(Default)]
+struct Progress {
+    looked_at: u64,
+    freed: u64,
+}
+
+impl Inner {
+    /// Evicts until what is held is below the low mark, or nothing is left that could go.
+    pub(super) fn make_room(&self) {
+        let mut empty = [[false; 2]; 2];
+        while self.pressure.size() > self.pressure.low() {
+            self.trim_ghosts();
+            let fattest = self.balance.fattest(self.sizes(), |kind, again| !empty[kind][again]);
+            let Some((kind, again)) = fattest else {
+                if !self.trim_a_ghost() {
+                    self.counters.evict_not_enough.inc();
+                    return;
+                }
+                continue;
+            };
+            let state = if again == 1 { State::Mfu } else { State::Mru };
+            let goal = self.pressure.size().saturating_sub(self.pressure.low()).min(1 << 20);
+            if self.evict_from(state, kind, goal) == 0 {
+                empty[kind][again] = true;
+            } else {
+                empty = Default::default();
+                self.pressure.hint();
+            }
+        }
+    }
+
+    /// Evicts blocks of a list, about so many bytes; how many it was.
+    fn evict_from(&self, state: State, kind: usize, goal: u64) -> u64 {
+        let list = &self.lists[state.list(kind)];
+        let batch = usize::try_from(ARC_EVICT_BATCH_LIMIT.get()).unwrap_or(usize::MAX).clamp(1, 1 << 16);
+        let there = self.sums[state.list(kind)].count.load(Ordering::Relaxed);
+        let (sublists, first) = (list.sublists(), self.roll());
+        let (mut taken, mut blocks) = (Vec::with_capacity(batch.min(256)), Vec::new());
+        let (mut done, mut n, mut idle) = (Progress::default(), 0, 0);
+        while done.freed < goal && idle < sublists {
+            let sublist = (first + n) % sublists;
+            n += 1;
+            list.take(sublist, batch, &mut taken);
+            idle = if taken.is_empty() { idle + 1 } else { 0 };
+            let mut stale = 0;
+            for header in taken.drain(..) {
+                match self.evict(&header, state, done.looked_at > there) {
+                    None => stale += 1,
+                    Some(block) => {
+                        done.looked_at += 1;
+                        done.freed += block.as_ref().map_or(0, |_| header.bytes() + HELD_OVERHEAD);
+                        blocks.extend(block);
+                    }
+                }
+            }
+            if stale > 0 {
+                list.met_stale(sublist, stale);
+            }
+            blocks.clear();
+        }
+        done.freed
+    }
+
+    /// Evicts a block that was in a list of this state, unless it was used since: an empty answer then. `None` if it is no longer of this state.
+    fn evict(&self, header: &Arc<Header>, state: State, regardless: bool) -> Option<Option<Block>> {
+        let _bucket = self.lock(header);
+        if header.state() != state {
+            return None;
+        }
+        self.uncount(header);
+        if header.unmark() && !regardless {
+            self.put(header, state);
+            return Some(None);
+        }
+        let block = header.give_up();
+        // The ghost's room is what is left of the block's.
+        self.pressure.give(header.bytes() + HELD_OVERHEAD - GHOST_OVERHEAD);
+        self.put(header, if state == State::Mru { State::MruGhost } else { State::MfuGhost });
+        self.counters.deleted.inc();
+        Some(block)
+    }
+
+    fn lock(&self, header: &Header) -> MutexGuard<'_, Bucket> {
+        let bucket = self.bucket(&header.key);
+        bucket.try_lock().unwrap_or_else(|| {
+            self.counters.mutex_miss.inc();
+            bucket.lock()
+        })
+    }
+
+    /// Forgets ghosts while there are too many.
+    fn trim_ghosts(&self) {
+        let sum = |get: fn(&super::Sum) -> u64| -> u64 {
+            let of = |state: State| [0, 1].map(|kind| get(&self.sums[state.list(kind)]));
+            of(State::MruGhost).iter().chain(&of(State::MfuGhost)).sum()
+        };
+        let max = self.pressure.max();
+        while sum(|s| s.bytes.load(Ordering::Relaxed)) > max
+            || sum(|s| s.count.load(Ordering::Relaxed)) * GHOST_OVERHEAD > max / 16
+        {
+            if !self.trim_a_ghost() {
+                return;
+            }
+        }
+    }
+
+    /// Forgets an old ghost of the largest list of ghosts; false if there is none.
+    fn trim_a_ghost(&self) -> bool {
+        let lists = [State::MruGhost, State::MfuGhost].map(|state| [(state, 0), (state, 1)]);
+        let count = |state: State, kind| self.sums[state.list(kind)].count.load(Ordering::Relaxed);
+        let largest = lists.into_iter().flatten().filter(|(s, k)| count(*s, *k) > 0);
+        let Some((state, kind)) =
+            largest.max_by_key(|(s, k)| self.sums[s.list(*k)].bytes.load(Ordering::Relaxed))
+        else {
+            return false;
+        };
+        let list = &self.lists[state.list(kind)];
+        let (sublists, first) = (list.sublists(), self.roll());
+        let mut taken = Vec::new();
+        for sublist in (0..sublists).map(|n| (first + n) % sublists) {
+            list.take(sublist, 1, &mut taken);
+            while let Some(header) = taken.pop() {
+                let mut bucket = self.lock(&header);
+                if header.state() == state {
+                    bucket.entries.remove(&header.key);
+                    self.uncount(&header);
+                    header.set_state(State::Gone);
+                    self.pressure.give(GHOST_OVERHEAD);
+                    return true;
+                }
+                drop(bucket);
+                list.met_stale(sublist, 1);
+                list.take(sublist, 1, &mut taken);
+            }
+        }
+        false
+    }
+
+    /// A number by chance.
+    fn roll(&self) -> usize {
+        let next = |x: u64| {
+            let x = x ^ x << 13;
+            let x = x ^ x >> 7;
+            x ^ x << 17
+        };
+        let x = next(self.dice.load(Ordering::Relaxed));
+        self.dice.store(x, Ordering::Relaxed);
+        (x >> 16) as usize
+    }
+}

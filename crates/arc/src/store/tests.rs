@@ -1,0 +1,350 @@
+//! The store keeps its bound, lets no scan push out what is used again, learns from ghosts, and hands one read to all who want it.
+
+use super::*;
+use ondisk::blkptr::{Body, CryptParams, Stored};
+use ondisk::*;
+use proptest::prelude::*;
+
+/// A store whose time is told.
+struct Rig {
+    store: Arc<Store>,
+    now: Arc<AtomicU32>,
+}
+
+fn pointer(n: u64, kind: DmuType, crypt: bool) -> Blkptr {
+    let dva = Dva { vdev: VdevId(0), offset: Offset(n << 12), asize: Asize(4096), gang: false };
+    let stored = Stored {
+        dvas: [Some(dva), None, None],
+        psize: Psize(4096),
+        compress: CompressKind::Off,
+        checksum: ChecksumKind::Fletcher4,
+        sum: [n; 4],
+        phys_birth: Txg(1),
+        fill: 1,
+        dedup: false,
+        crypt,
+        crypt_params: CryptParams { salt: [0; 8], iv: [0; 12] },
+    };
+    Blkptr { kind, lsize: Lsize(4096), body: Body::Stored(stored), ..Blkptr::HOLE }
+}
+
+impl Rig {
+    fn new(max: u64) -> Rig {
+        let now = Arc::new(AtomicU32::new(0));
+        let told = now.clone();
+        Rig { store: Store::with_clock(max, Box::new(move || told.load(Ordering::Relaxed))), now }
+    }
+
+    fn later(&self) {
+        self.now.fetch_add(1000, Ordering::Relaxed);
+    }
+
+    fn key_of(&self, n: u64, pool: u32) -> Key {
+        self.store.key(&pointer(n, DmuType::PLAIN_FILE_CONTENTS, false), 1, pool).unwrap()
+    }
+
+    fn key(&self, n: u64) -> Key {
+        self.key_of(n, 0)
+    }
+
+    fn find(&self, n: u64) -> Found {
+        self.store.find_or_start(&self.key(n), Arc::default)
+    }
+
+    /// Reads a block, which nobody else does; says whether it was there.
+    fn read(&self, n: u64) -> bool {
+        match self.find(n) {
+            Found::Block(_) => true,
+            Found::Flight(_) => panic!("nobody else reads"),
+            Found::Nothing => {
+                self.store.land(&self.key(n), Some(&Block::zeroed(4096).into()));
+                false
+            }
+        }
+    }
+
+    fn held(&self, n: u64) -> bool {
+        self.store.inner.bucket(&self.key(n)).lock().holds(&self.key(n))
+    }
+
+    fn named(&self, name: &str) -> u64 {
+        self.store.named().into_iter().find(|(n, _)| *n == name).map(|(_, value)| value).unwrap()
+    }
+
+    /// Waits until nobody has to make room.
+    fn settle(&self) {
+        assert!(self.store.wake(), "there can be threads");
+        self.store.inner.pressure.await_round();
+    }
+
+    /// What is counted is what is there.
+    fn check(&self) {
+        let inner = &self.store.inner;
+        let mut sums = [(0, 0); State::LISTS];
+        for bucket in &inner.buckets {
+            for Entry(h) in &bucket.lock().entries {
+                let sum = &mut sums[h.state().list(h.key.kind())];
+                *sum = (sum.0 + h.bytes(), sum.1 + 1);
+                assert_eq!(h.block().is_some(), !h.state().is_ghost());
+            }
+        }
+        let mut size = 0;
+        for (list, (bytes, count)) in sums.into_iter().enumerate() {
+            assert_eq!(inner.sums[list].bytes.load(Ordering::Relaxed), bytes);
+            assert_eq!(inner.sums[list].count.load(Ordering::Relaxed), count);
+            assert!(inner.lists[list].evenness().all >= count, "each is in its list");
+            size += if list < 4 { bytes + count * HELD_OVERHEAD } else { count * GHOST_OVERHEAD };
+        }
+        assert_eq!(inner.pressure.size(), size);
+        assert!(size <= inner.pressure.max());
+    }
+}
+
+const ENTRY: u64 = 4096 + HELD_OVERHEAD;
+
+/// Two datasets share a plain block, but not one that a key made readable; pools share nothing.
+#[test]
+fn keyed_blocks_are_their_datasets_own() {
+    let rig = Rig::new(1 << 20);
+    let key = |kind, crypt, objset, pool| rig.store.key(&pointer(1, kind, crypt), objset, pool);
+    let same = |kind, crypt| key(kind, crypt, 1, 0) == key(kind, crypt, 2, 0);
+    assert!(same(DmuType::PLAIN_FILE_CONTENTS, false));
+    assert!(!same(DmuType::PLAIN_FILE_CONTENTS, true), "encrypted");
+    assert!(!same(DmuType::OBJSET, true), "authenticated");
+    assert!(rig.key_of(1, 0) != rig.key_of(1, 1));
+}
+
+/// However many blocks pass through, from however many threads, no more is held than may be, and the newest are there.
+#[test]
+fn bounded() {
+    let rig = Rig::new(64 * ENTRY);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let rig = &rig;
+            scope.spawn(move || {
+                for n in 0..1000 {
+                    rig.read(thread << 32 | n);
+                    assert!(rig.store.stats().size <= 64 * ENTRY);
+                }
+            });
+        }
+    });
+    rig.settle();
+    rig.check();
+    assert!(!rig.read(7 << 32) && rig.read(7 << 32), "the newest block is there");
+    assert!(rig.named("deleted") > 3000);
+}
+
+/// Blocks that were used twice, and not at once, outlive a scan of many that are used once, however often each piece of the scan is used.
+#[test]
+fn scan_resistant() {
+    let rig = Rig::new(64 * ENTRY);
+    for _ in 0..2 {
+        (0..4).for_each(|n| {
+            rig.read(n);
+        });
+        rig.later();
+    }
+    assert_eq!(rig.named("mfu_size"), 4 * 4096);
+    for n in 100..1000 {
+        rig.read(n);
+        assert!(rig.read(n));
+    }
+    assert_eq!(rig.named("mfu_size"), 4 * 4096);
+    assert!((0..4).all(|n| rig.read(n)));
+    rig.settle();
+    rig.check();
+}
+
+/// A working set larger than what blocks used once may take gets more of the cache, since its ghosts are met; blocks found by their ghosts count as used again.
+#[test]
+fn ghosts_teach() {
+    let rig = Rig::new(64 * ENTRY);
+    for _ in 0..2 {
+        (0..60).for_each(|n| {
+            rig.read(n);
+        });
+        rig.later();
+    }
+    let before = rig.named("pd");
+    for n in 1000..1200 {
+        rig.read(n);
+    }
+    rig.settle();
+    let ghosts: Vec<u64> = (1000..1200).filter(|n| !rig.held(*n)).collect();
+    let met = rig.named("mru_ghost_hits");
+    ghosts.iter().rev().take(10).for_each(|n| assert!(!rig.read(*n)));
+    assert!(rig.named("mru_ghost_hits") > met, "{} ghosts", rig.named("mru_ghost_size"));
+    assert!(rig.named("pd") > before);
+    rig.settle();
+    rig.check();
+}
+
+/// A block that was used since it was looked at last is passed over once.
+#[test]
+fn what_is_used_stays() {
+    let rig = Rig::new(64 * ENTRY);
+    rig.read(1);
+    for n in 100..400 {
+        rig.read(n);
+        rig.settle();
+        assert!(rig.read(1), "at {n}");
+    }
+}
+
+/// Who asks whether a block is there does not use it: it goes before others as if nobody had asked.
+#[test]
+fn asking_is_no_use() {
+    let rig = Rig::new(16 * ENTRY);
+    assert!(!rig.store.holds(&rig.key(1)));
+    assert!(!rig.read(1));
+    assert!(rig.store.holds(&rig.key(1)) && !rig.store.holds(&rig.key(2)));
+    for n in 2..100 {
+        rig.store.holds(&rig.key(1));
+        rig.read(n);
+    }
+    rig.settle();
+    assert!(!rig.store.holds(&rig.key(1)), "it was used once");
+}
+
+/// A block that was written with zeros at its end takes what it holds, and all of it once it was read.
+#[test]
+fn sparse() {
+    let rig = Rig::new(1 << 20);
+    let half = Sparse::new(Block::copy_of(&[7; 512]), 4096);
+    rig.store.insert(&rig.key(1), &half);
+    assert_eq!(rig.store.stats().size, 512 + HELD_OVERHEAD);
+    let Found::Block(found) = rig.find(1) else { panic!("it is not there") };
+    rig.store.complete(&rig.key(1), &found.whole());
+    rig.store.complete(&rig.key(1), &found.whole());
+    assert_eq!(rig.store.stats().size, ENTRY);
+    let Found::Block(found) = rig.find(1) else { panic!("it is not there") };
+    assert!(found.is_whole() && found.whole() == half.whole());
+    rig.store.complete(&rig.key(2), &found.whole());
+    assert!(!rig.read(2));
+    rig.check();
+}
+
+/// A second reader joins the first one's flight; a block read while the cache was purged is not kept, and another pool's stay.
+#[test]
+fn flights() {
+    let rig = Rig::new(1 << 20);
+    rig.store.insert(&rig.key_of(9, 1), &Block::zeroed(4096).into());
+    let first = Arc::<Flight>::default();
+    let found = rig.store.find_or_start(&rig.key(1), || first.clone());
+    assert!(matches!(found, Found::Nothing));
+    let Found::Flight(joined) = rig.find(1) else { panic!("did not join") };
+    assert!(Arc::ptr_eq(&first, &joined));
+    rig.store.purge(0);
+    rig.store.land(&rig.key(1), Some(&Block::zeroed(4096).into()));
+    assert_eq!(rig.store.stats().size, ENTRY);
+    assert!(!rig.read(1));
+    rig.store.purge(0);
+    rig.store.purge(1);
+    assert_eq!(rig.store.stats().size, 0);
+    rig.check();
+}
+
+/// A block that was freed takes no memory, nor does one that was on its way when it was freed; others stay. A store with less room holds less.
+#[test]
+fn freed() {
+    let rig = Rig::new(1 << 20);
+    rig.read(1);
+    rig.read(2);
+    rig.later();
+    assert!(rig.read(2));
+    rig.read(3);
+    (2..5).for_each(|n| rig.store.forget(&rig.key(n)));
+    assert_eq!(rig.store.stats().size, ENTRY);
+    assert!(matches!(rig.find(5), Found::Nothing));
+    rig.store.forget(&rig.key(5));
+    rig.store.land(&rig.key(5), Some(&Block::zeroed(4096).into()));
+    assert_eq!(rig.store.stats().size, ENTRY);
+    assert!(rig.read(1) && !rig.read(5));
+    (10..20).for_each(|n| {
+        rig.read(n);
+    });
+    rig.store.set_max(2 * ENTRY);
+    assert!(rig.store.stats().size <= 2 * ENTRY);
+    rig.check();
+    rig.store.set_max(0);
+    assert!(!rig.read(30) && !rig.read(30));
+}
+
+/// Blocks that come and go while nothing has to be evicted leave nothing behind: references to what is gone are swept.
+#[test]
+fn churn_leaves_nothing() {
+    let rig = Rig::new(64 << 20);
+    (0..100).for_each(|n| {
+        rig.read(n);
+    });
+    for n in 1000..40_000 {
+        rig.read(n);
+        rig.store.forget(&rig.key(n));
+    }
+    let left: u64 = rig.store.sublists().map(|s| s.evenness.all).sum();
+    assert!(left < 4 * 400, "{left} references to 100 blocks");
+    rig.check();
+}
+
+/// Blocks are spread over the sublists evenly, and over as many as are set.
+#[test]
+fn sublists_are_even() {
+    let rig = Rig::new(256 << 20);
+    (0..8000).for_each(|n| {
+        rig.read(n);
+    });
+    let of = |list: &str| rig.store.sublists().find(|s| s.list == list).unwrap().evenness;
+    let evenness = of("mru_data");
+    assert_eq!(evenness.all, 8000);
+    assert!(evenness.sublists >= 4 && evenness.percent() > 80, "{evenness:?}");
+    assert_eq!(of("mfu_data").percent(), 100, "nothing is even");
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Read(u64),
+    Insert(u64),
+    Forget(u64),
+    Later,
+    Limit(u64),
+    Purge,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..60u64).prop_map(Step::Read),
+        2 => (0..60u64).prop_map(Step::Insert),
+        2 => (0..60u64).prop_map(Step::Forget),
+        2 => Just(Step::Later),
+        1 => (0..40u64).prop_map(Step::Limit),
+        1 => Just(Step::Purge),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is done, the sums are what is there, the bound holds, and what is forgotten is not found.
+    #[test]
+    fn sums_hold(steps in proptest::collection::vec(step(), 1..200)) {
+        let rig = Rig::new(20 * ENTRY);
+        for step in steps {
+            match step {
+                Step::Read(n) => {
+                    rig.read(n);
+                }
+                Step::Insert(n) => rig.store.insert(&rig.key(n), &Block::zeroed(4096).into()),
+                Step::Forget(n) => {
+                    rig.store.forget(&rig.key(n));
+                    assert!(!rig.held(n));
+                }
+                Step::Later => rig.later(),
+                Step::Limit(n) => rig.store.set_max(n * ENTRY),
+                Step::Purge => rig.store.purge(0),
+            }
+        }
+        rig.settle();
+        rig.check();
+    }
+}

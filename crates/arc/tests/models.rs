@@ -1,0 +1,202 @@
+//! Every interleaving that a model checker tries of the multilist, and of those who want room with whoever makes it. The modules are the crate's own; their locks are the checker's.
+
+/// The checker's locks, with the faces of those that the crate uses.
+mod sync {
+    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> Guard<'_, T> {
+            Guard(Some(self.0.lock().unwrap()))
+        }
+    }
+
+    /// A guard that a condition can take and put back.
+    pub(crate) struct Guard<'a, T>(Option<MutexGuard<'a, T>>);
+
+    impl<T> std::ops::Deref for Guard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            self.0.as_ref().unwrap()
+        }
+    }
+
+    impl<T> std::ops::DerefMut for Guard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().unwrap()
+        }
+    }
+
+    pub(crate) struct Condvar(shuttle::sync::Condvar);
+
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(shuttle::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<T>(&self, guard: &mut Guard<'_, T>) {
+            guard.0 = Some(self.0.wait(guard.0.take().unwrap()).unwrap());
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+}
+
+#[allow(dead_code, reason = "the models use a part of it")]
+#[path = "../src/multilist.rs"]
+mod multilist;
+#[allow(dead_code, reason = "the models use a part of it")]
+#[path = "../src/pressure.rs"]
+mod pressure;
+
+use multilist::Multilist;
+use pressure::{Pressure, Taken};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::sync::{Arc, Mutex};
+use shuttle::thread;
+
+/// Schedules that are tried of each model.
+const TRIES: usize = 1000;
+
+/// Goal: what is put into a multilist and lives is taken out once, whoever puts in, takes out, and tells of stale ones at the same time; nothing stale is left when all was taken.
+#[test]
+fn multilist_loses_nothing() {
+    shuttle::check_random(
+        || {
+            let list = Arc::new(Multilist::<Arc<AtomicU64>>::new(2));
+            let items: Vec<_> = (0..64).map(|_| Arc::new(AtomicU64::new(0))).collect();
+            let out = Arc::new(Mutex::new(Vec::new()));
+            let mut threads = Vec::new();
+            for half in 0..2 {
+                let (list, items) = (list.clone(), items[half * 32..half * 32 + 32].to_vec());
+                threads.push(thread::spawn(move || {
+                    for (n, item) in items.iter().enumerate() {
+                        list.push(n % 2, item.clone());
+                        // Two of three become stale.
+                        if n % 3 != 0 {
+                            item.store(1, Ordering::SeqCst);
+                            list.note_stale(n % 2, |i| i.load(Ordering::SeqCst) == 1);
+                        }
+                    }
+                }));
+            }
+            let (taker, to) = (list.clone(), out.clone());
+            threads.push(thread::spawn(move || {
+                let mut taken = Vec::new();
+                for n in 0..6 {
+                    taker.take(n % 2, 3, &mut taken);
+                }
+                to.lock().unwrap().append(&mut taken);
+            }));
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            let mut taken = std::mem::take(&mut *out.lock().unwrap());
+            (0..2).for_each(|sublist| list.take(sublist, 100, &mut taken));
+            assert_eq!(list.evenness().all, 0);
+            for item in &items {
+                let times = taken.iter().filter(|t| Arc::ptr_eq(t, item)).count();
+                let stale = item.load(Ordering::SeqCst) == 1;
+                assert!(times == 1 || stale && times == 0, "taken {times} times");
+            }
+        },
+        TRIES,
+    );
+}
+
+/// Goal: whoever wants room gets an answer, the limit holds all the time, and room that was made is given to those who wait, when it is made by a thread that can also be told to end.
+#[test]
+fn nobody_waits_for_ever() {
+    shuttle::check_random(
+        || {
+            let pressure = Arc::new(Pressure::new(8, 6));
+            // What is there to be evicted.
+            let held = Arc::new(Mutex::new(0u64));
+            let evictor = {
+                let (pressure, held) = (pressure.clone(), held.clone());
+                thread::spawn(move || {
+                    while pressure.await_work() {
+                        while pressure.size() > pressure.low() {
+                            let mut held = held.lock().unwrap();
+                            if *held == 0 {
+                                break;
+                            }
+                            let some = (*held).min(2);
+                            *held -= some;
+                            pressure.give(some);
+                            drop(held);
+                            pressure.hint();
+                        }
+                        pressure.end_round();
+                    }
+                })
+            };
+            let users: Vec<_> = (0..3)
+                .map(|user| {
+                    let (pressure, held) = (pressure.clone(), held.clone());
+                    thread::spawn(move || {
+                        for n in 0..3 {
+                            let bytes = 1 + (user + n) % 3;
+                            if pressure.take(bytes, || true) != Taken::No {
+                                assert!(pressure.size() <= 8);
+                                *held.lock().unwrap() += bytes;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            users.into_iter().for_each(|t| t.join().unwrap());
+            pressure.await_round();
+            assert!(pressure.size() <= 6, "room is made down to the mark");
+            assert_eq!(*held.lock().unwrap(), pressure.size());
+            pressure.close();
+            evictor.join().unwrap();
+        },
+        TRIES,
+    );
+}
+
+/// Goal: who wants more than can be made goes without, and who waits when the end comes does too.
+#[test]
+fn who_can_get_none_goes_without() {
+    shuttle::check_random(
+        || {
+            let pressure = Arc::new(Pressure::new(4, 2));
+            assert_eq!(pressure.take(4, || true), Taken::Yes);
+            assert_eq!(pressure.take(5, || true), Taken::No, "more than the limit");
+            let evictor = {
+                let pressure = pressure.clone();
+                // It finds nothing.
+                thread::spawn(move || {
+                    while pressure.await_work() {
+                        pressure.end_round();
+                    }
+                })
+            };
+            let user = {
+                let pressure = pressure.clone();
+                thread::spawn(move || assert_eq!(pressure.take(1, || true), Taken::No))
+            };
+            let closer = {
+                let pressure = pressure.clone();
+                thread::spawn(move || pressure.close())
+            };
+            for t in [user, closer, evictor] {
+                t.join().unwrap();
+            }
+            assert_eq!(pressure.size(), 4);
+        },
+        TRIES,
+    );
+}
