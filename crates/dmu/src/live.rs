@@ -39,11 +39,15 @@ use std::sync::{Arc, Weak};
 /// Groups that may have changes at one time, and one (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
 
+/// Tables of objects that are held.
+const TABLES: usize = 8;
+
 /// An object set that changes.
 pub(crate) struct Live {
     pub(crate) home: Home,
     root: RwLock<Root>,
-    table: Mutex<HashMap<ObjNum, Weak<LiveDnode>>>,
+    /// The objects that somebody holds, by number in tables by its last bits: a program that opens many files at once takes many locks.
+    tables: [Mutex<HashMap<ObjNum, Weak<LiveDnode>>>; TABLES],
     dirty: [Mutex<DirtySet>; TXG_SIZE],
     pub(crate) slots: Mutex<Slots>,
     zil_header: Mutex<ZilHeaders>,
@@ -84,7 +88,7 @@ impl Live {
         Arc::new(Live {
             home,
             root: RwLock::new(root),
-            table: Mutex::default(),
+            tables: Default::default(),
             dirty: Default::default(),
             slots: Mutex::default(),
             zil_header,
@@ -189,8 +193,9 @@ impl Live {
     /// # Errors
     /// As reading its dnode fails.
     pub(crate) fn hold(self: &Arc<Live>, object: ObjNum, undecrypted: bool) -> Result<Arc<LiveDnode>> {
+        let table = &self.tables[object.0 as usize % TABLES];
         loop {
-            if let Some(dn) = Self::known(&self.table.lock(), object) {
+            if let Some(dn) = Self::known(&table.lock(), object) {
                 return Ok(dn);
             }
             let root = self.root();
@@ -201,7 +206,7 @@ impl Live {
                 ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
                 _ => read_dnode(&root.meta, object, undecrypted)?,
             };
-            let mut table = self.table.lock();
+            let mut table = table.lock();
             if let Some(dn) = Self::known(&table, object) {
                 return Ok(dn);
             }

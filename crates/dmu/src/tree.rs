@@ -4,16 +4,20 @@ use crate::dnode::{Extent, SPILL_BLKID};
 use crate::met::{Met, MetSince};
 use crate::objset::Home;
 use crate::{Error, Result};
+use arc_swap::ArcSwapOption;
 use device::{Block, Sparse};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use zio::Bookmark;
 
 /// Threads that read indirect blocks ahead of who frees what is below them.
 const READERS: usize = 8;
+
+/// Indirect blocks of level 1 that a tree keeps at hand.
+const WINDOWS: usize = 4;
 
 /// The last data block that is let go of at a time.
 const LET_GO_MAX: u64 = 15;
@@ -40,13 +44,20 @@ pub(crate) struct Tree {
     pub(crate) home: Home,
     pub(crate) object: ObjNum,
     pub(crate) phys: DnodePhys,
-    /// The last indirect block of level 1 that was used: neighbours come after one another.
-    last_l1: Mutex<Option<(BlkId, Sparse)>>,
+    /// Indirect blocks of level 1 that were used last, each at the place that its number says: neighbours come after one another. Readers write nothing here that
+    /// others read.
+    windows: OnceLock<Box<[ArcSwapOption<Window>; WINDOWS]>>,
+}
+
+/// An indirect block of level 1 at hand.
+struct Window {
+    blkid: BlkId,
+    block: Sparse,
 }
 
 impl Tree {
     pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> Tree {
-        Tree { home, object, phys, last_l1: Mutex::new(None) }
+        Tree { home, object, phys, windows: OnceLock::new() }
     }
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
@@ -92,8 +103,11 @@ impl Tree {
         let mut at = top;
         if level.0 == 0 && top >= 1 {
             let l1 = BlkId(blkid.0 >> phys.epbs());
-            if let Some(block) = self.cached_l1(l1) {
-                return self.entry(&block, Level(0), blkid);
+            if let Some(windows) = self.windows.get()
+                && let Some(window) = &*windows[l1.0 as usize % WINDOWS].load()
+                && window.blkid == l1
+            {
+                return self.entry(&window.block, Level(0), blkid);
             }
         }
         while at > level.0 {
@@ -106,14 +120,11 @@ impl Tree {
             let below = BlkId(blkid.0.checked_shr(u32::from(at - level.0) * phys.epbs()).unwrap_or(0));
             bp = self.entry(&block, Level(at), below)?;
             if at == 0 {
-                *self.last_l1.lock() = Some((this, block));
+                let windows = self.windows.get_or_init(Box::default);
+                windows[this.0 as usize % WINDOWS].store(Some(Arc::new(Window { blkid: this, block })));
             }
         }
         Ok(bp)
-    }
-
-    fn cached_l1(&self, blkid: BlkId) -> Option<Sparse> {
-        self.last_l1.lock().as_ref().filter(|(id, _)| *id == blkid).map(|(_, b)| b.clone())
     }
 
     /// Reads an indirect block and checks that it has the size that the dnode says.

@@ -5,6 +5,7 @@ use crate::live::dirty::{Dirty, Whereabouts};
 use crate::live::header::Header;
 use crate::tree::Tree;
 use crate::{Error, Result, Tx};
+use arc_swap::ArcSwapOption;
 use device::{AlignedBuf, Block};
 use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum, Txg};
@@ -21,6 +22,9 @@ pub(crate) struct LiveDnode {
     pub(crate) os: Arc<Live>,
     pub(crate) object: ObjNum,
     state: RwLock<State>,
+    /// What was synced last, while nothing is changed: readers of such an object write nothing that others read. Set under the lock of the state; who finds it began
+    /// before a change that he does not see.
+    clean: ArcSwapOption<Tree>,
     /// What its users share, one of each type (`db_user`).
     users: Mutex<Vec<User>>,
 }
@@ -76,8 +80,9 @@ impl State {
 
 impl LiveDnode {
     pub(crate) fn new(os: Arc<Live>, object: ObjNum, tree: Option<Arc<Tree>>) -> Arc<LiveDnode> {
+        let clean = ArcSwapOption::new(tree.clone());
         let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0 };
-        Arc::new(LiveDnode { os, object, state: RwLock::new(state), users: Mutex::default() })
+        Arc::new(LiveDnode { os, object, state: RwLock::new(state), clean, users: Mutex::default() })
     }
 
     fn corrupt(&self, source: Corrupt) -> Error {
@@ -90,6 +95,9 @@ impl LiveDnode {
 
     /// The dnode as it is now, over the pointers that were synced last; `None` if the object is free.
     pub(crate) fn head(&self) -> Option<Arc<Tree>> {
+        if let Some(tree) = self.clean.load_full() {
+            return Some(tree);
+        }
         let s = self.state.read();
         if s.changes().next().is_none() {
             return s.tree.clone();
@@ -107,6 +115,9 @@ impl LiveDnode {
 
     /// Bytes of a data block.
     pub(crate) fn block_size(&self) -> u64 {
+        if let Some(tree) = &*self.clean.load() {
+            return tree.phys.datablksz.into();
+        }
         let s = self.state.read();
         let now = match s.changes().next() {
             Some(d) => d.header.as_ref().map(|h| h.datablksz),
@@ -117,6 +128,9 @@ impl LiveDnode {
 
     /// The largest block number.
     pub(crate) fn max_blkid(&self) -> BlkId {
+        if let Some(tree) = &*self.clean.load() {
+            return tree.phys.maxblkid;
+        }
         let s = self.state.read();
         let now = match s.changes().next() {
             Some(d) => d.header.as_ref().map(|h| h.maxblkid),
@@ -127,6 +141,9 @@ impl LiveDnode {
 
     /// Data block `blkid` as it is now; `None` for a hole.
     pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
+        if let Some(tree) = &*self.clean.load() {
+            return tree.block(blkid);
+        }
         let place = self.state.read().find(blkid);
         self.fetch(blkid, place)
     }
@@ -276,6 +293,7 @@ impl LiveDnode {
         );
         if s.dirty.back().is_none_or(|d| d.txg != tx.txg()) {
             let header = s.header();
+            self.clean.store(None);
             s.dirty.push_back(Dirty::new(tx.txg(), header));
             tx.count(size_of::<Dirty>() as u64 + DNODE_MIN_SIZE as u64);
             self.os.note_dirty(tx.txg(), self);
@@ -374,5 +392,8 @@ impl LiveDnode {
         let mut s = self.state.write();
         s.tree = tree;
         s.syncing = None;
+        if s.dirty.is_empty() {
+            self.clean.store(s.tree.clone());
+        }
     }
 }
