@@ -9,6 +9,7 @@
 //! # Absent
 //! Sockets, processes and mounts: the server's. Commands that OpenZFS has and this release lacks say so.
 
+pub mod arcstat;
 pub mod bench;
 pub mod clock;
 pub mod completion;

@@ -27,6 +27,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     bench             measure how long thousands of file systems take to mount
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
+    arcstat           print what the cache does, line by line
     doctor            say what this machine lacks, and how to get it
     completion        print completions for a shell: bash, zsh or fish
 
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     let mut words: Vec<OsString> = words.collect();
     // Under its own name the first word is the command.
     let command = match called.as_deref() {
-        Some(name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path")) => {
+        Some(name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path" | "arcstat")) => {
             name.to_owned()
         }
         _ if words.is_empty() => String::new(),
@@ -90,6 +91,10 @@ fn run(command: &str, words: &[String]) -> i32 {
         "get" | "set" => {
             let service = server::house::connect();
             cli::stats::run(&mut out, &mut err, &service, command, words)
+        }
+        "arcstat" => {
+            let service = server::house::connect();
+            cli::arcstat::run(&mut out, &mut err, &service, words, &Clock::system())
         }
         "doctor" => cli::doctor::run(&mut out, &mut err, words),
         "completion" => cli::completion::run(&mut out, &mut err, words),

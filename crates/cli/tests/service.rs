@@ -493,6 +493,15 @@ fn counted_and_set() {
         row.split_whitespace().nth(2).and_then(|n| n.parse().ok()).expect("a number")
     };
     assert_eq!(value("arcstats", "c_max"), 100_000_000);
+    // Its numbers follow what is set at once.
+    daemon.good("set tunable zfs_arc_num_sublists_per_state=7 zfs_arc_evict_batch_limit=3");
+    assert_eq!(value("arc_sublists", "mru_metadata_sublists"), 7);
+    assert_eq!(daemon.good("get tunable zfs_arc_evict_batch_limit"), "3\n");
+    assert!(value("arcstats", "demand_metadata_hits") > 0 && value("arcstats", "mru_metadata") > 0);
+    let lines = daemon.good("arcstat -p -s , -f c,zhits");
+    let line = lines.lines().nth(1).expect("a header and a line");
+    assert!(lines.starts_with("c,zhits\n") && line.ends_with(",0"), "{lines}");
+    assert_eq!(line.split(',').next().and_then(|c| c.parse().ok()), Some(value("arcstats", "c")));
     let commits = || value("zil", "zil_commit_count");
     let file = dir.path().join("mnt/file");
     let fsynced =
