@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Mos, Result};
+use crate::{Mos, Result};
 use dmu::Tx;
 use ondisk::scan::ErrBookmark;
 use ondisk::{DmuType, ObjNum, mos};
@@ -37,19 +37,21 @@ impl Mos {
     /// The entries of an error log. With `head_errlog` (the feature) the log is a ZAP per head dataset, and the
     /// bookmarks carry births.
     ///
+    /// A name that is no bookmark is passed over: damage to a log of damage must not hide the rest of it.
+    ///
     /// # Errors
-    /// As reading fails; [`Error::Corrupt`] for a name that is no bookmark.
+    /// As reading fails.
     pub fn errlog(&self, which: ErrLog, head_errlog: bool) -> Result<Vec<ErrBookmark>> {
         let Some(log) = self.dir(which.name())? else { return Ok(Vec::new()) };
         let mut out = Vec::new();
         if !head_errlog {
             for e in self.entries(log)? {
-                out.push(ErrBookmark::parse(&e?.name).map_err(Error::corrupt(log))?);
+                out.extend(ErrBookmark::parse(&e?.name));
             }
         } else {
             for (head, inner) in self.errlog_heads(log)? {
                 for e in self.entries(inner)? {
-                    out.push(ErrBookmark::parse_head(head, &e?.name).map_err(Error::corrupt(inner))?);
+                    out.extend(ErrBookmark::parse_head(head, &e?.name));
                 }
             }
         }
@@ -73,18 +75,42 @@ impl Mos {
         Ok(sum)
     }
 
-    /// The logs by head dataset that a log is made of.
+    /// The logs by head dataset that a log is made of. What is no dataset's name, or leads to no log, is passed over.
     fn errlog_heads(&self, log: ObjNum) -> Result<Vec<(u64, ObjNum)>> {
         let mut out = Vec::new();
         for e in self.entries(log)? {
             let e = e?;
-            let head = u64::from_str_radix(&e.name_lossy(), 16).map_err(|_| Error::Corrupt {
-                object: log,
-                source: ondisk::Corrupt::Shape { what: "error log", why: "a name is no dataset" },
-            })?;
-            out.push((head, ObjNum(e.value.first().unwrap_or(0))));
+            let inner = ObjNum(e.value.first().unwrap_or(0));
+            if let Ok(head) = u64::from_str_radix(&e.name_lossy(), 16)
+                && self.is_errlog(inner)
+            {
+                out.push((head, inner));
+            }
         }
         Ok(out)
+    }
+
+    fn is_errlog(&self, object: ObjNum) -> bool {
+        self.objset().dnode(object).is_ok_and(|dnode| dnode.kind() == DmuType::ERROR_LOG)
+    }
+
+    /// Frees what is an object of an error log, and nothing else, whatever a damaged log says. One that can't be freed stays: nothing may name it any more.
+    fn errlog_discard(&self, tx: &Tx, objects: &[ObjNum]) {
+        for object in objects.iter().filter(|object| self.is_errlog(**object)) {
+            let _ = self.objset().free_object(tx, *object);
+        }
+    }
+
+    /// Forgets what was met in a head dataset that is gone (`spa_delete_dataset_errlog`). A log that is damaged keeps it.
+    pub fn errlog_forget(&self, tx: &Tx, head: u64) {
+        for which in [ErrLog::Last, ErrLog::Scrub] {
+            let key = format!("{head:x}");
+            let Ok(Some(log)) = self.dir(which.name()) else { continue };
+            let Ok(Some(inner)) = self.u64(log, &key) else { continue };
+            if self.unset(tx, log, &key).is_ok() {
+                self.errlog_discard(tx, &[ObjNum(inner)]);
+            }
+        }
     }
 
     /// Enters blocks in a log, which is made if there is none: those with births in the form that it has with `head_errlog`, by the head dataset that they
@@ -158,36 +184,34 @@ impl Mos {
     /// The log that a scrub has filled takes the place of the other, which is freed.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// As changing the MOS's directory fails.
     pub fn errlog_rotate(&self, tx: &Tx, head_errlog: bool) -> Result<()> {
-        self.errlog_free(tx, ErrLog::Last, head_errlog)?;
+        let old = self.errlog_objects(ErrLog::Last, head_errlog);
         let scrub = self.dir(ErrLog::Scrub.name())?;
         self.set_dir_words(tx, ErrLog::Last.name(), &[scrub.map_or(0, |log| log.0)])?;
-        self.set_dir_words(tx, ErrLog::Scrub.name(), &[0])
+        self.set_dir_words(tx, ErrLog::Scrub.name(), &[0])?;
+        self.errlog_discard(tx, &old);
+        Ok(())
     }
 
     /// What a scrub has found is entered in the other log: for one that did not look at everything.
     ///
     /// # Errors
-    /// As changing the MOS fails.
+    /// As reading the log or changing the MOS fails.
     pub fn errlog_merge(&self, tx: &Tx, head_errlog: bool) -> Result<()> {
         let found = self.errlog(ErrLog::Scrub, head_errlog)?;
         self.errlog_add(tx, ErrLog::Last, &found)?;
-        self.errlog_free(tx, ErrLog::Scrub, head_errlog)?;
-        self.set_dir_words(tx, ErrLog::Scrub.name(), &[0])
+        let old = self.errlog_objects(ErrLog::Scrub, head_errlog);
+        self.set_dir_words(tx, ErrLog::Scrub.name(), &[0])?;
+        self.errlog_discard(tx, &old);
+        Ok(())
     }
 
-    /// Frees a log's objects. What it names and is none is left alone, whatever a damaged log says.
-    fn errlog_free(&self, tx: &Tx, which: ErrLog, head_errlog: bool) -> Result<()> {
-        let Some(log) = self.dir(which.name())? else { return Ok(()) };
-        let of_log = |object: ObjNum| {
-            self.objset().dnode(object).is_ok_and(|dnode| dnode.kind() == DmuType::ERROR_LOG)
-        };
-        let inner = if head_errlog { self.errlog_heads(log)? } else { Vec::new() };
-        for object in inner.into_iter().map(|(_, object)| object).chain([log]).filter(|o| of_log(*o)) {
-            self.objset().free_object(tx, object)?;
-        }
-        Ok(())
+    /// A log's objects, as far as they can be told.
+    fn errlog_objects(&self, which: ErrLog, head_errlog: bool) -> Vec<ObjNum> {
+        let Ok(Some(log)) = self.dir(which.name()) else { return Vec::new() };
+        let inner = if head_errlog { self.errlog_heads(log).unwrap_or_default() } else { Vec::new() };
+        inner.into_iter().map(|(_, object)| object).chain([log]).collect()
     }
 
     /// Puts entries with births in the place of a log that has none, when `head_errlog` is enabled (`sync_upgrade_errlog`).
@@ -198,8 +222,9 @@ impl Mos {
         if self.dir(which.name())?.is_none() {
             return Ok(());
         }
-        self.errlog_free(tx, which, false)?;
+        let old = self.errlog_objects(which, false);
         self.set_dir_words(tx, which.name(), &[0])?;
+        self.errlog_discard(tx, &old);
         self.errlog_add(tx, which, entries)
     }
 
@@ -213,10 +238,8 @@ impl Mos {
             let Some(old) = self.u64(log, &format!("{from:x}"))? else { continue };
             let mut moved = Vec::new();
             for e in self.entries(ObjNum(old))? {
-                let e = ErrBookmark::parse_head(from, &e?.name).map_err(Error::corrupt(ObjNum(old)))?;
-                if e.birth.is_some_and(|birth| birth < before) {
-                    moved.push(e);
-                }
+                let e = ErrBookmark::parse_head(from, &e?.name).ok();
+                moved.extend(e.filter(|e| e.birth.is_some_and(|birth| birth < before)));
             }
             self.errlog_remove(tx, which, &moved)?;
             moved.iter_mut().for_each(|e| e.objset = to);

@@ -12,6 +12,7 @@
 //! # See
 //! OpenZFS `spa_get_errlog`, `check_filesystem`, `spa_approx_errlog_size`.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl<'a> Search<'a> {
         Ok(self.head_of(oldest)?.unwrap_or(head))
     }
 
-    /// Who has the block of an entry.
+    /// Who has the block of an entry. Where that can't be told of somebody, and nobody else has it, it is where it was met.
     ///
     /// # Errors
     /// As reading the MOS fails.
@@ -131,15 +132,19 @@ impl<'a> Search<'a> {
         let known = e.birth.filter(|birth| *birth != 0 && e.objset != 0 && e.object != 0);
         let Some(birth) = known.map(Txg) else { return Ok(Holders::These(vec![e.objset])) };
         let Some(head) = self.head_of(e.objset)? else { return Ok(Holders::Nobody) };
-        let mut found = Vec::new();
+        let (mut found, doubt) = (Vec::new(), Cell::new(false));
         let mut seen = BTreeSet::new();
         let mut queue = VecDeque::from([self.oldest(head, birth.0)?]);
         while let Some(head) = queue.pop_front() {
             if seen.insert(head) {
-                self.in_directory(head, e, birth, &mut found, &mut queue)?;
+                self.in_directory(head, e, birth, &doubt, &mut found, &mut queue)?;
             }
         }
-        Ok(if found.is_empty() { Holders::Nobody } else { Holders::These(found) })
+        Ok(match (found.is_empty(), doubt.get()) {
+            (false, _) => Holders::These(found),
+            (true, true) => Holders::These(vec![e.objset]),
+            (true, false) => Holders::Nobody,
+        })
     }
 
     /// A head and the snapshots of its directory; heads of their clones are put into the queue.
@@ -148,6 +153,7 @@ impl<'a> Search<'a> {
         head: u64,
         e: &ErrBookmark,
         birth: Txg,
+        doubt: &Cell<bool>,
         found: &mut Vec<u64>,
         queue: &mut VecDeque<u64>,
     ) -> pool::Result<()> {
@@ -155,8 +161,10 @@ impl<'a> Search<'a> {
         let has = |object: u64, ds: &DslDatasetPhys| match self.at(object, ds, e) {
             At::Block(bp) => bp.birth == birth,
             At::Nothing => false,
-            // In doubt only where it was met.
-            At::Unknown => object == e.objset,
+            At::Unknown => {
+                doubt.set(true);
+                object == e.objset
+            }
         };
         // What is still there was there all the time.
         let still = has(head, &ds);
@@ -236,22 +244,18 @@ impl Spa {
         self.mos.feature_enabled(HEAD_ERRLOG).unwrap_or(false)
     }
 
-    /// About how many damaged blocks the pool knows of; not 0 if there are any (`spa_approx_errlog_size`).
-    ///
-    /// # Errors
-    /// As reading the logs fails.
-    pub fn error_count(&self) -> pool::Result<u64> {
+    /// About how many damaged blocks the pool knows of; not 0 if there are any (`spa_approx_errlog_size`). A log that can't be read is one of them.
+    pub fn error_count(&self) -> u64 {
         let by_head = self.by_head();
-        let logs = [ErrLog::Last, ErrLog::Scrub].map(|log| self.mos.errlog_count(log, by_head));
-        let [last, scrub] = logs;
-        Ok(last?.saturating_add(scrub?).saturating_add(self.cache.zio().damage().count()))
+        let logs = [ErrLog::Last, ErrLog::Scrub].map(|log| self.mos.errlog_count(log, by_head).unwrap_or(1));
+        logs.into_iter().fold(self.cache.zio().damage().count(), u64::saturating_add)
     }
 
     /// The damaged objects: dataset and object, each once, in OpenZFS's order (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
     /// that are being changed. What turns out to be in no dataset any more is forgotten with the next group.
     ///
     /// # Errors
-    /// As reading the logs or the MOS fails.
+    /// As reading the logs fails.
     pub fn damaged_objects(&self, heads: &Heads) -> pool::Result<Vec<(u64, u64)>> {
         let search = Search { mos: &self.mos, heads: Some(heads) };
         let by_head = self.by_head();
@@ -265,7 +269,8 @@ impl Spa {
         let mut objects = BTreeSet::new();
         let mut gone = Vec::new();
         for (i, e) in entries.iter().enumerate() {
-            match search.holders(e)? {
+            // Where it was met, if nobody can tell.
+            match search.holders(e).unwrap_or_else(|_| Holders::These(vec![e.objset])) {
                 Holders::These(datasets) => objects.extend(datasets.into_iter().map(|ds| (ds, e.object))),
                 Holders::Nobody if i < logged => gone.push(*e),
                 Holders::Nobody => {}

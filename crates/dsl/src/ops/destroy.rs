@@ -491,15 +491,7 @@ impl Syncing<'_> {
         if !self.feature_enabled("head_errlog")? {
             return Ok(());
         }
-        for log in [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB] {
-            let Some(map) = self.mos().dir(log)? else { continue };
-            let key = crate::lists::int_key(head);
-            let zap = self.mos().zap(map)?;
-            if let Some(list) = zap.lookup_u64(key.as_bytes())? {
-                self.mos().objset().free_object(self.tx, ObjNum(list))?;
-                zap.drop_entry(self.tx, key.as_bytes())?;
-            }
-        }
+        self.mos().errlog_forget(self.tx, head);
         Ok(())
     }
 }

@@ -115,7 +115,8 @@ impl SyncTask for Promote {
         if s.feature_enabled("head_errlog")? {
             // Damaged blocks that both have are looked for from the dataset that has them now as its own.
             let before = s.ds(parts.origin)?.creation_txg.0;
-            s.mos().errlog_promote(s.tx, parts.origin_head, parts.head, before)?;
+            // A log that is damaged itself is no reason to fail: the links are changed already.
+            let _ = s.mos().errlog_promote(s.tx, parts.origin_head, parts.head, before);
         }
         s.dsl.heads().properties_changed();
         s.log("promote", &self.name, head, String::new());

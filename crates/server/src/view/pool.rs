@@ -62,7 +62,7 @@ fn build(
         removal: removal(spa)?,
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,
-        error_count: Some(spa.error_count()?),
+        error_count: Some(spa.error_count()),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
         ..Pool::default()
@@ -82,7 +82,8 @@ fn build(
         vdev_props::fill(spa, &mut out)?;
     }
     if query.errors {
-        out.errors = damage::names(spa, dsl, mountpoints)?;
+        out.errors = damage::names(spa, dsl, mountpoints)
+            .unwrap_or_else(|error| vec![format!("the list of errors is unavailable: {error}")]);
     }
     Ok(out)
 }

@@ -87,14 +87,18 @@ impl Engine {
         // A log that is damaged itself is no reason to stop: what was met stays in memory, and whoever asks for the log is told.
         if write().is_err() {
             self.cache.zio().damage().put_back(met);
+            self.errors.gone.lock().extend(gone);
+            let mut now = self.errors.turn.lock();
+            *now = now.or(turn);
         }
     }
 
-    /// Gives the logs the form that they have with `head_errlog`, which has just been enabled (`spa_upgrade_errlog`). What is no block any more is left out.
+    /// Gives the logs the form that they have with `head_errlog`, which has just been enabled (`spa_upgrade_errlog`). What is no block any more is left out, and so
+    /// is what can't be read.
     pub(super) fn upgrade_error_logs(&self, tx: &Tx) -> pool::Result<()> {
         let search = Search::on_disk(&self.mos);
         for log in [ErrLog::Last, ErrLog::Scrub] {
-            let old = self.mos.errlog(log, false)?;
+            let old = self.mos.errlog(log, false).unwrap_or_default();
             let new: Vec<ErrBookmark> = old.iter().filter_map(|e| search.with_birth(e)).collect();
             self.mos.errlog_upgrade(tx, log, &new)?;
         }

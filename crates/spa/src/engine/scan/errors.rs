@@ -43,11 +43,20 @@ pub(super) struct ErrorScrub {
     dirty: bool,
     /// All has been looked at: the next group says so.
     over: bool,
+    /// The log can't be read: the next group ends it.
+    unreadable: bool,
 }
 
 impl Default for ErrorScrub {
     fn default() -> Self {
-        ErrorScrub { phys: ErrorScrubPhys::NONE, paused_at: 0, left: None, dirty: false, over: false }
+        ErrorScrub {
+            phys: ErrorScrubPhys::NONE,
+            paused_at: 0,
+            left: None,
+            dirty: false,
+            over: false,
+            unreadable: false,
+        }
     }
 }
 
@@ -158,8 +167,13 @@ impl Engine {
             Some(left) => left,
             None => match self.mos.errlog(ErrLog::Last, true) {
                 Ok(log) => log.into(),
-                // It is tried again with the next group.
-                Err(_) => return,
+                // Of a pool whose devices have gone it is tried again with the next group.
+                Err(_) if !self.tree().is_whole() => return,
+                Err(_) => {
+                    let mut scrub = self.scan.errors.lock();
+                    (scrub.over, scrub.unreadable, scrub.dirty) = (true, true, true);
+                    return;
+                }
             },
         };
         let total = left.len() as u64;
@@ -214,8 +228,12 @@ impl Engine {
 
     /// Writes what has changed since the last group.
     pub(super) fn sync_error_scrub(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
-        if self.scan.errors.lock().over {
-            self.end_error_scrub(true, events);
+        let (over, unreadable) = {
+            let scrub = self.scan.errors.lock();
+            (scrub.over, scrub.unreadable)
+        };
+        if over {
+            self.end_error_scrub(!unreadable, events);
         }
         let mut scrub = self.scan.errors.lock();
         if !std::mem::take(&mut scrub.dirty) {
