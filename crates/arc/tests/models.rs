@@ -1,4 +1,5 @@
 //! Every interleaving that a model checker tries of the multilist, and of those who want room with whoever makes it. The modules are the crate's own; their locks are the checker's.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 /// The checker's locks, with the faces of those that the crate uses.
 mod sync {

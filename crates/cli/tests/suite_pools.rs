@@ -1,5 +1,7 @@
 //! What OpenZFS's own test suite found to be different here about pools and their devices: commands on pools that this process holds.
 
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+
 mod common;
 #[path = "common/daemon.rs"]
 mod daemon;

@@ -164,6 +164,18 @@ const MASKS: &[Mask] = &[
         why: "as in the list",
     },
     Mask {
+        files: &["zpool-get-vdevs.txt"],
+        fixture: "multi-vdev",
+        cells: Cells::Whole("d4.img\ttrim_support"),
+        why: "as in the list: the kernel module had seen that the device can be trimmed before it was taken offline",
+    },
+    Mask {
+        files: &["zpool-status-D.txt"],
+        fixture: "multi-vdev",
+        cells: Cells::After("d4.img  OFFLINE"),
+        why: "the same",
+    },
+    Mask {
         files: &["zfs-list.txt"],
         fixture: "",
         cells: Cells::Tabs(Lines::All, &[3]),

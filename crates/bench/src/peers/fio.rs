@@ -54,7 +54,9 @@ pub(super) fn fio(mounted: &Mounted, knobs: &Knobs) -> Result<Answer> {
             let ops = read["total_ios"].as_f64().filter(|n| *n > 0.0).context("fio read nothing")?;
             let title = format!("{title}-{state}");
             let mut put = |name: &str, value: Option<f64>| {
-                value.map(|v| answer.put(&title, &format!("t{threads}.{name}"), v));
+                if let Some(value) = value {
+                    answer.put(&title, &format!("t{threads}.{name}"), value);
+                }
             };
             put("ops_s", read["iops"].as_f64());
             put("p99_us", read["clat_ns"]["percentile"]["99.000000"].as_f64().map(|ns| ns / 1e3));

@@ -27,7 +27,7 @@ fn lines() {
     ]);
     let asked = asked("");
     let want = "    time  read  ddread  ddh%  dmread  dmh%  pread  ph%   size      c  avail\n\
-                12:00:01  2.0K    1.7K  88.2     300   100      0    0   5.0G  1024K   1.5G\n";
+                12:00:01    2K    1.7K  88.2     300   100      0    0     5G  1024K   1.5G\n";
     assert_eq!(header(&asked) + &row(&asked, &before, &now, "12:00:01"), want);
 }
 

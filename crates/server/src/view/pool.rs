@@ -111,11 +111,7 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
 }
 
 fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {
-    let out = match scan_or_none(spa)? {
-        Some(out) => out,
-        None => ScanStat::default(),
-    };
-    let out = with_error_scrub(spa, out)?;
+    let out = with_error_scrub(spa, scan_or_none(spa)?.unwrap_or_default())?;
     let any = out.func != ScanFunc::None || out.error_scrub_func != ScanFunc::None;
     Ok(any.then_some(out))
 }
