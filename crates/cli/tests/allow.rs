@@ -160,7 +160,7 @@ impl Stand {
         for name in ["zpool", "zfs", "poolhouse"] {
             let program = dir.path().join("bin").join(name);
             if name == "zpool" {
-                fs::copy(env!("CARGO_BIN_EXE_poolhouse"), &program).expect("the program");
+                testkit::copy_program(env!("CARGO_BIN_EXE_poolhouse"), &program);
                 open(&program);
             } else {
                 std::os::unix::fs::symlink("zpool", &program).expect("a link");

@@ -251,7 +251,7 @@ fn upgraded() {
     let Some((dir, mut daemon)) = tank() else { return };
     let at = dir.path().display().to_string();
     let program = |name: &str| {
-        fs::copy(env!("CARGO_BIN_EXE_poolhouse"), dir.path().join("new")).expect("the program");
+        testkit::copy_program(env!("CARGO_BIN_EXE_poolhouse"), dir.path().join("new"));
         fs::rename(dir.path().join("new"), dir.path().join(name)).expect("it takes the other's place");
     };
     program("poolhouse");
@@ -346,7 +346,7 @@ fn as_a_user() {
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
     open(dir.path());
     let program = dir.path().join("poolhouse");
-    fs::copy(env!("CARGO_BIN_EXE_poolhouse"), &program).expect("the program");
+    testkit::copy_program(env!("CARGO_BIN_EXE_poolhouse"), &program);
     open(&program);
     let home = dir.path().join("home");
     fs::create_dir(&home)

@@ -276,7 +276,7 @@ fn works_for_users_too() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("protocol");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    testkit::copy_program(std::env::current_exe().unwrap(), &program);
     let script = r#"
         command -v fusermount3 setpriv >&2 || exit 77
         mount --make-rprivate / && mknod "$1/fuse" c 10 229 && chmod 666 "$1/fuse" || exit 77

@@ -442,7 +442,7 @@ fn strangers_are_refused() {
     }
     std::fs::set_permissions(stand.place().socket(), std::fs::Permissions::from_mode(0o666)).unwrap();
     let program = stand.dir.path().join("stranger");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    testkit::copy_program(std::env::current_exe().unwrap(), &program);
     let ask = |method: &str| {
         let out = Command::new("setpriv")
             .args(["--reuid=65534", "--clear-groups"])

@@ -27,6 +27,7 @@ mod copy;
 mod damage;
 mod fixture;
 mod manifest;
+mod program;
 mod tar;
 mod unpack;
 
@@ -35,3 +36,4 @@ pub use fixture::{
     Fixture, ImageSpec, bundled_dir, find, fixture, fixture_copy, load, names, workspace_root,
 };
 pub use manifest::{Entry, EntryKind, Manifest, Segment, Zvol};
+pub use program::copy_program;

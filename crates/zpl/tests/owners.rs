@@ -75,7 +75,7 @@ fn acls_are_inherited() {
     let fs = rig.fs.clone();
     let plain = make(&fs, below, "plain", &file());
     assert!(fs.node(plain).unwrap().acl().unwrap().trivial);
-    if let Some(said) = ask(rig.path(), &["-dddd", "tank", &f.0.to_string()]) {
+    if let Some(said) = ask(rig.path(), &["-dddd", "tank/", &f.0.to_string()]) {
         assert!(said.contains("mode\t100640"), "{said}");
     }
 }
