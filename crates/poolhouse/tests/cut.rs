@@ -206,7 +206,8 @@ fn a_log_lost_its_end() {
     drop(fs);
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir.path(), "tank");
+    // Only the block that is gone knew where the log went on: what lay behind it stays allocated, as it does when OpenZFS meets this, so leaks aren't looked for.
+    rig::ask(dir.path(), "tank", &["-bccL"]);
 }
 
 /// Much data.
