@@ -1,7 +1,7 @@
 //! The cache in front of the block pipeline of one pool.
 
 use crate::header::Key;
-use crate::store::{Flight, Found, Stats, Store};
+use crate::store::{Flight, Found, Hand, Stats, Store};
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
 use std::sync::Arc;
@@ -117,7 +117,29 @@ impl Cache {
     /// # Errors
     /// As [`Zio::read`]; failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
-        let sparse = self.read_sparse(bp, bookmark)?;
+        self.read_whole(bp, bookmark, None)
+    }
+
+    /// The block that a hand leads to, if the cache holds it still; counted as a hit.
+    pub fn at_hand(&self, hand: &Hand) -> Option<Block> {
+        self.store.at_hand(hand)
+    }
+
+    /// As [`Cache::read`]; a block that is read again and again is shown to `keep`.
+    ///
+    /// # Errors
+    /// As [`Cache::read`].
+    pub fn read_keeping(&self, bp: &Blkptr, bookmark: &Bookmark, keep: impl Fn(Hand)) -> zio::Result<Block> {
+        self.read_whole(bp, bookmark, Some(&keep))
+    }
+
+    fn read_whole(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        keep: Option<&dyn Fn(Hand)>,
+    ) -> zio::Result<Block> {
+        let sparse = self.read_sparse_keeping(bp, bookmark, keep)?;
         if sparse.is_whole() {
             return Ok(sparse.into_head());
         }
@@ -135,11 +157,20 @@ impl Cache {
     /// # Errors
     /// As [`Cache::read`].
     pub fn read_sparse(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Sparse> {
+        self.read_sparse_keeping(bp, bookmark, None)
+    }
+
+    fn read_sparse_keeping(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        keep: Option<&dyn Fn(Hand)>,
+    ) -> zio::Result<Sparse> {
         let Some(key) = self.key(bp, bookmark.objset) else {
             return self.zio.read(bp, bookmark).map(Sparse::from);
         };
         loop {
-            match self.read_once(bp, bookmark, key) {
+            match self.read_once(bp, bookmark, key, keep) {
                 // Who must not fail waits for devices himself, and does not take another's failure.
                 (true, Err(zio::Error::Io { .. })) if zio::Patience::is_here() => {}
                 (_, result) => return result,
@@ -148,10 +179,16 @@ impl Cache {
     }
 
     /// Reads through the cache; says whether somebody else did it.
-    fn read_once(&self, bp: &Blkptr, bookmark: &Bookmark, key: Key) -> (bool, zio::Result<Sparse>) {
+    fn read_once(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        key: Key,
+        keep: Option<&dyn Fn(Hand)>,
+    ) -> (bool, zio::Result<Sparse>) {
         let mut mine = None;
         let start = || mine.insert(Arc::<Flight>::default()).clone();
-        match self.store.find_or_start(&key, start) {
+        match self.store.find_or_start(&key, start, keep) {
             Found::Block(block) => (true, Ok(block)),
             Found::Flight(other) => {
                 let mut done = other.done.lock();

@@ -12,6 +12,9 @@
 //! bucket, marks the header and takes no other lock: who evicts moves what was used since (a clock, as in CAR by Bansal and Modha, 2004). A first second use moves a header from one
 //! state to the other, once. Eviction has a thread of its own, for which those wait who find no room at all (`pressure`); the limit is never passed.
 //!
+//! Who reads the same places again and again keeps a hand for each ([`Hand`]): it leads to the block past the table, by the header's own line, and to nothing once the
+//! block is evicted or forgotten.
+//!
 //! A block that is being read is in the table as a flight: a second reader waits for the first instead
 //! of reading it again. A hit hands out a reference, never a copy.
 //!
@@ -36,4 +39,4 @@ pub mod tunables;
 
 pub use cache::{Cache, Room};
 pub use multilist::Evenness;
-pub use store::{Stats, Store, Sublists};
+pub use store::{Hand, Stats, Store, Sublists};

@@ -76,6 +76,8 @@ struct Sum {
 struct Counters {
     misses: [Sharded; 2],
     iohits: [Sharded; 2],
+    /// Hits that no bucket has counted: all of blocks that were used again.
+    at_hand: [Sharded; 2],
     ghost_hits: [Counter; 2],
     deleted: Counter,
     mutex_miss: Counter,
@@ -100,6 +102,25 @@ struct Inner {
     dice: AtomicU64,
     /// Milliseconds since some time.
     clock: Clock,
+}
+
+/// A block that was found before, and is found again by whoever keeps this, unless it was evicted or forgotten meanwhile. It leads to the block for whom it was read
+/// alone. What it keeps in memory is a header, never the block.
+#[derive(Clone)]
+pub struct Hand(Arc<Header>);
+
+impl Hand {
+    /// Bytes of the block.
+    #[allow(clippy::len_without_is_empty, reason = "a size, not a count")]
+    pub fn len(&self) -> usize {
+        self.0.key.lsize()
+    }
+}
+
+impl std::fmt::Debug for Hand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hand({:?})", self.0.key)
+    }
 }
 
 /// What the table has of a block.
@@ -202,7 +223,13 @@ impl Store {
     }
 
     /// The block, or the flight that will bring it; otherwise `flight` is entered as such.
-    pub(crate) fn find_or_start(&self, key: &Key, flight: impl FnOnce() -> Arc<Flight>) -> Found {
+    /// A block that is used again and again is shown to `keep` too ([`Hand`]).
+    pub(crate) fn find_or_start(
+        &self,
+        key: &Key,
+        flight: impl FnOnce() -> Arc<Flight>,
+        keep: Option<&dyn Fn(Hand)>,
+    ) -> Found {
         let inner = &*self.inner;
         let kind = key.kind();
         let mut bucket = inner.bucket(key).lock();
@@ -210,8 +237,14 @@ impl Store {
             && let Some(block) = header.block()
         {
             let again = inner.touch(header);
+            let hand = keep.filter(|_| header.state() == State::Mfu && block.is_whole());
+            let hand = hand.map(|keep| (keep, Hand(header.clone())));
             bucket.hits.kinds[kind] += 1;
             bucket.hits.states[again] += 1;
+            drop(bucket);
+            if let Some((keep, hand)) = hand {
+                keep(hand);
+            }
             return Found::Block(block);
         }
         if let Some(flying) = bucket.flights.iter().find(|f| f.key == *key) {
@@ -222,6 +255,14 @@ impl Store {
         drop(bucket);
         inner.counters.misses[kind].inc();
         Found::Nothing
+    }
+
+    /// The block of a hand, if it is held still: found without a lock but its own.
+    pub(crate) fn at_hand(&self, Hand(header): &Hand) -> Option<Block> {
+        let block = header.block().filter(Sparse::is_whole)?;
+        header.mark();
+        self.inner.counters.at_hand[header.key.kind()].inc();
+        Some(block.into_head())
     }
 
     /// Ends a flight: its block takes its place, or nothing does.

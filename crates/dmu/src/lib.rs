@@ -21,6 +21,7 @@ mod change;
 mod dnode;
 mod early;
 mod error;
+mod hands;
 mod live;
 mod met;
 mod objset;

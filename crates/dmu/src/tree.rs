@@ -1,6 +1,7 @@
 //! The block tree of one object, as a dnode's pointers hold it: nothing here changes.
 
 use crate::dnode::{Extent, SPILL_BLKID};
+use crate::hands::Hands;
 use crate::met::{Met, MetSince};
 use crate::objset::Home;
 use crate::{Error, Result};
@@ -47,17 +48,20 @@ pub(crate) struct Tree {
     /// Indirect blocks of level 1 that were used last, each at the place that its number says: neighbours come after one another. Readers write nothing here that
     /// others read.
     windows: OnceLock<Box<[ArcSwapOption<Window>; WINDOWS]>>,
+    /// The blocks that the dnode itself points to, where there is no indirect block.
+    hands: Hands,
 }
 
-/// An indirect block of level 1 at hand.
+/// An indirect block of level 1 at hand, and the blocks below it.
 struct Window {
     blkid: BlkId,
     block: Sparse,
+    hands: Hands,
 }
 
 impl Tree {
     pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> Tree {
-        Tree { home, object, phys, windows: OnceLock::new() }
+        Tree { home, object, phys, windows: OnceLock::new(), hands: Hands::default() }
     }
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
@@ -101,14 +105,11 @@ impl Tree {
         };
         let mut bp = self.check_place(*bp, Level(top), BlkId(root))?;
         let mut at = top;
-        if level.0 == 0 && top >= 1 {
-            let l1 = BlkId(blkid.0 >> phys.epbs());
-            if let Some(windows) = self.windows.get()
-                && let Some(window) = &*windows[l1.0 as usize % WINDOWS].load()
-                && window.blkid == l1
-            {
-                return self.entry(&window.block, Level(0), blkid);
-            }
+        if level.0 == 0
+            && top >= 1
+            && let Some(found) = self.in_window(blkid, |window| self.entry(&window.block, Level(0), blkid))
+        {
+            return found;
         }
         while at > level.0 {
             if bp.is_hole() {
@@ -121,10 +122,71 @@ impl Tree {
             bp = self.entry(&block, Level(at), below)?;
             if at == 0 {
                 let windows = self.windows.get_or_init(Box::default);
-                windows[this.0 as usize % WINDOWS].store(Some(Arc::new(Window { blkid: this, block })));
+                let window = Window { blkid: this, block, hands: Hands::default() };
+                windows[this.0 as usize % WINDOWS].store(Some(Arc::new(window)));
             }
         }
         Ok(bp)
+    }
+
+    /// What `of` says of the window that a data block is below, if that is at hand.
+    fn in_window<R>(&self, blkid: BlkId, of: impl FnOnce(&Window) -> R) -> Option<R> {
+        let l1 = BlkId(blkid.0 >> self.phys.epbs());
+        let window = self.windows.get()?[l1.0 as usize % WINDOWS].load();
+        window.as_deref().filter(|w| w.blkid == l1).map(of)
+    }
+
+    /// Reads a data block past the table of the cache, if it is one that is read again and again: an empty answer where nothing is at hand for it.
+    fn read_at_hand(&self, blkid: BlkId) -> Result<Option<Option<Block>>> {
+        if self.phys.nlevels <= 1 {
+            let bp = || self.bp(Level(0), blkid);
+            return self.read_by(&self.hands, blkid, blkid.0, bp).map(Some);
+        }
+        let index = blkid.0 & ((1 << self.phys.epbs()) - 1);
+        let read = |window: &Window| {
+            if window.hands.are_stale() {
+                return Ok(None);
+            }
+            let bp = || self.entry(&window.block, Level(0), blkid);
+            self.read_by(&window.hands, blkid, index, bp).map(Some)
+        };
+        let Some(found) = self.in_window(blkid, read) else { return Ok(None) };
+        if matches!(found, Ok(None)) {
+            // Another one is made of the indirect block, whose hands lead to what is in the cache now.
+            if let Some(windows) = self.windows.get() {
+                windows[(blkid.0 >> self.phys.epbs()) as usize % WINDOWS].store(None);
+            }
+        }
+        found
+    }
+
+    fn read_by(
+        &self,
+        hands: &Hands,
+        blkid: BlkId,
+        index: u64,
+        bp: impl FnOnce() -> Result<Blkptr>,
+    ) -> Result<Option<Block>> {
+        if let Some(block) = hands.find(index, &self.home.cache) {
+            return Ok(Some(block));
+        }
+        let bp = bp()?;
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let block = self.home.cache.read_keeping(&bp, &self.bookmark(Level(0), blkid), |hand| {
+            // What has another size is refused each time.
+            if hand.len() as u64 == self.block_size() {
+                hands.keep(index, hand);
+            }
+        })?;
+        self.check_size(block.len(), blkid)?;
+        Ok(Some(block))
+    }
+
+    /// Refuses a data block that has another size than the dnode says.
+    fn check_size(&self, len: usize, blkid: BlkId) -> Result<()> {
+        if len as u64 == self.block_size() { Ok(()) } else { Err(self.misplaced(Level(0), blkid)) }
     }
 
     /// Reads an indirect block and checks that it has the size that the dnode says.
@@ -281,14 +343,15 @@ impl Tree {
     /// # Errors
     /// As reading fails; [`Error::Misplaced`] when the block has another size than the object's blocks.
     pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
+        if let Some(found) = self.read_at_hand(blkid)? {
+            return Ok(found);
+        }
         let bp = self.bp(Level(0), blkid)?;
         if bp.is_hole() {
             return Ok(None);
         }
         let block = self.home.cache.read(&bp, &self.bookmark(Level(0), blkid))?;
-        if block.len() as u64 != self.block_size() {
-            return Err(self.misplaced(Level(0), blkid));
-        }
+        self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 
@@ -299,9 +362,7 @@ impl Tree {
             return Ok(None);
         }
         let block = self.home.cache.read_sparse(&bp, &self.bookmark(Level(0), blkid))?;
-        if block.len() as u64 != self.block_size() {
-            return Err(self.misplaced(Level(0), blkid));
-        }
+        self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 
@@ -321,9 +382,7 @@ impl Tree {
             return Ok(None);
         }
         let block = self.home.cache.zio().read_undecrypted(&bp, &self.bookmark(Level(0), blkid))?;
-        if block.len() as u64 != self.block_size() {
-            return Err(self.misplaced(Level(0), blkid));
-        }
+        self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 

@@ -5,9 +5,10 @@ use arc::Cache;
 use device::{Device, FileDevice, Mode};
 use dmu::{Extent, Objset};
 use ondisk::label::{uberblock_count, uberblock_offset, uberblock_shift};
-use ondisk::{Ashift, BlkId, Blkptr, DmuType, Guid, ObjNum, Uberblock};
+use ondisk::{Ashift, BlkId, Blkptr, DmuType, Guid, Level, ObjNum, Uberblock};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use vdev::{Tree, VdevConfig, VdevKind};
 use zio::Zio;
 
@@ -80,5 +81,42 @@ fn data_and_holes() {
             assert!(hole > data && hole <= dnode.max_size(), "{dnode:?}: hole {hole} after data {data}");
             at = hole;
         }
+    }
+}
+
+/// Blocks that are read again and again are found past the table of the cache, and are the same; when the cache has forgotten them, they are read again.
+#[test]
+fn at_hand() {
+    let mos = mos(&testkit::fixture("single-lz4")[0], Ashift(9));
+    let objects = mos.objects(ObjNum(1)).map(|d| d.unwrap());
+    let several = |d: &dmu::Dnode| d.nlevels() > 1 && d.next_data_block(BlkId(1)).is_ok_and(|b| b.is_some());
+    let one = |d: &dmu::Dnode| d.nlevels() == 1 && d.next_data_block(BlkId(0)).is_ok_and(|b| b.is_some());
+    let objects: Vec<_> = objects.filter(|d| several(d) || one(d)).collect();
+    assert!(objects.iter().any(several) && objects.iter().any(one));
+    for dnode in objects {
+        let read = || -> Vec<_> {
+            let blocks = (0..=dnode.max_blkid().0).map(|n| dnode.block(BlkId(n)).unwrap());
+            blocks.map(|b| b.map(|b| b.to_vec())).collect()
+        };
+        let first = read();
+        // What lies in its pointer is in no cache.
+        let stored = |n: &u64| dnode.bp(Level(0), BlkId(*n)).unwrap().stored().is_some();
+        let there = (0..=dnode.max_blkid().0).filter(stored).count() as u64;
+        let stats = || mos.cache().stats();
+        // A use counts as another one after a while.
+        let began = std::time::Instant::now();
+        loop {
+            let before = stats().at_hand;
+            assert!(read() == first);
+            if stats().at_hand == before + there {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{there} blocks of {}", dnode.object());
+            std::thread::yield_now();
+        }
+        mos.cache().purge();
+        let (before, last) = (stats(), read());
+        assert!(last == first);
+        assert_eq!((stats().at_hand, stats().misses > before.misses), (before.at_hand, there > 0));
     }
 }

@@ -12,6 +12,8 @@ pub struct Stats {
     pub hits: u64,
     /// Reads that did not (`misses`).
     pub misses: u64,
+    /// Hits that needed no table ([`crate::Hand`]); they are among the hits.
+    pub at_hand: u64,
     /// Bytes held (`size`).
     pub size: u64,
     /// Bytes that may be held (`c_max`).
@@ -50,6 +52,10 @@ impl Inner {
                 sum.states[n] += hits.states[n];
             }
         }
+        for (kind, at_hand) in self.counters.at_hand.iter().enumerate() {
+            sum.kinds[kind] += at_hand.get();
+            sum.states[1] += at_hand.get();
+        }
         sum
     }
 }
@@ -62,6 +68,7 @@ impl Store {
         Stats {
             hits: hits.kinds[0] + hits.kinds[1] + sum(&inner.counters.iohits),
             misses: sum(&inner.counters.misses),
+            at_hand: sum(&inner.counters.at_hand),
             size: inner.pressure.size(),
             c_max: inner.pressure.max(),
         }

@@ -48,7 +48,7 @@ impl Rig {
     }
 
     fn find(&self, n: u64) -> Found {
-        self.store.find_or_start(&self.key(n), Arc::default)
+        self.store.find_or_start(&self.key(n), Arc::default, None)
     }
 
     /// Reads a block, which nobody else does; says whether it was there.
@@ -231,7 +231,7 @@ fn flights() {
     let rig = Rig::new(1 << 20);
     rig.store.insert(&rig.key_of(9, 1), &Block::zeroed(4096).into());
     let first = Arc::<Flight>::default();
-    let found = rig.store.find_or_start(&rig.key(1), || first.clone());
+    let found = rig.store.find_or_start(&rig.key(1), || first.clone(), None);
     assert!(matches!(found, Found::Nothing));
     let Found::Flight(joined) = rig.find(1) else { panic!("did not join") };
     assert!(Arc::ptr_eq(&first, &joined));
@@ -347,4 +347,40 @@ proptest! {
         rig.settle();
         rig.check();
     }
+}
+
+/// A hand is given of a block that was used again, leads to it as long as it is held, and to nothing once it was evicted, forgotten or purged.
+#[test]
+fn hands_hold_nothing() {
+    let rig = Rig::new(64 * ENTRY);
+    let kept = std::cell::RefCell::new(None);
+    let keep = |hand| *kept.borrow_mut() = Some(hand);
+    let hand = |n: u64| {
+        rig.read(n);
+        for _ in 0..2 {
+            assert!(kept.take().is_none(), "used once");
+            let found = rig.store.find_or_start(&rig.key(n), Arc::default, Some(&keep));
+            assert!(matches!(found, Found::Block(_)));
+            rig.later();
+        }
+        kept.take().expect("used again")
+    };
+    let (forgotten, evicted, purged) = (hand(1), hand(2), hand(3));
+    let before = rig.store.stats();
+    assert!(rig.store.at_hand(&forgotten).is_some_and(|b| b.len() == forgotten.len()));
+    let after = rig.store.stats();
+    assert_eq!((after.hits, after.at_hand), (before.hits + 1, before.at_hand + 1));
+    rig.store.forget(&rig.key(1));
+    assert!(rig.store.at_hand(&forgotten).is_none());
+    assert!(!rig.read(1), "forgotten");
+    assert!(rig.store.at_hand(&forgotten).is_none(), "another header has it now");
+    rig.store.set_max(0);
+    rig.settle();
+    assert!(rig.store.at_hand(&evicted).is_none());
+    rig.store.set_max(64 * ENTRY);
+    rig.read(3);
+    rig.store.purge(0);
+    assert!(rig.store.at_hand(&purged).is_none());
+    assert_eq!(rig.store.stats().at_hand, after.at_hand);
+    rig.check();
 }
