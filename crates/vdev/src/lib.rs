@@ -66,7 +66,7 @@ pub use state::{VdevAux, VdevState};
 pub use stats::{SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Examined, FlushError, Laid, Mended, Refused, Repaired, Run, WipeError, WriteError, Written, join,
+    Examined, FlushError, Laid, Mended, PieceAt, Refused, Repaired, Run, WipeError, WriteError, Written, join,
 };
 
 /// A result of this room.

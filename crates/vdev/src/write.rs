@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device::{AlignedBuf, Block, DeviceError};
-use ondisk::{Psize, Txg, VdevId};
+use ondisk::{Guid, Psize, Txg, VdevId};
 
 use crate::columns::Map;
 use crate::parity;
@@ -119,6 +119,17 @@ pub struct Refused {
     source: Option<Arc<DeviceError>>,
 }
 
+/// Where a piece of a block lies: a range of the bytes of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PieceAt {
+    /// The device.
+    pub device: Guid,
+    /// Its bytes, labels counted.
+    pub range: Range<u64>,
+    /// Number of the column that it holds, over all rows; pieces of one column are copies of each other. Of a mirror all are of one.
+    pub column: usize,
+}
+
 /// What is to be put somewhere: a range of a column's bytes.
 struct Part<'a> {
     column: usize,
@@ -197,6 +208,23 @@ impl Tree {
             Layout::Indirect(_) | Layout::Absent | Layout::Root => return Err(VdevError::Absent { vdev }),
         }
         Ok(laid)
+    }
+
+    /// Where the pieces of a block lie, its parity and filling too, on the devices that are there.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`].
+    pub fn pieces_of(&self, vdev: VdevId, offset: u64, psize: Psize, birth: Txg) -> Result<Vec<PieceAt>> {
+        if psize.0 > ondisk::SPA_MAXBLOCKSIZE {
+            return Err(VdevError::Size { vdev, size: psize.0 });
+        }
+        let laid = self.lay_out(vdev, offset, &Block::zeroed(psize.0 as usize), birth)?;
+        let at = |piece: Piece| {
+            let start = crate::tree::device_offset(piece.offset);
+            let range = start..start + piece.range.len() as u64;
+            PieceAt { device: self.node(piece.leaf).guid, range, column: piece.column }
+        };
+        Ok(laid.pieces.into_iter().map(at).collect())
     }
 
     /// Makes pieces of the columns of a map. With `fill`, the bytes of a sector, columns shorter than the parity get zeros behind
