@@ -235,7 +235,7 @@ pub(crate) struct Engine {
     /// The list of blocks that are freed in the next group (`spa_deferred_bpobj`).
     deferred: ObjNum,
     world: Arc<dyn World>,
-    ratios: Mutex<std::collections::HashMap<ondisk::VdevId, u64>>,
+    ratios: Mutex<std::collections::BTreeMap<ondisk::VdevId, u64>>,
     heart: mmp::Heart,
     /// When it was made.
     began: std::time::Instant,

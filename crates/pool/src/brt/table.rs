@@ -336,10 +336,10 @@ impl zio::Clones for CloneTable {
     fn release(&self, _: Txg, bp: &Blkptr) -> bool {
         let mut state = self.0.lock();
         let Some((vdev, offset)) = place(bp) else { return false };
-        let dsize = state.dsize(bp);
         match state.count(vdev, offset) {
             Ok(0) => false,
             Ok(have) => {
+                let dsize = state.dsize(bp);
                 if let Some(v) = state.vdevs.get_mut(&vdev) {
                     v.take(offset, have, dsize);
                 }

@@ -23,6 +23,10 @@ impl Zio {
             return Ok(());
         }
         let space = self.space();
+        if s.copies().all(|dva| !dva.gang) {
+            s.copies().for_each(|dva| space.free(dva, s.phys_birth, txg));
+            return Ok(());
+        }
         self.places(bp)?.iter().for_each(|(dva, born)| space.free(dva, *born, txg));
         Ok(())
     }
