@@ -65,13 +65,12 @@ pub(super) fn unmap(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     stage.sync()?;
     answer.put(&title, "write_cpu_s", process_cpu() - cpu);
     let (since, cpu) = (Instant::now(), process_cpu());
-    let tx = stage.tx_to_free()?;
-    dnode.free_range(&tx, 0, u64::MAX)?;
-    drop(tx);
+    let longest = stage.unmap(&dnode)?;
     answer.put(&title, "call_s", since.elapsed().as_secs_f64());
     stage.sync()?;
     answer.put(&title, "cpu_s", process_cpu() - cpu);
     answer.put(&title, "s", since.elapsed().as_secs_f64());
+    answer.put(&title, "longest_wait_s", longest);
     drop(dnode);
     stage.end()?;
     Ok(answer)

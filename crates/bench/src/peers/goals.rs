@@ -82,7 +82,7 @@ fn unit(name: &str) -> Option<(&'static str, Better)> {
         "server_cpu_us" => ("µs of the server's CPU per operation", Better::Lower),
         "cpu_us" | "one_cpu_us" | "call_cpu_us" => ("µs of CPU per operation", Better::Lower),
         "p50_us" | "p99_us" => ("µs", Better::Lower),
-        "s" | "call_s" | "all_s" => ("s", Better::Lower),
+        "s" | "call_s" | "all_s" | "longest_wait_s" => ("s", Better::Lower),
         "cpu_s" | "all_cpu_s" | "write_cpu_s" => ("s of CPU", Better::Lower),
         _ => return None,
     })

@@ -101,6 +101,22 @@ impl Stage {
         Ok(())
     }
 
+    /// Frees all of an object a piece at a time, as an unmap of a volume does; the longest wait for a group, in seconds.
+    pub(super) fn unmap(&self, dnode: &Dnode) -> Result<f64> {
+        let (mut pieces, mut earlier, mut longest) = (dnode.pieces(0, u64::MAX)?, None, 0f64);
+        while let Some(piece) = pieces.next_piece()? {
+            let tx = self.tx_to_free()?;
+            dnode.free_range(&tx, piece.offset, piece.len)?;
+            if let Some(txg) = earlier.replace(tx.txg()) {
+                drop(tx);
+                let since = Instant::now();
+                self.live().txgs().wait_synced(txg)?;
+                longest = longest.max(since.elapsed().as_secs_f64());
+            }
+        }
+        Ok(longest)
+    }
+
     /// Waits until everything is on disk.
     pub(super) fn sync(&self) -> Result<()> {
         Ok(self.live().sync_all()?)
