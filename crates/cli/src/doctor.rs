@@ -46,6 +46,10 @@ pub struct Machine {
     pub root: PathBuf,
     /// Whether the user is root.
     pub is_root: bool,
+    /// The user's number.
+    pub uid: u32,
+    /// Whether the system knows a name for that.
+    pub named: bool,
     /// Folders with programs.
     pub path: Vec<PathBuf>,
     /// Most files that may be open, and most bytes that may be locked in memory; none where there is no limit.
@@ -79,6 +83,8 @@ impl Machine {
         Self {
             root: PathBuf::from("/"),
             is_root: geteuid().is_root(),
+            uid: geteuid().as_raw(),
+            named: named(geteuid().as_raw()),
             path: std::env::split_paths(&path).collect(),
             files: getrlimit(Resource::Nofile).maximum,
             locked: getrlimit(Resource::Memlock).maximum,
@@ -162,6 +168,13 @@ impl Machine {
         };
         let (state, seen) = match self.program(name) {
             None => (lacks("install the package fuse3"), "is not in PATH".to_owned()),
+            Some(_) if !self.is_root && !self.named => (
+                lacks(&format!(
+                    "it serves nobody without a name: give user {} a line in /etc/passwd",
+                    self.uid
+                )),
+                format!("will not mount for user {}, who has no name", self.uid),
+            ),
             Some(program) => {
                 let meta = fs::metadata(&program);
                 if meta.is_ok_and(|meta| meta.permissions().mode() & 0o4000 != 0 && meta.uid() == 0) {
@@ -176,17 +189,25 @@ impl Machine {
     }
 
     fn others(&self) -> Finding {
-        let name = "user_allow_other";
-        let allowed =
-            self.text("/etc/fuse.conf").is_some_and(|text| text.lines().any(|line| line.trim() == name));
-        let (state, seen) = match (allowed, self.is_root) {
-            (true, _) => (State::Well, "is in /etc/fuse.conf".to_owned()),
-            (false, true) => (State::Well, "root needs no leave".to_owned()),
+        let name = fuse::system::OTHERS_WORD;
+        let conf = self.text(fuse::system::HELPER_CONF);
+        let allowed = conf.is_some_and(|text| fuse::system::allows_others(&text));
+        // By then whoever mounts is root, and kept out no more.
+        let entered = self.text("/sys/module/fuse/parameters/allow_sys_admin_access").as_deref() == Some("Y");
+        let missed = match entered {
+            true => "nobody else reaches this user's mounts",
+            false => {
+                "nobody else reaches this user's mounts, and no file system is mounted in one of them, not even a child below its parent"
+            }
+        };
+        let (state, seen) = match (self.is_root, allowed) {
+            (true, _) => (State::Well, "root needs no leave".to_owned()),
+            (false, true) => (
+                State::Well,
+                "is in /etc/fuse.conf: what `poolhouse serve --allow-other` or `zfs mount -o allow_other` mounts lets others in, and file systems be mounted in it; nothing else does".to_owned(),
+            ),
             (false, false) => (
-                State::Without(
-                    "nobody else reaches this user's mounts; put that word into /etc/fuse.conf to let them"
-                        .into(),
-                ),
+                State::Without(format!("{missed}; put that word on a line of /etc/fuse.conf, and then start the daemon with `poolhouse serve --allow-other`")),
                 "is not in /etc/fuse.conf".to_owned(),
             ),
         };
@@ -337,6 +358,16 @@ impl Machine {
         let how = "pools are not remembered for the next start; mkdir /etc/zfs";
         Finding { name, state: State::Without(how.into()), seen: "is not there".into() }
     }
+}
+
+/// Whether the system knows a user of this number, from its table or wherever it looks.
+fn named(uid: u32) -> bool {
+    let by_system = || {
+        let mut ask = std::process::Command::new("getent");
+        let asked = ask.args(["passwd", &uid.to_string()]).stdin(std::process::Stdio::null()).output();
+        asked.is_ok_and(|told| told.status.success())
+    };
+    server::accounts::user(uid).is_some() || by_system()
 }
 
 /// Writes what was found, and returns the exit code.

@@ -7,7 +7,7 @@
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own.
 
-use server::api::{AttachRequest, DetachRequest, ExportList, OfferRequest, WithdrawRequest};
+use server::api::{AttachRequest, DetachRequest, ExportList, OfferRequest, Reason, WithdrawRequest};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -174,7 +174,14 @@ fn attach(cx: &mut Cx, args: &[String], on: bool) -> Outcome {
             false => service.detach(&DetachRequest { dataset: dataset.clone(), force: flag }),
         };
         if let Err(e) = done {
-            cx.complain(&format!("cannot {} '{dataset}'", if on { "attach" } else { "detach" }), &e);
+            let what = format!("cannot {} '{dataset}'", if on { "attach" } else { "detach" });
+            match e.reason {
+                // Nothing that could be allowed would help.
+                Reason::Permission => {
+                    writeln!(cx.err, "{what}: permission denied: only root attaches and detaches volumes");
+                }
+                _ => cx.complain(&what, &e),
+            }
             code = 1;
         }
     }

@@ -53,9 +53,13 @@ fn tunables(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
     if let Some(name) = names.iter().find(|name| !all.iter().any(|t| t.name == **name)) {
         return Err(format!("cannot get '{name}': there is no such tunable, or it would do nothing here"));
     }
+    let wide = |of: fn(&server::api::Tunable) -> usize| all.iter().map(of).max().unwrap_or_default();
+    let (name, value) = (wide(|t| t.name.len()), wide(|t| t.value.to_string().len()));
     for t in all.iter().filter(|t| names.is_empty() || names.contains(&t.name)) {
         match names.is_empty() {
-            true => writeln!(out, "{:<28} {:>14}  {} (default {})", t.name, t.value, t.what, t.default),
+            true => {
+                writeln!(out, "{:<name$}  {:>value$}  {} (default {})", t.name, t.value, t.what, t.default)
+            }
             false => writeln!(out, "{}", t.value),
         }
     }

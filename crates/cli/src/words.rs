@@ -61,7 +61,12 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::NotMounted => "not currently mounted".into(),
         Reason::NotOffered => "not exported".into(),
         Reason::NotAttached => "not attached".into(),
+        Reason::AlreadyAttached { at } => format!("already attached, as {at}"),
         Reason::MountpointNotEmpty => "directory is not empty".into(),
+        Reason::MountpointNotMade { errno: number } => {
+            format!("failed to create mountpoint: {}", errno(*number))
+        }
+        Reason::NobodyElse => "allow_other takes the line 'user_allow_other' in /etc/fuse.conf".into(),
         Reason::NotAMountpoint => "not a mountpoint".into(),
         Reason::BadMountOption { option } => format!("invalid mount option '{option}'"),
         Reason::Device { why } => device(*why).into(),

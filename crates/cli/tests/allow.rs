@@ -182,7 +182,12 @@ impl Stand {
         let image = image(stand.dir.path(), "d0");
         stand.good(
             0,
-            &format!("zpool create -m {} tank {}", stand.dir.path().join("mnt").display(), image.display()),
+            // Not remembered where every program of this machine looks.
+            &format!(
+                "zpool create -o cachefile=none -m {} tank {}",
+                stand.dir.path().join("mnt").display(),
+                image.display()
+            ),
         );
         Some(stand)
     }
@@ -267,6 +272,23 @@ fn enforced() {
         let ran = s.ran(ANN, line);
         assert!(ran.code == 1 || ran.code == 255, "{line}: {}", ran.out);
     }
+    // What was denied is named, whatever the request was, and nothing else is said.
+    s.good(0, "zfs create -s -V 16M tank/home/v");
+    for (line, told) in [
+        ("zfs mount tank/home/b", "cannot mount 'tank/home/b': permission denied\n"),
+        ("zfs hold x tank/home@root", "cannot hold: permission denied\n"),
+        ("zfs release x tank/home@root", "cannot release: permission denied\n"),
+        ("zpool export tank", "cannot export 'tank': permission denied\n"),
+        ("zpool destroy tank", "cannot destroy 'tank': permission denied\n"),
+        ("poolhouse export -l /nowhere/sock tank/home/v", "cannot export 'tank/home/v': permission denied\n"),
+        (
+            "poolhouse attach tank/home/v",
+            "cannot attach 'tank/home/v': permission denied: only root attaches and detaches volumes\n",
+        ),
+    ] {
+        assert_eq!((s.ran(ANN, line).err.as_str(), line), (told, line));
+    }
+    s.good(0, "zfs destroy tank/home/v");
     // A permission here, below, and for snapshots, which are below.
     s.good(0, &format!("zfs allow -l -u {ANN} snapshot,hold,bookmark tank/home"));
     s.good(ANN, "zfs snapshot tank/home@ann");

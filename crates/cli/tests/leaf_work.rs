@@ -162,6 +162,14 @@ fn trim() {
         &said(&house, dir, "zpool trim t nope"),
         "cannot trim 'nope': no such device in pool\nrc 255\n",
     );
+    // An event tells its moment, not the second that the device is told.
+    let events = good("zpool events -H", &house);
+    let moments: Vec<&str> = events
+        .lines()
+        .filter(|l| l.contains("trim_"))
+        .map(|l| l.split('\t').next().unwrap_or_default())
+        .collect();
+    assert!(moments.len() >= 3 && !moments.iter().any(|m| m.ends_with(".000000000")), "{events}");
     let usage = "usage:\n\ttrim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]\nrc 2\n";
     same(
         "-cw",

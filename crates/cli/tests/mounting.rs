@@ -171,7 +171,18 @@ fn mountpoints_that_overlap() {
     let refused = stand.ran("zfs mount tank/one");
     assert_eq!(
         (refused.code, refused.err.as_str()),
-        (1, "cannot mount 'tank/one': directory is not empty\n")
+        (1, format!("cannot mount '{}': directory is not empty\n", stand.path("same").display()).as_str())
+    );
+    // Nor can a folder be made in a file.
+    stand.good("zfs create -o canmount=noauto -o mountpoint=/same/file/below tank/three");
+    let refused = stand.ran("zfs mount tank/three");
+    let below = stand.path("same/file/below").display().to_string();
+    let told = format!("cannot mount '{below}': failed to create mountpoint: Not a directory\n");
+    assert_eq!((refused.code, refused.err), (1, told));
+    let refused = stand.ran("zfs mount -o bogus tank/one");
+    assert_eq!(
+        (refused.code, refused.err.as_str()),
+        (1, "cannot mount 'tank/one': invalid mount option 'bogus'\n")
     );
     stand.good("zfs mount -O -o ro tank/one");
     assert!(fs::write(stand.path("same/new"), b"").is_err() && !stand.path("same/file").exists());
@@ -226,7 +237,11 @@ fn encrypted_children_wait_for_keys() {
     let refused = stand.ran("zfs mount tank/secret");
     assert_eq!(
         (refused.code, refused.err.as_str()),
-        (1, "cannot mount 'tank/secret': encryption key not loaded\n")
+        (
+            1,
+            format!("cannot mount '{}': encryption key not loaded\n", stand.path("tank/secret").display())
+                .as_str()
+        )
     );
     let loaded = typed("zfs mount -al");
     assert_eq!((loaded.code, loaded.err.as_str()), (0, ""), "{}", loaded.out);
@@ -259,6 +274,20 @@ fn mountpoints_of_all_kinds() {
     let ran = stand.ran("zfs unmount tank/linked");
     assert_eq!((ran.code, ran.err.contains("busy")), (1, true), "{}", ran.err);
     drop(used);
+    // Paths at which nothing of ours is mounted are told apart.
+    let real = stand.path("real").display().to_string();
+    fs::create_dir(stand.path("real/inner")).expect("a folder");
+    for (path, told) in [
+        ("/proc", "cannot unmount '/proc': not a ZFS filesystem\n".to_owned()),
+        (&format!("{real}/inner"), format!("cannot unmount '{real}/inner': not a mountpoint\n")),
+        (
+            "/no/such",
+            "warning: /no/such not in/proc/self/mounts\n/no/such: No such file or directory\n".to_owned(),
+        ),
+    ] {
+        let ran = stand.ran(&format!("zfs unmount {path}"));
+        assert_eq!((ran.code, ran.err), (1, told));
+    }
     stand.good(&format!("zfs unmount {}", stand.path("link").display()));
     assert!(!stand.path("real/file").exists() && stand.path("link").is_symlink());
     stand.good("zfs mount tank/linked");

@@ -1,4 +1,4 @@
-//! The daemon as a service: stopped, killed and started again; under a service manager; as a user who is not root; and with a pool whose device
+//! The daemon as a service: stopped, killed and started again; under a service manager; and with a pool whose device
 //! never answers. What needs root, or a place where something can be mounted, says so aloud and does nothing elsewhere.
 
 #![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
@@ -8,9 +8,8 @@ mod daemon;
 
 use daemon::{Daemon, command, image, said, tank};
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -115,6 +114,9 @@ fn attached() {
         all.filter_map(file).filter(|file| file.starts_with(&at)).count()
     };
     assert_eq!(over(), 1);
+    let again = daemon.ran(&format!("attach {pool}/vol"));
+    let told = format!("cannot attach '{pool}/vol': already attached, as {}\n", link.display());
+    assert_eq!((again.status.code(), said(&again)), (Some(1), told));
     used(&daemon, &pool, &link);
     for round in 1..=3u8 {
         let device = fs::File::options().read(true).write(true).open(&link).expect("a block device");
@@ -272,7 +274,12 @@ fn upgraded() {
         program("poolhouse");
         daemon.signal(signal);
         assert_eq!(daemon.ended().success(), signal == "TERM");
-        daemon = Daemon::start_as(&dir.path().join("poolhouse"), dir.path(), &[]).expect("a daemon");
+        // Whatever its file is called, it is found by its name.
+        fs::hard_link(dir.path().join("poolhouse"), dir.path().join("exe")).expect("a name");
+        daemon = Daemon::start_as(&dir.path().join("exe"), dir.path(), &[]).expect("a daemon");
+        let name = fs::read_to_string(format!("/proc/{}/comm", daemon.child.id())).expect("it runs");
+        assert_eq!(name, "poolhouse\n");
+        fs::remove_file(dir.path().join("exe")).expect("it is there");
         for command in &commands {
             let line =
                 command.replace("%S/poolhouse/zpool.cache", &format!("{at}/cache")).replace("@sbindir@", &at);
@@ -316,78 +323,6 @@ fn told() {
     assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
     assert_eq!(hear(), "STOPPING=1");
     assert!(child.wait_with_output().expect("it ends").status.success());
-}
-
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
-}
-
-/// Goal: somebody who is not root makes a pool of an own file, mounts it in an own folder, writes, has a daemon killed and goes on; nobody else reaches the mount,
-/// the daemon or its folder.
-#[test]
-fn as_a_user() {
-    /// `nobody`: fusermount3 serves users whom `/etc/passwd` knows.
-    const ANN: u32 = 65_534;
-    /// A user that nothing else on this machine is.
-    const BOB: u32 = 61_012;
-    if !is_root() {
-        eprintln!("only root can become others");
-        return;
-    }
-    // Known before anything is made: whatever fails behind this is a failure.
-    let door = fs::metadata("/dev/fuse").map_or(0, |meta| meta.mode());
-    if door & 0o006 != 0o006
-        || !["/bin", "/usr/bin"].iter().any(|at| Path::new(at).join("fusermount3").exists())
-    {
-        eprintln!("users can't mount here: /dev/fuse is not theirs, or there is no fusermount3");
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a folder");
-    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
-    open(dir.path());
-    let program = dir.path().join("poolhouse");
-    testkit::copy_program(env!("CARGO_BIN_EXE_poolhouse"), &program);
-    open(&program);
-    let home = dir.path().join("home");
-    fs::create_dir(&home)
-        .and_then(|()| std::os::unix::fs::chown(&home, Some(ANN), Some(ANN)))
-        .expect("a home");
-    let at = home.display().to_string();
-    let run = |uid: u32, line: &str| {
-        let mut command = Command::new("sh");
-        command.args(["-c", &line.replace("poolhouse ", &format!("{} ", program.display()))]);
-        command
-            .env_remove("POOLHOUSE_RUN_DIR")
-            .env("XDG_RUNTIME_DIR", &home)
-            .current_dir("/")
-            .uid(uid)
-            .gid(uid);
-        command.output().expect("it runs")
-    };
-    let good = |line: &str| {
-        let ran = run(ANN, line);
-        assert!(ran.status.success(), "{line}: {}", said(&ran));
-        String::from_utf8(ran.stdout).expect("text")
-    };
-    good(&format!("truncate -s 128M {at}/d0"));
-    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
-    // Below its parent's mount fusermount3 would not be let in: it is root's, and the mount the user's alone.
-    good(&format!("poolhouse zfs create -o mountpoint={at}/sub own/sub"));
-    good(&format!("echo content >{at}/mnt/file && echo content >{at}/sub/file && sync {at}/sub/file"));
-    assert_eq!(good(&format!("stat -c %u {at}/mnt/file {at}/sub/file")), format!("{ANN}\n{ANN}\n"));
-    // Others, root too, find nothing there: the kernel keeps them out.
-    assert!(!run(BOB, &format!("cat {at}/sub/file")).status.success());
-    assert!(
-        run(BOB, "poolhouse zpool list -H").stdout.is_empty()
-            && !run(BOB, "poolhouse zpool export own").status.success()
-    );
-    assert_eq!(fs::metadata(home.join("poolhouse")).expect("a folder").mode() & 0o777, 0o700);
-    assert_eq!(fs::metadata(home.join("poolhouse/control.sock")).expect("a socket").mode() & 0o777, 0o600);
-    good("poolhouse zpool export own");
-    good(&format!("poolhouse zpool import -d {at} own"));
-    assert_eq!(good(&format!("cat {at}/sub/file")), "content\n");
-    good("poolhouse zpool export own");
-    assert!(good("poolhouse doctor || true").contains("the daemon's folder"));
 }
 
 /// Goal: a pool whose device never answers keeps nobody from another pool: lists, states, changes and an export of that one end, and the sick one goes on when its device does.
@@ -461,6 +396,16 @@ fn counted_and_set() {
     };
     // Whoever gets an answer finds the tree.
     assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "5\n");
+    // However long a name or a number is, what they mean stands in one column.
+    let table = daemon.good("get tunable");
+    let meaning = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, value) = (words.next().expect("a name"), words.next().expect("a value"));
+        let at = name.len() + line[name.len()..].find(value).expect("it is there") + value.len();
+        (at, line[at..].starts_with("  ") && !line[at..].starts_with("   "))
+    };
+    let columns: std::collections::BTreeSet<_> = table.lines().map(meaning).collect();
+    assert_eq!(columns.iter().map(|(_, spaced)| *spaced).collect::<Vec<_>>(), [true], "{table}");
     let read = |path: &str| fs::read_to_string(dir.path().join("tree").join(path)).expect(path);
     let parameters = "sys/module/zfs/parameters";
     assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "5\n");

@@ -145,7 +145,7 @@ fn changed_while_used() {
     assert_eq!(stand.client("tank/v").size, 32 * MIB);
     assert_eq!(
         stand.bad("zfs set volsize=100001 tank/v"),
-        "cannot set property for 'tank/v': 'volsize' must be a multiple of volume block size (16384)\n"
+        "cannot set property for 'tank/v': 'volsize' must be a multiple of volume block size (16K)\n"
     );
     stand.good("zfs set volsize=16M tank/v");
     assert_eq!(reserved(), before);
@@ -218,6 +218,18 @@ fn refused() {
     ] {
         assert_eq!(stand.bad(&format!("poolhouse export {words}")), why);
     }
+    // What is in the way at an address is told apart.
+    let plain = stand.dir.path().join("plain");
+    fs::write(&plain, "text").unwrap();
+    let (plain, used) = (plain.display().to_string(), stand.dir.path().join("used"));
+    let err = stand.bad(&format!("poolhouse export -l {plain} tank/v"));
+    assert_eq!(err, format!("cannot export '{plain}': Socket operation on non-socket\n"));
+    let _listener = std::os::unix::net::UnixListener::bind(&used).unwrap();
+    let err = stand.bad(&format!("poolhouse export -l {} tank/v", used.display()));
+    assert_eq!(err, format!("cannot export '{}': Address already in use\n", used.display()));
+    let err = stand.bad("zfs set volsize=100000 tank/v");
+    let why = "'volsize' must be a multiple of volume block size (16K)";
+    assert_eq!(err, format!("cannot set property for 'tank/v': {why}\n"));
     for (words, why) in
         [("export tank/v", "missing address\nusage: "), ("unexport", "missing volume argument\nusage: ")]
     {

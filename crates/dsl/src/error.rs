@@ -305,7 +305,7 @@ pub enum PropError {
     #[error("keylocation may only be set on encryption roots")]
     KeyLocationBelowRoot,
     /// The size of a volume must be a multiple of its block size.
-    #[error("'volsize' must be a multiple of volume block size ({0})")]
+    #[error("'volsize' must be a multiple of volume block size ({size})", size = crate::prop::text::nicebytes(*.0))]
     NotMultiple(u64),
     /// A size must not be zero.
     #[error("'{0}' cannot be zero")]

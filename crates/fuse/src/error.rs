@@ -37,6 +37,22 @@ pub enum Error {
         /// What it said.
         message: Words,
     },
+    /// `fusermount3` refused a place in a mount that only its own user enters. `fusermount3`, which is root under that user's name, is somebody else there.
+    #[error(
+        "its mountpoint lies in the mount of {}, which only this user may enter, and fusermount3 is root ({}); \
+         a daemon that lets others in ('poolhouse serve --allow-other') can mount it, where /etc/fuse.conf has the line \
+         'user_allow_other', or a mountpoint outside of that mount helps",
+        mount.display(),
+        message.trim()
+    )]
+    Closed {
+        /// Where.
+        target: PathBuf,
+        /// Where the mount is that it lies in.
+        mount: PathBuf,
+        /// What it said.
+        message: Words,
+    },
     /// Mounted, but the first look at it failed.
     #[error("mounted at {}, but it does not answer", target.display())]
     Silent {
@@ -98,6 +114,7 @@ impl Error {
             Self::Device { .. }
             | Self::Mount { .. }
             | Self::Helper { .. }
+            | Self::Closed { .. }
             | Self::Silent { .. }
             | Self::Workers { .. }
             | Self::Table { .. } => false,

@@ -24,6 +24,10 @@ use std::process::{Command, Stdio};
 /// Type of our mounts in the table of mounts.
 pub const FS_TYPE: &str = "fuse.poolhouse";
 const HELPER: &str = "fusermount3";
+/// Where `fusermount3` reads what it may do for users.
+pub const HELPER_CONF: &str = "/etc/fuse.conf";
+/// The word in it that lets users let others in (`allow_other`).
+pub const OTHERS_WORD: &str = "user_allow_other";
 
 /// How to mount.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,6 +70,17 @@ pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
         ) if !rustix::process::geteuid().is_root() => attach_by_helper(target, options),
         result => result,
     }
+}
+
+/// Whether this process may let other users into what it mounts: root may, and everybody where the helper's settings say so.
+pub fn may_let_others_in() -> bool {
+    rustix::process::geteuid().is_root()
+        || std::fs::read_to_string(HELPER_CONF).is_ok_and(|text| allows_others(&text))
+}
+
+/// Whether the helper's settings have the word on a line of its own, as it wants it.
+pub fn allows_others(conf: &str) -> bool {
+    conf.lines().any(|line| line.split('#').next().unwrap_or_default().trim() == OTHERS_WORD)
 }
 
 /// What the system calls know of the options.
@@ -164,11 +179,24 @@ fn attach_by_helper(target: &Path, options: &Options) -> Result<OwnedFd, Error> 
     let device = receive_device(&ours).map_err(plumbing("receive the device"))?;
     let ended = child.wait_with_output().map_err(|source| Error::Helper { source })?;
     let Some(device) = device else {
-        return Err(Error::HelperRefused { target: target.to_owned(), message: Words(ended.stderr) });
+        let (target, message) = (target.to_owned(), Words(ended.stderr));
+        // It looks at the place as root under the user's name, and of such a mixture the kernel knows only that it is not the user.
+        return Err(match closed_around(&target) {
+            Some(mount) => Error::Closed { target, mount, message },
+            None => Error::HelperRefused { target, message },
+        });
     };
     rustix::fs::fcntl_setfl(&device, OFlags::RDWR | OFlags::NONBLOCK)
         .map_err(plumbing("set up the device"))?;
     Ok(device)
+}
+
+/// Where the mount is that a path lies in, if that is one of ours that lets nobody in but its user.
+fn closed_around(target: &Path) -> Option<PathBuf> {
+    let mounts = table().ok()?;
+    let around = mounts.into_iter().rev().filter(|mount| target.starts_with(&mount.target));
+    let inner = around.max_by_key(|mount| mount.target.as_os_str().len())?;
+    (inner.fs_type == FS_TYPE && !inner.others).then_some(inner.target)
 }
 
 fn receive_device(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
@@ -233,6 +261,8 @@ pub struct Mounted {
     pub device: String,
     /// The user who mounted it, where the file system says so.
     pub user: Option<u32>,
+    /// Whether other users are let in, as far as FUSE keeps them out (`allow_other`).
+    pub others: bool,
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -249,16 +279,16 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let fs_type = words.next()?;
     let source = unescape(words.next()?);
-    let user = words
-        .next()?
-        .split(|&byte| byte == b',')
-        .find_map(|word| std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok());
+    let mut own = words.next()?.split(|&byte| byte == b',');
+    let others = own.clone().any(|word| word == b"allow_other");
+    let user = own.find_map(|word| std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok());
     Some(Mounted {
         target: PathBuf::from(OsString::from_vec(target)),
         source: OsString::from_vec(source),
         fs_type: String::from_utf8_lossy(fs_type).into_owned(),
         device: String::from_utf8_lossy(device).into_owned(),
         user,
+        others,
     })
 }
 

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
@@ -35,6 +35,8 @@ const KEPT: usize = 64;
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Most threads that encrypt.
 const CIPHERS_MAX: usize = 16;
+/// How long the log says no more of clients that are turned away.
+const QUIET: Duration = Duration::from_secs(60);
 /// How long connections may take to end when the server does.
 const ENDING: Duration = Duration::from_secs(10);
 
@@ -77,6 +79,22 @@ pub struct Server {
 #[derive(Default)]
 struct Common {
     connections: AtomicUsize,
+    /// Clients that were turned away since the log last said so, and when that was.
+    turned_away: Mutex<(u64, Option<Instant>)>,
+}
+
+impl Common {
+    /// One more client is turned away. How many that makes since it was last said, if it is to be said again: clients that come as fast as they are sent
+    /// away fill no log.
+    fn turn_away(&self, now: Instant) -> Option<u64> {
+        let (count, said) = &mut *self.turned_away.lock();
+        *count += 1;
+        if said.is_some_and(|said| now.saturating_duration_since(said) < QUIET) {
+            return None;
+        }
+        *said = Some(now);
+        Some(std::mem::take(count))
+    }
 }
 
 /// One connection that is counted.
@@ -305,7 +323,9 @@ impl Door {
         let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.common));
         if before >= self.most {
-            tracing::warn!("a client is turned away: there are {before} already");
+            if let Some(count) = self.common.turn_away(Instant::now()) {
+                tracing::warn!(count, "clients are turned away: there are {before} already");
+            }
             return;
         }
         let exports = Arc::clone(&self.exports);
@@ -361,7 +381,7 @@ fn remove_dead(path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(meta) if !meta.file_type().is_socket() => {
-            return Err(std::io::ErrorKind::AlreadyExists.into());
+            return Err(Errno::NOTSOCK.into());
         }
         Ok(_) => {}
     }
@@ -374,7 +394,7 @@ fn remove_dead(path: &Path) -> std::io::Result<()> {
     )?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
-        Err(Errno::AGAIN) | Ok(()) => Err(std::io::ErrorKind::AddrInUse.into()),
+        Err(Errno::AGAIN) | Ok(()) => Err(Errno::ADDRINUSE.into()),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -386,3 +406,6 @@ fn bind_private(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
+
+#[cfg(test)]
+mod tests;

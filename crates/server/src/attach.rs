@@ -269,7 +269,7 @@ impl Files {
         {
             let mut table = self.tree.0.write();
             if table.contains_key(&object) {
-                return Err(Reason::Busy);
+                return Err(Reason::AlreadyAttached { at: link_of(name).display().to_string() });
             }
             table.insert(object, Arc::new(Attached { lease, read_only }));
         }
@@ -346,6 +346,10 @@ impl Pools {
     pub fn attach(&self, name: &str, read_only: bool) -> Result<String, Error> {
         let fail = |reason| Error::new(name, reason);
         let imported = self.pool_of(name)?;
+        if !rustix::process::geteuid().is_root() {
+            let what = "only root's daemon makes block devices; a user's own serves volumes over NBD: see poolhouse exports";
+            return Err(fail(Reason::BadValue { what: what.to_owned() }));
+        }
         let folder = self.attachments.folder.lock().clone();
         let folder = folder
             .ok_or_else(|| fail(Reason::NotSupported { what: "attaching without a daemon".to_owned() }))?;

@@ -62,6 +62,8 @@ pub trait House: Service + Send + Sync {
     fn open_doors(&self, _place: &Place) {}
     /// Makes every volume a block device from now on.
     fn attach_every(&self) {}
+    /// Lets other users into what is mounted from now on.
+    fn let_others_in(&self) {}
     /// Unmounts and exports everything, as far as it goes; what does nothing for `patience` is left. Says what was left, and why. Nothing is asked after
     /// this.
     fn close(&self, patience: Duration) -> Vec<Error>;
@@ -78,6 +80,8 @@ pub struct Options {
     pub tree: Option<PathBuf>,
     /// Make every volume a block device.
     pub attach: bool,
+    /// Let other users into what is mounted, as root's daemon does.
+    pub others: bool,
     /// How long it waits at its end for a pool in which nothing moves.
     pub patience: Duration,
 }
@@ -85,7 +89,7 @@ pub struct Options {
 impl Options {
     /// In the foreground, with nothing beside the pools.
     pub fn at(place: Place) -> Self {
-        Self { place, background: false, tree: None, attach: false, patience: PATIENCE }
+        Self { place, background: false, tree: None, attach: false, others: false, patience: PATIENCE }
     }
 }
 
@@ -110,6 +114,13 @@ pub enum DaemonError {
         #[source]
         source: fuse::Error,
     },
+    /// Others can't be let in.
+    #[error(
+        "nobody else may be let in: there is no line '{}' in {}",
+        fuse::system::OTHERS_WORD,
+        fuse::system::HELPER_CONF
+    )]
+    NobodyElse,
     /// Pools could not be let go. What was synced is on their devices.
     #[error("left as their last transaction groups left them: {}", Pools(pools))]
     Left {
@@ -157,6 +168,9 @@ struct Held {
 /// Runs a daemon to its end.
 pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> {
     let place = &options.place;
+    if options.others && !fuse::system::may_let_others_in() {
+        return Err(DaemonError::NobodyElse);
+    }
     place.prepare()?;
     if options.background {
         match rustix::process::setsid() {
@@ -179,6 +193,9 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     remove_orphans(place);
     if place.is_shared() {
         house.remember_in(Path::new(crate::cachefile::USUAL));
+    }
+    if options.others {
+        house.let_others_in();
     }
     // Before anything is served: a folder that can't be had is said while nobody relies on the daemon.
     let tree = match &options.tree {
@@ -214,16 +231,18 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
 
 /// How `serve` is called.
 const USAGE: &str = "\
-usage: poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach] [--stop-timeout SECONDS]
+usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]
 
 Holds imported pools and their mounts, in the foreground, until it gets SIGTERM. Commands start it by themselves where none runs.
     --run-dir DIR            its folder, instead of this user's
     --shared                 anybody may ask, as root's own lets them: `zfs allow` says what for
+    --allow-other            let other users into what is mounted, as far as the files let them; root's always does. A user
+                             may where /etc/fuse.conf has the line user_allow_other, and then file systems can be mounted in each other
     --tree DIR               mount kstats and tunables as files there
     --attach                 make every volume a block device
     --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60";
 
-/// `poolhouse serve [--run-dir DIR] [--shared] [--tree DIR] [--attach] [--stop-timeout SECONDS]`: runs a daemon and gives the exit code. `--tree` mounts kstats and tunables as files. `--attach` makes every volume a block device. `--shared` lets everybody knock, as at root's own folder.
+/// `poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]`: runs a daemon and gives the exit code. `--allow-other` lets other users into a user's own mounts. `--tree` mounts kstats and tunables as files. `--attach` makes every volume a block device. `--shared` lets everybody knock, as at root's own folder.
 /// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
     let mut options = Options::at(Place::of_user());
@@ -241,6 +260,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
             }
             (Some("--background"), _) => options.background = true,
             (Some("--shared"), _) => shared = true,
+            (Some("--allow-other"), _) => options.others = true,
             (Some("--attach"), _) => options.attach = true,
             (Some("--tree"), Some(dir)) => options.tree = Some(PathBuf::from(dir)),
             (Some("--stop-timeout"), Some(_)) if seconds.is_some() => {
@@ -260,6 +280,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
     }
     if shared {
         options.place = options.place.shared();
+    }
+    // A command starts it as /proc/self/exe, and that would be its name.
+    if let Err(errno) = rustix::thread::set_name(c"poolhouse") {
+        tracing::debug!(%errno, "it is called by its program's name");
     }
     match run(&options, house) {
         Ok(()) => 0,

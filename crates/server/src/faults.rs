@@ -102,6 +102,7 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
         fuse::Error::Unmount { source, .. } => system(*source),
         fuse::Error::Helper { .. }
         | fuse::Error::HelperRefused { .. }
+        | fuse::Error::Closed { .. }
         | fuse::Error::Workers { .. }
         | fuse::Error::Table { .. } => Reason::Daemon { what: chain(error) },
     }

@@ -113,7 +113,7 @@ pub fn authorize(
         dataset: String,
         classes: Vec<SpaceClass>,
     }
-    let denied = || Error::new(method, Reason::Permission);
+    let denied = || Error::new(subject(method, body), Reason::Permission);
     // What does not parse is told so by who would answer it; here it is only not allowed.
     let load_key = |dataset: &str| check(pools, peer, &[(At::Here(dataset), "load-key".to_owned())]);
     match method {
@@ -156,6 +156,23 @@ pub fn authorize(
         }
         _ => Err(denied()),
     }
+}
+
+/// The pool, volume or dataset that a request is about; the method where it names none.
+fn subject(method: &str, body: &[u8]) -> String {
+    const NAMES: [&str; 9] =
+        ["name", "dataset", "names", "datasets", "snapshot", "snapshots", "first", "from", "pool"];
+    fn name_in(value: &serde_json::Value) -> Option<&str> {
+        match value {
+            serde_json::Value::String(name) => Some(name),
+            serde_json::Value::Array(all) => all.first().and_then(name_in),
+            serde_json::Value::Object(fields) => NAMES.iter().find_map(|name| name_in(fields.get(*name)?)),
+            _ => None,
+        }
+    }
+    let found = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let named = found.as_ref().and_then(|body| name_in(body).or_else(|| name_in(body.get("request")?)));
+    named.unwrap_or(method).to_owned()
 }
 
 /// Whether `peer` may make this change.

@@ -385,7 +385,12 @@ impl crate::tree::Counters for House {
 
 impl daemon::House for House {
     fn stats(self: Arc<Self>, at: &std::path::Path) -> Result<fuse::Mount, fuse::Error> {
-        crate::tree::mount(self, at)
+        let others = self.pools.lets_others_in();
+        crate::tree::mount(self, at, others)
+    }
+
+    fn let_others_in(&self) {
+        self.pools.let_others_in();
     }
 
     fn is_empty(&self) -> bool {

@@ -39,6 +39,8 @@ use zpl::Policies;
 /// The mounts of one pool.
 pub struct Mounts {
     workers: Arc<Workers>,
+    /// Whether other users are let into all of them.
+    others: bool,
     table: Mutex<Table>,
 }
 
@@ -169,10 +171,20 @@ struct Made {
 }
 
 impl Mounts {
-    /// No mounts yet. `threads` serve all that are to come.
-    pub fn new(pool: &str, threads: usize) -> Result<Self, fuse::Error> {
+    /// No mounts yet. `threads` serve all that are to come, and `others` are let in, or not.
+    pub fn new(pool: &str, threads: usize, others: bool) -> Result<Self, fuse::Error> {
         let workers = Arc::new(Workers::start(&format!("fuse-{pool}"), threads)?);
-        Ok(Self { workers, table: Mutex::default() })
+        Ok(Self { workers, others, table: Mutex::default() })
+    }
+
+    /// What the kernel is told of a mount.
+    fn options(&self, plan: &Plan, read_only: bool) -> Result<fuse::Options, Reason> {
+        let allow_other = plan.options.allow_other || self.others;
+        // Said here: whoever mounts for users only says no.
+        if allow_other && !fuse::system::may_let_others_in() {
+            return Err(Reason::NobodyElse);
+        }
+        Ok(fuse::Options { read_only, allow_other, ..plan.options.clone() })
     }
 
     /// Who serves the mounts of this pool.
@@ -276,7 +288,10 @@ impl Mounts {
             }
             Err(reason) => {
                 table.by_object.remove(&object);
-                Err(fail(reason))
+                let of_place =
+                    matches!(reason, Reason::MountpointNotEmpty | Reason::MountpointNotMade { .. });
+                let about = if of_place { target.to_string_lossy() } else { plan.name.as_str().into() };
+                Err(Error::new(about, reason))
             }
         }
     }
@@ -296,7 +311,13 @@ impl Mounts {
             return Err(Reason::NoSuchDataset);
         }
         // Where a link leads is where it is mounted, and is to be unmounted.
-        let Spot { path: target, fresh } = spot::find(target).map_err(system)?;
+        let Spot { path: target, fresh } = spot::find(target).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(5);
+            match target.symlink_metadata() {
+                Ok(_) => Reason::System { errno },
+                Err(_) => Reason::MountpointNotMade { errno },
+            }
+        })?;
         let target = &target;
         if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
             return Err(Reason::MountpointNotEmpty);
@@ -316,7 +337,7 @@ impl Mounts {
         let snapdir = SnapDirNow::new(plan.snapdir);
         let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir: snapdir.clone(), spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
-        let options = fuse::Options { read_only, ..plan.options.clone() };
+        let options = self.options(plan, read_only)?;
         let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
@@ -341,7 +362,7 @@ impl Mounts {
         };
         let hold = pool.spa().read(held)?;
         let shown = how.snapshot(dataset)?;
-        let options = fuse::Options { read_only: true, ..plan.options.clone() };
+        let options = self.options(plan, true)?;
         let mount = fuse::Mount::new(&self.workers, Arc::clone(&shown) as Arc<dyn Tree>, target, &options);
         let mount = mount.map_err(|error| of_fuse(&error))?;
         let (snapdir, shown) = (SnapDirNow::new(plan.snapdir), Arc::downgrade(&shown));
@@ -384,6 +405,15 @@ impl Mounts {
         let mut given = live.given.lock().clone();
         given.extend(options.iter().filter(|option| *option != "remount").cloned());
         plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
+        // Whom it lets in the kernel is told once.
+        let lets_in = |options: &[String]| options.iter().any(|option| option == "allow_other");
+        if lets_in(options)
+            && !lets_in(&live.given.lock())
+            && !self.others
+            && !rustix::process::geteuid().is_root()
+        {
+            return Err(fail(Reason::BadMountOption { option: "allow_other".into() }));
+        }
         if plan.dataset.is_snapshot() && options.iter().any(|option| option == "rw") {
             return Err(fail(Reason::PoolReadonly));
         }

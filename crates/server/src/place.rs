@@ -39,11 +39,31 @@ pub enum PlaceError {
         #[source]
         source: std::io::Error,
     },
-    /// It is somebody else's, or open to others.
-    #[error("the daemon's folder {} is not this user's alone", dir.display())]
+    /// It is no folder.
+    #[error("the daemon's folder {} is no folder", dir.display())]
+    NoFolder {
+        /// What is there.
+        dir: PathBuf,
+    },
+    /// It is somebody else's.
+    #[error("the daemon's folder {} belongs to user {owner}, and not to user {wanted}", dir.display())]
     Foreign {
         /// The folder.
         dir: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it should be.
+        wanted: u32,
+    },
+    /// Others may enter it, or write in it.
+    #[error("others may use the daemon's folder {0}: its mode is {mode:04o}; `chmod {wanted:o} {0}`", dir.display())]
+    Open {
+        /// The folder.
+        dir: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// What it should be.
+        wanted: u32,
     },
 }
 
@@ -116,7 +136,7 @@ impl Place {
 
     /// Makes the folder if need be, and checks that it can be trusted.
     pub fn prepare(&self) -> Result<(), PlaceError> {
-        let mode = if self.shared { 0o755 } else { 0o700 };
+        let mode = self.mode();
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(mode)
@@ -125,15 +145,26 @@ impl Place {
         self.check()
     }
 
+    /// The mode that it has.
+    fn mode(&self) -> u32 {
+        if self.shared { 0o755 } else { 0o700 }
+    }
+
     /// Whether the folder is this user's (or, the system's, root's) and nobody else may write in it.
     pub fn check(&self) -> Result<(), PlaceError> {
         let meta = std::fs::symlink_metadata(&self.dir).map_err(|e| self.failed(e))?;
-        let owner = if self.shared { 0 } else { rustix::process::geteuid().as_raw() };
+        let wanted = if self.shared { 0 } else { rustix::process::geteuid().as_raw() };
         let forbidden = if self.shared { 0o022 } else { 0o077 };
-        if !meta.is_dir() || meta.uid() != owner || meta.mode() & forbidden != 0 {
-            return Err(PlaceError::Foreign { dir: self.dir.clone() });
+        let (dir, mode) = (|| self.dir.clone(), meta.mode() & 0o7777);
+        if !meta.is_dir() {
+            Err(PlaceError::NoFolder { dir: dir() })
+        } else if meta.uid() != wanted {
+            Err(PlaceError::Foreign { dir: dir(), owner: meta.uid(), wanted })
+        } else if mode & forbidden != 0 {
+            Err(PlaceError::Open { dir: dir(), mode, wanted: self.mode() })
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// Waits for its turn to begin or end a daemon. Held until dropped.

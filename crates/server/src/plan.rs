@@ -306,6 +306,7 @@ impl Plan {
                     to.noatime = true;
                     *atime = Atime::Never;
                 }
+                "allow_other" => to.allow_other = true,
                 "xattr" => self.xattrs = true,
                 "noxattr" => self.xattrs = false,
                 other => match other.strip_prefix("mntpoint=") {

@@ -48,7 +48,7 @@ use spa::Host;
 use spa::engine::{PoolProp, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An imported pool.
 pub struct Imported {
@@ -94,6 +94,8 @@ pub struct Pools {
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
     watched: Watched,
+    /// Other users are let into what is mounted.
+    others: AtomicBool,
     /// Everything is let go: nobody is held up for the sake of a trial.
     closing: AtomicBool,
 }
@@ -155,6 +157,16 @@ impl Pools {
         })
     }
 
+    /// Lets other users into what is mounted of pools that come from now on.
+    pub(crate) fn let_others_in(&self) {
+        self.others.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn lets_others_in(&self) -> bool {
+        self.others.load(Ordering::Relaxed)
+    }
+
     /// Takes in the pool `guid` that `open` opens, under `name`.
     pub fn import<T>(
         &self,
@@ -175,7 +187,8 @@ impl Pools {
         }
         crate::inject::pass(name, true, &self.closing);
         let opened = open().and_then(|(pool, facts, told)| {
-            let mounts = Mounts::new(name, threads()).map_err(|error| Error::new(name, of_fuse(&error)))?;
+            let mounts = Mounts::new(name, threads(), self.lets_others_in())
+                .map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
             let (facts, looks) = (RwLock::new(facts), Looks::default());
             Ok((Arc::new(Imported { pool, mounts, volumes, facts, looks }), told))

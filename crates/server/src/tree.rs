@@ -251,17 +251,21 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
     }
 }
 
-/// Mounts the tree on a folder, which is made if need be; it is there until it is dropped.
+/// Mounts the tree on a folder, which is made if need be; it is there until it is dropped. `others` are let in, or not; root's lets everybody in.
 ///
 /// # Errors
 /// As mounting fails.
-pub fn mount<S: Counters + Send + Sync + 'static>(house: Arc<S>, at: &Path) -> Result<Mount, fuse::Error> {
+pub fn mount<S: Counters + Send + Sync + 'static>(
+    house: Arc<S>,
+    at: &Path,
+    others: bool,
+) -> Result<Mount, fuse::Error> {
     std::fs::create_dir_all(at).map_err(|e| fuse::Error::Mount {
         target: at.to_owned(),
         source: Errno::from_io_error(&e).unwrap_or(Errno::IO),
     })?;
     let workers = Arc::new(Workers::start("stats", THREADS)?);
-    let allow_other = rustix::process::geteuid().is_root();
+    let allow_other = others || rustix::process::geteuid().is_root();
     let options = Options { source: "poolhouse".into(), allow_other, ..Options::default() };
     // Whoever runs the daemon says where, and may name a link.
     let at = &std::fs::canonicalize(at).unwrap_or_else(|_| at.to_owned());

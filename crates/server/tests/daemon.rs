@@ -117,7 +117,7 @@ impl server::tree::Counters for Numbers {
 
 impl House for Numbers {
     fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error> {
-        server::tree::mount(self, at)
+        server::tree::mount(self, at, false)
     }
 
     fn is_empty(&self) -> bool {

@@ -95,6 +95,10 @@ const DEFERRED_FREE_PASS: u32 = 2;
 pub trait World: Send + Sync {
     /// Seconds since 1970.
     fn now(&self) -> u64;
+    /// The same as precisely as it is known: for what people compare with other clocks.
+    fn wall(&self) -> std::time::SystemTime {
+        std::time::UNIX_EPOCH + std::time::Duration::from_secs(self.now())
+    }
     /// A random number.
     fn random(&self) -> u64;
     /// Bytes of memory that the engine may reckon with.
@@ -280,6 +284,10 @@ pub(crate) struct Command {
 impl World for SystemWorld {
     fn now(&self) -> u64 {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        std::time::SystemTime::now()
     }
 
     fn random(&self) -> u64 {

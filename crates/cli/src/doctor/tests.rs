@@ -6,6 +6,8 @@ fn machine(root: &std::path::Path) -> Machine {
     Machine {
         root: root.to_owned(),
         is_root: false,
+        uid: 1000,
+        named: true,
         path: vec![root.join("bin")],
         files: Some(1024),
         locked: Some(8 << 20),
@@ -72,6 +74,34 @@ fn furnished() {
     }
     let said = machine.examine().into_iter().find(|f| f.name == "io_uring").expect("it is looked at").seen;
     assert!(said.contains("switched off"), "{said}");
+}
+
+/// Goal: who isn't root is told what fusermount3 will and won't do for him, and that is what makes the exit code.
+#[test]
+fn users() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut machine = machine(dir.path());
+    for folder in ["bin", "etc", "dev", "sys/module/fuse/parameters"] {
+        fs::create_dir_all(dir.path().join(folder)).expect("a folder");
+    }
+    let write = |file: &str, text: &str| fs::write(dir.path().join(file), text).expect("a file");
+    write("dev/fuse", "");
+    write("etc/fuse.conf", "#user_allow_other\n");
+    let says = |machine: &Machine, name: &str, word: &str| matches!(state(machine, name), State::Without(how) | State::Ill(how) if how.contains(word));
+    assert!(says(&machine, "user_allow_other", "not even a child below its parent"));
+    assert!(says(&machine, "user_allow_other", "poolhouse serve --allow-other"));
+    write("sys/module/fuse/parameters/allow_sys_admin_access", "Y\n");
+    assert!(!says(&machine, "user_allow_other", "child"));
+    // A helper that would serve this user is not to be had without root; one that would not is told apart all the same.
+    write("bin/fusermount3", "");
+    assert!(says(&machine, "fusermount3", "chmod u+s"));
+    machine.named = false;
+    assert!(says(&machine, "fusermount3", "give user 1000 a line in /etc/passwd"));
+    let mut out = Out::new(Box::new(std::io::sink()));
+    assert_eq!(report(&mut out, &machine.examine()), 1);
+    machine.is_root = true;
+    assert_eq!(state(&machine, "user_allow_other"), State::Well);
+    assert_eq!(report(&mut out, &machine.examine()), 0);
 }
 
 /// Goal: who calls `zpool` learns whether that is this program, and who has a daemon that root's is another.

@@ -1,5 +1,7 @@
 //! `zfs mount` and `unmount`.
 
+use std::path::Path;
+
 use server::api::{DatasetKind as K, Error, MountReport, MountRequest, Reason, UnmountRequest};
 
 use super::datasets::{Gather, gather};
@@ -122,7 +124,9 @@ fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
             failures(cx, "mount", &report);
             Ok(i32::from(failed || !report.failures.is_empty()))
         }
-        Err(e) => Err(cx.fail("cannot mount", &e)),
+        // What is wrong may have to do with no file system.
+        Err(e) if e.about.is_empty() || e.about == "mount" => Err(cx.fail("cannot mount", &e)),
+        Err(e) => Err(cx.fail(&format!("cannot mount '{}'", e.about), &e)),
     }
 }
 
@@ -130,7 +134,13 @@ fn run(cx: &mut Cx, r: &MountRequest, keys: bool, verbose: bool) -> Outcome {
 pub(crate) fn failures(cx: &mut Cx, verb: &str, report: &MountReport) {
     for f in &report.failures {
         let why = why(cx, &f.error);
-        writeln!(cx.err, "cannot {verb} '{}': {why}", f.name);
+        // Before the system is asked for a mount, OpenZFS speaks of the mountpoint.
+        let of_place = matches!(
+            f.error.reason,
+            Reason::KeyNotLoaded | Reason::MountpointNotEmpty | Reason::MountpointNotMade { .. }
+        );
+        let name = if of_place { &f.error.about } else { &f.name };
+        writeln!(cx.err, "cannot {verb} '{name}': {why}");
         if matches!(f.error.reason, Reason::LegacyMountpoint) {
             let tool = if verb == "mount" { "mount" } else { "umount" };
             writeln!(cx.err, "use {tool}(8) to {verb} this filesystem");
@@ -143,6 +153,23 @@ fn why(cx: &Cx, e: &Error) -> String {
         return "mountpoint or dataset is busy".into();
     }
     words::reason(&e.reason, &cx.clock)
+}
+
+/// Says what a path is that is no mountpoint of ours (`unshare_unmount_path`).
+fn not_ours(cx: &mut Cx, path: &str) {
+    // By the table, so that nobody who serves a mount is waited for.
+    let device = match fuse::system::device_at(Path::new(path)) {
+        Ok((major, minor)) => format!("{major}:{minor}"),
+        Err(errno) => {
+            let why = words::errno(errno.raw_os_error());
+            writeln!(cx.err, "warning: {path} not in/proc/self/mounts\n{path}: {why}");
+            return;
+        }
+    };
+    let mounts = fuse::system::table().unwrap_or_default();
+    let ours = mounts.iter().any(|mount| mount.device == device && mount.fs_type == fuse::system::FS_TYPE);
+    let what = if ours { "not a mountpoint" } else { "not a ZFS filesystem" };
+    writeln!(cx.err, "cannot unmount '{path}': {what}");
 }
 
 /// `zfs unmount [-fu] <-a | filesystem|mountpoint>`.
@@ -181,6 +208,10 @@ pub fn unmount(cx: &mut Cx, args: &[String]) -> Outcome {
         Ok(report) => {
             failures(cx, "unmount", &report);
             Ok(i32::from(!report.failures.is_empty()))
+        }
+        Err(Error { about, reason: Reason::NotAMountpoint }) => {
+            not_ours(cx, &about);
+            Ok(1)
         }
         Err(e) => {
             let name = r.names.first().unwrap_or(&e.about).clone();

@@ -267,6 +267,11 @@ fn hold_one(cx: &mut Cx, word: &str, tag: &str, recursive: bool, holding: bool) 
             return Ok(false);
         }
         Err(Error { reason: Reason::Several { errors }, .. }) => errors,
+        // What has to do with none of them.
+        Err(e) if !e.about.contains('@') => {
+            cx.complain(if holding { "cannot hold" } else { "cannot release" }, &e);
+            return Ok(true);
+        }
         Err(e) => vec![e],
     };
     for e in errors {

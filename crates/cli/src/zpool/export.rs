@@ -45,7 +45,8 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         // In the history before the pool is gone; one that is only read, or suspended, has none to be written.
         match service.change_pool(name, &PoolChange::Log { command: cx.command.clone() }) {
             Ok(()) => {}
-            Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended) => {}
+            // Who may not write it may not export it either, and hears of that.
+            Err(e) if matches!(e.reason, Reason::PoolReadonly | Reason::Suspended | Reason::Permission) => {}
             Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
         }
     }

@@ -4,18 +4,31 @@ use super::*;
 /// optional fields lie between.
 #[test]
 fn reads_lines_of_the_mount_table() {
-    let line = br"36 35 0:47 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.poolhouse tank/a\040b ro,user_id=1000,group_id=5";
+    let line = br"36 35 0:47 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.poolhouse tank/a\040b ro,user_id=1000,group_id=5,allow_other";
     let mount = parse_line(line).unwrap();
     assert_eq!(mount.target, PathBuf::from("/mnt/a b\\c"));
     assert_eq!(mount.source, "tank/a b");
     assert_eq!(mount.fs_type, FS_TYPE);
     assert_eq!(mount.device, "0:47");
-    assert_eq!(mount.user, Some(1000));
+    assert_eq!((mount.user, mount.others), (Some(1000), true));
     let line = b"22 1 254:0 / / rw,relatime - ext4 /dev/vda rw";
     let mount = parse_line(line).unwrap();
-    assert_eq!((mount.target, mount.user), (PathBuf::from("/"), None));
+    assert_eq!((mount.target, mount.user, mount.others), (PathBuf::from("/"), None, false));
     assert_eq!(parse_line(b""), None);
     assert_eq!(parse_line(b"1 2 3 4"), None);
+}
+
+/// The helper's settings let others in by a word on a line of its own, and by nothing that looks like it.
+#[test]
+fn reads_the_helpers_settings() {
+    for (text, allowed) in [
+        ("# user_allow_other - lets users\n#user_allow_other\nmount_max = 1000\n", false),
+        ("user_allow_others\n", false),
+        ("", false),
+        ("mount_max = 5\n  user_allow_other # all\n", true),
+    ] {
+        assert_eq!(allows_others(text), allowed, "{text}");
+    }
 }
 
 /// The table of this machine is readable and has a root.

@@ -151,6 +151,11 @@ pub enum Reason {
     NotOffered,
     /// It is not attached.
     NotAttached,
+    /// It is attached.
+    AlreadyAttached {
+        /// The device's name.
+        at: String,
+    },
     /// A program that the daemon runs failed.
     Program {
         /// What it said.
@@ -158,6 +163,13 @@ pub enum Reason {
     },
     /// The mountpoint holds something.
     MountpointNotEmpty,
+    /// The mountpoint is not there, and can't be made.
+    MountpointNotMade {
+        /// `errno`.
+        errno: i32,
+    },
+    /// Other users can't be let in by this one (`allow_other`).
+    NobodyElse,
     /// The path is not a mountpoint of ours.
     NotAMountpoint,
     /// A mount option is not known.

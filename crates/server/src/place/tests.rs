@@ -10,12 +10,21 @@ fn trusts_private_folders_only() {
     place.prepare().unwrap();
     assert_eq!(std::fs::metadata(place.dir()).unwrap().mode() & 0o777, 0o700);
     std::fs::set_permissions(place.dir(), Permissions::from_mode(0o755)).unwrap();
-    assert!(matches!(place.check(), Err(PlaceError::Foreign { .. })));
+    let open = place.check().unwrap_err();
+    assert!(matches!(open, PlaceError::Open { mode: 0o755, wanted: 0o700, .. }));
+    assert!(open.to_string().ends_with(&format!("is 0755; `chmod 700 {}`", place.dir().display())));
     std::fs::set_permissions(place.dir(), Permissions::from_mode(0o700)).unwrap();
     place.check().unwrap();
+    // Of a folder that is root's and another's, each is somebody else's to the other.
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(place.dir(), Some(7), None).unwrap();
+        let foreign = place.check().unwrap_err().to_string();
+        assert!(foreign.ends_with("belongs to user 7, and not to user 0"), "{foreign}");
+        std::os::unix::fs::chown(place.dir(), Some(0), None).unwrap();
+    }
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(place.dir(), &link).unwrap();
-    assert!(matches!(Place::at(&link).check(), Err(PlaceError::Foreign { .. })));
+    assert!(matches!(Place::at(&link).check(), Err(PlaceError::NoFolder { .. })));
 }
 
 /// One daemon at a time; the place is free again when it goes.

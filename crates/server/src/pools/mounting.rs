@@ -338,8 +338,13 @@ fn sort_out(
         let named = by_name || request.before.contains(&plan.name);
         let obstacle = plan.obstacle(named, request.force).or(mounted);
         match (obstacle, &plan.place) {
-            (Some(reason), _) if by_name => {
-                let error = Error::new(&plan.name, reason);
+            (Some(reason), place) if by_name => {
+                let about = match place {
+                    // What it waits for has to do with its place no more than with its name, but that is what it is told by.
+                    Where::Path(path) if reason == Reason::KeyNotLoaded => path.to_string_lossy(),
+                    _ => plan.name.as_str().into(),
+                };
+                let error = Error::new(about, reason);
                 report.failures.push(MountFailure { name: plan.name.clone(), error });
             }
             (None, Where::Path(path)) => {

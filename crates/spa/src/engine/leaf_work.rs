@@ -278,8 +278,7 @@ impl Engine {
         if key.1 == WorkKind::Trim {
             let mut notices = self.works.notices.lock();
             if notices.len() < NOTICES {
-                let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(self.world.now());
-                notices.push(WorkNotice { leaf: key.0, what: notice, at });
+                notices.push(WorkNotice { leaf: key.0, what: notice, at: self.world.wall() });
             }
         }
         true

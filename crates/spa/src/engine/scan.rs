@@ -251,9 +251,8 @@ impl Scan {
 }
 
 impl State {
-    fn notice(&mut self, what: &'static str, now: u64) {
+    fn notice(&mut self, what: &'static str, at: std::time::SystemTime) {
         if self.notices.len() < NOTICES {
-            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(now);
             self.notices.push(ScanNotice { what, at });
         }
     }

@@ -95,7 +95,7 @@ impl Engine {
         let mut scrub = self.scan.errors.lock();
         if scrub.is_running() && scrub.phys.paused {
             (scrub.phys.paused, scrub.paused_at, scrub.dirty) = (false, 0, true);
-            self.scan.state.lock().notice("errorscrub_resume", now);
+            self.scan.state.lock().notice("errorscrub_resume", self.world.wall());
             return Ok(Ok(ScanDone::Resumed));
         }
         if scrub.is_running() || self.scan.stat().is_some_and(|s| s.is_scanning()) {
@@ -111,7 +111,7 @@ impl Engine {
             ..ErrorScrubPhys::NONE
         };
         *scrub = ErrorScrub { phys, dirty: true, ..ErrorScrub::default() };
-        self.scan.state.lock().notice("errorscrub_start", now);
+        self.scan.state.lock().notice("errorscrub_start", self.world.wall());
         let number = ScanFunc::ErrorScrub.to_disk();
         events.push(event("error scrub setup", format!("func={number} mintxg=0 maxtxg={}", tx.txg())));
         Ok(Ok(ScanDone::Done))
@@ -125,7 +125,7 @@ impl Engine {
             return Err(ScanRefusal::Busy);
         }
         (scrub.phys.paused, scrub.paused_at, scrub.dirty) = (true, now, true);
-        self.scan.state.lock().notice("errorscrub_paused", now);
+        self.scan.state.lock().notice("errorscrub_paused", self.world.wall());
         Ok(ScanDone::Done)
     }
 
@@ -143,7 +143,7 @@ impl Engine {
         let phys = ErrorScrubPhys { state, end_time: now, paused: false, ..scrub.phys };
         *scrub = ErrorScrub { phys, dirty: true, ..ErrorScrub::default() };
         self.errors.over(turn);
-        self.scan.state.lock().notice(what, now);
+        self.scan.state.lock().notice(what, self.world.wall());
         events.push(event(text, format!("errors={}", phys.errors)));
     }
 

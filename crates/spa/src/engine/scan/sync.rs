@@ -120,7 +120,7 @@ impl Engine {
             stat.paused_at = 0;
         }
         state.dirty = true;
-        state.notice(if pause { "scrub_paused" } else { "scrub_resume" }, now);
+        state.notice(if pause { "scrub_paused" } else { "scrub_resume" }, self.world.wall());
     }
 
     /// Ends what goes on and begins the resilver that is needed, if one is.
@@ -181,7 +181,7 @@ impl Engine {
             ..State::default()
         };
         let scrub = func == ScanFunc::Scrub;
-        state.notice(if scrub { "scrub_start" } else { "resilver_start" }, now);
+        state.notice(if scrub { "scrub_start" } else { "resilver_start" }, self.world.wall());
         let number = if scrub { 1 } else { 2 };
         events.push(event("scan setup", format!("func={number} mintxg={min_txg} maxtxg={max_txg}")));
         Ok(())
@@ -210,9 +210,9 @@ impl Engine {
             let phys = ScanPhys { queue_obj: queue, ..stat.phys };
             (state.dirty, state.over) = (true, false);
             match (scrub, complete) {
-                (true, true) => state.notice("scrub_finish", now),
-                (true, false) => state.notice("scrub_abort", now),
-                (false, true) => state.notice("resilver_finish", now),
+                (true, true) => state.notice("scrub_finish", self.world.wall()),
+                (true, false) => state.notice("scrub_abort", self.world.wall()),
+                (false, true) => state.notice("resilver_finish", self.world.wall()),
                 (false, false) => {}
             }
             let (behind, lost) = (std::mem::take(&mut state.behind), std::mem::take(&mut state.lost));

@@ -1,0 +1,194 @@
+//! Daemons of users who are not root. Needs root, to become such users where `/dev/fuse` is everybody's; says so aloud and does nothing elsewhere.
+
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use daemon::said;
+
+/// `nobody`: fusermount3 serves users whom `/etc/passwd` knows.
+const ANN: u32 = 65_534;
+/// A user that nothing else on this machine is.
+const BOB: u32 = 61_012;
+/// In a namespace of mounts of its own `/dev/fuse` is everybody's, and fuse.conf a file of the test's.
+const FURNISH: &str = "mount -t tmpfs -o mode=755 none $1/dev && mknod $1/dev/fuse c 10 229 && chmod 666 $1/dev/fuse && \
+                       mount --bind $1/dev/fuse /dev/fuse && mount --bind $1/fuse.conf /etc/fuse.conf && echo ready && exec sleep infinity";
+
+/// A machine whose users may mount, with a home for one of them.
+struct Machine {
+    dir: tempfile::TempDir,
+    /// Keeps the namespace.
+    holder: Child,
+    program: PathBuf,
+}
+
+impl Machine {
+    /// `None` where there can't be one.
+    fn new() -> Option<Self> {
+        let has = |name: &str| ["/bin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists());
+        if !Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
+            || !["fusermount3", "unshare", "nsenter", "setpriv"].iter().all(|name| has(name))
+        {
+            eprintln!("users can't mount here: that takes root, fusermount3, unshare, nsenter and setpriv");
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let open =
+            |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        open(dir.path());
+        for folder in ["home", "dev"] {
+            fs::create_dir(dir.path().join(folder)).expect("a folder");
+        }
+        std::os::unix::fs::chown(dir.path().join("home"), Some(ANN), Some(ANN)).expect("a home");
+        fs::write(dir.path().join("fuse.conf"), "#user_allow_other\n").expect("settings");
+        let program = dir.path().join("poolhouse");
+        testkit::copy_program(env!("CARGO_BIN_EXE_poolhouse"), &program);
+        open(&program);
+        let mut holder = Command::new("unshare")
+            .args(["--mount", "sh", "-c", FURNISH, "sh"])
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().expect("it was asked for")).read_line(&mut line).expect("a pipe");
+        let machine = Self { dir, holder, program };
+        if line != "ready\n" {
+            eprintln!("users can't mount here: there can be no namespace in which /dev/fuse is theirs");
+            return None;
+        }
+        Some(machine)
+    }
+
+    /// What fuse.conf says from now on.
+    fn settings(&self, text: &str) {
+        // The file itself is mounted, not its name.
+        fs::write(self.dir.path().join("fuse.conf"), text).expect("settings");
+    }
+
+    fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// Runs a line as a user.
+    fn ran(&self, uid: u32, line: &str) -> Output {
+        let (holder, uid) = (self.holder.id().to_string(), uid.to_string());
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &holder, "setpriv", "--reuid", &uid, "--regid", &uid]);
+        command.args(["--clear-groups", "sh", "-c"]);
+        command.arg(line.replace("poolhouse ", &format!("{} ", self.program.display())));
+        let command = command.env_remove("POOLHOUSE_RUN_DIR").env("XDG_RUNTIME_DIR", self.home());
+        command.current_dir("/").output().expect("it runs")
+    }
+
+    /// Runs one that succeeds, as Ann.
+    fn good(&self, line: &str) -> String {
+        let ran = self.ran(ANN, line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        String::from_utf8(ran.stdout).expect("text")
+    }
+
+    /// Runs one that fails, as Ann: what it says.
+    fn bad(&self, line: &str) -> String {
+        let ran = self.ran(ANN, line);
+        assert_eq!(ran.status.code(), Some(1), "{line}: {}", said(&ran));
+        said(&ran)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// Goal: somebody who is not root makes a pool of an own file, mounts it in an own folder, writes, exports and goes on; nobody else reaches the mount,
+/// the daemon or its folder.
+#[test]
+fn alone() {
+    let Some(machine) = Machine::new() else { return };
+    let (good, home) = (|line: &str| machine.good(line), machine.home());
+    let at = home.display();
+    good(&format!("truncate -s 128M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    good(&format!("poolhouse zfs create -o mountpoint={at}/sub own/sub"));
+    good(&format!("echo content >{at}/mnt/file && echo content >{at}/sub/file && sync {at}/sub/file"));
+    assert_eq!(good(&format!("stat -c %u {at}/mnt/file {at}/sub/file")), format!("{ANN}\n{ANN}\n"));
+    // Others, root too, find nothing there: the kernel keeps them out.
+    for other in [0, BOB] {
+        assert!(!machine.ran(other, &format!("cat {at}/sub/file")).status.success());
+    }
+    assert!(machine.ran(BOB, "poolhouse zpool list -H").stdout.is_empty());
+    assert!(!machine.ran(BOB, "poolhouse zpool export own").status.success());
+    assert_eq!(fs::metadata(home.join("poolhouse")).expect("a folder").mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(home.join("poolhouse/control.sock")).expect("a socket").mode() & 0o777, 0o600);
+    good("poolhouse zpool export own");
+    good(&format!("poolhouse zpool import -d {at} own"));
+    assert_eq!(good(&format!("cat {at}/sub/file")), "content\n");
+    good("poolhouse zpool export own");
+    assert!(good("poolhouse doctor").contains("the daemon's folder"));
+    // fusermount3 does nothing for who has no name.
+    let told = machine.ran(BOB, "XDG_RUNTIME_DIR= poolhouse doctor");
+    assert_eq!(told.status.code(), Some(1), "{}", said(&told));
+    assert!(said(&told).contains(&format!("MISSING  fusermount3: will not mount for user {BOB}")));
+}
+
+/// Goal: a user lets others in by choice, for one mount or for all, where fuse.conf has the word; then file systems are mounted in each other too. Where it has not, each
+/// way says what is missing, and so does a child that can't be mounted below its parent.
+#[test]
+fn let_in() {
+    let Some(machine) = Machine::new() else { return };
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
+    let home = machine.home();
+    let at = home.display();
+    good(&format!("truncate -s 128M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    let told = bad("poolhouse zfs create own/sub");
+    assert!(
+        told.contains(&format!("cannot mount 'own/sub': its mountpoint lies in the mount of {at}/mnt,")),
+        "{told}"
+    );
+    assert!(told.contains("poolhouse serve --allow-other") && told.contains("user_allow_other"), "{told}");
+    let told = bad("poolhouse serve --allow-other");
+    assert_eq!(
+        told,
+        "cannot serve: nobody else may be let in: there is no line 'user_allow_other' in /etc/fuse.conf\n"
+    );
+    good("poolhouse zfs unmount own");
+    let told = bad("poolhouse zfs mount -o allow_other own");
+    assert_eq!(told, "cannot mount 'own': allow_other takes the line 'user_allow_other' in /etc/fuse.conf\n");
+    assert!(good("poolhouse doctor").contains("without  user_allow_other"));
+
+    machine.settings("user_allow_other\n");
+    assert!(good("poolhouse doctor").contains("ok       user_allow_other"));
+    good("poolhouse zfs mount -o allow_other own && poolhouse zfs mount own/sub");
+    good(&format!("echo content >{at}/mnt/file && echo content >{at}/mnt/sub/file"));
+    let read = |uid: u32, file: &str| machine.ran(uid, &format!("cat {at}/mnt/{file}")).status.success();
+    assert_eq!([read(BOB, "file"), read(BOB, "sub/file"), read(ANN, "sub/file")], [true, false, true]);
+    // The kernel is told of it when it mounts.
+    let told = bad("poolhouse zfs mount -o remount,allow_other own/sub");
+    assert!(told.starts_with("cannot mount 'own/sub': invalid mount option 'allow_other'"), "{told}");
+    good("poolhouse zpool export own");
+    let socket = home.join("poolhouse/control.sock");
+    while socket.exists() {
+        std::thread::yield_now();
+    }
+    good("poolhouse serve --allow-other --background >/dev/null 2>&1 &");
+    while !socket.exists() {
+        std::thread::yield_now();
+    }
+    good(&format!("poolhouse zpool import -d {at} own && poolhouse zfs create own/sub/deep"));
+    good(&format!("echo content >{at}/mnt/sub/deep/file"));
+    assert_eq!([read(BOB, "sub/file"), read(BOB, "sub/deep/file"), read(0, "sub/deep/file")], [true; 3]);
+    // As far as the files let them.
+    assert!(!machine.ran(BOB, &format!("touch {at}/mnt/sub/deep/file")).status.success());
+    good("poolhouse zpool export own");
+}

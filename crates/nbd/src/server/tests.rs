@@ -1,0 +1,16 @@
+//! What the log says of clients that are turned away.
+
+use super::*;
+
+/// Goal: the log hears of the first that is turned away at once, and of those that follow once a minute, with how many there were.
+#[test]
+fn many_that_are_turned_away_are_one_line() {
+    let (common, begun) = (Common::default(), Instant::now());
+    assert_eq!(common.turn_away(begun), Some(1));
+    for second in 0..59 {
+        assert_eq!(common.turn_away(begun + Duration::from_secs(second)), None);
+    }
+    assert_eq!(common.turn_away(begun + QUIET), Some(60));
+    assert_eq!(common.turn_away(begun + QUIET), None);
+    assert_eq!(common.turn_away(begun + 2 * QUIET), Some(2));
+}
