@@ -389,3 +389,27 @@ fn from_a_cache_file() {
     let ran = run("zpool import -c /nowhere", service);
     assert_eq!((ran.code, ran.err.as_str()), (1, "failed to open cache file: No such file or directory\n"));
 }
+
+/// Goal: a pool of a cache file whose devices are gone is named when all are imported, and keeps none of the others back.
+#[test]
+fn gone_from_a_cache_file() {
+    let copy = testkit::load("mirror2").copy();
+    let guid = spa::scan(copy.images()).pools[0].guid.0;
+    let paths: Vec<String> = copy.images().iter().map(|i| i.display().to_string()).collect();
+    let service = house();
+    let file = cachefile("gone", 7, &["/nowhere/d0".to_owned()]);
+    let read = |path: &Path| Nvlist::decode(&std::fs::read(path).unwrap()).unwrap();
+    let all = |options: &str| format!("zpool import -c {} {options}", file.path().display());
+    let alone = run(&all("-aN"), service.clone());
+    let retry = "cachefile import failed, retrying\n";
+    let gone = "cannot import 'gone': no such pool or dataset\n";
+    assert_eq!(alone, Ran { code: 1, out: retry.into(), err: gone.into() });
+    let mut list = read(file.path());
+    let other = cachefile("xmirror2", guid, &paths);
+    list.set("xmirror2", read(other.path()).get("xmirror2").unwrap().clone());
+    std::fs::write(file.path(), list.encode_xdr()).unwrap();
+    let both = run(&all("-N -o readonly=on -a"), service.clone());
+    assert_eq!(both, Ran { code: 1, out: retry.into(), err: gone.into() });
+    assert_eq!(run("zpool list -H -o name", service.clone()).out, "xmirror2\n");
+    assert_eq!(run("zpool export xmirror2", service).code, 0);
+}

@@ -151,6 +151,66 @@ fn suspended() {
     good(at, "zpool export sick");
 }
 
+/// The threads of a daemon that wait for devices which were looked at.
+fn asking(daemon: &Daemon) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.child.id())).expect("it runs");
+    let name = |task: &fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().filter(|task| ["ask\n", "ask-read\n"].contains(&&*name(task))).count()
+}
+
+/// Goal: a pool whose device hangs keeps no other from being imported, wherever it is looked for; it is named, with its device, and is there when it answers again. Looking again and again
+/// leaves no more threads behind.
+#[test]
+fn hanging_device_beside_imports() {
+    let Some(stand) = Stand::new() else { return };
+    let at = stand.dir.path().to_owned();
+    let device = format!("{}/mnt/home/small/d0", stand.ground.0.path().display());
+    let (kept, cache) = (at.join("kept").display().to_string(), at.join("cache").display().to_string());
+    for pool in ["sick", "well", "inner"] {
+        good(&at, &format!("zpool set cachefile={kept} {pool}"));
+    }
+    fs::copy(&kept, &cache).expect("a cache file");
+    good(&at, "zpool export inner");
+    good(&at, "zpool export -a");
+    std::os::unix::fs::symlink(&device, at.join("dev/link")).expect("a link");
+    good(&at, "set tunable zfs_probe_timeout_ms=1000");
+    stand.ground.1.signal("STOP");
+    // Only its own devices are looked at.
+    let ran = timely(&at, &format!("zpool import -c {cache} well"));
+    assert!(ran.status.success() && said(&ran).is_empty(), "{}", said(&ran));
+    good(&at, "zpool export well");
+    let lost = format!(
+        "cannot import 'sick': no such pool or dataset\n\tThese devices do not answer:\n\t\t{device}\n"
+    );
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        let ran = timely(&at, &format!("zpool import -c {cache} -aN"));
+        assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(told, format!("warning: '{device}' does not answer: it is passed over\n{lost}"));
+        assert_eq!(good(&at, "zpool list -H -o name"), "inner\nwell\n");
+        good(&at, "zpool export -a");
+        left.push(asking(&stand.daemon));
+    }
+    assert!(left[0] > 0 && left.iter().all(|n| *n == left[0]), "{left:?}");
+    let dev = at.join("dev").display().to_string();
+    let passed = format!("warning: '{dev}/link' does not answer: it is passed over\n");
+    let ran = timely(&at, &format!("zpool import -d {dev} well"));
+    assert!(ran.status.success() && said(&ran) == passed, "{}", said(&ran));
+    assert_eq!(fs::read_to_string(at.join("well/file")).expect("it is mounted"), "content");
+    let ran = timely(&at, &format!("zpool import -d {device} sick"));
+    let told = format!(
+        "cannot import 'sick': no such pool available\n\tThese devices do not answer:\n\t\t{device}\n"
+    );
+    assert!(ran.status.code() == Some(1) && said(&ran).ends_with(&told), "{}", said(&ran));
+    stand.ground.1.signal("CONT");
+    good(&at, &format!("zpool import -c {cache} -a"));
+    assert_eq!(good(&at, "zpool list -H -o name"), "inner\nsick\nwell\n");
+    assert_eq!(fs::read_to_string(at.join("sick/file")).expect("it is mounted"), "content");
+    good(&at, "zpool export inner");
+    good(&at, "zpool export -a");
+}
+
 /// Goal: a daemon that is told to end while one pool's device hangs lets go of all others, mounts inside each other too; says which it left, also in its exit status; and what
 /// was synced to that one is there when its device answers again.
 #[test]

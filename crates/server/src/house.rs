@@ -7,9 +7,9 @@
 mod import;
 
 use crate::api::{
-    AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
-    Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
+    AttachRequest, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
+    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
+    ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
     MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
     ScanRequest, Service, Settings, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
@@ -180,12 +180,19 @@ impl Service for House {
         pool.pool.spa().read(|| view::grants(pool.pool.dsl(), dataset))
     }
 
-    fn scan(&self, request: &ScanRequest) -> Result<Vec<Candidate>, Error> {
+    fn scan(&self, request: &ScanRequest) -> Result<Found, Error> {
         // What is imported is not there to be imported.
         let here: Vec<Guid> = self.pools.present().iter().map(|pool| pool.pool.spa().guid()).collect();
-        let mut found = import::find(request)?;
-        found.retain(|candidate| !here.contains(&candidate.guid));
-        Ok(import::examine(&found, &(self.host)(), &*self.clock))
+        let import::Found { mut pools, mut lost, mut silent } = import::find(request)?;
+        pools.retain(|candidate| !here.contains(&candidate.guid));
+        lost.retain(|one| !here.contains(&Guid(one.guid)));
+        let examined = import::examine(&pools, &(self.host)(), &*self.clock);
+        // Some answer at first, and then no more.
+        let members = pools.iter().flat_map(|pool| &pool.members).map(|member| member.place.path.as_path());
+        silent.extend(spa::silent(members));
+        silent.sort();
+        silent.dedup();
+        Ok(Found { pools: examined, lost, silent })
     }
 
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {

@@ -17,8 +17,8 @@ use observe::Tunable;
 use parking_lot::Mutex;
 use spa::tunables::{
     CHUNK, DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET,
-    MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, TRIM_MAX, TRIM_MIN,
-    TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
+    MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, TRIM_MAX,
+    TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 27] = [
+const STEERED: [Steered; 28] = [
     steered(
         "spa_load_verify_data",
         "1: a rewind reads data to see whether a state is whole",
@@ -190,6 +190,13 @@ const STEERED: [Steered; 27] = [
         &MISSING_TOPS,
     ),
     steered("zfs_max_dataset_nesting", "levels that a dataset's name stays below", 2, 255, &MAX_NESTING),
+    steered(
+        "zfs_probe_timeout_ms",
+        "milliseconds that a device may take to answer a search for pools, or an import that opens it",
+        100,
+        3_600_000,
+        &PROBE_TIMEOUT,
+    ),
     steered(
         "zfs_spa_discard_memory_limit",
         "bytes of a checkpoint that a group looks at to free them",

@@ -85,7 +85,7 @@ impl Service for Numbers {
         tunables() -> Vec<Tunable>;
         set_tunable(&str, &u64) -> ();
         inject(&InjectRequest) -> Vec<Injected>;
-        scan(&ScanRequest) -> Vec<Candidate>;
+        scan(&ScanRequest) -> Found;
         logs() -> Vec<LogStats>;
         mounts() -> Vec<Mount>;
         mount(&MountRequest) -> MountReport;
@@ -308,7 +308,7 @@ fn real_pools_come_and_go() {
     let fixture = testkit::load("mirror2").copy();
     let altroot = stand.dir.path().join("root");
     let scan = ScanRequest { paths: fixture.images().to_vec(), ..ScanRequest::default() };
-    let found = stand.client().scan(&scan).unwrap();
+    let found = stand.client().scan(&scan).unwrap().pools;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].pool.name, "xmirror2");
     let guid = found[0].pool.guid;
@@ -344,7 +344,7 @@ fn real_pools_come_and_go() {
     assert_eq!(import(&asked), Err(Reason::PoolExists));
     let renamed = ImportRequest { new_name: Some("twin".into()), ..request(&asked) };
     assert_eq!(stand.client().import(&renamed).unwrap_err().reason, Reason::DevicesInUse);
-    assert!(stand.client().scan(&scan).unwrap().is_empty(), "it is imported");
+    assert!(stand.client().scan(&scan).unwrap().pools.is_empty(), "it is imported");
     assert_eq!(stand.client().pool_names().unwrap(), ["xmirror2"]);
     let pool = stand.client().pool("xmirror2", &PoolQuery { props: true, ..PoolQuery::default() }).unwrap();
     assert_eq!((pool.guid, pool.state), (guid, PoolState::Active));
@@ -519,7 +519,7 @@ fn what_was_flushed_outlives_the_daemon() {
         });
         stand.wait_for_the_end();
         let scan = ScanRequest { paths: vec![image.clone()], ..ScanRequest::default() };
-        let guid = stand.client().scan(&scan).unwrap()[0].pool.guid;
+        let guid = stand.client().scan(&scan).unwrap().pools[0].pool.guid;
         let request = ImportRequest { guid, scan, force: true, ..ImportRequest::default() };
         stand.client().import(&request).unwrap();
         let mut c = Nbd::of(&socket, "tank/v");

@@ -12,6 +12,7 @@
 //! # See
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`, `lib/libzfs/libzfs_status.c`.
 
+mod ask;
 pub mod census;
 pub mod claims;
 pub mod create;
@@ -31,6 +32,7 @@ pub mod traverse;
 pub mod tunables;
 pub mod txg;
 
+pub use ask::{each as ask_each, one as ask, silent};
 pub use error::{Failure, RewindInfo, SpaError, UnsupportedFeature};
 pub use host::Host;
 pub use import::{Clock, Options, Report, Rewind, SystemClock, examine, import, list_txgs};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 use device::{Device, DeviceError, FileDevice, Layer, Mode, Region};
 use ondisk::{gpt, mbr};
 use parking_lot::Mutex;
+
+use crate::ask;
 
 /// A partition of an image or disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +99,7 @@ impl Openings {
 
     /// Lets go of what is at a place, unless another part of it is in use.
     pub(crate) fn release(&self, place: &Place) {
-        let Some(identity) = place.path.metadata().ok().and_then(|meta| Identity::of(&meta)) else { return };
+        let Some(identity) = ask::one(&place.path, Identity::of_path).flatten() else { return };
         let mut open = self.open.lock();
         if open.get(&identity).is_some_and(|device| Arc::strong_count(device) == 1) {
             open.remove(&identity);
@@ -105,14 +108,19 @@ impl Openings {
 
     fn whole(&self, path: &Path) -> device::Result<Arc<dyn Device>> {
         let name = || path.display().to_string();
-        let meta = path.metadata().map_err(|source| DeviceError::Open { device: name(), source })?;
+        let silent = || io::Error::from(io::ErrorKind::TimedOut);
+        let meta = ask::one(path, |path| path.metadata()).unwrap_or_else(|| Err(silent()));
+        let meta = meta.map_err(|source| DeviceError::Open { device: name(), source })?;
         let identity = Identity::of(&meta).ok_or_else(|| DeviceError::NotADevice { device: name() })?;
-        // The lock is held across opening, which is rare and quick; two threads must not open one file twice.
+        // The lock is held across opening, which is rare, and quick or given up ([`ask`]); two threads must not open one file twice.
         let mut open = self.open.lock();
         if let Some(device) = open.get(&identity) {
             return Ok(device.clone());
         }
-        let device = self.layer.around(Arc::new(FileDevice::open(path, self.mode)?));
+        let mode = self.mode;
+        let opened = ask::one(path, move |path| FileDevice::open(path, mode));
+        let opened = opened.unwrap_or_else(|| Err(DeviceError::Open { device: name(), source: silent() }))?;
+        let device = self.layer.around(Arc::new(opened));
         open.insert(identity, device.clone());
         Ok(device)
     }

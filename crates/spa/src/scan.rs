@@ -10,22 +10,21 @@
 //! A split ([`crate::engine`]) writes labels and uberblocks of a new pool to devices of an old one. Should the power fail meanwhile, one uberblock
 //! that is there, on whatever device, has made the split; as long as there is none, all these devices are the old pool's, by their older labels.
 //!
-//! # Locks
-//! Worker threads share a queue of paths and a list of results, each behind a mutex that is held to push or pop.
+//! A file or device that hangs is not waited for ([`crate::ask`]): whatever touches one, be it to look what it is, is done by a thread that can be left, and what the
+//! others hold is found without it. What did not answer is told with what was found.
 
 mod assemble;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Device, Layer, Mode};
 use ondisk::config::PoolState;
 use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Guid, PoolConfig, Txg};
-use parking_lot::Mutex;
 
+use crate::ask;
 use crate::label::{Labels, is_announced, split_from};
 use crate::place::{Identity, Openings, Place, partitions};
 
@@ -47,8 +46,6 @@ pub const DEFAULT_SEARCH_PATHS: [&str; 9] = [
 
 /// Most files that one search asks; what a folder holds beyond is left out.
 const MAX_FILES: usize = 1 << 17;
-/// Most threads that read labels.
-const MAX_THREADS: usize = 16;
 
 /// A device that holds a label.
 #[derive(Debug, Clone)]
@@ -112,14 +109,16 @@ pub struct Scan {
     pub auxiliary: Arc<[Member]>,
     /// Files and devices that were asked.
     pub asked: usize,
+    /// Files, devices and folders that did not answer in time ([`PROBE_TIMEOUT`](crate::tunables::PROBE_TIMEOUT)).
+    pub silent: Vec<PathBuf>,
 }
 
 /// Looks for pools in files, block devices and the folders that hold them. What can't be opened is passed over; character
 /// devices, pipes and the like are never opened.
 pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
-    let files = files(paths);
-    let mut members = probe_all(&files);
-    members.sort_by_key(|m| m.order);
+    let mut silent = Vec::new();
+    let files = files(paths, &mut silent);
+    let members = probe_all(&files, &mut silent);
     let (auxiliary, members) = members
         .into_iter()
         .partition::<Vec<_>, _>(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
@@ -144,7 +143,7 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
             })
         })
         .collect();
-    Scan { pools, auxiliary, asked: files.len() }
+    Scan { pools, auxiliary, asked: files.len(), silent }
 }
 
 /// The members by their pools.
@@ -166,52 +165,46 @@ fn by_pool(members: Vec<Member>) -> BTreeMap<Guid, Vec<Member>> {
     pools
 }
 
-/// The files and block devices that `paths` lead to, in order, each once.
-fn files<P: AsRef<Path>>(paths: &[P]) -> Vec<PathBuf> {
-    let mut seen = HashSet::new();
-    let mut all = Vec::new();
-    let mut add = |path: PathBuf| {
-        let identity = path.metadata().ok().and_then(|m| Identity::of(&m));
-        if identity.is_some_and(|i| seen.insert(i)) && all.len() < MAX_FILES {
-            all.push(path);
-        }
+/// The files and block devices that `paths` lead to, in order, each once; those that hang are `silent`.
+fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+    let given: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+    let inside = |path: &Path| {
+        let entries = path.read_dir().ok()?;
+        let mut inside: Vec<_> = entries.take(MAX_FILES).flatten().map(|e| e.path()).collect();
+        inside.sort();
+        Some(inside)
     };
-    for path in paths.iter().map(AsRef::as_ref) {
-        match path.read_dir() {
-            Ok(entries) => {
-                let mut inside: Vec<_> = entries.take(MAX_FILES).flatten().map(|e| e.path()).collect();
-                inside.sort();
-                inside.into_iter().for_each(&mut add);
-            }
-            Err(_) => add(path.to_owned()),
+    let mut all = Vec::new();
+    for (path, inside) in given.iter().zip(ask::each(&given, inside)) {
+        match inside {
+            Some(Some(inside)) => all.extend(inside),
+            Some(None) => all.push(path.clone()),
+            None => silent.push(path.clone()),
+        }
+    }
+    let identities = ask::each(&all, |path| Identity::of_path(path));
+    let mut seen = HashSet::new();
+    let mut files = Vec::new();
+    for (path, identity) in all.into_iter().zip(identities) {
+        match identity {
+            Some(Some(identity)) if files.len() < MAX_FILES && seen.insert(identity) => files.push(path),
+            Some(_) => {}
+            None => silent.push(path),
+        }
+    }
+    files
+}
+
+/// The members in all of these, in their order; those that hang are `silent`.
+fn probe_all(files: &[PathBuf], silent: &mut Vec<PathBuf>) -> Vec<Member> {
+    let mut all = Vec::new();
+    for (order, members) in ask::each(files, |path| probe(path, 0)).into_iter().enumerate() {
+        match members {
+            Some(members) => all.extend(members.into_iter().map(|m| Member { order, ..m })),
+            None => silent.push(files[order].clone()),
         }
     }
     all
-}
-
-fn probe_all(files: &[PathBuf]) -> Vec<Member> {
-    let found = Mutex::new(Vec::new());
-    let next = AtomicUsize::new(0);
-    let work = || {
-        loop {
-            let order = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = files.get(order) else { return };
-            let members = probe(path, order);
-            found.lock().extend(members);
-        }
-    };
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    // Reading labels waits for devices more than it computes.
-    let threads = (2 * cpus).min(MAX_THREADS).min(files.len());
-    std::thread::scope(|s| {
-        for n in 1..threads {
-            let named = std::thread::Builder::new().name(format!("scan-{n}"));
-            // Without the thread the others do its work.
-            let _ = named.spawn_scoped(s, work);
-        }
-        work();
-    });
-    found.into_inner()
 }
 
 /// The members in one file or block device: itself, or its partitions.

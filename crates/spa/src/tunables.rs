@@ -1,5 +1,6 @@
 //! The numbers that steer this room, one for all pools of a process, as OpenZFS's module parameters: each is a static beside what it steers.
 
+pub use crate::ask::PROBE_TIMEOUT;
 pub use crate::create::geometry::{
     DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, FILE_LOGICAL, FILE_PHYSICAL, MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO,
     MIN_MS_COUNT, MS_COUNT_LIMIT,

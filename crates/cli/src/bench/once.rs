@@ -168,7 +168,7 @@ pub fn once(room: &Path, case: &Case) -> Result<Took> {
     let threads = Some(case.threads);
     let scan = ScanRequest { paths: vec![image(room)], ..ScanRequest::default() };
     let found = said(house.scan(&scan), "look for")?;
-    let candidate = found.first().context("the pool is not there")?;
+    let candidate = found.pools.first().context("the pool is not there")?;
     let altroot = room.join("mnt").display().to_string();
     let import = ImportRequest {
         guid: candidate.pool.guid,

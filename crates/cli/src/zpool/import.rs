@@ -1,17 +1,18 @@
 //! `zpool import`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use server::api::{
-    Candidate, Error, ImportOutcome, ImportRequest, MmpState, MountRequest, PoolQuery, PoolState, Reason,
-    Rewind, StatusReason,
+    Candidate, Error, Found, ImportOutcome, ImportRequest, Lost, MmpState, MountRequest, PoolQuery,
+    PoolState, Reason, Rewind, StatusReason,
 };
 
 use super::{config, show_import};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
+use crate::getopt::{Found as Arg, Getopt, Long, Opt};
 use crate::{names, props, words, zfs};
 
 const LONG: &[Long] =
@@ -34,6 +35,8 @@ struct Import {
     request: ImportRequest,
     /// The first word and the second.
     target: Option<String>,
+    /// What was said not to answer.
+    named: BTreeSet<PathBuf>,
     new_name: Option<String>,
 }
 
@@ -52,7 +55,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         }),
         _ => false,
     };
-    let found = search(cx, &import)?;
+    let mut found = search(cx, &mut import)?;
     let target = import.target.clone().unwrap_or_default();
     if exists && import.new_name.as_ref().is_none_or(|n| *n == target) {
         writeln!(cx.err, "cannot import '{target}': a pool with that name already exists");
@@ -60,17 +63,38 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         return Ok(1);
     }
     let mut failed = pools(cx, &import, guid, &found)?;
-    if failed && import.request.scan.cachefile.is_some() {
+    // Devices may have other names by now; but one that does not answer does so under none.
+    let acts = import.all || import.target.is_some();
+    let anew = failed || (acts && found.lost.iter().any(|lost| lost.silent.is_empty()));
+    if anew && import.request.scan.cachefile.is_some() {
         cx.out.put("cachefile import failed, retrying\n");
         import.request.scan.beside = true;
-        let found = search(cx, &import)?;
+        found = search(cx, &mut import)?;
         failed = pools(cx, &import, guid, &found)?;
+    }
+    if import.target.is_none() {
+        found.lost.iter().for_each(|lost| cannot_find(cx, lost));
+        failed |= import.all && !found.lost.is_empty();
     }
     Ok(i32::from(failed))
 }
 
-/// The pools that are asked for, whether destroyed or not.
-fn search(cx: &mut Cx, im: &Import) -> Result<Vec<Candidate>, Stop> {
+/// Says that a pool of the cache file is not there.
+fn cannot_find(cx: &mut Cx, lost: &Lost) {
+    writeln!(cx.err, "cannot import '{}': no such pool or dataset", lost.name);
+    no_answer(cx, &lost.silent);
+}
+
+/// Says which devices did not answer, where that may be the reason.
+fn no_answer(cx: &mut Cx, silent: &[PathBuf]) {
+    if !silent.is_empty() {
+        cx.err.put("\tThese devices do not answer:\n");
+        silent.iter().for_each(|path| writeln!(cx.err, "\t\t{}", path.display()));
+    }
+}
+
+/// The pools that are asked for, whether destroyed or not. What doesn't answer is named, once.
+fn search(cx: &mut Cx, im: &mut Import) -> Result<Found, Stop> {
     let service = cx.service()?;
     let mut found = match service.scan(&im.request.scan) {
         Ok(found) => found,
@@ -83,18 +107,24 @@ fn search(cx: &mut Cx, im: &Import) -> Result<Vec<Candidate>, Stop> {
         }
         Err(e) => return Err(cx.fail("cannot discover pools", &e)),
     };
-    found.retain(|c| (c.pool.state == PoolState::Destroyed) == im.destroyed);
+    found.pools.retain(|c| (c.pool.state == PoolState::Destroyed) == im.destroyed);
+    for path in &found.silent {
+        if im.named.insert(path.clone()) {
+            writeln!(cx.err, "warning: '{}' does not answer: it is passed over", path.display());
+        }
+    }
     Ok(found)
 }
 
 /// Imports or lists what was found; whether something failed. What a cache file leads to only counts, and is only shown, if
 /// nothing is the matter with it: else the folders beside its devices are searched next.
-fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, found: &[Candidate]) -> Result<bool, Stop> {
+fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, all: &Found) -> Result<bool, Stop> {
+    let found = &all.pools;
     let mut failed = false;
     match &im.target {
         Some(target) => {
             let mut imported = Vec::new();
-            let failed = one(cx, im, target, (guid, found), &mut imported)?;
+            let failed = one(cx, im, target, (guid, all), &mut imported)?;
             mount_all(cx, im, imported)?;
             return Ok(failed);
         }
@@ -120,12 +150,12 @@ fn pools(cx: &mut Cx, im: &Import, guid: Option<u64>, found: &[Candidate]) -> Re
             }
         }
     }
-    none_found(cx, found);
+    none_found(cx, all);
     Ok(failed)
 }
 
-fn none_found(cx: &mut Cx, found: &[Candidate]) {
-    if found.is_empty() {
+fn none_found(cx: &mut Cx, found: &Found) {
+    if found.pools.is_empty() && found.lost.is_empty() {
         cx.err.put("no pools available to import\n");
     }
 }
@@ -136,7 +166,7 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
     let mut g = Getopt::new(args, ":aCc:d:DEfFlmnNo:R:stT:VX", LONG);
     for found in g.by_ref() {
         match found {
-            Found::Is(Opt::Short(c), arg) => match c {
+            Arg::Is(Opt::Short(c), arg) => match c {
                 'a' => im.all = true,
                 'c' => r.scan.cachefile = Some(real_path(&arg)),
                 'd' => r.scan.paths.push(real_path(&arg)),
@@ -168,9 +198,9 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
                 // -C, -E and -V: accepted and undocumented, without effect on a read-only import.
                 _ => {}
             },
-            Found::Is(Opt::Named(_), _) => r.rewind.to_checkpoint = true,
-            Found::Missing(c) => return Err(Stop::missing(c)),
-            Found::Invalid(c) => return Err(Stop::invalid(c)),
+            Arg::Is(Opt::Named(_), _) => r.rewind.to_checkpoint = true,
+            Arg::Missing(c) => return Err(Stop::missing(c)),
+            Arg::Invalid(c) => return Err(Stop::invalid(c)),
         }
     }
     let operands = g.operands();
@@ -193,6 +223,12 @@ fn read(cx: &mut Cx, args: &[String]) -> Result<Import, Stop> {
 /// the better name.
 fn real_path(arg: &str) -> PathBuf {
     let path = Path::new(arg);
+    let absolute = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // What does not answer the daemon will name.
+    spa::ask(path, real_path_of).unwrap_or_else(absolute)
+}
+
+fn real_path_of(path: &Path) -> PathBuf {
     let whole = || path.canonicalize().or_else(|_| std::path::absolute(path));
     let real = match (path.is_dir(), path.parent(), path.file_name()) {
         (false, Some(dir), Some(name)) => {
@@ -263,14 +299,15 @@ fn one(
     cx: &mut Cx,
     im: &Import,
     target: &str,
-    (guid, found): (Option<u64>, &[Candidate]),
+    (guid, found): (Option<u64>, &Found),
     imported: &mut Vec<String>,
 ) -> Result<bool, Stop> {
     let hits: Vec<&Candidate> =
-        found.iter().filter(|c| guid.map_or(c.pool.name == target, |g| c.pool.guid == g)).collect();
+        found.pools.iter().filter(|c| guid.map_or(c.pool.name == target, |g| c.pool.guid == g)).collect();
     match hits[..] {
         [] => {
             writeln!(cx.err, "cannot import '{target}': no such pool available");
+            no_answer(cx, &found.silent);
             Ok(true)
         }
         [c] => do_import(cx, im, c, imported),

@@ -164,8 +164,8 @@ impl Service for Live {
     fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
         Ok(Vec::new())
     }
-    fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
-        Ok(Vec::new())
+    fn scan(&self, _: &ScanRequest) -> Result<Found, Error> {
+        Ok(Found::default())
     }
     fn import(&self, r: &ImportRequest) -> Result<ImportOutcome, Error> {
         Err(Error::new(r.guid.to_string(), Reason::NoSuchImport))

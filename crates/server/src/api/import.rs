@@ -55,6 +55,30 @@ pub struct Activity {
     pub seq: u16,
 }
 
+/// What a search found (`zpool_search_import`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Found {
+    /// The pools that could be imported, or shown.
+    pub pools: Vec<Candidate>,
+    /// Pools of the cache file that are on none of the devices.
+    pub lost: Vec<Lost>,
+    /// Files, devices and folders that did not answer in time (`zfs_probe_timeout_ms`), and were passed over.
+    pub silent: Vec<PathBuf>,
+}
+
+/// A pool that a cache file names, and that was not found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lost {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// Those of its devices that did not answer.
+    pub silent: Vec<PathBuf>,
+}
+
 /// A host's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -49,8 +49,8 @@ pub use error::{DeviceRefusal, Error, Reason, Refusal};
 pub use event::{Event, EventPage, EventQuery, EventValue};
 pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{
-    Activity, Candidate, Host, ImportOutcome, ImportRequest, LoadInfo, MmpState, Rewind, RewindInfo,
-    ScanRequest,
+    Activity, Candidate, Found, Host, ImportOutcome, ImportRequest, LoadInfo, Lost, MmpState, Rewind,
+    RewindInfo, ScanRequest,
 };
 pub use inject::{DeviceFault, InjectRequest, Injected};
 pub use log::LogStats;

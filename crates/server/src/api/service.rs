@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    AttachRequest, Candidate, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Granted, HistoryPage,
-    Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
+    AttachRequest, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
+    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
+    ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
     MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
     Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
 };
@@ -73,7 +73,7 @@ methods! {
     /// What is granted at a dataset and at those above it, upwards; those without grants are not there.
     grants(dataset: String => &str) -> Vec<Granted>;
     /// The pools that could be imported.
-    scan(request: ScanRequest => &ScanRequest) -> Vec<Candidate>;
+    scan(request: ScanRequest => &ScanRequest) -> Found;
     /// Imports a pool; mounts nothing.
     import(request: ImportRequest => &ImportRequest) -> ImportOutcome;
     /// Unmounts and exports a pool.

@@ -44,8 +44,8 @@ impl Service for One {
     fn grants(&self, _: &str) -> Result<Vec<Granted>, Error> {
         Ok(Vec::new())
     }
-    fn scan(&self, _: &ScanRequest) -> Result<Vec<Candidate>, Error> {
-        Ok(Vec::new())
+    fn scan(&self, _: &ScanRequest) -> Result<Found, Error> {
+        Ok(Found::default())
     }
     fn import(&self, request: &ImportRequest) -> Result<ImportOutcome, Error> {
         Ok(ImportOutcome { name: request.new_name.clone().unwrap_or_default(), ..ImportOutcome::default() })

@@ -1,7 +1,7 @@
 //! From devices to an imported pool.
 
 use crate::api::{
-    Candidate, Error, ExportRequest, ImportOutcome, ImportRequest, PoolChange, Reason, RewindInfo,
+    Candidate, Error, ExportRequest, ImportOutcome, ImportRequest, Lost, PoolChange, Reason, RewindInfo,
     ScanRequest,
 };
 use crate::faults::{of_library, of_open, of_spa};
@@ -25,23 +25,49 @@ use std::path::{Path, PathBuf};
 /// Most bytes of a cache file that are read.
 const CACHEFILE_MAX: u64 = 64 << 20;
 
-/// The pools that a search finds, as far as they are asked for.
-pub(super) fn find(request: &ScanRequest) -> Result<Vec<spa::Candidate>, Error> {
-    let mut pools = match &request.cachefile {
-        Some(file) => in_cachefile(file, request.beside)?,
-        None if request.paths.is_empty() => spa::scan(&DEFAULT_SEARCH_PATHS).pools,
-        None => spa::scan(&request.paths).pools,
-    };
-    pools.retain(|pool| {
-        request.name.as_ref().is_none_or(|name| *name == pool.name)
-            && request.guid.is_none_or(|guid| guid == pool.guid.0)
-    });
-    Ok(pools)
+/// What a search finds, as far as it is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) pools: Vec<spa::Candidate>,
+    /// Pools of the cache file that are nowhere.
+    pub(super) lost: Vec<Lost>,
+    /// What did not answer.
+    pub(super) silent: Vec<PathBuf>,
 }
 
-/// The pools of a cache file. It says where their devices are, or at least in which folders (`beside`); what is on these is
-/// believed rather than the file.
-fn in_cachefile(file: &Path, beside: bool) -> Result<Vec<spa::Candidate>, Error> {
+/// The pools that a search finds, as far as they are asked for.
+pub(super) fn find(request: &ScanRequest) -> Result<Found, Error> {
+    let asked = |name: &str, guid: Guid| {
+        request.name.as_ref().is_none_or(|wanted| wanted == name)
+            && request.guid.is_none_or(|wanted| wanted == guid.0)
+    };
+    let cached = request.cachefile.as_deref().map(|file| cached(file, &asked)).transpose()?;
+    let scan = match &cached {
+        Some(cached) => spa::scan(&paths_of(cached, request.beside)),
+        None if request.paths.is_empty() => spa::scan(&DEFAULT_SEARCH_PATHS),
+        None => spa::scan(&request.paths),
+    };
+    for path in &scan.silent {
+        tracing::warn!(path = %path.display(), "it does not answer, and is passed over in the search for pools");
+    }
+    let mut pools = scan.pools;
+    pools.retain(|pool| asked(&pool.name, pool.guid));
+    let mut lost = Vec::new();
+    if let Some(cached) = cached {
+        // What is on the devices is believed rather than the file.
+        pools.retain(|pool| cached.iter().any(|known| known.guid == pool.guid));
+        lost = cached.into_iter().filter(|known| pools.iter().all(|pool| pool.guid != known.guid)).collect();
+    }
+    let of = |known: Cached| Lost {
+        silent: spa::silent(known.paths.iter().map(PathBuf::as_path)),
+        name: known.name,
+        guid: known.guid.0,
+    };
+    Ok(Found { pools, lost: lost.into_iter().map(of).collect(), silent: scan.silent })
+}
+
+/// The pools of a cache file that are `asked` for, by the names that they have there: of others no device is looked at.
+fn cached(file: &Path, asked: &dyn Fn(&str, Guid) -> bool) -> Result<Vec<Cached>, Error> {
     let about = file.display().to_string();
     let failed = |error: std::io::Error| {
         Error::new(&about, Reason::System { errno: error.raw_os_error().unwrap_or_default() })
@@ -49,37 +75,43 @@ fn in_cachefile(file: &Path, beside: bool) -> Result<Vec<spa::Candidate>, Error>
     let mut bytes = Vec::new();
     let open = std::fs::File::open(file).map_err(failed)?;
     open.take(CACHEFILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
-    let cached = Cached::decode(&bytes).ok_or_else(|| Error::new(&about, Reason::InvalidConfig))?;
-    let paths: BTreeSet<&Path> = cached
-        .paths
-        .iter()
-        .filter_map(|path| if beside { path.parent() } else { Some(path.as_path()) })
-        .collect();
-    let mut pools = spa::scan(&paths.into_iter().collect::<Vec<_>>()).pools;
-    pools.retain(|pool| cached.guids.contains(&pool.guid));
-    Ok(pools)
+    let mut cached = Cached::decode(&bytes).ok_or_else(|| Error::new(&about, Reason::InvalidConfig))?;
+    cached.retain(|pool| asked(&pool.name, pool.guid));
+    Ok(cached)
 }
 
-/// What a cache file tells of pools.
-#[derive(Debug, Default)]
+/// Where the devices of these pools are, or at least in which folders (`beside`).
+fn paths_of(cached: &[Cached], beside: bool) -> Vec<&Path> {
+    let all = cached.iter().flat_map(|pool| &pool.paths);
+    let paths: BTreeSet<&Path> =
+        all.filter_map(|path| if beside { path.parent() } else { Some(path.as_path()) }).collect();
+    paths.into_iter().collect()
+}
+
+/// What a cache file tells of a pool.
+#[derive(Debug)]
 struct Cached {
-    guids: BTreeSet<Guid>,
+    name: String,
+    guid: Guid,
     paths: BTreeSet<PathBuf>,
 }
 
 impl Cached {
     /// From the file's contents: a list of pools' configs by name (`spa_write_cachefile`); `None` if it is no such list.
-    fn decode(bytes: &[u8]) -> Option<Cached> {
+    fn decode(bytes: &[u8]) -> Option<Vec<Cached>> {
         let list = Nvlist::decode(bytes).ok()?;
-        let mut cached = Cached::default();
-        for (name, _) in list.iter() {
+        let pool = |name: &[u8]| {
             let pool = list.list(name)?;
             let tree = VdevConfig::from_nvlist(pool.list("vdev_tree")?).ok()?;
             let paths = tree.leaves().filter_map(|leaf| leaf.path.as_deref());
-            cached.paths.extend(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))));
-            cached.guids.insert(Guid(pool.u64("pool_guid")?));
-        }
-        Some(cached)
+            let paths = paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+            Some(Cached {
+                name: String::from_utf8_lossy(name).into_owned(),
+                guid: Guid(pool.u64("pool_guid")?),
+                paths,
+            })
+        };
+        list.iter().map(|(name, _)| pool(name)).collect()
     }
 }
 
@@ -106,7 +138,7 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
     let none = || Error::new(request.guid.to_string(), Reason::NoSuchImport);
     let scan = ScanRequest { guid: Some(request.guid), name: None, ..request.scan.clone() };
     let found = find(&scan)?;
-    let candidate = found.first().ok_or_else(none)?;
+    let candidate = found.pools.first().ok_or_else(none)?;
     if candidate.state == PoolState::Destroyed && !request.destroyed {
         return Err(none());
     }

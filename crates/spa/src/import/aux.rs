@@ -6,6 +6,7 @@ use ondisk::{Nvlist, VdevConfig, VdevKind, mos};
 use pool::Mos;
 use vdev::{VdevAux, VdevState};
 
+use crate::ask;
 use crate::place::Openings;
 use crate::scan::{self, Member};
 use crate::{Labels, Place, SpaError};
@@ -41,7 +42,7 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
     if member.is_none() {
         // The search may have been narrower than the pool.
         let recorded = config.path.as_deref().map(path_of).filter(|p| p.is_absolute());
-        let there = recorded.map(|p| scan::probe(p, usize::MAX)).unwrap_or_default();
+        let there = recorded.and_then(|p| ask::one(p, |p| scan::probe(p, usize::MAX))).unwrap_or_default();
         member = there.into_iter().find(|m| m.guid() == config.guid);
     }
     let place = member.map(|m| m.place);
@@ -50,7 +51,11 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
     }
     let (state, aux) = match &place {
         None => (VdevState::CantOpen, VdevAux::OpenFailed),
-        Some(place) => check(place, &config),
+        Some(place) => {
+            let (at, own) = (place.clone(), config.clone());
+            let checked = ask::one(&place.path, move |_| check(&at, &own));
+            checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
+        }
     };
     Ok(AuxVdev { config, place, state, aux })
 }

@@ -5,7 +5,7 @@
 //! the search may have been narrower than the pool. A device is only taken when its label, read anew under its lock, says
 //! that it is the leaf. The recorded path comes from the disk, so what is there is looked at without a lock first.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,6 +16,7 @@ use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
 use parking_lot::Mutex;
 use vdev::VdevAux;
 
+use crate::ask;
 use crate::label::{Labels, is_announced, split_from};
 use crate::place::{Openings, Place};
 use crate::scan::{self, Member};
@@ -41,7 +42,8 @@ pub(super) enum Trust {
 pub(super) struct Devices {
     openings: Openings,
     members: Mutex<Vec<Member>>,
-    asked: Mutex<HashSet<Vec<u8>>>,
+    /// Recorded paths that were asked, and whether there is anything that answers.
+    asked: Mutex<HashMap<Vec<u8>, bool>>,
     busy: Mutex<Option<DeviceError>>,
     /// Pools that were split off.
     split_off: Mutex<HashSet<Guid>>,
@@ -135,12 +137,20 @@ impl Devices {
     fn ask_recorded_path(&self, leaf: &VdevConfig) -> VdevAux {
         let Some(raw) = &leaf.path else { return VdevAux::OpenFailed };
         let path = Path::new(OsStr::from_bytes(raw));
-        if !path.is_absolute() || !path.exists() {
+        if !path.is_absolute() {
             return VdevAux::OpenFailed;
         }
-        if self.asked.lock().insert(raw.clone()) {
-            let found = scan::probe(path, usize::MAX);
-            self.members.lock().extend(found);
+        let known = self.asked.lock().get(raw).copied();
+        let there = known.unwrap_or_else(|| {
+            let look = |path: &Path| path.exists().then(|| scan::probe(path, usize::MAX));
+            let found = ask::one(path, look).flatten();
+            self.asked.lock().insert(raw.clone(), found.is_some());
+            let there = found.is_some();
+            self.members.lock().extend(found.into_iter().flatten());
+            there
+        });
+        if !there {
+            return VdevAux::OpenFailed;
         }
         // There is something, and it is not this device: its label is gone or another's.
         let other = self.members.lock().iter().any(|m| m.place.path == path);
@@ -185,8 +195,8 @@ impl Devices {
 fn void_at_path(leaf: &VdevConfig) -> Vec<Member> {
     let Some(raw) = &leaf.path else { return Vec::new() };
     let path = Path::new(OsStr::from_bytes(raw));
-    let found = if path.is_absolute() { scan::probe_void(path) } else { Vec::new() };
-    found.into_iter().filter(|m| m.guid() == leaf.guid).collect()
+    let found = if path.is_absolute() { ask::one(path, scan::probe_void) } else { None };
+    found.into_iter().flatten().filter(|m| m.guid() == leaf.guid).collect()
 }
 
 fn is_leaf(label: &PoolConfig, leaf: &VdevConfig, top_level: bool) -> bool {

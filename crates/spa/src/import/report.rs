@@ -9,6 +9,7 @@ use super::features::{self, SPA_VERSION_FEATURES};
 use super::load::{Loader, Progress, Purpose};
 use super::mmp::Seen;
 use super::{AuxVdev, Claim, Clock, Options};
+use crate::ask;
 use crate::error::UnsupportedFeature;
 use crate::{Candidate, Errata, Host, PoolStatus, SpaError};
 
@@ -38,9 +39,10 @@ pub struct Report {
 }
 
 /// Loads a candidate on trial, without locks, and reports what came of it (`spa_tryimport`). `options` gives the limits of time
-/// and activity; what concerns ownership and missing logs is not asked here.
+/// and activity; what concerns ownership and missing logs is not asked here. A device that hangs counts as one that can't be read ([`crate::ask`]).
 pub fn examine(candidate: &Candidate, options: &Options, host: &Host, clock: &dyn Clock) -> Report {
-    let options = Options { claim: Claim::Nothing, missing_log: true, ..options.clone() };
+    let layer = ask::layer(options.layer.clone());
+    let options = Options { claim: Claim::Nothing, missing_log: true, layer, ..options.clone() };
     let loader = Loader { candidate, options: &options, host, clock, purpose: Purpose::Examine };
     let mut progress = Progress::default();
     let max = options.max_txg.unwrap_or(ondisk::Txg(u64::MAX));

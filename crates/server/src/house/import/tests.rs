@@ -9,8 +9,8 @@ const ZPOOL_CACHE: &[u8] = include_bytes!("../../../tests/data/zpool.cache");
 #[test]
 fn a_real_cache_file() {
     let cached = Cached::decode(ZPOOL_CACHE).unwrap();
-    assert_eq!(cached.guids.len(), 1);
-    let names: Vec<_> = cached.paths.iter().map(|p| p.file_name().unwrap().to_string_lossy()).collect();
+    assert_eq!(cached.len(), 1);
+    let names: Vec<_> = cached[0].paths.iter().map(|p| p.file_name().unwrap().to_string_lossy()).collect();
     assert_eq!(names, ["ztest.0a", "ztest.1a"]);
 }
 

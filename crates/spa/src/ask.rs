@@ -1,0 +1,201 @@
+//! Asking devices that may not answer.
+//!
+//! # Theory
+//! A call of the system to a device that hangs can't be taken back: whoever makes it hangs too, for as long as the device does. So devices that are only looked
+//! at, and those that are about to be opened, are asked by threads that can be left behind: each answer is waited for so long ([`PROBE_TIMEOUT`]), and a thread
+//! that is late is let be, until its call returns. What others answered is there meanwhile.
+//!
+//! As long as a call hangs, its path is remembered: whoever asks for it again waits a moment for that call to return, and adds no other to it. Of such threads there are [`MAX_HANGING`]
+//! at most; beyond that nothing is asked that needs another one, and it counts as silent.
+//!
+//! # Locks
+//! A crew's turn is held to take or end one question, and [`HANGING`] to look a path up; the first comes before the second. Nothing is asked under either.
+//!
+//! # Absent
+//! Devices of a pool that is open are not asked through this: what to do about those is the pool's affair (`failmode`, suspension).
+
+mod patient;
+
+use observe::Tunable;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+pub(crate) use patient::layer;
+
+/// Milliseconds that a device which is looked at may take to answer (`zfs_probe_timeout_ms`): a disk that sleeps takes about ten seconds to spin up.
+pub static PROBE_TIMEOUT: Tunable = Tunable::new(15_000);
+/// How long a call that hung before is waited for.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Most threads that ask for one search, but for those that hang.
+const MAX_THREADS: usize = 16;
+/// Most threads of a process that hang.
+const MAX_HANGING: usize = 128;
+/// How often it is looked who is late.
+const TURN: Duration = Duration::from_millis(50);
+
+/// The paths that threads hang on, and how many on each.
+struct Hanging {
+    paths: Mutex<BTreeMap<PathBuf, usize>>,
+    changed: Condvar,
+}
+
+static HANGING: Hanging = Hanging { paths: Mutex::new(BTreeMap::new()), changed: Condvar::new() };
+
+impl Hanging {
+    fn begins(&self, path: &Path) {
+        *self.paths.lock().entry(path.to_owned()).or_default() += 1;
+    }
+
+    fn ends(&self, path: &Path) {
+        let mut paths = self.paths.lock();
+        if let Some(count) = paths.get_mut(path) {
+            *count -= 1;
+            if *count == 0 {
+                paths.remove(path);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn is_full(&self) -> bool {
+        self.paths.lock().values().sum::<usize>() >= MAX_HANGING
+    }
+
+    /// Which of these hang still, after a moment in which they may answer.
+    fn still(&self, paths: &[PathBuf]) -> Vec<bool> {
+        let until = Instant::now() + AGAIN;
+        let mut hanging = self.paths.lock();
+        loop {
+            let late: Vec<bool> = paths.iter().map(|path| hanging.contains_key(path)).collect();
+            if !late.contains(&true) || self.changed.wait_until(&mut hanging, until).timed_out() {
+                return late;
+            }
+        }
+    }
+}
+
+/// Which of these paths are known to hang now.
+pub fn silent<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Vec<PathBuf> {
+    let hanging = HANGING.paths.lock();
+    paths.into_iter().filter(|path| hanging.contains_key(*path)).map(Path::to_owned).collect()
+}
+
+/// How long an answer is waited for.
+fn patience() -> Duration {
+    Duration::from_millis(PROBE_TIMEOUT.get())
+}
+
+/// What threads ask, one path after another.
+struct Crew<F> {
+    /// Where the answer belongs, and the path.
+    asked: Vec<(usize, PathBuf)>,
+    turn: Mutex<Turn>,
+    question: F,
+}
+
+#[derive(Default)]
+struct Turn {
+    next: usize,
+    /// Since when those are asked that have not answered.
+    busy: BTreeMap<usize, Instant>,
+}
+
+impl<F> Crew<F> {
+    fn work<T>(&self, tell: &Sender<(usize, T)>)
+    where
+        F: Fn(&Path) -> T,
+    {
+        while let Some(at) = self.begin() {
+            let (slot, path) = &self.asked[at];
+            let answer = (self.question)(path);
+            let in_time = self.turn.lock().busy.remove(&at).is_some();
+            if !in_time {
+                drop(answer);
+                return HANGING.ends(path);
+            }
+            if tell.send((*slot, answer)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn begin(&self) -> Option<usize> {
+        let mut turn = self.turn.lock();
+        let at = turn.next;
+        if at == self.asked.len() {
+            return None;
+        }
+        turn.next += 1;
+        turn.busy.insert(at, Instant::now());
+        Some(at)
+    }
+
+    /// Gives up those that take too long; how many there are.
+    fn give_up(&self, patience: Duration) -> usize {
+        let mut turn = self.turn.lock();
+        let late = |(at, since): (&usize, &Instant)| (since.elapsed() >= patience).then_some(*at);
+        let late: Vec<usize> = turn.busy.iter().filter_map(late).collect();
+        for at in &late {
+            turn.busy.remove(at);
+            HANGING.begins(&self.asked[*at].1);
+        }
+        late.len()
+    }
+}
+
+/// Asks the same of each path, several at a time; `None` for each that does not answer in time ([`PROBE_TIMEOUT`]).
+pub fn each<T, F>(paths: &[PathBuf], question: F) -> Vec<Option<T>>
+where
+    T: Send + 'static,
+    F: Fn(&Path) -> T + Send + Sync + 'static,
+{
+    let mut answers: Vec<Option<T>> = paths.iter().map(|_| None).collect();
+    let late = HANGING.still(paths);
+    let asked: Vec<_> =
+        paths.iter().cloned().enumerate().zip(late).filter(|(_, late)| !late).map(|(one, _)| one).collect();
+    let mut left = asked.len();
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    // Reading labels waits for devices more than it computes.
+    let most = (2 * cpus).min(MAX_THREADS);
+    let crew = Arc::new(Crew { asked, turn: Mutex::default(), question });
+    let (tell, told) = channel();
+    let mut threads = 0;
+    while left > 0 {
+        while threads < most.min(left) && !HANGING.is_full() {
+            let (crew, tell) = (Arc::clone(&crew), tell.clone());
+            let thread = std::thread::Builder::new().name("ask".to_owned());
+            if thread.spawn(move || crew.work(&tell)).is_err() {
+                break;
+            }
+            threads += 1;
+        }
+        if threads == 0 {
+            break;
+        }
+        match told.recv_timeout(TURN.min(patience())) {
+            Ok((slot, answer)) => {
+                answers[slot] = Some(answer);
+                left -= 1;
+            }
+            Err(_) => {
+                let late = crew.give_up(patience());
+                threads -= late;
+                left -= late;
+            }
+        }
+    }
+    answers
+}
+
+/// Asks something of one path by a thread that can be left; `None` if it does not answer in time ([`PROBE_TIMEOUT`]).
+pub fn one<T, F>(path: &Path, question: F) -> Option<T>
+where
+    T: Send + 'static,
+    F: Fn(&Path) -> T + Send + Sync + 'static,
+{
+    each(&[path.to_owned()], question).pop().flatten()
+}
