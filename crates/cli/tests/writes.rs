@@ -243,6 +243,13 @@ fn the_cache_file_remembers() {
         assert!(said.contains("name: 'tank'") && said.contains("d0.img"), "{said}");
     }
     good("zpool set comment=new tank");
+    // One that is damaged is set aside, and a new one knows what is imported.
+    std::fs::write(&file, "no list").expect("a file");
+    good("zpool set comment=newer tank");
+    assert_eq!(names(), ["tank"]);
+    assert_eq!(std::fs::read(dir.path().join("cache.bad-1")).expect("it is kept"), b"no list");
+    std::fs::write(&file, foreign.encode_xdr()).expect("a file");
+    good("zpool set comment=newest tank");
     good("zpool set cachefile=none tank");
     assert_eq!(names(), ["theirs"]);
     good(&format!("zpool set cachefile={path} tank"));

@@ -6,7 +6,8 @@
 //! alternate root is remembered only where a file is named.
 //!
 //! Others may keep pools in the same file: a kernel module, or another daemon. So what the file says of pools that are not ours stays, and a file
-//! that can't be read is left alone. That a file can't be written is no failure of what was asked for: it is logged.
+//! that can't be read is left alone. One that can be read and is damaged is kept under another name, `FILE.bad-N`, before a new one takes its place.
+//! That a file can't be written is no failure of what was asked for: it is logged.
 //!
 //! # Crash
 //! A new file takes the old one's place as a whole.
@@ -30,6 +31,8 @@ use crate::view::PoolFacts;
 pub const USUAL: &str = "/etc/zfs/zpool.cache";
 /// Most bytes of a cache file that are read.
 const MAX: u64 = 64 << 20;
+/// Most damaged files that are kept beside one.
+const BAD_MAX: u32 = 1000;
 
 /// The cache files of a daemon's pools.
 #[derive(Debug, Default)]
@@ -58,7 +61,11 @@ impl Memory {
     /// Writes a file anew: with those of these pools that are remembered in it, and without the pool `gone`.
     pub(crate) fn write(&self, file: &Path, pools: &[Arc<Imported>], gone: Option<Guid>) {
         let _alone = self.writing.lock();
-        let written = old(file).and_then(|old| {
+        let old = match old(file) {
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => keep_bad(file, &e),
+            old => old,
+        };
+        let written = old.and_then(|old| {
             let new = self.contents(file, &old, pools, gone);
             if new.iter().next().is_some() {
                 replace(file, &new.encode_xdr())
@@ -112,6 +119,24 @@ fn old(file: &Path) -> io::Result<Nvlist> {
     Nvlist::decode(&bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
+/// Keeps a damaged file under a name that is free, and begins with nothing. It stays where it is, too, until a new one takes its place.
+fn keep_bad(file: &Path, why: &io::Error) -> io::Result<Nvlist> {
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    for n in 1..=BAD_MAX {
+        let kept = file.with_file_name(format!("{name}.bad-{n}"));
+        match std::fs::hard_link(file, &kept) {
+            Ok(()) => {
+                let (file, kept) = (file.display(), kept.display());
+                tracing::warn!(%file, %kept, why = crate::faults::chain(why), "the cache file is damaged: it is kept, and a new one is written");
+                return Ok(Nvlist::new());
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many damaged ones are kept beside it"))
+}
+
 /// Puts a file in the place of another, as a whole.
 fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -134,3 +159,6 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     done
 }
+
+#[cfg(test)]
+mod tests;
