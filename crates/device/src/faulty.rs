@@ -41,6 +41,8 @@ pub enum Fault {
     },
     /// Every operation is an error.
     Gone,
+    /// The same, and the system has it no more.
+    Pulled,
     /// No operation returns before the device is healed.
     Stalled,
 }
@@ -126,7 +128,7 @@ impl Faulty {
             }
             Fault::Rate { op, one_in } => *op == asked && split_mix(rng).is_multiple_of(u64::from(*one_in)),
             Fault::Numbered { range } => counts && range.contains(&number),
-            Fault::Gone => true,
+            Fault::Gone | Fault::Pulled => true,
             Fault::Corrupt { .. } | Fault::Stalled => false,
         });
         if hit {
@@ -194,6 +196,10 @@ impl Device for Faulty {
 
     fn can_trim(&self) -> bool {
         self.inner.can_trim()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.state.lock().faults.contains(&Fault::Pulled) || self.inner.is_gone()
     }
 
     fn size(&self) -> u64 {

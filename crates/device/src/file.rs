@@ -130,6 +130,14 @@ impl FileDevice {
         rustix::fs::fallocate(&self.file, flags, offset, len)
     }
 
+    /// Where a block device, or an image, ends now.
+    fn end(&self) -> rustix::io::Result<u64> {
+        match self.block {
+            true => rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)),
+            false => rustix::fs::fstat(&self.file).map(|stat| stat.st_size.max(0) as u64),
+        }
+    }
+
     fn check_write(&self, op: Op) -> Result<()> {
         if self.writable { Ok(()) } else { Err(DeviceError::ReadOnly { op, device: self.name.clone() }) }
     }
@@ -263,6 +271,20 @@ impl Device for FileDevice {
 
     fn can_trim(&self) -> bool {
         self.trims.load(Relaxed)
+    }
+
+    fn is_gone(&self) -> bool {
+        // An image that was removed is there as long as it is open. A disk that was pulled has no end any more, or no entry in sysfs.
+        if !self.block {
+            return false;
+        }
+        let end = self.end().is_ok_and(|end| end > 0);
+        let listed = rustix::fs::fstat(&self.file).is_ok_and(|stat| {
+            let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+            Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists()
+        });
+        // Where there is no sysfs nothing is said by it.
+        !end || Path::new("/sys/dev/block").exists() && !listed
     }
 
     fn size(&self) -> u64 {

@@ -93,6 +93,11 @@ pub trait Device: Send + Sync {
         true
     }
 
+    /// Whether the system has it no more: it was pulled, and will not come back under this handle. Asks the system, not the device.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Bytes in the device.
     fn size(&self) -> u64;
 

@@ -83,6 +83,10 @@ impl Device for Recording {
         self.inner.can_trim()
     }
 
+    fn is_gone(&self) -> bool {
+        self.inner.is_gone()
+    }
+
     fn size(&self) -> u64 {
         self.inner.size()
     }

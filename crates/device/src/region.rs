@@ -65,6 +65,10 @@ impl Device for Region {
         self.inner.can_trim()
     }
 
+    fn is_gone(&self) -> bool {
+        self.inner.is_gone()
+    }
+
     fn size(&self) -> u64 {
         self.size
     }

@@ -109,6 +109,10 @@ impl Device for Slow {
         self.inner.can_trim()
     }
 
+    fn is_gone(&self) -> bool {
+        self.inner.is_gone()
+    }
+
     fn size(&self) -> u64 {
         self.inner.size()
     }

@@ -270,6 +270,8 @@ pub struct VdevConfig {
     pub resilver_defer: bool,
     /// Being rebuilt since this txg (`rebuild_txg`).
     pub rebuild_txg: Option<Txg>,
+    /// Its hot spare goes as soon as it lacks nothing (`unspare`).
+    pub unspare: bool,
     /// Why it is faulted or degraded, in OpenZFS's word: `external` or `err_exceeded` (`aux_state`).
     pub aux_state: Option<String>,
     /// When it last grew, seconds of the epoch (`expansion_time`).
@@ -430,6 +432,7 @@ impl VdevConfig {
             resilver_txg: None,
             resilver_defer: false,
             rebuild_txg: None,
+            unspare: false,
             aux_state: None,
             expansion_time: None,
             orig_guid: None,
@@ -508,6 +511,7 @@ impl VdevConfig {
             resilver_txg: nv.u64("resilver_txg").map(Txg),
             resilver_defer: flag(nv, RESILVER_DEFER),
             rebuild_txg: nv.u64("rebuild_txg").map(Txg),
+            unspare: flag(nv, "unspare"),
             aux_state: text(nv, "aux_state"),
             expansion_time: nv.u64("expansion_time"),
             orig_guid: nv.u64("orig_guid").map(Guid),

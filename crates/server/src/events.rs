@@ -6,7 +6,7 @@
 //! after each of them; what went wrong on devices is taken from the vdevs, which keep it, when somebody asks.
 //!
 //! # Absent
-//! Delays, deadman events and the state of an I/O in the pipeline (`zio_stage`, `zio_objset`): a report of a device knows the place on it alone.
+//! The state of an I/O in the pipeline (`zio_stage`, `zio_objset`): a report of a device knows the place on it alone.
 //!
 //! # See
 //! OpenZFS `fm.c`, `zfs_fm.c`, `spa_history_log_notify`.
@@ -19,7 +19,7 @@ use spa::Spa;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use vdev::{Report, Trouble, VdevInfo};
+use vdev::{Report, Trouble, VdevInfo, VdevState};
 
 /// Events that are kept (`zfs_zevent_len_max`).
 pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(512);
@@ -154,6 +154,9 @@ impl Events {
             let Some((vdev, parent)) = vdevs.get(&guid.0) else { continue };
             let (class, details) = told(spa, &of, report, vdev, *parent);
             let when = wall.checked_sub(now.saturating_duration_since(report.at)).unwrap_or(wall);
+            if matches!(report.what, Trouble::State { now: VdevState::Removed, .. }) {
+                self.enter(&of, "resource.fs.zfs.removed", details.clone(), when);
+            }
             self.enter(&of, class, details, when);
         }
     }
@@ -309,11 +312,19 @@ fn told(
         put("parent_type", Text(parent.kind.name().to_owned()));
     }
     // `ECKSUM` and `EIO`, as the kernel module numbers them.
-    let (class, error) = match report.what {
-        Trouble::Checksum => ("ereport.fs.zfs.checksum", 52),
-        _ => ("ereport.fs.zfs.io", 5),
+    let (class, error, took) = match report.what {
+        Trouble::Checksum => ("ereport.fs.zfs.checksum", 52, None),
+        Trouble::Delay { took_ns } => ("ereport.fs.zfs.delay", 0, Some(took_ns)),
+        Trouble::Deadman { for_ns } => ("ereport.fs.zfs.deadman", 0, Some(for_ns)),
+        Trouble::Read | Trouble::Write | Trouble::Flush | Trouble::State { .. } => {
+            ("ereport.fs.zfs.io", 5, None)
+        }
     };
     put("zio_err", Number(error));
+    if let Some(took) = took {
+        put("zio_delay", Number(took));
+        put("zio_delta", Number(took));
+    }
     if let Some((offset, size)) = report.range {
         put("zio_offset", Number(offset));
         put("zio_size", Number(size));

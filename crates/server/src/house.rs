@@ -102,7 +102,10 @@ impl Service for House {
         let pool = self.pools.pool_or_going(name)?;
         // Names of damaged files are their owners' affair.
         let errors = query.errors && peer::owns();
-        let told = looks::pool(&pool, PoolQuery { errors, ..*query })?;
+        let mut told = looks::pool(&pool, PoolQuery { errors, ..*query })?;
+        let others: Vec<_> =
+            self.pools.present().into_iter().filter(|other| other.pool.name() != name).collect();
+        looks::shared_spares(&mut told, &others);
         Ok(Pool { errors_withheld: query.errors && !errors, ..told })
     }
 

@@ -183,3 +183,24 @@ pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, E
     }
     Ok(pool)
 }
+
+/// Says of a pool's hot spares which of them other pools use (`spa_spare_exists`).
+pub(crate) fn shared_spares(told: &mut Pool, others: &[Arc<Imported>]) {
+    let own: Vec<u64> = guids(&told.root);
+    for spare in told.spares.iter_mut().filter(|spare| !own.contains(&spare.guid)) {
+        let uses = |other: &&Arc<Imported>| {
+            let config = other.pool.spa().config();
+            config.vdev_tree.as_ref().is_some_and(|root| root.find(ondisk::Guid(spare.guid)).is_some())
+        };
+        if let Some(other) = others.iter().find(uses) {
+            spare.spared_by = Some(other.pool.name().to_owned());
+            (spare.stat.state, spare.stat.aux) =
+                (crate::api::VdevState::CantOpen, crate::api::VdevAux::Spared);
+        }
+    }
+}
+
+// As deep as the tree, which is bounded when it is built.
+fn guids(vdev: &crate::api::Vdev) -> Vec<u64> {
+    vdev.children.iter().flat_map(guids).chain([vdev.guid]).collect()
+}

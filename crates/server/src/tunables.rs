@@ -24,7 +24,7 @@ use spa::txg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use vdev::{CHECKSUM_EVENTS, SLOW_MS};
+use vdev::{CHECKSUM_EVENTS, DEADMAN_EVENTS, SLOW_EVENTS, SLOW_MS};
 
 /// A number that can be set.
 struct Knob {
@@ -109,7 +109,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 28] = [
+const STEERED: [Steered; 30] = [
     steered(
         "spa_load_verify_data",
         "1: a rewind reads data to see whether a state is whole",
@@ -180,6 +180,13 @@ const STEERED: [Steered; 28] = [
         u32::MAX as u64,
         &CHECKSUM_EVENTS,
     ),
+    steered(
+        "zfs_deadman_events_per_second",
+        "events of a device's operations that do not end in a second",
+        0,
+        u32::MAX as u64,
+        &DEADMAN_EVENTS,
+    ),
     steered("zfs_initialize_chunk_size", "bytes that zpool initialize writes at once", 512, 16 << 20, &CHUNK),
     steered("zfs_initialize_value", "what zpool initialize writes", 0, u64::MAX, &VALUE),
     steered(
@@ -239,6 +246,13 @@ const STEERED: [Steered; 28] = [
         9,
         16,
         &MAX_AUTO,
+    ),
+    steered(
+        "zfs_slow_io_events_per_second",
+        "events of slow operations of a device in a second",
+        0,
+        u32::MAX as u64,
+        &SLOW_EVENTS,
     ),
     steered(
         "zfs_vdev_max_ms_shift",

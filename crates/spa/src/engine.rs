@@ -40,6 +40,8 @@ mod props;
 mod prune;
 mod reopen;
 mod replicas;
+mod retire;
+mod returns;
 mod scan;
 mod shape;
 mod shared;
@@ -209,6 +211,15 @@ pub(crate) struct Synced {
     pub(crate) features: Arc<Features>,
 }
 
+/// The config that is not the pool's yet.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedConfig {
+    /// What the next group writes.
+    next: Option<Arc<PoolConfig>>,
+    /// What the group that is just being committed writes: who changes the config meanwhile begins with this, or its changes were lost.
+    committing: Option<Arc<PoolConfig>>,
+}
+
 /// What an engine is made of.
 pub(crate) struct Parts {
     pub(crate) tree: Arc<Tree>,
@@ -231,7 +242,7 @@ pub(crate) struct Engine {
     /// See the module's lock order.
     pub(crate) config: RwLock<()>,
     /// What the next group writes to the MOS and to all labels.
-    pub(crate) changed_config: Mutex<Option<Arc<PoolConfig>>>,
+    pub(crate) changed_config: Mutex<ChangedConfig>,
     /// What each leaf's dirty time log says on disk.
     dtls: Mutex<dtl::Written>,
     /// Operations by group.

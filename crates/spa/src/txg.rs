@@ -424,6 +424,11 @@ impl TxgHandle {
         self.0.wait_synced(txg)
     }
 
+    /// See [`Txgs::wait_synced_unless_suspended`].
+    pub(crate) fn wait_synced_unless_suspended(&self, txg: Txg) -> Result<(), Stopped> {
+        self.0.wait(txg, || self.check_suspended())
+    }
+
     /// See [`Txgs::open`].
     pub(crate) fn open(&self) -> Txg {
         self.0.state.lock().open

@@ -199,6 +199,7 @@ fn a_device_is_plugged_in() {
     std::fs::File::create(&images[0]).unwrap().set_len(96 << 20).unwrap();
     assert_eq!(live(&spa).reopen(None).unwrap(), 0);
     assert_eq!(leaf(&spa, 0).1, VdevState::CantOpen);
+    live(&spa).hold_scans(true);
     std::fs::rename(&hidden, &images[0]).unwrap();
     live(&spa).clear(None).unwrap();
     assert_eq!((leaf(&spa, 0).1, spa.tree().state().0), (VdevState::Healthy, VdevState::Healthy));

@@ -147,7 +147,8 @@ fn datasets_come_and_go_between_slices() {
                 spa = reimport(spa, dir.path());
             }
         };
-        assert!(slices > 20, "{slices}");
+        // Some go by in groups that the pool has of its own: a device that lies so much is degraded.
+        assert!(slices > 10, "{slices}");
         assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0));
         live(&spa).limit_scan_slices(0);
         assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);

@@ -36,11 +36,13 @@
 //! # See
 //! OpenZFS `vdev.c`, `vdev_mirror.c`, `vdev_raidz.c`, `vdev_draid.c`, `vdev_indirect.c`.
 
+mod alarm;
 mod attempts;
 mod columns;
 mod draid;
 mod dtl;
 mod error;
+mod hung;
 mod indirect;
 pub mod inject;
 mod kind;
@@ -55,13 +57,15 @@ mod translate;
 mod tree;
 mod write;
 
+pub use alarm::{Bell, Limit, Symptom};
 pub use attempts::{Attempts, Failure};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
+pub use hung::Hung;
 pub use indirect::Route;
 pub use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 pub use raidz::Reflow;
-pub use report::{CHECKSUM_EVENTS, Report, Trouble};
+pub use report::{CHECKSUM_EVENTS, DEADMAN_EVENTS, Report, SLOW_EVENTS, Trouble};
 pub use state::{VdevAux, VdevState};
 pub use stats::{SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};

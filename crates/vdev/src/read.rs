@@ -1,11 +1,11 @@
 //! Reading one piece of one child: choosing among its copies, asking the device, counting.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use device::{DeviceError, Op};
 use ondisk::{Psize, Txg, VdevId};
 
+use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
@@ -28,9 +28,8 @@ impl Tree {
     pub fn charge_reads(&self, vdev: VdevId, offset: u64, size: Psize, birth: Txg) {
         let Ok(top) = self.top(vdev) else { return };
         for copy in self.copies(top, offset, birth) {
-            let node = self.node(copy.leaf);
-            node.stats.read_errors.inc();
-            node.reports.note(Trouble::Read, Some((device_offset(offset), size.0)));
+            self.node(copy.leaf).stats.read_errors.inc();
+            self.failed(copy.leaf, Trouble::Read, Some((device_offset(offset), size.0)));
         }
     }
 
@@ -120,7 +119,7 @@ impl Tree {
         node.in_flight.fetch_add(1, Relaxed);
         node.stats.reads_begun.inc();
         node.stats.read_sizes.record(buf.len() as u64);
-        let start = Instant::now();
+        let begun = node.underway.begin(Op::Read, at, buf.len() as u64);
         let done = match inject::strike(|| self.root_guid(), node.guid, On::Read) {
             Some(Wrong::Error(code)) => {
                 Err(inject::error(code, Op::Read, device.name(), at, buf.len() as u64))
@@ -131,7 +130,10 @@ impl Tree {
                 }
             }),
         };
-        node.stats.read_took(start.elapsed().as_nanos() as u64);
+        let took = begun.took();
+        drop(begun);
+        node.stats.read_ns.record(nanos(took));
+        self.timed(leaf, took, (at, buf.len() as u64));
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(buf.len() as u64), Relaxed);
         node.stats.read_ops.inc();
@@ -142,7 +144,8 @@ impl Tree {
             }
             Err(e) => {
                 node.stats.read_errors.inc();
-                node.reports.note(Trouble::Read, Some((at, buf.len() as u64)));
+                self.failed(leaf, Trouble::Read, Some((at, buf.len() as u64)));
+                self.suspect(leaf);
                 Err(Unread::Device(e))
             }
         }

@@ -19,6 +19,11 @@ const KEPT: usize = 4096;
 /// Reports of wrong checksums that a vdev enters within a second; what is more is only counted (`zfs_checksum_events_per_second`).
 pub static CHECKSUM_EVENTS: Tunable = Tunable::new(20);
 
+/// The same of operations that took very long (`zfs_slow_io_events_per_second`).
+pub static SLOW_EVENTS: Tunable = Tunable::new(20);
+/// The same of operations that do not end (`zfs_deadman_events_per_second`).
+pub static DEADMAN_EVENTS: Tunable = Tunable::new(1);
+
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
@@ -30,6 +35,16 @@ pub enum Trouble {
     Flush,
     /// What was read is not what was written (`ereport.fs.zfs.checksum`).
     Checksum,
+    /// An operation took very long, nanoseconds (`ereport.fs.zfs.delay`).
+    Delay {
+        /// So many nanoseconds.
+        took_ns: u64,
+    },
+    /// An operation has not ended (`ereport.fs.zfs.deadman`).
+    Deadman {
+        /// It has been under way for so many nanoseconds.
+        for_ns: u64,
+    },
     /// It is in another state than before (`resource.fs.zfs.statechange`).
     State {
         /// The state it was in.
@@ -60,33 +75,50 @@ pub(crate) struct Reports(Mutex<Kept>);
 struct Kept {
     reports: VecDeque<Report>,
     lost: u64,
-    /// When the second began in which so many wrong checksums were reported.
-    checksums: Option<(Instant, u64)>,
+    checksums: Rate,
+    delays: Rate,
+    deadmen: Rate,
+}
+
+/// When a second began, and how many reports of a kind there were in it.
+#[derive(Debug, Default)]
+struct Rate(Option<(Instant, u64)>);
+
+impl Rate {
+    /// Whether one more is to be told, of so many within a second.
+    fn allows(&mut self, now: Instant, most: u64) -> bool {
+        let fresh = self.0.filter(|(since, _)| now.duration_since(*since) < Duration::from_secs(1));
+        let (since, count) = fresh.unwrap_or((now, 0));
+        self.0 = Some((since, count.saturating_add(1)));
+        count < most
+    }
 }
 
 impl Kept {
-    /// Whether one more wrong checksum is to be told.
-    fn checksum(&mut self, now: Instant) -> bool {
-        let fresh = self.checksums.filter(|(since, _)| now.duration_since(*since) < Duration::from_secs(1));
-        let (since, count) = fresh.unwrap_or((now, 0));
-        self.checksums = Some((since, count.saturating_add(1)));
-        count < CHECKSUM_EVENTS.get()
+    fn allows(&mut self, what: Trouble, now: Instant) -> bool {
+        match what {
+            Trouble::Checksum => self.checksums.allows(now, CHECKSUM_EVENTS.get()),
+            Trouble::Delay { .. } => self.delays.allows(now, SLOW_EVENTS.get()),
+            Trouble::Deadman { .. } => self.deadmen.allows(now, DEADMAN_EVENTS.get()),
+            Trouble::Read | Trouble::Write | Trouble::Flush | Trouble::State { .. } => true,
+        }
     }
 }
 
 impl Reports {
-    /// Enters one.
-    pub(crate) fn note(&self, what: Trouble, range: Option<(u64, u64)>) {
+    /// Enters one; says whether it did, or there were too many like it just now.
+    pub(crate) fn note(&self, what: Trouble, range: Option<(u64, u64)>) -> bool {
         let at = Instant::now();
         let kept = &mut *self.0.lock();
-        if what == Trouble::Checksum && !kept.checksum(at) {
-            return;
+        if !kept.allows(what, at) {
+            return false;
         }
         if kept.reports.len() == KEPT {
             kept.reports.pop_front();
             kept.lost += 1;
         }
         kept.reports.push_back(Report { at, what, range });
+        true
     }
 
     fn take(&self) -> (VecDeque<Report>, u64) {

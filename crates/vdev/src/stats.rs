@@ -175,16 +175,9 @@ impl VdevStats {
         }
     }
 
-    /// Notes how long a read took.
-    pub(crate) fn read_took(&self, ns: u64) {
-        self.read_ns.record(ns);
-        self.slow_ios.add(u64::from(ns >= SLOW_MS.get().saturating_mul(1_000_000)));
-    }
-
-    /// Notes how long a write took.
-    pub(crate) fn write_took(&self, ns: u64) {
-        self.write_ns.record(ns);
-        self.slow_ios.add(u64::from(ns >= SLOW_MS.get().saturating_mul(1_000_000)));
+    /// Whether an operation that took so many nanoseconds was slow (`zio_slow_io_ms`).
+    pub(crate) fn is_slow(ns: u64) -> bool {
+        ns >= SLOW_MS.get().saturating_mul(1_000_000)
     }
 
     /// Forgets the errors (`zpool clear`).

@@ -8,6 +8,7 @@ mod reshape;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use device::Device;
 use ondisk::indirect::MappingEntry;
@@ -15,7 +16,9 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
 use parking_lot::RwLock;
 
+use crate::alarm::{Bell, Symptom, Tally};
 use crate::draid::Draid;
+use crate::hung::{Underway, nanos};
 use crate::indirect::Indirect;
 use crate::kind;
 use crate::raidz::Raidz;
@@ -65,6 +68,7 @@ pub(crate) struct Node {
     /// The configuration, without its children.
     pub(crate) spec: VdevConfig,
     vitals: Arc<Vitals>,
+    bell: Arc<Bell>,
 }
 
 /// What of a vdev changes in place, and stays when the tree around it is replaced.
@@ -72,6 +76,8 @@ pub(crate) struct Node {
 pub(crate) struct Vitals {
     pub(crate) stats: VdevStats,
     pub(crate) reports: Reports,
+    pub(crate) tally: Tally,
+    pub(crate) underway: Underway,
     state: AtomicU8,
     aux: AtomicU8,
     /// Whether `dtl` holds anything, so that a read of a healthy device asks no lock.
@@ -102,12 +108,6 @@ impl std::ops::Deref for Node {
 pub(crate) const MAX_ASIZE: u64 = 1 << 62;
 
 impl Node {
-    /// Charges it with wrong bytes.
-    pub(crate) fn lied(&self, range: Option<(u64, u64)>) {
-        self.stats.checksum_errors.inc();
-        self.reports.note(Trouble::Checksum, range);
-    }
-
     pub(crate) fn ashift(&self) -> Ashift {
         self.spec.ashift.unwrap_or_default()
     }
@@ -125,6 +125,8 @@ impl Node {
         // A device that is opened for the first time has no state before.
         if before != state && before != VdevState::Unknown && matches!(self.layout, Layout::Leaf(_)) {
             self.reports.note(Trouble::State { before, now: state, aux }, None);
+            self.aux.store(aux as u8, Relaxed);
+            self.bell.ring();
         }
         self.aux.store(aux as u8, Relaxed);
     }
@@ -132,6 +134,11 @@ impl Node {
     /// Whether reading it has any hope (`vdev_readable`).
     pub(crate) fn readable(&self) -> bool {
         self.state() >= VdevState::Degraded && !matches!(self.layout, Layout::Absent)
+    }
+
+    /// Whether it is a device that is there, or a distributed spare.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.layout, Layout::Leaf(Some(_)) | Layout::DraidSpare { .. })
     }
 
     /// Whether it missed this group (`vdev_dtl_contains(DTL_MISSING)`).
@@ -157,6 +164,7 @@ pub struct Tree {
     config: VdevConfig,
     /// So many top-level vdevs may be lost, and the others are still read.
     lacking: usize,
+    pub(crate) bell: Arc<Bell>,
 }
 
 impl std::fmt::Debug for Tree {
@@ -172,7 +180,7 @@ impl Tree {
     /// # Errors
     /// [`VdevError::Config`] and [`VdevError::Shape`] for configurations that mean nothing.
     pub fn open(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Self> {
-        build::build(root, open)
+        build::build(root, Arc::default(), open)
     }
 
     /// The same tree, of which so many top-level vdevs may be lost, but not all: for whoever wants to read what is left (`spa_missing_tvds_allowed`).
@@ -209,7 +217,7 @@ impl Tree {
         self.node(Self::ROOT).guid
     }
 
-    fn guid(&self, guid: Guid) -> Result<&Node> {
+    pub(crate) fn guid(&self, guid: Guid) -> Result<&Node> {
         self.by_guid.get(&guid).map(|id| self.node(*id)).ok_or(VdevError::NoSuchGuid { guid })
     }
 
@@ -279,6 +287,34 @@ impl Tree {
         })
     }
 
+    /// Charges a leaf with wrong bytes.
+    pub(crate) fn lied(&self, leaf: NodeId, range: Option<(u64, u64)>) {
+        let node = self.node(leaf);
+        node.stats.checksum_errors.inc();
+        if node.reports.note(Trouble::Checksum, range) {
+            self.complain(leaf, Symptom::Checksum, range);
+        }
+    }
+
+    /// Charges a leaf with an operation that failed.
+    pub(crate) fn failed(&self, leaf: NodeId, what: Trouble, range: Option<(u64, u64)>) {
+        self.node(leaf).reports.note(what, range);
+        self.complain(leaf, Symptom::Io, range);
+    }
+
+    /// Notes that an operation of a leaf was slow, if it was (`zio_slow_io_ms`).
+    pub(crate) fn timed(&self, leaf: NodeId, took: Duration, range: (u64, u64)) {
+        let ns = nanos(took);
+        if !VdevStats::is_slow(ns) {
+            return;
+        }
+        let node = self.node(leaf);
+        node.stats.slow_ios.inc();
+        if node.reports.note(Trouble::Delay { took_ns: ns }, Some(range)) {
+            self.complain(leaf, Symptom::Slow, None);
+        }
+    }
+
     /// How many children of a vdev can't be read or have missed a group.
     pub(crate) fn troubled(&self, id: NodeId, birth: Txg) -> usize {
         let fine = |c: &&NodeId| self.node(**c).readable() && !self.node(**c).missed(birth);
@@ -319,14 +355,13 @@ impl Tree {
 
     /// The devices that are there, take writes and have missed groups.
     pub fn behind(&self) -> Vec<Guid> {
-        let here = |n: &&Node| matches!(n.layout, Layout::Leaf(Some(_))) && n.stale.load(Relaxed);
-        let stale = self.nodes.iter().filter(here).map(|n| n.guid);
+        let stale = self.nodes.iter().filter(|n| n.is_here() && n.stale.load(Relaxed)).map(|n| n.guid);
         stale.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
     }
 
     /// The devices that are there and take writes.
     pub fn writable_devices(&self) -> Vec<Guid> {
-        let here = self.nodes.iter().filter(|n| matches!(n.layout, Layout::Leaf(Some(_)))).map(|n| n.guid);
+        let here = self.nodes.iter().filter(|n| n.is_here()).map(|n| n.guid);
         here.filter(|guid| self.by_guid.get(guid).is_some_and(|id| self.writable(*id))).collect()
     }
 

@@ -113,7 +113,7 @@ fn vdev(
     } else if s.aux != VdevAux::None {
         cx.out.put("  ");
         let text = aux_text(v);
-        cx.colored(Some(Color::Red), text);
+        cx.colored(Some(Color::Red), &text);
     } else if v.children.is_empty()
         && !spare
         && (cx.env)("ZPOOL_STATUS_NON_NATIVE_ASHIFT_IGNORE").is_none()
@@ -180,9 +180,12 @@ fn counters(cx: &mut Cx, v: &Vdev, look: &Look) {
 }
 
 /// What is the matter with a vdev of an imported pool.
-fn aux_text(v: &Vdev) -> &'static str {
+fn aux_text(v: &Vdev) -> String {
     let s = &v.stat;
-    match s.aux {
+    if let (VdevAux::Spared, Some(pool)) = (s.aux, &v.spared_by) {
+        return format!("in use by pool '{pool}'");
+    }
+    let text = match s.aux {
         VdevAux::Spared => "currently in use",
         VdevAux::ErrExceeded
             if s.read_errors + s.write_errors + s.checksum_errors == 0
@@ -197,7 +200,8 @@ fn aux_text(v: &Vdev) -> &'static str {
         VdevAux::External => "external device fault",
         VdevAux::SplitPool => "split into new pool",
         aux => import_aux_text(aux),
-    }
+    };
+    text.to_owned()
 }
 
 /// What is the matter with a vdev of a pool that could be imported.

@@ -148,6 +148,7 @@ impl VdevConfig {
         set_flag(nv, "faulted", self.faulted);
         set_flag(nv, "degraded", self.degraded);
         set_flag(nv, "removed", self.removed);
+        set_flag(nv, "unspare", self.unspare);
         set_flag(nv, "is_hole", self.is_hole || self.kind == VdevKind::Hole);
         if let Some(aux) = &self.aux_state {
             nv.set("aux_state", Value::String(aux.clone().into()));

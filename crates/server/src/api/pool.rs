@@ -185,6 +185,8 @@ pub struct Vdev {
     pub is_hole: bool,
     /// A hot spare, or the spare that stands in for another device.
     pub is_spare: bool,
+    /// The other pool that uses a hot spare.
+    pub spared_by: Option<String>,
     /// `special` or `dedup`, for a top-level vdev of an allocation class.
     pub alloc_bias: Option<String>,
     /// Parity devices of raidz and draid.

@@ -16,7 +16,7 @@
 //! device. (OpenZFS makes them void before.)
 //!
 //! # Absent
-//! Raidz is not expanded, distributed spares stand in for no device, and nothing is rebuilt sequentially.
+//! Raidz is not expanded, and nothing is rebuilt sequentially.
 //!
 //! # See
 //! OpenZFS `spa_vdev_attach`, `vdev_add_parent`, `spa_vdev_detach`, `vdev_remove_parent`, `spa_vdev_resilver_done`.
@@ -26,6 +26,7 @@ use std::sync::Arc;
 use device::Device;
 use dmu::Tx;
 use dsl::sync::Event;
+use ondisk::config::PoolState;
 use ondisk::label::LABELS;
 use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevKind};
 use vdev::TxgRanges;
@@ -296,6 +297,9 @@ fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
         let first = above.children.first().is_some_and(|side| side.guid == leaf.guid);
         above.children.retain(|side| side.guid != leaf.guid);
         (0..).zip(&mut above.children).for_each(|(id, side)| side.id = id);
+        if above.kind == VdevKind::Spare {
+            above.children.iter_mut().for_each(|side| side.unspare = false);
+        }
         let last = above.children.last_mut().expect("what it had, another has");
         if above.kind == VdevKind::Spare && first && last.is_spare {
             last.is_spare = false;
@@ -327,6 +331,8 @@ fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
         let (first, last) = (vdev.children.first()?, vdev.children.last()?);
         let goes = match vdev.kind {
             VdevKind::Replacing => (whole(last) && free(first)).then_some(first.guid),
+            // The device is back, or has been cleared: its spare has done its work.
+            VdevKind::Spare if first.unspare && whole(first) && free(last) => Some(last.guid),
             // Of several spares one is enough.
             VdevKind::Spare if vdev.children.len() > 2 => {
                 let second = &vdev.children[1];
@@ -339,6 +345,19 @@ fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
     })
 }
 
+/// The hot spare that stood in for a device which has been replaced, and its parent: it goes when the replacement is done.
+fn spare_of_replaced(root: &VdevConfig, replacing: Guid) -> Option<(Guid, Guid)> {
+    let above = replicas::parent_of(root, replacing).filter(|above| above.kind == VdevKind::Spare)?;
+    match &above.children[..] {
+        [first, spare]
+            if first.guid == replacing && first.kind == VdevKind::Replacing && first.children.len() == 2 =>
+        {
+            Some((spare.guid, above.guid))
+        }
+        _ => None,
+    }
+}
+
 impl Live {
     /// Attaches a device to another, or puts it in another's place (`spa_vdev_attach`). It is on disk when this returns; bringing the new device up to date
     /// goes on.
@@ -346,23 +365,60 @@ impl Live {
     /// # Errors
     /// [`LifeError`]; the pool is then as it was, though the device may have lost its old label.
     pub fn attach(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<(), LifeError> {
+        self.engine().attach(&self.txgs().handle(), old, new, terms)
+    }
+
+    /// Takes a device out of a mirror, or out of a replacement (`spa_vdev_detach`). Its labels are void when this returns.
+    ///
+    /// # Errors
+    /// [`LifeError::NotMirror`], [`LifeError::NoReplicas`]; [`ShapeError`].
+    pub fn detach(&self, guid: Guid) -> Result<(), LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
         engine.shape_is_free()?;
-        let newcomer = self.newcomer(old, new, terms)?;
-        let mut config = PoolConfig::clone(&self.config());
+        engine.part_with(&self.txgs().handle(), guid, None)
+    }
+
+    /// Ends the replacements whose new device lacks nothing any more: the old one is detached (`spa_vdev_resilver_done`). It goes by itself when a resilver is
+    /// over; when this returns, it is done.
+    ///
+    /// # Errors
+    /// As [`Live::detach`]; what was ended before stays so.
+    pub fn end_replacements(&self) -> Result<(), LifeError> {
+        self.engine().end_replacements(&self.txgs().handle())
+    }
+}
+
+impl Engine {
+    /// As [`Live::attach`].
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        old: Guid,
+        new: &NewLeaf,
+        terms: &AttachTerms<'_>,
+    ) -> Result<(), LifeError> {
+        let _alone = self.shape.lock();
+        self.shape_is_free()?;
+        let newcomer = self.newcomer(txgs, old, new, terms)?;
+        let mut config = PoolConfig::clone(&self.synced.read().config);
         newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
-        begin_labels(&config, &newcomer.claimed, self.txgs().open()).map_err(ShapeError::from)?;
+        begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
         let replace = terms.replace;
-        let txgs = self.txgs().handle();
-        engine.decide(&txgs, move |engine, tx| engine.take_side(tx, newcomer, replace))?;
-        Ok(self.heal()?)
+        self.decide(txgs, move |engine, tx| engine.take_side(tx, newcomer, replace))?;
+        self.load_limits();
+        Ok(self.heal(txgs)?)
     }
 
     /// Checks and claims a device.
-    fn newcomer(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<Newcomer, LifeError> {
-        let engine = self.engine();
-        let config = self.config();
+    fn newcomer(
+        &self,
+        txgs: &TxgHandle,
+        old: Guid,
+        new: &NewLeaf,
+        terms: &AttachTerms<'_>,
+    ) -> Result<Newcomer, LifeError> {
+        let config = self.synced.read().config.clone();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         let missing = || LifeError::Shape(vdev::VdevError::NoSuchGuid { guid: old }.into());
         let beside = root.find(old).ok_or_else(missing)?;
@@ -373,24 +429,36 @@ impl Live {
             return Err(LifeError::Target { guid: old });
         }
         let spare = self.spare_at(new);
-        let kind = engine.kind_above(root, beside, terms.replace, spare.is_some())?;
-        if spare.is_some_and(|guid| root.find(guid).is_some()) {
+        let kind = self.kind_above(root, beside, terms.replace, spare.is_some())?;
+        if spare.as_ref().is_some_and(|spare| root.find(spare.guid).is_some()) {
             return Err(LifeError::InUse);
+        }
+        let above = Guid(self.world.random().max(1));
+        if let Some(spare) = spare.as_ref().filter(|spare| spare.kind == VdevKind::DraidSpare) {
+            let leaf = self.distributed_side(root, beside, spare)?;
+            return Ok(Newcomer { old, kind, leaf, above, claimed: Claimed::new() });
         }
         let common = Terms {
             first: 0,
             ashift: None,
             force: terms.force || spare.is_some(),
-            txg: self.txgs().open(),
+            txg: txgs.open(),
             claimer: terms.claimer,
             version: config.version,
         };
         let (device, mut leaf) =
-            claim_aux(new, &common, &mut || engine.world.random()).map_err(ShapeError::from)?;
-        let label = Labels::read(&*device).newest().map(|l| (l.pool_guid, l.guid));
-        if let Some((Some(pool), Some(guid))) = label
+            claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
+        let label = Labels::read(&*device).newest().map(|l| (l.state, l.pool_guid, l.guid));
+        if let Some((_, Some(pool), Some(guid))) = label
             && Some(pool) == config.pool_guid
             && root.find(guid).is_some()
+        {
+            return Err(LifeError::InUse);
+        }
+        // Pools that share a spare know by its label that another has taken it.
+        if spare.is_some()
+            && let Some((PoolState::Active | PoolState::Exported, Some(pool), _)) = label
+            && Some(pool) != config.pool_guid
         {
             return Err(LifeError::InUse);
         }
@@ -407,16 +475,15 @@ impl Live {
         }
         leaf.ashift = None;
         leaf.create_txg = beside.create_txg;
-        if let Some(guid) = spare {
-            (leaf.guid, leaf.is_spare) = (guid, true);
+        if let Some(spare) = spare {
+            (leaf.guid, leaf.is_spare) = (spare.guid, true);
         }
         let claimed = Claimed::from([(leaf.guid, device)]);
-        let above = Guid(engine.world.random().max(1));
         Ok(Newcomer { old, kind, leaf, above, claimed })
     }
 
     /// The hot spare of the pool that is at this path.
-    fn spare_at(&self, new: &NewLeaf) -> Option<Guid> {
+    fn spare_at(&self, new: &NewLeaf) -> Option<VdevConfig> {
         use std::os::unix::ffi::OsStrExt;
         let here = crate::place::Identity::of_path(&new.path);
         let same = |config: &VdevConfig| {
@@ -425,36 +492,33 @@ impl Live {
                 p == new.path || here.is_some() && crate::place::Identity::of_path(p) == here
             })
         };
-        self.aux().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.guid)
+        self.aux.read().spares.iter().find(|spare| same(&spare.config)).map(|spare| spare.config.clone())
     }
 
-    /// Takes a device out of a mirror, or out of a replacement (`spa_vdev_detach`). Its labels are void when this returns.
-    ///
-    /// # Errors
-    /// [`LifeError::NotMirror`], [`LifeError::NoReplicas`]; [`ShapeError`].
-    pub fn detach(&self, guid: Guid) -> Result<(), LifeError> {
-        let engine = self.engine();
-        let _alone = engine.shape.lock();
-        engine.shape_is_free()?;
-        engine.part_with(&self.txgs().handle(), guid, None)
+    /// A distributed spare as the side of a device: it stands in for the devices of its own draid, over which it is spread.
+    fn distributed_side(
+        &self,
+        root: &VdevConfig,
+        beside: &VdevConfig,
+        spare: &VdevConfig,
+    ) -> Result<VdevConfig, LifeError> {
+        let top = root.children.iter().find(|top| top.find(beside.guid).is_some());
+        if top.map(|top| top.guid) != spare.draid_spare.map(|(draid, _)| draid) {
+            return Err(LifeError::Target { guid: beside.guid });
+        }
+        Ok(VdevConfig { is_spare: true, create_txg: beside.create_txg, ashift: None, ..spare.clone() })
     }
 
     /// Brings the new or returned side up to date: a resilver is asked for, when all groups have gone by whose blocks may have been laid out without it.
-    pub(super) fn heal(&self) -> Result<(), ShapeError> {
+    /// Gives up if the pool is suspended meanwhile: whoever clears it asks again.
+    pub(super) fn heal(&self, txgs: &TxgHandle) -> Result<(), ShapeError> {
         for _ in 1..CONCURRENT {
-            self.sync_all()?;
+            if let Err(e) = txgs.wait_synced_unless_suspended(txgs.open()) {
+                return if txgs.check_suspended().is_err() { Ok(()) } else { Err(e.into()) };
+            }
         }
-        self.request_resilver();
+        self.request_resilver(txgs);
         Ok(())
-    }
-
-    /// Ends the replacements whose new device lacks nothing any more: the old one is detached (`spa_vdev_resilver_done`). It goes by itself when a resilver is
-    /// over; when this returns, it is done.
-    ///
-    /// # Errors
-    /// As [`Live::detach`]; what was ended before stays so.
-    pub fn end_replacements(&self) -> Result<(), LifeError> {
-        self.engine().end_replacements(&self.txgs().handle())
     }
 }
 
@@ -482,7 +546,11 @@ impl Engine {
             let config = self.synced.read().config.clone();
             let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
             let Some((guid, from)) = done_with(&self.tree(), root) else { return Ok(()) };
+            let spare = spare_of_replaced(root, from);
             self.part_with(txgs, guid, Some(from))?;
+            if let Some((spare, above)) = spare {
+                self.part_with(txgs, spare, Some(above))?;
+            }
         }
     }
 }

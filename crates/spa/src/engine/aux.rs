@@ -5,7 +5,7 @@
 //! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
 //!
 //! # Absent
-//! Nothing is read from a cache device or written to it, but its labels; and no spare takes the place of a device that fails.
+//! Nothing is read from a cache device or written to it, but its labels.
 //!
 //! # See
 //! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.

@@ -114,7 +114,7 @@ impl Engine {
             synced: RwLock::new(loaded),
             config: RwLock::new(()),
             // Whoever opens a pool brings all its labels up to date with its first group.
-            changed_config: Mutex::new(Some(config)),
+            changed_config: Mutex::new(super::ChangedConfig { next: Some(config), committing: None }),
             dtls: Mutex::new(dtls),
             tasks: Default::default(),
             ratios: Mutex::default(),
@@ -181,8 +181,8 @@ impl Engine {
     fn put_config(&self, tx: &Tx) -> pool::Result<()> {
         let features = self.label_features()?;
         let mut changed = self.changed_config.lock();
-        let now = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
-        if changed.is_none() && now.features_for_read == features {
+        let now = self.newest_config(&changed);
+        if changed.next.is_none() && now.features_for_read == features {
             return Ok(());
         }
         let config =
@@ -193,7 +193,7 @@ impl Engine {
             nv.remove(PER_VDEV_ZAPS);
         }
         self.mos.write_config(tx, &nv)?;
-        *changed = Some(config);
+        changed.next = Some(config);
         Ok(())
     }
 

@@ -46,7 +46,7 @@ impl Engine {
     fn put_dtls(&self, tx: &Tx, pass: u32) -> pool::Result<bool> {
         let tree = self.tree();
         let mut changed = self.changed_config.lock();
-        let now = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
+        let now = self.newest_config(&changed);
         let mut written = self.dtls.lock();
         let mut new: Vec<(Guid, ObjNum)> = Vec::new();
         for leaf in now.vdev_tree.iter().flat_map(VdevConfig::leaves) {
@@ -79,7 +79,7 @@ impl Engine {
         let mut config = PoolConfig::clone(&now);
         let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
         new.iter().for_each(|(guid, object)| name(root, *guid, *object));
-        *changed = Some(Arc::new(config));
+        changed.next = Some(Arc::new(config));
         Ok(true)
     }
 }

@@ -1,49 +1,65 @@
-//! A thread that does what follows from a group, and must be done outside of groups.
+//! A thread that sees to a pool's devices, and does what follows from a group and must be done outside of groups.
 //!
 //! # Theory
-//! When a resilver is over, the devices that were replaced go. That changes the pool's shape: who does it keeps all others out until it is on disk, and so
-//! waits for groups, which the sync thread can't. So it leaves word here.
+//! When a resilver is over, the devices that were replaced go. When a device has had too many errors, it is degraded or faulted ([`super::retire`]), and a hot spare
+//! takes its place; when one is back, it is taken in again ([`super::returns`]). All of that changes the pool's shape: who does it keeps all others out until it
+//! is on disk, and so waits for groups, which neither the sync thread nor one that has just met an error can. So they leave word here: at the
+//! bell of the tree ([`vdev::Bell`]).
+//!
+//! Devices that come back ring no bell. While one is missing it is looked for every few seconds.
 //!
 //! # Life
-//! The thread lives from when the pool is attended to until its writer is dropped. An errand that fails is done when the next one is asked for, or with the next import.
+//! The thread lives from when the pool is attended to until its writer is dropped. An errand that fails is done when the bell rings next, or with the next import.
 //!
 //! # See
-//! OpenZFS `spa_async_thread` (`SPA_ASYNC_RESILVER_DONE`).
+//! OpenZFS `spa_async_thread` (`SPA_ASYNC_RESILVER_DONE`), and `zed` with its agents, which does there what is done here for devices.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use ondisk::Guid;
+use parking_lot::Mutex;
+use vdev::Tree;
 
 use super::{Engine, Live};
 use crate::txg::TxgHandle;
 
-/// What is to be done.
-#[derive(Debug, Default)]
-struct Orders {
-    replacements: bool,
-    stop: bool,
-}
+/// How often missing devices are looked for.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Errands, and who runs them.
 #[derive(Debug, Default)]
 pub(super) struct Errands {
-    orders: Mutex<Orders>,
-    ordered: Condvar,
+    replacements: AtomicBool,
+    stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Held by whoever runs them.
+    pub(super) memory: Mutex<Memory>,
+}
+
+/// What is remembered from one errand to the next.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Devices that were not well when the pool was imported, and since: nobody summons a spare for them.
+    pub(super) known: HashSet<Guid>,
+    /// What was found at the path of a missing device, and could not take its place.
+    pub(super) refused: HashSet<(Guid, super::returns::Thing)>,
 }
 
 impl Errands {
     /// Asks for replacements to be ended that are done. Waits for nothing.
-    pub(super) fn end_replacements(&self) {
-        self.orders.lock().replacements = true;
-        self.ordered.notify_all();
+    pub(super) fn end_replacements(&self, tree: &Tree) {
+        self.replacements.store(true, Relaxed);
+        tree.bell().ring();
     }
 
     /// Ends the thread, and waits for it.
-    pub(super) fn stop(&self) {
-        self.orders.lock().stop = true;
-        self.ordered.notify_all();
+    pub(super) fn stop(&self, tree: &Tree) {
+        self.stop.store(true, Relaxed);
+        tree.bell().ring();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.join().expect("a panic ends the program");
@@ -53,18 +69,33 @@ impl Errands {
 
 impl Engine {
     fn run_errands(self: &Arc<Self>, txgs: &TxgHandle) {
+        // All trees have the same; one that is held would keep devices open that have left.
+        let bell = Arc::clone(self.tree().bell());
+        let mut wait = None;
         loop {
-            {
-                let mut orders = self.errands.orders.lock();
-                while !orders.stop && !orders.replacements {
-                    self.errands.ordered.wait(&mut orders);
-                }
-                if orders.stop {
-                    return;
-                }
-                orders.replacements = false;
+            let rang = bell.wait(wait);
+            if self.errands.stop.load(Relaxed) {
+                return;
             }
-            // What can't be done now is no worse for it.
+            self.run_errand(txgs, rang);
+            wait = self.is_looking().then_some(LOOK);
+        }
+    }
+
+    /// Does what there is to do now. What can't be done now is no worse for it: the bell rings again.
+    fn run_errand(self: &Arc<Self>, txgs: &TxgHandle, rang: bool) {
+        let mut memory = self.errands.memory.lock();
+        if txgs.check_suspended().is_err() {
+            // Whoever clears it rings.
+            return;
+        }
+        self.judge(txgs);
+        self.look_for_devices(txgs, &mut memory);
+        if rang {
+            self.send_spares(txgs, &mut memory);
+        }
+        if self.errands.replacements.swap(false, Relaxed) {
+            // A refusal is of the next time; a pool that has stopped has no use for it.
             let _ = self.end_replacements(txgs);
         }
     }
@@ -73,15 +104,23 @@ impl Engine {
 impl Live {
     /// Starts the thread, and sends it at once: a replacement may have been done when the pool was let go.
     pub(super) fn start_errands(&self, name: &str) {
-        let mut thread = self.engine().errands.thread.lock();
+        let engine = self.engine();
+        let mut thread = engine.errands.thread.lock();
         if thread.is_some() {
             return;
         }
-        self.engine().errands.orders.lock().stop = false;
-        let (engine, txgs) = (Arc::clone(self.engine()), self.txgs().handle());
+        engine.errands.stop.store(false, Relaxed);
+        engine.load_limits();
+        engine.errands.memory.lock().known = engine.not_well().into_iter().collect();
+        let (engine, txgs) = (Arc::clone(engine), self.txgs().handle());
         let run = move || engine.run_errands(&txgs);
         let started = std::thread::Builder::new().name(format!("errands {name}")).spawn(run);
         *thread = Some(started.expect("the system has room for a thread"));
-        self.engine().errands.end_replacements();
+        self.engine().errands.end_replacements(&self.engine().tree());
+    }
+
+    /// Sees to the devices at once: what the pool's own thread does when something has happened, or every few seconds while a device is missing.
+    pub fn see_to_devices(&self) {
+        self.engine().run_errand(&self.txgs().handle(), true);
     }
 }

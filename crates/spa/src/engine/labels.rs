@@ -39,7 +39,11 @@ impl Engine {
         zio.suspension().set_mode(self.failmode());
         let mmp = self.heart.fields(self.multihost(), self.uptime());
         zio.flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
-        let changed = self.changed_config.lock().take();
+        let changed = {
+            let mut config = self.changed_config.lock();
+            config.committing = config.next.take();
+            config.committing.clone()
+        };
         let config = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
         let before = self.synced.read().uberblock.clone();
         let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
@@ -68,6 +72,7 @@ impl Engine {
         synced.config = config;
         synced.features = Arc::new(features);
         drop(synced);
+        self.changed_config.lock().committing = None;
         Ok(())
     }
 

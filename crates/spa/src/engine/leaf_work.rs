@@ -124,12 +124,12 @@ pub struct WorkStat {
     pub errors: u64,
 }
 
-/// Something that happened to a device's work, for whoever wants to know (`ESC_ZFS_TRIM_*`).
+/// Something that happened to a device or its work, for whoever wants to know (`ESC_ZFS_TRIM_*`, `ESC_ZFS_VDEV_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkNotice {
     /// The device.
     pub leaf: Guid,
-    /// `trim_start`, `trim_finish` and so on.
+    /// `trim_start`, `vdev_spare` and so on.
     pub what: &'static str,
     /// When.
     pub at: std::time::SystemTime,
@@ -196,7 +196,9 @@ pub(super) struct Keeper(pub(super) Arc<Engine>);
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.0.scan.be_quiet(true);
-        self.0.errands.stop();
+        // Nobody is going to see to its devices: an errand that waits for a suspended pool gives up.
+        self.0.cache.zio().suspension().let_go();
+        self.0.errands.stop(&self.0.tree());
         self.0.stop_works();
     }
 }
@@ -219,15 +221,9 @@ fn progress(engine: &Engine, tree: &Tree, top: VdevId, leaf: Guid, next: u64) ->
 }
 
 impl Engine {
-    /// The configuration as the next group will have it.
-    fn config_to_be(&self) -> Arc<ondisk::PoolConfig> {
-        let changed = self.changed_config.lock().clone();
-        changed.unwrap_or_else(|| self.synced.read().config.clone())
-    }
-
     /// A device by its guid, as far as something may be done to it.
     fn worked(&self, guid: Guid) -> Result<(VdevConfig, VdevId), WorkRefusal> {
-        let config = self.config_to_be();
+        let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         let leaf = root.find(guid).ok_or(WorkRefusal::NoDevice)?;
         if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || leaf.leaf_zap.is_none() {
@@ -276,12 +272,17 @@ impl Engine {
         work.told.push((what, format!("vdev={path}{done}")));
         drop(all);
         if key.1 == WorkKind::Trim {
-            let mut notices = self.works.notices.lock();
-            if notices.len() < NOTICES {
-                notices.push(WorkNotice { leaf: key.0, what: notice, at: self.world.wall() });
-            }
+            self.notice(key.0, notice);
         }
         true
+    }
+
+    /// Notes that something happened to a device.
+    pub(super) fn notice(&self, leaf: Guid, what: &'static str) {
+        let mut notices = self.works.notices.lock();
+        if notices.len() < NOTICES {
+            notices.push(WorkNotice { leaf, what, at: self.world.wall() });
+        }
     }
 
     /// Has a thread go on with what is active. Who calls this holds `commands`.

@@ -26,7 +26,7 @@ use ondisk::{Guid, PoolConfig, VdevConfig, VdevKind};
 use parking_lot::Mutex;
 use vdev::{Devices, Tree, VdevAux, VdevState};
 
-use super::{Engine, Live, ShapeError, SyncError, replicas};
+use super::{ChangedConfig, Engine, Live, ShapeError, SyncError, replicas};
 use crate::create::{Claimed, asize, leaf_asize};
 use crate::txg::TxgHandle;
 
@@ -138,7 +138,13 @@ fn device_of(root: &VdevConfig, guid: Guid) -> Result<&VdevConfig, LifeError> {
 impl Engine {
     /// The config as the group that syncs has it so far.
     pub(super) fn config_now(&self) -> Arc<PoolConfig> {
-        self.changed_config.lock().clone().unwrap_or_else(|| self.synced.read().config.clone())
+        self.newest_config(&self.changed_config.lock())
+    }
+
+    /// The same, for who changes it.
+    pub(super) fn newest_config(&self, changed: &ChangedConfig) -> Arc<PoolConfig> {
+        let coming = changed.next.clone().or_else(|| changed.committing.clone());
+        coming.unwrap_or_else(|| self.synced.read().config.clone())
     }
 
     /// Puts the tree of a configuration in place, after `before` has had its way with it.
@@ -305,6 +311,12 @@ impl Engine {
 }
 
 impl Engine {
+    /// As [`Live::fault`].
+    pub(super) fn fault(&self, txgs: &TxgHandle, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
+        let _alone = self.shape.lock();
+        self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))
+    }
+
     /// Does a change that the group decides upon, and waits until it is on disk. Who calls this holds `shape`.
     pub(super) fn decide<R: Send + 'static>(
         &self,
@@ -343,8 +355,7 @@ impl Live {
     /// # Errors
     /// [`LifeError::NotLeaf`]; [`ShapeError`].
     pub fn fault(&self, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
-        let _alone = self.engine().shape.lock();
-        self.engine().decide(&self.txgs().handle(), move |engine, tx| engine.take_fault(tx, guid, verdict))
+        self.engine().fault(&self.txgs().handle(), guid, verdict)
     }
 
     /// Brings a device back that is offline or was not there; its state then (`vdev_online`). With `expand`, its vdev is to take in what it has grown by.
@@ -369,7 +380,7 @@ impl Live {
         let (now, _) = state_of(&engine.tree())?;
         if changed && now >= VdevState::Degraded {
             self.resume_works();
-            self.heal()?;
+            engine.heal(&self.txgs().handle())?;
         }
         if expand && engine.has_grown(guid) {
             return Err(ShapeError::Unsupported { what: "the growth of a vdev" }.into());

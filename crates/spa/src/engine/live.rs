@@ -130,8 +130,13 @@ impl Live {
         self.engine.allocator.retry();
         zio.suspension().clear();
         self.resume_works();
-        // What came back while the pool was suspended has missed groups, and nobody has been told.
-        self.request_resilver();
+        let config = self.config();
+        let within = guid.and_then(|guid| config.vdev_tree.as_ref()?.find(guid));
+        self.engine
+            .unspare(&|leaf| guid.is_none() || within.is_some_and(|vdev| vdev.find(leaf.guid).is_some()));
+        // What came back while the pool was suspended has missed groups, and nobody has been told. A pool that stops meanwhile has no use for it.
+        let _ = self.engine.heal(&self.txgs().handle());
+        self.engine.errands.end_replacements(&self.engine.tree());
         Ok(())
     }
 
@@ -287,8 +292,7 @@ impl Live {
     /// [`Stopped`].
     pub fn sync_anew(&self) -> Result<(), Stopped> {
         // The configuration is written, as it is.
-        let config = self.engine.synced.read().config.clone();
-        self.engine.changed_config.lock().get_or_insert(config);
+        self.engine.edit_config(|_| {});
         self.txgs.handle().touch();
         self.txgs.sync_all()
     }
@@ -316,7 +320,7 @@ impl Live {
 
     fn leave(&self, state: PoolState) -> Result<(), Stopped> {
         self.txgs.check_suspended()?;
-        self.engine.errands.stop();
+        self.engine.errands.stop(&self.engine.tree());
         self.engine.stop_works();
         self.engine.scan.be_quiet(true);
         let left = self.leave_now(state);
@@ -333,9 +337,7 @@ impl Live {
         self.close_logs()?;
         // A pool whose devices fail now stays, until somebody has seen to them.
         self.txgs.wait_synced_unless_suspended(self.txgs.open())?;
-        let mut config = PoolConfig::clone(&self.config());
-        config.state = state;
-        *self.engine.changed_config.lock() = Some(Arc::new(config));
+        self.engine.edit_config(|config| config.state = state);
         let txg = self.txgs.close()?;
         self.txgs.wait_synced(txg)?;
         if let Some(beating) = self.beating.get() {

@@ -9,7 +9,7 @@
 //! `placing` alone, which is held only while one tree takes the place of another.
 //!
 //! # Absent
-//! Nothing looks by itself whether a device is back, nor anywhere but at its path.
+//! A device is looked for at its path and nowhere else.
 //!
 //! # See
 //! OpenZFS `vdev_reopen`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
@@ -21,15 +21,21 @@ use vdev::{Devices, VdevAux, VdevState};
 
 use super::{Engine, Live};
 use crate::Labels;
+use crate::txg::TxgHandle;
 
 impl Engine {
     /// The devices that are not to be had as they were opened, of a vdev or of all, as far as they are there now.
     fn found_again(&self, of: Option<Guid>) -> Devices {
         let tree = self.tree();
-        // Those that somebody took out of use stay so.
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref();
+        // Those that somebody took out of use stay so, and those that had too many errors.
         let kept_out = |leaf: &VdevConfig| match tree.state_of(leaf.guid) {
             Ok((VdevState::Offline, _)) => true,
-            Ok((VdevState::Faulted, aux)) => aux == VdevAux::External,
+            Ok((VdevState::Faulted, aux)) => {
+                let kept = root.and_then(|root| root.find(leaf.guid)).is_some_and(|leaf| leaf.faulted);
+                aux == VdevAux::External || kept
+            }
             _ => false,
         };
         self.found(of, &|leaf| !kept_out(leaf))
@@ -63,12 +69,50 @@ impl Engine {
         found
     }
 
-    fn put_back(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
+    /// As [`Live::reopen`]; which ones came back.
+    pub(super) fn reopen(
+        self: &Arc<Self>,
+        txgs: &TxgHandle,
+        of: Option<Guid>,
+    ) -> Result<Vec<Guid>, vdev::VdevError> {
         let found = self.found_again(of);
-        if !found.is_empty() {
-            self.put_opened(&found)?;
+        if found.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(found.len())
+        self.put_opened(&found)?;
+        if self.tree().state().0 >= VdevState::Degraded {
+            // Their labels are those of the group in which they went.
+            self.edit_config(|_| {});
+            // Of a suspended pool they wait until it is cleared: whoever stops them may wait for that too.
+            if txgs.check_suspended().is_ok() {
+                self.restart_works(txgs);
+                // A pool that stops meanwhile has no use for a resilver.
+                let _ = self.heal(txgs);
+            }
+        }
+        Ok(found.into_keys().collect())
+    }
+
+    /// Says of those of these devices for which a hot spare stands in that they are back: the spare goes as soon as they lack nothing (`vdev_unspare`).
+    pub(super) fn unspare(&self, back: &dyn Fn(&VdevConfig) -> bool) {
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let tree = self.tree();
+        let firsts =
+            root.walk().filter(|vdev| vdev.kind == VdevKind::Spare).filter_map(|vdev| vdev.children.first());
+        let works =
+            |leaf: &VdevConfig| tree.state_of(leaf.guid).is_ok_and(|(state, _)| state >= VdevState::Degraded);
+        let back: Vec<Guid> =
+            firsts.filter(|leaf| back(leaf) && works(leaf) && !leaf.unspare).map(|leaf| leaf.guid).collect();
+        if back.is_empty() {
+            return;
+        }
+        self.edit_config(|config| {
+            let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
+            for guid in &back {
+                super::replicas::edit(root, *guid, &mut |leaf| leaf.unspare = true);
+            }
+        });
     }
 
     /// Puts the tree in place that has these devices open.
@@ -87,17 +131,6 @@ impl Live {
     /// # Errors
     /// [`vdev::VdevError`] never but for a defect.
     pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
-        let engine = self.engine();
-        let back = engine.put_back(of)?;
-        if back > 0 && engine.tree().state().0 >= VdevState::Degraded {
-            // Their labels are those of the group in which they went.
-            engine.edit_config(|_| {});
-            // Of a suspended pool they wait until it is cleared: whoever stops them may wait for that too.
-            if self.suspended().is_none() {
-                self.resume_works();
-                self.request_resilver();
-            }
-        }
-        Ok(back)
+        Ok(self.engine().reopen(&self.txgs().handle(), of)?.len())
     }
 }

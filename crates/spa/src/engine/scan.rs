@@ -45,6 +45,7 @@ mod slice;
 mod sync;
 mod walk;
 
+use crate::txg::TxgHandle;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -269,6 +270,14 @@ impl Engine {
         });
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
+
+    /// As [`Live::request_resilver`].
+    pub(super) fn request_resilver(&self, txgs: &TxgHandle) {
+        if self.missing().is_some() {
+            self.scan.wanted.store(true, Ordering::Relaxed);
+            txgs.kick();
+        }
+    }
 }
 
 impl Live {
@@ -276,11 +285,7 @@ impl Live {
     /// one that goes on comes to its end first. Does nothing if no device has missed anything. Waits for nothing and takes no lock that is held while a group
     /// syncs, so that whoever changes the pool's shape may call it (`spa_async_request(SPA_ASYNC_RESILVER)`).
     pub fn request_resilver(&self) {
-        let engine = self.engine();
-        if engine.missing().is_some() {
-            engine.scan.wanted.store(true, Ordering::Relaxed);
-            self.txgs().handle().kick();
-        }
+        self.engine().request_resilver(&self.txgs().handle());
     }
 
     /// Begins, pauses or stops a scan; on disk when it returns (`dsl_scan`, `spa_scrub_pause_resume`, `spa_scan_stop`).

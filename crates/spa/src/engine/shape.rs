@@ -162,10 +162,9 @@ impl Engine {
     /// Changes the config that this group writes to the MOS and to all labels (`vdev_config_dirty`).
     pub(super) fn edit_config(&self, edit: impl FnOnce(&mut PoolConfig)) {
         let mut changed = self.changed_config.lock();
-        let now = changed.clone().unwrap_or_else(|| self.synced.read().config.clone());
-        let mut config = PoolConfig::clone(&now);
+        let mut config = PoolConfig::clone(&self.newest_config(&changed));
         edit(&mut config);
-        *changed = Some(Arc::new(config));
+        changed.next = Some(Arc::new(config));
     }
 
     /// Puts the tree of this configuration in the place of the one there is.

@@ -5,8 +5,7 @@
 //! their NUL. `allocating` is also in the config, as a vdev that takes no blocks (`non_allocating`).
 //!
 //! # Absent
-//! The limits of events (`checksum_n` and the like) are for a daemon that watches them: they are kept and nothing is done by them. No
-//! device is asked to fail fast.
+//! No device is asked to fail fast.
 //!
 //! # See
 //! OpenZFS `vdev_prop_set`, `vdev_props_set_sync`, `spa_vdev_noalloc`.
@@ -68,6 +67,7 @@ impl Live {
             }
             _ => None,
         };
+        let limits = super::retire::is_limit(name);
         let name = name.to_owned();
         self.change_pool(Box::new(move |engine, tx| {
             let txg = tx.txg();
@@ -81,6 +81,9 @@ impl Live {
             let set = engine.store_vdev_prop(tx, zap, guid, &name, &value);
             set.map(|event| vec![event]).map_err(|source| SyncError::Books { txg, source })
         }))?;
+        if limits {
+            engine.load_limits();
+        }
         Ok(())
     }
 }

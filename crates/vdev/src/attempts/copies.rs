@@ -49,7 +49,7 @@ impl<'t> Copies<'t> {
         // A stale copy was expected to be wrong.
         for copy in self.wrong.iter().filter(|c| !c.stale) {
             let range = (device_offset(self.offset), self.size as u64);
-            self.tree.node(copy.leaf).lied(Some(range));
+            self.tree.lied(copy.leaf, Some(range));
         }
     }
 }

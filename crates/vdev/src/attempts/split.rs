@@ -168,7 +168,7 @@ impl<'t> Split<'t> {
             for (bytes, copy) in &part.reads {
                 let Some(copy) = copy.filter(|c| !c.stale) else { continue };
                 if right.is_none_or(|r| r != &bytes[..r.len()]) {
-                    self.tree.node(copy.leaf).lied(None);
+                    self.tree.lied(copy.leaf, None);
                 }
             }
         }

@@ -368,7 +368,7 @@ impl<'t> Stripes<'t> {
         };
         let charge = |leaf: Option<NodeId>| {
             if let Some(leaf) = leaf {
-                self.tree.node(leaf).lied(None);
+                self.tree.lied(leaf, None);
             }
         };
         let Some(good) = good else {

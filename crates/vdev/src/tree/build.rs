@@ -8,6 +8,7 @@ use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE, SPA_MINDEVSIZE
 use ondisk::{Ashift, Guid};
 
 use super::{Layout, MAX_ASIZE, Node, NodeId, Opener, Tree};
+use crate::alarm::Bell;
 use crate::kind;
 use crate::{Result, VdevAux, VdevConfig, VdevError, VdevKind, VdevState};
 
@@ -20,11 +21,12 @@ const ASHIFT_MAX: u8 = 16;
 /// Smallest sector shift (`ASHIFT_MIN`).
 const ASHIFT_MIN: u8 = 9;
 
-pub(super) fn build(root: &VdevConfig, open: &mut Opener<'_>) -> Result<Tree> {
+pub(super) fn build(root: &VdevConfig, bell: Arc<Bell>, open: &mut Opener<'_>) -> Result<Tree> {
     if root.kind != VdevKind::Root {
         return Err(VdevError::Shape { guid: root.guid, why: "the top of a tree is not a root" });
     }
-    let mut tree = Tree { nodes: Vec::new(), by_guid: HashMap::new(), config: root.clone(), lacking: 0 };
+    let mut tree =
+        Tree { nodes: Vec::new(), by_guid: HashMap::new(), config: root.clone(), lacking: 0, bell };
     add(&mut tree, root, None, 0, 0, open)?;
     link_spares(&mut tree);
     tree.assess_all();
@@ -58,6 +60,7 @@ fn add(
         layout,
         spec: shallow(spec),
         vitals: Arc::default(),
+        bell: Arc::clone(&tree.bell),
     };
     node.put_state(state, aux);
     tree.nodes.push(node);

@@ -84,7 +84,7 @@ impl Tree {
                 _ => open(leaf),
             },
         };
-        let mut tree = super::build::build(root, &mut known)?.lacking(self.lacking);
+        let mut tree = super::build::build(root, Arc::clone(&self.bell), &mut known)?.lacking(self.lacking);
         for node in &mut tree.nodes {
             let Some(old) = self.same(&node.spec) else { continue };
             node.vitals = Arc::clone(&old.vitals);

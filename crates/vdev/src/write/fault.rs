@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{AlignedBuf, Device};
+use device::{AlignedBuf, Device, DeviceError};
 use ondisk::label::{BOOT_ENV_OFFSET, LABELS, PAD_SIZE, label_offset};
 use ondisk::{Guid, VdevId};
 
@@ -26,7 +26,7 @@ impl Tree {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
         if self.writable(id) && !probe(self.root_guid(), node.guid, &**device) {
-            self.fault(id);
+            self.fault(id, device.is_gone());
         }
     }
 
@@ -38,11 +38,14 @@ impl Tree {
         }
     }
 
-    /// Gives a device up, as far as the pool can do without it; says whether it can.
-    pub(crate) fn fault(&self, id: NodeId) -> bool {
+    /// Gives a device up, as far as the pool can do without it; says whether it can. One that was pulled is removed rather than faulted.
+    pub(crate) fn fault(&self, id: NodeId, pulled: bool) -> bool {
         let node = self.node(id);
         let before = (node.state(), node.aux());
-        node.put_state(VdevState::Faulted, VdevAux::ErrExceeded);
+        match pulled {
+            true => node.put_state(VdevState::Removed, VdevAux::None),
+            false => node.put_state(VdevState::Faulted, VdevAux::ErrExceeded),
+        }
         self.assess_above(id);
         if self.state().0 >= VdevState::Degraded {
             return true;
@@ -108,6 +111,7 @@ impl Tree {
             let node = self.node(id);
             todo.extend(&node.children);
             node.stats.clear_errors();
+            node.tally.clear();
             node.cant_write.store(false, Relaxed);
             node.lost_writes.store(false, Relaxed);
             if matches!(node.layout, Layout::Leaf(Some(_))) {
@@ -132,7 +136,9 @@ fn probe(pool: Guid, guid: Guid, device: &dyn Device) -> bool {
     let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);
     (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|at| {
         let at = at + BOOT_ENV_OFFSET;
-        device.read_at(&mut buf, at).is_ok() && device.write_at(&buf, at).is_ok()
+        // Of a pool that is only read no more is asked than that it reads.
+        let wrote = |done| matches!(done, Ok(()) | Err(DeviceError::ReadOnly { .. }));
+        device.read_at(&mut buf, at).is_ok() && wrote(device.write_at(&buf, at))
     })
 }
 

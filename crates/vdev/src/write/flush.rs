@@ -98,15 +98,15 @@ impl Tree {
             len: 0,
             source: std::io::Error::other("an earlier flush failed"),
         };
-        let Err(source) = flushed(self.root_guid(), node.guid, device)
-            .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) })
-        else {
-            return Flushed::Durable;
-        };
+        let begun = node.underway.begin(Op::Flush, 0, 0);
+        let done = flushed(self.root_guid(), node.guid, device)
+            .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) });
+        drop(begun);
+        let Err(source) = done else { return Flushed::Durable };
         node.stats.write_errors.inc();
-        node.reports.note(Trouble::Flush, None);
+        self.failed(id, Trouble::Flush, None);
         miss();
-        if self.fault(id) {
+        if self.fault(id, device.is_gone()) {
             return Flushed::Faulted;
         }
         node.lost_writes.store(true, Relaxed);

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use device::{Block, DeviceError, Op};
 
 use super::{Laid, Piece, Refused};
+use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
@@ -128,13 +128,16 @@ impl Tree {
         let len: usize = bufs.iter().map(|b| b.len()).sum();
         let sizes = if bufs.len() > 1 { &node.stats.run_sizes } else { &node.stats.write_sizes };
         sizes.record(len as u64);
-        let start = Instant::now();
+        let begun = node.underway.begin(Op::Write, at, len as u64);
         let done = match inject::strike(|| self.root_guid(), node.guid, On::Write) {
             Some(Wrong::Error(code)) => Err(inject::error(code, Op::Write, device.name(), at, len as u64)),
             Some(Wrong::Noop) => Ok(()),
             _ => device.write_vectored_at(bufs, at),
         };
-        node.stats.write_took(start.elapsed().as_nanos() as u64);
+        let took = begun.took();
+        drop(begun);
+        node.stats.write_ns.record(nanos(took));
+        self.timed(leaf, took, (at, len as u64));
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(len as u64), Relaxed);
         node.stats.write_ops.inc();
@@ -142,7 +145,7 @@ impl Tree {
             Ok(()) => node.stats.write_bytes.add(len as u64),
             Err(_) => {
                 node.stats.write_errors.inc();
-                node.reports.note(Trouble::Write, Some((at, len as u64)));
+                self.failed(leaf, Trouble::Write, Some((at, len as u64)));
             }
         }
         done.map_err(Arc::new)

@@ -95,10 +95,15 @@ impl Tree {
             // Its blocks may be anywhere.
             return self.nodes().any(|node| node.missed(birth));
         }
-        self.leaves_of(vdev)
-            .iter()
-            .filter_map(|guid| self.by_guid.get(guid))
-            .any(|id| self.node(*id).missed(birth))
+        let mut todo: Vec<NodeId> = self.top(vdev).into_iter().collect();
+        while let Some(id) = todo.pop() {
+            let node = self.node(id);
+            if node.is_here() && node.missed(birth) {
+                return true;
+            }
+            todo.extend(&node.children);
+        }
+        false
     }
 
     /// The parts of a block on vdevs that are there: one, unless it was on a vdev that has been removed.
@@ -212,7 +217,10 @@ impl Tree {
                         continue;
                     }
                     let at = crate::tree::device_offset(piece.offset);
-                    self.node(piece.leaf).lied(Some((at, want.len() as u64)));
+                    // Not for the alarm: while the pool is being repaired its devices stay in use.
+                    let lied = self.node(piece.leaf);
+                    lied.stats.checksum_errors.inc();
+                    lied.reports.note(crate::Trouble::Checksum, Some((at, want.len() as u64)));
                     done.wrong += 1;
                 }
                 self.put_right(piece, want, &mut done);

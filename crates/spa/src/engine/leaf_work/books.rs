@@ -78,7 +78,7 @@ impl Engine {
         if entries.is_empty() {
             return Ok(());
         }
-        let config = self.config_to_be();
+        let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         for entry in entries {
             // One that has left the pool meanwhile takes what was known of it along.
@@ -109,7 +109,7 @@ impl Engine {
 
     /// Reads how the works stand of devices of which nothing is known yet.
     pub(super) fn load_works(&self) {
-        let config = self.config_to_be();
+        let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         for leaf in root.leaves() {
             let Some(zap) = leaf.leaf_zap else { continue };

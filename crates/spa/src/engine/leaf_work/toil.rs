@@ -78,7 +78,7 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
     };
     let (done, all) = progress(engine, &tree, top, key.0, next);
     drop(tree);
-    let config = engine.config_to_be();
+    let config = engine.config_now();
     let vdev = config.vdev_tree.as_ref().and_then(|root| root.children.get(top.0 as usize));
     let ashift = vdev.and_then(|vdev| vdev.ashift).unwrap_or_default();
     let sector = 1 << ashift.0.clamp(9, 16);
@@ -112,7 +112,7 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
 }
 
 fn path_of(engine: &Engine, leaf: Guid) -> String {
-    let config = engine.config_to_be();
+    let config = engine.config_now();
     let leaf = config.vdev_tree.as_ref().and_then(|root| root.find(leaf)).and_then(|v| v.path.clone());
     leaf.map_or_else(|| "-".to_owned(), |path| String::from_utf8_lossy(&path).into_owned())
 }

@@ -243,7 +243,7 @@ impl Engine {
         }
         if complete && !held && known {
             self.forget_missed(&phys, &behind, &lost, &present);
-            self.errands.end_replacements();
+            self.errands.end_replacements(&self.tree());
             if moved && self.missing().is_some() {
                 self.scan.wanted.store(true, Ordering::Relaxed);
             }

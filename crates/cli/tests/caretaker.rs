@@ -1,0 +1,91 @@
+//! What a daemon does about devices by itself, and what commands say of it.
+
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use daemon::{Daemon, image};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A daemon in a folder with images by these names.
+fn stand(names: &[&str]) -> (tempfile::TempDir, Daemon) {
+    let dir = tempfile::tempdir().expect("a folder");
+    names.iter().for_each(|name| image(&dir.path().join(name)));
+    let daemon = Daemon::start(dir.path());
+    (dir, daemon)
+}
+
+fn at(dir: &Path, names: &[&str]) -> String {
+    names.iter().map(|name| format!(" {}", dir.join(name).display())).collect()
+}
+
+/// What a command says, once it says this.
+fn until(daemon: &Daemon, line: &str, so: impl Fn(&str) -> bool) -> String {
+    let began = Instant::now();
+    loop {
+        let said = daemon.good(line);
+        if so(&said) {
+            return said;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{line}: {said}");
+        std::thread::yield_now();
+    }
+}
+
+/// Goal: of two pools that share a spare the one whose device fails gets it without a command; both say who has it, and when the device has been cleared it is free.
+#[test]
+fn a_shared_spare() {
+    let (dir, daemon) = stand(&["a", "b", "c", "d", "s"]);
+    let at = |names: &[&str]| at(dir.path(), names);
+    for (pool, sides) in [("one", ["a", "b"]), ("two", ["c", "d"])] {
+        daemon.good(&format!("zpool create -m none {pool} mirror{}", at(&sides)));
+        daemon.good(&format!("zpool add -f {pool} spare{}", at(&["s"])));
+    }
+    let a = dir.path().join("a").display().to_string();
+    let s = dir.path().join("s").display().to_string();
+    daemon.good(&format!("zinject -d {a} -e io one"));
+    daemon.good(&format!("zinject -d {a} -e io -T probe one"));
+    daemon.good("zfs create one/fs");
+    let said =
+        until(&daemon, "zpool status one", |said| said.contains("INUSE") && said.contains("resilvered"));
+    let line = |said: &str, name: &str| {
+        let found =
+            said.lines().rfind(|line| line.trim_start().starts_with(&format!("{name} "))).map(str::to_owned);
+        found
+            .unwrap_or_else(|| panic!("no {name}: {said}"))
+            .split_whitespace()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line(&said, &s), "INUSE currently in use");
+    assert!(said.contains("spare-0") && line(&said, &a).starts_with("FAULTED"), "{said}");
+    assert_eq!(line(&daemon.good("zpool status two"), &s), "INUSE in use by pool 'one'");
+    let events = daemon.good("zpool events -H");
+    assert!(events.contains("sysevent.fs.zfs.vdev_spare") && events.contains("statechange"), "{events}");
+    daemon.good("zinject -c all");
+    daemon.good(&format!("zpool clear one {a}"));
+    let said = until(&daemon, "zpool status one", |said| said.contains("AVAIL") && !said.contains("spare-0"));
+    assert!(line(&said, &a).starts_with("ONLINE"), "{said}");
+    assert_eq!(line(&daemon.good("zpool status two"), &s), "AVAIL");
+}
+
+/// Goal: operations that take longer than `zio_slow_io_ms` are counted by `zpool status -s` and told as events, no more a second than is asked for.
+#[test]
+fn slow_operations() {
+    let (dir, daemon) = stand(&["a"]);
+    daemon.good(&format!("zpool create -m none one{}", at(dir.path(), &["a"])));
+    daemon.good("set tunable zio_slow_io_ms=20");
+    daemon.good("set tunable zfs_slow_io_events_per_second=1");
+    daemon.good(&format!("zinject -d {} -D 50:4 one", dir.path().join("a").display()));
+    daemon.good("zfs create one/fs");
+    daemon.good("zinject -c all");
+    let status = daemon.good("zpool status -s one");
+    let leaf = status.lines().find(|line| line.contains("/a ")).expect("the device");
+    let slow: u64 = leaf.split_whitespace().nth(5).and_then(|n| n.parse().ok()).expect("a number");
+    assert!(slow >= 2, "{status}");
+    let events = daemon.good("zpool events -v");
+    let told = events.matches("class = \"ereport.fs.zfs.delay\"").count() as u64;
+    assert!(told >= 1 && told < slow, "{told} of {slow}");
+    assert!(events.contains("zio_delay = 0x"), "{events}");
+}

@@ -1,0 +1,430 @@
+//! What a pool does about its devices by itself: too many errors, hot spares, devices that come back; judged by OpenZFS's `zdb` where it is at hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod rig;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ondisk::config::DraidShape;
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{Guid, ObjNum};
+use rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
+use spa::Spa;
+use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
+use spa::engine::{AttachTerms, Live, PoolProp, VdevValue, Verdict};
+use spa::import::Options;
+use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
+use vdev::{VdevAux, VdevState};
+
+const LEN: usize = 4 << 20;
+
+/// A pool, whose faults go with it.
+struct Patient {
+    spa: Spa,
+    dir: Arc<tempfile::TempDir>,
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        inject::forget(self.spa.guid());
+    }
+}
+
+fn image(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
+    path
+}
+
+/// Puts an image where nobody looks for it.
+fn hide(dir: &Path, name: &str) {
+    std::fs::create_dir_all(dir.join("hidden")).unwrap();
+    std::fs::rename(dir.join(name), dir.join("hidden").join(name)).unwrap();
+}
+
+fn unhide(dir: &Path, name: &str) {
+    std::fs::rename(dir.join("hidden").join(name), dir.join(name)).unwrap();
+}
+
+fn live(spa: &Spa) -> &Live {
+    spa.writer().unwrap()
+}
+
+fn patient(shape: VdevShape, names: &[&str]) -> Patient {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let leaves = names.iter().map(|name| NewLeaf { path: image(dir.path(), name) }).collect();
+    let spa = pool_of(vec![NewVdev { shape, bias: None, leaves }], &features);
+    Patient { spa, dir }
+}
+
+impl Patient {
+    fn live(&self) -> &Live {
+        live(&self.spa)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn leaf(&self, name: &str) -> NewLeaf {
+        NewLeaf { path: image(self.dir.path(), name) }
+    }
+
+    fn write(&self, seed: u64) -> (u64, ObjNum) {
+        let object = write_file(self.live(), &own(self.live(), "tank"), &noise(seed, LEN)).unwrap();
+        self.live().sync_all().unwrap();
+        (seed, object)
+    }
+
+    fn check(&self, files: &[(u64, ObjNum)]) {
+        let owned = own(self.live(), "tank");
+        for (seed, object) in files {
+            assert!(read_file(&owned, *object, LEN) == noise(*seed, LEN), "file {seed}");
+        }
+    }
+
+    /// Exports it, has it judged, does something to its devices, and imports it again: nothing of it is in memory then.
+    fn again(self, meanwhile: impl FnOnce(&Path)) -> Patient {
+        self.live().export().unwrap();
+        judge(self.dir.path(), "tank");
+        meanwhile(self.dir.path());
+        let dir = Arc::clone(&self.dir);
+        drop(self);
+        let spa = import_as(dir.path(), Options::default()).map_err(|e| e.to_string()).unwrap();
+        Patient { spa, dir }
+    }
+
+    fn guid(&self, name: &str) -> Guid {
+        let config = self.spa.config();
+        let path = self.path(name).display().to_string().into_bytes();
+        let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
+        leaves.find(|leaf| leaf.path.as_ref() == Some(&path)).unwrap().guid
+    }
+
+    fn state(&self, name: &str) -> (VdevState, VdevAux) {
+        self.spa.tree().state_of(self.guid(name)).unwrap()
+    }
+
+    fn ails(&self, name: &str, on: Option<On>, wrong: Wrong) {
+        let target = Target::Leaf { leaf: self.guid(name), on, wrong };
+        inject::add(Fault { pool: self.spa.guid(), target, often: ALWAYS }).unwrap();
+    }
+
+    /// Whatever is asked of it fails, and it can't be probed.
+    fn dies(&self, name: &str) {
+        self.ails(name, None, Wrong::Error(5));
+        self.ails(name, Some(On::Probe), Wrong::Error(5));
+    }
+
+    fn spare(&self, name: &str) {
+        self.live().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
+    }
+
+    fn set(&self, name: &str, number: u64) {
+        self.live().set(vec![PoolProp::Number(name.to_owned(), number)]).unwrap();
+    }
+
+    /// The tree below the root in words.
+    fn shape(&self) -> String {
+        fn words(v: &ondisk::VdevConfig) -> String {
+            if v.kind.is_leaf() {
+                let path =
+                    v.path.as_deref().map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
+                let old = path.strip_suffix("/old").map_or("", |_| "/old");
+                return path.trim_end_matches("/old").rsplit('/').next().unwrap().to_owned() + old;
+            }
+            let all: Vec<String> = v.children.iter().map(words).collect();
+            format!("{}({})", v.kind.name(), all.join(" "))
+        }
+        let config = self.spa.config();
+        let tops: Vec<String> = config.vdev_tree.as_ref().unwrap().children.iter().map(words).collect();
+        tops.join(" ")
+    }
+
+    /// Lets groups go by until something is so.
+    fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
+        for _ in 0..100_000 {
+            if so(self) {
+                return;
+            }
+            self.live().sync_all().unwrap();
+            std::thread::yield_now();
+        }
+        panic!("never {what}: {} {:?}", self.shape(), self.spa.tree().behind());
+    }
+
+    fn until_shape(&self, shape: &str) {
+        self.until(shape, |p| p.shape() == shape);
+    }
+
+    /// Waits until every device has all that it missed.
+    fn healed(&self) {
+        self.until("healed", |p| {
+            !p.live().scan_stat().is_some_and(|s| s.is_scanning()) && p.spa.tree().behind().is_empty()
+        });
+    }
+}
+
+/// Goal: a device whose reads fail ten times is faulted, and the pool lives without it; before it has failed so often it is not. When it is well and cleared it
+/// is brought up to date.
+#[test]
+fn reads_that_fail() {
+    let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
+    let files = [p.write(1), p.write(2)];
+    let p = p.again(|_| ());
+    p.ails("a", Some(On::Read), Wrong::Error(5));
+    let owned = own(p.live(), "tank");
+    let mut few = vec![0; 128 << 10];
+    owned.objset().dnode(files[0].1).unwrap().read_at(0, &mut few).unwrap();
+    p.live().see_to_devices();
+    assert_eq!(p.state("a").0, VdevState::Healthy);
+    drop(owned);
+    p.check(&files);
+    p.live().see_to_devices();
+    assert_eq!(p.state("a"), (VdevState::Faulted, VdevAux::ErrExceeded));
+    let late = p.write(3);
+    if let Some(config) = ask(p.dir.path(), "tank", &["-C"]) {
+        assert!(config.contains("aux_state: 'err_exceeded'") && config.contains("faulted: 1"), "{config}");
+    }
+    inject::forget(p.spa.guid());
+    // It is nobody's but the administrator's to say that it is well.
+    p.live().see_to_devices();
+    assert_eq!(p.state("a").0, VdevState::Faulted);
+    p.live().clear(None).unwrap();
+    assert_eq!(p.state("a"), (VdevState::Healthy, VdevAux::None));
+    p.healed();
+    let p = p.again(|dir| std::fs::remove_file(dir.join("b")).unwrap());
+    p.check(&[files[0], files[1], late]);
+}
+
+/// Goal: a device that gives wrong bytes too often is degraded, and goes on being used; when two sisters do it at the same time none of them is to blame.
+#[test]
+fn wrong_bytes() {
+    for sick in [&["a"][..], &["a", "b"]] {
+        let p = patient(VdevShape::Raidz(2), &["a", "b", "c", "d"]);
+        let files = [p.write(1), p.write(2)];
+        let p = p.again(|_| ());
+        sick.iter().for_each(|name| p.ails(name, Some(On::Read), Wrong::Corrupt));
+        p.check(&files);
+        p.live().see_to_devices();
+        let now = p.state("a");
+        match sick.len() {
+            1 => assert_eq!(now, (VdevState::Degraded, VdevAux::ErrExceeded)),
+            _ => assert_eq!(now.0, VdevState::Healthy),
+        }
+        assert!(p.spa.tree().stats(p.guid("a")).unwrap().checksum_errors.get() > 10);
+    }
+}
+
+/// Goal: how many errors are too many is what the device's property says, or that of its top-level vdev, at once; `none` is as if it was not set.
+#[test]
+fn limits_are_properties() {
+    let tops = |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().children[0].guid;
+    let few = VdevValue::Number(2);
+    let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
+    let files = [p.write(1)];
+    let p = p.again(|_| ());
+    p.live().set_vdev(tops(&p), "checksum_n", VdevValue::Number(100_000)).unwrap();
+    p.ails("a", Some(On::Read), Wrong::Corrupt);
+    p.check(&files);
+    p.live().see_to_devices();
+    assert_eq!(p.state("a").0, VdevState::Healthy, "as many as the top-level vdev allows");
+    // It outlives an import, and the leaf's own goes before.
+    let p = p.again(|_| ());
+    p.live().set_vdev(p.guid("a"), "checksum_n", few).unwrap();
+    p.live().set_vdev(p.guid("a"), "checksum_t", VdevValue::Number(u64::MAX)).unwrap();
+    p.ails("a", Some(On::Read), Wrong::Corrupt);
+    p.check(&files);
+    p.live().see_to_devices();
+    assert_eq!(p.state("a").0, VdevState::Degraded);
+    // Slow operations have no limit until both of their properties are set.
+    p.live().set_vdev(p.guid("b"), "slow_io_n", VdevValue::Number(1)).unwrap();
+    p.live().set_vdev(p.guid("b"), "slow_io_t", VdevValue::Number(10)).unwrap();
+    assert_eq!(p.state("b").0, VdevState::Healthy);
+}
+
+/// Goal: a device that the pool can't do without is degraded, whatever fails, and stays readable.
+#[test]
+fn the_last_device_is_kept() {
+    let p = patient(VdevShape::Single, &["a"]);
+    let files = [p.write(1)];
+    let p = p.again(|_| ());
+    let owned = own(p.live(), "tank");
+    let mut bytes = vec![0; 128 << 10];
+    let dn = owned.objset().dnode(files[0].1).unwrap();
+    dn.read_at(0, &mut bytes).unwrap();
+    p.ails("a", Some(On::Read), Wrong::Error(5));
+    (1..20).for_each(|block| assert!(dn.read_at(block * (128 << 10), &mut bytes).is_err()));
+    drop((dn, owned));
+    inject::forget(p.spa.guid());
+    p.live().see_to_devices();
+    assert_eq!(p.state("a"), (VdevState::Degraded, VdevAux::ErrExceeded));
+    p.live().clear(None).unwrap();
+    assert_eq!(p.state("a").0, VdevState::Healthy);
+    p.check(&files);
+}
+
+/// Goal: when a device fails altogether a spare takes its place by itself and is brought up to date; when the device is well again and cleared, and has what it
+/// missed, the spare goes back.
+#[test]
+fn a_spare_steps_in_and_out() {
+    let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
+    p.spare("s");
+    let first = p.write(1);
+    p.dies("b");
+    let second = p.write(2);
+    p.until_shape("raidz(a spare(b s) c)");
+    p.healed();
+    assert_eq!(p.state("b").0, VdevState::Faulted);
+    assert_eq!(p.state("s").0, VdevState::Healthy);
+    let third = p.write(3);
+    let p = p.again(|dir| hide(dir, "c"));
+    p.check(&[first, second, third]);
+    let p = p.again(|dir| unhide(dir, "c"));
+    p.live().clear(None).unwrap();
+    p.until_shape("raidz(a b c)");
+    let spares = p.spa.spares();
+    assert_eq!((spares.len(), spares[0].state), (1, VdevState::Healthy));
+    let p = p.again(|dir| std::fs::remove_file(dir.join("c")).unwrap());
+    p.check(&[first, second, third]);
+}
+
+/// Goal: a spare that is too small is passed over for the next; when the device is replaced by another the spare is free again, and steps in for the next one.
+#[test]
+fn spares_are_tried_in_turn() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let small = p.path("small");
+    std::fs::File::create(&small).unwrap().set_len(80 << 20).unwrap();
+    p.live().add_aux(&[NewLeaf { path: small }, p.leaf("s")], &[], false, &claim_file).unwrap();
+    let first = p.write(1);
+    p.dies("a");
+    let second = p.write(2);
+    p.until_shape("mirror(spare(a s) b)");
+    p.healed();
+    let terms = AttachTerms { replace: true, force: false, claimer: &claim_file };
+    p.live().attach(p.guid("a"), &p.leaf("new"), &terms).unwrap();
+    p.until_shape("mirror(new b)");
+    p.dies("b");
+    let third = p.write(3);
+    p.until_shape("mirror(new spare(b s))");
+    p.healed();
+    let p = p.again(|dir| std::fs::remove_file(dir.join("new")).unwrap());
+    p.check(&[first, second, third]);
+}
+
+/// Goal: who takes a device out of use by fault has a spare step in too; who takes it offline has not; a spare that is added later steps in at once.
+#[test]
+fn by_hand() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let first = p.write(1);
+    p.live().offline(p.guid("a"), false).unwrap();
+    p.spare("s");
+    p.live().see_to_devices();
+    assert_eq!(p.shape(), "mirror(a b)");
+    p.live().online(p.guid("a"), false).unwrap();
+    p.healed();
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.until_shape("mirror(spare(a s) b)");
+    p.healed();
+    p.live().clear(Some(p.guid("a"))).unwrap();
+    p.until_shape("mirror(a b)");
+    p.check(&[first]);
+    p.again(|_| ());
+}
+
+/// Goal: a device that was not there when the pool was imported summons no spare; when it is back nobody needs to say so, and it gets what it missed and no more.
+#[test]
+fn a_device_comes_back() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    p.spare("s");
+    let first = p.write(1);
+    let p = p.again(|dir| hide(dir, "a"));
+    assert_eq!(p.state("a").0, VdevState::CantOpen);
+    let second = p.write(2);
+    p.live().see_to_devices();
+    assert_eq!(p.shape(), "mirror(a b)");
+    unhide(p.dir.path(), "a");
+    p.live().see_to_devices();
+    assert_eq!(p.state("a").0, VdevState::Healthy);
+    p.healed();
+    let written = p.spa.tree().stats(p.guid("a")).unwrap().scan_repaired.get();
+    assert!((LEN as u64..2 * LEN as u64).contains(&written), "{written} bytes");
+    let p = p.again(|dir| std::fs::remove_file(dir.join("b")).unwrap());
+    p.check(&[first, second]);
+}
+
+/// Goal: with `autoreplace=on` a blank device at the path of one that is missing takes its place; what belongs to another pool does not, nor anything without it.
+#[test]
+fn another_device_takes_the_place() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let first = p.write(1);
+    let other = patient(VdevShape::Single, &["x"]);
+    other.live().export().unwrap();
+    let p = p.again(|dir| {
+        std::fs::remove_file(dir.join("a")).unwrap();
+        image(dir, "a");
+    });
+    p.live().see_to_devices();
+    assert_eq!((p.shape().as_str(), p.state("a").0), ("mirror(a b)", VdevState::CantOpen));
+    // A disk of another pool.
+    std::fs::copy(other.path("x"), p.path("a")).unwrap();
+    p.set("autoreplace", 1);
+    p.live().see_to_devices();
+    assert_eq!(p.shape(), "mirror(a b)");
+    assert!(
+        std::fs::read(p.path("a")).unwrap() == std::fs::read(other.path("x")).unwrap(),
+        "it is as it was"
+    );
+    std::fs::remove_file(p.path("a")).unwrap();
+    image(p.dir.path(), "a");
+    p.live().see_to_devices();
+    p.until("replaced", |p| p.shape() == "mirror(a b)" && p.state("a").0 == VdevState::Healthy);
+    p.healed();
+    let second = p.write(2);
+    let p = p.again(|dir| std::fs::remove_file(dir.join("b")).unwrap());
+    p.check(&[first, second]);
+}
+
+/// Goal: a distributed spare steps in for a device of its own draid, all of whose blocks it then has, and goes when the device is back.
+#[test]
+fn a_distributed_spare_steps_in() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let p = patient(VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 5 }), &names);
+    let first = p.write(1);
+    p.dies("c");
+    let second = p.write(2);
+    p.until_shape("draid(a b spare(c draid1-0-0) d e f)");
+    p.healed();
+    let third = p.write(3);
+    // Another may go now.
+    let p = p.again(|dir| std::fs::remove_file(dir.join("e")).unwrap());
+    p.check(&[first, second, third]);
+    p.live().export().unwrap();
+}
+
+/// Goal: who has the config written again, as it is, while another's change of it is being committed takes nothing of that back.
+#[test]
+fn changes_of_the_config_are_kept() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                p.live().sync_anew().unwrap();
+            }
+        });
+        for _ in 0..20 {
+            p.live().offline(p.guid("a"), false).unwrap();
+            let offline =
+                |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().leaves().any(|leaf| leaf.offline);
+            p.live().sync_all().unwrap();
+            assert!(offline(&p));
+            p.live().online(p.guid("a"), false).unwrap();
+            p.live().sync_all().unwrap();
+            assert!(!offline(&p));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
