@@ -1,6 +1,7 @@
 //! The cache in front of the block pipeline of one pool.
 
 use crate::header::Key;
+use crate::second::Seconds;
 use crate::store::{Flight, Found, Hand, Stats, Store};
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
@@ -58,9 +59,11 @@ impl std::fmt::Debug for Room {
 /// A block cache of one pool.
 pub struct Cache {
     zio: Zio,
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     /// The pool's number in the store.
-    pool: u32,
+    pub(crate) pool: u32,
+    /// What object sets want to have on cache devices, where that is not everything.
+    pub(crate) second: Seconds,
 }
 
 /// Takes the flight out of the table however its read ends, so that nobody waits for one that is over.
@@ -95,7 +98,7 @@ impl Cache {
             Room::Shared(store) => store,
         };
         let pool = store.new_pool();
-        Cache { zio, store, pool }
+        Cache { zio, store, pool, second: Seconds::default() }
     }
 
     /// The memory that it uses.
@@ -109,7 +112,11 @@ impl Cache {
     }
 
     fn key(&self, bp: &Blkptr, objset: u64) -> Option<Key> {
-        self.store.key(bp, objset, self.pool)
+        let mut key = self.store.key(bp, objset, self.pool)?;
+        if !self.second.wants(objset, &key) {
+            key.keep_from_l2();
+        }
+        Some(key)
     }
 
     /// Reads a block through the cache (`arc_read`).
@@ -202,7 +209,8 @@ impl Cache {
             Found::Nothing => {
                 let flight = mine.expect("it was just entered");
                 let mut landing = Landing { store: &self.store, key, flight, result: None };
-                let result = self.zio.read(bp, bookmark);
+                let result =
+                    self.second_read(bp, bookmark, &key).unwrap_or_else(|| self.zio.read(bp, bookmark));
                 let result = result
                     .map(|block| if is_mostly_free(bp) { Sparse::trimmed(&block) } else { block.into() });
                 landing.result = Some(result.clone());
@@ -246,6 +254,7 @@ impl Cache {
     /// As [`Zio::free`].
     pub fn free(&self, txg: Txg, bp: &Blkptr, objset: Option<u64>) -> zio::Result<()> {
         self.let_go(bp, objset.unwrap_or_default());
+        self.forget_second(bp);
         self.zio.free(txg, bp)
     }
 
@@ -276,5 +285,6 @@ impl Drop for Cache {
     fn drop(&mut self) {
         // Nobody can ask for them any more.
         self.store.purge(self.pool);
+        self.store.remove_disks(|disk| disk.pool == self.pool);
     }
 }

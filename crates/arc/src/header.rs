@@ -1,7 +1,11 @@
 //! What is known of one block (`arc_buf_hdr_t`).
 
 use device::{Block, Sparse};
-use ondisk::{Blkptr, DmuType};
+use ondisk::blkptr::{Body, CryptParams, Stored};
+use ondisk::{
+    Asize, Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Level, Lsize, Offset, Psize, Txg,
+    VdevId,
+};
 use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,7 +19,7 @@ pub(crate) const GHOST_OVERHEAD: u64 = 176;
 
 /// The name of a block: its pool, its first copy and the transaction group that wrote it; of one that a key makes readable,
 /// also whose key that was. Thousands of idle file systems have a dozen small blocks each in the cache, so it is kept small.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
     hash: u64,
     offset: u64,
@@ -31,7 +35,28 @@ pub(crate) struct Key {
     lsize: u16,
     level: u8,
     kind: u8,
+    /// How it is stored: compressor, checksum, and bits.
+    how: u16,
 }
+
+/// The parts of [`Key::how`].
+const CHECKSUM_SHIFT: u32 = 7;
+/// It has a MAC, or is encrypted (the pointer's encryption bit).
+const CRYPT: u16 = 1 << 11;
+/// It is of the other byte order.
+const FOREIGN: u16 = 1 << 12;
+/// Its dataset does not want it on cache devices. Others that lead to the block may: this is no part of its name.
+const NOT_FOR_L2: u16 = 1 << 13;
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |k: &Key| (k.hash, k.offset, k.birth, k.sum, k.keyed_by, k.pool, k.vdev);
+        let shape = |k: &Key| (k.psize, k.lsize, k.level, k.kind, k.how & !NOT_FOR_L2);
+        place(self) == place(other) && shape(self) == shape(other)
+    }
+}
+
+impl Eq for Key {}
 
 /// Of blocks that need no key: no object set has this number.
 const NO_KEY: u64 = u64::MAX;
@@ -61,6 +86,10 @@ impl Key {
             lsize: sectors_less_one(bp.lsize.0),
             level: bp.level.0,
             kind: bp.kind.to_disk(),
+            how: s.compress as u16
+                | (s.checksum as u16) << CHECKSUM_SHIFT
+                | if s.crypt { CRYPT } else { 0 }
+                | if bp.order == ByteOrder::Big { FOREIGN } else { 0 },
         };
         key.hash =
             seed.hash_one((key.offset, key.birth ^ u64::from(key.vdev) << 40, key.sum[0], key.keyed_by));
@@ -75,6 +104,97 @@ impl Key {
     /// Bytes of the block.
     pub(crate) fn lsize(&self) -> usize {
         (usize::from(self.lsize) + 1) << 9
+    }
+
+    /// Top-level vdev and offset of the first copy, the latter with the bit of gang blocks.
+    pub(crate) fn place(&self) -> (u32, u64) {
+        (self.vdev, self.offset)
+    }
+
+    /// The group that wrote it.
+    pub(crate) fn birth(&self) -> u64 {
+        self.birth
+    }
+
+    /// Bytes of it as stored.
+    pub(crate) fn psize(&self) -> u64 {
+        (u64::from(self.psize) + 1) << 9
+    }
+
+    /// How it is packed.
+    pub(crate) fn compress(&self) -> CompressKind {
+        CompressKind::from_disk((self.how & 0x7f) as u8).unwrap_or(CompressKind::Off)
+    }
+
+    fn checksum(&self) -> ChecksumKind {
+        ChecksumKind::from_disk((self.how >> CHECKSUM_SHIFT & 0xf) as u8).unwrap_or(ChecksumKind::Off)
+    }
+
+    /// Whether it has a MAC, or is encrypted.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.how & CRYPT != 0
+    }
+
+    /// It is not wanted on cache devices, whoever asks for it by this name.
+    pub(crate) fn keep_from_l2(&mut self) {
+        self.how |= NOT_FOR_L2;
+    }
+
+    /// Whether it may be written to a cache device.
+    fn is_for_l2(&self) -> bool {
+        self.how & NOT_FOR_L2 == 0 && self.can_be_stored_again()
+    }
+
+    /// Whether its stored form can be made again of what the object sees, and checked: what is encrypted would need its initialisation vector, what was packed by zstd the level,
+    /// and of a gang block nobody knows here what it takes.
+    fn can_be_stored_again(&self) -> bool {
+        self.is_verified()
+            && self.offset & GANG == 0
+            && self.how & FOREIGN == 0
+            && self.compress() != CompressKind::Zstd
+            && self.psize <= self.lsize
+            && !self.pointer().is_encrypted()
+    }
+
+    /// Whether its pointer's checksum alone tells its bytes from others.
+    pub(crate) fn is_verified(&self) -> bool {
+        !matches!(
+            self.checksum(),
+            ChecksumKind::Inherit
+                | ChecksumKind::On
+                | ChecksumKind::Off
+                | ChecksumKind::Noparity
+                | ChecksumKind::Label
+                | ChecksumKind::GangHeader
+                | ChecksumKind::Zilog
+                | ChecksumKind::Zilog2
+        )
+    }
+
+    /// What is known of its pointer: without the other copies, what its first takes, and what only encryption needs.
+    pub(crate) fn pointer(&self) -> Blkptr {
+        let (gang, offset) = (self.offset & GANG != 0, Offset(self.offset & !GANG));
+        let dva = Dva { vdev: VdevId(self.vdev), offset, asize: Asize(0), gang };
+        let stored = Stored {
+            dvas: [Some(dva), None, None],
+            psize: Psize(self.psize()),
+            compress: self.compress(),
+            checksum: self.checksum(),
+            sum: self.sum,
+            phys_birth: Txg(self.birth),
+            fill: 0,
+            dedup: false,
+            crypt: self.is_protected(),
+            crypt_params: CryptParams { salt: [0; 8], iv: [0; 12] },
+        };
+        Blkptr {
+            kind: DmuType::from_disk(self.kind).unwrap_or(DmuType::NONE),
+            level: Level(self.level),
+            lsize: Lsize(self.lsize() as u64),
+            birth: Txg(self.birth),
+            order: if self.how & FOREIGN == 0 { ByteOrder::Little } else { ByteOrder::Big },
+            body: Body::Stored(stored),
+        }
     }
 
     /// 1 of metadata, 0 of data.
@@ -130,7 +250,14 @@ pub(crate) struct Header {
     sublist: AtomicU8,
     /// Used since whoever evicts has looked at it.
     used: AtomicBool,
+    /// What concerns cache devices.
+    l2: AtomicU8,
 }
+
+/// It may be written to a cache device (`ARC_FLAG_L2CACHE`).
+const FOR_L2: u8 = 1;
+/// It is being written to one (`ARC_FLAG_L2_WRITING`).
+const WRITING: u8 = 2;
 
 impl Header {
     pub(crate) fn new(key: Key, block: Block, state: State, access: u32) -> Header {
@@ -142,6 +269,7 @@ impl Header {
             state: AtomicU8::new(state as u8),
             sublist: AtomicU8::new(0),
             used: AtomicBool::new(false),
+            l2: AtomicU8::new(if key.is_for_l2() { FOR_L2 } else { 0 }),
         }
     }
 
@@ -186,6 +314,28 @@ impl Header {
     /// Gives up what it holds.
     pub(crate) fn give_up(&self) -> Option<Block> {
         self.data.lock().take()
+    }
+
+    /// Whether it may be written to a cache device.
+    pub(crate) fn for_l2(&self) -> bool {
+        self.l2.load(Ordering::Relaxed) & (FOR_L2 | WRITING) == FOR_L2
+    }
+
+    /// It can't be written to one.
+    pub(crate) fn not_for_l2(&self) {
+        self.l2.fetch_and(!FOR_L2, Ordering::Relaxed);
+    }
+
+    /// Whether it is being written to one. Changes under the lock of the bucket.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.l2.load(Ordering::Relaxed) & WRITING != 0
+    }
+
+    pub(crate) fn set_writing(&self, writing: bool) {
+        match writing {
+            true => self.l2.fetch_or(WRITING, Ordering::Relaxed),
+            false => self.l2.fetch_and(!WRITING, Ordering::Relaxed),
+        };
     }
 
     /// Marks it as used. What is marked already is not written to.

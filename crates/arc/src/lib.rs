@@ -26,17 +26,21 @@
 //! Waiters of a flight sleep on the flight's own condition.
 //!
 //! # Absent
-//! No L2ARC, no compressed buffers, no dirty data, no shrinking when the machine runs out of memory.
+//! No compressed buffers, no dirty data, no shrinking when the machine runs out of memory.
 
 mod balance;
 mod cache;
 mod header;
+mod l2;
 mod multilist;
 mod pressure;
+mod second;
 mod store;
 mod sync;
 pub mod tunables;
 
 pub use cache::{Cache, Room};
+pub use l2::{CacheDevice, CacheDeviceStats};
 pub use multilist::Evenness;
+pub use second::Second;
 pub use store::{Hand, Stats, Store, Sublists};

@@ -113,6 +113,26 @@ impl<T> Multilist<T> {
         }
     }
 
+    /// Looks at some chunks of a sublist, also at what is stale, without taking anything, under its lock: `skip` chunks from the old end, or from the young one.
+    /// Whether there may be more behind them.
+    pub(crate) fn look(
+        &self,
+        index: usize,
+        skip: usize,
+        chunks: usize,
+        young: bool,
+        mut each: impl FnMut(&T),
+    ) -> bool {
+        let s = self.sublists[index].lock();
+        if young {
+            let chosen = s.chunks.iter().rev().skip(skip).take(chunks);
+            chosen.for_each(|chunk| chunk.iter().rev().for_each(&mut each));
+        } else {
+            s.chunks.iter().skip(skip).take(chunks).for_each(|chunk| chunk.iter().for_each(&mut each));
+        }
+        skip + chunks < s.chunks.len()
+    }
+
     /// So many of those that were taken were stale.
     pub(crate) fn met_stale(&self, index: usize, count: usize) {
         let mut s = self.sublists[index].lock();

@@ -83,7 +83,8 @@ impl Pressure {
         low + self.max().saturating_sub(low) / 2
     }
 
-    fn try_take(&self, bytes: u64) -> bool {
+    /// Takes room if there is some.
+    pub(crate) fn try_take(&self, bytes: u64) -> bool {
         let max = self.max();
         let more = |size: u64| size.checked_add(bytes).filter(|size| *size <= max);
         let took = self.size.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);

@@ -1,12 +1,16 @@
 //! The memory of caches: a table of headers, and the lists that they are in.
 
 mod evict;
+mod feed;
+mod rebuild;
+mod second;
 mod stats;
 
 pub use stats::{Stats, Sublists};
 
 use crate::balance::{Balance, Sizes};
 use crate::header::{Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header, Key, Same, State};
+use crate::l2::L2;
 use crate::multilist::Multilist;
 use crate::pressure::{Pressure, Taken};
 use crate::tunables::{ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT};
@@ -27,6 +31,7 @@ const MINTIME_MS: u32 = 62;
 pub struct Store {
     inner: Arc<Inner>,
     thread: Mutex<Evictor>,
+    feeder: Mutex<Option<JoinHandle<()>>>,
     next_pool: AtomicU32,
 }
 
@@ -98,6 +103,7 @@ struct Inner {
     pressure: Pressure,
     balance: Balance,
     counters: Counters,
+    l2: L2,
     /// For choosing sublists.
     dice: AtomicU64,
     /// Milliseconds since some time.
@@ -162,11 +168,13 @@ impl Store {
             pressure: Pressure::new(max, low_mark(max)),
             balance: Balance::new(),
             counters: Counters::default(),
+            l2: L2::new(),
             dice: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
             clock,
         };
         let thread = Mutex::new(Evictor::NotNeeded);
-        Arc::new(Store { inner: Arc::new(inner), thread, next_pool: AtomicU32::new(0) })
+        let feeder = Mutex::default();
+        Arc::new(Store { inner: Arc::new(inner), thread, feeder, next_pool: AtomicU32::new(0) })
     }
 
     /// A number for a pool that has blocks here.
@@ -366,6 +374,11 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.inner.pressure.close();
+        self.inner.l2.close();
+        let feeder = self.feeder.get_mut().take();
+        if feeder.is_some_and(|thread| thread.join().is_err()) {
+            // As with the other.
+        }
         if let Evictor::Runs(thread) = std::mem::replace(self.thread.get_mut(), Evictor::CannotBe)
             && thread.join().is_err()
         {

@@ -8,5 +8,27 @@ pub static ARC_EVICT_BATCH_LIMIT: Tunable = Tunable::new(10);
 pub static ARC_OVERFLOW_SHIFT: Tunable = Tunable::new(8);
 /// What a ghost of metadata counts beside one of data, in percent (`zfs_arc_meta_balance`).
 pub static ARC_META_BALANCE: Tunable = Tunable::new(500);
+/// Bytes that are written to a cache device at a time (`l2arc_write_max`).
+pub static L2ARC_WRITE_MAX: Tunable = Tunable::new(32 << 20);
+/// Bytes that are written beyond that until something was evicted (`l2arc_write_boost`).
+pub static L2ARC_WRITE_BOOST: Tunable = Tunable::new(32 << 20);
+/// How far a list is looked through for what could be written, in units of what is written at a time; 0 is all of it (`l2arc_headroom`).
+pub static L2ARC_HEADROOM: Tunable = Tunable::new(8);
+/// Seconds between two writes (`l2arc_feed_secs`).
+pub static L2ARC_FEED_SECS: Tunable = Tunable::new(1);
+/// Milliseconds between two writes when much is to be written (`l2arc_feed_min_ms`).
+pub static L2ARC_FEED_MIN_MS: Tunable = Tunable::new(200);
+/// Whether to write again sooner when much was written (`l2arc_feed_again`).
+pub static L2ARC_FEED_AGAIN: Tunable = Tunable::new(1);
+/// Whether nothing is read from a cache device while it is written to (`l2arc_norw`).
+pub static L2ARC_NORW: Tunable = Tunable::new(0);
+/// Whether only what was used again is written: 1 for all, 2 for data alone (`l2arc_mfuonly`).
+pub static L2ARC_MFUONLY: Tunable = Tunable::new(0);
+/// How much of the cache may go into knowing what lies on cache devices, in percent (`l2arc_meta_percent`).
+pub static L2ARC_META_PERCENT: Tunable = Tunable::new(33);
+/// Whether what lies on a cache device is found again when it is added with its pool (`l2arc_rebuild_enabled`).
+pub static L2ARC_REBUILD_ENABLED: Tunable = Tunable::new(1);
+/// Bytes of a cache device from which it is logged what lies there (`l2arc_rebuild_blocks_min_l2size`).
+pub static L2ARC_REBUILD_BLOCKS_MIN_L2SIZE: Tunable = Tunable::new(1 << 30);
 /// Sublists of each list; 0 is one for each processor, at least four (`zfs_arc_num_sublists_per_state`).
 pub static ARC_NUM_SUBLISTS: Tunable = Tunable::new(0);

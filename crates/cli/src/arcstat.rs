@@ -82,6 +82,8 @@ const METADATA: &[&str] = &[
     "prefetch_metadata_misses",
 ];
 
+const L2_READS: &[&str] = &["l2_hits", "l2_misses"];
+
 const COLUMNS: &[Column] = &[
     column("time", 8, 0, "Time", Time),
     column("hits", 4, 1000, "ARC hits per second", Rate(&["hits"])),
@@ -148,6 +150,21 @@ const COLUMNS: &[Column] = &[
     column("unc", 4, 1000, "Uncached list hits per second", Rate(&["uncached_hits"])),
     column("eskip", 5, 1000, "evict_skip per second", Rate(&["evict_skip"])),
     column("mtxmis", 6, 1000, "mutex_miss per second", Rate(&["mutex_miss"])),
+    column("l2hits", 6, 1000, "L2ARC hits per second", Rate(&["l2_hits"])),
+    column("l2miss", 6, 1000, "L2ARC misses per second", Rate(&["l2_misses"])),
+    column("l2read", 6, 1000, "Total L2ARC accesses per second", Rate(L2_READS)),
+    column("l2hit%", 6, 100, "L2ARC access hit percentage", Part(&["l2_hits"], L2_READS)),
+    column("l2miss%", 7, 100, "L2ARC access miss percentage", Part(&["l2_misses"], L2_READS)),
+    column("l2pref", 6, 1024, "L2ARC prefetch allocated size", Now("l2_prefetch_asize")),
+    column("l2mfu", 5, 1024, "L2ARC MFU allocated size", Now("l2_mfu_asize")),
+    column("l2mru", 5, 1024, "L2ARC MRU allocated size", Now("l2_mru_asize")),
+    column("l2data", 6, 1024, "L2ARC data allocated size", Now("l2_bufc_data_asize")),
+    column("l2meta", 6, 1024, "L2ARC metadata allocated size", Now("l2_bufc_metadata_asize")),
+    column("l2asize", 7, 1024, "Actual (compressed) size of the L2ARC", Now("l2_asize")),
+    column("l2size", 6, 1024, "Size of the L2ARC", Now("l2_size")),
+    column("l2bytes", 7, 1024, "Bytes read per second from the L2ARC", Rate(&["l2_read_bytes"])),
+    column("l2wbytes", 8, 1024, "Bytes written per second to the L2ARC", Rate(&["l2_write_bytes"])),
+    column("el2skip", 7, 1000, "evict_l2_skip per second", Rate(&["evict_l2_skip"])),
     column("grow", 4, 1000, "ARC grow disabled", Not("arc_no_grow")),
     column("need", 5, 1024, "ARC reclaim need", Now("arc_need_free")),
     column("free", 5, 1024, "ARC free memory", Now("memory_free_bytes")),

@@ -192,6 +192,7 @@ impl Dataset {
         } else {
             self.dsl().keys().admit(self)?;
             let cache = self.dsl().mos().objset().cache().clone();
+            self.dsl().note_second(self.0.object);
             Some(Objset::open(cache, self.0.object.0, &self.0.phys.bp)?)
         };
         Ok(self.0.objset.get_or_init(|| os).clone())
@@ -206,6 +207,7 @@ impl Dataset {
         }
         self.dsl().keys().admit(self)?;
         let cache = self.dsl().mos().objset().cache().clone();
+        self.dsl().note_second(self.0.object);
         Ok(Some(Objset::open_live(cache, self.0.object.0, &phys.bp)?))
     }
 

@@ -258,6 +258,11 @@ impl Heads {
         self.state.lock().live.remove(&object);
     }
 
+    /// The heads that are open to be changed.
+    pub(crate) fn live(&self) -> Vec<u64> {
+        self.state.lock().live.keys().copied().collect()
+    }
+
     /// True if a head has changes of a group that are not written.
     pub fn is_dirty(&self, object: u64, txg: Txg) -> bool {
         self.get(object).is_some_and(|os| os.is_dirty(txg))

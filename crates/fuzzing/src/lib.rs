@@ -45,6 +45,7 @@ pub const DECODERS: &[Target] = &[
     ("bpobj", decoders::bpobj),
     ("spacemap", decoders::spacemap),
     ("zil", decoders::zil),
+    ("l2arc", decoders::l2arc),
     ("ddt", decoders::ddt),
     ("brt", decoders::brt),
     ("history", decoders::history),

@@ -29,6 +29,7 @@ pub mod gpt;
 pub mod history;
 pub mod indirect;
 pub mod kind;
+pub mod l2arc;
 pub mod label;
 pub mod mbr;
 pub mod mos;

@@ -11,7 +11,11 @@
 use crate::api::{self, Error, Reason};
 use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
-use arc::tunables::{ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT};
+use arc::tunables::{
+    ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, L2ARC_FEED_AGAIN,
+    L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS, L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW,
+    L2ARC_REBUILD_BLOCKS_MIN_L2SIZE, L2ARC_REBUILD_ENABLED, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
+};
 use dsl::ops::create::MAX_NESTING;
 use observe::Tunable;
 use parking_lot::Mutex;
@@ -109,7 +113,72 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 30] = [
+const STEERED: [Steered; 41] = [
+    steered(
+        "l2arc_feed_again",
+        "1: write to cache devices again sooner when much was written",
+        0,
+        1,
+        &L2ARC_FEED_AGAIN,
+    ),
+    steered(
+        "l2arc_feed_min_ms",
+        "milliseconds between two writes to cache devices when much is to be written",
+        1,
+        1 << 32,
+        &L2ARC_FEED_MIN_MS,
+    ),
+    steered("l2arc_feed_secs", "seconds between two writes to cache devices", 1, 1 << 32, &L2ARC_FEED_SECS),
+    steered(
+        "l2arc_headroom",
+        "how far a list is looked through for what to write, in writes; 0: all of it",
+        0,
+        1 << 20,
+        &L2ARC_HEADROOM,
+    ),
+    steered(
+        "l2arc_meta_percent",
+        "percent of the cache that may know what lies on cache devices",
+        0,
+        100,
+        &L2ARC_META_PERCENT,
+    ),
+    steered(
+        "l2arc_mfuonly",
+        "1: write only what was used again to cache devices; 2: of data only that",
+        0,
+        2,
+        &L2ARC_MFUONLY,
+    ),
+    steered("l2arc_norw", "1: read nothing from a cache device while it is written to", 0, 1, &L2ARC_NORW),
+    steered(
+        "l2arc_rebuild_blocks_min_l2size",
+        "bytes of a cache device from which it is logged what lies there",
+        0,
+        1 << 62,
+        &L2ARC_REBUILD_BLOCKS_MIN_L2SIZE,
+    ),
+    steered(
+        "l2arc_rebuild_enabled",
+        "1: what lies on a cache device is found again at import",
+        0,
+        1,
+        &L2ARC_REBUILD_ENABLED,
+    ),
+    steered(
+        "l2arc_write_boost",
+        "bytes beyond l2arc_write_max until something was evicted",
+        0,
+        1 << 40,
+        &L2ARC_WRITE_BOOST,
+    ),
+    steered(
+        "l2arc_write_max",
+        "bytes that are written to a cache device at a time",
+        1,
+        1 << 40,
+        &L2ARC_WRITE_MAX,
+    ),
     steered(
         "spa_load_verify_data",
         "1: a rewind reads data to see whether a state is whole",

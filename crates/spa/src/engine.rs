@@ -264,6 +264,8 @@ pub(crate) struct Engine {
     commands: Mutex<Vec<Command>>,
     /// Hot spares and cache devices.
     pub(crate) aux: RwLock<aux::Aux>,
+    /// The generation of properties of which the cache was told what goes to cache devices.
+    seconds_as_of: std::sync::atomic::AtomicU64,
     /// The logs of datasets that are changed.
     logs: logs::Logs,
     /// Changes of the pool as a whole, by group.

@@ -224,20 +224,32 @@ impl Zio {
             Body::Stored(s) => {
                 // Asked before the read: a locked dataset should not cost one.
                 let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
-                let mut raw = self.fetch_stored(bp, s, bookmark)?;
-                if let Some(keys) = keys {
-                    // A log block's pointer was written before its block was: the MAC is in the block.
-                    let mac = match bp.kind {
-                        DmuType::INTENT_LOG => codec::crypt::zil_mac(&raw),
-                        _ => Ok(Checksum(s.sum).mac(bp.order)),
-                    };
-                    let mac = mac.map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
-                    keys.decrypt(bp.kind, bp.order, &s.crypt_params, &mac, &mut raw)
-                        .map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
-                }
-                self.decode(bp, s, raw, bookmark)
+                let raw = self.fetch_stored(bp, s, bookmark)?;
+                self.open_verified(bp, s, raw, keys, bookmark)
             }
         }
+    }
+
+    /// From verified stored bytes to the block that the object sees, decrypted with these keys if it is encrypted.
+    pub(crate) fn open_verified(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        mut raw: AlignedBuf,
+        keys: Option<Arc<DataKeys>>,
+        bookmark: &Bookmark,
+    ) -> Result<Block> {
+        if let Some(keys) = keys {
+            // A log block's pointer was written before its block was: the MAC is in the block.
+            let mac = match bp.kind {
+                DmuType::INTENT_LOG => codec::crypt::zil_mac(&raw),
+                _ => Ok(Checksum(s.sum).mac(bp.order)),
+            };
+            let mac = mac.map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
+            keys.decrypt(bp.kind, bp.order, &s.crypt_params, &mac, &mut raw)
+                .map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
+        }
+        self.decode(bp, s, raw, bookmark)
     }
 
     /// Reads a block as [`Zio::read`] does, but without decrypting it: of a dnode block all but the bonuses is in
@@ -431,7 +443,7 @@ impl Zio {
         self.native(bp, plain, bm)
     }
 
-    fn keys(&self, bm: &Bookmark) -> Result<Arc<DataKeys>> {
+    pub(crate) fn keys(&self, bm: &Bookmark) -> Result<Arc<DataKeys>> {
         let source = self.keys.read().clone();
         let keys = match source {
             Some(source) => source.keys(bm.objset),

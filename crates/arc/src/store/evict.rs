@@ -56,7 +56,8 @@ impl Inner {
         let (sublists, first) = (list.sublists(), self.roll());
         let (mut taken, mut blocks) = (Vec::with_capacity(batch.min(256)), Vec::new());
         let (mut done, mut n, mut idle) = (Progress::default(), 0, 0);
-        while done.freed < goal && idle < sublists {
+        // What is being written to a cache device stays, however often it is looked at.
+        while done.freed < goal && idle < sublists && done.looked_at <= 2 * there {
             let sublist = (first + n) % sublists;
             n += 1;
             list.take(sublist, batch, &mut taken);
@@ -91,6 +92,12 @@ impl Inner {
             self.put(header, state);
             return Some(None);
         }
+        if header.is_writing() {
+            self.l2.counters.evict_skip.inc();
+            self.put(header, state);
+            return Some(None);
+        }
+        self.l2.warm.store(true, Ordering::Relaxed);
         let block = header.give_up();
         // The ghost's room is what is left of the block's.
         self.pressure.give(header.bytes() + HELD_OVERHEAD - GHOST_OVERHEAD);
@@ -156,7 +163,7 @@ impl Inner {
     }
 
     /// A number by chance.
-    fn roll(&self) -> usize {
+    pub(super) fn roll(&self) -> usize {
         let next = |x: u64| {
             let x = x ^ x << 13;
             let x = x ^ x >> 7;

@@ -2,7 +2,9 @@
 
 use super::{Inner, Store};
 use crate::header::{GHOST_OVERHEAD, HELD_OVERHEAD, State};
+use crate::l2::index::PLACE_OVERHEAD;
 use crate::multilist::Evenness;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The counters that a caller inside the process asks for; [`Store::named`] has all.
@@ -127,7 +129,56 @@ impl Store {
         let evictable =
             ["mru_evictable_data", "mru_evictable_metadata", "mfu_evictable_data", "mfu_evictable_metadata"];
         out.extend(evictable.iter().enumerate().map(|(list, name)| (*name, bytes(list))));
+        out.extend(self.second_named());
         out
+    }
+
+    /// The counters of cache devices.
+    fn second_named(&self) -> Vec<(&'static str, u64)> {
+        let (l2, load) = (&self.inner.l2, |n: &AtomicU64| n.load(Relaxed));
+        let (c, sums) = (&l2.counters, &l2.index.sums);
+        let (log_asize, log_count) = (load(&c.log_blk_asize), load(&c.log_blk_count));
+        let (asize, hdr_size) = (load(&sums.asize), load(&sums.count) * PLACE_OVERHEAD);
+        vec![
+            ("evict_l2_skip", c.evict_skip.get()),
+            ("l2_hits", c.hits.get()),
+            ("l2_misses", c.misses.get()),
+            ("l2_feeds", c.feeds.get()),
+            ("l2_rw_clash", c.rw_clash.get()),
+            ("l2_read_bytes", c.read_bytes.get()),
+            ("l2_write_bytes", c.write_bytes.get()),
+            ("l2_writes_sent", c.writes_sent.get()),
+            ("l2_writes_done", c.writes_done.get()),
+            ("l2_writes_error", c.writes_error.get()),
+            ("l2_writes_lock_retry", c.writes_lock_retry.get()),
+            ("l2_evict_reading", c.evict_reading.get()),
+            ("l2_abort_lowmem", c.abort_lowmem.get()),
+            ("l2_cksum_bad", c.cksum_bad.get()),
+            ("l2_io_error", c.io_error.get()),
+            ("l2_size", load(&sums.lsize)),
+            ("l2_asize", asize),
+            ("l2_hdr_size", hdr_size),
+            ("l2_bufc_data_asize", load(&sums.kinds[0])),
+            ("l2_bufc_metadata_asize", load(&sums.kinds[1])),
+            ("l2_mru_asize", load(&sums.states[0])),
+            ("l2_mfu_asize", load(&sums.states[1])),
+            ("l2_log_blk_writes", c.log_blk_writes.get()),
+            ("l2_log_blk_avg_asize", log_asize.checked_div(log_count).unwrap_or(0)),
+            ("l2_log_blk_asize", log_asize),
+            ("l2_log_blk_count", log_count),
+            ("l2_data_to_meta_ratio", asize.checked_div(log_asize).unwrap_or(0)),
+            ("l2_rebuild_success", c.rebuild_success.get()),
+            ("l2_rebuild_unsupported", c.rebuild_unsupported.get()),
+            ("l2_rebuild_io_errors", c.rebuild_io_errors.get()),
+            ("l2_rebuild_dh_errors", c.rebuild_dh_errors.get()),
+            ("l2_rebuild_cksum_lb_errors", c.rebuild_cksum_lb_errors.get()),
+            ("l2_rebuild_lowmem", c.rebuild_lowmem.get()),
+            ("l2_rebuild_size", c.rebuild_size.get()),
+            ("l2_rebuild_asize", c.rebuild_asize.get()),
+            ("l2_rebuild_bufs", c.rebuild_bufs.get()),
+            ("l2_rebuild_bufs_precached", c.rebuild_bufs_precached.get()),
+            ("l2_rebuild_log_blks", c.rebuild_log_blks.get()),
+        ]
     }
 
     /// Blocks that were entered after waiting for room, and those that were not entered since there was none.

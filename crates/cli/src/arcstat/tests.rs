@@ -40,11 +40,23 @@ fn for_programs() {
     assert_eq!(header(&asked) + &line, "hits,miss%,grow\n1.5,25,1\n");
 }
 
+/// Goal: the columns of cache devices tell what is counted there.
+#[test]
+fn of_cache_devices() {
+    let asked = asked("-p -s , -f l2hits,l2miss%,l2asize,l2wbytes 2 1");
+    let now = [("l2_hits", 6), ("l2_misses", 2), ("l2_asize", 4096), ("l2_write_bytes", 1024)];
+    let line = row(&asked, &counts(&[]), &counts(&now), "");
+    assert_eq!(line, "3,25,4096,512\n");
+}
+
 /// Goal: what is not here is refused by name, and a list of columns has each.
 #[test]
 fn refused() {
     let fails = |args: &[&str]| parse(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).err();
-    assert_eq!(fails(&["-f", "hits,l2hits"]), Some("Invalid column definition! -- ['l2hits']\n".to_owned()));
+    assert_eq!(
+        fails(&["-f", "hits,l2pref%"]),
+        Some("Invalid column definition! -- ['l2pref%']\n".to_owned())
+    );
     assert!(fails(&["-x", "-z"]).is_some() && fails(&["-q"]).is_some() && fails(&["soon"]).is_some());
     assert_eq!(asked("-a").columns.len(), COLUMNS.len());
     assert!(parse(&["-v".to_owned()]).unwrap().is_none());

@@ -482,6 +482,30 @@ impl Dsl {
     }
 }
 
+impl Dsl {
+    /// Tells the cache what of a dataset may be written to cache devices (`secondarycache`), if there are any.
+    pub(crate) fn note_second(&self, dataset: ObjNum) {
+        let cache = self.mos().objset().cache();
+        if !cache.has_devices() {
+            return;
+        }
+        // One whose properties can't be read has others' worries.
+        let second = match self.number_for(dataset, Prop::Secondarycache) {
+            Ok(0) => arc::Second::None,
+            Ok(1) => arc::Second::Metadata,
+            Ok(_) | Err(_) => arc::Second::All,
+        };
+        cache.set_second(dataset.0, second);
+    }
+
+    /// The same for all datasets that are being written, as after properties changed or a cache device came.
+    pub fn note_seconds(&self) {
+        if self.mos().objset().cache().has_devices() {
+            self.heads().live().into_iter().for_each(|object| self.note_second(ObjNum(object)));
+        }
+    }
+}
+
 /// The default of a property; computed ones have none.
 fn default_of(desc: &PropDesc) -> Option<Value> {
     if desc.attr == PropAttr::Readonly && !matches!(desc.id, Prop::FilesystemCount | Prop::SnapshotCount) {

@@ -9,7 +9,7 @@ use pool::metaslab::{Class, TopVdev, VdevSpace};
 use spa::engine::{WorkKind, WorkStat};
 use spa::import::AuxVdev;
 use spa::{Place, Spa};
-use vdev::VdevInfo;
+use vdev::{VdevAux, VdevInfo, VdevState};
 
 use super::states;
 use crate::api::{LeafWork, RebuildStat, RebuildState, Vdev, VdevStat, WorkState};
@@ -194,6 +194,17 @@ impl<'a> Tree<'a> {
             let header = 1u64 << a.config.ashift.map_or(9, |s| s.0.min(16));
             v.stat.space = v.stat.pspace.saturating_sub(LABELS).saturating_sub(header);
             v.stat.fragmentation = Some(0);
+            if let Some(used) = self.spa.cache().device_stats(a.config.guid) {
+                let s = &mut v.stat;
+                (s.space, s.alloc) = (used.space, used.alloc.min(used.space));
+                (s.ops[1], s.ops[2]) = (used.ops[0], used.ops[1]);
+                (s.bytes[1], s.bytes[2]) = (used.bytes[0], used.bytes[1]);
+                [s.read_errors, s.write_errors] = used.errors;
+                s.checksum_errors = used.checksum_errors;
+                if used.failed {
+                    (s.state, s.aux) = (states::state(VdevState::Faulted), states::aux(VdevAux::ErrExceeded));
+                }
+            }
         }
         if let Some(zap) = a.config.leaf_zap.filter(|_| self.works) {
             v.stat.trim = self.work(zap, "org.zfsonlinux:vdev_trim")?;

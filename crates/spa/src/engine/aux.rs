@@ -4,27 +4,30 @@
 //! They are no part of the tree: lists in the MOS name them, and their labels say no more than what they are, since pools may share a spare. So
 //! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
 //!
-//! # Absent
-//! Nothing is read from a cache device or written to it, but its labels.
+//! A cache device is claimed while its pool is written; what it caches is the cache's to say ([`arc::CacheDevice`]). One that can't be claimed, or fails, costs nothing but its use.
 //!
 //! # See
 //! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use device::Device;
+use arc::CacheDevice;
+use device::{Device, Layer, Mode};
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
 use ondisk::label::LABELS;
 use ondisk::version::{SPA_VERSION_L2CACHE, SPA_VERSION_RAIDZ2};
-use ondisk::{Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
+use ondisk::{Ashift, Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
 
 use super::{Engine, Live, ShapeError, SyncError};
 use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
 use crate::import::AuxVdev;
+use crate::place::Openings;
 use crate::{Labels, Place};
 
 /// The devices beside a pool's tree.
@@ -137,6 +140,36 @@ impl Engine {
         Ok(())
     }
 
+    /// Uses a cache device from now on, if it is large enough for anything.
+    fn use_cache_device(&self, config: &VdevConfig, device: Arc<dyn Device>) {
+        let ashift = config.ashift.unwrap_or(Ashift(9));
+        let pool = self.synced.read().config.pool_guid.unwrap_or_default();
+        let _ = self.cache.add_device(CacheDevice { pool, guid: config.guid, ashift, device });
+        self.dsl.note_seconds();
+    }
+
+    /// Tells the cache what datasets want to have on cache devices, if properties changed since that was done last.
+    pub(super) fn note_seconds(&self) {
+        let now = self.dsl.heads().generation();
+        if self.cache.has_devices() && self.seconds_as_of.swap(now, Ordering::Relaxed) != now {
+            self.dsl.note_seconds();
+        }
+    }
+
+    /// Uses the cache devices that were found, and can be claimed. Others show as not openable.
+    pub(super) fn use_cache_devices(&self) {
+        let openings = Openings::new(Mode::Write, Layer::default());
+        for one in &mut self.aux.write().l2cache {
+            let Some(place) = one.place.as_ref().filter(|_| one.state == VdevState::Healthy) else {
+                continue;
+            };
+            match openings.open(place) {
+                Ok(device) => self.use_cache_device(&one.config, device),
+                Err(_) => (one.state, one.aux) = (VdevState::CantOpen, VdevAux::OpenFailed),
+            }
+        }
+    }
+
     /// Lists the distributed spares of new draid vdevs, in the group that takes these in.
     pub(crate) fn list_distributed(&self, tx: &Tx, tops: &[VdevConfig]) -> Result<(), SyncError> {
         let new = distributed(tops, &mut || self.world.random());
@@ -200,13 +233,20 @@ impl Live {
                 return Err(CreateError::Twice { path }.into());
             }
         }
+        let mut to_use = Vec::new();
         for (role, device, config) in new {
             label(&*device, &config, role, self.engine().mos.version())?;
+            if role == Role::Cache {
+                to_use.push((config.clone(), device));
+            }
             let path = config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
             let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
             aux.list(role).push(added);
         }
         self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
+        for (config, device) in to_use {
+            engine.use_cache_device(&config, device);
+        }
         Ok(())
     }
 
@@ -244,6 +284,8 @@ impl Live {
             let text = format!("{} vdev ({}) {path}", engine.dsl.pool_name(), role.word());
             Ok(vec![Event { what: "vdev remove", dataset: String::new(), object: 0, text }])
         }))?;
+        // Of a spare nothing is known there.
+        let _ = engine.cache.remove_device(guid);
         Ok(())
     }
 }

@@ -122,6 +122,7 @@ impl Engine {
             log_frees: Default::default(),
             commands: Mutex::default(),
             aux: RwLock::default(),
+            seconds_as_of: Default::default(),
             logs: Default::default(),
             pool_tasks: Default::default(),
             early_tasks: Default::default(),

@@ -226,6 +226,7 @@ impl Spa {
             writer.sync_first(Txg(last.0 + 1))?;
         }
         writer.attend(&self.name);
+        writer.engine().use_cache_devices();
         let writer = Some(writer);
         Ok(Spa { loaded, mos, writer, ..self })
     }

@@ -65,6 +65,7 @@ impl txg::Engine for Engine {
         // Whoever asked learns of it only now, when it is on disk; if it is not, that is what he learns.
         if done.is_ok() {
             self.logs.clean(txg);
+            self.note_seconds();
             for (ticket, result) in results {
                 ticket.settle(result);
             }

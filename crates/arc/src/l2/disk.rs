@@ -1,0 +1,364 @@
+//! One cache device.
+
+use super::hands::Hands;
+use super::index::List;
+use crate::tunables::L2ARC_REBUILD_BLOCKS_MIN_L2SIZE;
+use codec::checksum::embedded::{self, Verifier};
+use codec::checksum::{Checksummer, fletcher4};
+use codec::compress::{self, ZstdLevel};
+use device::{AlignedBuf, Device};
+use observe::Counter;
+use ondisk::l2arc::{
+    DevHeader, L2ARC_HDR_OFFSET, L2ARC_HDR_SIZE, L2ARC_LOG_BLK_MAX_ENTRIES, L2ARC_LOG_BLK_SIZE, LogBlock,
+    LogEntry, LogPointer,
+};
+use ondisk::{Ashift, ByteOrder, CompressKind, Guid, SPA_MAXBLOCKSIZE};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vdev::TreeCell;
+
+/// Labels at the end of a device, and what a label takes.
+const LABELS_AT_END: u64 = 2 * LABEL;
+const LABEL: u64 = 256 << 10;
+
+/// A device that a pool's blocks are cached on, as its pool knows it.
+#[derive(Clone)]
+pub struct CacheDevice {
+    /// The pool.
+    pub pool: Guid,
+    /// The device's own.
+    pub guid: Guid,
+    /// Its sectors.
+    pub ashift: Ashift,
+    /// What is read and written.
+    pub device: Arc<dyn Device>,
+}
+
+/// What one cache device holds and has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheDeviceStats {
+    /// Bytes for blocks.
+    pub space: u64,
+    /// Bytes of these in use.
+    pub alloc: u64,
+    /// Reads and writes, and their bytes.
+    pub ops: [u64; 2],
+    /// Bytes read and written.
+    pub bytes: [u64; 2],
+    /// Reads and writes that failed.
+    pub errors: [u64; 2],
+    /// Blocks read whose checksum was wrong.
+    pub checksum_errors: u64,
+    /// It failed, and is not used until it is brought back.
+    pub failed: bool,
+}
+
+/// A device failed, or is no longer used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failed;
+
+/// A cache device in use.
+pub(crate) struct Disk {
+    /// The number of its pool in the store.
+    pub(crate) pool: u32,
+    pool_guid: Guid,
+    pub(crate) guid: Guid,
+    ashift: Ashift,
+    /// Nothing once it is no longer used: who still knows of the disk does not keep it open.
+    device: RwLock<Option<Arc<dyn Device>>>,
+    pub(crate) checksums: Arc<Checksummer>,
+    pub(crate) trees: TreeCell,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) list: List,
+    /// Bytes in use, of blocks and of the log.
+    pub(crate) alloc: AtomicU64,
+    space: u64,
+    /// Nobody uses it any more.
+    pub(crate) gone: AtomicBool,
+    /// It failed.
+    pub(crate) failed: AtomicBool,
+    /// What lay on it is being found again, and nothing is written meanwhile.
+    rebuilding: Mutex<bool>,
+    rebuilt: Condvar,
+    /// It is being written to.
+    pub(crate) busy: AtomicBool,
+    ops: [Counter; 2],
+    bytes: [Counter; 2],
+    errors: [Counter; 2],
+    pub(crate) checksum_errors: Counter,
+}
+
+/// What whoever writes a device knows.
+pub(crate) struct Writer {
+    pub(crate) hands: Hands,
+    /// Entries of each log block; 0 where nothing is logged.
+    pub(crate) log_entries: usize,
+    /// What the next log block will name.
+    pub(crate) log: Vec<LogEntry>,
+    /// The log blocks that are alive, the newest last.
+    pub(crate) logs: VecDeque<LogPointer>,
+    /// The newest, and the one before it, alive or not.
+    pub(crate) newest: [LogPointer; 2],
+    /// What the header says of trimming.
+    trim: [u64; 2],
+}
+
+impl Disk {
+    /// `None` if the device is too small to hold anything.
+    pub(crate) fn new(
+        spec: CacheDevice,
+        pool: u32,
+        checksums: Arc<Checksummer>,
+        trees: TreeCell,
+    ) -> Option<Disk> {
+        let sector = 1u64 << spec.ashift.0.clamp(9, 16);
+        let start = L2ARC_HDR_OFFSET + sector.max(L2ARC_HDR_SIZE as u64);
+        let end = (spec.device.size() / LABEL * LABEL).checked_sub(LABELS_AT_END)?;
+        if end < start + SPA_MAXBLOCKSIZE {
+            return None;
+        }
+        // Small ones are not worth a log (`l2arc_rebuild_dev`).
+        let blocks = usize::try_from((end - start) / SPA_MAXBLOCKSIZE).unwrap_or(usize::MAX);
+        let worth = end >= L2ARC_REBUILD_BLOCKS_MIN_L2SIZE.get();
+        let writer = Writer {
+            hands: Hands::new(start, end),
+            log_entries: if worth { blocks.min(L2ARC_LOG_BLK_MAX_ENTRIES) } else { 0 },
+            log: Vec::new(),
+            logs: VecDeque::new(),
+            newest: Default::default(),
+            trim: [0; 2],
+        };
+        Some(Disk {
+            pool,
+            pool_guid: spec.pool,
+            guid: spec.guid,
+            ashift: spec.ashift,
+            device: RwLock::new(Some(spec.device)),
+            checksums,
+            trees,
+            writer: Mutex::new(writer),
+            list: List::default(),
+            alloc: AtomicU64::new(0),
+            space: end - start,
+            gone: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            // Until its header was read nothing may be written over what it leads to.
+            rebuilding: Mutex::new(true),
+            rebuilt: Condvar::new(),
+            busy: AtomicBool::new(false),
+            ops: Default::default(),
+            bytes: Default::default(),
+            errors: Default::default(),
+            checksum_errors: Counter::default(),
+        })
+    }
+
+    fn sector(&self) -> u64 {
+        1 << self.ashift.0.clamp(9, 16)
+    }
+
+    /// Bytes that so many take.
+    pub(crate) fn round(&self, bytes: u64) -> u64 {
+        bytes.next_multiple_of(self.sector())
+    }
+
+    /// Whether it can be read.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && !self.failed.load(Ordering::Acquire)
+    }
+
+    /// Whether it can be written.
+    pub(crate) fn takes_blocks(&self) -> bool {
+        self.is_there() && !self.is_rebuilding()
+    }
+
+    /// Whether what lay on it is being found again.
+    fn is_rebuilding(&self) -> bool {
+        *self.rebuilding.lock()
+    }
+
+    pub(crate) fn end_rebuild(&self) {
+        *self.rebuilding.lock() = false;
+        self.rebuilt.notify_all();
+    }
+
+    /// Waits until all that lay on it was found again, or can't be.
+    pub(crate) fn await_rebuilt(&self) {
+        let mut rebuilding = self.rebuilding.lock();
+        while *rebuilding {
+            self.rebuilt.wait(&mut rebuilding);
+        }
+    }
+
+    /// Lets go of the device: whoever writes has ended.
+    pub(crate) fn close(&self) {
+        *self.device.write() = None;
+    }
+
+    fn device(&self) -> Result<Arc<dyn Device>, Failed> {
+        self.device.read().clone().ok_or(Failed)
+    }
+
+    fn note(&self, write: usize, bytes: usize, result: device::Result<()>) -> Result<(), Failed> {
+        match &result {
+            Ok(()) => {
+                self.ops[write].inc();
+                self.bytes[write].add(bytes as u64);
+            }
+            Err(_) => self.errors[write].inc(),
+        }
+        result.map_err(|_| Failed)
+    }
+
+    /// Reads bytes that fill whole sectors with what follows them.
+    pub(crate) fn read(&self, daddr: u64, len: u64) -> Result<AlignedBuf, Failed> {
+        let mut buf = AlignedBuf::zeroed(self.round(len) as usize);
+        let read = self.device()?.read_at(&mut buf, daddr);
+        self.note(0, buf.len(), read)?;
+        buf.truncate(len as usize);
+        Ok(buf)
+    }
+
+    /// Writes bytes that fill whole sectors, one behind the other.
+    pub(crate) fn write(&self, bufs: &[&[u8]], daddr: u64) -> Result<(), Failed> {
+        let written = self.device()?.write_vectored_at(bufs, daddr);
+        self.note(1, bufs.iter().map(|b| b.len()).sum(), written)
+    }
+
+    /// A write failed: if the device can't be read either, it is not used any more.
+    pub(crate) fn suspect(&self) {
+        if self.read(L2ARC_HDR_OFFSET, self.sector()).is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+
+    /// The header as it lies on the device, sealed, and this device's.
+    pub(crate) fn read_header(&self) -> HeaderRead {
+        let Ok(raw) = self.read(L2ARC_HDR_OFFSET, self.sector()) else { return HeaderRead::Unread };
+        if embedded::verify(&Verifier::Label { offset: L2ARC_HDR_OFFSET }, &raw, false).is_err() {
+            return HeaderRead::Unread;
+        }
+        let Ok(header) = DevHeader::decode(&raw) else { return HeaderRead::Unsupported };
+        let writer = self.writer.lock();
+        let same = header.pool == self.pool_guid
+            && header.vdev == self.guid
+            && header.log_entries == writer.log_entries as u64
+            && header.end == writer.hands.end
+            && (writer.hands.start..=writer.hands.end).contains(&header.evict);
+        if same { HeaderRead::Ours(Box::new(header)) } else { HeaderRead::Unsupported }
+    }
+
+    /// Writes the header.
+    pub(crate) fn write_header(&self, writer: &Writer) -> Result<(), Failed> {
+        let header = DevHeader {
+            pool: self.pool_guid,
+            vdev: self.guid,
+            log_entries: writer.log_entries as u64,
+            evict: writer.hands.evict,
+            first: writer.hands.first,
+            start: writer.hands.start,
+            end: writer.hands.end,
+            newest: writer.newest,
+            log_asize: writer.logs.iter().map(|l| l.asize).sum(),
+            log_count: writer.logs.len() as u64,
+            trim: writer.trim,
+        };
+        let mut sector = AlignedBuf::zeroed(self.sector() as usize);
+        sector[..L2ARC_HDR_SIZE].copy_from_slice(&header.encode());
+        let sealed = embedded::seal(&Verifier::Label { offset: L2ARC_HDR_OFFSET }, &mut sector, None);
+        sealed.expect("a sector has room for the trailer");
+        self.write(&[&sector], L2ARC_HDR_OFFSET)
+    }
+
+    /// Goes on from where a header says that its writer was.
+    pub(crate) fn resume(&self, writer: &mut Writer, header: &DevHeader) -> bool {
+        let newest = &header.newest[0];
+        let hands = Hands {
+            hand: newest.daddr.saturating_add(newest.asize).max(writer.hands.start),
+            evict: header.evict,
+            first: header.first,
+            ..writer.hands
+        };
+        if !hands.sane() {
+            return false;
+        }
+        (writer.hands, writer.newest, writer.trim) = (hands, header.newest, header.trim);
+        true
+    }
+
+    /// Reads a log block, checked and unpacked; `Err(true)` if it could not be read, `Err(false)` if it is not what the pointer says.
+    pub(crate) fn read_log(&self, log: &LogPointer, log_entries: usize) -> Result<LogBlock, bool> {
+        let raw = self.read(log.daddr, log.asize).map_err(|_| true)?;
+        if fletcher4(ByteOrder::Little, &raw).0 != log.sum && fletcher4(ByteOrder::Big, &raw).0 != log.sum {
+            return Err(false);
+        }
+        let mut out = vec![0; L2ARC_LOG_BLK_SIZE];
+        let kind = if log.packed { CompressKind::Lz4 } else { CompressKind::Off };
+        compress::decompress(kind, &raw, &mut out).map_err(|_| false)?;
+        LogBlock::decode(&out, log_entries as u64).map_err(|_| false)
+    }
+
+    /// Writes the log block that is full, at the hand (`l2arc_log_blk_commit`); its bytes there.
+    pub(crate) fn commit_log(&self, writer: &mut Writer) -> Result<u64, Failed> {
+        let entries = std::mem::take(&mut writer.log);
+        let payload_start = entries.first().map_or(writer.hands.hand, |e| e.daddr);
+        let payload_asize = entries.iter().map(|e| self.round(e.psize.0)).sum();
+        let plain = LogBlock { prev: writer.newest[1], entries }.encode();
+        let mut scratch = vec![0; L2ARC_LOG_BLK_SIZE];
+        let packed = compress::compress(CompressKind::Lz4, ZstdLevel::default(), &plain, &mut scratch)
+            .map(|len| (len, self.round(len as u64) as usize))
+            .filter(|(_, asize)| *asize < L2ARC_LOG_BLK_SIZE);
+        let bytes = match packed {
+            Some((len, asize)) => AlignedBuf::padded(&scratch[..len], asize),
+            None => AlignedBuf::copy_of(&plain),
+        };
+        let pointer = LogPointer {
+            daddr: writer.hands.hand,
+            payload_asize,
+            payload_start,
+            asize: bytes.len() as u64,
+            packed: packed.is_some(),
+            sum: fletcher4(ByteOrder::Little, &bytes).0,
+        };
+        writer.hands.hand += pointer.asize;
+        self.write(&[&bytes], pointer.daddr)?;
+        writer.newest = [pointer, writer.newest[0]];
+        writer.logs.push_back(pointer);
+        self.alloc.fetch_add(pointer.asize, Ordering::Relaxed);
+        Ok(pointer.asize)
+    }
+
+    /// Forgets the log blocks that were given up, or lost some of what they name.
+    pub(crate) fn drop_logs(&self, writer: &mut Writer) -> u64 {
+        let mut gone = 0;
+        while let Some(oldest) = writer.logs.front().filter(|l| !writer.hands.valid(l, None)) {
+            gone += oldest.asize;
+            self.alloc.fetch_sub(oldest.asize, Ordering::Relaxed);
+            writer.logs.pop_front();
+        }
+        gone
+    }
+
+    pub(crate) fn stats(&self) -> CacheDeviceStats {
+        CacheDeviceStats {
+            space: self.space,
+            alloc: self.alloc.load(Ordering::Relaxed),
+            ops: [0, 1].map(|n| self.ops[n].get()),
+            bytes: [0, 1].map(|n| self.bytes[n].get()),
+            errors: [0, 1].map(|n| self.errors[n].get()),
+            checksum_errors: self.checksum_errors.get(),
+            failed: self.failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What came of reading a header.
+pub(crate) enum HeaderRead {
+    Ours(Box<DevHeader>),
+    /// It is another's, or of another shape.
+    Unsupported,
+    /// There is none.
+    Unread,
+}

@@ -1,0 +1,169 @@
+//! Where a cache device is written next.
+//!
+//! # Theory
+//! A device is written round and round. The *hand* is where the next block goes; what lies between it and the *evict* mark has been given up, so that it may be written
+//! over, and what lies from the mark on round to the hand is alive, the oldest first. On the first round nothing lies behind the hand, and the mark stays at the start.
+//!
+//! A place's *age* is how far behind the mark it lies, going round. Log blocks lead from younger to older ones, so a walk along them ends, whatever they say, if
+//! each step has to lead to what is older.
+
+use ondisk::l2arc::LogPointer;
+use std::ops::Range;
+
+/// See the module. All are bytes from the start of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hands {
+    /// First byte for blocks (`l2ad_start`).
+    pub(crate) start: u64,
+    /// Past the last (`l2ad_end`).
+    pub(crate) end: u64,
+    /// Where the next block goes (`l2ad_hand`).
+    pub(crate) hand: u64,
+    /// The evict mark (`l2ad_evict`).
+    pub(crate) evict: u64,
+    /// Nothing lies behind the hand yet (`l2ad_first`).
+    pub(crate) first: bool,
+}
+
+impl Hands {
+    /// Of a device on which nothing lies.
+    pub(crate) fn new(start: u64, end: u64) -> Hands {
+        Hands { start, end, hand: start, evict: start, first: true }
+    }
+
+    /// Sees to it that so many bytes, at most a part of the device, can be written from the hand on; what lies in these ranges is given up.
+    pub(crate) fn make_way(&mut self, distance: u64) -> Vec<Range<u64>> {
+        let mut gone = Vec::new();
+        if self.end - self.hand < distance {
+            // Too little is left in front of the end: the next round begins.
+            if !self.first {
+                gone.push(self.hand..self.end);
+            }
+            (self.hand, self.evict, self.first) = (self.start, self.start, false);
+        }
+        if !self.first {
+            self.evict = self.evict.max(self.hand + distance);
+            gone.push(self.hand..self.evict);
+        }
+        gone
+    }
+
+    /// How far behind the mark a place lies.
+    fn age(&self, at: u64) -> u64 {
+        if self.first {
+            return at - self.start;
+        }
+        if at >= self.evict { at - self.evict } else { (self.end - self.evict) + (at - self.start) }
+    }
+
+    /// The ages that are alive are below this.
+    fn alive(&self) -> u64 {
+        if self.first { self.hand - self.start } else { (self.end - self.evict) + (self.hand - self.start) }
+    }
+
+    /// Whether these bytes lie on the device and are alive.
+    pub(crate) fn holds(&self, at: u64, len: u64) -> bool {
+        let Some(end) = at.checked_add(len) else { return false };
+        if at < self.start || end > self.end || len == 0 {
+            return false;
+        }
+        let (from, to) = (self.age(at), self.age(end - 1));
+        from <= to && to < self.alive()
+    }
+
+    /// Whether a log block and all that it names can be alive; `after` is the younger one from which it was come to.
+    pub(crate) fn valid(&self, log: &LogPointer, after: Option<&LogPointer>) -> bool {
+        let within = |at: u64| (self.start..self.end).contains(&at);
+        self.holds(log.daddr, log.asize)
+            && within(log.payload_start)
+            && self.age(log.payload_start) < self.age(log.daddr)
+            && after.is_none_or(|after| self.age(log.daddr) < self.age(after.daddr))
+    }
+
+    /// Whether a block can be one that this log block names.
+    pub(crate) fn named_by(&self, log: &LogPointer, at: u64, len: u64) -> bool {
+        self.holds(at, len)
+            && self.age(log.payload_start) <= self.age(at)
+            && self.age(at + (len - 1)) < self.age(log.daddr)
+    }
+
+    /// Whether they can be what a header says (`l2arc_dev_hdr_read`).
+    pub(crate) fn sane(&self) -> bool {
+        let whole = self.start..=self.end;
+        let in_order = self.first || self.hand <= self.evict;
+        whole.contains(&self.hand) && whole.contains(&self.evict) && in_order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K: u64 = 1024;
+
+    fn hands() -> Hands {
+        Hands::new(100 * K, 200 * K)
+    }
+
+    fn write(h: &mut Hands, bytes: u64) -> Vec<Range<u64>> {
+        let gone = h.make_way(25 * K);
+        h.hand += bytes;
+        gone
+    }
+
+    /// On the first round nothing is given up; then what lies in front of the hand, and no more than is asked for; a write never passes the end.
+    #[test]
+    fn the_hand_goes_round() {
+        let mut h = hands();
+        for n in 0..4 {
+            assert_eq!(write(&mut h, 25 * K), [], "write {n}");
+        }
+        assert_eq!((h.hand, h.first), (200 * K, true));
+        assert_eq!(write(&mut h, 20 * K), [100 * K..125 * K]);
+        assert_eq!((h.hand, h.evict, h.first), (120 * K, 125 * K, false));
+        // What was given up and not used is not given up again.
+        assert_eq!(write(&mut h, 25 * K), [120 * K..145 * K]);
+        assert_eq!(write(&mut h, 25 * K), [145 * K..170 * K]);
+        assert_eq!(write(&mut h, 25 * K), [170 * K..195 * K]);
+        assert_eq!(h.hand, 195 * K);
+        assert_eq!(write(&mut h, 1), [195 * K..200 * K, 100 * K..125 * K]);
+        assert_eq!((h.hand, h.evict), (100 * K + 1, 125 * K));
+    }
+
+    /// What is alive is what was written and not given up, on either side of the end.
+    #[test]
+    fn what_is_given_up_is_not_alive() {
+        let mut h = hands();
+        assert!(!h.holds(100 * K, 1), "nothing was written");
+        write(&mut h, 25 * K);
+        assert!(h.holds(100 * K, 25 * K));
+        assert!(!h.holds(100 * K, 25 * K + 1));
+        for _ in 0..4 {
+            write(&mut h, 25 * K);
+        }
+        h.make_way(25 * K);
+        assert_eq!((h.hand, h.evict), (125 * K, 150 * K));
+        assert!(h.holds(100 * K, 25 * K) && h.holds(150 * K, 50 * K));
+        assert!(!h.holds(130 * K, 1) && !h.holds(149 * K, 2 * K) && !h.holds(124 * K, 2 * K));
+        assert!(!h.holds(99 * K, 2 * K) && !h.holds(199 * K, 2 * K) && !h.holds(u64::MAX, 1));
+    }
+
+    /// A chain of log blocks leads from younger to older ones, or nowhere: also one that wraps round the end.
+    #[test]
+    fn a_chain_never_leads_in_a_circle() {
+        let mut h = hands();
+        for _ in 0..5 {
+            write(&mut h, 25 * K);
+        }
+        h.make_way(25 * K);
+        let log =
+            |payload_start, daddr| LogPointer { daddr, payload_start, asize: K, ..LogPointer::default() };
+        let (newest, older) = (log(110 * K, 120 * K), log(190 * K, 105 * K));
+        assert!(h.valid(&newest, None) && h.valid(&older, Some(&newest)));
+        assert!(!h.valid(&newest, Some(&older)) && !h.valid(&newest, Some(&newest)));
+        assert!(h.named_by(&older, 195 * K, K) && h.named_by(&older, 101 * K, K));
+        assert!(!h.named_by(&older, 180 * K, K) && !h.named_by(&older, 105 * K, K));
+        assert!(!h.valid(&log(140 * K, 155 * K), None), "its first blocks were given up");
+        assert!(!h.valid(&LogPointer::default(), None));
+    }
+}

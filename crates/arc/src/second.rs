@@ -1,0 +1,145 @@
+//! What a pool's cache has to do with cache devices: [`crate::l2`].
+
+use crate::Cache;
+use crate::header::Key;
+use crate::l2::index::Name;
+use crate::l2::{CacheDevice, CacheDeviceStats};
+use crate::tunables::L2ARC_NORW;
+use device::Block;
+use ondisk::{Blkptr, Guid};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use zio::Bookmark;
+
+/// What of an object set may be written to cache devices (`secondarycache`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Second {
+    /// Everything.
+    #[default]
+    All,
+    /// Nothing.
+    None,
+    /// Metadata.
+    Metadata,
+}
+
+/// What object sets want, where that is not everything: most pools have none of these, and nobody takes the lock.
+#[derive(Default)]
+pub(crate) struct Seconds {
+    any: AtomicBool,
+    of: RwLock<HashMap<u64, Second>>,
+}
+
+impl Seconds {
+    fn set(&self, objset: u64, second: Second) {
+        let mut of = self.of.write();
+        match second {
+            Second::All => of.remove(&objset),
+            Second::None | Second::Metadata => of.insert(objset, second),
+        };
+        self.any.store(!of.is_empty(), Ordering::Release);
+    }
+
+    /// Whether this block of an object set may be written to cache devices.
+    pub(crate) fn wants(&self, objset: u64, key: &Key) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return true;
+        }
+        match self.of.read().get(&objset) {
+            None | Some(Second::All) => true,
+            Some(Second::None) => false,
+            Some(Second::Metadata) => key.kind() == 1,
+        }
+    }
+}
+
+impl Cache {
+    /// What of an object set may be written to cache devices from now on; what is in memory already is not asked again.
+    pub fn set_second(&self, objset: u64, second: Second) {
+        self.second.set(objset, second);
+    }
+
+    /// Uses a cache device from now on (`l2arc_add_vdev`); false if it is too small for anything. What lay on it for this pool is found again in the background.
+    pub fn add_device(&self, device: CacheDevice) -> bool {
+        let (checksums, trees) = (self.zio().checksums(), self.zio().trees().clone());
+        self.store.add_disk(self.pool, device, checksums, trees)
+    }
+
+    /// Whether some pool that shares the memory has cache devices.
+    pub fn has_devices(&self) -> bool {
+        self.store.l2().any()
+    }
+
+    /// Stops using a cache device, and waits for what is being written to it (`l2arc_remove_vdev`); false if there is none of this guid.
+    pub fn remove_device(&self, guid: Guid) -> bool {
+        self.store.remove_disks(|disk| disk.pool == self.pool && disk.guid == guid) > 0
+    }
+
+    /// What a cache device holds and has done.
+    pub fn device_stats(&self, guid: Guid) -> Option<CacheDeviceStats> {
+        self.store.l2().disk(self.pool, guid).map(|disk| disk.stats())
+    }
+
+    /// Waits until what lay on a cache device was found again.
+    pub fn await_rebuilt(&self, guid: Guid) {
+        if let Some(disk) = self.store.l2().disk(self.pool, guid) {
+            disk.await_rebuilt();
+        }
+    }
+
+    /// Reads a block from the cache device that has it, if one does. What goes wrong there is counted, and nobody's failure.
+    pub(crate) fn second_read(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        key: &Key,
+    ) -> Option<zio::Result<Block>> {
+        let l2 = self.store.l2();
+        // What nothing tells from another's bytes is not asked of who may have these.
+        if !l2.any() || !key.is_verified() {
+            return None;
+        }
+        let name = Name::of(key);
+        let Some(place) = l2.find(&name) else {
+            l2.counters.misses.inc();
+            return None;
+        };
+        let busy = place.disk.busy.load(Ordering::Relaxed);
+        if place.psize != key.psize() || busy && L2ARC_NORW.get() != 0 {
+            l2.counters.rw_clash.add(u64::from(busy));
+            l2.counters.misses.inc();
+            return None;
+        }
+        let Ok(raw) = place.disk.read(place.daddr, place.psize) else {
+            l2.counters.io_error.inc();
+            self.store.forget_place(&name, &place);
+            return None;
+        };
+        let got = self.zio().open_stored(bp, raw, bookmark);
+        match &got {
+            Ok(_) => {
+                l2.counters.hits.inc();
+                l2.counters.read_bytes.add(place.psize);
+            }
+            // A key that is not loaded is missing for the pool's own bytes too.
+            Err(zio::Error::Key { .. }) => {}
+            Err(_) if self.store.forget_place(&name, &place) => {
+                l2.counters.cksum_bad.inc();
+                place.disk.checksum_errors.inc();
+            }
+            // Its place was given up while it was read.
+            Err(_) => l2.counters.evict_reading.inc(),
+        }
+        Some(got).filter(|got| got.is_ok())
+    }
+
+    /// Forgets where a block lies that is freed.
+    pub(crate) fn forget_second(&self, bp: &Blkptr) {
+        if self.store.l2().any()
+            && let Some(key) = self.store.key(bp, 0, self.pool)
+        {
+            self.store.forget_name(&Name::of(&key));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Writing to cache devices (`l2arc_feed_thread`).
+//!
+//! # Theory
+//! See [`crate::l2`]. A round makes way in front of the hand of one device, takes what is not on a device yet of one sublist of each list, metadata and what was used again first, and writes it
+//! a run at a time. Only what has been written is entered in the index, so nobody ever reads what is on its way.
+//!
+//! # Locks
+//! The device's writer's for the whole round; a sublist's while a few of its headers are looked at; the bucket of each header that is taken, and again when it was written.
+
+use super::Inner;
+use crate::header::{Header, State};
+use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
+use crate::l2::{Disk, Writer};
+use crate::tunables::{
+    L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
+};
+use device::Block;
+use ondisk::l2arc::{L2ARC_LOG_BLK_SIZE, LogEntry};
+use ondisk::{SPA_MINBLOCKSHIFT, Txg};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes that are written at once.
+const RUN: u64 = 1 << 20;
+/// Chunks of a sublist that are looked at while it is locked.
+const CHUNKS: usize = 4;
+
+/// What came of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fed {
+    /// Bytes for which way was made.
+    pub(crate) wanted: u64,
+    /// Bytes that were written.
+    pub(crate) wrote: u64,
+}
+
+/// A block on its way.
+struct Going {
+    header: Arc<Header>,
+    entry: LogEntry,
+    /// As it will lie there, padding included.
+    bytes: Block,
+}
+
+/// What is written in a round.
+struct Round<'a> {
+    inner: &'a Inner,
+    disk: &'a Arc<Disk>,
+    writer: &'a mut Writer,
+    target: u64,
+    wrote: u64,
+    run: Vec<Going>,
+    run_bytes: u64,
+    /// There is no more room, or the device failed.
+    over: bool,
+}
+
+/// Bytes to make way for (`l2arc_write_size`).
+fn write_size(disk: &Disk, writer: &Writer, warm: bool) -> u64 {
+    let boost = if warm { 0 } else { L2ARC_WRITE_BOOST.get() };
+    let size = L2ARC_WRITE_MAX.get().max(1).saturating_add(boost);
+    let logs = match writer.log_entries as u64 {
+        0 => 0,
+        // As many as there can be, each block being a sector.
+        entries => (size >> SPA_MINBLOCKSHIFT).div_ceil(entries).saturating_mul(L2ARC_LOG_BLK_SIZE as u64),
+    };
+    let most = (writer.hands.end - writer.hands.start) / 4;
+    // Of a part of it, so that rounding up stays within.
+    disk.round(size.saturating_add(logs).min(most))
+}
+
+impl Inner {
+    /// A round of feeding a device.
+    pub(super) fn feed(&self, disk: &Arc<Disk>) -> Fed {
+        let l2 = &self.l2;
+        l2.counters.feeds.inc();
+        let mut writer = disk.writer.lock();
+        if !disk.takes_blocks() {
+            return Fed { wanted: 0, wrote: 0 };
+        }
+        let warm = l2.warm.load(Ordering::Relaxed);
+        let target = write_size(disk, &writer, warm);
+        let before = writer.hands;
+        for range in writer.hands.make_way(target) {
+            self.pressure.give(l2.index.evict(disk, range) * PLACE_OVERHEAD);
+        }
+        let logs = writer.logs.len();
+        let asize = disk.drop_logs(&mut writer);
+        l2.counters.log_blk_count.fetch_sub((logs - writer.logs.len()) as u64, Ordering::Relaxed);
+        l2.counters.log_blk_asize.fetch_sub(asize, Ordering::Relaxed);
+        disk.busy.store(true, Ordering::Relaxed);
+        let mut round = Round {
+            inner: self,
+            disk,
+            writer: &mut writer,
+            target,
+            wrote: 0,
+            run: Vec::new(),
+            run_bytes: 0,
+            over: false,
+        };
+        let mfuonly = L2ARC_MFUONLY.get();
+        for (state, kind) in [(State::Mfu, 1), (State::Mru, 1), (State::Mfu, 0), (State::Mru, 0)] {
+            let left_out = state == State::Mru && (mfuonly == 1 || mfuonly > 1 && kind == 0);
+            if !left_out && !round.over {
+                round.look_through(state, kind, !warm);
+            }
+        }
+        round.write();
+        let wrote = round.wrote;
+        if writer.hands != before && disk.write_header(&writer).is_err() {
+            disk.suspect();
+        }
+        disk.busy.store(false, Ordering::Relaxed);
+        Fed { wanted: target, wrote }
+    }
+
+    /// Whether places take as much memory as they may (`l2arc_hdr_limit_reached`).
+    pub(super) fn too_many_places(&self) -> bool {
+        let taken = self.l2.index.sums.count.load(Ordering::Relaxed) * PLACE_OVERHEAD;
+        taken > self.pressure.max() / 100 * L2ARC_META_PERCENT.get().min(100)
+    }
+
+    /// Takes room for a place of a block, if there is some.
+    pub(super) fn room_for_place(&self) -> bool {
+        !self.too_many_places() && self.pressure.try_take(PLACE_OVERHEAD)
+    }
+
+    /// Marks a header whose block can be written as being written; the block.
+    fn take_for_l2(&self, header: &Header, state: State) -> Option<Block> {
+        let _bucket = self.bucket(&header.key).lock();
+        if header.state() != state || header.is_writing() {
+            return None;
+        }
+        let block = header.block()?.whole();
+        header.set_writing(true);
+        Some(block)
+    }
+
+    /// Ends the writing of a block: it has its place from now on, unless it is gone meanwhile or none is given.
+    fn written(&self, header: &Header, place: Option<Place>) -> bool {
+        let bucket = self.bucket(&header.key);
+        // Whoever holds it is soon done; a header that stays marked would never be evicted.
+        let _bucket = bucket.try_lock().unwrap_or_else(|| {
+            self.l2.counters.writes_lock_retry.inc();
+            bucket.lock()
+        });
+        header.set_writing(false);
+        let Some(place) = place.filter(|_| header.state() != State::Gone) else { return false };
+        if !self.room_for_place() {
+            self.l2.counters.abort_lowmem.inc();
+            return false;
+        }
+        let entered = self.l2.index.insert(Name::of(&header.key), place);
+        if !entered {
+            self.pressure.give(PLACE_OVERHEAD);
+        }
+        entered
+    }
+}
+
+impl Round<'_> {
+    /// Looks through a sublist of a list: from its old end, or from the young one while nothing was evicted.
+    fn look_through(&mut self, state: State, kind: usize, young: bool) {
+        let inner = self.inner;
+        let list = &inner.lists[state.list(kind)];
+        let sublist = inner.roll() % list.sublists();
+        let headroom = self.target.saturating_mul(L2ARC_HEADROOM.get());
+        let (mut passed, mut skip) = (0u64, 0);
+        while !self.over && (headroom == 0 || passed <= headroom) {
+            let mut some: Vec<Arc<Header>> = Vec::new();
+            let more = list.look(sublist, skip, CHUNKS, young, |header| {
+                passed = passed.saturating_add(header.key.lsize() as u64);
+                if header.state() == state && header.key.pool == self.disk.pool && header.for_l2() {
+                    some.push(header.clone());
+                }
+            });
+            skip += CHUNKS;
+            for header in some {
+                if !self.over && !inner.l2.index.has(&Name::of(&header.key)) {
+                    self.offer(header, state, kind == 1);
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Takes a block into the run, if it can be written.
+    fn offer(&mut self, header: Arc<Header>, state: State, metadata: bool) {
+        let key = header.key;
+        let psize = key.psize();
+        let asize = self.disk.round(psize);
+        // A log block always finds room behind it.
+        if self.wrote + self.run_bytes + asize + L2ARC_LOG_BLK_SIZE as u64 > self.target {
+            self.over = true;
+            return;
+        }
+        if self.inner.too_many_places() {
+            self.inner.l2.counters.abort_lowmem.inc();
+            self.over = true;
+            return;
+        }
+        let Some(block) = self.inner.take_for_l2(&header, state) else { return };
+        let pointer = key.pointer();
+        let stored = zio::stored_again(&pointer, &block, &self.disk.checksums, asize as usize);
+        let dva = pointer.stored().and_then(|s| s.dvas[0]);
+        let placed = dva.zip(stored).and_then(|(dva, bytes)| {
+            let tree = self.disk.trees.get();
+            let on_pool = tree.psize_to_asize(dva.vdev, ondisk::Psize(psize), Txg(key.birth())).ok()?;
+            Some((ondisk::Dva { asize: on_pool, ..dva }, bytes))
+        });
+        let Some((dva, bytes)) = placed else {
+            // It would be tried again and again.
+            header.not_for_l2();
+            self.inner.written(&header, None);
+            return;
+        };
+        let entry = LogEntry {
+            dva,
+            birth: Txg(key.birth()),
+            daddr: self.writer.hands.hand + self.run_bytes,
+            lsize: pointer.lsize,
+            psize: ondisk::Psize(psize),
+            compress: key.compress(),
+            complevel: 0,
+            metadata,
+            protected: key.is_protected(),
+            prefetch: false,
+            again: state == State::Mfu,
+        };
+        self.run.push(Going { header, entry, bytes });
+        self.run_bytes += asize;
+        let full =
+            self.writer.log_entries > 0 && self.writer.log.len() + self.run.len() >= self.writer.log_entries;
+        if full || self.run_bytes >= RUN {
+            self.write();
+        }
+    }
+
+    /// Writes the run, and the log block that is full with it.
+    fn write(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        let bytes = std::mem::take(&mut self.run_bytes);
+        if run.is_empty() {
+            return;
+        }
+        let counters = &self.inner.l2.counters;
+        let daddr = self.writer.hands.hand;
+        self.writer.hands.hand += bytes;
+        self.wrote += bytes;
+        counters.writes_sent.inc();
+        let bufs: Vec<&[u8]> = run.iter().map(|going| &going.bytes[..]).collect();
+        let written = self.disk.write(&bufs, daddr);
+        match &written {
+            Ok(()) => counters.writes_done.inc(),
+            Err(_) => counters.writes_error.inc(),
+        }
+        for Going { header, entry, .. } in run {
+            let place = Place {
+                disk: self.disk.clone(),
+                daddr: entry.daddr,
+                psize: entry.psize.0,
+                lsize: entry.lsize.0,
+                metadata: entry.metadata,
+                again: entry.again,
+            };
+            let entered = self.inner.written(&header, written.is_ok().then_some(place));
+            if entered {
+                counters.write_bytes.add(entry.psize.0);
+                if self.writer.log_entries > 0 {
+                    self.writer.log.push(entry);
+                }
+            }
+        }
+        if written.is_err() {
+            self.fail();
+        } else if self.writer.log_entries > 0 && self.writer.log.len() >= self.writer.log_entries {
+            self.log();
+        }
+    }
+
+    /// Writes the log block that is full.
+    fn log(&mut self) {
+        let counters = &self.inner.l2.counters;
+        match self.disk.commit_log(self.writer) {
+            Ok(asize) => {
+                self.wrote += asize;
+                counters.log_blk_writes.inc();
+                counters.write_bytes.add(asize);
+                counters.log_blk_count.fetch_add(1, Ordering::Relaxed);
+                counters.log_blk_asize.fetch_add(asize, Ordering::Relaxed);
+            }
+            Err(_) => {
+                counters.writes_error.inc();
+                self.fail();
+            }
+        }
+    }
+
+    fn fail(&mut self) {
+        self.disk.suspect();
+        self.over = true;
+    }
+}

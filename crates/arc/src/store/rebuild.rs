@@ -1,0 +1,161 @@
+//! Finding again what lies on a cache device (`l2arc_rebuild`).
+//!
+//! # Theory
+//! The header leads to the newest log block, and each log block to an older one, until one was given up since. All of it is checked: where a log block lies and how old it is (so that the
+//! walk ends), its checksum, and where each block lies that it names. What it says of a block is only believed so far that a read looks there: [`crate::l2`].
+//!
+//! It takes a thread of its own for each device, and no more memory than places may have. Nothing is written to the device meanwhile.
+
+use super::{Inner, Store};
+use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
+use crate::l2::{CacheDevice, Disk, HeaderRead, Writer};
+use crate::tunables::L2ARC_REBUILD_ENABLED;
+use codec::checksum::Checksummer;
+use ondisk::SPA_MAXBLOCKSIZE;
+use ondisk::l2arc::{DevHeader, LogBlock, LogEntry, LogPointer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vdev::TreeCell;
+
+/// Why a rebuild ended before the chain did.
+enum Cut {
+    Io,
+    Checksum,
+    Memory,
+    /// The device is not used any more.
+    Gone,
+}
+
+impl Store {
+    /// Uses a device from now on, and finds again what lies there; false if it is too small.
+    pub(crate) fn add_disk(
+        &self,
+        pool: u32,
+        device: CacheDevice,
+        checksums: Arc<Checksummer>,
+        trees: TreeCell,
+    ) -> bool {
+        let Some(disk) = self.inner.l2.add(pool, device, checksums, trees) else { return false };
+        let counters = &self.inner.l2.counters;
+        match disk.read_header() {
+            HeaderRead::Ours(header) => {
+                let (inner, kept) = (self.inner.clone(), disk.clone());
+                let run = move || {
+                    inner.rebuild(&disk, &header);
+                    disk.end_rebuild();
+                };
+                let spawned = std::thread::Builder::new().name("l2arc_rebuild".into()).spawn(run);
+                if spawned.is_err() {
+                    // It is as if nothing lay there.
+                    begin_anew(&kept);
+                }
+            }
+            HeaderRead::Unsupported => {
+                counters.rebuild_unsupported.inc();
+                begin_anew(&disk);
+            }
+            HeaderRead::Unread => {
+                counters.rebuild_dh_errors.inc();
+                begin_anew(&disk);
+            }
+        }
+        self.start_feeding();
+        true
+    }
+}
+
+/// Writes a header that leads nowhere.
+fn begin_anew(disk: &Disk) {
+    if disk.write_header(&disk.writer.lock()).is_err() {
+        disk.suspect();
+    }
+    disk.end_rebuild();
+}
+
+impl Inner {
+    /// Enters what the log says that lies on a device.
+    fn rebuild(&self, disk: &Arc<Disk>, header: &DevHeader) {
+        let counters = &self.l2.counters;
+        let mut writer = disk.writer.lock();
+        if !disk.resume(&mut writer, header) {
+            counters.rebuild_unsupported.inc();
+            let _ = disk.write_header(&writer);
+            return;
+        }
+        if L2ARC_REBUILD_ENABLED.get() == 0 || writer.log_entries == 0 {
+            return;
+        }
+        match self.follow(disk, &mut writer) {
+            Ok(()) if !writer.logs.is_empty() => counters.rebuild_success.inc(),
+            // The header leads nowhere.
+            Ok(()) => {
+                writer.newest = Default::default();
+                let _ = disk.write_header(&writer);
+            }
+            Err(Cut::Io) => counters.rebuild_io_errors.inc(),
+            Err(Cut::Checksum) => counters.rebuild_cksum_lb_errors.inc(),
+            Err(Cut::Memory) => counters.rebuild_lowmem.inc(),
+            Err(Cut::Gone) => {}
+        }
+    }
+
+    /// Goes along the chain of log blocks, from the newest on.
+    fn follow(&self, disk: &Arc<Disk>, writer: &mut Writer) -> Result<(), Cut> {
+        let counters = &self.l2.counters;
+        let [mut at, mut next] = writer.newest;
+        let mut after = None;
+        while !at.is_none() && writer.hands.valid(&at, after.as_ref()) {
+            if !disk.is_there() || self.l2.is_closing() {
+                return Err(Cut::Gone);
+            }
+            let block = disk
+                .read_log(&at, writer.log_entries)
+                .map_err(|unread| if unread { Cut::Io } else { Cut::Checksum })?;
+            self.restore(disk, writer, &at, &block)?;
+            writer.logs.push_front(at);
+            disk.alloc.fetch_add(at.asize, Ordering::Relaxed);
+            counters.log_blk_count.fetch_add(1, Ordering::Relaxed);
+            counters.log_blk_asize.fetch_add(at.asize, Ordering::Relaxed);
+            counters.rebuild_log_blks.inc();
+            (after, at, next) = (Some(at), next, block.prev);
+        }
+        Ok(())
+    }
+
+    /// Enters what a log block names.
+    fn restore(
+        &self,
+        disk: &Arc<Disk>,
+        writer: &Writer,
+        log: &LogPointer,
+        block: &LogBlock,
+    ) -> Result<(), Cut> {
+        let counters = &self.l2.counters;
+        let sane = |e: &&LogEntry| {
+            let sizes = e.psize.0 <= e.lsize.0 && e.lsize.0 <= SPA_MAXBLOCKSIZE;
+            sizes && e.birth.0 > 0 && writer.hands.named_by(log, e.daddr, disk.round(e.psize.0))
+        };
+        for e in block.entries.iter().rev().filter(sane) {
+            if !self.room_for_place() {
+                return Err(Cut::Memory);
+            }
+            let place = Place {
+                disk: disk.clone(),
+                daddr: e.daddr,
+                psize: e.psize.0,
+                lsize: e.lsize.0,
+                metadata: e.metadata,
+                again: e.again,
+            };
+            counters.rebuild_bufs.inc();
+            if self.l2.index.insert(Name::of_log(disk.pool, &e.dva, e.birth.0), place) {
+                counters.rebuild_size.add(e.lsize.0);
+                counters.rebuild_asize.add(disk.round(e.psize.0));
+            } else {
+                self.pressure.give(PLACE_OVERHEAD);
+                counters.rebuild_bufs_precached.inc();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Cache devices of the pools that share a memory, and the thread that feeds them.
+
+use super::feed::Fed;
+use super::{Inner, Store};
+use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
+use crate::l2::{Disk, L2};
+use crate::tunables::{L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS};
+use std::time::{Duration, Instant};
+
+/// Somebody may set the times to 0.
+const LEAST: Duration = Duration::from_millis(10);
+
+impl Store {
+    pub(crate) fn l2(&self) -> &L2 {
+        &self.inner.l2
+    }
+
+    /// Stops using the devices that are meant; how many these were.
+    pub(crate) fn remove_disks(&self, meant: impl Fn(&Disk) -> bool) -> usize {
+        let (disks, places) = self.inner.l2.remove(meant);
+        self.inner.pressure.give(places * PLACE_OVERHEAD);
+        disks
+    }
+
+    /// Forgets a place; false if it was forgotten meanwhile.
+    pub(crate) fn forget_place(&self, name: &Name, place: &Place) -> bool {
+        let forgot = self.inner.l2.index.forget_here(name, &place.disk, place.daddr);
+        if forgot {
+            self.inner.pressure.give(PLACE_OVERHEAD);
+        }
+        forgot
+    }
+
+    /// Forgets where a block lies.
+    pub(crate) fn forget_name(&self, name: &Name) {
+        if self.inner.l2.index.forget(name) {
+            self.inner.pressure.give(PLACE_OVERHEAD);
+        }
+    }
+
+    /// Feeds each cache device once, now, instead of when its time has come; how many bytes were written.
+    pub fn feed_cache_devices(&self) -> u64 {
+        self.inner.l2.disks().iter().map(|disk| self.inner.feed(disk).wrote).sum()
+    }
+
+    pub(super) fn start_feeding(&self) {
+        let mut feeder = self.feeder.lock();
+        if feeder.is_some() {
+            return;
+        }
+        let inner = self.inner.clone();
+        let spawned = std::thread::Builder::new().name("l2arc_feed".into()).spawn(move || inner.feed_on());
+        // Without it nothing is written to cache devices, and what lies there is read.
+        *feeder = spawned.ok();
+    }
+}
+
+impl Inner {
+    /// Feeds one device after the other, until there is no more to do.
+    fn feed_on(&self) {
+        let mut time = pace(None);
+        while self.l2.rest(time.max(LEAST)) {
+            let began = Instant::now();
+            let fed = self.l2.next().map(|disk| self.feed(&disk));
+            time = pace(fed).saturating_sub(began.elapsed());
+        }
+    }
+}
+
+/// From one write to the next: sooner if half of what could be written was (`l2arc_write_interval`).
+fn pace(fed: Option<Fed>) -> Duration {
+    match fed {
+        Some(fed) if L2ARC_FEED_AGAIN.get() != 0 && fed.wrote > fed.wanted / 2 => {
+            Duration::from_millis(L2ARC_FEED_MIN_MS.get())
+        }
+        Some(_) | None => Duration::from_secs(L2ARC_FEED_SECS.get()),
+    }
+}
