@@ -6,17 +6,23 @@
 //!
 //! # On disk
 //! In `manual/*.txt` a line that begins with `@` begins a page: the verb and what the page is called; then its description, a paragraph a line;
-//! then options, each with a tab before what it means.
+//! then options, each with a tab before what it means. Those of `concepts.txt` are of section 7: of properties and features they have what these
+//! mean; what may be set comes from the tables that the commands go by. `!` at the end says that something is only kept.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cx::Out;
+use crate::props::{self, Edit, PropDesc};
 use crate::{bench, zfs, zpool};
+use ondisk::feature::Feature;
 
 const ZPOOL: &str = include_str!("manual/zpool.txt");
 const ZFS: &str = include_str!("manual/zfs.txt");
 const MAIN: &str = include_str!("manual/poolhouse.txt");
+const CONCEPTS: &str = include_str!("manual/concepts.txt");
+/// What `!` stands for.
+const KEPT: &str = "It is kept, and nothing is done by it.";
 /// The commands that are links to the program; each has a page of its own.
 const LINKS: [&str; 3] = ["zpool", "zfs", "zdb"];
 
@@ -25,6 +31,8 @@ const LINKS: [&str; 3] = ["zpool", "zfs", "zdb"];
 pub struct Page {
     /// Its name: `zpool-list`.
     pub name: String,
+    /// The section of the manual: 8 for commands, 7 for the rest.
+    pub section: u8,
     /// The command that it is of, and the verb, if it is of one.
     pub command: &'static str,
     /// See there.
@@ -63,6 +71,7 @@ fn read(command: &'static str, text: &str, usage: &dyn Fn(&str) -> Vec<String>, 
             let whole = verb == command || (command == "poolhouse" && LINKS.contains(&verb));
             into.push(Page {
                 name: if whole { verb.to_owned() } else { format!("{command}-{verb}") },
+                section: 8,
                 command,
                 verb: (!whole).then(|| verb.to_owned()),
                 title: title.to_owned(),
@@ -81,9 +90,64 @@ fn read(command: &'static str, text: &str, usage: &dyn Fn(&str) -> Vec<String>, 
     }
 }
 
+/// The pages of section 7.
+fn concepts(into: &mut Vec<Page>) {
+    let mut all = Vec::new();
+    read("poolhouse", CONCEPTS, &|_| Vec::new(), &mut all);
+    for mut page in all {
+        (page.name, page.section) = (page.verb.take().unwrap_or_default(), 7);
+        let table: &[PropDesc] = match page.name.as_str() {
+            "zfsprops" => props::DATASET,
+            "zpoolprops" => props::POOL,
+            "vdevprops" => props::VDEV,
+            _ => &[],
+        };
+        for (name, means) in &mut page.options {
+            if let Some(kept) = means.strip_suffix(" !") {
+                *means = format!("{kept} {KEPT}");
+            }
+            if let Some(desc) = table.iter().find(|desc| desc.name == *name) {
+                (*name, *means) = property(desc, means);
+            } else if let Some(feature) = Feature::by_name(name).filter(|_| page.name == "zpool-features") {
+                *means = format!("{means} {}", about(feature));
+            }
+        }
+        into.push(page);
+    }
+}
+
+/// A property with what it may be set to, and what it means.
+fn property(desc: &PropDesc, means: &str) -> (String, String) {
+    let (name, values) = (desc.name, desc.values);
+    match desc.edit {
+        Edit::ReadOnly => (name.to_owned(), means.to_owned()),
+        Edit::Own => (format!("{name} = {values}"), means.to_owned()),
+        Edit::Inherited => (format!("{name} = {values}"), format!("{means} Inherited.")),
+        Edit::Once | Edit::OnceOwn => {
+            (format!("{name} = {values}"), format!("{means} Set when the dataset is made, and not later."))
+        }
+    }
+}
+
+/// What goes with a feature.
+fn about(feature: &Feature) -> String {
+    let mut words = format!("Its guid is {}.", feature.guid);
+    if !feature.depends.is_empty() {
+        words += &format!(" It needs {}.", feature.depends.join(", "));
+    }
+    if feature.readonly_compatible() {
+        words += " Who doesn't know it may read the pool.";
+    }
+    if !feature.can_write() {
+        words += " A pool on which it is active is read here, and not written.";
+    }
+    words
+}
+
 /// All pages.
 pub fn pages() -> Vec<Page> {
     let mut all = Vec::new();
+    concepts(&mut all);
     let of = |command: &'static str, table: &'static [Option<(&'static str, &'static str)>]| {
         move |verb: &str| {
             let found = table.iter().flatten().find(|(name, _)| *name == verb);
@@ -124,13 +188,18 @@ impl Page {
     pub fn troff(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let title = self.name.to_uppercase().replace('-', "\\-");
-        let mut s = format!(".TH {title} 8 \"\" \"Poolhouse {version}\" \"System Administration\"\n");
+        let (section, is_command) = (self.section, self.section == 8);
+        let kind = if is_command { "System Administration" } else { "Concepts" };
+        let mut s = format!(".TH {title} {section} \"\" \"Poolhouse {version}\" \"{kind}\"\n");
         s += &format!(".SH NAME\n{} \\- {}\n", plain(&self.name), plain(&self.title));
-        s += ".SH SYNOPSIS\n.nf\n";
-        for line in &self.synopsis {
-            s += &format!("{}\n", plain(line));
+        if is_command {
+            s += ".SH SYNOPSIS\n.nf\n";
+            for line in &self.synopsis {
+                s += &format!("{}\n", plain(line));
+            }
+            s += ".fi\n";
         }
-        s += ".fi\n.SH DESCRIPTION\n";
+        s += ".SH DESCRIPTION\n";
         for paragraph in &self.text {
             s += &format!(".PP\n{}\n", plain(paragraph));
         }
@@ -138,7 +207,13 @@ impl Page {
             s += &format!("{}.\n", plain(&capital(&self.title)));
         }
         if !self.options.is_empty() {
-            s += if self.verb.is_some() { ".SH OPTIONS\n" } else { ".SH COMMANDS\n" };
+            s += match (self.name.as_str(), &self.verb) {
+                (_, Some(_)) => ".SH OPTIONS\n",
+                ("zpool-features", _) => ".SH FEATURES\n",
+                ("zpoolconcepts", _) => ".SH VDEVS\n",
+                _ if !is_command => ".SH PROPERTIES\n",
+                _ => ".SH COMMANDS\n",
+            };
             for (option, means) in &self.options {
                 s += &format!(".TP\n.B {}\n{}\n", plain(option), plain(means));
             }
@@ -153,6 +228,13 @@ impl Page {
     fn see_also(&self) -> String {
         match (self.name.as_str(), &self.verb) {
             ("poolhouse", _) => "zpool(8), zfs(8), zdb(8)".to_owned(),
+            ("zfs", None) => "zfsconcepts(7), zfsprops(7), zpool(8), poolhouse(8)".to_owned(),
+            ("zpool", None) => {
+                "zpoolconcepts(7), zpoolprops(7), vdevprops(7), zpool-features(7), zfs(8), poolhouse(8)"
+                    .to_owned()
+            }
+            (name, None) if self.section == 7 && name.starts_with("zfs") => "zfs(8), poolhouse(8)".to_owned(),
+            (_, None) if self.section == 7 => "zpool(8), poolhouse(8)".to_owned(),
             (_, Some(_)) if self.command != "poolhouse" => format!("{}(8), poolhouse(8)", self.command),
             _ => "poolhouse(8)".to_owned(),
         }
@@ -164,18 +246,20 @@ fn capital(text: &str) -> String {
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Writes all pages below a folder, as `man8/NAME.8`; how many, and where.
+/// Writes all pages below a folder, as `man8/NAME.8` and `man7/NAME.7`; how many.
 ///
 /// # Errors
 /// As writing fails.
-pub fn write(root: &Path) -> io::Result<(usize, PathBuf)> {
-    let folder = root.join("man8");
-    std::fs::create_dir_all(&folder)?;
+pub fn write(root: &Path) -> io::Result<usize> {
+    let folder = |section: u8| root.join(format!("man{section}"));
+    for section in [7, 8] {
+        std::fs::create_dir_all(folder(section))?;
+    }
     let all = pages();
     for page in &all {
-        std::fs::write(folder.join(format!("{}.8", page.name)), page.troff())?;
+        std::fs::write(folder(page.section).join(format!("{}.{}", page.name, page.section)), page.troff())?;
     }
-    Ok((all.len(), folder))
+    Ok(all.len())
 }
 
 const USAGE: &str = "usage: poolhouse man [FOLDER]\n\nWrites the manual pages below FOLDER, /usr/local/share/man if none is named.\n";
@@ -195,8 +279,8 @@ pub fn run(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
         }
     };
     match write(Path::new(folder)) {
-        Ok((pages, folder)) => {
-            writeln!(out, "{pages} pages in {}", folder.display());
+        Ok(pages) => {
+            writeln!(out, "{pages} pages below {folder}");
             0
         }
         Err(e) => {

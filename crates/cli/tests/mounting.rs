@@ -300,6 +300,26 @@ fn mountpoints_of_all_kinds() {
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
 
+/// Goal: what is mounted of a pool that was imported to be read says so for the time being, as OpenZFS has it by the mount's options; what is not mounted, and a
+/// volume, tells its property.
+#[test]
+fn mounts_of_a_pool_that_is_only_read() {
+    let Some(stand) = Stand::new(&["tank"]) else { return };
+    for line in ["zfs create tank/a", "zfs create -o readonly=on tank/b", "zfs create -s -V 1M tank/v"] {
+        stand.good(line);
+    }
+    stand.good("zpool export tank");
+    let (images, root) = (stand.dir.path().join("images"), stand.path(""));
+    stand.good(&format!("zpool import -d {} -R {} -o readonly=on tank", images.display(), root.display()));
+    let shown = || stand.good("zfs get -H -r -o name,value,source readonly tank");
+    assert_eq!(
+        shown(),
+        "tank\ton\ttemporary\ntank/a\ton\ttemporary\ntank/b\ton\tlocal\ntank/v\toff\tdefault\n"
+    );
+    stand.good("zfs unmount tank/a");
+    assert_eq!(shown().lines().nth(1), Some("tank/a\toff\tdefault"));
+}
+
 /// Goal: what belongs below something else's mount is mounted in it, and keeps that busy until it is unmounted.
 #[test]
 fn under_anothers_mount() {

@@ -32,6 +32,25 @@ fn each_verb_has_a_page() {
     }
 }
 
+/// Goal: each property and feature that commands show has its place in the manual, and nothing else has one.
+#[test]
+fn each_property_and_feature_is_told() {
+    let pages = pages();
+    let told = |page: &str| {
+        let page = pages.iter().find(|p| p.name == page).expect("a page");
+        assert!(page.options.iter().all(|(_, means)| means.ends_with('.')), "{}", page.name);
+        let name = |(option, _): &(String, String)| option.split(" = ").next().unwrap_or_default().to_owned();
+        page.options.iter().map(name).collect::<Vec<_>>()
+    };
+    for (page, table) in
+        [("zfsprops", props::DATASET), ("zpoolprops", props::POOL), ("vdevprops", props::VDEV)]
+    {
+        let shown = table.iter().filter(|desc| !desc.hidden).map(|desc| desc.name);
+        assert_eq!(told(page), shown.collect::<Vec<_>>(), "{page}");
+    }
+    assert_eq!(told("zpool-features"), ondisk::feature::FEATURES.iter().map(|f| f.name).collect::<Vec<_>>());
+}
+
 /// Goal: each option that a page tells of is in the usage text of its verb, but for a few that OpenZFS's leaves out.
 #[test]
 fn pages_tell_of_options_that_there_are() {
@@ -68,9 +87,12 @@ fn pages_tell_of_options_that_there_are() {
 #[test]
 fn pages_are_written() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (count, folder) = write(dir.path()).expect("written");
-    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), count);
-    let page = std::fs::read_to_string(folder.join("zpool-list.8")).expect("a page");
+    let count = write(dir.path()).expect("written");
+    let folder = |name: &str| std::fs::read_dir(dir.path().join(name)).expect("a folder").count();
+    assert_eq!((folder("man7"), folder("man7") + folder("man8")), (6, count));
+    let page = std::fs::read_to_string(dir.path().join("man7/zfsprops.7")).expect("a page");
+    assert!(page.contains("\n.TP\n.B atime = on | off\nWhether reading"), "{page}");
+    let page = std::fs::read_to_string(dir.path().join("man8/zpool-list.8")).expect("a page");
     assert!(page.starts_with(".TH ZPOOL\\-LIST 8 "), "{page}");
     assert!(page.contains("\n.SH NAME\nzpool\\-list \\- list pools\n"), "{page}");
     const REQUESTS: [&str; 8] = ["TH", "SH", "PP", "TP", "B", "nf", "fi", "br"];
