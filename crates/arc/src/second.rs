@@ -76,6 +76,12 @@ impl Cache {
         self.store.remove_disks(|disk| disk.pool == self.pool && disk.guid == guid) > 0
     }
 
+    /// The pool has another guid from now on (`zpool reguid`), without which its cache devices would not be known for its own.
+    pub fn set_pool_guid(&self, pool: Guid) {
+        let ours = self.store.l2().disks().into_iter().filter(|disk| disk.pool == self.pool);
+        ours.for_each(|disk| disk.renamed(pool));
+    }
+
     /// What a cache device holds and has done.
     pub fn device_stats(&self, guid: Guid) -> Option<CacheDeviceStats> {
         self.store.l2().disk(self.pool, guid).map(|disk| disk.stats())

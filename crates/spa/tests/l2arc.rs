@@ -10,8 +10,8 @@ use arc::CacheDeviceStats;
 use dsl::ops::props::{SetAs, SetProps, Setting};
 use ondisk::{Guid, ObjNum};
 use spa::Spa;
-use spa::create::{NewLeaf, VdevShape, claim_file};
-use spa::engine::Live;
+use spa::create::{CreateError, NewLeaf, VdevShape, claim_file};
+use spa::engine::{Live, ShapeError};
 use spa::import::Options;
 
 const MIB: usize = 1 << 20;
@@ -269,6 +269,25 @@ fn it_is_warm_after_an_import() {
     assert_eq!((bench.counter("l2_rebuild_success"), bench.counter("l2_rebuild_log_blks")), (1, logs));
     assert_eq!(bench.read(file, FILE), bytes);
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
+}
+
+/// A pool that gets another guid keeps what is on its cache device, and a device that is one already is not added again.
+#[test]
+fn it_is_the_pools_own() {
+    let mut bench = Bench::new(64 * MIB);
+    let bytes = contents(70);
+    let file = bench.write(&bytes);
+    bench.read_and_feed(file, FILE);
+    let again = NewLeaf { path: bench.image() };
+    let refused = live(bench.spa()).add_aux(&[], &[again], true, &claim_file).unwrap_err();
+    assert!(matches!(refused, ShapeError::Devices(CreateError::InUse { .. })), "{refused:?}");
+    live(bench.spa()).reguid(None).unwrap();
+    bench.feed();
+    bench.import();
+    bench.await_rebuilt();
+    assert_eq!(bench.counter("l2_rebuild_success"), 1);
+    assert_eq!(bench.read(file, FILE), bytes);
+    assert!(bench.counter("l2_hits") > 50);
 }
 
 /// A log that leads to what others have written since, or is damaged anywhere, is believed as far as checksums go, and no read is wrong for it.

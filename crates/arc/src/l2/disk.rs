@@ -63,7 +63,7 @@ pub(crate) struct Failed;
 pub(crate) struct Disk {
     /// The number of its pool in the store.
     pub(crate) pool: u32,
-    pool_guid: Guid,
+    pool_guid: AtomicU64,
     pub(crate) guid: Guid,
     ashift: Ashift,
     /// Nothing once it is no longer used: who still knows of the disk does not keep it open.
@@ -84,6 +84,8 @@ pub(crate) struct Disk {
     rebuilt: Condvar,
     /// It is being written to.
     pub(crate) busy: AtomicBool,
+    /// The header does not say whose it is.
+    stale: AtomicBool,
     ops: [Counter; 2],
     bytes: [Counter; 2],
     errors: [Counter; 2],
@@ -132,7 +134,7 @@ impl Disk {
         };
         Some(Disk {
             pool,
-            pool_guid: spec.pool,
+            pool_guid: AtomicU64::new(spec.pool.0),
             guid: spec.guid,
             ashift: spec.ashift,
             device: RwLock::new(Some(spec.device)),
@@ -148,11 +150,27 @@ impl Disk {
             rebuilding: Mutex::new(true),
             rebuilt: Condvar::new(),
             busy: AtomicBool::new(false),
+            stale: AtomicBool::new(false),
             ops: Default::default(),
             bytes: Default::default(),
             errors: Default::default(),
             checksum_errors: Counter::default(),
         })
+    }
+
+    fn pool_guid(&self) -> Guid {
+        Guid(self.pool_guid.load(Ordering::Relaxed))
+    }
+
+    /// Its pool has another guid from now on, which its header says when the device is fed next: whoever renames a pool does not wait for that.
+    pub(crate) fn renamed(&self, pool: Guid) {
+        self.pool_guid.store(pool.0, Ordering::Relaxed);
+        self.stale.store(true, Ordering::Release);
+    }
+
+    /// Whether its header has to be written though nothing was.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale.swap(false, Ordering::AcqRel)
     }
 
     fn sector(&self) -> u64 {
@@ -242,7 +260,7 @@ impl Disk {
         }
         let Ok(header) = DevHeader::decode(&raw) else { return HeaderRead::Unsupported };
         let writer = self.writer.lock();
-        let same = header.pool == self.pool_guid
+        let same = header.pool == self.pool_guid()
             && header.vdev == self.guid
             && header.log_entries == writer.log_entries as u64
             && header.end == writer.hands.end
@@ -253,7 +271,7 @@ impl Disk {
     /// Writes the header.
     pub(crate) fn write_header(&self, writer: &Writer) -> Result<(), Failed> {
         let header = DevHeader {
-            pool: self.pool_guid,
+            pool: self.pool_guid(),
             vdev: self.guid,
             log_entries: writer.log_entries as u64,
             evict: writer.hands.evict,

@@ -108,7 +108,8 @@ impl Inner {
         }
         round.write();
         let wrote = round.wrote;
-        if writer.hands != before && disk.write_header(&writer).is_err() {
+        let news = writer.hands != before || disk.is_stale();
+        if news && disk.write_header(&writer).is_err() {
             disk.suspect();
         }
         disk.busy.store(false, Ordering::Relaxed);
@@ -192,7 +193,14 @@ impl Round<'_> {
         let key = header.key;
         let psize = key.psize();
         let asize = self.disk.round(psize);
-        // A log block always finds room behind it.
+        if self.disk.gone.load(Ordering::Acquire) {
+            self.over = true;
+            return;
+        }
+        // A log block always finds room behind it. What never fits holds up nothing behind it.
+        if asize + L2ARC_LOG_BLK_SIZE as u64 > self.target {
+            return;
+        }
         if self.wrote + self.run_bytes + asize + L2ARC_LOG_BLK_SIZE as u64 > self.target {
             self.over = true;
             return;

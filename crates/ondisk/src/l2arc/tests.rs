@@ -10,10 +10,10 @@ fn entry(n: u64) -> LogEntry {
         psize: Psize(4096 + n * 512),
         compress: CompressKind::Lz4,
         complevel: 0,
-        metadata: n % 3 == 0,
-        protected: n % 5 == 0,
+        metadata: n.is_multiple_of(3),
+        protected: n.is_multiple_of(5),
         prefetch: false,
-        again: n % 2 == 0,
+        again: n.is_multiple_of(2),
     }
 }
 

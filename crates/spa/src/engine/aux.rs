@@ -213,6 +213,12 @@ impl Live {
         for (role, leaf) in
             spares.iter().map(|l| (Role::Spare, l)).chain(cache.iter().map(|l| (Role::Cache, l)))
         {
+            let path = leaf.path.as_os_str().as_bytes();
+            if aux.l2cache.iter().any(|a| a.config.path.as_deref() == Some(path)) {
+                // It is claimed already, by this pool itself.
+                let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
+                return Err(CreateError::InUse { path, pool, state: role.state() }.into());
+            }
             let (device, mut config) = claim_aux(leaf, &terms, &mut || engine.world.random())?;
             let old = Labels::read(&*device).newest().map(|l| (l.state, l.guid));
             let mine = |g: Option<Guid>| aux.all().any(|a| Some(a.config.guid) == g);

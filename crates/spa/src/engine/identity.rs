@@ -40,6 +40,7 @@ impl Live {
             let root = root.expect("it was just set");
             let none = Claimed::new();
             engine.reshape(&root, &none).map_err(|source| SyncError::Shape { txg: tx.txg(), source })?;
+            engine.cache.set_pool_guid(new);
             let text = format!("old={} new={}", old.0, new.0);
             Ok(vec![Event { what: "guid change", dataset: String::new(), object: 0, text }])
         }))?;
