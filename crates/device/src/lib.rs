@@ -31,6 +31,7 @@ mod project;
 mod recording;
 mod region;
 mod slow;
+mod spinning;
 
 pub use buf::{AlignedBuf, Block, Sparse};
 pub use error::{DeviceError, Op};
@@ -42,6 +43,7 @@ pub use project::Project;
 pub use recording::{Event, Recording};
 pub use region::Region;
 pub use slow::{Clock, Slow, SystemClock};
+pub use spinning::{Effort, Spinning};
 
 /// A result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;

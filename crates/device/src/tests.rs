@@ -206,6 +206,24 @@ fn quick_writes_take_no_time() {
     assert_eq!((clock.now_ns(), back), (1000, [9; 512]));
 }
 
+/// Goal: a disk with a head takes the time of what it reads, and a seek where that does not follow what it read before; what comes meanwhile waits.
+#[test]
+fn a_head_goes_where_it_is_sent() {
+    let clock = Arc::new(TestClock(AtomicU64::new(0)));
+    // A byte each nanosecond.
+    let disk = Spinning::new(Arc::new(MemDevice::new("m", 8192)), clock.clone(), 1_000_000_000, 5000);
+    disk.read_at(&mut [0; 512], 0).unwrap();
+    disk.write_vectored_at(&[&[1; 512], &[2; 512]], 512).unwrap();
+    disk.flush().unwrap();
+    assert_eq!(clock.now_ns(), 1536);
+    disk.read_at(&mut [0; 512], 0).unwrap();
+    assert_eq!(clock.now_ns(), 1536 + 5512);
+    let (read, write) = ((512 + 5512, 1024, 1), (1024, 1024, 0));
+    let effort = |(busy_ns, bytes, seeks)| Effort { busy_ns, bytes, seeks };
+    assert_eq!(disk.take_efforts(), [effort(read), effort(write)]);
+    assert_eq!((disk.take_efforts(), disk.transfer_ns(7)), ([Effort::default(); 2], 7));
+}
+
 /// Goal: a layer is put around each device that it is given; none leaves devices as they are; only clones are the same layer.
 #[test]
 fn layers_are_put_around() {

@@ -70,7 +70,8 @@ pub use state::{VdevAux, VdevState};
 pub use stats::{SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Examined, FlushError, Laid, Mended, PieceAt, Refused, Repaired, Run, WipeError, WriteError, Written, join,
+    Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run, WipeError,
+    WriteError, Written, join,
 };
 
 /// A result of this room.

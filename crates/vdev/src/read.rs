@@ -113,6 +113,26 @@ impl Tree {
         offset: u64,
         buf: &mut [u8],
     ) -> std::result::Result<(), Unread> {
+        if crate::write::answered(self.node(leaf).guid, offset, buf) {
+            return Ok(());
+        }
+        let node = self.node(leaf);
+        let done = self.read_quietly(leaf, offset, buf);
+        if let Err(Unread::Device(_)) = &done {
+            node.stats.read_errors.inc();
+            self.failed(leaf, Trouble::Read, Some((device_offset(offset), buf.len() as u64)));
+            self.suspect(leaf);
+        }
+        done
+    }
+
+    /// The same, without charging a failure, which will be met again.
+    pub(crate) fn read_quietly(
+        &self,
+        leaf: NodeId,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> std::result::Result<(), Unread> {
         let node = self.node(leaf);
         let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
         let at = device_offset(offset);
@@ -142,12 +162,7 @@ impl Tree {
                 node.stats.read_bytes.add(buf.len() as u64);
                 Ok(())
             }
-            Err(e) => {
-                node.stats.read_errors.inc();
-                self.failed(leaf, Trouble::Read, Some((at, buf.len() as u64)));
-                self.suspect(leaf);
-                Err(Unread::Device(e))
-            }
+            Err(e) => Err(Unread::Device(e)),
         }
     }
 }

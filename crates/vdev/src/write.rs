@@ -19,6 +19,7 @@
 //! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_stat_update`.
 
 mod fault;
+mod fetch;
 mod flush;
 mod repair;
 mod run;
@@ -40,6 +41,8 @@ use crate::{Result, VdevError};
 /// Most vdevs looked at for the copies of one column.
 const MAX_VISITS: u32 = 1024;
 
+pub(crate) use fetch::answered;
+pub use fetch::{Extent, Fetched, Lent};
 pub use flush::FlushError;
 pub(crate) use flush::OPEN_GROUPS;
 pub use repair::Repaired;
@@ -173,6 +176,11 @@ impl Tree {
     /// # Errors
     /// Those of [`VdevError`] that name a vdev: no block can be there.
     pub fn lay_out(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg) -> Result<Laid> {
+        self.lay_out_as(vdev, offset, data, txg, true)
+    }
+
+    /// The same; where only the places matter, parity need not be right.
+    fn lay_out_as(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg, sums: bool) -> Result<Laid> {
         let top = self.top(vdev)?;
         let node = self.node(top);
         if data.is_empty() || data.len() as u64 > ondisk::SPA_MAXBLOCKSIZE {
@@ -198,11 +206,11 @@ impl Tree {
             Layout::Raidz(raidz) if raidz.is_expanding() => return Err(VdevError::Expanding { vdev }),
             Layout::Raidz(raidz) => {
                 let map = raidz.map(offset, data.len() as u64, txg);
-                self.place_columns(&mut laid, top, &map, &data, None);
+                self.place_columns(&mut laid, top, &map, &data, None, sums);
             }
             Layout::Draid(draid) if draid.aligned(offset) => {
                 let map = draid.map(offset, data.len() as u64);
-                self.place_columns(&mut laid, top, &map, &data, Some(sector));
+                self.place_columns(&mut laid, top, &map, &data, Some(sector), sums);
             }
             Layout::Draid(_) => return Err(misaligned),
             Layout::Indirect(_) | Layout::Absent | Layout::Root => return Err(VdevError::Absent { vdev }),
@@ -218,7 +226,7 @@ impl Tree {
         if psize.0 > ondisk::SPA_MAXBLOCKSIZE {
             return Err(VdevError::Size { vdev, size: psize.0 });
         }
-        let laid = self.lay_out(vdev, offset, &Block::zeroed(psize.0 as usize), birth)?;
+        let laid = self.lay_out_as(vdev, offset, &Block::zeroed(psize.0 as usize), birth, false)?;
         let at = |piece: Piece| {
             let start = crate::tree::device_offset(piece.offset);
             let range = start..start + piece.range.len() as u64;
@@ -229,7 +237,15 @@ impl Tree {
 
     /// Makes pieces of the columns of a map. With `fill`, the bytes of a sector, columns shorter than the parity get zeros behind
     /// them: dRAID writes whole stripes.
-    fn place_columns(&self, laid: &mut Laid, top: NodeId, map: &Map, data: &Block, fill: Option<usize>) {
+    fn place_columns(
+        &self,
+        laid: &mut Laid,
+        top: NodeId,
+        map: &Map,
+        data: &Block,
+        fill: Option<usize>,
+        sums: bool,
+    ) {
         let children = &self.node(top).children;
         (laid.tolerated, laid.width) = (map.nparity, map.width);
         let zeros = fill.map(Block::zeroed);
@@ -243,7 +259,9 @@ impl Tree {
             let height = columns.iter().map(|c| c.len()).max().unwrap_or(0);
             let mut parity: Vec<AlignedBuf> =
                 parity_cols.iter().map(|_| AlignedBuf::zeroed(height)).collect();
-            parity::encode(&columns, &mut parity.iter_mut().map(|p| &mut **p).collect::<Vec<_>>());
+            if sums {
+                parity::encode(&columns, &mut parity.iter_mut().map(|p| &mut **p).collect::<Vec<_>>());
+            }
             for ((i, col), bytes) in parity_cols.iter().enumerate().zip(parity) {
                 let bytes = bytes.freeze();
                 put(col.child, col.offset, Part { column: first + i, bytes: &bytes, range: 0..height });

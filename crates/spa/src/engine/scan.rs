@@ -10,8 +10,8 @@
 //! the sync thread itself, and what only open groups know is not met. So there is nothing to lock, and between slices only numbers are kept: which
 //! dataset, and the first block in it that was not looked at. Datasets that come, go or are renamed between slices need no message to the scan: it asks anew ([`plan`]).
 //!
-//! A slice is short while somebody waits for a group, or for room to change more, and about a second otherwise. In it blocks are gathered, sorted
-//! by where they lie, and looked at by several threads.
+//! A slice is short while somebody waits for a group, or for room to change more, and some seconds otherwise. In it blocks are gathered, and looked at
+//! in the order in which they lie on the devices ([`issue`]).
 //!
 //! # On disk
 //! `scan` in the MOS's directory ([`ScanPhys`]) has the state, the range of groups and the position; a ZAP has the datasets to come, as OpenZFS wants them: those
@@ -40,6 +40,7 @@
 
 mod defer;
 mod errors;
+mod issue;
 mod plan;
 mod slice;
 mod sync;
@@ -192,7 +193,9 @@ pub(super) struct Scan {
     waiters: Arc<AtomicU64>,
 }
 
-/// Milliseconds of a slice of a scrub that nobody waits for (`zfs_scrub_min_time_ms`).
+/// Milliseconds of a slice that nobody waits for, where nothing was set: as long as a group may be open (`zfs_txg_timeout`).
+const SLICE_MS: u64 = 5000;
+/// Milliseconds of a slice of a scrub that nobody waits for, as OpenZFS has them (`zfs_scrub_min_time_ms`).
 pub const SCRUB_MS: u64 = 1000;
 /// The same of a resilver (`zfs_resilver_min_time_ms`).
 pub const RESILVER_MS: u64 = 3000;

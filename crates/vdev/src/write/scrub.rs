@@ -85,7 +85,7 @@ impl Examined {
 
 impl Tree {
     /// Whether a piece's device missed the group, or who stands for it did.
-    fn piece_missed(&self, piece: &Piece, birth: Txg) -> bool {
+    pub(super) fn piece_missed(&self, piece: &Piece, birth: Txg) -> bool {
         self.node(piece.leaf).missed(birth) || self.node(piece.account).missed(birth)
     }
 
@@ -107,7 +107,12 @@ impl Tree {
     }
 
     /// The parts of a block on vdevs that are there: one, unless it was on a vdev that has been removed.
-    fn parts_of(&self, vdev: VdevId, offset: u64, psize: usize) -> Result<Vec<(usize, VdevId, u64, usize)>> {
+    pub(super) fn parts_of(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        psize: usize,
+    ) -> Result<Vec<(usize, VdevId, u64, usize)>> {
         if !matches!(self.node(self.top(vdev)?).layout, Layout::Indirect(_)) {
             return Ok(vec![(0, vdev, offset, psize)]);
         }
@@ -138,7 +143,7 @@ impl Tree {
         for (at, vdev, offset, len) in self.parts_of(vdev, offset, psize)? {
             let sector = 1usize << self.node(self.top(vdev)?).ashift().0;
             let blank = AlignedBuf::zeroed(len.next_multiple_of(sector)).freeze();
-            let laid = self.lay_out(vdev, offset, &blank, birth)?;
+            let laid = self.lay_out_as(vdev, offset, &blank, birth, false)?;
             let have: Vec<Option<AlignedBuf>> = laid
                 .pieces
                 .iter()

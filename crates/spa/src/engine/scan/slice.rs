@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -12,17 +11,24 @@ use ondisk::{Blkptr, Guid, Txg};
 use vdev::TxgRanges;
 use zio::{Bookmark, Look, Workers};
 
+use super::issue::{Issuer, Item, Windows};
 use super::plan::{self, Visit};
 use super::walk::{Position, Walk};
-use super::{RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, ScanStat, covers};
+use super::{RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, SLICE_MS, ScanStat, covers};
 use crate::engine::Engine;
 
 /// A slice while somebody waits for a group.
 pub(super) const HURRIED: Duration = Duration::from_millis(25);
 /// Most blocks, and most of their bytes, that are gathered before they are looked at.
-const GATHER: (usize, u64) = (512, 32 << 20);
+const GATHER: (usize, u64) = (8192, 256 << 20);
+/// So many times what is read at a time is gathered.
+const TIMES: u64 = 4;
+/// Most of their bytes while somebody waits for a group.
+const GATHER_HURRIED: u64 = 4 << 20;
 /// How often in succession it is tried to read what is needed to go on.
 const PATIENCE: u32 = 3;
+/// What is gathered and is more than that was gathered while nobody waited, and is left when somebody does: beyond any block, so that whoever is in a hurry gets on.
+const INTERRUPTED: u64 = 2 * ondisk::SPA_MAXBLOCKSIZE;
 /// Threads that look at blocks.
 const THREADS: usize = 8;
 
@@ -35,12 +41,6 @@ struct Found {
     errors: u64,
     behind: HashMap<Guid, TxgRanges>,
     lost: TxgRanges,
-}
-
-/// A block that is to be looked at.
-struct Item {
-    bp: Blkptr,
-    bookmark: Bookmark,
 }
 
 /// Why a dataset is not visited.
@@ -69,8 +69,10 @@ pub(super) struct Slice<'a> {
     gathered_bytes: u64,
     /// Bytes that are looked at together.
     at_a_time: u64,
-    /// Where the first of those stands.
+    /// Where the first of those stands, and what had been counted then: bytes met, and passed over.
     gathered_from: Position,
+    counted: (u64, u64),
+    windows: Windows,
     /// Blocks that it came to.
     met: u64,
     /// Most of them; 0 is no limit.
@@ -91,26 +93,32 @@ impl Slice<'_> {
     }
 
     fn is_over(&self) -> bool {
+        self.since.elapsed() >= self.long || self.most != 0 && self.met >= self.most || self.is_interrupted()
+    }
+
+    /// Somebody waits, or nothing goes on any more.
+    fn is_interrupted(&self) -> bool {
         let scan = &self.engine.scan;
-        let took = self.since.elapsed();
         scan.quiet.load(Ordering::Relaxed)
-            || took >= self.long
-            || self.most != 0 && self.met >= self.most
-            || took >= HURRIED && scan.waiters.load(Ordering::Relaxed) > 0
+            || self.since.elapsed() >= HURRIED && scan.waiters.load(Ordering::Relaxed) > 0
             || self.engine.cache.zio().suspension().reason().is_some()
     }
 
     /// Enters a block that nothing is below.
     pub(super) fn gather(&mut self, bp: &Blkptr, bookmark: &Bookmark, at: Position) -> ControlFlow<()> {
+        let counted = (self.found.examined, self.found.skipped);
         if !self.wants(bp) {
             return ControlFlow::Continue(());
         }
         if self.gathered.is_empty() {
-            self.gathered_from = at;
+            (self.gathered_from, self.counted) = (at, counted);
         }
         self.gathered_bytes += bp.stored().map_or(0, |s| s.psize.0);
         self.gathered.push(Item { bp: *bp, bookmark: *bookmark });
-        if self.gathered.len() >= GATHER.0 || self.gathered_bytes >= self.at_a_time {
+        let hurried = self.engine.scan.waiters.load(Ordering::Relaxed) > 0;
+        let most = self.at_a_time.saturating_mul(TIMES).min(GATHER.1);
+        let most = if hurried { most.min(GATHER_HURRIED) } else { most };
+        if self.gathered.len() >= GATHER.0 || self.gathered_bytes >= most {
             return self.look_at_gathered();
         }
         ControlFlow::Continue(())
@@ -130,23 +138,27 @@ impl Slice<'_> {
         wanted
     }
 
-    /// The contents of a block that others are below: looked at too, if it is `fresh`.
-    pub(super) fn lead(&mut self, bp: &Blkptr, bm: &Bookmark, fresh: bool) -> ControlFlow<(), Option<Block>> {
+    /// The contents of a block that others are below, which stand from `at` on: looked at too, with others, if it is `fresh`.
+    pub(super) fn lead(
+        &mut self,
+        bp: &Blkptr,
+        bm: &Bookmark,
+        at: Position,
+        fresh: bool,
+    ) -> ControlFlow<(), Option<Block>> {
         let zio = self.engine.cache.zio();
-        let read = if fresh && self.wants(bp) {
-            zio.look(bp, bm, self.look).and_then(|(raw, done)| {
-                let birth = bp.stored().map_or(bp.birth, |s| s.phys_birth);
-                self.mended(birth, done);
-                match raw {
-                    Some(raw) => zio.open_raw(bp, raw, bm),
-                    None => zio.read_undecrypted(bp, bm),
-                }
-            })
-        } else {
+        let read = {
+            let window = self.windows.of(&zio.tree(), bp);
+            let _lent = window.map(|window| window.lend());
             zio.read_undecrypted(bp, bm)
         };
         match read {
-            Ok(block) => ControlFlow::Continue(Some(block)),
+            Ok(block) => {
+                if fresh {
+                    self.gather(bp, bm, at)?;
+                }
+                ControlFlow::Continue(Some(block))
+            }
             Err(_) => {
                 self.check_devices(self.to)?;
                 self.unknown(bp.birth.0);
@@ -175,27 +187,33 @@ impl Slice<'_> {
 
     /// Looks at what was gathered, in the order in which it lies on the devices.
     pub(super) fn look_at_gathered(&mut self) -> ControlFlow<()> {
-        let mut items = std::mem::take(&mut self.gathered);
+        let items = std::mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
         if items.is_empty() {
             return ControlFlow::Continue(());
         }
-        items.sort_by_key(|item| {
-            item.bp.stored().and_then(|s| s.copies().next()).map(|dva| (dva.vdev, dva.offset))
-        });
-        let (cache, look) = (Arc::clone(&self.engine.cache), self.look);
-        let done = self.workers.map(items, move |item| {
-            let done = cache.zio().look(&item.bp, &item.bookmark, look).map(|(_, done)| done);
-            (item.bp, done)
-        });
+        let bytes: u64 = items.iter().map(Item::bytes).sum();
+        let (count, large) = (items.len(), bytes > INTERRUPTED);
+        let stops = || large && self.is_interrupted();
+        let (cache, workers) = (&self.engine.cache, self.workers);
+        let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
+        let done = Issuer { cache, workers, look, most, windows, stops: &stops }.run(items);
+        let stopped = done.len() < count;
         if done.iter().any(|(_, done)| done.is_err()) {
             self.check_devices(self.gathered_from)?;
         }
         for (bp, done) in done {
             match done {
                 Ok(done) => self.mended(bp.stored().map_or(bp.birth, |s| s.phys_birth), done),
+                // It is met again, and counted then.
+                Err(_) if stopped => {}
                 Err(_) => self.failed(&bp),
             }
+        }
+        if stopped {
+            (self.found.examined, self.found.skipped) = self.counted;
+            self.to = self.gathered_from;
+            return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     }
@@ -273,11 +291,18 @@ impl Engine {
             from: (0, 0),
             to: (0, 0),
             since: Instant::now(),
-            long: Duration::from_millis(if set == 0 { default } else { set }),
+            long: Duration::from_millis(match set {
+                0 => SLICE_MS,
+                // It is the least that is to be done.
+                set if set >= default => set.max(SLICE_MS),
+                set => set,
+            }),
             gathered: Vec::new(),
             gathered_bytes: 0,
             at_a_time: self.bytes_at_a_time(),
             gathered_from: (0, 0),
+            counted: (0, 0),
+            windows: Windows::default(),
             met: 0,
             found: Found::default(),
         };

@@ -128,7 +128,9 @@ impl Slice<'_> {
             return ControlFlow::Continue(());
         }
         let bm = Bookmark { objset, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-        let Some(block) = self.lead(bp, &bm, self.from == (0, 0))? else { return ControlFlow::Continue(()) };
+        let Some(block) = self.lead(bp, &bm, (0, 0), self.from == (0, 0))? else {
+            return ControlFlow::Continue(());
+        };
         let Ok(os) = ObjsetPhys::decode(&block) else {
             self.unknown(bp.birth.0);
             return ControlFlow::Continue(());
@@ -179,7 +181,7 @@ impl Slice<'_> {
         if !leads_on(&bm, Some(o.dnode)) || o.dnode.kind == DmuType::DNODE && o.object.0 != 0 {
             return if fresh { self.gather(bp, &bm, start) } else { ControlFlow::Continue(()) };
         }
-        let Some(block) = self.lead(bp, &bm, fresh)? else { return ControlFlow::Continue(()) };
+        let Some(block) = self.lead(bp, &bm, start, fresh)? else { return ControlFlow::Continue(()) };
         if level.0 > 0 {
             self.indirect(o, &block, level, blkid)
         } else {

@@ -1,0 +1,121 @@
+//! A disk with one head: what it costs to read where the head is not.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Clock, Device, Result};
+
+/// Where the head is, and until when it is busy.
+#[derive(Debug, Default)]
+struct Head {
+    at: u64,
+    free_ns: u64,
+    /// Reads, and writes.
+    efforts: [Effort; 2],
+}
+
+/// What a disk did to read, or to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// Nanoseconds that it was busy.
+    pub busy_ns: u64,
+    /// Bytes that were read or written.
+    pub bytes: u64,
+    /// Operations that did not begin where the one before had ended.
+    pub seeks: u64,
+}
+
+/// A device that does one operation after another, in the order in which they come: each takes the time of its bytes, and a seek if it does not begin where the
+/// one before has ended.
+pub struct Spinning {
+    inner: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    bytes_per_second: u64,
+    seek_ns: u64,
+    head: Mutex<Head>,
+}
+
+impl Spinning {
+    /// Gives `inner` a head that reads and writes so many bytes a second (at least one), and takes `seek_ns` to go elsewhere.
+    pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, bytes_per_second: u64, seek_ns: u64) -> Self {
+        let bytes_per_second = bytes_per_second.max(1);
+        Self { inner, clock, bytes_per_second, seek_ns, head: Mutex::default() }
+    }
+
+    /// What it did since this was last asked: for reads, and for writes.
+    pub fn take_efforts(&self) -> [Effort; 2] {
+        std::mem::take(&mut self.head.lock().efforts)
+    }
+
+    /// Nanoseconds that so many bytes take without a seek.
+    pub fn transfer_ns(&self, bytes: u64) -> u64 {
+        u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second))
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Takes the head for an operation; returns when it is done.
+    fn wait<T>(&self, offset: u64, bytes: u64, writes: bool, work: impl FnOnce() -> T) -> T {
+        let until = {
+            let mut head = self.head.lock();
+            let seeks = head.at != offset;
+            let cost = self.transfer_ns(bytes) + if seeks { self.seek_ns } else { 0 };
+            head.at = offset.saturating_add(bytes);
+            head.free_ns = head.free_ns.max(self.clock.now_ns()).saturating_add(cost);
+            let effort = &mut head.efforts[usize::from(writes)];
+            effort.busy_ns = effort.busy_ns.saturating_add(cost);
+            effort.bytes += bytes;
+            effort.seeks += u64::from(seeks);
+            head.free_ns
+        };
+        let out = work();
+        self.clock.sleep_until(until);
+        out
+    }
+}
+
+impl Device for Spinning {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.wait(offset, buf.len() as u64, false, || self.inner.read_at(buf, offset))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.wait(offset, buf.len() as u64, true, || self.inner.write_at(buf, offset))
+    }
+
+    fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> Result<()> {
+        let bytes = bufs.iter().map(|b| b.len() as u64).sum();
+        self.wait(offset, bytes, true, || self.inner.write_vectored_at(bufs, offset))
+    }
+
+    fn flush(&self) -> Result<()> {
+        let free = self.head.lock().free_ns;
+        let out = self.inner.flush();
+        self.clock.sleep_until(free);
+        out
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.trim(offset, len)
+    }
+
+    fn can_trim(&self) -> bool {
+        self.inner.can_trim()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn logical_sector(&self) -> u32 {
+        self.inner.logical_sector()
+    }
+
+    fn physical_sector(&self) -> u32 {
+        self.inner.physical_sector()
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+}

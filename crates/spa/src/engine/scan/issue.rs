@@ -1,0 +1,212 @@
+//! Looking at what was gathered, in the order in which it lies on the devices.
+//!
+//! # Theory
+//! Each top-level vdev is a *lane* of its own. What lies there is taken in the order of its places, some megabytes at a time: they are read with all devices of the vdev at work
+//! ([`vdev::Tree::fetch`]), and while they are looked at the next are read. A scrub compares with as many threads as there are; a resilver
+//! writes, and does that in order, so that the device that is written goes from its beginning to its end too. Blocks that lead on are read before, with what follows them ([`Windows`]), and
+//! looked at with the others.
+//!
+//! # Absent
+//! Anything between slices: what was gathered is looked at before the group that follows.
+//!
+//! # See
+//! OpenZFS `scan_io_queues_run`, `scan_exec_io`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arc::Cache;
+use ondisk::{BlkId, Blkptr, Level, ObjNum, Psize, VdevId};
+use vdev::{Extent, Fetched, Mended};
+use zio::{Bookmark, Look, Workers};
+
+/// Most bytes of blocks that are read ahead, for each vdev.
+const AHEAD: u64 = 8 << 20;
+
+/// A block that is to be looked at.
+pub(super) struct Item {
+    pub(super) bp: Blkptr,
+    pub(super) bookmark: Bookmark,
+}
+
+impl Item {
+    fn of(bp: &Blkptr) -> Item {
+        let bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
+        Item { bp: *bp, bookmark }
+    }
+
+    fn place(&self) -> Option<(VdevId, u64)> {
+        self.bp.stored().and_then(|s| s.copies().next()).map(|dva| (dva.vdev, dva.offset.0))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bp.stored().map_or(0, |s| s.psize.0)
+    }
+
+    /// Where its copies lie, as far as that is one place each.
+    fn extents(&self) -> impl Iterator<Item = Extent> {
+        self.bp.stored().into_iter().flat_map(|s| {
+            s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
+                vdev: dva.vdev,
+                offset: dva.offset.0,
+                psize: s.psize,
+                birth: s.phys_birth,
+            })
+        })
+    }
+}
+
+/// Further copies that were read together.
+struct Aside {
+    read: Arc<Fetched>,
+    /// They are all there.
+    whole: bool,
+}
+
+/// What a look at a block came to.
+pub(super) type Looked = (Blkptr, zio::Result<Mended>);
+
+/// Who looks.
+pub(super) struct Issuer<'a> {
+    pub(super) cache: &'a Arc<Cache>,
+    pub(super) workers: &'a Workers,
+    pub(super) look: Look,
+    /// Most bytes that are read at a time.
+    pub(super) most: u64,
+    /// What is read already.
+    pub(super) windows: &'a Windows,
+    /// Whether to stop where that is.
+    pub(super) stops: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Bytes that are read where something is needed that leads on: what follows it is needed next, mostly.
+const WINDOW: u64 = 256 << 10;
+/// Most of these reads that are kept.
+const WINDOWS: usize = 16;
+
+/// What lies around blocks that lead on, read a moment ago.
+#[derive(Default)]
+pub(super) struct Windows(VecDeque<(Extent, Arc<Fetched>)>);
+
+impl Windows {
+    fn around(&self, of: &Extent) -> Option<&Arc<Fetched>> {
+        let within = |e: &Extent| {
+            let end = of.offset.saturating_add(of.psize.0);
+            e.vdev == of.vdev && e.offset <= of.offset && end <= e.offset.saturating_add(e.psize.0)
+        };
+        self.0.iter().find(|(e, _)| within(e)).map(|(_, fetched)| fetched)
+    }
+
+    /// A read in which a block is, made if there is none.
+    pub(super) fn of(&mut self, tree: &vdev::Tree, bp: &Blkptr) -> Option<Arc<Fetched>> {
+        let of = Item::of(bp).extents().next()?;
+        if let Some(fetched) = self.around(&of) {
+            return Some(Arc::clone(fetched));
+        }
+        // Blocks of one group lie side by side, in either order.
+        let start = of.offset - of.offset % WINDOW;
+        let psize = Psize(WINDOW.max(of.offset - start + of.psize.0));
+        let extent = Extent { offset: start, psize, ..of };
+        // Where no block can begin, or end, only this one is read.
+        let extent = if tree.pieces_of(extent.vdev, start, psize, of.birth).is_ok() { extent } else { of };
+        let fetched = Arc::new(tree.fetch(&[extent], false));
+        if self.0.len() == WINDOWS {
+            self.0.pop_front();
+        }
+        self.0.push_back((extent, Arc::clone(&fetched)));
+        Some(fetched)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<Fetched>> {
+        self.0.iter().map(|(_, fetched)| Arc::clone(fetched))
+    }
+}
+
+impl Issuer<'_> {
+    /// Looks at all of them, or, if it is to stop, at some.
+    pub(super) fn run(&self, items: Vec<Item>) -> Vec<Looked> {
+        let mut lanes: BTreeMap<Option<VdevId>, Vec<Item>> = BTreeMap::new();
+        for item in items {
+            lanes.entry(item.place().map(|(vdev, _)| vdev)).or_default().push(item);
+        }
+        std::thread::scope(|scope| {
+            let mut lanes = lanes.into_values();
+            let first = lanes.next();
+            let lane = |items| {
+                std::thread::Builder::new().name("scan-lane".into()).spawn_scoped(scope, || self.lane(items))
+            };
+            let others: Vec<_> = lanes.map(lane).collect();
+            let mut done = first.map_or_else(Vec::new, |items| self.lane(items));
+            for other in others {
+                let other = other.expect("the system has room for a thread");
+                done.extend(other.join().expect("a panic ends the program"));
+            }
+            done
+        })
+    }
+
+    fn lane(&self, mut items: Vec<Item>) -> Vec<Looked> {
+        items.sort_by_key(Item::place);
+        let aside = self.aside(&items);
+        let most = AHEAD.min(self.most);
+        let mut chunks: Vec<Vec<Item>> = Vec::new();
+        let mut bytes = most;
+        for item in items {
+            if bytes >= most {
+                chunks.push(Vec::new());
+                bytes = 0;
+            }
+            bytes += item.bytes();
+            chunks.last_mut().expect("one was just pushed").push(item);
+        }
+        let mut chunks = chunks.into_iter();
+        let mut done = Vec::new();
+        let Some(mut now) = chunks.next() else { return done };
+        let mut fetched = self.fetch(&now, &aside);
+        loop {
+            let Some(next) = chunks.next().filter(|_| !(self.stops)()) else {
+                done.extend(self.chunk(now, fetched));
+                return done;
+            };
+            let ahead = std::thread::scope(|scope| {
+                let reader = std::thread::Builder::new().name("scan-ahead".into());
+                let reader = reader.spawn_scoped(scope, || self.fetch(&next, &aside));
+                done.extend(self.chunk(now, fetched));
+                reader.expect("the system has room for a thread").join().expect("a panic ends the program")
+            });
+            (now, fetched) = (next, ahead);
+        }
+    }
+
+    /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first.
+    fn aside(&self, items: &[Item]) -> Aside {
+        let mut extents: Vec<Extent> = items.iter().flat_map(|item| item.extents().skip(1)).collect();
+        let whole = extents.iter().map(|e| e.psize.0).sum::<u64>() <= AHEAD;
+        if !whole {
+            extents.clear();
+        }
+        let read = Arc::new(self.cache.zio().tree().fetch(&extents, self.look == Look::Scrub));
+        Aside { read, whole }
+    }
+
+    fn fetch(&self, items: &[Item], aside: &Aside) -> Arc<Fetched> {
+        let copies = if aside.whole { 1 } else { usize::MAX };
+        let extents = items.iter().flat_map(|item| item.extents().take(copies));
+        let extents: Vec<Extent> = extents.filter(|e| self.windows.around(e).is_none()).collect();
+        let fetched = self.cache.zio().tree().fetch(&extents, self.look == Look::Scrub);
+        Arc::new(fetched.with([Arc::clone(&aside.read)]).with(self.windows.all()))
+    }
+
+    fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Looked> {
+        let (cache, how) = (Arc::clone(self.cache), self.look);
+        let look = move |item: Item| {
+            let _lent = fetched.lend();
+            let done = cache.zio().look(&item.bp, &item.bookmark, how).map(|(_, done)| done);
+            (item.bp, done)
+        };
+        match how {
+            Look::Scrub => self.workers.map(items, look),
+            Look::Resilver => items.into_iter().map(look).collect(),
+        }
+    }
+}
