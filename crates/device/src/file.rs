@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
@@ -40,7 +40,7 @@ impl Mode {
 pub struct FileDevice {
     file: File,
     name: String,
-    size: u64,
+    size: AtomicU64,
     logical: u32,
     physical: u32,
     block: bool,
@@ -113,6 +113,7 @@ impl FileDevice {
         };
         let (writable, turn) = (mode == Mode::Write, Mutex::default());
         let trims = AtomicBool::new(!block || discard::may_discard(&file));
+        let size = AtomicU64::new(size);
         Ok(Self { file, name, size, logical, physical, block, writable, trims, turn, loops })
     }
 
@@ -239,7 +240,7 @@ impl Device for FileDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        // An image's length never changes while it is open, so its data alone must reach the medium.
+        // An image never grows by being written, and what it was made longer by is synced with its data.
         self.file.sync_data().map_err(|e| self.io(Op::Flush, 0, 0, e))
     }
 
@@ -288,7 +289,16 @@ impl Device for FileDevice {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Relaxed)
+    }
+
+    fn size_now(&self) -> u64 {
+        // One that can't be asked, or has shrunk, is as it was.
+        self.end().unwrap_or(0).max(self.size())
+    }
+
+    fn grow(&self) {
+        self.size.fetch_max(self.size_now(), Relaxed);
     }
 
     fn logical_sector(&self) -> u32 {

@@ -103,6 +103,14 @@ pub trait Device: Send + Sync {
     /// Bytes in the device.
     fn size(&self) -> u64;
 
+    /// Bytes that it would have if it took in what it has grown by since it was opened; never less than [`size`](Self::size).
+    fn size_now(&self) -> u64 {
+        self.size()
+    }
+
+    /// Takes in what it has grown by: from now on [`size`](Self::size) says so.
+    fn grow(&self) {}
+
     /// Smallest unit that can be written, in bytes.
     fn logical_sector(&self) -> u32;
 

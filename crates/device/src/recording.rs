@@ -91,6 +91,14 @@ impl Device for Recording {
         self.inner.size()
     }
 
+    fn size_now(&self) -> u64 {
+        self.inner.size_now()
+    }
+
+    fn grow(&self) {
+        self.inner.grow();
+    }
+
     fn logical_sector(&self) -> u32 {
         self.inner.logical_sector()
     }

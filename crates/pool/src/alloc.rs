@@ -107,6 +107,14 @@ impl Allocator {
         state.lend_log_metaslab(top.id);
     }
 
+    /// Adds the metaslabs that a vdev has more than before, all of which are free (`vdev_metaslab_init`).
+    ///
+    /// # Panics
+    /// When there is no such vdev.
+    pub fn grow_vdev(&self, top: &TopVdev) {
+        self.state.lock().grow_vdev(top);
+    }
+
     /// Stops or allows allocation from a vdev (`metaslab_group_passivate`): while it is removed, or has failed.
     pub fn set_allocating(&self, vdev: VdevId, allocating: bool) {
         self.state.lock().set_allocating(vdev, allocating);

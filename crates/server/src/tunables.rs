@@ -20,9 +20,10 @@ use dsl::ops::create::MAX_NESTING;
 use observe::Tunable;
 use parking_lot::Mutex;
 use spa::tunables::{
-    CHUNK, DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET,
-    MAX_AUTO, MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, TRIM_MAX,
-    TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
+    CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEFAULT_MS_COUNT,
+    DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO, MAX_MS_SHIFT,
+    MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, TRIM_MAX, TRIM_MIN, TRIM_SKIP,
+    VALUE, VERIFY_DATA, VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -113,7 +114,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 41] = [
+const STEERED: [Steered; 45] = [
     steered(
         "l2arc_feed_again",
         "1: write to cache devices again sooner when much was written",
@@ -250,11 +251,39 @@ const STEERED: [Steered; 41] = [
         &CHECKSUM_EVENTS,
     ),
     steered(
+        "zfs_deadman_checktime_ms",
+        "milliseconds between looks for operations of devices that do not end",
+        1,
+        u32::MAX as u64,
+        &DEADMAN_CHECK_MS,
+    ),
+    steered(
+        "zfs_deadman_enabled",
+        "1: operations of devices that do not end are told",
+        0,
+        1,
+        &DEADMAN_ENABLED,
+    ),
+    steered(
         "zfs_deadman_events_per_second",
         "events of a device's operations that do not end in a second",
         0,
         u32::MAX as u64,
         &DEADMAN_EVENTS,
+    ),
+    steered(
+        "zfs_deadman_failmode",
+        "0 (wait): what does not end is told; 1 (continue): its device is given up too",
+        0,
+        1,
+        &DEADMAN_FAILMODE,
+    ),
+    steered(
+        "zfs_deadman_ziotime_ms",
+        "milliseconds from which an operation of a device is told not to end",
+        1,
+        u32::MAX as u64,
+        &DEADMAN_HANGS_MS,
     ),
     steered("zfs_initialize_chunk_size", "bytes that zpool initialize writes at once", 512, 16 << 20, &CHUNK),
     steered("zfs_initialize_value", "what zpool initialize writes", 0, u64::MAX, &VALUE),

@@ -24,9 +24,11 @@ mod aux;
 mod books;
 mod checkpoint;
 mod claim;
+mod deadman;
 mod dtl;
 mod errands;
 mod errlog;
+pub(crate) mod growth;
 mod identity;
 mod labels;
 mod leaf_work;
@@ -67,6 +69,10 @@ pub(crate) use aux::Aux;
 pub(crate) use books::add_vdevs;
 pub(crate) use checkpoint::decode as decode_checkpoint;
 pub use checkpoint::{CheckpointError, DISCARD_MEMORY};
+pub use deadman::{
+    CHECK_MS as DEADMAN_CHECK_MS, ENABLED as DEADMAN_ENABLED, FAILMODE as DEADMAN_FAILMODE,
+    HANGS_MS as DEADMAN_HANGS_MS,
+};
 pub(crate) use labels::SPA_VERSION;
 pub use leaf_work::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
@@ -280,6 +286,7 @@ pub(crate) struct Engine {
     /// What is done to what is free on devices.
     works: leaf_work::LeafWorks,
     errands: errands::Errands,
+    deadman: deadman::Deadman,
     /// What the next group does to the logs of damaged blocks.
     errors: errlog::ErrorLogs,
     /// Scrub and resilver.

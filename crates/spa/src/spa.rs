@@ -127,6 +127,11 @@ impl Spa {
         self.writer.as_ref().map_or_else(|| self.spares.clone(), |live| live.aux().spares)
     }
 
+    /// Bytes that a top-level vdev could grow by, since its devices have (`vs_esize`).
+    pub fn room_to_grow(&self, top: &ondisk::VdevConfig) -> u64 {
+        crate::engine::growth::room_to_grow(&self.tree(), top)
+    }
+
     /// Cache devices (`spa_l2cache`).
     pub fn l2cache(&self) -> Vec<AuxVdev> {
         self.writer.as_ref().map_or_else(|| self.l2cache.clone(), |live| live.aux().l2cache)

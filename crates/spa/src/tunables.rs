@@ -6,4 +6,5 @@ pub use crate::create::geometry::{
     MIN_MS_COUNT, MS_COUNT_LIMIT,
 };
 pub use crate::engine::{CHUNK, DISCARD_MEMORY, FREE_BUDGET, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
+pub use crate::engine::{DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS};
 pub use crate::import::{MISSING_TOPS, VERIFY_DATA, VERIFY_METADATA};

@@ -428,3 +428,45 @@ fn changes_of_the_config_are_kept() {
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+/// Goal: a vdev takes in what all of its devices have grown by when it is asked to, and by itself with `autoexpand=on`; what was there stays, and what is new is used.
+#[test]
+fn vdevs_grow() {
+    let top = |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().children[0].clone();
+    let longer = |p: &Patient, name: &str, size: u64| {
+        std::fs::File::options().write(true).open(p.path(name)).unwrap().set_len(size).unwrap();
+    };
+    for (shape, names) in [(VdevShape::Mirror, &["a", "b"][..]), (VdevShape::Raidz(1), &["a", "b", "c"])] {
+        let p = patient(shape, names);
+        let first = p.write(1);
+        let before = top(&p).asize.unwrap();
+        longer(&p, "a", 512 << 20);
+        p.live().online(p.guid("a"), true).unwrap();
+        assert_eq!(
+            (top(&p).asize.unwrap(), p.spa.room_to_grow(&top(&p))),
+            (before, 0),
+            "the others have not grown"
+        );
+        names.iter().for_each(|name| longer(&p, name, 512 << 20));
+        let room = p.spa.room_to_grow(&top(&p));
+        assert!(room > before, "{room}");
+        p.live().online(p.guid("a"), true).unwrap();
+        assert_eq!(p.spa.room_to_grow(&top(&p)), 0);
+        let after = top(&p).asize.unwrap();
+        assert!(after >= before + room);
+        // More than there was room for.
+        let files: Vec<_> = (2..60).map(|seed| p.write(seed)).collect();
+        let p = p.again(|_| ());
+        assert_eq!(top(&p).asize, Some(after));
+        p.check(&[first]);
+        p.check(&files);
+        names.iter().for_each(|name| longer(&p, name, 1 << 30));
+        p.live().see_to_devices();
+        assert_eq!(top(&p).asize, Some(after));
+        p.set("autoexpand", 1);
+        p.until("larger", |p| top(p).asize > Some(after));
+        let last = p.write(100);
+        let p = p.again(|_| ());
+        p.check(&[first, last]);
+    }
+}

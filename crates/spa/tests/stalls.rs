@@ -245,3 +245,40 @@ fn reads_of_a_group_wait() {
     drop(heads);
     ward.discharge(&[]);
 }
+
+/// Goal: an operation that never ends is found, with its device, what it is and where; the pool answers meanwhile; and the device is given up when that is
+/// wanted, so that others don't wait for it.
+#[test]
+fn what_hangs_is_found() {
+    let ward = ward(VdevShape::Mirror, 2);
+    let first = ward.write(1).0;
+    let live = live(&ward.spa);
+    assert!(live.look_for_hung(std::time::Duration::ZERO, true).is_empty());
+    ward.patients[0].inject(Fault::Stalled);
+    let second = ward.dirty(2);
+    std::thread::scope(|s| {
+        let syncer = s.spawn(|| live.sync_all());
+        let found = loop {
+            let found = live.look_for_hung(std::time::Duration::ZERO, false);
+            if let Some(hung) = found.first().filter(|_| ward.patients[0].waiting() > 0) {
+                break *hung;
+            }
+            std::thread::yield_now();
+        };
+        let leaf = ward.spa.tree().describe().children[0].children[0].guid;
+        assert_eq!((found.leaf, found.op), (leaf, device::Op::Write));
+        assert!(found.offset >= 4 << 20 && found.size > 0);
+        assert!(live.look_for_hung(std::time::Duration::from_secs(3600), true).is_empty());
+        assert_eq!(ward.states()[0], VdevState::Healthy);
+        assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
+        live.look_for_hung(std::time::Duration::ZERO, true);
+        assert_eq!(ward.states(), [VdevState::Faulted, VdevState::Healthy]);
+        ward.patients[0].heal();
+        syncer.join().unwrap().unwrap();
+    });
+    let (reports, _) = ward.spa.tree().take_reports();
+    assert!(
+        reports.iter().any(|(_, r)| matches!(r.what, vdev::Trouble::Deadman { .. }) && r.range.is_some())
+    );
+    ward.discharge(&[(1, first), (2, second)]);
+}

@@ -126,6 +126,19 @@ impl State {
         assert!(new.is_none(), "vdev {} is added once", top.id);
     }
 
+    /// Adds the metaslabs that a vdev has more than before; the one that is lent to logs stays so.
+    pub(super) fn grow_vdev(&mut self, top: &TopVdev) {
+        let vdev = self.vdevs.get_mut(&top.id).expect("a vdev that grows is there");
+        let group = vdev.group;
+        for id in vdev.metaslabs.len() as u64..top.ms_count() {
+            let (start, size) = top.metaslab(id);
+            let mut ms = LiveMetaslab::new(start, size, top.ashift.0, group);
+            self.groups[group.0].add(id as u32, &mut ms);
+            vdev.metaslabs.push(ms);
+        }
+        vdev.top = *top;
+    }
+
     /// Lends the emptiest metaslab of a large normal vdev to intent logs; done once a vdev's sums are known
     /// (`vdev_metaslab_init`).
     pub(super) fn lend_log_metaslab(&mut self, id: VdevId) {

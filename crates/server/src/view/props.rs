@@ -125,7 +125,9 @@ pub fn properties(
         Prop::new("readonly", if facts.readonly { "on" } else { "off" }, Source::None),
         ashift(&stored),
         kept("comment", &config.comment, "-"),
-        Prop::new("expandsize", "-", Source::None),
+        super::vdev_props::grows(
+            pool.root.children.iter().filter(|top| !top.is_log).map(|top| top.stat.esize).sum(),
+        ),
         count("freeing", directory_used(spa, "$FREE")?),
         percent("fragmentation", fragmentation),
         count("leaked", directory_used(spa, "$LEAK")?),

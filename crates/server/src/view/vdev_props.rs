@@ -75,7 +75,7 @@ fn list(
         count("free", s.dspace.saturating_sub(s.alloc)),
         count("allocated", s.alloc),
         stored_text(spa, zap, "comment")?,
-        Prop::new("expandsize", "-", Source::None),
+        grows(s.esize),
         Prop::number("fragmentation", "0%", 0, Source::None),
         Prop::number("bootsize", "0", 0, Source::Default),
         plain("parity", if v.kind == "raidz" || v.kind == "draid" { v.nparity } else { 0 }),
@@ -129,6 +129,14 @@ fn list(
         }
     }
     Ok(out)
+}
+
+/// What a vdev, or a pool, could grow by.
+pub(super) fn grows(by: u64) -> Prop {
+    match by {
+        0 => Prop::new("expandsize", "-", Source::None),
+        by => Prop::number("expandsize", nicenum(by), by, Source::None),
+    }
 }
 
 /// A state as a vdev's property tells it, without what it is about.

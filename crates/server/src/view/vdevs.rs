@@ -93,6 +93,7 @@ impl<'a> Tree<'a> {
             && let Some((top, space, pinned)) = self.tops.get(&config.id)
         {
             self.top(&mut v, top, space, *pinned)?;
+            v.stat.esize = self.spa.room_to_grow(config);
         }
         if let (Some(zap), true) = (config.leaf_zap, self.works && config.children.is_empty()) {
             match self.spa.writer() {

@@ -132,6 +132,7 @@ impl Engine {
             placing: Mutex::default(),
             offline_for_now: Mutex::default(),
             errands: Default::default(),
+            deadman: Default::default(),
             errors: Default::default(),
             to_free: Default::default(),
             deferred,

@@ -196,6 +196,7 @@ pub(super) struct Keeper(pub(super) Arc<Engine>);
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.0.scan.be_quiet(true);
+        self.0.deadman.stop();
         // Nobody is going to see to its devices: an errand that waits for a suspended pool gives up.
         self.0.cache.zio().suspension().let_go();
         self.0.errands.stop(&self.0.tree());

@@ -13,7 +13,7 @@
 //! The flags and the tree change in one group. The labels of the device itself stay as they were: it is found by its guid.
 //!
 //! # Absent
-//! The last device of a log vdev stays: its logs are not moved elsewhere. A vdev does not grow with its devices.
+//! The last device of a log vdev stays: its logs are not moved elsewhere.
 //!
 //! # See
 //! OpenZFS `vdev_offline`, `vdev_fault`, `vdev_online`.
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use vdev::{Devices, Tree, VdevAux, VdevState};
 
 use super::{ChangedConfig, Engine, Live, ShapeError, SyncError, replicas};
-use crate::create::{Claimed, asize, leaf_asize};
+use crate::create::Claimed;
 use crate::txg::TxgHandle;
 
 /// What `aux_state` is of a device that was faulted by hand.
@@ -266,19 +266,6 @@ impl Engine {
         faulted.into_iter().map(|leaf| leaf.guid).collect()
     }
 
-    /// Whether all devices of a device's top-level vdev have room for another metaslab.
-    fn has_grown(&self, guid: Guid) -> bool {
-        let (config, tree) = (self.config_now(), self.tree());
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-        let Some(top) = root.children.iter().find(|top| top.find(guid).is_some()) else { return false };
-        let size = |leaf: &VdevConfig| {
-            let device = tree.devices().find(|(g, _)| *g == leaf.guid);
-            device.map_or(0, |(_, device)| leaf_asize(device.size()))
-        };
-        let metaslab = top.metaslab_shift.filter(|s| *s < 63).map_or(0, |s| 1u64 << s);
-        asize(top, &size) >= top.asize.unwrap_or(0).saturating_add(metaslab)
-    }
-
     fn edit_leaf(&self, guid: Guid, mut with: impl FnMut(&mut VdevConfig)) {
         self.edit_config(|config| {
             let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
@@ -361,7 +348,7 @@ impl Live {
     /// Brings a device back that is offline or was not there; its state then (`vdev_online`). With `expand`, its vdev is to take in what it has grown by.
     ///
     /// # Errors
-    /// [`LifeError::NotLeaf`], [`LifeError::SplitOff`]; [`ShapeError`], with [`ShapeError::Unsupported`] where the vdev would grow: the device is back then.
+    /// [`LifeError::NotLeaf`], [`LifeError::SplitOff`]; [`ShapeError`], the device may be back then.
     pub fn online(&self, guid: Guid, expand: bool) -> Result<VdevState, LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
@@ -382,8 +369,8 @@ impl Live {
             self.resume_works();
             engine.heal(&self.txgs().handle())?;
         }
-        if expand && engine.has_grown(guid) {
-            return Err(ShapeError::Unsupported { what: "the growth of a vdev" }.into());
+        if expand {
+            engine.grow_top_of(&self.txgs().handle(), guid)?;
         }
         Ok(now)
     }

@@ -86,6 +86,7 @@ impl Live {
         self.keep_error_logs();
         self.resume_works();
         self.resume_scan();
+        self.start_deadman(name);
         self.start_errands(name);
     }
 

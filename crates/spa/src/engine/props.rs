@@ -45,6 +45,8 @@ impl Live {
             };
             props.iter().map(set).collect()
         }))?;
+        // It may be one that has devices looked after.
+        engine.tree().bell().ring();
         Ok(())
     }
 }

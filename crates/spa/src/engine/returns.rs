@@ -60,9 +60,9 @@ impl Engine {
             .collect()
     }
 
-    /// Whether a device is missing, and so may come back.
+    /// Whether a device is missing, and so may come back, or may grow.
     pub(super) fn is_looking(&self) -> bool {
-        !self.missing_devices().is_empty()
+        !self.missing_devices().is_empty() || self.is_on("autoexpand")
     }
 
     /// Takes in what has come back, and what may take the place of what has not.
@@ -79,15 +79,10 @@ impl Engine {
                 self.unspare(&|leaf| back.contains(&leaf.guid));
                 self.notice(leaf.guid, "vdev_online");
                 self.errands.end_replacements(&self.tree());
-            } else if self.replaces_by_itself() {
+            } else if self.is_on("autoreplace") {
                 self.replace_by_itself(txgs, leaf, memory);
             }
         }
-    }
-
-    fn replaces_by_itself(&self) -> bool {
-        let props = self.mos.pool_props().unwrap_or_default();
-        props.get("autoreplace").and_then(|value| value.first()).is_some_and(|on| on != 0)
     }
 
     /// Puts what is at the path of a missing device in its place, unless that was tried.

@@ -38,6 +38,13 @@ impl Tree {
         }
     }
 
+    /// Faults a device that somebody has found not to answer, as far as the pool can do without it.
+    pub fn give_up(&self, guid: Guid) {
+        if let Some(id) = self.by_guid.get(&guid).filter(|id| self.writable(**id)) {
+            self.fault(*id, false);
+        }
+    }
+
     /// Gives a device up, as far as the pool can do without it; says whether it can. One that was pulled is removed rather than faulted.
     pub(crate) fn fault(&self, id: NodeId, pulled: bool) -> bool {
         let node = self.node(id);
