@@ -86,6 +86,14 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::NoSuchDevice => "no such device in pool".into(),
         Reason::BadGuid => "invalid guid".into(),
         Reason::Suspended => "pool I/O is currently suspended".into(),
+        Reason::Nameless { files } => {
+            let mut text =
+                "files that it is kept in have been removed, and are gone once it is exported:".to_owned();
+            for file in files {
+                text += &format!("\n\t{}, still readable as {}", file.path, file.still);
+            }
+            text + "\nUse 'zpool replace', or copy them while nothing is written; 'zpool export -f' gives them up."
+        }
         Reason::Silent => "its devices do not answer".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
         Reason::BadRequest { what } | Reason::Daemon { what } | Reason::Program { what } => what.clone(),

@@ -288,6 +288,16 @@ impl Device for FileDevice {
         !end || Path::new("/sys/dev/block").exists() && !listed
     }
 
+    fn nameless(&self) -> Option<i32> {
+        use rustix::fs::{AtFlags, StatxFlags, statx};
+        use std::os::fd::AsRawFd;
+        // What the system knows without asking a file system that may hang.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let known = || statx(&self.file, "", flags, StatxFlags::NLINK);
+        let gone = !self.block && known().is_ok_and(|meta| meta.stx_nlink == 0);
+        gone.then(|| self.file.as_raw_fd())
+    }
+
     fn size(&self) -> u64 {
         self.size.load(Relaxed)
     }

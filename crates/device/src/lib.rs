@@ -100,6 +100,11 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// The descriptor of an image file that has no name any more (`st_nlink`): with its last user it is gone. `None` for whatever has one, or is no file.
+    fn nameless(&self) -> Option<i32> {
+        None
+    }
+
     /// Bytes in the device.
     fn size(&self) -> u64;
 

@@ -69,6 +69,10 @@ impl Device for Region {
         self.inner.is_gone()
     }
 
+    fn nameless(&self) -> Option<i32> {
+        self.inner.nameless()
+    }
+
     fn size(&self) -> u64 {
         self.size
     }

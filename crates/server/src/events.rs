@@ -11,12 +11,12 @@
 //! # See
 //! OpenZFS `fm.c`, `zfs_fm.c`, `spa_history_log_notify`.
 
-use crate::api::{Event, EventPage, EventQuery, EventValue};
+use crate::api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use crate::pools::Imported;
 use ondisk::Nvlist;
 use parking_lot::Mutex;
 use spa::Spa;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo, VdevState};
@@ -50,6 +50,8 @@ impl Default for Events {
 
 #[derive(Default)]
 struct Ring {
+    /// Devices whose files were removed, of which that was told: pool and device.
+    nameless: BTreeSet<(u64, u64)>,
     teller: u64,
     last: u64,
     kept: VecDeque<Event>,
@@ -94,6 +96,27 @@ impl Events {
         self.enter(&of(spa, 0, context), &format!("sysevent.fs.zfs.{what}"), Vec::new(), SystemTime::now());
     }
 
+    /// Files of a pool's devices were removed; each is told once (`zfs_post_remove`).
+    pub(crate) fn nameless(&self, imported: &Imported, files: &[Nameless]) {
+        let spa = imported.pool.spa();
+        for file in files {
+            if !self.0.lock().nameless.insert((spa.guid().0, file.guid)) {
+                continue;
+            }
+            tracing::error!(
+                pool = spa.name(),
+                file = file.path,
+                still = file.still,
+                "a device's file was removed"
+            );
+            let details = vec![
+                ("vdev_guid".to_owned(), EventValue::Number(file.guid)),
+                ("vdev_path".to_owned(), EventValue::Text(file.path.clone())),
+            ];
+            self.enter(&of(spa, 0, Context::None), "resource.fs.zfs.removed", details, SystemTime::now());
+        }
+    }
+
     /// A pool is gone, destroyed or exported.
     pub(crate) fn gone(&self, pool: &str, guid: u64, destroyed: bool) {
         let (what, state) = if destroyed { ("pool_destroy", 2) } else { ("pool_export", 1) };
@@ -101,7 +124,9 @@ impl Events {
         for what in [what, "config_sync"] {
             self.enter(&of, &format!("sysevent.fs.zfs.{what}"), Vec::new(), SystemTime::now());
         }
-        self.0.lock().told.remove(&guid);
+        let ring = &mut *self.0.lock();
+        ring.told.remove(&guid);
+        ring.nameless.retain(|(pool, _)| *pool != guid);
     }
 
     /// What operations did since the last call, by the pool's history. What it held before the first one is not told, unless the

@@ -106,6 +106,7 @@ impl Service for House {
         let others: Vec<_> =
             self.pools.present().into_iter().filter(|other| other.pool.name() != name).collect();
         looks::shared_spares(&mut told, &others);
+        self.events.nameless(&pool, &told.nameless);
         Ok(Pool { errors_withheld: query.errors && !errors, ..told })
     }
 

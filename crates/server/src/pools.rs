@@ -221,12 +221,20 @@ impl Pools {
         if imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some()) {
             return Err(Error::new(name, Reason::Suspended));
         }
+        let force = request.force || request.hardforce;
+        // What has no name any more is there as long as we have it.
+        let files = if destroy { Vec::new() } else { crate::view::nameless(imported.pool.spa()) };
+        if !force && !files.is_empty() {
+            return Err(Error::new(name, Reason::Nameless { files }));
+        }
+        for file in &files {
+            tracing::warn!(pool = name, file = file.path, "removed: it is gone with this export");
+        }
         match self.table.write().get_mut(name) {
             Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
             Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
         }
         crate::inject::pass(name, false, &self.closing);
-        let force = request.force || request.hardforce;
         let stays = |error: Error| {
             imported.volumes.reopen();
             self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));

@@ -1,6 +1,6 @@
 //! `zpool export`.
 
-use server::api::{Error, ExportRequest, PoolChange, Reason, Service};
+use server::api::{Error, ExportRequest, PoolChange, PoolQuery, Reason, Service};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
@@ -50,6 +50,9 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Err(e) => cx.complain(&format!("the history of '{name}' lacks this command"), &e),
         }
     }
+    if force || hardforce {
+        names.iter().for_each(|name| warn_of_nameless(cx, &*service, name));
+    }
     loop {
         let request = |name: &String| ExportRequest {
             name: name.clone(),
@@ -79,6 +82,19 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             return Ok(i32::from(failed));
         }
         names = again.into_iter().map(|(name, _)| name).collect();
+    }
+}
+
+/// Says which files are given up.
+fn warn_of_nameless(cx: &mut Cx, service: &dyn Service, name: &str) {
+    // Why it can't be asked, its export will say.
+    let files = service.pool(name, &PoolQuery::default()).map(|pool| pool.nameless).unwrap_or_default();
+    for file in files {
+        writeln!(
+            cx.err,
+            "warning: '{}' has been removed, and is gone with the export of '{name}'",
+            file.path
+        );
     }
 }
 

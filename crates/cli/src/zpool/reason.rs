@@ -45,8 +45,26 @@ pub fn message_id(reason: S) -> Option<&'static str> {
     })
 }
 
-/// The status and action texts of an imported pool, each with its newline; empty if nothing is wrong.
+/// The status and action texts of an imported pool, each with its newline; empty if nothing is wrong. What nothing but the daemon keeps from being lost comes first.
 pub fn texts(cx: &Cx, pool: &Pool) -> (String, String) {
+    let (mut status, mut action) = usual_texts(cx, pool);
+    if !pool.nameless.is_empty() {
+        let mut removed = "One or more files that the pool is kept in have been removed.  They are\n\tgone once the pool is \
+                           exported:\n"
+            .to_owned();
+        for file in &pool.nameless {
+            removed += &format!("\t\t{}, still readable as {}\n", file.path, file.still);
+        }
+        let rescue = "Replace the device using 'zpool replace', or copy the file while\n\tnothing is written to the pool.\n";
+        let first = |own: &str, rest: &str| {
+            if rest.is_empty() { own.to_owned() } else { format!("{own}\t{rest}") }
+        };
+        (status, action) = (first(&removed, &status), first(rescue, &action));
+    }
+    (status, action)
+}
+
+fn usual_texts(cx: &Cx, pool: &Pool) -> (String, String) {
     match pool.status {
         S::CorruptLabelNotReplicated | S::CorruptPool => (
             fixed(pool.status).0.to_owned(),

@@ -116,7 +116,7 @@ pub(super) fn fine(reason: StatusReason) -> bool {
 }
 
 fn one(cx: &mut Cx, pool: &Pool, st: &Status, all: bool, first: &mut bool) {
-    if st.explain && fine(pool.status) {
+    if st.explain && fine(pool.status) && pool.nameless.is_empty() {
         if !all {
             writeln!(cx.out, "pool '{}' is healthy", pool.name);
             *first = false;

@@ -59,7 +59,7 @@ impl Writer<'_> {
 pub fn answer(cx: &mut Cx, found: &[Pool], st: &Status, stamp: Stamp) -> Object {
     let mut root = json::schema("zpool status");
     let mut list = Object::new();
-    for pool in found.iter().filter(|p| !(st.explain && fine(p.status))) {
+    for pool in found.iter().filter(|p| !(st.explain && fine(p.status) && p.nameless.is_empty())) {
         let key = if st.key_guid { pool.guid.to_string() } else { pool.name.clone() };
         list.object(key, one(&Writer { cx, st }, pool));
     }

@@ -70,6 +70,11 @@ pub enum Reason {
     PoolExists,
     /// The pool or dataset is in use.
     Busy,
+    /// Files of the pool's devices were removed while they are used, and are gone when it is exported.
+    Nameless {
+        /// Which, and where they can be read still.
+        files: Vec<super::Nameless>,
+    },
     /// One or more of the pool's devices are in use, here or elsewhere on the machine.
     DevicesInUse,
     /// The pool's version or a feature of it is not supported.

@@ -56,9 +56,9 @@ pub use inject::{DeviceFault, InjectRequest, Injected};
 pub use log::LogStats;
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,
-    HistoryRecord, IoStat, LeafWork, Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat,
-    ScanFunc, ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat, VdevState,
-    WorkState,
+    HistoryRecord, IoStat, LeafWork, Nameless, Pool, PoolQuery, PoolState, RebuildStat, RebuildState,
+    RemovalStat, ScanFunc, ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat,
+    VdevState, WorkState,
 };
 pub use prop::{Prop, Source};
 pub use request::{

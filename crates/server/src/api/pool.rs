@@ -57,6 +57,9 @@ pub struct Pool {
     /// It did not answer: this is what was known of it a while ago, with the state of its devices as it is now.
     #[serde(default)]
     pub stale: bool,
+    /// Files of its devices that were removed while they are used: they are gone with the pool's export.
+    #[serde(default)]
+    pub nameless: Vec<Nameless>,
     /// The number of damaged objects known (`error_count`); absent if the pool could not be loaded.
     pub error_count: Option<u64>,
     /// The damaged files, if asked for: `/mountpoint/path`, `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.
@@ -203,6 +206,18 @@ pub struct Vdev {
     pub props: Vec<Prop>,
     /// Its children.
     pub children: Vec<Vdev>,
+}
+
+/// The file of a device that has no name any more.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nameless {
+    /// The device.
+    pub guid: u64,
+    /// Where it was.
+    pub path: String,
+    /// Where it can be read still, as long as the pool is imported.
+    pub still: String,
 }
 
 /// A vdev's statistics (`vdev_stat_t`), since it was opened.

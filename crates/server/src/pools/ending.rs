@@ -159,6 +159,13 @@ impl Ending {
             tracing::error!(pool = name, "clients of its volumes don't let go");
         }
         self.unmount(imported);
+        for file in crate::view::nameless(imported.pool.spa()) {
+            tracing::error!(
+                pool = name,
+                file = file.path,
+                "removed while it was used: it is gone with the daemon"
+            );
+        }
         if let Some(live) = imported.pool.spa().writer() {
             leave(live, false)?;
         }

@@ -62,6 +62,7 @@ fn build(
         removal: removal(spa)?,
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,
+        nameless: super::nameless(spa),
         error_count: Some(spa.error_count()),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
