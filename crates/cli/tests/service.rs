@@ -37,6 +37,78 @@ fn stopped() {
     daemon.good("zpool export tank");
 }
 
+/// What the system has mounted at a place: whether anything, and with which options.
+fn mounted_at(place: &Path) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mounts").expect("a table");
+    let place = place.display().to_string();
+    let line = table.lines().rfind(|line| line.split(' ').nth(1) == Some(&place))?;
+    line.split(' ').nth(3).map(str::to_owned)
+}
+
+/// Goal: what no property says comes back after a daemon was killed, with the rest of its pool and not before: legacy file systems and snapshots that were mounted, and where; what was mounted by
+/// name; options of a single mount. What somebody unmounted does not; and nothing does after an export.
+#[test]
+fn killed_with_mounts_by_hand() {
+    let Some((dir, mut daemon)) = tank() else { return };
+    let at = dir.path().to_owned();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_poolhouse"), at.join("mount.zfs")).expect("a link");
+    let place = |name: &str| at.join(name);
+    let by_hand = |what: &str, name: &str, options: &str| {
+        fs::create_dir_all(place(name)).expect("a folder");
+        let mut helper = Command::new(place("mount.zfs"));
+        helper.env("POOLHOUSE_RUN_DIR", place("run")).args([what, &place(name).display().to_string()]);
+        let ran = helper.args(["-o", options]).output().expect("it runs");
+        assert!(ran.status.success(), "{}", said(&ran));
+    };
+    for name in ["legacy", "left", "dead"] {
+        daemon.good(&format!("zfs create -o mountpoint=legacy tank/{name}"));
+        by_hand(&format!("tank/{name}"), name, "rw,noexec");
+    }
+    daemon.good("zfs create -o canmount=noauto tank/noauto");
+    daemon.good("zfs snapshot tank/legacy@then");
+    by_hand("tank/legacy@then", "then", "ro");
+    fs::write(place("legacy/file"), "content").expect("it is mounted");
+    daemon.good("zfs mount tank/noauto");
+    daemon.good("zfs unmount tank/home");
+    daemon.good("zfs mount -o ro tank/home");
+    daemon.good("zpool sync");
+    let unmount = |words: &[&str], name: &str| {
+        let ran = Command::new("umount").args(words).arg(place(name)).status().expect("umount");
+        assert!(ran.success(), "{name}");
+    };
+    unmount(&[], "left");
+    for round in 0..2 {
+        daemon.signal("KILL");
+        daemon.ended();
+        if round == 0 {
+            // Dead as it is, it can be unmounted.
+            unmount(&["-l"], "dead");
+        }
+        daemon = Daemon::start(&at);
+        daemon.good(&format!("zpool import -N -c {0}/cache -o cachefile={0}/cache -a", at.display()));
+        for name in ["legacy", "left", "dead", "then", "mnt/noauto", "mnt/home"] {
+            assert_eq!(mounted_at(&place(name)), None, "{name}");
+        }
+        daemon.good("zfs mount -a");
+        assert_eq!(fs::read_to_string(place("legacy/file")).expect("it is mounted"), "content");
+        let options = |name: &str| mounted_at(&place(name)).unwrap_or_default();
+        let legacy = options("legacy");
+        assert!(legacy.starts_with("rw,") && legacy.contains("noexec"), "{legacy}");
+        assert!(options("then").starts_with("ro"), "{}", options("then"));
+        assert!(options("mnt/noauto").starts_with("rw"), "{}", options("mnt/noauto"));
+        assert!(options("mnt/home").starts_with("ro"), "{}", options("mnt/home"));
+        assert_eq!((mounted_at(&place("left")), mounted_at(&place("dead"))), (None, None));
+    }
+    // What was exported in order is not remembered.
+    daemon.good("zpool export tank");
+    daemon.good(&format!("zpool import -d {}/d0 tank", at.display()));
+    for name in ["legacy", "then", "mnt/noauto"] {
+        assert_eq!(mounted_at(&place(name)), None, "{name}");
+    }
+    assert!(mounted_at(&place("mnt/home")).is_some_and(|options| options.starts_with("rw")));
+    daemon.good("zpool export tank");
+}
+
 /// Goal: what was fsynced before a daemon was killed is there after its successor imported by the cache file, without force, at the same place; the dead mounts of the
 /// first are gone.
 #[test]

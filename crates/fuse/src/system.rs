@@ -318,17 +318,20 @@ pub fn device_at(path: &Path) -> Result<(u32, u32), Errno> {
     Ok((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// Our mounts (of this user) that nobody serves any more, the last made first.
-///
-/// A mount that is served by another daemon answers this question; one whose daemon hangs makes it wait, so ask off
-/// the main path.
-pub fn orphans() -> Result<Vec<Mounted>, Error> {
+/// Our mounts (of this user), the last made first, whether anybody serves them or not.
+pub fn ours() -> Result<Vec<Mounted>, Error> {
     let user = rustix::process::geteuid().as_raw();
     let mut found = table()?;
     found.retain(|mount| mount.fs_type == FS_TYPE && mount.user == Some(user));
-    found.retain(|mount| matches!(probe(&mount.target), Err(Errno::NOTCONN)));
     found.reverse();
     Ok(found)
+}
+
+/// Whether nobody serves a mount of ours any more.
+///
+/// One that is served by another daemon answers this question; one whose daemon hangs makes it wait, so ask off the main path.
+pub fn is_orphan(target: &Path) -> bool {
+    matches!(probe(target), Err(Errno::NOTCONN))
 }
 
 /// Raises the kernel's readahead on a mount, which it sets to 128 KiB whatever a file system asks for. Only root may,

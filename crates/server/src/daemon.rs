@@ -12,7 +12,7 @@
 //! # Crash
 //! A daemon that is killed leaves a socket nobody listens on, locks that the kernel lets go, and mounts that answer
 //! `ENOTCONN`. The next one cleans up all three. Pools that were imported are simply no longer so: nothing of an import
-//! is on disk.
+//! is on disk. What was mounted in ways that no property says is written down in the folder, and comes back with the pool (`journal.rs`).
 
 use crate::api::{Error, Reason, Service};
 use crate::callers::{self, Callers};
@@ -190,7 +190,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         }
         held => held?,
     };
-    remove_orphans(place);
+    remove_orphans(place, options.tree.as_deref());
     if place.is_shared() {
         house.remember_in(Path::new(crate::cachefile::USUAL));
     }
@@ -369,19 +369,31 @@ pub fn more_files() {
     }
 }
 
-/// Takes away what a daemon of this user left when it died: devices over its volumes, then mounts.
-fn remove_orphans(place: &Place) {
+/// Takes away what a daemon of this folder left when it died: devices over its volumes, then mounts. The user's usual daemon does so for all folders of his: those of some will never
+/// have another daemon.
+fn remove_orphans(place: &Place, tree: Option<&Path>) {
     let (done, wait) = std::sync::mpsc::channel();
-    let attached = place.attached();
+    let (place, tree) = (place.clone(), tree.map(Path::to_owned));
     let clean = move || {
-        crate::attach::detach_dead(&attached);
-        match fuse::system::orphans() {
-            Ok(orphans) => {
-                for orphan in orphans {
-                    tracing::warn!(target = %orphan.target.display(), "unmounting what a dead daemon left");
-                    if let Err(error) = fuse::system::detach(&orphan.target, fuse::Detach::Lazy) {
-                        tracing::warn!(%error, "it stays");
-                    }
+        crate::attach::detach_dead(&place.attached());
+        match fuse::system::ours() {
+            Ok(ours) => {
+                let noted = crate::journal::remember(place.dir(), &ours);
+                // Which are this folder's is not known then.
+                let all = noted.is_err() || place == Place::of_user();
+                let own = noted.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "what a dead daemon had mounted does not come back by itself");
+                    Vec::new()
+                });
+                let of_folder = |mount: &fuse::system::Mounted| {
+                    own.contains(mount)
+                        || mount.target.starts_with(place.dir())
+                        || tree.as_ref().is_some_and(|tree| *tree == mount.target)
+                };
+                let (own, others): (Vec<_>, Vec<_>) = ours.into_iter().partition(of_folder);
+                detach_dead(own);
+                if all {
+                    detach_dead(others);
                 }
             }
             Err(error) => tracing::warn!(%error, "dead mounts can't be found"),
@@ -392,6 +404,18 @@ fn remove_orphans(place: &Place) {
     let cleaner = std::thread::Builder::new().name("cleaner".to_owned()).spawn(clean);
     if cleaner.is_err() || wait.recv_timeout(CLEANING).is_err() {
         tracing::warn!("a mount does not answer; dead mounts may be left");
+    }
+}
+
+/// Takes those of these mounts away that nobody serves. Each is asked by itself: who serves one may hang.
+fn detach_dead(mounts: Vec<fuse::system::Mounted>) {
+    let targets: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.target).collect();
+    let dead = spa::ask_each(&targets, fuse::system::is_orphan);
+    for (target, _) in targets.iter().zip(dead).filter(|(_, dead)| *dead == Some(true)) {
+        tracing::warn!(target = %target.display(), "unmounting what a dead daemon left");
+        if let Err(error) = fuse::system::detach(target, fuse::Detach::Lazy) {
+            tracing::warn!(%error, "it stays");
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod grants;
 pub mod house;
 mod http;
 mod inject;
+mod journal;
 pub mod kstats;
 mod leaf_work;
 mod leases;

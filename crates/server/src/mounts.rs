@@ -18,6 +18,7 @@ pub(crate) use load::{Plans, plans};
 
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
+use crate::journal::Journal;
 use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
 use dsl::{LongHold, Prop};
@@ -41,6 +42,8 @@ pub struct Mounts {
     workers: Arc<Workers>,
     /// Whether other users are let into all of them.
     others: bool,
+    /// Where they are written down.
+    journal: Arc<Journal>,
     table: Mutex<Table>,
 }
 
@@ -172,9 +175,14 @@ struct Made {
 
 impl Mounts {
     /// No mounts yet. `threads` serve all that are to come, and `others` are let in, or not.
-    pub fn new(pool: &str, threads: usize, others: bool) -> Result<Self, fuse::Error> {
+    pub(crate) fn new(
+        pool: &str,
+        threads: usize,
+        others: bool,
+        journal: Arc<Journal>,
+    ) -> Result<Self, fuse::Error> {
         let workers = Arc::new(Workers::start(&format!("fuse-{pool}"), threads)?);
-        Ok(Self { workers, others, table: Mutex::default() })
+        Ok(Self { workers, others, journal, table: Mutex::default() })
     }
 
     /// What the kernel is told of a mount.
@@ -232,6 +240,7 @@ impl Mounts {
 
     /// A dataset was renamed, with all below it.
     pub fn renamed(&self, from: &str, to: &str) {
+        let mut renamed = Vec::new();
         for state in self.table.lock().by_object.values() {
             let name = match state {
                 State::Coming(name) => name.get(),
@@ -244,9 +253,13 @@ impl Mounts {
             let name_now = format!("{to}{tail}");
             match state {
                 State::Coming(name) => name.set(name_now),
-                State::Here(live) => live.rename(name_now),
+                State::Here(live) => {
+                    live.rename(name_now);
+                    renamed.push(Arc::clone(live));
+                }
             }
         }
+        renamed.iter().for_each(|live| self.write_down(live));
     }
 
     /// Mounts a file system at its place. `cover` lets it cover what is there (`-O`).
@@ -283,7 +296,10 @@ impl Mounts {
                     turn: Mutex::default(),
                 };
                 *live.options.lock() = plan.words(live.is_read_only());
-                table.by_object.insert(object, State::Here(Arc::new(live)));
+                let live = Arc::new(live);
+                table.by_object.insert(object, State::Here(Arc::clone(&live)));
+                drop(table);
+                self.write_down(&live);
                 Ok(())
             }
             Err(reason) => {
@@ -432,7 +448,13 @@ impl Mounts {
             return Err(fail(Reason::PoolReadonly));
         }
         *live.given.lock() = given;
+        self.write_down(live);
         Ok(())
+    }
+
+    fn write_down(&self, live: &Live) {
+        let given = live.given.lock().clone();
+        self.journal.made(&live.name(), live.target(), &given);
     }
 
     /// Unmounts one file system.

@@ -16,6 +16,7 @@
 mod asking;
 mod ending;
 mod heirs;
+mod left;
 mod mounting;
 
 pub(crate) use mounting::threads_for;
@@ -31,6 +32,7 @@ use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
 use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
+use crate::journal::Journal;
 use crate::looks::Looks;
 use crate::mounts::Mounts;
 use crate::split::{Split, split};
@@ -90,6 +92,8 @@ impl State {
 pub struct Pools {
     table: RwLock<BTreeMap<String, State>>,
     memory: Memory,
+    /// What is mounted, for the next daemon.
+    journal: Arc<Journal>,
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
@@ -187,7 +191,7 @@ impl Pools {
         }
         crate::inject::pass(name, true, &self.closing);
         let opened = open().and_then(|(pool, facts, told)| {
-            let mounts = Mounts::new(name, threads(), self.lets_others_in())
+            let mounts = Mounts::new(name, threads(), self.lets_others_in(), Arc::clone(&self.journal))
                 .map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
             let (facts, looks) = (RwLock::new(facts), Looks::default());
@@ -262,6 +266,7 @@ impl Pools {
         self.table.write().remove(name);
         vdev::inject::forget(guid);
         self.forget_offers(name);
+        self.journal.take(name);
         self.tunables.tell(&self.present());
         // What goes so (`zpool export -F`) is still remembered.
         if let Some(file) = self.memory.file_of(&imported.facts.read()).filter(|_| !request.hardforce) {
@@ -269,6 +274,11 @@ impl Pools {
         }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
+    }
+
+    /// Writes down in this folder what is mounted.
+    pub(crate) fn journal_in(&self, folder: &std::path::Path) {
+        self.journal.open(folder);
     }
 
     /// Remembers pools in this file that name none.

@@ -396,7 +396,8 @@ fn real_pools_come_and_go() {
 /// After a kill, the next command finds the old socket dead, starts a daemon, and the dead mount is gone.
 fn a_killed_daemon_is_cleaned_up_after() {
     let stand = Stand::new();
-    let target = stand.dir.path().join("mnt");
+    let target = stand.place().dir().join("mnt");
+    stand.place().prepare().unwrap();
     std::fs::create_dir(&target).unwrap();
     let mounts = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !mounts {

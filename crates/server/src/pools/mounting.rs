@@ -11,6 +11,7 @@
 //! # See
 //! OpenZFS `lib/libzfs/libzfs_mount.c`: `zfs_foreach_mountpoint`.
 
+use super::left::Left;
 use super::{Imported, Pools};
 use crate::api::{
     Error, MountFailure, MountPhase, MountProgress, MountReport, MountRequest, Reason, UnmountRequest,
@@ -113,10 +114,12 @@ impl Pools {
         let watch = self.watched.begin(request.watch);
         let mut report = MountReport::default();
         let begun = Instant::now();
-        let chosen = self.load(request, threads, &watch.progress, &mut report)?;
+        let mut chosen = self.load(request, threads, &watch.progress, &mut report)?;
+        let left = self.left_for(request);
+        left.add_snapshots(self, &mut chosen);
         report.load_ms = millis(begun);
         let begun = Instant::now();
-        let ready = sort_out(chosen, request, &mut report)?;
+        let (ready, back) = self.sort_out(chosen, request, left, &mut report)?;
         report.total += ready.len() as u64 + report.failures.len() as u64;
         watch.progress.total.store(report.total, Ordering::Release);
         report.other_ms = millis(begun);
@@ -133,6 +136,10 @@ impl Pools {
                 Fate::Done => report.mounted += 1,
                 // Somebody else was faster, which is as good.
                 Fate::Failed(error) if !request.explicit && error.reason == Reason::AlreadyMounted => {
+                    report.total -= 1;
+                }
+                Fate::Failed(error) if back.contains(&plan.name) => {
+                    tracing::warn!(dataset = plan.name, %error, "it is not mounted as it was before the last daemon died");
                     report.total -= 1;
                 }
                 Fate::Failed(error) => {
@@ -205,6 +212,61 @@ impl Pools {
             }
         }
         Ok(chosen)
+    }
+
+    /// What of the chosen is to be mounted now, and which of these only since they were before the last daemon died. What is mounted already and to be mounted anew is dealt with.
+    fn sort_out(
+        &self,
+        chosen: Vec<(Arc<Imported>, Plan)>,
+        request: &MountRequest,
+        mut left: Left,
+        report: &mut MountReport,
+    ) -> Result<(Vec<Ready>, BTreeSet<String>), Error> {
+        let by_name = request.explicit;
+        let remount = request.options.iter().any(|option| option == "remount");
+        let (mut ready, mut back) = (Vec::new(), BTreeSet::new());
+        for (pool, mut plan) in chosen {
+            let holds = pool.mounts.holds(plan.dataset.object().0);
+            if left.apply(self, &mut plan, holds) {
+                back.insert(plan.name.clone());
+            }
+            plan.place_at(request.at.as_deref());
+            plan.apply(&request.options)
+                .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
+            if remount {
+                match pool.mounts.list().into_iter().find(|live| live.name() == plan.name) {
+                    Some(live) => pool.mounts.remount(&pool.pool, &live, plan, &request.options)?,
+                    None => return Err(Error::new(&plan.name, Reason::NotMounted)),
+                }
+                report.total += 1;
+                report.mounted += 1;
+                continue;
+            }
+            let mounted = holds.then_some(Reason::AlreadyMounted);
+            let named = by_name || request.before.contains(&plan.name) || back.contains(&plan.name);
+            let obstacle = plan.obstacle(named, request.force).or(mounted);
+            match (obstacle, &plan.place) {
+                (Some(reason), place) if by_name => {
+                    let about = match place {
+                        // What it waits for has to do with its place no more than with its name, but that is what it is told by.
+                        Where::Path(path) if reason == Reason::KeyNotLoaded => path.to_string_lossy(),
+                        _ => plan.name.as_str().into(),
+                    };
+                    let error = Error::new(about, reason);
+                    report.failures.push(MountFailure { name: plan.name.clone(), error });
+                }
+                (None, Where::Path(path)) => {
+                    let path = path.clone();
+                    ready.push((pool, plan, path));
+                }
+                (Some(Reason::KeyNotLoaded), _) => {
+                    tracing::info!(dataset = plan.name, "not mounted: its key is not loaded");
+                }
+                (Some(_), _) | (None, Where::Legacy | Where::None) => {}
+            }
+        }
+        left.tell_gone();
+        Ok((ready, back))
     }
 
     /// Unmounts file systems.
@@ -310,54 +372,6 @@ fn pass(
         progress.loaded.fetch_add(1, Ordering::Relaxed);
     };
     plans(pool.pool.dsl(), start, below, threads, &count)
-}
-
-/// What of the chosen is to be mounted now. What is mounted already and to be mounted anew is dealt with.
-fn sort_out(
-    chosen: Vec<(Arc<Imported>, Plan)>,
-    request: &MountRequest,
-    report: &mut MountReport,
-) -> Result<Vec<Ready>, Error> {
-    let by_name = request.explicit;
-    let remount = request.options.iter().any(|option| option == "remount");
-    let mut ready = Vec::new();
-    for (pool, mut plan) in chosen {
-        plan.place_at(request.at.as_deref());
-        plan.apply(&request.options)
-            .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
-        if remount {
-            match pool.mounts.list().into_iter().find(|live| live.name() == plan.name) {
-                Some(live) => pool.mounts.remount(&pool.pool, &live, plan, &request.options)?,
-                None => return Err(Error::new(&plan.name, Reason::NotMounted)),
-            }
-            report.total += 1;
-            report.mounted += 1;
-            continue;
-        }
-        let mounted = pool.mounts.holds(plan.dataset.object().0).then_some(Reason::AlreadyMounted);
-        let named = by_name || request.before.contains(&plan.name);
-        let obstacle = plan.obstacle(named, request.force).or(mounted);
-        match (obstacle, &plan.place) {
-            (Some(reason), place) if by_name => {
-                let about = match place {
-                    // What it waits for has to do with its place no more than with its name, but that is what it is told by.
-                    Where::Path(path) if reason == Reason::KeyNotLoaded => path.to_string_lossy(),
-                    _ => plan.name.as_str().into(),
-                };
-                let error = Error::new(about, reason);
-                report.failures.push(MountFailure { name: plan.name.clone(), error });
-            }
-            (None, Where::Path(path)) => {
-                let path = path.clone();
-                ready.push((pool, plan, path));
-            }
-            (Some(Reason::KeyNotLoaded), _) => {
-                tracing::info!(dataset = plan.name, "not mounted: its key is not loaded");
-            }
-            (Some(_), _) | (None, Where::Legacy | Where::None) => {}
-        }
-    }
-    Ok(ready)
 }
 
 /// The mount at a path.

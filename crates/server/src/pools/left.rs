@@ -1,0 +1,85 @@
+//! What a daemon that died had mounted, brought back with the rest of a pool.
+
+use super::{Imported, Pools};
+use crate::api::MountRequest;
+use crate::journal::Note;
+use crate::mounts::plans;
+use crate::plan::{CanMount, Plan, Where};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Notes of pools whose file systems are mounted all at once, by dataset.
+#[derive(Default)]
+pub(super) struct Left(BTreeMap<String, Note>);
+
+impl Pools {
+    /// What was left of the pools that a request means as a whole. Each is told once.
+    pub(super) fn left_for(&self, request: &MountRequest) -> Left {
+        let pools: Vec<String> = if request.datasets.is_empty() {
+            self.all().iter().map(|pool| pool.pool.name().to_owned()).collect()
+        } else if request.recursive {
+            request.datasets.iter().filter(|name| !name.contains(['/', '@'])).cloned().collect()
+        } else {
+            return Left::default();
+        };
+        let notes = pools.iter().flat_map(|pool| self.journal.take(pool));
+        Left(notes.map(|note| (note.dataset.clone(), note)).collect())
+    }
+}
+
+impl Left {
+    /// Adds the snapshots that were mounted to what is to be mounted.
+    pub(super) fn add_snapshots(&self, pools: &Pools, chosen: &mut Vec<(Arc<Imported>, Plan)>) {
+        for name in self.0.keys().filter(|name| name.contains('@')) {
+            let Ok(pool) = pools.pool_of(name) else { continue };
+            // One that is gone is told with the rest of what is.
+            let found = plans(pool.pool.dsl(), Some(name), false, 1, &|| {});
+            chosen.extend(
+                found.into_iter().flat_map(|found| found.plans).map(|plan| (Arc::clone(&pool), plan)),
+            );
+        }
+    }
+
+    /// Lets a file system be mounted as it was. Whether it is mounted for that reason alone.
+    pub(super) fn apply(&mut self, pools: &Pools, plan: &mut Plan, mounted: bool) -> bool {
+        let Some(note) = self.0.remove(&plan.name) else { return false };
+        if mounted {
+            return false;
+        }
+        if plan.locked {
+            // With its key it is mounted later.
+            pools.journal.leave(&note);
+            return false;
+        }
+        let target = note.target.display();
+        match fuse::system::is_mounted(&note.target) {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::warn!(dataset = plan.name, %target, "something else is mounted where it was");
+                return false;
+            }
+            Err(error) => {
+                tracing::warn!(dataset = plan.name, %target, %error, "it is not mounted where it was");
+                return false;
+            }
+        }
+        if let Err(option) = plan.apply(&note.given) {
+            tracing::warn!(dataset = plan.name, option, "it was known when this was mounted");
+        }
+        let alone = plan.can_mount == CanMount::NoAuto || !matches!(plan.place, Where::Path(_));
+        if !matches!(plan.place, Where::Path(_)) {
+            // As mount(8) did.
+            plan.place = Where::Path(note.target.clone());
+            plan.overlay = true;
+        }
+        tracing::info!(dataset = plan.name, %target, options = ?note.given, "mounted as it was before the last daemon died");
+        alone
+    }
+
+    /// Says what is not there to be mounted.
+    pub(super) fn tell_gone(self) {
+        for (dataset, note) in self.0 {
+            tracing::warn!(dataset, target = %note.target.display(), "it was mounted before the last daemon died, and is gone");
+        }
+    }
+}
