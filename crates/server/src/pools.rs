@@ -104,6 +104,11 @@ pub struct Pools {
     closing: AtomicBool,
 }
 
+/// Why no pool is imported any more.
+fn ending() -> Reason {
+    Reason::Daemon { what: "the daemon is ending".to_owned() }
+}
+
 /// How many threads serve the mounts of a pool.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get() * 2).clamp(4, 32)
@@ -180,6 +185,9 @@ impl Pools {
     ) -> Result<T, Error> {
         {
             let mut table = self.table.write();
+            if self.closing.load(Ordering::SeqCst) {
+                return Err(Error::new(name, ending()));
+            }
             if table.contains_key(name) {
                 return Err(Error::new(name, Reason::PoolExists));
             }
@@ -190,7 +198,9 @@ impl Pools {
             table.insert(name.to_owned(), State::Coming(guid));
         }
         crate::inject::pass(name, true, &self.closing);
-        let opened = open().and_then(|(pool, facts, told)| {
+        // What was not opened yet is not opened any more.
+        let refused = self.closing.load(Ordering::SeqCst).then(|| Error::new(name, ending()));
+        let opened = refused.map_or_else(open, Err).and_then(|(pool, facts, told)| {
             let mounts = Mounts::new(name, threads(), self.lets_others_in(), Arc::clone(&self.journal))
                 .map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
@@ -199,7 +209,14 @@ impl Pools {
         });
         match opened {
             Ok((imported, told)) => {
-                self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
+                if !self.enter(name, &imported) {
+                    // Who ends the daemon waits for this.
+                    let left = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, false));
+                    drop(imported);
+                    self.table.write().remove(name);
+                    tracing::info!(pool = name, left = left.is_err(), "not imported: the daemon ends");
+                    return Err(Error::new(name, left.err().unwrap_or_else(ending)));
+                }
                 self.tunables.tell(&self.present());
                 self.remember(&imported);
                 tracing::info!(pool = name, "imported");
@@ -210,6 +227,24 @@ impl Pools {
                 Err(error)
             }
         }
+    }
+
+    /// Takes in a pool that has come, unless everything is let go.
+    fn enter(&self, name: &str, imported: &Arc<Imported>) -> bool {
+        let mut table = self.table.write();
+        // Looked at with the table in hand: who ends the daemon looks there after this was set.
+        let enters = !self.closing.load(Ordering::SeqCst);
+        if enters {
+            table.insert(name.to_owned(), State::Here(Arc::clone(imported)));
+        }
+        enters
+    }
+
+    /// Pools that are about to come.
+    fn coming(&self) -> Vec<String> {
+        let table = self.table.read();
+        let coming = table.iter().filter(|(_, state)| matches!(state, State::Coming(_)));
+        coming.map(|(name, _)| name.clone()).collect()
     }
 
     /// Unmounts and lets go of a pool.

@@ -6,7 +6,7 @@ use device::{Fault, Faulty, Layer};
 use parking_lot::Mutex;
 use poolhouse::{Claim, OpenOptions, Pool};
 use server::api::{
-    ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
+    Error, ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
 };
 use server::pools::Pools;
 use server::view::PoolFacts;
@@ -305,4 +305,33 @@ fn a_pool_that_fails_keeps_no_other_from_being_mounted() {
     }
     let alone = MountRequest { datasets: vec![sick.into()], recursive: true, ..MountRequest::default() };
     assert_eq!(stand.pools.mount(&alone).map_err(|error| error.about), Err(sick.to_owned()));
+}
+
+/// Goal: a pool that comes while everything is let go is exported again, and that is waited for; nothing else comes from then on.
+#[test]
+fn ends_while_a_pool_comes() {
+    let copy = testkit::load("mirror2").copy();
+    let pools = Arc::new(Pools::default());
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let ending = Mutex::new(None);
+    let guid = poolhouse::ondisk::Guid;
+    let imported = pools.import("coming", guid(7), || {
+        let pool = Pool::open(copy.images(), &options).unwrap();
+        let own = Arc::clone(&pools);
+        let close = move || own.close(Duration::from_secs(600), |_, _| {});
+        *ending.lock() = Some(std::thread::spawn(close));
+        let another = || {
+            let none = || Err::<(Pool, PoolFacts, ()), _>(Error::new("another", Reason::NoSuchImport));
+            pools.import("another", guid(8), none).unwrap_err().reason
+        };
+        while another() == Reason::NoSuchImport {
+            std::thread::yield_now();
+        }
+        Ok((pool, PoolFacts::default(), ()))
+    });
+    assert!(matches!(imported.unwrap_err().reason, Reason::Daemon { .. }));
+    assert!(ending.into_inner().unwrap().join().unwrap().is_empty());
+    assert!(pools.is_empty());
+    let found = spa::scan(copy.images());
+    assert_eq!(found.pools[0].state, poolhouse::ondisk::config::PoolState::Exported);
 }

@@ -6,6 +6,7 @@
 //!
 //! A pool whose devices hang takes its thread with it, so whoever waits for the threads watches whether anything moves: mounts that go, groups that sync, bytes that
 //! reach devices. Where nothing has moved for as long as there is patience, the pool is given up: it stays as its last group left it, as after a crash, and what was fsynced is in its intent logs.
+//! Pools that are being imported are exported as soon as they are open, or not opened any more, and waited for as long.
 //! A pool that is suspended moves for nobody: whoever waits for it is told that it failed, and it is given up too.
 //!
 //! # Locks
@@ -98,7 +99,7 @@ impl Pools {
         before: impl Fn(&Pools, &str) + Send + Sync + 'static,
     ) -> Vec<Error> {
         // Connections that are there end with their volumes, and the rest with the server.
-        self.closing.store(true, Ordering::Relaxed);
+        self.closing.store(true, Ordering::SeqCst);
         let server = self.close_doors();
         let pools = self.present();
         let stages = pools.iter().map(|pool| (pool.pool.name().to_owned(), Stage::Working)).collect();
@@ -120,13 +121,26 @@ impl Pools {
                 ending.over(&name, Err(Reason::Busy));
             }
         }
-        let left = ending.watch(patience);
+        let mut left = ending.watch(patience);
+        left.extend(self.wait_for_coming(patience));
         // Letting go of what is left would wait for its threads, which may wait for its devices.
         std::mem::forget(std::mem::take(&mut *ending.pools.lock()));
         guids.into_iter().for_each(vdev::inject::forget);
         drop(server);
         self.table.write().clear();
         left
+    }
+
+    /// Waits for pools that are being imported, which go again; those that don't are left.
+    fn wait_for_coming(&self, patience: Duration) -> Vec<Error> {
+        let since = Instant::now();
+        loop {
+            let coming = self.coming();
+            if coming.is_empty() || since.elapsed() >= patience {
+                return coming.into_iter().map(|name| Error::new(name, Reason::Silent)).collect();
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
 
