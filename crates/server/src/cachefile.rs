@@ -17,9 +17,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ondisk::{Guid, Nvlist, Value};
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +33,8 @@ use crate::view::PoolFacts;
 pub const USUAL: &str = "/etc/zfs/zpool.cache";
 /// Most bytes of a cache file that are read.
 const MAX: u64 = 64 << 20;
+/// How long a file that is half written is waited for.
+const MOMENT: Duration = Duration::from_millis(100);
 /// Most damaged files that are kept beside one.
 const BAD_MAX: u32 = 1000;
 
@@ -62,7 +66,14 @@ impl Memory {
     pub(crate) fn write(&self, file: &Path, pools: &[Arc<Imported>], gone: Option<Guid>) {
         let _alone = self.writing.lock();
         let old = match old(file) {
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => keep_bad(file, &e),
+            // OpenZFS writes it in place: what is half written now is whole in a moment.
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                std::thread::sleep(MOMENT);
+                match old(file) {
+                    Err(e) if e.kind() == io::ErrorKind::InvalidData => keep_bad(file, &e),
+                    old => old,
+                }
+            }
             old => old,
         };
         let written = old.and_then(|old| {
@@ -130,11 +141,21 @@ fn keep_bad(file: &Path, why: &io::Error) -> io::Result<Nvlist> {
                 tracing::warn!(%file, %kept, why = crate::faults::chain(why), "the cache file is damaged: it is kept, and a new one is written");
                 return Ok(Nvlist::new());
             }
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                // It was kept before, and no new one could be written.
+                if is_same(file, &kept) {
+                    return Ok(Nvlist::new());
+                }
+            }
             Err(e) => return Err(e),
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many damaged ones are kept beside it"))
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    id(a).is_some_and(|a| id(b) == Some(a))
 }
 
 /// Puts a file in the place of another, as a whole.

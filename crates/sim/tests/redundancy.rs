@@ -10,7 +10,7 @@ const SAMPLE: (usize, usize) = (3, 1);
 /// So many of these, spread evenly, others for each kind.
 fn some(of: Vec<Trial>, count: usize, turn: usize) -> Vec<Trial> {
     let all = of.len();
-    let chosen = (0..count.min(all)).map(|n| (n * all / count + turn * 5) % all);
+    let chosen = (0..count.min(all)).map(|n| (n * all / count + turn * 7) % all);
     chosen.map(|n| of[n].clone()).collect()
 }
 

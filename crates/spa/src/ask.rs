@@ -5,8 +5,11 @@
 //! at, and those that are about to be opened, are asked by threads that can be left behind: each answer is waited for so long ([`PROBE_TIMEOUT`]), and a thread
 //! that is late is let be, until its call returns. What others answered is there meanwhile.
 //!
-//! As long as a call hangs, its path is remembered: whoever asks for it again waits a moment for that call to return, and adds no other to it. Of such threads there are [`MAX_HANGING`]
-//! at most; beyond that nothing is asked that needs another one, and it counts as silent.
+//! As long as a call hangs, its path is remembered: whoever asks for it again waits a moment for that call to return, and adds no other to it. Once [`MAX_HANGING`] threads hang, or
+//! [`MAX_LOST`] of one search, a search that has left some behind asks nobody else, and what it has not asked counts as silent; one that has left nobody goes on, so that dead
+//! devices keep nobody from others. Where there can be no thread, whoever asks does so himself.
+//!
+//! A question that is asked while another one is answered belongs to that one's patience, and needs no thread.
 //!
 //! # Locks
 //! A crew's turn is held to take or end one question, and [`HANGING`] to look a path up; the first comes before the second. Nothing is asked under either.
@@ -18,6 +21,7 @@ mod patient;
 
 use observe::Tunable;
 use parking_lot::{Condvar, Mutex};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +38,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const MAX_THREADS: usize = 16;
 /// Most threads of a process that hang.
 const MAX_HANGING: usize = 128;
+/// Most threads that one search leaves behind.
+const MAX_LOST: usize = 32;
 /// How often it is looked who is late.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -89,6 +95,11 @@ fn patience() -> Duration {
     Duration::from_millis(PROBE_TIMEOUT.get())
 }
 
+thread_local! {
+    /// Whether this thread answers a question, and may be left behind.
+    static ANSWERS: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What threads ask, one path after another.
 struct Crew<F> {
     /// Where the answer belongs, and the path.
@@ -109,6 +120,7 @@ impl<F> Crew<F> {
     where
         F: Fn(&Path) -> T,
     {
+        ANSWERS.set(true);
         while let Some(at) = self.begin() {
             let (slot, path) = &self.asked[at];
             let answer = (self.question)(path);
@@ -163,9 +175,10 @@ where
     let most = (2 * cpus).min(MAX_THREADS);
     let crew = Arc::new(Crew { asked, turn: Mutex::default(), question });
     let (tell, told) = channel();
-    let mut threads = 0;
+    let (mut threads, mut lost) = (0, 0);
     while left > 0 {
-        while threads < most.min(left) && !HANGING.is_full() {
+        let spent = || lost > 0 && (lost >= MAX_LOST || HANGING.is_full());
+        while threads < most.min(left) && !spent() {
             let (crew, tell) = (Arc::clone(&crew), tell.clone());
             let thread = std::thread::Builder::new().name("ask".to_owned());
             if thread.spawn(move || crew.work(&tell)).is_err() {
@@ -173,7 +186,14 @@ where
             }
             threads += 1;
         }
+        if threads == 0 && spent() {
+            break;
+        }
         if threads == 0 {
+            while let Some(at) = crew.begin() {
+                let (slot, path) = &crew.asked[at];
+                answers[*slot] = Some((crew.question)(path));
+            }
             break;
         }
         match told.recv_timeout(TURN.min(patience())) {
@@ -185,6 +205,7 @@ where
                 let late = crew.give_up(patience());
                 threads -= late;
                 left -= late;
+                lost += late;
             }
         }
     }
@@ -197,5 +218,8 @@ where
     T: Send + 'static,
     F: Fn(&Path) -> T + Send + Sync + 'static,
 {
+    if ANSWERS.get() {
+        return Some(question(path));
+    }
     each(&[path.to_owned()], question).pop().flatten()
 }
