@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use dsl::{Setting as Property, Value};
 use ondisk::feature::{FEATURES, Feature};
+use ondisk::scan::{ScanFunc, ScanState};
 use ondisk::{ObjNum, Txg};
 use poolhouse::{OpenOptions, Pool};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
-use spa::engine::{Live, ScanCommand, ScanStat, SystemWorld};
+use spa::engine::{Live, ScanCommand, ScanRefusal, ScanStat, SystemWorld};
 use tempfile::TempDir;
 use zpl::{FileSystem, Kind as NodeKind, NewFile, NewFileSystem, Policies};
 
@@ -178,10 +179,20 @@ pub(super) fn finish(pool: &Pool) -> Result<Option<ScanStat>, Failure> {
     }
 }
 
-/// A whole scrub.
+/// A whole scrub, after what goes on by itself: a spare that stands in for a device is resilvered, which ends a scrub.
 pub(super) fn scrub(pool: &Pool) -> Result<ScanStat, Failure> {
-    live(pool)?.scan(ScanCommand::Scrub)?;
-    finish(pool)?.ok_or_else(|| "there was no scrub".into())
+    loop {
+        finish(pool)?;
+        match live(pool)?.scan(ScanCommand::Scrub) {
+            Ok(_) => {}
+            Err(ScanRefusal::Busy) => continue,
+            Err(e) => return Err(e.into()),
+        }
+        let stat = finish(pool)?.ok_or("there was no scan")?;
+        if stat.phys.func == ScanFunc::Scrub && stat.phys.state == ScanState::Finished {
+            return Ok(stat);
+        }
+    }
 }
 
 /// Paths of the files that the pool knows to be damaged.
