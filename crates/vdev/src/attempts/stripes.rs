@@ -328,8 +328,14 @@ impl<'t> Stripes<'t> {
         for index in set.iter().flat_map(|s| &self.suspects[*s]) {
             doubted[*index] = true;
         }
-        // Parity alone under suspicion gives the same data as no suspicion.
-        if !set.is_empty() && (0..doubted.len()).all(|i| !doubted[i] || self.map.is_parity(i)) {
+        // Parity alone under suspicion gives the same data as no suspicion, unless what was lost is computed from it.
+        let lost =
+            |i: usize| !self.map.is_parity(i) && self.map.cols[i].size > 0 && self.known[i].bytes().is_none();
+        let all = 0..doubted.len();
+        if !set.is_empty()
+            && !all.clone().any(lost)
+            && all.clone().all(|i| !doubted[i] || self.map.is_parity(i))
+        {
             return None;
         }
         let mut buf = AlignedBuf::zeroed(self.size);
