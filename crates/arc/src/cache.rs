@@ -1,6 +1,8 @@
 //! The cache in front of the block pipeline of one pool.
 
+use crate::ahead::{Crew, Run};
 use crate::header::Key;
+use crate::policy::{Policies, Policy};
 use crate::second::Seconds;
 use crate::store::{Flight, Found, Hand, Stats, Store};
 use device::{Block, Sparse};
@@ -64,6 +66,28 @@ pub struct Cache {
     pub(crate) pool: u32,
     /// What object sets want to have on cache devices, where that is not everything.
     pub(crate) second: Seconds,
+    crew: Crew,
+    policies: Policies,
+}
+
+/// While it lives, blocks are read ahead ([`Cache::begin_reading_ahead`]); what is under way is over when it is gone, and holds no device any more.
+pub struct ReadingAhead(Arc<Cache>);
+
+impl Drop for ReadingAhead {
+    fn drop(&mut self) {
+        self.0.crew.close();
+    }
+}
+
+/// How a read came to its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Came {
+    /// It was in memory, read ahead, and this is its first use.
+    Foreseen,
+    /// It was being read ahead.
+    Late,
+    /// It had to be read, or somebody was reading it who had to.
+    Missed,
 }
 
 /// Takes the flight out of the table however its read ends, so that nobody waits for one that is over.
@@ -71,6 +95,8 @@ struct Landing<'a> {
     store: &'a Store,
     key: Key,
     flight: Arc<Flight>,
+    ahead: bool,
+    kept: bool,
     result: Option<zio::Result<Sparse>>,
 }
 
@@ -82,12 +108,43 @@ impl Drop for Landing<'_> {
             bookmark,
             source: ondisk::Corrupt::Shape { what: "read", why },
         }));
-        let block = result.as_ref().ok().cloned();
+        let block = result.as_ref().ok().filter(|_| self.kept).cloned();
+        if block.is_none() {
+            // Nothing to wait for; and who tries it again himself does not meet this one again.
+            self.store.land(&self.key, None, self.ahead);
+        }
         // Before it is entered, which may wait for room.
         *self.flight.done.lock() = Some(result);
         self.flight.landed.notify_all();
-        self.store.land(&self.key, block.as_ref());
+        if block.is_some() {
+            self.store.land(&self.key, block.as_ref(), self.ahead);
+        }
     }
+}
+
+/// What a reader wants to know beside the block.
+#[derive(Clone, Copy, Default)]
+pub struct Ask<'a> {
+    /// Shown a block that is read again and again.
+    pub keep: Option<&'a dyn Fn(Hand)>,
+    /// Told how the block comes, before it is waited for; of one that was simply there, nothing is told.
+    pub told: Option<&'a dyn Fn(Came)>,
+}
+
+impl Ask<'_> {
+    fn tell(&self, came: Came) {
+        if let Some(told) = self.told {
+            told(came);
+        }
+    }
+}
+
+/// Who has read a block.
+enum By {
+    Me,
+    Another,
+    /// One who only guessed.
+    Guesser,
 }
 
 impl Cache {
@@ -98,7 +155,59 @@ impl Cache {
             Room::Shared(store) => store,
         };
         let pool = store.new_pool();
-        Cache { zio, store, pool, second: Seconds::default() }
+        let crew = Crew::new(pool, store.zfetch().clone());
+        Cache { zio, store, pool, crew, policies: Policies::default(), second: Seconds::default() }
+    }
+
+    /// From now on this is what is kept and read ahead of an object set; what is there stays until it is evicted.
+    pub fn set_policy(&self, objset: u64, policy: Policy) {
+        self.policies.set(objset, policy);
+    }
+
+    /// Whether data of an object set is read ahead, or metadata only; `None` if neither is.
+    pub fn prefetches(&self, objset: u64) -> Option<bool> {
+        self.policies.reads_ahead(objset)
+    }
+
+    /// Lets blocks be read ahead from now on, until what is returned is dropped; before that, nothing is.
+    #[must_use]
+    pub fn begin_reading_ahead(self: &Arc<Self>) -> ReadingAhead {
+        self.crew.begin(self.devices());
+        ReadingAhead(self.clone())
+    }
+
+    fn devices(&self) -> u64 {
+        self.zio.tree().devices().count().max(1) as u64
+    }
+
+    /// Whether blocks are read ahead.
+    pub fn reads_ahead(&self) -> bool {
+        self.crew.is_begun()
+    }
+
+    /// Has blocks read ahead, behind those that somebody waits for; false if there is too much to do for that.
+    pub fn read_ahead(&self, run: Run) -> bool {
+        if !self.crew.is_begun() {
+            return false;
+        }
+        // There may be more by now.
+        self.crew.begin(self.devices());
+        self.crew.push(run)
+    }
+
+    /// Reads a block that nobody has asked for, unless it is there, somebody reads it, or there is no room: for who reads ahead ([`zio::Guess`]).
+    pub fn fetch_ahead(&self, bp: &Blkptr, bookmark: &Bookmark) {
+        if let Some(key) = self.key(bp, bookmark.objset)
+            && self.store.may_read_ahead(&key)
+        {
+            let mut mine = None;
+            let start = || mine.insert(Flight::new(true)).clone();
+            if let Found::Nothing = self.store.find_or_start(&key, true, start, None) {
+                let flight = mine.expect("it was just entered");
+                // What fails, fails again for who asks for it.
+                let _ = self.fly(bp, bookmark, key, flight, true);
+            }
+        }
     }
 
     /// The memory that it uses.
@@ -124,7 +233,7 @@ impl Cache {
     /// # Errors
     /// As [`Zio::read`]; failures are not cached.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Block> {
-        self.read_whole(bp, bookmark, None)
+        self.read_asking(bp, bookmark, Ask::default())
     }
 
     /// The block that a hand leads to, if the cache holds it still; counted as a hit.
@@ -132,27 +241,18 @@ impl Cache {
         self.store.at_hand(hand)
     }
 
-    /// As [`Cache::read`]; a block that is read again and again is shown to `keep`.
+    /// As [`Cache::read`], for who wants to know more.
     ///
     /// # Errors
     /// As [`Cache::read`].
-    pub fn read_keeping(&self, bp: &Blkptr, bookmark: &Bookmark, keep: impl Fn(Hand)) -> zio::Result<Block> {
-        self.read_whole(bp, bookmark, Some(&keep))
-    }
-
-    fn read_whole(
-        &self,
-        bp: &Blkptr,
-        bookmark: &Bookmark,
-        keep: Option<&dyn Fn(Hand)>,
-    ) -> zio::Result<Block> {
-        let sparse = self.read_sparse_keeping(bp, bookmark, keep)?;
+    pub fn read_asking(&self, bp: &Blkptr, bookmark: &Bookmark, ask: Ask<'_>) -> zio::Result<Block> {
+        let sparse = self.read_sparse_asking(bp, bookmark, ask)?;
         if sparse.is_whole() {
             return Ok(sparse.into_head());
         }
         let whole = sparse.whole();
         if let Some(key) = self.key(bp, bookmark.objset) {
-            // Who reads it once is likely to do so again.
+            // Nothing happens if it is not kept. Who reads it once is likely to do so again.
             self.store.complete(&key, &whole);
         }
         Ok(whole)
@@ -164,60 +264,79 @@ impl Cache {
     /// # Errors
     /// As [`Cache::read`].
     pub fn read_sparse(&self, bp: &Blkptr, bookmark: &Bookmark) -> zio::Result<Sparse> {
-        self.read_sparse_keeping(bp, bookmark, None)
+        self.read_sparse_asking(bp, bookmark, Ask::default())
     }
 
-    fn read_sparse_keeping(
-        &self,
-        bp: &Blkptr,
-        bookmark: &Bookmark,
-        keep: Option<&dyn Fn(Hand)>,
-    ) -> zio::Result<Sparse> {
+    fn read_sparse_asking(&self, bp: &Blkptr, bookmark: &Bookmark, ask: Ask<'_>) -> zio::Result<Sparse> {
         let Some(key) = self.key(bp, bookmark.objset) else {
             return self.zio.read(bp, bookmark).map(Sparse::from);
         };
         loop {
-            match self.read_once(bp, bookmark, key, keep) {
+            match self.read_once(bp, bookmark, key, ask) {
+                // Nobody takes the failure of one who only guessed.
+                (By::Guesser, Err(_)) if !zio::Guess::is_here() => {}
                 // Who must not fail waits for devices himself, and does not take another's failure.
-                (true, Err(zio::Error::Io { .. })) if zio::Patience::is_here() => {}
+                (By::Another, Err(zio::Error::Io { .. })) if zio::Patience::is_here() => {}
                 (_, result) => return result,
             }
         }
     }
 
-    /// Reads through the cache; says whether somebody else did it.
+    /// Reads through the cache; says who did.
     fn read_once(
         &self,
         bp: &Blkptr,
         bookmark: &Bookmark,
         key: Key,
-        keep: Option<&dyn Fn(Hand)>,
-    ) -> (bool, zio::Result<Sparse>) {
+        ask: Ask<'_>,
+    ) -> (By, zio::Result<Sparse>) {
+        let ahead = zio::Guess::is_here();
         let mut mine = None;
-        let start = || mine.insert(Arc::<Flight>::default()).clone();
-        match self.store.find_or_start(&key, start, keep) {
-            Found::Block(block) => (true, Ok(block)),
-            Found::Flight(other) => {
+        let start = || mine.insert(Flight::new(ahead)).clone();
+        match self.store.find_or_start(&key, ahead, start, ask.keep) {
+            Found::Block(block, foreseen) => {
+                if foreseen {
+                    ask.tell(Came::Foreseen);
+                }
+                (By::Another, Ok(block))
+            }
+            Found::Flight(other, foreseen) => {
+                ask.tell(if foreseen { Came::Late } else { Came::Missed });
+                let by = if other.guessed { By::Guesser } else { By::Another };
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {
-                        Some(result) => return (true, result.clone()),
+                        Some(result) => return (by, result.clone()),
                         None => other.landed.wait(&mut done),
                     }
                 }
             }
             Found::Nothing => {
+                ask.tell(Came::Missed);
                 let flight = mine.expect("it was just entered");
-                let mut landing = Landing { store: &self.store, key, flight, result: None };
-                let result =
-                    self.second_read(bp, bookmark, &key).unwrap_or_else(|| self.zio.read(bp, bookmark));
-                let result = result
-                    .map(|block| if is_mostly_free(bp) { Sparse::trimmed(&block) } else { block.into() });
-                landing.result = Some(result.clone());
-                drop(landing);
-                (false, result)
+                let _demand = (!ahead).then(|| self.crew.demand());
+                (By::Me, self.fly(bp, bookmark, key, flight, ahead))
             }
         }
+    }
+
+    /// Reads a block that is entered as a flight.
+    fn fly(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        key: Key,
+        flight: Arc<Flight>,
+        ahead: bool,
+    ) -> zio::Result<Sparse> {
+        let kept = self.policies.keeps(bookmark.objset, key.kind() == 1);
+        let mut landing = Landing { store: &self.store, key, flight, ahead, kept, result: None };
+        let result = self.second_read(bp, bookmark, &key).unwrap_or_else(|| self.zio.read(bp, bookmark));
+        let result =
+            result.map(|block| if is_mostly_free(bp) { Sparse::trimmed(&block) } else { block.into() });
+        landing.result = Some(result.clone());
+        drop(landing);
+        result
     }
 
     /// Writes blocks through the pipeline ([`Zio::write_batch`]); what was written is cached, since much of it is soon read.
@@ -241,7 +360,8 @@ impl Cache {
     fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse) {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
-        if let Some(key) = self.key(bp, bookmark.objset).filter(|_| !sealed) {
+        let kept = |key: &Key| !sealed && self.policies.keeps(bookmark.objset, key.kind() == 1);
+        if let Some(key) = self.key(bp, bookmark.objset).filter(kept) {
             let trimmed = (block.is_whole() && is_mostly_free(bp)).then(|| Sparse::trimmed(block.head()));
             self.store.insert(&key, trimmed.as_ref().unwrap_or(block));
         }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// What a block takes beyond its bytes: its header, the references to it, and what holds its memory together.
 pub(crate) const HELD_OVERHEAD: u64 = 256;
@@ -245,11 +245,11 @@ pub(crate) struct Header {
     /// Bytes that are held, or were.
     bytes: AtomicU32,
     /// When it was used first, in milliseconds.
-    pub(crate) access: u32,
+    access: AtomicU32,
     state: AtomicU8,
     sublist: AtomicU8,
-    /// Used since whoever evicts has looked at it.
-    used: AtomicBool,
+    /// [`USED`], [`AHEAD`].
+    marks: AtomicU8,
     /// What concerns cache devices.
     l2: AtomicU8,
 }
@@ -258,6 +258,10 @@ pub(crate) struct Header {
 const FOR_L2: u8 = 1;
 /// It is being written to one (`ARC_FLAG_L2_WRITING`).
 const WRITING: u8 = 2;
+/// Used since whoever evicts has looked at it.
+const USED: u8 = 1;
+/// Read ahead, and not used yet (`ARC_FLAG_PREDICTIVE_PREFETCH`).
+const AHEAD: u8 = 2;
 
 impl Header {
     pub(crate) fn new(key: Key, block: Block, state: State, access: u32) -> Header {
@@ -265,10 +269,10 @@ impl Header {
             key,
             bytes: AtomicU32::new(u32::try_from(block.len()).unwrap_or(u32::MAX)),
             data: Mutex::new(Some(block)),
-            access,
+            access: AtomicU32::new(access),
             state: AtomicU8::new(state as u8),
             sublist: AtomicU8::new(0),
-            used: AtomicBool::new(false),
+            marks: AtomicU8::new(0),
             l2: AtomicU8::new(if key.is_for_l2() { FOR_L2 } else { 0 }),
         }
     }
@@ -338,16 +342,37 @@ impl Header {
         };
     }
 
+    /// When it was used first, in milliseconds.
+    pub(crate) fn access(&self) -> u32 {
+        self.access.load(Ordering::Relaxed)
+    }
+
     /// Marks it as used. What is marked already is not written to.
     pub(crate) fn mark(&self) {
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
+        if self.marks.load(Ordering::Relaxed) & USED == 0 {
+            self.marks.fetch_or(USED, Ordering::Relaxed);
         }
     }
 
     /// Whether it was used since this was asked last.
     pub(crate) fn unmark(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
+        self.marks.fetch_and(!USED, Ordering::Relaxed) & USED != 0
+    }
+
+    /// Nobody has asked for it yet.
+    pub(crate) fn mark_ahead(&self) {
+        self.marks.fetch_or(AHEAD, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has asked for it yet.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & AHEAD != 0
+    }
+
+    /// Somebody asked for what was read ahead: it is used first now.
+    pub(crate) fn wanted(&self, now: u32) {
+        self.marks.fetch_and(!AHEAD, Ordering::Relaxed);
+        self.access.store(now, Ordering::Relaxed);
     }
 }
 

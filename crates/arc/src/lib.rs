@@ -21,6 +21,9 @@
 //! A block that a key makes readable has its dataset in its name, so that one whose key is not loaded never finds what
 //! another's key decrypted; the price is that an encrypted dataset and its snapshots share no cached data.
 //!
+//! Who foresees what is read next has it read ahead, behind those who wait for what they read (`ahead`), and marked: its first use is its first, and counted apart. Nothing is read ahead where there
+//! is no room, nor while a quarter of the memory holds what nobody has asked for.
+//!
 //! # Locks
 //! A bucket's lock, then a sublist's; whoever evicts holds a sublist's only to take some out of it. None is held across a read, nor while somebody waits for room.
 //! Waiters of a flight sleep on the flight's own condition.
@@ -28,19 +31,23 @@
 //! # Absent
 //! No compressed buffers, no dirty data, no shrinking when the machine runs out of memory.
 
+mod ahead;
 mod balance;
 mod cache;
 mod header;
 mod l2;
 mod multilist;
+mod policy;
 mod pressure;
 mod second;
 mod store;
 mod sync;
 pub mod tunables;
 
-pub use cache::{Cache, Room};
+pub use ahead::{Foreseen, Run, Zfetch};
+pub use cache::{Ask, Cache, Came, ReadingAhead, Room};
 pub use l2::{CacheDevice, CacheDeviceStats};
 pub use multilist::Evenness;
+pub use policy::{Policy, Which};
 pub use second::Second;
 pub use store::{Hand, Stats, Store, Sublists};

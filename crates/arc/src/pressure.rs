@@ -91,17 +91,36 @@ impl Pressure {
         took.is_ok()
     }
 
+    /// Takes room that is free without anybody having to hurry: half of what lies between the marks is left to those who can't do without. `wake` as in [`Pressure::take`].
+    pub(crate) fn take_idle(&self, bytes: u64, wake: impl Fn() -> bool) -> bool {
+        if !self.is_roomy(bytes) {
+            return false;
+        }
+        self.take_if_free(bytes, wake)
+    }
+
+    /// Whether there is room for so many bytes more before it is needed for those who can't do without.
+    pub(crate) fn is_roomy(&self, bytes: u64) -> bool {
+        let mark = self.max() - (self.max().saturating_sub(self.wake_mark())) / 2;
+        self.size().saturating_add(bytes) <= mark
+    }
+
+    fn take_if_free(&self, bytes: u64, wake: impl Fn() -> bool) -> bool {
+        let took = self.try_take(bytes);
+        if took && self.size() > self.wake_mark() && !self.told.swap(true, Ordering::SeqCst) {
+            wake();
+            self.tell();
+        }
+        took
+    }
+
     /// Takes room, waiting for it if need be. `wake` is called, without a lock, when somebody has to make room and has not been told: it starts the thread that does,
     /// and says whether there is one; without, it has made room itself.
     pub(crate) fn take(&self, bytes: u64, wake: impl Fn() -> bool) -> Taken {
         if bytes > self.max() {
             return Taken::No;
         }
-        if self.try_take(bytes) {
-            if self.size() > self.wake_mark() && !self.told.swap(true, Ordering::SeqCst) {
-                wake();
-                self.tell();
-            }
+        if self.take_if_free(bytes, &wake) {
             return Taken::Yes;
         }
         if !wake() {

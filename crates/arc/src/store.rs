@@ -8,6 +8,7 @@ mod stats;
 
 pub use stats::{Stats, Sublists};
 
+use crate::ahead::Zfetch;
 use crate::balance::{Balance, Sizes};
 use crate::header::{Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header, Key, Same, State};
 use crate::l2::L2;
@@ -44,14 +45,24 @@ enum Evictor {
 /// A read under way, for those that want the same block.
 #[derive(Default)]
 pub(crate) struct Flight {
+    /// Whoever reads only guesses that somebody wants it.
+    pub(crate) guessed: bool,
     pub(crate) done: Mutex<Option<zio::Result<Sparse>>>,
     pub(crate) landed: Condvar,
+}
+
+impl Flight {
+    pub(crate) fn new(guessed: bool) -> Arc<Flight> {
+        Arc::new(Flight { guessed, ..Flight::default() })
+    }
 }
 
 pub(crate) struct Flying {
     key: Key,
     flight: Arc<Flight>,
     forget: bool,
+    /// Nobody waits for it yet.
+    ahead: bool,
 }
 
 /// The headers whose hashes have some bits in common, behind one lock, and the reads under way.
@@ -83,6 +94,13 @@ struct Counters {
     iohits: [Sharded; 2],
     /// Hits that no bucket has counted: all of blocks that were used again.
     at_hand: [Sharded; 2],
+    /// The same of reads ahead.
+    ahead: [AheadCounters; 2],
+    /// Blocks that were read ahead and then asked for, and asked for while they were read.
+    ahead_wanted: Counter,
+    ahead_joined: Counter,
+    /// Blocks read ahead that were passed over once by whoever evicts.
+    evict_skip: Counter,
     ghost_hits: [Counter; 2],
     deleted: Counter,
     mutex_miss: Counter,
@@ -90,6 +108,14 @@ struct Counters {
     waited: Counter,
     refused: Counter,
     elements_max: AtomicU64,
+}
+
+/// What came of reads ahead.
+#[derive(Default)]
+struct AheadCounters {
+    hits: Counter,
+    iohits: Counter,
+    misses: Counter,
 }
 
 type Clock = Box<dyn Fn() -> u32 + Send + Sync>;
@@ -104,6 +130,9 @@ struct Inner {
     balance: Balance,
     counters: Counters,
     l2: L2,
+    /// Bytes of blocks that were read ahead, and that nobody has asked for.
+    ahead: AtomicU64,
+    zfetch: Arc<Zfetch>,
     /// For choosing sublists.
     dice: AtomicU64,
     /// Milliseconds since some time.
@@ -129,10 +158,10 @@ impl std::fmt::Debug for Hand {
     }
 }
 
-/// What the table has of a block.
+/// What the table has of a block; whether that was read ahead, and nobody asked for it before.
 pub(crate) enum Found {
-    Block(Sparse),
-    Flight(Arc<Flight>),
+    Block(Sparse, bool),
+    Flight(Arc<Flight>, bool),
     Nothing,
 }
 
@@ -169,6 +198,8 @@ impl Store {
             balance: Balance::new(),
             counters: Counters::default(),
             l2: L2::new(),
+            ahead: AtomicU64::new(0),
+            zfetch: Arc::default(),
             dice: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
             clock,
         };
@@ -230,20 +261,26 @@ impl Store {
         taken != Taken::No
     }
 
-    /// The block, or the flight that will bring it; otherwise `flight` is entered as such.
+    /// The block, or the flight that will bring it; otherwise `flight` is entered as such. What is read `ahead` is no use of it.
     /// A block that is used again and again is shown to `keep` too ([`Hand`]).
     pub(crate) fn find_or_start(
         &self,
         key: &Key,
+        ahead: bool,
         flight: impl FnOnce() -> Arc<Flight>,
         keep: Option<&dyn Fn(Hand)>,
     ) -> Found {
         let inner = &*self.inner;
-        let kind = key.kind();
+        let (kind, c) = (key.kind(), &inner.counters);
         let mut bucket = inner.bucket(key).lock();
         if let Some(Entry(header)) = bucket.entries.get(key)
             && let Some(block) = header.block()
         {
+            if ahead {
+                c.ahead[kind].hits.inc();
+                return Found::Block(block, false);
+            }
+            let foreseen = header.is_ahead();
             let again = inner.touch(header);
             let hand = keep.filter(|_| header.state() == State::Mfu && block.is_whole());
             let hand = hand.map(|keep| (keep, Hand(header.clone())));
@@ -253,15 +290,28 @@ impl Store {
             if let Some((keep, hand)) = hand {
                 keep(hand);
             }
-            return Found::Block(block);
+            return Found::Block(block, foreseen);
         }
-        if let Some(flying) = bucket.flights.iter().find(|f| f.key == *key) {
-            inner.counters.iohits[kind].inc();
-            return Found::Flight(flying.flight.clone());
+        if let Some(flying) = bucket.flights.iter_mut().find(|f| f.key == *key) {
+            let foreseen = flying.ahead && !ahead;
+            flying.ahead &= ahead;
+            if ahead {
+                c.ahead[kind].iohits.inc();
+            } else {
+                c.iohits[kind].inc();
+            }
+            if foreseen {
+                c.ahead_joined.inc();
+            }
+            return Found::Flight(flying.flight.clone(), foreseen);
         }
-        bucket.flights.push(Flying { key: *key, flight: flight(), forget: false });
+        bucket.flights.push(Flying { key: *key, flight: flight(), forget: false, ahead });
         drop(bucket);
-        inner.counters.misses[kind].inc();
+        if ahead {
+            c.ahead[kind].misses.inc();
+        } else {
+            c.misses[kind].inc();
+        }
         Found::Nothing
     }
 
@@ -273,14 +323,40 @@ impl Store {
         Some(block.into_head())
     }
 
-    /// Ends a flight: its block takes its place, or nothing does.
-    pub(crate) fn land(&self, key: &Key, block: Option<&Sparse>) {
-        let taken = block.filter(|block| self.worth(key, block) && self.take(weight(block)));
+    /// Whether a block may be read ahead: there is room without anybody having to hurry, and not too much is here that nobody has asked for.
+    pub(crate) fn may_read_ahead(&self, key: &Key) -> bool {
+        let (pressure, bytes) = (&self.inner.pressure, key.lsize() as u64 + HELD_OVERHEAD);
+        let waiting = self.inner.ahead.load(Ordering::Relaxed).saturating_add(bytes);
+        let may = waiting <= pressure.max() / 4 && pressure.is_roomy(bytes);
+        if !may {
+            self.inner.zfetch.throttled.inc();
+        }
+        may
+    }
+
+    /// Bytes that may be held (`c_max`).
+    pub fn max(&self) -> u64 {
+        self.inner.pressure.max()
+    }
+
+    /// What was foreseen of reads.
+    pub fn zfetch(&self) -> &Arc<Zfetch> {
+        &self.inner.zfetch
+    }
+
+    /// Ends a flight: its block takes its place, or nothing does. Who read `ahead` does not wait for room.
+    pub(crate) fn land(&self, key: &Key, block: Option<&Sparse>, ahead: bool) {
+        let room = |block: &Sparse| match ahead {
+            true => self.inner.pressure.take_idle(weight(block), || self.wake()),
+            false => self.take(weight(block)),
+        };
+        let taken = block.filter(|block| self.worth(key, block) && room(block));
         let mut bucket = self.inner.bucket(key).lock();
         let at = bucket.flights.iter().position(|f| f.key == *key);
-        let forget = at.is_none_or(|at| bucket.flights.swap_remove(at).forget);
-        let kept = taken.filter(|_| !forget);
-        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block));
+        let flying = at.map(|at| bucket.flights.swap_remove(at));
+        let kept = taken.filter(|_| flying.as_ref().is_some_and(|f| !f.forget));
+        let unasked = flying.is_some_and(|f| f.ahead);
+        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block, unasked));
         drop(bucket);
         if let Some(block) = taken.filter(|_| !entered) {
             self.inner.pressure.give(weight(block));
@@ -299,7 +375,7 @@ impl Store {
             return;
         }
         let mut bucket = self.inner.bucket(key).lock();
-        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block);
+        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block, false);
         drop(bucket);
         if !entered {
             self.inner.pressure.give(weight(block));
@@ -328,6 +404,7 @@ impl Store {
         let bucket = self.inner.bucket(key).lock();
         match partly(&bucket).filter(|h| whole.len() as u64 - h.bytes() == more) {
             Some(header) => {
+                self.inner.asked_for(&header);
                 header.replace(whole);
                 let list = header.state().list(key.kind());
                 self.inner.sums[list].bytes.fetch_add(more, Ordering::Relaxed);
@@ -435,23 +512,37 @@ impl Inner {
     /// Notes a use; says whether it is of a block that was used again before. Its bucket is locked.
     fn touch(&self, header: &Arc<Header>) -> usize {
         header.mark();
+        if header.is_ahead() {
+            // Its first use, though it has been here for long.
+            self.asked_for(header);
+            self.counters.ahead_wanted.inc();
+            return usize::from(header.state() != State::Mru);
+        }
         if header.state() != State::Mru {
             return 1;
         }
-        if (self.clock)().wrapping_sub(header.access) > MINTIME_MS {
+        if (self.clock)().wrapping_sub(header.access()) > MINTIME_MS {
             self.leave(header, State::Gone);
             self.put(header, State::Mfu);
         }
         0
     }
 
-    /// Enters a block for which there is room, and which is not there, into a bucket, which is locked.
-    fn enter(&self, bucket: &mut Bucket, key: &Key, block: &Sparse) -> bool {
+    /// It was read ahead, and is no longer waited with, or gone. Its bucket is locked.
+    fn asked_for(&self, header: &Header) {
+        if header.is_ahead() {
+            header.wanted((self.clock)());
+            self.ahead.fetch_sub(header.bytes() + HELD_OVERHEAD, Ordering::Relaxed);
+        }
+    }
+
+    /// Enters a block for which there is room, and which is not there, into a bucket, which is locked. Nobody has asked yet for what was read `ahead`.
+    fn enter(&self, bucket: &mut Bucket, key: &Key, block: &Sparse, ahead: bool) -> bool {
         let ghost = bucket.entries.get(key).map(|e| e.0.clone());
         if ghost.as_ref().is_some_and(|h| !h.state().is_ghost()) {
             return false;
         }
-        let state = if ghost.is_some() { State::Mfu } else { State::Mru };
+        let state = if ghost.is_some() && !ahead { State::Mfu } else { State::Mru };
         if let Some(ghost) = ghost {
             let (again, kind) = (ghost.state() == State::MfuGhost, key.kind());
             self.counters.ghost_hits[usize::from(again)].inc();
@@ -462,6 +553,12 @@ impl Inner {
             self.remove(&ghost);
         }
         let header = Arc::new(Header::new(*key, block.head().clone(), state, (self.clock)()));
+        if ahead {
+            // It gets a round to be asked for (`zfs_arc_min_prefetch_ms`, though that is a time).
+            header.mark();
+            header.mark_ahead();
+            self.ahead.fetch_add(header.bytes() + HELD_OVERHEAD, Ordering::Relaxed);
+        }
         bucket.entries.insert(Entry(header.clone()));
         self.put(&header, state);
         self.counters.elements_max.fetch_max(self.elements(), Ordering::Relaxed);
@@ -470,6 +567,7 @@ impl Inner {
 
     /// Does away with a header, which is no longer in its bucket; the bucket is locked.
     fn remove(&self, header: &Header) -> Option<Block> {
+        self.asked_for(header);
         let room = if header.state().is_ghost() { GHOST_OVERHEAD } else { header.bytes() + HELD_OVERHEAD };
         self.leave(header, State::Gone);
         self.pressure.give(room);

@@ -32,3 +32,9 @@ pub static L2ARC_REBUILD_ENABLED: Tunable = Tunable::new(1);
 pub static L2ARC_REBUILD_BLOCKS_MIN_L2SIZE: Tunable = Tunable::new(1 << 30);
 /// Sublists of each list; 0 is one for each processor, at least four (`zfs_arc_num_sublists_per_state`).
 pub static ARC_NUM_SUBLISTS: Tunable = Tunable::new(0);
+/// Bytes of reads that neighbours are joined to in OpenZFS (`zfs_vdev_aggregation_limit`), here the unit of what is read ahead at a time.
+pub static VDEV_AGGREGATION_LIMIT: Tunable = Tunable::new(1 << 20);
+/// Reads of so many bytes that are read ahead at a time for each device, while nobody waits for one (`zfs_vdev_async_read_max_active`).
+pub static VDEV_ASYNC_READ_MAX_ACTIVE: Tunable = Tunable::new(3);
+/// The same while somebody does (`zfs_vdev_async_read_min_active`).
+pub static VDEV_ASYNC_READ_MIN_ACTIVE: Tunable = Tunable::new(1);

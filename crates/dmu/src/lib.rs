@@ -33,6 +33,7 @@ mod tree;
 mod tx;
 mod walk;
 pub mod zap;
+pub mod zfetch;
 
 pub use change::NewObject;
 pub use dnode::{Dnode, Extent, LogBlocks, SPILL_BLKID};

@@ -9,6 +9,7 @@ use crate::live::Live;
 use crate::live::header::Header;
 use crate::met::Met;
 use crate::tree::Tree;
+use crate::zfetch::Zfetch;
 use crate::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Extent,
     NewObject, Result, Tx,
@@ -54,6 +55,15 @@ pub(crate) struct Home {
     pub(crate) cache: Arc<Cache>,
     /// The dataset's object number; 0 is the MOS.
     pub(crate) id: u64,
+    /// Who foresees reads; none of who reads ahead himself, and where nothing is.
+    pub(crate) zfetch: Option<Arc<Zfetch>>,
+}
+
+impl Home {
+    fn new(cache: Arc<Cache>, id: u64) -> Home {
+        let zfetch = Zfetch::of(&cache);
+        Home { cache, id, zfetch }
+    }
 }
 
 impl std::fmt::Debug for Objset {
@@ -71,7 +81,7 @@ impl Objset {
     /// # Errors
     /// [`Error::Read`] when the root block cannot be read, [`Error::Corrupt`] when it is no object set.
     pub fn open(cache: Arc<Cache>, id: u64, root: &Blkptr) -> Result<Objset> {
-        let home = Home { cache, id };
+        let home = Home::new(cache, id);
         let phys = read_root(&home, root)?;
         let meta = Arc::new(Tree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
         let state = State::Fixed { root: *root, phys: Arc::new(phys), meta };
@@ -83,7 +93,7 @@ impl Objset {
     /// # Errors
     /// As [`Objset::open`].
     pub fn open_live(cache: Arc<Cache>, id: u64, root: &Blkptr) -> Result<Objset> {
-        let home = Home { cache, id };
+        let home = Home::new(cache, id);
         let phys = read_root(&home, root)?;
         let live = Live::new(home.clone(), *root, phys);
         Ok(Objset(Arc::new(Inner { home, state: State::Live(live) })))
@@ -92,7 +102,7 @@ impl Objset {
     /// A new object set, which holds nothing yet (`dmu_objset_create_impl`). `flags` says which accounting it keeps from
     /// its start: a file system has [`ObjsetFlags::USERACCOUNTING_COMPLETE`], and those of the pool's features.
     pub fn create_live(cache: Arc<Cache>, id: u64, kind: ObjsetKind, flags: ObjsetFlags, tx: &Tx) -> Objset {
-        let home = Home { cache, id };
+        let home = Home::new(cache, id);
         let spec = NewObject { block_size: DNODE_BLOCK_SIZE as u32, ..NewObject::new(DmuType::DNODE) };
         let mut meta_dnode = Header::new(&spec).over(None);
         if kind != ObjsetKind::Meta {

@@ -5,6 +5,7 @@ use crate::hands::Hands;
 use crate::met::{Met, MetSince};
 use crate::objset::Home;
 use crate::{Error, Result};
+use arc::{Ask, Came, Foreseen, Hand};
 use arc_swap::ArcSwapOption;
 use device::{Block, Sparse};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
@@ -57,6 +58,19 @@ struct Window {
     blkid: BlkId,
     block: Sparse,
     hands: Hands,
+}
+
+impl Foreseen for Tree {
+    fn read_ahead(&self, level: u8, blkid: u64) {
+        let (level, blkid) = (Level(level), BlkId(blkid));
+        // What can't be read is told to who asks for it.
+        if let Ok(bp) = self.bp(level, blkid)
+            && !bp.is_hole()
+            && !matches!(bp.body, Body::Embedded(_))
+        {
+            self.home.cache.fetch_ahead(&bp, &self.bookmark(level, blkid));
+        }
+    }
 }
 
 impl Tree {
@@ -174,12 +188,15 @@ impl Tree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let block = self.home.cache.read_keeping(&bp, &self.bookmark(Level(0), blkid), |hand| {
+        let keep = |hand: Hand| {
             // What has another size is refused each time.
             if hand.len() as u64 == self.block_size() {
                 hands.keep(index, hand);
             }
-        })?;
+        };
+        let note = |came| self.note(blkid, came);
+        let ask = Ask { keep: Some(&keep), told: Some(&note) };
+        let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
@@ -350,9 +367,30 @@ impl Tree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let block = self.home.cache.read(&bp, &self.bookmark(Level(0), blkid))?;
+        let note = |came| self.note(blkid, came);
+        let ask = Ask { told: Some(&note), ..Ask::default() };
+        let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
+    }
+
+    /// Notes how a data block comes to its reader.
+    fn note(&self, blkid: BlkId, came: Came) {
+        if let Some(zfetch) = &self.home.zfetch {
+            zfetch.note(self, blkid.0, came);
+        }
+    }
+
+    /// The same pointers, for who reads ahead: nobody takes note of what he reads.
+    pub(crate) fn detached(&self) -> Tree {
+        let home = Home { zfetch: None, ..self.home.clone() };
+        Tree::new(home, self.object, self.phys.clone())
+    }
+
+    /// Whether it has the same pointers.
+    pub(crate) fn is_like(&self, other: &Tree) -> bool {
+        let (a, b) = (&self.phys, &other.phys);
+        a.blkptrs == b.blkptrs && (a.nlevels, a.datablksz) == (b.nlevels, b.datablksz)
     }
 
     /// The same, as far as it is held, for who can do without the zeros at its end.

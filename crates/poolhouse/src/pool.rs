@@ -34,6 +34,8 @@ pub struct OpenOptions {
     pub altroot: Option<String>,
     /// Bytes of the block cache (`zfs_arc_max`); the default is a quarter of the machine's memory.
     pub cache_bytes: Option<u64>,
+    /// Read no blocks ahead: what is read then depends on the caller alone, not on threads.
+    pub no_read_ahead: bool,
 }
 
 /// An open pool; clones share it.
@@ -172,6 +174,7 @@ impl OpenOptions {
             name: self.name.clone(),
             temporary: false,
             cache: self.cache_bytes.unwrap_or_else(default_cache_bytes).into(),
+            read_ahead: !self.no_read_ahead,
             ..Options::default()
         }
     }

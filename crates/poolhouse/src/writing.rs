@@ -47,10 +47,21 @@ impl Head {
         match log_policy(self.live().dsl(), &self.owned) {
             Ok(policy) => {
                 log.set_policy(policy);
+                self.follow_cache();
                 self.properties.store(now, Ordering::Relaxed);
             }
             // Until they can be read, what is written is durable at once.
             Err(_) => log.set_policy(LogPolicy { sync: SyncMode::Always, ..LogPolicy::default() }),
+        }
+    }
+
+    /// Lets the cache follow the properties.
+    fn follow_cache(&self) {
+        let object = self.owned.object();
+        let which = |prop| self.live().dsl().number_for(ObjNum(object), prop).map(arc::Which::of_number);
+        // What can't be read stays as it was: it is nobody's loss but time.
+        if let (Ok(keep), Ok(ahead)) = (which(Prop::Primarycache), which(Prop::Prefetch)) {
+            self.spa.cache().set_policy(object, arc::Policy { keep, ahead });
         }
     }
 
@@ -158,6 +169,7 @@ impl Pool {
             return Err(zvol::Error::NotVolume.into());
         }
         self.replay_volume(&os, &head)?;
+        head.follow_cache();
         let head = head.with_log();
         if let Some(log) = &head.log {
             log.set_policy(log_policy(self.dsl(), &head.owned)?);

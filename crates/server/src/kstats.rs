@@ -39,7 +39,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
     let values = match (pool, name) {
         (None, "arcstats") => arc(pools.tunables.store()),
         (None, "arc_sublists") => sublists(pools.tunables.store()),
-        (None, "zfetchstats") => prefetches(),
+        (None, "zfetchstats") => prefetches(pools.tunables.store()),
         (None, "zil") => logs(&pools.present()),
         (None, _) => return None,
         (Some(of), _) => {
@@ -116,18 +116,9 @@ fn logs(pools: &[Arc<Imported>]) -> Values {
 }
 
 /// What the cache here never has or does, and programs ask for: there is no such size, and it happened 0 times.
-const NEVER: [&str; 56] = [
-    "prefetch_data_hits",
-    "prefetch_data_iohits",
-    "prefetch_data_misses",
-    "prefetch_metadata_hits",
-    "prefetch_metadata_iohits",
-    "prefetch_metadata_misses",
+const NEVER: [&str; 46] = [
     "uncached_hits",
-    "predictive_prefetch",
     "prescient_prefetch",
-    "demand_hit_predictive_prefetch",
-    "demand_iohit_predictive_prefetch",
     "demand_hit_prescient_prefetch",
     "demand_iohit_prescient_prefetch",
     "arc_dnode_limit",
@@ -135,7 +126,6 @@ const NEVER: [&str; 56] = [
     "hash_collisions",
     "hash_chains",
     "hash_chain_max",
-    "evict_skip",
     "evict_l2_cached",
     "evict_l2_eligible",
     "evict_l2_eligible_mfu",
@@ -190,10 +180,19 @@ fn arc(store: &arc::Store) -> Values {
     numbers(own.into_iter().chain(told).chain(NEVER.map(|name| (name, 0))))
 }
 
-/// Nothing is read before it is asked for.
-fn prefetches() -> Values {
-    let names = ["hits", "future", "stride", "past", "misses", "max_streams", "io_issued", "io_active"];
-    numbers(names.map(|name| (name, 0)))
+/// What was read before it was asked for.
+fn prefetches(store: &arc::Store) -> Values {
+    let z = store.zfetch();
+    numbers([
+        ("hits", z.hits.get()),
+        ("future", z.future.get()),
+        ("stride", z.stride.get()),
+        ("past", z.past.get()),
+        ("misses", z.misses.get()),
+        ("max_streams", z.max_streams.get()),
+        ("io_issued", z.io_issued.get()),
+        ("io_active", z.io_active()),
+    ])
 }
 
 /// How evenly the sublists of its lists are filled, and how many blocks waited for room.
@@ -211,7 +210,12 @@ fn sublists(store: &arc::Store) -> Values {
         values.extend(rows.map(|(name, n)| (format!("{}_{name}", of.list), KstatValue::Number(n))));
     }
     let (waited, refused) = store.waits();
-    values.extend(numbers([("room_waited", waited), ("room_refused", refused)]));
+    let throttled = store.zfetch().throttled.get();
+    values.extend(numbers([
+        ("room_waited", waited),
+        ("room_refused", refused),
+        ("ahead_throttled", throttled),
+    ]));
     values
 }
 

@@ -131,6 +131,7 @@ impl Live {
         }
         plan.rest_if_read_only(self.is_read_only());
         self.policies.set(plan.policy);
+        pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
         if let Some(shown) = self.shown.upgrade() {
             shown.show_xattrs(plan.xattrs);
             if self.snapdir.set(plan.snapdir) {
@@ -339,6 +340,7 @@ impl Mounts {
             return Err(Reason::MountpointNotEmpty);
         }
         let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
+        pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
         if plan.dataset.is_snapshot() {
             return self.mount_snapshot(pool, plan, (how, policies), target);
         }

@@ -68,6 +68,8 @@ pub struct Plan {
     pub sizes: Statfs,
     /// What properties say about writing.
     pub policy: Policy,
+    /// What properties say about its blocks in memory.
+    pub cache: arc::Policy,
     /// What the kernel is told.
     pub options: fuse::Options,
     /// Mount options that were given, which go before properties.
@@ -218,6 +220,10 @@ impl Plan {
                     5 => AclInherit::PassthroughX,
                     _ => AclInherit::Restricted,
                 },
+            },
+            cache: arc::Policy {
+                keep: arc::Which::of_number(number(Prop::Primarycache, 2)?),
+                ahead: arc::Which::of_number(number(Prop::Prefetch, 2)?),
             },
             options,
             given: Vec::new(),

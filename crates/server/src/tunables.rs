@@ -15,6 +15,11 @@ use arc::tunables::{
     ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, L2ARC_FEED_AGAIN,
     L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS, L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW,
     L2ARC_REBUILD_BLOCKS_MIN_L2SIZE, L2ARC_REBUILD_ENABLED, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
+    VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE,
+};
+use dmu::zfetch::{
+    PREFETCH_DISABLE, ZFETCH_HOLE_SHIFT, ZFETCH_MAX_DISTANCE, ZFETCH_MAX_IDISTANCE, ZFETCH_MAX_REORDER,
+    ZFETCH_MAX_SEC_REAP, ZFETCH_MAX_STREAMS, ZFETCH_MIN_DISTANCE, ZFETCH_MIN_SEC_REAP,
 };
 use dsl::ops::create::MAX_NESTING;
 use observe::Tunable;
@@ -114,7 +119,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 45] = [
+const STEERED: [Steered; 57] = [
     steered(
         "l2arc_feed_again",
         "1: write to cache devices again sooner when much was written",
@@ -293,6 +298,72 @@ const STEERED: [Steered; 45] = [
         0,
         u32::MAX as u64,
         &MISSING_TOPS,
+    ),
+    steered(
+        "zfetch_hole_shift",
+        "part of a stream that may be passed over, as a shift",
+        0,
+        63,
+        &ZFETCH_HOLE_SHIFT,
+    ),
+    steered("zfetch_max_distance", "most bytes read ahead of a stream", 0, 1 << 40, &ZFETCH_MAX_DISTANCE),
+    steered(
+        "zfetch_max_idistance",
+        "most bytes ahead of a stream whose indirect blocks are read",
+        0,
+        1 << 40,
+        &ZFETCH_MAX_IDISTANCE,
+    ),
+    steered(
+        "zfetch_max_reorder",
+        "bytes from its place at which a read is still of a stream",
+        0,
+        1 << 40,
+        &ZFETCH_MAX_REORDER,
+    ),
+    steered(
+        "zfetch_max_sec_reap",
+        "seconds after which an unused stream is forgotten",
+        0,
+        1 << 20,
+        &ZFETCH_MAX_SEC_REAP,
+    ),
+    steered("zfetch_max_streams", "streams of an object", 1, 1 << 10, &ZFETCH_MAX_STREAMS),
+    steered(
+        "zfetch_min_distance",
+        "bytes that are soon read ahead of a stream",
+        0,
+        1 << 40,
+        &ZFETCH_MIN_DISTANCE,
+    ),
+    steered(
+        "zfetch_min_sec_reap",
+        "seconds for which a stream keeps its place from another",
+        0,
+        1 << 20,
+        &ZFETCH_MIN_SEC_REAP,
+    ),
+    steered("zfs_prefetch_disable", "1: nothing is read ahead", 0, 1, &PREFETCH_DISABLE),
+    steered(
+        "zfs_vdev_aggregation_limit",
+        "bytes of a read ahead, of which each device has zfs_vdev_async_read_max_active",
+        1 << 9,
+        1 << 30,
+        &VDEV_AGGREGATION_LIMIT,
+    ),
+    steered(
+        "zfs_vdev_async_read_max_active",
+        "reads ahead of each device at a time while nobody waits for one",
+        1,
+        1 << 10,
+        &VDEV_ASYNC_READ_MAX_ACTIVE,
+    ),
+    steered(
+        "zfs_vdev_async_read_min_active",
+        "reads ahead of each device at a time while somebody waits for one",
+        0,
+        1 << 10,
+        &VDEV_ASYNC_READ_MIN_ACTIVE,
     ),
     steered("zfs_max_dataset_nesting", "levels that a dataset's name stays below", 2, 255, &MAX_NESTING),
     steered(

@@ -29,6 +29,7 @@ pub fn image(path: &Path) -> bool {
         force: true,
         missing_log: true,
         cache_bytes: Some(16 << 20),
+        no_read_ahead: true,
         ..OpenOptions::default()
     };
     let Ok(pool) = Pool::open(&[path], &options) else { return false };

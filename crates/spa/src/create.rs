@@ -117,6 +117,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         kept_name: new.name.clone(),
         candidate,
         loaded: live.synced(),
+        _ahead: Some(live.engine().cache.begin_reading_ahead()),
         cache: live.engine().cache.clone(),
         mos: live.engine().mos.clone(),
         spares: Vec::new(),

@@ -104,6 +104,8 @@ pub struct Options {
     pub temporary: bool,
     /// The memory of its block cache (`zfs_arc_max`).
     pub cache: arc::Room,
+    /// Blocks are read ahead of who reads one after another.
+    pub read_ahead: bool,
     /// What an earlier [`Report`] saw of the pool's activity: if it is unchanged it isn't watched again.
     pub seen: Option<Seen>,
     /// What is put around each device.
@@ -126,6 +128,7 @@ impl Default for Options {
             name: None,
             temporary: false,
             cache: arc::Room::Own(256 << 20),
+            read_ahead: true,
             seen: None,
             layer: Layer::default(),
             pass: Pass::default(),

@@ -24,6 +24,8 @@ pub struct Spa {
     pub(crate) candidate: Candidate,
     /// As it was loaded; a writer knows newer.
     pub(crate) loaded: Synced,
+    /// Who reads ahead would keep the devices for a moment longer.
+    pub(crate) _ahead: Option<arc::ReadingAhead>,
     pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Mos,
     pub(crate) spares: Vec<AuxVdev>,

@@ -39,7 +39,7 @@ impl Zio {
         let first = s.copies().next().unwrap_or(dva);
         let verifier =
             Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
-        let speculative = bp.kind == ondisk::DmuType::INTENT_LOG;
+        let speculative = bp.kind == ondisk::DmuType::INTENT_LOG || crate::Guess::is_here();
         let fetch = Fetch { dva, size: GANG_HEADER_SIZE, birth: s.phys_birth, bookmark: bm, speculative };
         let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;
         decode_gang_header(&header).map_err(|source| Error::Corrupt { bookmark: *bm, source })

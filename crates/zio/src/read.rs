@@ -3,7 +3,8 @@
 use crate::suspend::{Patience, Reason};
 use crate::write::Unflushed;
 use crate::{
-    Bookmark, Clones, Damage, Dedup, Entropy, Error, KeyError, KeySource, Result, Space, Suspension, Workers,
+    Bookmark, Clones, Damage, Dedup, Entropy, Error, Guess, KeyError, KeySource, Result, Space, Suspension,
+    Workers,
 };
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
@@ -210,7 +211,11 @@ impl Zio {
     /// # Errors
     /// [`Error`] says which block, and what was wrong with the last of its copies.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
-        self.read_plain(bp, bookmark).inspect_err(|e| self.damage.judge(bp, bookmark, e))
+        self.read_plain(bp, bookmark).inspect_err(|e| {
+            if !Guess::is_here() {
+                self.damage.judge(bp, bookmark, e);
+            }
+        })
     }
 
     fn read_plain(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
@@ -306,11 +311,13 @@ impl Zio {
     /// The verified bytes of one copy that is no gang block.
     pub(crate) fn fetch_copy(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Result<AlignedBuf> {
         // A log's chain names the block to come, which a crash left unwritten at its end.
-        let speculative = bp.kind == DmuType::INTENT_LOG;
+        let speculative = bp.kind == DmuType::INTENT_LOG || Guess::is_here();
         let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm, speculative };
         match self.spoiled(s, dva, bm) {
             Some(false) => {
-                self.tree().charge_reads(dva.vdev, dva.offset.0, s.psize, s.phys_birth);
+                if !Guess::is_here() {
+                    self.tree().charge_reads(dva.vdev, dva.offset.0, s.psize, s.phys_birth);
+                }
                 Err(Error::Io { bookmark: *bm, dva: *dva, unread: 1, source: None })
             }
             Some(true) => self.fetch(&fetch, |_| {
@@ -380,14 +387,17 @@ impl Zio {
                 Ok(()) => {
                     // A device that is merely not there would be found out with every read; it has a DTL.
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
+                    let healing = damaged && !Guess::is_here();
                     attempts.settle(Some(&buf));
-                    if damaged && f.birth.0 < self.heals_before.load(Relaxed) {
+                    if healing && f.birth.0 < self.heals_before.load(Relaxed) {
                         let good = Block::copy_of(&buf);
                         // What can't be repaired stays as it was, and the reader has its bytes.
                         let _ = tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
                     }
                     return Ok(buf);
                 }
+                // A place that has become another's is not repaired, nor is anybody charged: who asks for the block sees to that.
+                Err(_) if Guess::is_here() => break,
                 Err(e) => wrong = Some(e),
             }
         }

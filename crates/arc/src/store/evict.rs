@@ -89,6 +89,9 @@ impl Inner {
         }
         self.uncount(header);
         if header.unmark() && !regardless {
+            if header.is_ahead() {
+                self.counters.evict_skip.inc();
+            }
             self.put(header, state);
             return Some(None);
         }
@@ -98,6 +101,7 @@ impl Inner {
             return Some(None);
         }
         self.l2.warm.store(true, Ordering::Relaxed);
+        self.asked_for(header);
         let block = header.give_up();
         // The ghost's room is what is left of the block's.
         self.pressure.give(header.bytes() + HELD_OVERHEAD - GHOST_OVERHEAD);

@@ -4,6 +4,7 @@ use super::{Inner, Store};
 use crate::header::{GHOST_OVERHEAD, HELD_OVERHEAD, State};
 use crate::l2::index::PLACE_OVERHEAD;
 use crate::multilist::Evenness;
+use observe::Counter;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -88,10 +89,26 @@ impl Store {
         let (meta, pd, pm) = inner.balance.shares();
         let [iohit_data, iohit_metadata] = [0, 1].map(|n| c.iohits[n].get());
         let [miss_data, miss_metadata] = [0, 1].map(|n| c.misses[n].get());
+        let [ahead_data, ahead_metadata] = [0, 1].map(|n| &c.ahead[n]);
+        let ahead =
+            |of: fn(&super::AheadCounters) -> &Counter| of(ahead_data).get() + of(ahead_metadata).get();
+        let (ahead_hits, ahead_iohits) = (ahead(|a| &a.hits), ahead(|a| &a.iohits));
+        let ahead_misses = ahead(|a| &a.misses);
         let mut out = vec![
-            ("hits", hits.kinds[0] + hits.kinds[1]),
-            ("iohits", iohit_data + iohit_metadata),
-            ("misses", miss_data + miss_metadata),
+            ("hits", hits.kinds[0] + hits.kinds[1] + ahead_hits),
+            ("iohits", iohit_data + iohit_metadata + ahead_iohits),
+            ("misses", miss_data + miss_metadata + ahead_misses),
+            ("prefetch_data_hits", ahead_data.hits.get()),
+            ("prefetch_data_iohits", ahead_data.iohits.get()),
+            ("prefetch_data_misses", ahead_data.misses.get()),
+            ("prefetch_metadata_hits", ahead_metadata.hits.get()),
+            ("prefetch_metadata_iohits", ahead_metadata.iohits.get()),
+            ("prefetch_metadata_misses", ahead_metadata.misses.get()),
+            // Those for which a device is asked, as there.
+            ("predictive_prefetch", ahead_misses),
+            ("demand_hit_predictive_prefetch", c.ahead_wanted.get()),
+            ("demand_iohit_predictive_prefetch", c.ahead_joined.get()),
+            ("evict_skip", c.evict_skip.get()),
             ("demand_data_hits", hits.kinds[0]),
             ("demand_data_iohits", iohit_data),
             ("demand_data_misses", miss_data),

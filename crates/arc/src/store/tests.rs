@@ -48,16 +48,16 @@ impl Rig {
     }
 
     fn find(&self, n: u64) -> Found {
-        self.store.find_or_start(&self.key(n), Arc::default, None)
+        self.store.find_or_start(&self.key(n), false, Arc::default, None)
     }
 
     /// Reads a block, which nobody else does; says whether it was there.
     fn read(&self, n: u64) -> bool {
         match self.find(n) {
-            Found::Block(_) => true,
-            Found::Flight(_) => panic!("nobody else reads"),
+            Found::Block(..) => true,
+            Found::Flight(..) => panic!("nobody else reads"),
             Found::Nothing => {
-                self.store.land(&self.key(n), Some(&Block::zeroed(4096).into()));
+                self.store.land(&self.key(n), Some(&Block::zeroed(4096).into()), false);
                 false
             }
         }
@@ -214,11 +214,11 @@ fn sparse() {
     let half = Sparse::new(Block::copy_of(&[7; 512]), 4096);
     rig.store.insert(&rig.key(1), &half);
     assert_eq!(rig.store.stats().size, 512 + HELD_OVERHEAD);
-    let Found::Block(found) = rig.find(1) else { panic!("it is not there") };
+    let Found::Block(found, _) = rig.find(1) else { panic!("it is not there") };
     rig.store.complete(&rig.key(1), &found.whole());
     rig.store.complete(&rig.key(1), &found.whole());
     assert_eq!(rig.store.stats().size, ENTRY);
-    let Found::Block(found) = rig.find(1) else { panic!("it is not there") };
+    let Found::Block(found, _) = rig.find(1) else { panic!("it is not there") };
     assert!(found.is_whole() && found.whole() == half.whole());
     rig.store.complete(&rig.key(2), &found.whole());
     assert!(!rig.read(2));
@@ -231,12 +231,12 @@ fn flights() {
     let rig = Rig::new(1 << 20);
     rig.store.insert(&rig.key_of(9, 1), &Block::zeroed(4096).into());
     let first = Arc::<Flight>::default();
-    let found = rig.store.find_or_start(&rig.key(1), || first.clone(), None);
+    let found = rig.store.find_or_start(&rig.key(1), false, || first.clone(), None);
     assert!(matches!(found, Found::Nothing));
-    let Found::Flight(joined) = rig.find(1) else { panic!("did not join") };
+    let Found::Flight(joined, false) = rig.find(1) else { panic!("did not join") };
     assert!(Arc::ptr_eq(&first, &joined));
     rig.store.purge(0);
-    rig.store.land(&rig.key(1), Some(&Block::zeroed(4096).into()));
+    rig.store.land(&rig.key(1), Some(&Block::zeroed(4096).into()), false);
     assert_eq!(rig.store.stats().size, ENTRY);
     assert!(!rig.read(1));
     rig.store.purge(0);
@@ -258,7 +258,7 @@ fn freed() {
     assert_eq!(rig.store.stats().size, ENTRY);
     assert!(matches!(rig.find(5), Found::Nothing));
     rig.store.forget(&rig.key(5));
-    rig.store.land(&rig.key(5), Some(&Block::zeroed(4096).into()));
+    rig.store.land(&rig.key(5), Some(&Block::zeroed(4096).into()), false);
     assert_eq!(rig.store.stats().size, ENTRY);
     assert!(rig.read(1) && !rig.read(5));
     (10..20).for_each(|n| {
@@ -359,8 +359,8 @@ fn hands_hold_nothing() {
         rig.read(n);
         for _ in 0..2 {
             assert!(kept.take().is_none(), "used once");
-            let found = rig.store.find_or_start(&rig.key(n), Arc::default, Some(&keep));
-            assert!(matches!(found, Found::Block(_)));
+            let found = rig.store.find_or_start(&rig.key(n), false, Arc::default, Some(&keep));
+            assert!(matches!(found, Found::Block(..)));
             rig.later();
         }
         kept.take().expect("used again")
@@ -383,4 +383,60 @@ fn hands_hold_nothing() {
     assert!(rig.store.at_hand(&purged).is_none());
     assert_eq!(rig.store.stats().at_hand, after.at_hand);
     rig.check();
+}
+
+/// Reads a block ahead; says whether a device had to be asked.
+fn ahead(rig: &Rig, n: u64) -> bool {
+    match rig.store.find_or_start(&rig.key(n), true, || Flight::new(true), None) {
+        Found::Nothing => {
+            rig.store.land(&rig.key(n), Some(&Block::zeroed(4096).into()), true);
+            true
+        }
+        Found::Block(..) | Found::Flight(..) => false,
+    }
+}
+
+/// Goal: the first use of a block that was read ahead is its first, however long it was here; reads ahead count as such, and those that nobody asks for are told.
+#[test]
+fn read_ahead() {
+    let rig = Rig::new(1 << 20);
+    assert!(ahead(&rig, 1) && !ahead(&rig, 1));
+    rig.later();
+    assert!(matches!(rig.find(1), Found::Block(_, true)));
+    assert_eq!((rig.named("mru_hits"), rig.named("mfu_size")), (1, 0), "no second use");
+    rig.later();
+    assert!(matches!(rig.find(1), Found::Block(_, false)));
+    assert_eq!(rig.named("mfu_size"), 4096, "a second one");
+    assert_eq!(rig.named("demand_hit_predictive_prefetch"), 1);
+    assert_eq!((rig.named("prefetch_data_misses"), rig.named("prefetch_data_hits")), (1, 1));
+    assert_eq!((rig.named("demand_data_misses"), rig.named("demand_data_hits")), (0, 2));
+    // One that is waited for while it is read is used when it comes.
+    let flight = || Flight::new(true);
+    assert!(matches!(rig.store.find_or_start(&rig.key(2), true, flight, None), Found::Nothing));
+    assert!(matches!(rig.find(2), Found::Flight(_, true)));
+    assert!(matches!(rig.find(2), Found::Flight(_, false)), "told once");
+    rig.store.land(&rig.key(2), Some(&Block::zeroed(4096).into()), true);
+    assert!(matches!(rig.find(2), Found::Block(_, false)));
+    assert_eq!(rig.named("demand_iohit_predictive_prefetch"), 1);
+    assert_eq!(rig.store.inner.ahead.load(Ordering::Relaxed), 0);
+    rig.check();
+}
+
+/// Goal: nothing is read ahead into a cache that is full, nor more than a part of it, and what is evicted unused makes room for more.
+#[test]
+fn ahead_in_its_place() {
+    let rig = Rig::new(64 * ENTRY);
+    let may = |n: u64| rig.store.may_read_ahead(&rig.key(n));
+    let most = (0..64).take_while(|n| may(*n) && ahead(&rig, *n)).count();
+    assert_eq!(most, 16, "a quarter");
+    (0..8).for_each(|n| assert!(rig.read(n)));
+    assert!(may(100), "what was asked for is used");
+    (8..16).for_each(|n| rig.store.forget(&rig.key(n)));
+    assert_eq!(rig.store.inner.ahead.load(Ordering::Relaxed), 0);
+    // Full to the brim, as when nobody evicts quickly enough.
+    let left = rig.store.max() - rig.store.stats().size;
+    assert!(rig.store.inner.pressure.take(left, || false) == Taken::Yes);
+    assert!(!may(200) && rig.named("prefetch_data_misses") == 16);
+    assert!(rig.store.zfetch().throttled.get() >= 2);
+    rig.store.inner.pressure.give(left);
 }

@@ -83,12 +83,17 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Rig {
+        Rig::over(Arc::new(MemDevice::new("d", 1 << 40)))
+    }
+
+    /// On this device.
+    pub fn over(device: Arc<dyn Device>) -> Rig {
         let mut root = VdevConfig::new(VdevKind::Root, Guid(1));
         let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
         leaf.ashift = Some(Ashift(9));
         leaf.path = Some(b"/d".to_vec());
         root.children = vec![leaf];
-        let open = &mut |_: &VdevConfig| Ok(Arc::new(MemDevice::new("d", 1 << 40)) as Arc<dyn Device>);
+        let open = &mut |_: &VdevConfig| Ok(device.clone());
         let tree = Arc::new(Tree::open(&root, open).unwrap());
         let zio = Zio::new(tree.clone());
         let space = Arc::new(Front { tree, state: Mutex::default() });

@@ -371,7 +371,12 @@ impl Promises {
         self.tape.develop(point, SIZE, self.count, dir, &mut || next(&state))?;
         let asked: Vec<_> = self.names.iter().map(|(name, versions)| (name, at(versions, point))).collect();
         let asked: Vec<_> = asked.into_iter().filter(|(_, may)| !may.is_empty()).collect();
-        let options = OpenOptions { force: true, cache_bytes: Some(32 << 20), ..OpenOptions::default() };
+        let options = OpenOptions {
+            force: true,
+            cache_bytes: Some(32 << 20),
+            no_read_ahead: true,
+            ..OpenOptions::default()
+        };
         let pool = match Pool::open(&[dir], &options) {
             Ok(pool) => pool,
             Err(_) if asked.is_empty() => return Ok(Outcome::Nothing),

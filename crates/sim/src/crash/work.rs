@@ -238,7 +238,12 @@ impl Script {
         self.tape.develop(point, SIZE, self.count, dir, &mut || next(&state))?;
         let acknowledged = self.steps.iter().rposition(|(_, _, end)| *end <= point);
         let begun = self.steps.iter().rposition(|(_, start, _)| *start <= point).unwrap_or(0);
-        let options = OpenOptions { force: true, cache_bytes: Some(32 << 20), ..OpenOptions::default() };
+        let options = OpenOptions {
+            force: true,
+            cache_bytes: Some(32 << 20),
+            no_read_ahead: true,
+            ..OpenOptions::default()
+        };
         let pool = match Pool::open(&[dir], &options) {
             Ok(pool) => pool,
             Err(_) if acknowledged.is_none() => return Ok(Outcome::Nothing),

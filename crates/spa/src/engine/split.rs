@@ -333,6 +333,8 @@ impl Parting {
             kept_name: self.name.clone(),
             candidate,
             loaded: Synced { config: Arc::new(config), ..synced.clone() },
+            // Nobody reads it before it is imported.
+            _ahead: None,
             cache,
             mos,
             spares: Vec::new(),

@@ -1,0 +1,111 @@
+//! Runs are read in turns, no more at a time than is allowed, behind those who wait, and not after the end.
+
+use super::*;
+
+/// Blocks that were read, which wait at a gate while it is shut.
+#[derive(Default)]
+struct Reader {
+    state: Mutex<Read>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Read {
+    done: Vec<u64>,
+    waiting: usize,
+    open: bool,
+}
+
+impl Foreseen for Reader {
+    fn read_ahead(&self, _: u8, blkid: u64) {
+        let mut s = self.state.lock();
+        s.waiting += 1;
+        self.changed.notify_all();
+        while !s.open {
+            self.changed.wait(&mut s);
+        }
+        s.waiting -= 1;
+        s.done.push(blkid);
+        self.changed.notify_all();
+    }
+}
+
+impl Reader {
+    fn until(&self, what: impl Fn(&Read) -> bool) {
+        let mut s = self.state.lock();
+        while !what(&s) {
+            self.changed.wait(&mut s);
+        }
+    }
+
+    fn open(&self) {
+        self.state.lock().open = true;
+        self.changed.notify_all();
+    }
+}
+
+fn crew() -> (Crew, Arc<Reader>, Arc<Zfetch>) {
+    let counters = Arc::<Zfetch>::default();
+    let crew = Crew::new(0, counters.clone());
+    crew.begin(1);
+    (crew, Arc::default(), counters)
+}
+
+fn run(of: &Arc<Reader>, next: u64, step: i64, count: u64, bytes: u64) -> Run {
+    Run { of: of.clone(), level: 0, next, step, count, bytes }
+}
+
+/// Goal: all blocks of all runs are read, each once, forwards and backwards, and counted.
+#[test]
+fn all_is_read() {
+    let (crew, reader, counters) = crew();
+    reader.open();
+    assert!(crew.push(run(&reader, 0, 1, 50, 4096)) && crew.push(run(&reader, 1000, -10, 50, 4096)));
+    reader.until(|s| s.done.len() == 100);
+    let mut done = std::mem::take(&mut reader.state.lock().done);
+    done.sort_unstable();
+    let mut want: Vec<u64> = (0..50).chain((0..50).map(|n| 1000 - 10 * n)).collect();
+    want.sort_unstable();
+    assert_eq!(done, want);
+    crew.close();
+    assert_eq!((counters.io_issued.get(), counters.io_active()), (100, 0));
+}
+
+/// Goal: so many bytes are under way as is allowed, and fewer while somebody waits for a device; more when he no longer does.
+#[test]
+fn behind_those_who_wait() {
+    let (crew, reader, _) = crew();
+    // A unit is a mebibyte: one while somebody waits, three else.
+    let demand = crew.demand();
+    assert!(crew.push(run(&reader, 0, 1, 32, 1 << 18)));
+    reader.until(|s| s.waiting == 4);
+    assert_eq!(crew.0.state.lock().active, 4);
+    drop(demand);
+    reader.until(|s| s.waiting == 12);
+    assert_eq!(crew.0.state.lock().active, 12);
+    reader.open();
+    reader.until(|s| s.done.len() == 32);
+}
+
+/// Goal: who reads nothing ahead takes nothing, and when a crew is closed nothing is under way, and nothing that was left is read.
+#[test]
+fn closed() {
+    let (crew, reader, counters) = crew();
+    crew.begin(0);
+    assert!(!crew.push(run(&reader, 0, 1, 4, 4096)), "not begun");
+    crew.begin(1);
+    assert!(crew.push(run(&reader, 0, 1, 1000, 1 << 20)));
+    reader.until(|s| s.waiting == 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| crew.close());
+        // Those under way end only now.
+        while !crew.0.state.lock().closed {
+            std::thread::yield_now();
+        }
+        reader.open();
+    });
+    assert_eq!(reader.state.lock().done.len(), 3);
+    assert!(!crew.push(run(&reader, 0, 1, 4, 4096)));
+    assert_eq!(counters.io_active(), 0);
+    assert_eq!(Arc::strong_count(&reader), 1, "nothing is held");
+}

@@ -1,0 +1,83 @@
+//! What is kept and read ahead of an object set.
+
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Blocks of an object set, by type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Which {
+    /// None of them.
+    None,
+    /// Metadata: indirect blocks, and blocks of objects that the file system is made of.
+    Metadata,
+    /// All.
+    #[default]
+    All,
+}
+
+impl Which {
+    /// Of a property's number, which is that of OpenZFS (`ZFS_CACHE_ALL`, `ZFS_PREFETCH_ALL`).
+    pub fn of_number(number: u64) -> Which {
+        match number {
+            0 => Which::None,
+            1 => Which::Metadata,
+            _ => Which::All,
+        }
+    }
+
+    fn has(self, metadata: bool) -> bool {
+        match self {
+            Which::None => false,
+            Which::Metadata => metadata,
+            Which::All => true,
+        }
+    }
+}
+
+/// What a dataset's properties say of its blocks in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// Those that are kept (`primarycache`).
+    pub keep: Which,
+    /// Those that are read ahead (`prefetch`).
+    pub ahead: Which,
+}
+
+/// The policies of object sets that have another than most have.
+#[derive(Default)]
+pub(crate) struct Policies {
+    any: AtomicBool,
+    of: RwLock<HashMap<u64, Policy>>,
+}
+
+impl Policies {
+    pub(crate) fn set(&self, objset: u64, policy: Policy) {
+        let mut of = self.of.write();
+        if policy == Policy::default() {
+            of.remove(&objset);
+        } else {
+            of.insert(objset, policy);
+        }
+        self.any.store(!of.is_empty(), Ordering::Release);
+    }
+
+    fn get(&self, objset: u64) -> Policy {
+        if !self.any.load(Ordering::Acquire) {
+            return Policy::default();
+        }
+        self.of.read().get(&objset).copied().unwrap_or_default()
+    }
+
+    /// Whether a block is kept.
+    pub(crate) fn keeps(&self, objset: u64, metadata: bool) -> bool {
+        self.get(objset).keep.has(metadata)
+    }
+
+    /// Whether data is read ahead, or only metadata; `None` if neither is. What is not kept would be read in vain.
+    pub(crate) fn reads_ahead(&self, objset: u64) -> Option<bool> {
+        let policy = self.get(objset);
+        let both = |metadata| policy.keep.has(metadata) && policy.ahead.has(metadata);
+        both(true).then(|| both(false))
+    }
+}

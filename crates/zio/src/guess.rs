@@ -1,0 +1,33 @@
+//! Reads that nobody asked for.
+
+use std::cell::Cell;
+
+thread_local! {
+    static GUESSING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread reads what somebody may ask for later. That it can't be read is no damage, since the place may have become another's meanwhile:
+/// who asks for it finds out (`ZIO_FLAG_SPECULATIVE`).
+#[derive(Debug)]
+pub struct Guess {
+    before: bool,
+}
+
+impl Guess {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Guess {
+        Guess { before: GUESSING.replace(true) }
+    }
+
+    /// Whether this thread does so.
+    pub fn is_here() -> bool {
+        GUESSING.get()
+    }
+}
+
+impl Drop for Guess {
+    fn drop(&mut self) {
+        GUESSING.set(self.before);
+    }
+}
