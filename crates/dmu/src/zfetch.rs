@@ -26,8 +26,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// 1: nothing is read ahead (`zfs_prefetch_disable`).
-pub static PREFETCH_DISABLE: Tunable = Tunable::new(0);
+/// 1: nothing is read ahead (`zfs_prefetch_disable`, which is 0 by default there). Until whole pools have been tried with it, it has to be asked for.
+pub static PREFETCH_DISABLE: Tunable = Tunable::new(1);
 /// Streams of an object (`zfetch_max_streams`).
 pub static ZFETCH_MAX_STREAMS: Tunable = Tunable::new(8);
 /// Seconds for which a stream keeps its place from another (`zfetch_min_sec_reap`).

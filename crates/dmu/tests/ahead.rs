@@ -91,6 +91,7 @@ struct Pool {
 
 /// So many objects of 64 blocks, none of which is in memory.
 fn pool(objects: u64) -> Pool {
+    dmu::zfetch::PREFETCH_DISABLE.set(0);
     let (inner, state) = (MemDevice::new("d", 1 << 40), Mutex::default());
     let gate = Arc::new(Gate { inner, state, changed: Condvar::new() });
     let rig = Rig::over(gate.clone());
