@@ -1,5 +1,7 @@
 //! What a daemon does about devices by itself, and what commands say of it.
 
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+
 #[path = "common/daemon.rs"]
 mod daemon;
 

@@ -1,5 +1,7 @@
 //! Files of pools that are removed while they are used.
 
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
+
 #[path = "common/daemon.rs"]
 mod daemon;
 

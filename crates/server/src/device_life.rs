@@ -23,7 +23,8 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
         }
         PoolChange::Online { guid, expand } => live.online(Guid(*guid), *expand).map(drop),
         PoolChange::Attach { guid, new, replace, force } => {
-            let terms = AttachTerms { replace: *replace, force: *force, claimer: &claim_file };
+            let terms =
+                AttachTerms { replace: *replace, force: *force, unattended: false, claimer: &claim_file };
             live.attach(Guid(*guid), &leaf(name, new)?, &terms)
         }
         PoolChange::Detach { guid } => live.detach(Guid(*guid)),

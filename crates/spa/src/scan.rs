@@ -182,7 +182,7 @@ fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<PathBuf>
             None => silent.push(path.clone()),
         }
     }
-    let identities = ask::each(&all, |path| Identity::of_path(path));
+    let identities = ask::each(&all, Identity::of_path);
     let mut seen = HashSet::new();
     let mut files = Vec::new();
     for (path, identity) in all.into_iter().zip(identities) {

@@ -141,7 +141,12 @@ fn resilver(shape: VdevShape, count: usize, data: u64) -> (Vec<u64>, u64) {
     live.set_scan_slices(600_000, 600_000);
     live.hold_scans(true);
     let leaf = pool.spa.tree().describe().children[0].children[1].guid;
-    let terms = AttachTerms { replace: shape != VdevShape::Mirror, force: false, claimer: &claimer };
+    let terms = AttachTerms {
+        replace: shape != VdevShape::Mirror,
+        force: false,
+        unattended: false,
+        claimer: &claimer,
+    };
     live.attach(leaf, &NewLeaf { path }, &terms).unwrap();
     live.sync_all().unwrap();
     pool.disks.push(new.into_inner().unwrap());

@@ -116,9 +116,7 @@ impl Tally {
     /// Whether there was any, within the time that counts.
     fn is_active(&self, what: Symptom, now: Instant) -> bool {
         let series = &mut self.0.lock()[what as usize];
-        if !series.fired {
-            series.forget(now);
-        }
+        series.forget(now);
         !series.seen.is_empty()
     }
 
@@ -130,9 +128,11 @@ impl Tally {
         }
     }
 
-    /// There was no alarm after all: the next error is looked at anew.
+    /// There was no alarm after all, and what was counted was not the device's own.
     fn relent(&self, what: Symptom) {
-        self.0.lock()[what as usize].fired = false;
+        let series = &mut self.0.lock()[what as usize];
+        series.fired = false;
+        series.seen.clear();
     }
 
     fn set_limit(&self, what: Symptom, limit: Limit) {

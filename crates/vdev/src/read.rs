@@ -121,7 +121,7 @@ impl Tree {
         if let Err(Unread::Device(_)) = &done {
             node.stats.read_errors.inc();
             self.failed(leaf, Trouble::Read, Some((device_offset(offset), buf.len() as u64)));
-            self.suspect(leaf);
+            self.suspect_reader(leaf);
         }
         done
     }

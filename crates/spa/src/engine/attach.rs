@@ -23,11 +23,11 @@
 
 use std::sync::Arc;
 
-use device::Device;
+use device::{AlignedBuf, Device};
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
-use ondisk::label::LABELS;
+use ondisk::label::{LABEL_SIZE, LABELS, label_offset};
 use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevKind};
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
@@ -47,8 +47,19 @@ pub struct AttachTerms<'a> {
     pub replace: bool,
     /// Take a device that seems to belong to a pool which is not in use.
     pub force: bool,
+    /// Nobody has said that this device may be taken: take it only if nothing lies where labels go, or if its label says that it is the spare that is meant.
+    pub unattended: bool,
     /// How devices are opened.
     pub claimer: &'a Claimer<'a>,
+}
+
+/// Whether there is nothing but zeros at both ends of a device, where labels of pools lie, and the marks of nearly everything else. What can't be read is not blank.
+fn is_blank(device: &dyn Device) -> bool {
+    let ends = [label_offset(device.size(), 0), label_offset(device.size(), 2)];
+    ends.into_iter().all(|at| {
+        let mut end = AlignedBuf::zeroed(2 * LABEL_SIZE as usize);
+        at.is_some_and(|at| device.read_at(&mut end, at).is_ok()) && end.iter().all(|byte| *byte == 0)
+    })
 }
 
 /// A side that is put beside another.
@@ -449,6 +460,16 @@ impl Engine {
         let (device, mut leaf) =
             claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
         let label = Labels::read(&*device).newest().map(|l| (l.state, l.pool_guid, l.guid));
+        // Names of devices change: what is at the path may be a stranger's, of whatever kind.
+        let known = match &spare {
+            Some(spare) => {
+                label.is_some_and(|(state, _, guid)| state == PoolState::Spare && guid == Some(spare.guid))
+            }
+            None => is_blank(&*device),
+        };
+        if terms.unattended && !known {
+            return Err(LifeError::InUse);
+        }
         if let Some((_, Some(pool), Some(guid))) = label
             && Some(pool) == config.pool_guid
             && root.find(guid).is_some()

@@ -130,7 +130,7 @@ impl Engine {
         let in_use = |spare: &VdevConfig| {
             config.vdev_tree.as_ref().is_some_and(|root| root.find(spare.guid).is_some())
         };
-        let terms = AttachTerms { replace: true, force: false, claimer: &claim_file };
+        let terms = AttachTerms { replace: true, force: false, unattended: true, claimer: &claim_file };
         for spare in spares.iter().filter(|spare| !in_use(spare)) {
             let Some(path) = spare.path.as_deref() else { continue };
             let new = NewLeaf { path: PathBuf::from(OsStr::from_bytes(path)) };

@@ -25,7 +25,17 @@ impl Tree {
     pub(crate) fn suspect(&self, id: NodeId) {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
-        if self.writable(id) && !probe(self.root_guid(), node.guid, &**device) {
+        if self.writable(id) && !probe(self.root_guid(), node.guid, &**device, true) {
+            self.fault(id, device.is_gone());
+        }
+    }
+
+    /// The same after a failed read, for which only a device that reads nothing is given up: one that only writes no more may be the one that has what others
+    /// lack, and a write will find that out.
+    pub(crate) fn suspect_reader(&self, id: NodeId) {
+        let node = self.node(id);
+        let Layout::Leaf(Some(device)) = &node.layout else { return };
+        if self.writable(id) && !probe(self.root_guid(), node.guid, &**device, false) {
             self.fault(id, device.is_gone());
         }
     }
@@ -135,8 +145,8 @@ impl Tree {
     }
 }
 
-/// Reads and writes back a part of a label; one that works is enough.
-fn probe(pool: Guid, guid: Guid, device: &dyn Device) -> bool {
+/// Reads a part of a label, and writes it back if it is to; one that works is enough.
+fn probe(pool: Guid, guid: Guid, device: &dyn Device, writes: bool) -> bool {
     if matches!(inject::strike(|| pool, guid, On::Probe), Some(Wrong::Error(_))) {
         return false;
     }
@@ -145,7 +155,7 @@ fn probe(pool: Guid, guid: Guid, device: &dyn Device) -> bool {
         let at = at + BOOT_ENV_OFFSET;
         // Of a pool that is only read no more is asked than that it reads.
         let wrote = |done| matches!(done, Ok(()) | Err(DeviceError::ReadOnly { .. }));
-        device.read_at(&mut buf, at).is_ok() && wrote(device.write_at(&buf, at))
+        device.read_at(&mut buf, at).is_ok() && (!writes || wrote(device.write_at(&buf, at)))
     })
 }
 
