@@ -128,11 +128,9 @@ impl Tally {
         }
     }
 
-    /// There was no alarm after all, and what was counted was not the device's own.
+    /// There was no alarm after all: the next error is looked at anew. What was counted stays, for the sisters' sake.
     fn relent(&self, what: Symptom) {
-        let series = &mut self.0.lock()[what as usize];
-        series.fired = false;
-        series.seen.clear();
+        self.0.lock()[what as usize].fired = false;
     }
 
     fn set_limit(&self, what: Symptom, limit: Limit) {
