@@ -30,13 +30,13 @@ impl Tree {
         }
     }
 
-    /// The same after a failed read, for which only a device that reads nothing is given up: one that only writes no more may be the one that has what others
-    /// lack, and a write will find that out.
+    /// The same after a failed read, for which only a device that reads nothing is given up, if the pool can do without it: one that only writes no more may be the
+    /// one that has what others lack, and a write will find that out.
     pub(crate) fn suspect_reader(&self, id: NodeId) {
         let node = self.node(id);
         let Layout::Leaf(Some(device)) = &node.layout else { return };
         if self.writable(id) && !probe(self.root_guid(), node.guid, &**device, false) {
-            self.fault(id, device.is_gone());
+            self.fault_spared(id, device.is_gone());
         }
     }
 
@@ -55,8 +55,22 @@ impl Tree {
         }
     }
 
-    /// Gives a device up, as far as the pool can do without it; says whether it can. One that was pulled is removed rather than faulted.
+    /// Gives a device up, as far as the pool can do without it; says whether it can. One that was pulled is removed rather than faulted. One that is needed is
+    /// written no more.
     pub(crate) fn fault(&self, id: NodeId, pulled: bool) -> bool {
+        if self.fault_spared(id, pulled) {
+            return true;
+        }
+        let mut up = Some(id);
+        while let Some(id) = up.filter(|id| *id != Self::ROOT) {
+            self.node(id).cant_write.store(true, Relaxed);
+            up = self.node(id).parent;
+        }
+        false
+    }
+
+    /// Gives a device up, if the pool can do without it; says whether it can.
+    fn fault_spared(&self, id: NodeId, pulled: bool) -> bool {
         let node = self.node(id);
         let before = (node.state(), node.aux());
         match pulled {
@@ -69,11 +83,6 @@ impl Tree {
         }
         node.put_state(before.0, before.1);
         self.assess_above(id);
-        let mut up = Some(id);
-        while let Some(id) = up.filter(|id| *id != Self::ROOT) {
-            self.node(id).cant_write.store(true, Relaxed);
-            up = self.node(id).parent;
-        }
         false
     }
 
