@@ -235,3 +235,34 @@ fn all_pools_are_imported_at_a_time() {
         daemon.good(&format!("zpool export {name}"));
     }
 }
+
+/// Goal: `zpool remove` takes logs too, alone and mirrored, and says before how much memory that takes; the rest it names.
+#[test]
+fn logs_are_removed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 128 << 20, "-O mountpoint=none");
+    let [log, a, b, cache] = ["log", "a", "b", "cache"].map(|name| image(dir.path(), name));
+    good(&format!("zpool add tank log {log} mirror {a} {b} cache {cache}"), &house);
+    for word in [&log, "mirror-2", &cache] {
+        let said = good(&format!("zpool remove -n tank {word}"), &house);
+        assert_eq!(said, format!("Memory that will be used after removing {word}: 0\n"));
+    }
+    assert_eq!(good(&format!("zpool remove -np tank {log}"), &house), format!("{log} 0\n"));
+    // What is behind it keeps its name: a hole stays.
+    good(&format!("zpool remove tank {log}"), &house);
+    let status = || good("zpool status tank", &house);
+    assert!(status().contains("mirror-2") && !status().contains(&log), "{}", status());
+    good("zpool remove tank mirror-2", &house);
+    assert!(!status().contains("logs"), "{}", status());
+    good(&format!("zpool add tank log {a}"), &house);
+    let history = good("zpool history -i tank", &house);
+    assert!(history.contains(&format!("vdev remove tank vdev 1 (log) {log}")), "{history}");
+    for (line, why) in [
+        (format!("zpool remove tank {}", dir.path().join("d0.img").display()), "data"),
+        ("zpool remove -s tank".to_owned(), "cannot cancel removal: operation is not in progress"),
+        ("zpool remove -n tank nothing".to_owned(), "no such device in pool"),
+    ] {
+        let ran = run(&line, Rc::clone(&house));
+        assert!(ran.code == 1 && ran.err.contains(why), "{ran:?}");
+    }
+}

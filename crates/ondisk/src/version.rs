@@ -47,6 +47,8 @@ pub const SPA_VERSION_RAIDZ3: u64 = 17;
 pub const SPA_VERSION_USERREFS: u64 = 18;
 /// `compression=zle`.
 pub const SPA_VERSION_ZLE_COMPRESSION: u64 = 20;
+/// Holes among the top-level vdevs, where logs were removed (`SPA_VERSION_HOLES`).
+pub const SPA_VERSION_HOLES: u64 = 19;
 /// `dedup`.
 pub const SPA_VERSION_DEDUP: u64 = 21;
 /// Intent logs without trailers.

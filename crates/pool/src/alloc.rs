@@ -120,6 +120,22 @@ impl Allocator {
         self.state.lock().set_allocating(vdev, allocating);
     }
 
+    /// True if nothing lies on a vdev, and nothing that lay there waits for a group.
+    pub fn is_unused(&self, vdev: VdevId) -> bool {
+        self.state.lock().is_unused(vdev)
+    }
+
+    /// Forgets a vdev, if nothing lies on it ([`Allocator::is_unused`]); says whether it did (`vdev_metaslab_fini`). Nothing is allocated from it since
+    /// [`Allocator::set_allocating`] said so.
+    pub fn remove_vdev(&self, vdev: VdevId) -> bool {
+        let mut state = self.state.lock();
+        let unused = state.is_unused(vdev);
+        if unused {
+            state.remove_vdev(vdev);
+        }
+        unused
+    }
+
     /// Takes a range that an intent log's block has from before the import (`metaslab_claim`): false if it is not free.
     ///
     /// # Errors

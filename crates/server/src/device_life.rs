@@ -44,7 +44,7 @@ pub(crate) fn judge(pool: &str, live: &Live, device: Guid, verdict: Verdict) -> 
 }
 
 /// Why a device is as it was.
-fn of_life(error: &LifeError) -> Reason {
+pub(crate) fn of_life(error: &LifeError) -> Reason {
     let device = |why| Reason::Device { why };
     match error {
         LifeError::Shape(ShapeError::Devices(e)) => match crate::work::of_create(e) {

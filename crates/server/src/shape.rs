@@ -10,6 +10,7 @@ use spa::create::{NewLeaf, claim_file};
 use spa::engine::{AddTerms, CheckpointError, ClearError, Live, PoolProp, ShapeError};
 use vdev::VdevInfo;
 
+use crate::device_life::of_life;
 use crate::api::{Error, Layout, PoolChange, Reason, Settings};
 use crate::faults::{chain, of_dsl};
 use crate::pools::Imported;
@@ -96,7 +97,15 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
             }
             add_aux(live, name, layout, *force)
         }
-        PoolChange::Remove { device } => live.remove_aux(find(imported, device)?).map_err(failed),
+        PoolChange::Remove { device } => {
+            let guid = find(imported, device)?;
+            let config = live.config();
+            let mut tops = config.vdev_tree.iter().flat_map(|root| &root.children);
+            if tops.any(|top| top.guid == guid && top.is_log) {
+                return live.remove_log(guid).map_err(|e| Error::new(name, of_life(&e)));
+            }
+            live.remove_aux(guid).map_err(failed)
+        }
         PoolChange::Clear { device } => {
             let guid = device.as_ref().map(|device| find(imported, device)).transpose()?;
             live.clear(guid).map_err(|e| match e {

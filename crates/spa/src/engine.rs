@@ -34,6 +34,7 @@ mod labels;
 mod leaf_work;
 mod life;
 mod live;
+mod log_removal;
 mod logs;
 mod mmp;
 mod open;

@@ -16,7 +16,7 @@ use ondisk::{ObjNum, Txg};
 use parking_lot::Mutex;
 use rig::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{Live, LogHandle};
+use spa::engine::{AddTerms, LifeError, Live, LogHandle, ShapeError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -440,4 +440,79 @@ fn logs_move_off_a_failed_device() {
     assert!(log.stats().block_count > blocks, "there is no new chain");
     assert_eq!(log.stats().commit_group_waits, waits);
     judge(crash(live, dir.path()).path(), "tank");
+}
+
+/// The devices that the pool's configuration has at its top, by kind.
+fn tops(live: &Live) -> Vec<ondisk::VdevKind> {
+    live.config().vdev_tree.as_ref().unwrap().children.iter().map(|top| top.kind).collect()
+}
+
+/// Goal: a log vdev is removed while commits go on: nothing of what was promised is lost by a crash before, amid and after; what is behind it keeps its
+/// number; its devices belong to nobody then; and `zdb` finds the pool sound, also when another log takes over.
+#[test]
+fn log_vdevs_are_removed() {
+    use ondisk::VdevKind::{Hole, Mirror};
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 5, 96 << 20);
+    let vdev = |shape, bias, images: &[PathBuf]| {
+        let leaves = images.iter().map(|p| NewLeaf { path: p.clone() }).collect();
+        NewVdev { shape, bias, leaves }
+    };
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let log_vdev = |images| vdev(VdevShape::Mirror, Some(AllocBias::Log), images);
+    let single = |image: usize| vdev(VdevShape::Single, None, &images[image..=image]);
+    let spa = pool_of(vec![single(0), log_vdev(&images[1..3]), single(3)], &features);
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let log = live.log(&owned);
+    let commit = |n: u64| {
+        let object = log_file(live, &owned, &log, n, &noise(n, 5000));
+        log.commit(Some(object), &Files(&owned)).unwrap();
+    };
+    let guid = |at: usize| live.config().vdev_tree.as_ref().unwrap().children[at].guid;
+    (0..20).for_each(commit);
+    let log_top = guid(1);
+    assert!(matches!(
+        live.remove_log(guid(0)),
+        Err(LifeError::Shape(ShapeError::Unsupported { .. }))
+    ));
+
+    // One commits all the while, and the log's last block lies there when nobody does.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let mut n = 100;
+            while !stop.load(Ordering::Relaxed) {
+                commit(n);
+                n += 1;
+            }
+        });
+        let done = live.remove_log(log_top);
+        stop.store(true, Ordering::Relaxed);
+        done.unwrap();
+    });
+    assert_eq!(tops(live)[1], Hole);
+    commit(9000);
+    let left = crash(live, dir.path());
+    if let Some(said) = ask(left.path(), "tank", &["-iiiii"]) {
+        assert!(said.contains("file9000"), "what is committed now is logged elsewhere: {said}");
+    }
+    judge(left.path(), "tank");
+    // Nobody's: they are taken without force, by a log behind the hole, which is the last and leaves none.
+    let terms = AddTerms { ashift: None, check_ashift: true, force: false, claimer: &claim_file };
+    live.add(&[log_vdev(&images[1..3])], &terms).unwrap();
+    assert_eq!(tops(live)[3], Mirror);
+    (9001..9010).for_each(commit);
+    let blocks = log.stats().block_count;
+    assert!(blocks > 0);
+    live.remove_log(guid(3)).unwrap();
+    assert_eq!(tops(live).len(), 3);
+    judge(crash(live, dir.path()).path(), "tank");
+    drop(log);
+    drop(owned);
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+    let label = spa::Labels::read(&*claim_file(&images[1]).unwrap().0).newest().is_none();
+    assert!(label, "the labels of what was removed are void");
 }

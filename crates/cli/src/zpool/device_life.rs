@@ -15,7 +15,7 @@ const FAILED: i32 = 255;
 const POWER: &[Long] = &[Long { name: "power", val: Opt::Named("power"), arg: false }];
 
 /// What a word means in a pool.
-enum Target {
+pub(super) enum Target {
     /// A vdev of the tree.
     Vdev(u64),
     Spare,
@@ -25,7 +25,7 @@ enum Target {
 
 impl Target {
     /// As `zpool_find_vdev` finds it.
-    fn of(pool: &Pool, word: &str) -> Self {
+    pub(super) fn of(pool: &Pool, word: &str) -> Self {
         let called = |v: &Vdev| {
             let path = v.path.as_deref();
             path == Some(word) || path == Some(&format!("/dev/{word}")) || word.parse() == Ok(v.guid)

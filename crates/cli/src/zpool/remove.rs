@@ -1,18 +1,20 @@
-//! `zpool remove`: of hot spares and cache devices.
+//! `zpool remove`: of hot spares, cache devices and logs.
 
-use server::api::{PoolChange, PoolQuery, Reason};
+use server::api::{Pool, PoolChange, PoolQuery, Reason};
 
+use super::device_life::Target;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::getopt::{Found, Getopt, Opt};
 use crate::words;
 
 /// `zpool remove [-npsw] <pool> <device> ...`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
-    let (mut dry_run, mut stop, mut wait) = (false, false, false);
+    let (mut dry_run, mut parsable, mut stop, mut wait) = (false, false, false, false);
     let mut g = Getopt::new(args, "npsw", &[]);
     for found in g.by_ref() {
         match found {
             Found::Is(Opt::Short('n'), _) => dry_run = true,
+            Found::Is(Opt::Short('p'), _) => parsable = true,
             Found::Is(Opt::Short('s'), _) => stop = true,
             Found::Is(Opt::Short('w'), _) => wait = true,
             Found::Is(..) => {}
@@ -23,7 +25,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let [name, devices @ ..] = &operands[..] else {
         return Err(Stop::usage("missing pool name argument\n"));
     };
-    super::open(cx, name, PoolQuery::default())?;
+    let pool = super::open(cx, name, PoolQuery::default())?;
     if stop && dry_run {
         cx.err.put("stop request ignored\n");
         return Ok(0);
@@ -37,32 +39,67 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if !stop && devices.is_empty() {
         return Err(Stop::usage("missing device\n"));
     }
-    if stop || dry_run {
-        cx.err.put("zpool remove: this release of Poolhouse removes hot spares and cache devices only\n");
+    if stop {
+        // No removal of ours takes longer than the command.
+        cx.err.put("cannot cancel removal: operation is not in progress\n");
         return Ok(1);
+    }
+    if dry_run {
+        return Ok(foretell(cx, &pool, devices, parsable));
     }
     let mut code = 0;
     for device in devices {
-        let what = format!("cannot remove {device}");
         let change = PoolChange::Remove { device: device.clone() };
         let fault = if is_distributed_spare(device) {
             "dRAID spares cannot be removed: no such device in pool".to_owned()
         } else {
             match cx.service()?.change_pool(name, &change) {
                 Ok(()) => continue,
+                Err(e) if e.reason == Reason::Busy && is_log(&pool, device) => {
+                    "Mount encrypted datasets to replay logs.: pool or dataset is busy".to_owned()
+                }
                 Err(e) if e.reason == Reason::Busy => {
                     "Pool busy; removal may already be in progress: device is busy".to_owned()
                 }
                 Err(e) => words::reason(&e.reason, &cx.clock),
             }
         };
-        writeln!(cx.err, "{what}: {fault}");
+        writeln!(cx.err, "cannot remove {device}: {fault}");
         code = 1;
     }
     if code == 0 {
         cx.changed(name);
     }
     Ok(code)
+}
+
+/// Says how much memory each removal would take for good: none, where blocks don't lie (`zpool_vdev_indirect_size`).
+fn foretell(cx: &mut Cx, pool: &Pool, devices: &[String], parsable: bool) -> i32 {
+    for device in devices {
+        let why = match Target::of(pool, device) {
+            Target::Nothing => "no such device in pool",
+            Target::Vdev(_) if !is_log(pool, device) => {
+                "this release of Poolhouse does not remove devices that hold data"
+            }
+            Target::Vdev(_) | Target::Spare | Target::Cache if parsable => {
+                writeln!(cx.out, "{device} 0");
+                continue;
+            }
+            Target::Vdev(_) | Target::Spare | Target::Cache => {
+                writeln!(cx.out, "Memory that will be used after removing {device}: 0");
+                continue;
+            }
+        };
+        writeln!(cx.err, "cannot determine indirect size of {device}: {why}");
+        return 1;
+    }
+    0
+}
+
+/// Whether a word means a top-level log vdev.
+fn is_log(pool: &Pool, word: &str) -> bool {
+    let Target::Vdev(guid) = Target::of(pool, word) else { return false };
+    pool.root.children.iter().any(|top| top.guid == guid && top.is_log)
 }
 
 /// Whether a name is that of a distributed spare: `draid2-0-3` (`zpool_is_draid_spare`).

@@ -37,6 +37,9 @@ impl ClassKind {
         [ClassKind::Normal, ClassKind::Special, ClassKind::Dedup, ClassKind::Log, ClassKind::EmbeddedLog];
 }
 
+/// What a group says whose vdev has been removed: no vdev has that number.
+pub(super) const NO_VDEV: VdevId = VdevId(u32::MAX);
+
 /// The metaslabs of a vdev that serve one class (`metaslab_group_t`).
 #[derive(Debug)]
 pub(super) struct Group {

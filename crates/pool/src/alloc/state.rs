@@ -1,6 +1,6 @@
 //! All that the allocator knows, behind its lock.
 
-use super::group::{Class, ClassKind, Group, GroupId};
+use super::group::{Class, ClassKind, Group, GroupId, NO_VDEV};
 use super::live::{LiveMetaslab, TXG_SIZE, Weight, slot};
 use crate::Mos;
 use crate::metaslab::{Class as VdevClass, TopVdev};
@@ -169,6 +169,24 @@ impl State {
             }
             class.groups.sort_unstable();
             class.turn(0);
+        }
+    }
+
+    /// Whether nothing lies on a vdev, and nothing that was there waits for a group.
+    pub(super) fn is_unused(&self, vdev: VdevId) -> bool {
+        let waits = self.dirty.iter().chain([&self.pending]).flatten().any(|(v, _)| *v == vdev);
+        !waits && self.vdevs.get(&vdev).is_some_and(|v| v.metaslabs.iter().all(|ms| ms.taken() == 0))
+    }
+
+    /// Forgets a vdev on which nothing lies. Its groups stay, empty and without a vdev, as others are known by their places behind them.
+    pub(super) fn remove_vdev(&mut self, vdev: VdevId) {
+        self.set_allocating(vdev, false);
+        self.vdevs.remove(&vdev);
+        for group in self.groups.iter_mut().filter(|group| group.vdev == vdev) {
+            *group = Group::new(NO_VDEV, group.class, group.data_disks, true);
+        }
+        for places in self.dirty.iter_mut().chain([&mut self.pending, &mut self.to_fold, &mut self.resting]) {
+            places.retain(|(v, _)| *v != vdev);
         }
     }
 

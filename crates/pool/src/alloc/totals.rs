@@ -98,9 +98,9 @@ impl State {
         let mut out: BTreeMap<ClassKind, ClassTotals> = BTreeMap::new();
         let mut frag: BTreeMap<ClassKind, Fragments> = BTreeMap::new();
         for (id, group) in self.groups.iter().enumerate() {
+            let Some(vdev) = self.vdevs.get(&group.vdev) else { continue };
             let class = out.entry(group.class).or_default();
             let frag = frag.entry(group.class).or_default();
-            let vdev = &self.vdevs[&group.vdev];
             class.present |= !group.passive;
             class.space += group.space;
             class.alloc += group.alloc;

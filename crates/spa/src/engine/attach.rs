@@ -212,7 +212,7 @@ pub(super) struct Gone {
 
 impl Gone {
     /// Makes its labels void (`vdev_label_init` with `VDEV_LABEL_REMOVE`).
-    fn void_labels(&self) -> Result<(), LabelWriteError> {
+    pub(super) fn void_labels(&self) -> Result<(), LabelWriteError> {
         let Some(device) = &self.device else { return Ok(()) };
         if self.spare {
             return super::aux::label_spare(&**device, &self.leaf, self.config.version);
@@ -226,6 +226,15 @@ impl Gone {
 }
 
 impl Engine {
+    /// A device that goes in the group that syncs, of which `config` is the last that has it.
+    pub(super) fn gone(&self, config: &Arc<PoolConfig>, leaf: &VdevConfig, spare: bool) -> Gone {
+        let tree = self.tree();
+        let device = tree.devices().find(|(g, _)| *g == leaf.guid).map(|(_, device)| device.clone());
+        let device = device.filter(|_| tree.is_writable(leaf.guid));
+        let uberblock = self.synced.read().uberblock.clone();
+        Gone { config: config.clone(), leaf: leaf.clone(), device, spare, uberblock }
+    }
+
     /// Lets a side go, in the group that syncs. With `from` only from this vdev, which is a replacement that is done.
     fn let_side_go(&self, tx: &Tx, guid: Guid, from: Option<Guid>) -> Result<Change<Gone>, SyncError> {
         let txg = tx.txg();
@@ -247,8 +256,7 @@ impl Engine {
         if replicas::is_required(&tree, root, guid) {
             return Ok(Err(LifeError::NoReplicas { guid }));
         }
-        let device = tree.devices().find(|(g, _)| *g == guid).map(|(_, device)| device.clone());
-        let device = device.filter(|_| tree.is_writable(guid));
+        let gone = self.gone(&config, &leaf, leaf.is_spare);
         let mut changed = root.clone();
         let kept = part(&mut changed, parent, &leaf);
         let shape = |source| SyncError::Shape { txg, source };
@@ -257,9 +265,7 @@ impl Engine {
         self.forget_leaf(tx, &leaf, &kept)?;
         let text = format!("vdev={}", path_of(&leaf));
         let events = vec![Event { what: "detach", dataset: String::new(), object: 0, text }];
-        let spare = leaf.is_spare;
-        let uberblock = self.synced.read().uberblock.clone();
-        Ok(Ok((Gone { config: config.clone(), leaf, device, spare, uberblock }, events)))
+        Ok(Ok((gone, events)))
     }
 
     /// Forgets what is kept of a side that has gone, and what has another name now.

@@ -273,7 +273,7 @@ impl Live {
         });
         let Some((role, at)) = found else {
             return Err(match in_tree {
-                true => ShapeError::Unsupported { what: "removing a vdev that holds data or logs" },
+                true => ShapeError::Unsupported { what: "removing a vdev that holds data" },
                 false => vdev::VdevError::NoSuchGuid { guid }.into(),
             });
         };

@@ -8,12 +8,12 @@
 //! # Locks
 //! One mutex for the table, held for look-ups. A log that is synced may have to wait for its blocks, so it is not held then.
 
-use super::{Engine, Live};
+use super::{Engine, Live, ShapeError};
 use crate::txg::{Stopped, TxgHandle};
 use dmu::Tx;
 use ondisk::feature::Feature;
 use ondisk::objset::ObjsetKind;
-use ondisk::{DnodePhys, Txg};
+use ondisk::{DnodePhys, Txg, VdevId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,6 +122,19 @@ fn sa_xattrs(engine: &Engine, head: &dsl::Owned) -> Option<UseSaXattrs> {
         true => heads.begin_feature(object, feature.name),
         false => heads.end_feature(object, feature.name),
     }))
+}
+
+impl Engine {
+    /// Has the logs begin anew that have a block on a vdev: what is there goes with the groups that have what it says (`spa_reset_logs`).
+    pub(super) fn end_chains(&self, txgs: &TxgHandle, vdev: VdevId) -> Result<(), ShapeError> {
+        let groups = TxgGroups(txgs.clone());
+        for log in self.logs.all().iter().filter(|log| log.lies_on(vdev)) {
+            let hold = groups.0.hold(0)?;
+            // Only an object set that can't be changed refuses, and has no log.
+            let _ = log.begin_anew(&Tx::new(hold.txg(), Some(Box::new(hold))));
+        }
+        Ok(())
+    }
 }
 
 impl Live {

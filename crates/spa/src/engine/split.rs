@@ -126,7 +126,8 @@ fn as_top(leaf: &VdevConfig, top: &VdevConfig, guid: Guid) -> VdevConfig {
     }
 }
 
-fn hole(id: u64) -> VdevConfig {
+/// What is where a top-level vdev was that others stand behind.
+pub(super) fn hole(id: u64) -> VdevConfig {
     VdevConfig { id, is_hole: true, ..VdevConfig::new(VdevKind::Hole, Guid(0)) }
 }
 

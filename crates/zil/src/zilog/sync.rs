@@ -5,7 +5,7 @@ use super::chain::{BlockState, Chain};
 use crate::{Error, Result};
 use dmu::Tx;
 use ondisk::zil::ZilHeader;
-use ondisk::{Blkptr, Txg};
+use ondisk::{Blkptr, Txg, VdevId};
 
 impl Zilog {
     /// The log is to go: nobody changes the object set any more. What was committed stays so, by the group of `tx`, which takes the log's place;
@@ -23,6 +23,27 @@ impl Zilog {
     /// Undoes [`Zilog::close`]: somebody changes the object set again.
     pub fn reopen(&self) {
         self.chain.lock().closing = false;
+    }
+
+    /// True if a block of it lies on this vdev.
+    pub fn lies_on(&self, vdev: VdevId) -> bool {
+        self.chain.lock().blocks.iter().any(|block| {
+            block.bp.stored().is_some_and(|stored| stored.copies().any(|copy| copy.vdev == vdev))
+        })
+    }
+
+    /// The chain ends here: what is in it stays durable until its groups have synced, and commits wait for groups until then. The next chain lies
+    /// where there is room for it then.
+    ///
+    /// # Errors
+    /// [`Error::Dmu`] if the object set can't be changed.
+    pub fn begin_anew(&self, tx: &Tx) -> Result<()> {
+        let mut chain = self.chain.lock();
+        if !chain.blocks.is_empty() {
+            chain.fail();
+        }
+        Chain::wake(chain);
+        self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
 
     /// True if nothing is left of it.
