@@ -10,8 +10,8 @@ use spa::create::{NewLeaf, claim_file};
 use spa::engine::{AddTerms, CheckpointError, ClearError, Live, PoolProp, ShapeError};
 use vdev::VdevInfo;
 
-use crate::device_life::of_life;
 use crate::api::{Error, Layout, PoolChange, Reason, Settings};
+use crate::device_life::of_life;
 use crate::faults::{chain, of_dsl};
 use crate::pools::Imported;
 use crate::settings::pool::{self, Setting, When};

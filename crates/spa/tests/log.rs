@@ -472,10 +472,7 @@ fn log_vdevs_are_removed() {
     let guid = |at: usize| live.config().vdev_tree.as_ref().unwrap().children[at].guid;
     (0..20).for_each(commit);
     let log_top = guid(1);
-    assert!(matches!(
-        live.remove_log(guid(0)),
-        Err(LifeError::Shape(ShapeError::Unsupported { .. }))
-    ));
+    assert!(matches!(live.remove_log(guid(0)), Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
 
     // One commits all the while, and the log's last block lies there when nobody does.
     let stop = AtomicBool::new(false);

@@ -89,7 +89,8 @@ impl Engine {
             true => drop(root.children.pop()),
             false => root.children[at] = super::split::hole(top.id),
         }
-        self.put_tree(&root, &Claimed::new(), |_| Ok(())).map_err(|source| SyncError::Shape { txg, source })?;
+        self.put_tree(&root, &Claimed::new(), |_| Ok(()))
+            .map_err(|source| SyncError::Shape { txg, source })?;
         self.edit_config(|config| config.vdev_tree = Some(root));
         self.forget_top(tx, &top)?;
         let path = match &top.path {
@@ -108,7 +109,6 @@ impl Engine {
             self.dtls.lock().remove(&leaf.guid);
             self.offline_for_now.lock().remove(&leaf.guid);
         }
-        super::split::forget(&self.mos, tx, top)
-            .map_err(|source| SyncError::Books { txg: tx.txg(), source })
+        super::split::forget(&self.mos, tx, top).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
 }
