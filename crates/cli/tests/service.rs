@@ -606,3 +606,21 @@ fn file_gone() {
         said(&lost)
     );
 }
+
+/// Goal: a daemon begins with the tunables that it is given, and does not begin with what is none.
+#[test]
+fn tunables_from_the_start() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (wrong, why) in
+        [("zfs_nothing=1", "there is no such tunable"), ("zfs_txg_timeout=0", "'0' is not between")]
+    {
+        assert!(Daemon::start_with(dir.path(), &["--tunable", wrong]).is_none(), "{wrong}");
+        let log = fs::read_to_string(dir.path().join("log")).expect("it said something");
+        assert!(log.contains("cannot set 'zfs_") && log.contains(why), "{log}");
+    }
+    let words = ["--tunable", "zfs_probe_timeout_ms=1234", "--tunable", "zfs_arc_max=100000000"];
+    let daemon = Daemon::start_with(dir.path(), &words).expect("a daemon");
+    let got = |name: &str| daemon.good(&format!("get tunable {name}"));
+    assert_eq!(got("zfs_probe_timeout_ms"), "1234\n");
+    assert_eq!(got("zfs_arc_max"), "100000000\n");
+}

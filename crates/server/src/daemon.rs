@@ -84,12 +84,22 @@ pub struct Options {
     pub others: bool,
     /// How long it waits at its end for a pool in which nothing moves.
     pub patience: Duration,
+    /// Tunables that are set before anything is imported, by OpenZFS's names.
+    pub tunables: Vec<(String, u64)>,
 }
 
 impl Options {
     /// In the foreground, with nothing beside the pools.
     pub fn at(place: Place) -> Self {
-        Self { place, background: false, tree: None, attach: false, others: false, patience: PATIENCE }
+        Self {
+            place,
+            background: false,
+            tree: None,
+            attach: false,
+            others: false,
+            patience: PATIENCE,
+            tunables: Vec::new(),
+        }
     }
 }
 
@@ -114,6 +124,16 @@ pub enum DaemonError {
         #[source]
         source: fuse::Error,
     },
+    /// There is no such tunable, or it can't be that.
+    #[error("cannot set '{name}' to {value}: {}", tunable_reason(reason))]
+    Tunable {
+        /// Its name.
+        name: String,
+        /// What it was to be.
+        value: u64,
+        /// Why not.
+        reason: Reason,
+    },
     /// Others can't be let in.
     #[error(
         "nobody else may be let in: there is no line '{}' in {}",
@@ -136,6 +156,14 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Why a tunable is not set.
+fn tunable_reason(reason: &Reason) -> &str {
+    match reason {
+        Reason::BadValue { what } => what,
+        _ => "there is no such tunable, or it would do nothing here",
+    }
 }
 
 /// Names of pools that were left, in a row.
@@ -183,6 +211,10 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     }
     start_logging();
     more_files();
+    for (name, value) in &options.tunables {
+        let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
+        house.set_tunable(name, value).map_err(failed)?;
+    }
     let held = match begin(place) {
         Err(DaemonError::Running { .. }) if options.background => {
             // Two commands wanted one; the other's serves both.
@@ -232,6 +264,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
 /// How `serve` is called.
 const USAGE: &str = "\
 usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]
+                       [--tunable NAME=VALUE] ...
 
 Holds imported pools and their mounts, in the foreground, until it gets SIGTERM. Commands start it by themselves where none runs.
     --run-dir DIR            its folder, instead of this user's
@@ -240,18 +273,21 @@ Holds imported pools and their mounts, in the foreground, until it gets SIGTERM.
                              may where /etc/fuse.conf has the line user_allow_other, and then file systems can be mounted in each other
     --tree DIR               mount kstats and tunables as files there
     --attach                 make every volume a block device
-    --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60";
+    --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60
+    --tunable NAME=VALUE     set a tunable before anything is imported, as `poolhouse set tunable` does later";
 
-/// `poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]`: runs a daemon and gives the exit code. `--allow-other` lets other users into a user's own mounts. `--tree` mounts kstats and tunables as files. `--attach` makes every volume a block device. `--shared` lets everybody knock, as at root's own folder.
+/// `poolhouse serve` with its options ([`USAGE`]): runs a daemon and gives the exit code.
 /// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
     let mut options = Options::at(Place::of_user());
     let mut shared = false;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let has_value = ["--run-dir", "--tree", "--stop-timeout"].iter().any(|option| arg == *option);
+        let has_value = ["--run-dir", "--tree", "--stop-timeout", "--tunable"].iter().any(|option| arg == *option);
         let value = if has_value { args.next() } else { None };
         let seconds = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
+        let pair = value.as_ref().and_then(|value| value.to_str()?.split_once('='));
+        let pair = pair.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
         match (arg.to_str(), value) {
             (Some("--help" | "-h"), _) => {
                 // Who asked may be gone.
@@ -266,6 +302,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
             (Some("--stop-timeout"), Some(_)) if seconds.is_some() => {
                 options.patience = Duration::from_secs(seconds.unwrap_or_default());
             }
+            (Some("--tunable"), Some(_)) if pair.is_some() => options.tunables.extend(pair),
             (Some("--run-dir"), Some(dir)) => {
                 // Root's own folder stays the one where everybody may knock.
                 if Path::new(&dir) != options.place.dir() {
