@@ -49,3 +49,24 @@ fn removed_file() {
     assert!(!daemon.good("zpool status").contains("removed"));
     daemon.good("zpool export gone");
 }
+
+/// Goal: a pool is exported without asking for force where the rest of it has everything that a removed file had.
+#[test]
+fn removed_file_of_a_mirror() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let daemon = Daemon::start(dir.path());
+    let [first, second] = ["d0", "d1"].map(|name| dir.path().join(name));
+    [&first, &second].iter().for_each(|path| image(path));
+    let pair = format!("{} {}", first.display(), second.display());
+    daemon.good(&format!("zpool create -O canmount=off -O is:here=yes pair mirror {pair}"));
+    fs::remove_file(&first).expect("it was there");
+    assert!(daemon.good("zpool status").contains("still readable as "));
+    daemon.good("zpool export pair");
+    daemon.good(&format!("zpool import -d {} pair", dir.path().display()));
+    assert_eq!(daemon.good("zfs get -H -o value is:here pair"), "yes\n");
+    assert_eq!(daemon.good("zpool list -H -o health pair"), "DEGRADED\n");
+    // The other is all that is left.
+    fs::remove_file(&second).expect("it was there");
+    assert!(!daemon.ran("zpool export pair").status.success());
+    daemon.good("zpool export -f pair");
+}

@@ -283,7 +283,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
     let mut shared = false;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let has_value = ["--run-dir", "--tree", "--stop-timeout", "--tunable"].iter().any(|option| arg == *option);
+        let has_value =
+            ["--run-dir", "--tree", "--stop-timeout", "--tunable"].iter().any(|option| arg == *option);
         let value = if has_value { args.next() } else { None };
         let seconds = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
         let pair = value.as_ref().and_then(|value| value.to_str()?.split_once('='));

@@ -342,7 +342,7 @@ fn not_old_any_more(above: &mut VdevConfig, going: &VdevConfig) {
 
 /// The next side that a replacement that is done lets go, and its parent (`vdev_resilver_done_hunt`).
 fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
-    let whole = |side: &VdevConfig| replicas::outage(tree, side, None).is_empty();
+    let whole = |side: &VdevConfig| replicas::outage(tree, side, &[]).is_empty();
     let free = |side: &VdevConfig| side.kind.is_leaf() && !replicas::is_required(tree, root, side.guid);
     root.walk().find_map(|vdev| {
         let (first, last) = (vdev.children.first()?, vdev.children.last()?);

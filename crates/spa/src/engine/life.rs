@@ -326,6 +326,13 @@ impl Engine {
 }
 
 impl Live {
+    /// Whether everything can be read without these devices, by what the others have.
+    pub fn can_spare(&self, devices: &[Guid]) -> bool {
+        let config = self.config();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        replicas::can_spare(&self.engine().tree(), root, devices)
+    }
+
     /// Takes a device out of use until it is brought back, or only until the pool is imported again (`vdev_offline`). It is closed.
     ///
     /// # Errors

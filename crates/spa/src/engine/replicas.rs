@@ -14,14 +14,14 @@ use vdev::{Tree, TxgRanges, VdevState};
 /// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).
 const DRAID_RESERVE: u64 = 32 << 20;
 
-/// The groups for which a vdev is out, with the device `gone` as one that is not there.
+/// The groups for which a vdev is out, with the devices `gone` as if they were not there.
 // As deep as the tree, whose depth was checked when it was built.
-pub(super) fn outage(tree: &Tree, vdev: &VdevConfig, gone: Option<Guid>) -> TxgRanges {
+pub(super) fn outage(tree: &Tree, vdev: &VdevConfig, gone: &[Guid]) -> TxgRanges {
     let least = match vdev.kind {
         VdevKind::Hole | VdevKind::Indirect => return TxgRanges::default(),
         VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare | VdevKind::Missing => {
             let there = tree.state_of(vdev.guid).is_ok_and(|(state, _)| state >= VdevState::Degraded);
-            let missed = tree.dtl(vdev.guid).ok().filter(|_| there && gone != Some(vdev.guid));
+            let missed = tree.dtl(vdev.guid).ok().filter(|_| there && !gone.contains(&vdev.guid));
             return missed.unwrap_or_else(|| TxgRanges::new([(0, u64::MAX)]));
         }
         VdevKind::Raidz | VdevKind::Draid => vdev.nparity.unwrap_or(1) as usize + 1,
@@ -35,7 +35,12 @@ pub(super) fn outage(tree: &Tree, vdev: &VdevConfig, gone: Option<Guid>) -> TxgR
 /// Whether something can be read from this device alone (`vdev_dtl_required`).
 pub(super) fn is_required(tree: &Tree, root: &VdevConfig, leaf: Guid) -> bool {
     let top = root.children.iter().find(|top| top.find(leaf).is_some());
-    top.is_none_or(|top| top.guid == leaf || !outage(tree, top, Some(leaf)).is_empty())
+    top.is_none_or(|top| top.guid == leaf || !outage(tree, top, &[leaf]).is_empty())
+}
+
+/// Whether everything can be read without these devices.
+pub(super) fn can_spare(tree: &Tree, root: &VdevConfig, leaves: &[Guid]) -> bool {
+    root.children.iter().all(|top| outage(tree, top, leaves).is_empty())
 }
 
 /// The vdev that a vdev is a child of.
