@@ -72,6 +72,32 @@ impl RangeSet {
         true
     }
 
+    /// Adds what of `start..end` is not there yet.
+    pub fn cover(&mut self, start: u64, end: u64) {
+        for (start, end) in self.gaps(start, end).iter() {
+            let fresh = self.add(start, end);
+            debug_assert!(fresh, "gaps are not there");
+        }
+    }
+
+    /// What is in this set and in these ranges, which are disjoint and in order.
+    pub fn common(&self, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let (mut out, mut others) = (Vec::new(), others.iter().copied().peekable());
+        for (start, end) in self.iter() {
+            while let Some((s, e)) = others.peek().copied().filter(|(s, _)| *s < end) {
+                if e > start {
+                    out.push((s.max(start), e.min(end)));
+                }
+                // One that goes on behind this range may meet the next.
+                if e > end {
+                    break;
+                }
+                others.next();
+            }
+        }
+        out
+    }
+
     /// Removes `start..end`; false, with nothing changed, if part of it is absent.
     #[must_use]
     pub fn remove(&mut self, start: u64, end: u64) -> bool {

@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use spa::tunables::{
     CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEFAULT_MS_COUNT,
     DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO, MAX_MS_SHIFT,
-    MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, TRIM_MAX, TRIM_MIN, TRIM_SKIP,
-    VALUE, VERIFY_DATA, VERIFY_METADATA,
+    MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, TRIM_BATCH, TRIM_MAX, TRIM_MIN,
+    TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 57] = [
+const STEERED: [Steered; 58] = [
     steered(
         "l2arc_feed_again",
         "1: write to cache devices again sooner when much was written",
@@ -394,6 +394,13 @@ const STEERED: [Steered; 57] = [
         0,
         1,
         &TRIM_SKIP,
+    ),
+    steered(
+        "zfs_trim_txg_batch",
+        "rounds in which autotrim comes to every metaslab",
+        1,
+        1 << 20,
+        &TRIM_BATCH,
     ),
     steered(
         "zfs_vdev_default_ms_count",

@@ -75,7 +75,7 @@ pub use deadman::{
     HANGS_MS as DEADMAN_HANGS_MS,
 };
 pub(crate) use labels::SPA_VERSION;
-pub use leaf_work::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
+pub use leaf_work::{CHUNK, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
 pub use life::{LifeError, Verdict};
 pub use live::{ClearError, Live, TaskError};

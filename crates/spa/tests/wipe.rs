@@ -15,7 +15,7 @@ use rig::{
 };
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::{Live, WorkCommand, WorkKind, WorkRefusal, WorkState};
+use spa::engine::{Live, PoolProp, WorkCommand, WorkKind, WorkRefusal, WorkState};
 
 const START: WorkCommand = WorkCommand::Start { rate: 0, secure: false };
 /// What initialisation writes.
@@ -99,6 +99,101 @@ fn what_is_free_is_initialized() {
     wait(live, WorkKind::Initialize);
     live.sync_all().unwrap();
     assert!(filled(&images[0]) * 8 > written + (9 << 20));
+    drop(owned);
+    export(spa, dir.path());
+}
+
+/// Goal: with `autotrim=on` what was freed is discarded by itself, of each shape and each of its devices, once nobody may go back to it; what was free before,
+/// what is in use and what was used again are not; and with `off` nothing is.
+#[test]
+fn what_was_freed_is_discarded() {
+    let draid = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
+    for (shape, count) in
+        [(VdevShape::Single, 1), (VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3), (draid, 5)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let images = images(dir.path(), count, 160 << 20);
+        let spa = new_pool(shape, &images);
+        let live = spa.writer().unwrap();
+        live.run(file_system("tank/a", Vec::new())).unwrap();
+        let owned = own(live, "tank/a");
+        let used = || images.iter().map(|image| blocks(image)).collect::<Vec<u64>>();
+        // More than the devices hold, in turns.
+        let set = |on| live.set(vec![PoolProp::Number("autotrim".to_owned(), on)]).unwrap();
+        let mut files = Vec::new();
+        let round = |files: &mut Vec<(u64, ObjNum)>, seed: u64| {
+            for n in 0..40 {
+                files.push((seed + n, write_file(live, &owned, &noise(seed + n, 1 << 20)).unwrap()));
+            }
+            live.sync_all().unwrap();
+            let full = used();
+            for n in (1..files.len()).rev().step_by(2) {
+                remove_file(live, &owned, files.remove(n).1).unwrap();
+            }
+            (0..4).for_each(|_| live.sync_all().unwrap());
+            live.trim_freed();
+            (full, used())
+        };
+        let (full, left) = round(&mut files, 0);
+        assert!(left >= full, "{shape:?}: nobody asked for it");
+        set(1);
+        live.trim_freed();
+        assert!(used() >= left, "{shape:?}: what was freed before is for `zpool trim`");
+        let (full, left) = round(&mut files, 1000);
+        // Of a draid one device is the spare where this lies.
+        let less = full.iter().zip(&left).filter(|(full, left)| *left + (3 << 20) < **full).count();
+        let spare = usize::from(matches!(shape, VdevShape::Draid(..)));
+        assert!(less >= count - spare, "{shape:?}: {left:?} of {full:?} are still there");
+        // The same while much goes on.
+        let over = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while !over.load(Relaxed) {
+                    live.trim_freed();
+                }
+            });
+            for n in 2000..2120 {
+                files.push((n, write_file(live, &owned, &noise(n, 1 << 20)).unwrap()));
+                if files.len() > 60 {
+                    remove_file(live, &owned, files.remove(n as usize % 60).1).unwrap();
+                }
+                if n % 5 == 0 {
+                    live.sync_all().unwrap();
+                }
+            }
+            over.store(true, Relaxed);
+        });
+        for (seed, object) in &files {
+            assert_eq!(read_file(&owned, *object, 1 << 20), noise(*seed, 1 << 20), "{shape:?}: {seed}");
+        }
+        set(0);
+        drop(owned);
+        export(spa, dir.path());
+    }
+}
+
+/// Goal: the pool's own thread does that, a part of the device at a time.
+#[test]
+fn autotrim_needs_no_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 1, 160 << 20);
+    let spa = new_pool(VdevShape::Single, &images);
+    let live = spa.writer().unwrap();
+    live.run(file_system("tank/a", Vec::new())).unwrap();
+    let owned = own(live, "tank/a");
+    live.set(vec![PoolProp::Number("autotrim".to_owned(), 1)]).unwrap();
+    let object = write_file(live, &owned, &noise(1, 20 << 20)).unwrap();
+    live.sync_all().unwrap();
+    let full = blocks(&images[0]);
+    remove_file(live, &owned, object).unwrap();
+    (0..4).for_each(|_| live.sync_all().unwrap());
+    // Each time stands for the next time that it wakes.
+    let woken = (0..100_000).find(|_| {
+        live.see_to_devices();
+        std::thread::yield_now();
+        blocks(&images[0]) + (18 << 20) < full
+    });
+    assert!(woken.is_some(), "{} of {full} are still there", blocks(&images[0]));
     drop(owned);
     export(spa, dir.path());
 }

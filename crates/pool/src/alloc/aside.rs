@@ -18,6 +18,7 @@
 use super::Allocator;
 use super::state::{Place, State};
 use crate::Result;
+use crate::range::RangeSet;
 use ondisk::VdevId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -97,6 +98,12 @@ impl Aside<'_> {
         &self.free
     }
 
+    /// What of that has been freed since this was last asked: starts and ends, in order ([`Allocator::note_frees`]).
+    pub fn take_freed(&self) -> Vec<(u64, u64)> {
+        let freed = std::mem::take(&mut self.allocator.state.lock().metaslab(self.place).freed_lately);
+        freed.common(&self.free)
+    }
+
     /// It has no space map: nothing was ever written to it.
     pub fn never_used(&self) -> bool {
         self.never_used
@@ -157,6 +164,26 @@ impl State {
 }
 
 impl Allocator {
+    /// Has what may be used again noted from now on, for [`Aside::take_freed`], or not any more, and forgotten.
+    pub fn note_frees(&self, note: bool) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.notes_frees, note) && !note {
+            let metaslabs = state.vdevs.values_mut().flat_map(|vdev| &mut vdev.metaslabs);
+            metaslabs.for_each(|ms| ms.freed_lately = RangeSet::new());
+        }
+    }
+
+    /// The metaslabs of a vdev of which so many bytes are noted.
+    pub fn freed_lately(&self, vdev: VdevId, least: u64) -> Vec<u32> {
+        let state = self.state.lock();
+        let metaslabs = state.vdevs.get(&vdev).map(|v| v.metaslabs.iter()).into_iter().flatten();
+        (0..)
+            .zip(metaslabs)
+            .filter(|(_, ms)| ms.freed_lately.space() >= least.max(1))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
     /// What is known of each metaslab of a vdev; none where the vdev has none.
     pub fn metaslab_figures(&self, vdev: VdevId) -> Vec<MetaslabFigures> {
         let state = self.state.lock();

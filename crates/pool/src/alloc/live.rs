@@ -61,6 +61,8 @@ pub(super) struct LiveMetaslab {
     pub(super) freeing: [RangeSet; TXG_SIZE],
     pub(super) freed: RangeSet,
     pub(super) defer: [RangeSet; TXG_DEFER_SIZE],
+    /// What may be used again since it was last asked for, as far as that is noted: parts of it may have been allocated since (`ms_trim`).
+    pub(super) freed_lately: RangeSet,
     /// Net changes that are in logs only, of an imported pool: allocations and frees.
     pub(super) unflushed: (RangeSet, RangeSet),
     /// Whether these have been handed out to be put on the space map.
@@ -92,6 +94,7 @@ impl LiveMetaslab {
             freeing: Default::default(),
             freed: RangeSet::new(),
             defer: Default::default(),
+            freed_lately: RangeSet::new(),
             unflushed: Default::default(),
             folded: true,
             counted: 0,
@@ -242,12 +245,16 @@ impl LiveMetaslab {
     }
 
     /// The group `txg` has synced: what it freed is deferred, what was freed two groups before is free
-    /// (`metaslab_sync_done`). Without `defer` everything is free at once.
-    pub(super) fn done(&mut self, txg: Txg, defer: bool) {
+    /// (`metaslab_sync_done`). Without `defer` everything is free at once. With `note` that is noted.
+    pub(super) fn done(&mut self, txg: Txg, defer: bool, note: bool) {
         debug_assert!(self.allocating[slot(txg)].is_empty() && self.freeing[slot(txg)].is_empty());
         let freed = std::mem::take(&mut self.freed);
         let old = std::mem::take(&mut self.defer[txg.0 as usize % TXG_DEFER_SIZE]);
         let now = if defer { None } else { Some(&freed) };
+        if note {
+            let usable = [Some(&old), now].into_iter().flatten();
+            usable.flat_map(RangeSet::iter).for_each(|(s, e)| self.freed_lately.cover(s, e));
+        }
         if let Some(free) = &mut self.free {
             for (s, e) in [Some(&old), now].into_iter().flatten().flat_map(RangeSet::iter) {
                 free.add(s, e);

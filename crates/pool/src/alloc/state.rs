@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) side: super::side::Side,
     /// Metaslabs that are set aside.
     pub(super) aside: super::aside::AsideBook,
+    /// What may be used again is noted.
+    pub(super) notes_frees: bool,
 }
 
 /// Whether it is a log's block, which can do without: its commit then waits for the group.
@@ -89,6 +91,7 @@ impl State {
             resting: BTreeSet::new(),
             side: Default::default(),
             aside: Default::default(),
+            notes_frees: false,
         }
     }
 
@@ -463,10 +466,10 @@ impl State {
         assert!(self.dirty[slot(txg)].is_empty(), "everything that the group changed is on the space maps");
         self.wake();
         self.aside.eat();
-        let defer = self.may_defer();
+        let (defer, note) = (self.may_defer(), self.notes_frees);
         for place in std::mem::take(&mut self.pending) {
             let ms = self.metaslab(place);
-            ms.done(txg, defer && !ms.broken);
+            ms.done(txg, defer && !ms.broken, note);
             let (group, waits) = (ms.group, ms.waits());
             let ms = &mut self.vdevs.get_mut(&place.0).expect("it was there").metaslabs[place.1 as usize];
             self.groups[group.0].count(ms);

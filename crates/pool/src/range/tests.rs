@@ -32,3 +32,19 @@ proptest! {
         }
     }
 }
+
+/// Goal: what is covered twice is there once, and what two sets share is what is in both.
+#[test]
+fn covered_and_common() {
+    let mut set = RangeSet::new();
+    for (start, end) in [(10, 20), (15, 30), (40, 50), (0, 60), (70, 80)] {
+        set.cover(start, end);
+    }
+    assert_eq!(set.iter().collect::<Vec<_>>(), [(0, 60), (70, 80)]);
+    assert_eq!(set.space(), 70);
+    let others = [(5, 6), (20, 65), (66, 69), (75, 90)];
+    assert_eq!(set.common(&others), [(5, 6), (20, 60), (75, 80)]);
+    assert_eq!(set.common(&[(0, 100)]), [(0, 60), (70, 80)]);
+    assert_eq!(set.common(&[(60, 70), (80, 90)]), []);
+    assert_eq!(RangeSet::new().common(&others), []);
+}

@@ -6,7 +6,8 @@
 //! is on disk, and so waits for groups, which neither the sync thread nor one that has just met an error can. So they leave word here: at the
 //! bell of the tree ([`vdev::Bell`]).
 //!
-//! Devices that come back ring no bell, nor do those that grow. While one is missing it is looked for every few seconds, and with `autoexpand=on` so are sizes.
+//! Devices that come back ring no bell, nor do those that grow. While one is missing it is looked for every few seconds, and with `autoexpand=on` so are sizes; with `autotrim=on` what was freed is discarded by and by
+//! ([`super::leaf_work`]).
 //!
 //! # Life
 //! The thread lives from when the pool is attended to until its writer is dropped. An errand that fails is done when the bell rings next, or with the next import.
@@ -92,6 +93,7 @@ impl Engine {
         self.judge(txgs);
         self.look_for_devices(txgs, &mut memory);
         self.grow_by_itself(txgs);
+        self.trim_by_itself();
         if rang {
             self.send_spares(txgs, &mut memory);
         }

@@ -22,18 +22,21 @@
 //! What is touched is free in the last group that synced and in those before it that an import may go back to. What was done since the last group is done again.
 //!
 //! # Absent
-//! Secure TRIM. Automatic TRIM. Devices below a vdev that is being removed or expanded: such pools are not written at all.
+//! Secure TRIM. Devices below a vdev that is being removed or expanded: such pools are not written at all.
 //!
 //! # See
 //! OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `spa.c` (`spa_vdev_initialize`, `spa_vdev_trim`).
 
+mod auto;
 mod books;
 mod toil;
 
+pub use auto::BATCH as TRIM_BATCH;
 pub use toil::{CHUNK, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use ondisk::{Guid, VdevConfig, VdevId, VdevKind};
@@ -188,6 +191,10 @@ pub(super) struct LeafWorks {
     commands: Mutex<()>,
     all: Mutex<BTreeMap<Key, Work>>,
     notices: Mutex<Vec<WorkNotice>>,
+    /// Who discards what was freed, by himself.
+    auto: Mutex<Option<(JoinHandle<()>, Arc<Control>)>>,
+    /// How often that was thought of.
+    round: AtomicU64,
 }
 
 /// Stops all threads when it is dropped.
@@ -317,6 +324,7 @@ impl Engine {
         let _one = self.works.commands.lock();
         let keys: Vec<Key> = self.works.all.lock().keys().copied().collect();
         self.join_works(&keys);
+        self.stop_trimming();
     }
 
     /// Goes on with what is active and has no thread (`vdev_initialize_restart`, `vdev_trim_restart`).

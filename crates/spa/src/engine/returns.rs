@@ -62,7 +62,7 @@ impl Engine {
 
     /// Whether a device is missing, and so may come back, or may grow.
     pub(super) fn is_looking(&self) -> bool {
-        !self.missing_devices().is_empty() || self.is_on("autoexpand")
+        !self.missing_devices().is_empty() || self.is_on("autoexpand") || self.is_on("autotrim")
     }
 
     /// Takes in what has come back, and what may take the place of what has not.

@@ -63,7 +63,7 @@ struct Toil<'a> {
 }
 
 /// Bytes to write or discard at once: so many, in whole sectors, at least one.
-fn whole(bytes: u64, sector: u64) -> u64 {
+pub(super) fn whole(bytes: u64, sector: u64) -> u64 {
     (bytes - bytes % sector).max(sector)
 }
 
