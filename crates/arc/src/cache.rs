@@ -10,12 +10,6 @@ use ondisk::{Blkptr, DmuType, Txg};
 use std::sync::Arc;
 use zio::{Bookmark, WriteReq, Zio};
 
-/// Whether a block may be zeros nearly to the end: indirect blocks of small objects are, and blocks of dnodes where there are few, and thousands of
-/// datasets have several of each.
-fn is_mostly_free(bp: &Blkptr) -> bool {
-    bp.level.0 > 0 || bp.kind == DmuType::DNODE
-}
-
 /// The memory that the cache of a pool may use.
 #[derive(Clone)]
 pub enum Room {
@@ -98,6 +92,7 @@ struct Landing<'a> {
     ahead: bool,
     kept: bool,
     result: Option<zio::Result<Sparse>>,
+    packed: Option<Block>,
 }
 
 impl Drop for Landing<'_> {
@@ -111,13 +106,13 @@ impl Drop for Landing<'_> {
         let block = result.as_ref().ok().filter(|_| self.kept).cloned();
         if block.is_none() {
             // Nothing to wait for; and who tries it again himself does not meet this one again.
-            self.store.land(&self.key, None, self.ahead);
+            self.store.land(&self.key, None, None, self.ahead);
         }
         // Before it is entered, which may wait for room.
         *self.flight.done.lock() = Some(result);
         self.flight.landed.notify_all();
         if block.is_some() {
-            self.store.land(&self.key, block.as_ref(), self.ahead);
+            self.store.land(&self.key, block.as_ref(), self.packed.as_ref(), self.ahead);
         }
     }
 }
@@ -330,10 +325,14 @@ impl Cache {
         ahead: bool,
     ) -> zio::Result<Sparse> {
         let kept = self.policies.keeps(bookmark.objset, key.kind() == 1);
-        let mut landing = Landing { store: &self.store, key, flight, ahead, kept, result: None };
-        let result = self.second_read(bp, bookmark, &key).unwrap_or_else(|| self.zio.read(bp, bookmark));
-        let result =
-            result.map(|block| if is_mostly_free(bp) { Sparse::trimmed(&block) } else { block.into() });
+        let mut landing =
+            Landing { store: &self.store, key, flight, ahead, kept, result: None, packed: None };
+        let opened = self.second_read(bp, bookmark, &key);
+        let opened = opened.unwrap_or_else(|| self.zio.read_packed(bp, bookmark));
+        let result = opened.map(|zio::Opened { block, packed }| {
+            landing.packed = packed;
+            if key.is_mostly_free() { Sparse::trimmed(&block) } else { block.into() }
+        });
         landing.result = Some(result.clone());
         drop(landing);
         result
@@ -345,25 +344,27 @@ impl Cache {
     /// As [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> zio::Result<Vec<Blkptr>> {
         let blocks: Vec<(Bookmark, Sparse)> = reqs.iter().map(|r| (r.bookmark, r.data.clone())).collect();
-        let pointers = self.zio.write_batch(txg, reqs)?;
-        for (bp, (bookmark, block)) in pointers.iter().zip(blocks) {
-            self.keep(bp, &bookmark, &block);
-        }
-        Ok(pointers)
+        let written = self.zio.write_batch_packed(txg, reqs)?;
+        let kept =
+            written.into_iter().zip(blocks).map(|(zio::Written { pointer, packed }, (bookmark, block))| {
+                self.keep(&pointer, &bookmark, &block, packed.as_ref());
+                pointer
+            });
+        Ok(kept.collect())
     }
 
     /// Caches the contents of a block that its caller knows, for the object set of the bookmark.
     pub fn insert(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Block) {
-        self.keep(bp, bookmark, &block.clone().into());
+        self.keep(bp, bookmark, &block.clone().into(), None);
     }
 
-    fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse) {
+    fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse, packed: Option<&Block>) {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
         let kept = |key: &Key| !sealed && self.policies.keeps(bookmark.objset, key.kind() == 1);
         if let Some(key) = self.key(bp, bookmark.objset).filter(kept) {
-            let trimmed = (block.is_whole() && is_mostly_free(bp)).then(|| Sparse::trimmed(block.head()));
-            self.store.insert(&key, trimmed.as_ref().unwrap_or(block));
+            let trimmed = (block.is_whole() && key.is_mostly_free()).then(|| Sparse::trimmed(block.head()));
+            self.store.insert(&key, trimmed.as_ref().unwrap_or(block), packed);
         }
     }
 

@@ -1,12 +1,12 @@
 //! What is known of one block (`arc_buf_hdr_t`).
 
-use device::{Block, Sparse};
+use crate::forms::Forms;
+use device::Block;
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::{
     Asize, Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Level, Lsize, Offset, Psize, Txg,
     VdevId,
 };
-use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 pub(crate) const HELD_OVERHEAD: u64 = 256;
 /// What the header of a ghost takes, with the references to it.
 pub(crate) const GHOST_OVERHEAD: u64 = 176;
+/// What a block takes besides while it is held in both forms: what holds the other's memory together, and the reference to it.
+pub(crate) const BOTH_OVERHEAD: u64 = 64;
 
 /// The name of a block: its pool, its first copy and the transaction group that wrote it; of one that a key makes readable,
 /// also whose key that was. Thousands of idle file systems have a dozen small blocks each in the cache, so it is kept small.
@@ -124,6 +126,12 @@ impl Key {
     /// How it is packed.
     pub(crate) fn compress(&self) -> CompressKind {
         CompressKind::from_disk((self.how & 0x7f) as u8).unwrap_or(CompressKind::Off)
+    }
+
+    /// Whether a block may be zeros nearly to the end: indirect blocks of small objects are, and blocks of dnodes where there are few, and thousands of
+    /// datasets have several of each.
+    pub(crate) fn is_mostly_free(&self) -> bool {
+        self.level > 0 || self.kind == DmuType::DNODE.to_disk()
     }
 
     fn checksum(&self) -> ChecksumKind {
@@ -241,14 +249,16 @@ impl State {
 /// See the module. All that changes, changes under the lock of the bucket that it is in; whoever sweeps a list looks at the state without.
 pub(crate) struct Header {
     pub(crate) key: Key,
-    data: Mutex<Option<Block>>,
+    pub(crate) forms: Forms<Block>,
     /// Bytes that are held, or were.
     bytes: AtomicU32,
     /// When it was used first, in milliseconds.
     access: AtomicU32,
     state: AtomicU8,
     sublist: AtomicU8,
-    /// [`USED`], [`AHEAD`].
+    /// The sublist of those that are held in both forms.
+    both_sublist: AtomicU8,
+    /// [`USED`], [`AHEAD`], [`WARM`], [`BOTH`].
     marks: AtomicU8,
     /// What concerns cache devices.
     l2: AtomicU8,
@@ -262,16 +272,22 @@ const WRITING: u8 = 2;
 const USED: u8 = 1;
 /// Read ahead, and not used yet (`ARC_FLAG_PREDICTIVE_PREFETCH`).
 const AHEAD: u8 = 2;
+/// Used since whoever lets go of plain forms has looked at it.
+const WARM: u8 = 4;
+/// Held in both forms.
+const BOTH: u8 = 8;
 
 impl Header {
-    pub(crate) fn new(key: Key, block: Block, state: State, access: u32) -> Header {
+    pub(crate) fn new(key: Key, plain: Block, packed: Option<Block>, state: State, access: u32) -> Header {
+        let bytes = plain.len() + packed.as_ref().map_or(0, |packed| packed.len());
         Header {
             key,
-            bytes: AtomicU32::new(u32::try_from(block.len()).unwrap_or(u32::MAX)),
-            data: Mutex::new(Some(block)),
+            bytes: AtomicU32::new(u32::try_from(bytes).unwrap_or(u32::MAX)),
+            forms: Forms::new(plain, packed),
             access: AtomicU32::new(access),
             state: AtomicU8::new(state as u8),
             sublist: AtomicU8::new(0),
+            both_sublist: AtomicU8::new(0),
             marks: AtomicU8::new(0),
             l2: AtomicU8::new(if key.is_for_l2() { FOR_L2 } else { 0 }),
         }
@@ -304,20 +320,32 @@ impl Header {
         self.bytes.load(Ordering::Relaxed).into()
     }
 
-    /// The block, as far as it is held.
-    pub(crate) fn block(&self) -> Option<Sparse> {
-        self.data.lock().clone().map(|head| Sparse::new(head, self.key.lsize()))
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Holds this instead, from now on.
-    pub(crate) fn replace(&self, block: &Block) {
-        self.bytes.store(u32::try_from(block.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-        *self.data.lock() = Some(block.clone());
+    /// What it takes while it holds something. Its bucket is locked.
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes() + HELD_OVERHEAD + if self.is_both() { BOTH_OVERHEAD } else { 0 }
     }
 
-    /// Gives up what it holds.
-    pub(crate) fn give_up(&self) -> Option<Block> {
-        self.data.lock().take()
+    /// Whether it holds both forms. Changes under the lock of the bucket.
+    pub(crate) fn is_both(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & BOTH != 0
+    }
+
+    /// It holds both, and is in this sublist of those that do.
+    pub(crate) fn set_both(&self, sublist: usize) {
+        self.both_sublist.store(u8::try_from(sublist).expect("there are not so many"), Ordering::Relaxed);
+        self.marks.fetch_or(BOTH, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unset_both(&self) {
+        self.marks.fetch_and(!BOTH, Ordering::Relaxed);
+    }
+
+    pub(crate) fn both_sublist(&self) -> usize {
+        self.both_sublist.load(Ordering::Relaxed).into()
     }
 
     /// Whether it may be written to a cache device.
@@ -349,9 +377,15 @@ impl Header {
 
     /// Marks it as used. What is marked already is not written to.
     pub(crate) fn mark(&self) {
-        if self.marks.load(Ordering::Relaxed) & USED == 0 {
-            self.marks.fetch_or(USED, Ordering::Relaxed);
+        const BY_ALL: u8 = USED | WARM;
+        if self.marks.load(Ordering::Relaxed) & BY_ALL != BY_ALL {
+            self.marks.fetch_or(BY_ALL, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it was used since whoever lets go of plain forms has asked last.
+    pub(crate) fn unmark_warm(&self) -> bool {
+        self.marks.fetch_and(!WARM, Ordering::Relaxed) & WARM != 0
     }
 
     /// Whether it was used since this was asked last.
@@ -419,4 +453,4 @@ impl Hasher for Same {
 }
 
 // Each block in the cache has one.
-const _: () = assert!(size_of::<Header>() + 16 <= 128);
+const _: () = assert!(size_of::<Header>() + 16 <= 136);

@@ -21,6 +21,8 @@
 //! A block that a key makes readable has its dataset in its name, so that one whose key is not loaded never finds what
 //! another's key decrypted; the price is that an encrypted dataset and its snapshots share no cached data.
 //!
+//! Blocks that packed well are held packed too, and under pressure no longer plain (`forms`, `store::packed`): a hit unpacks them.
+//!
 //! Who foresees what is read next has it read ahead, behind those who wait for what they read (`ahead`), and marked: its first use is its first, and counted apart. Nothing is read ahead where there
 //! is no room, nor while a quarter of the memory holds what nobody has asked for.
 //!
@@ -29,11 +31,12 @@
 //! Waiters of a flight sleep on the flight's own condition.
 //!
 //! # Absent
-//! No compressed buffers, no dirty data, no shrinking when the machine runs out of memory.
+//! No dirty data, no shrinking when the machine runs out of memory.
 
 mod ahead;
 mod balance;
 mod cache;
+mod forms;
 mod header;
 mod l2;
 mod multilist;

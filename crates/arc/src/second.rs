@@ -5,7 +5,6 @@ use crate::header::Key;
 use crate::l2::index::Name;
 use crate::l2::{CacheDevice, CacheDeviceStats};
 use crate::tunables::L2ARC_NORW;
-use device::Block;
 use ondisk::{Blkptr, Guid};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -100,7 +99,7 @@ impl Cache {
         bp: &Blkptr,
         bookmark: &Bookmark,
         key: &Key,
-    ) -> Option<zio::Result<Block>> {
+    ) -> Option<zio::Result<zio::Opened>> {
         let l2 = self.store.l2();
         // What nothing tells from another's bytes is not asked of who may have these.
         if !l2.any() || !key.is_verified() {

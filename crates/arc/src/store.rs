@@ -2,6 +2,7 @@
 
 mod evict;
 mod feed;
+mod packed;
 mod rebuild;
 mod second;
 mod stats;
@@ -10,7 +11,8 @@ pub use stats::{Stats, Sublists};
 
 use crate::ahead::Zfetch;
 use crate::balance::{Balance, Sizes};
-use crate::header::{Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header, Key, Same, State};
+use crate::forms::{Form, Held};
+use crate::header::{BOTH_OVERHEAD, Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header, Key, Same, State};
 use crate::l2::L2;
 use crate::multilist::Multilist;
 use crate::pressure::{Pressure, Taken};
@@ -130,6 +132,7 @@ struct Inner {
     balance: Balance,
     counters: Counters,
     l2: L2,
+    packed: packed::Packed,
     /// Bytes of blocks that were read ahead, and that nobody has asked for.
     ahead: AtomicU64,
     zfetch: Arc<Zfetch>,
@@ -198,6 +201,7 @@ impl Store {
             balance: Balance::new(),
             counters: Counters::default(),
             l2: L2::new(),
+            packed: packed::Packed::new(lists),
             ahead: AtomicU64::new(0),
             zfetch: Arc::default(),
             dice: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
@@ -221,7 +225,8 @@ impl Store {
     /// Holds at most `max` bytes from now on; what is too much goes at once. What else was set of it holds too.
     pub fn set_max(&self, max: u64) {
         self.inner.pressure.set(max, low_mark(max));
-        self.inner.lists.iter().for_each(|list| list.set_sublists(sublists()));
+        let lists = self.inner.lists.iter().chain([&self.inner.packed.both]);
+        lists.for_each(|list| list.set_sublists(sublists()));
         if self.inner.pressure.size() > max && self.wake() {
             self.inner.pressure.await_round();
         }
@@ -274,20 +279,26 @@ impl Store {
         let (kind, c) = (key.kind(), &inner.counters);
         let mut bucket = inner.bucket(key).lock();
         if let Some(Entry(header)) = bucket.entries.get(key)
-            && let Some(block) = header.block()
+            && let Some(held) = self.hold(header)
         {
-            if ahead {
-                c.ahead[kind].hits.inc();
-                return Found::Block(block, false);
-            }
-            let foreseen = header.is_ahead();
-            let again = inner.touch(header);
-            let hand = keep.filter(|_| header.state() == State::Mfu && block.is_whole());
+            let foreseen = !ahead && header.is_ahead();
+            let again = if ahead { None } else { Some(inner.touch(header)) };
+            let hand = keep.filter(|_| again.is_some() && header.state() == State::Mfu);
             let hand = hand.map(|keep| (keep, Hand(header.clone())));
-            bucket.hits.kinds[kind] += 1;
-            bucket.hits.states[again] += 1;
+            match again {
+                Some(again) => {
+                    bucket.hits.kinds[kind] += 1;
+                    bucket.hits.states[again] += 1;
+                }
+                None => c.ahead[kind].hits.inc(),
+            }
             drop(bucket);
-            if let Some((keep, hand)) = hand {
+            let Some(block) = held.open(self) else {
+                // What is in memory is damaged: the pool has it still.
+                self.forget(key);
+                return self.find_or_start(key, ahead, flight, keep);
+            };
+            if let Some((keep, hand)) = hand.filter(|_| block.is_whole()) {
                 keep(hand);
             }
             return Found::Block(block, foreseen);
@@ -315,9 +326,18 @@ impl Store {
         Found::Nothing
     }
 
+    /// What a header holds, if it holds something.
+    fn hold(&self, header: &Arc<Header>) -> Option<Hit> {
+        match header.forms.get() {
+            Form::Plain(head) => Some(Hit::Plain(Sparse::new(head, header.key.lsize()))),
+            Form::Packed(packed) => Some(Hit::Packed(header.clone(), packed)),
+            Form::Nothing => None,
+        }
+    }
+
     /// The block of a hand, if it is held still: found without a lock but its own.
     pub(crate) fn at_hand(&self, Hand(header): &Hand) -> Option<Block> {
-        let block = header.block().filter(Sparse::is_whole)?;
+        let block = self.hold(header)?.open(self).filter(Sparse::is_whole)?;
         header.mark();
         self.inner.counters.at_hand[header.key.kind()].inc();
         Some(block.into_head())
@@ -345,10 +365,12 @@ impl Store {
     }
 
     /// Ends a flight: its block takes its place, or nothing does. Who read `ahead` does not wait for room.
-    pub(crate) fn land(&self, key: &Key, block: Option<&Sparse>, ahead: bool) {
+    /// `packed` are the bytes that it was unpacked from.
+    pub(crate) fn land(&self, key: &Key, block: Option<&Sparse>, packed: Option<&Block>, ahead: bool) {
+        let packed = block.and_then(|block| packed::worth(block, packed));
         let room = |block: &Sparse| match ahead {
-            true => self.inner.pressure.take_idle(weight(block), || self.wake()),
-            false => self.take(weight(block)),
+            true => self.inner.pressure.take_idle(weight(block, packed), || self.wake()),
+            false => self.take(weight(block, packed)),
         };
         let taken = block.filter(|block| self.worth(key, block) && room(block));
         let mut bucket = self.inner.bucket(key).lock();
@@ -356,10 +378,10 @@ impl Store {
         let flying = at.map(|at| bucket.flights.swap_remove(at));
         let kept = taken.filter(|_| flying.as_ref().is_some_and(|f| !f.forget));
         let unasked = flying.is_some_and(|f| f.ahead);
-        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block, unasked));
+        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block, packed, unasked));
         drop(bucket);
         if let Some(block) = taken.filter(|_| !entered) {
-            self.inner.pressure.give(weight(block));
+            self.inner.pressure.give(weight(block, packed));
         }
     }
 
@@ -368,17 +390,18 @@ impl Store {
     }
 
     /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
-    pub(crate) fn insert(&self, key: &Key, block: &Sparse) {
+    pub(crate) fn insert(&self, key: &Key, block: &Sparse, packed: Option<&Block>) {
+        let packed = packed::worth(block, packed);
         let there = self.inner.bucket(key).lock().holds(key);
         // No lock is held while it waits for room.
-        if there || !self.worth(key, block) || !self.take(weight(block)) {
+        if there || !self.worth(key, block) || !self.take(weight(block, packed)) {
             return;
         }
         let mut bucket = self.inner.bucket(key).lock();
-        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block, false);
+        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block, packed, false);
         drop(bucket);
         if !entered {
-            self.inner.pressure.give(weight(block));
+            self.inner.pressure.give(weight(block, packed));
         }
     }
 
@@ -391,23 +414,25 @@ impl Store {
     /// Puts a whole block in the place of the beginning of it that is held.
     pub(crate) fn complete(&self, key: &Key, whole: &Block) {
         let partly = |bucket: &Bucket| {
-            let held = bucket.entries.get(key).filter(|e| !e.0.state().is_ghost());
-            held.map(|e| e.0.clone()).filter(|h| h.bytes() < whole.len() as u64)
+            let header = bucket.entries.get(key)?.0.clone();
+            let Form::Plain(head) = header.forms.get() else { return None };
+            let more = (whole.len() as u64).checked_sub(head.len() as u64).filter(|more| *more > 0)?;
+            Some((header, more))
         };
-        let Some(more) = partly(&self.inner.bucket(key).lock()).map(|h| whole.len() as u64 - h.bytes())
-        else {
-            return;
-        };
+        let Some((_, more)) = partly(&self.inner.bucket(key).lock()) else { return };
         if !self.take(more) {
             return;
         }
         let bucket = self.inner.bucket(key).lock();
-        match partly(&bucket).filter(|h| whole.len() as u64 - h.bytes() == more) {
-            Some(header) => {
+        match partly(&bucket).filter(|(_, now)| *now == more) {
+            Some((header, _)) => {
                 self.inner.asked_for(&header);
-                header.replace(whole);
-                let list = header.state().list(key.kind());
-                self.inner.sums[list].bytes.fetch_add(more, Ordering::Relaxed);
+                // Nobody lets go of it while the bucket is locked.
+                header.forms.replace(whole);
+                self.inner.add_bytes(&header, more);
+                if header.is_both() {
+                    self.inner.packed.overhead.fetch_add(more, Ordering::Relaxed);
+                }
             }
             None => self.inner.pressure.give(more),
         }
@@ -421,9 +446,12 @@ impl Store {
             flying.forget = true;
         }
         let gone = bucket.entries.take(key);
-        let block = gone.and_then(|entry| inner.remove(&entry.0));
+        let was_held = gone.as_ref().is_some_and(|entry| !entry.0.state().is_ghost());
+        // Let go of without a lock.
+        let held = gone.map(|entry| inner.remove(&entry.0));
         drop(bucket);
-        if block.is_some() {
+        drop(held);
+        if was_held {
             inner.counters.deleted.inc();
         }
     }
@@ -464,9 +492,26 @@ impl Drop for Store {
     }
 }
 
-/// What a block takes.
-fn weight(block: &Sparse) -> u64 {
-    block.head().len() as u64 + HELD_OVERHEAD
+/// What a block takes that is held in these forms.
+fn weight(block: &Sparse, packed: Option<&Block>) -> u64 {
+    let packed = packed.map_or(0, |packed| packed.len() as u64 + BOTH_OVERHEAD);
+    block.head().len() as u64 + packed + HELD_OVERHEAD
+}
+
+/// What a hit found.
+enum Hit {
+    Plain(Sparse),
+    Packed(Arc<Header>, Block),
+}
+
+impl Hit {
+    /// The block; nothing if its packed form is damaged. No lock is held.
+    fn open(self, store: &Store) -> Option<Sparse> {
+        match self {
+            Hit::Plain(block) => Some(block),
+            Hit::Packed(header, packed) => store.open_packed(&header, &packed),
+        }
+    }
 }
 
 impl Bucket {
@@ -532,12 +577,19 @@ impl Inner {
     fn asked_for(&self, header: &Header) {
         if header.is_ahead() {
             header.wanted((self.clock)());
-            self.ahead.fetch_sub(header.bytes() + HELD_OVERHEAD, Ordering::Relaxed);
+            self.ahead.fetch_sub(header.room(), Ordering::Relaxed);
         }
     }
 
     /// Enters a block for which there is room, and which is not there, into a bucket, which is locked. Nobody has asked yet for what was read `ahead`.
-    fn enter(&self, bucket: &mut Bucket, key: &Key, block: &Sparse, ahead: bool) -> bool {
+    fn enter(
+        &self,
+        bucket: &mut Bucket,
+        key: &Key,
+        block: &Sparse,
+        packed: Option<&Block>,
+        ahead: bool,
+    ) -> bool {
         let ghost = bucket.entries.get(key).map(|e| e.0.clone());
         if ghost.as_ref().is_some_and(|h| !h.state().is_ghost()) {
             return false;
@@ -552,26 +604,31 @@ impl Inner {
             bucket.entries.remove(key);
             self.remove(&ghost);
         }
-        let header = Arc::new(Header::new(*key, block.head().clone(), state, (self.clock)()));
+        let (plain, now) = (block.head().clone(), (self.clock)());
+        let header = Arc::new(Header::new(*key, plain, packed.cloned(), state, now));
         if ahead {
             // It gets a round to be asked for (`zfs_arc_min_prefetch_ms`, though that is a time).
             header.mark();
             header.mark_ahead();
-            self.ahead.fetch_add(header.bytes() + HELD_OVERHEAD, Ordering::Relaxed);
+            self.ahead.fetch_add(weight(block, packed), Ordering::Relaxed);
         }
         bucket.entries.insert(Entry(header.clone()));
         self.put(&header, state);
+        if let Some(packed) = packed {
+            self.enter_packed(&header, block.head(), packed);
+        }
         self.counters.elements_max.fetch_max(self.elements(), Ordering::Relaxed);
         true
     }
 
     /// Does away with a header, which is no longer in its bucket; the bucket is locked.
-    fn remove(&self, header: &Header) -> Option<Block> {
+    fn remove(&self, header: &Header) -> Held<Block> {
         self.asked_for(header);
-        let room = if header.state().is_ghost() { GHOST_OVERHEAD } else { header.bytes() + HELD_OVERHEAD };
+        let room = if header.state().is_ghost() { GHOST_OVERHEAD } else { header.room() };
+        let held = self.give_up(header);
         self.leave(header, State::Gone);
         self.pressure.give(room);
-        header.give_up()
+        held
     }
 
     fn elements(&self) -> u64 {

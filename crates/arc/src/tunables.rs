@@ -6,6 +6,10 @@ use observe::Tunable;
 pub static ARC_EVICT_BATCH_LIMIT: Tunable = Tunable::new(10);
 /// What may be taken while room is made, as a shift of the limit (`zfs_arc_overflow_shift`).
 pub static ARC_OVERFLOW_SHIFT: Tunable = Tunable::new(8);
+/// Whether blocks are held packed where that saves room (`zfs_compressed_arc_enabled`). What is held already stays as it is.
+pub static COMPRESSED_ARC_ENABLED: Tunable = Tunable::new(1);
+/// What of the limit plain forms of blocks that are held packed too may take when room is to be made, as a shift (`dbuf_cache_shift`; 5 in OpenZFS).
+pub static DBUF_CACHE_SHIFT: Tunable = Tunable::new(3);
 /// What a ghost of metadata counts beside one of data, in percent (`zfs_arc_meta_balance`).
 pub static ARC_META_BALANCE: Tunable = Tunable::new(500);
 /// Bytes that are written to a cache device at a time (`l2arc_write_max`).

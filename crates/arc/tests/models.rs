@@ -1,4 +1,4 @@
-//! Every interleaving that a model checker tries of the multilist, and of those who want room with whoever makes it. The modules are the crate's own; their locks are the checker's.
+//! Every interleaving that a model checker tries of the multilist, of those who want room with whoever makes it, and of hits on packed blocks with whoever lets go of their forms. The modules are the crate's own; their locks are the checker's.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 /// The checker's locks, with the faces of those that the crate uses.
@@ -63,6 +63,11 @@ mod multilist;
 #[path = "../src/pressure.rs"]
 mod pressure;
 
+#[allow(dead_code, reason = "the models use a part of it")]
+#[path = "../src/forms.rs"]
+mod forms;
+
+use forms::{Form, Forms};
 use multilist::Multilist;
 use pressure::{Pressure, Taken};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -197,6 +202,71 @@ fn who_can_get_none_goes_without() {
                 t.join().unwrap();
             }
             assert_eq!(pressure.size(), 4);
+        },
+        TRIES,
+    );
+}
+
+/// Bytes of a block in its forms.
+const PLAIN: u64 = 4;
+const PACKED: u64 = 2;
+
+/// Goal: while hits unpack a block and hold its plain form again, somebody else lets go of plain forms, and a third evicts it: each hit gets the block or nothing, never a wrong one; nothing is held
+/// once it was given up; and the room that is taken is that of the forms that are held, at the end and never more than there is.
+#[test]
+fn forms_are_paid_for() {
+    shuttle::check_random(
+        || {
+            let room = Arc::new(Pressure::new(PLAIN + PACKED, PACKED));
+            let forms = Arc::new(Forms::new("plain", Some("packed")));
+            assert!(room.try_take(PLAIN + PACKED));
+            let hit = |forms: Arc<Forms<&'static str>>, room: Arc<Pressure>| {
+                thread::spawn(move || {
+                    let mut gone = false;
+                    for _ in 0..3 {
+                        match forms.get() {
+                            Form::Plain(plain) => assert!(plain == "plain" && !gone),
+                            Form::Packed(packed) => {
+                                assert!(packed == "packed" && !gone);
+                                if room.try_take(PLAIN) && !forms.warm(&"plain") {
+                                    room.give(PLAIN);
+                                }
+                            }
+                            Form::Nothing => gone = true,
+                        }
+                        assert!(room.size() <= PLAIN + PACKED);
+                    }
+                })
+            };
+            let cool = |forms: Arc<Forms<&'static str>>, room: Arc<Pressure>| {
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        if forms.cool().is_some() {
+                            room.give(PLAIN);
+                        }
+                    }
+                })
+            };
+            let evict = |forms: Arc<Forms<&'static str>>, room: Arc<Pressure>| {
+                thread::spawn(move || {
+                    let held = forms.give_up();
+                    room.give(held.plain.map_or(0, |_| PLAIN) + held.packed.map_or(0, |_| PACKED));
+                })
+            };
+            let evicts = shuttle::rand::Rng::gen_bool(&mut shuttle::rand::thread_rng(), 0.5);
+            let mut threads = vec![hit(forms.clone(), room.clone()), hit(forms.clone(), room.clone())];
+            threads.push(cool(forms.clone(), room.clone()));
+            if evicts {
+                threads.push(evict(forms.clone(), room.clone()));
+            }
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            let held = match forms.get() {
+                Form::Plain(_) => PLAIN + PACKED,
+                Form::Packed(_) => PACKED,
+                Form::Nothing => 0,
+            };
+            assert_eq!(room.size(), held);
+            assert_eq!(held == 0, evicts);
         },
         TRIES,
     );

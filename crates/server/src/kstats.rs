@@ -4,8 +4,8 @@
 //! A kstat is a name, perhaps within a pool, and named values; as a file it has two lines of head. Only what is counted here is told: a name of OpenZFS's
 //! that is missing is not counted, and one that is there means what it means there. Values are read when they are asked for.
 //!
-//! `arcstats` has every name that OpenZFS's programs ask for. Some tell of what the cache here never has, such as an L2ARC, compressed blocks, or blocks on their way to disk: these are 0
-//! because there is none. `arc_sublists` is ours: how evenly the sublists of the cache's lists are filled.
+//! `arcstats` has every name that OpenZFS's programs ask for. Some tell of what the cache here never has, such as blocks on their way to disk: these are 0
+//! because there is none. `arc_sublists` is ours: how evenly the sublists of the cache's lists are filled, and what came of blocks held packed.
 //!
 //! # Absent
 //! Times of reads and of creation: the head's are 0.
@@ -211,9 +211,12 @@ fn sublists(store: &arc::Store) -> Values {
     }
     let (waited, refused) = store.waits();
     let throttled = store.zfetch().throttled.get();
+    let (packed_hits, packed_cooled) = store.unpacked();
     values.extend(numbers([
         ("room_waited", waited),
         ("room_refused", refused),
+        ("packed_hits", packed_hits),
+        ("packed_cooled", packed_cooled),
         ("ahead_throttled", throttled),
     ]));
     values

@@ -12,10 +12,11 @@ use crate::api::{self, Error, Reason};
 use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
 use arc::tunables::{
-    ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, L2ARC_FEED_AGAIN,
-    L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS, L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW,
-    L2ARC_REBUILD_BLOCKS_MIN_L2SIZE, L2ARC_REBUILD_ENABLED, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
-    VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE,
+    ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, COMPRESSED_ARC_ENABLED,
+    DBUF_CACHE_SHIFT, L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS, L2ARC_HEADROOM,
+    L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW, L2ARC_REBUILD_BLOCKS_MIN_L2SIZE, L2ARC_REBUILD_ENABLED,
+    L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX, VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE,
+    VDEV_ASYNC_READ_MIN_ACTIVE,
 };
 use dmu::zfetch::{
     PREFETCH_DISABLE, ZFETCH_HOLE_SHIFT, ZFETCH_MAX_DISTANCE, ZFETCH_MAX_IDISTANCE, ZFETCH_MAX_REORDER,
@@ -119,7 +120,14 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 58] = [
+const STEERED: [Steered; 60] = [
+    steered(
+        "dbuf_cache_shift",
+        "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
+        1,
+        63,
+        &DBUF_CACHE_SHIFT,
+    ),
     steered(
         "l2arc_feed_again",
         "1: write to cache devices again sooner when much was written",
@@ -226,6 +234,13 @@ const STEERED: [Steered; 58] = [
         1,
         63,
         &ARC_OVERFLOW_SHIFT,
+    ),
+    steered(
+        "zfs_compressed_arc_enabled",
+        "1: blocks are held packed in the cache where that saves room",
+        0,
+        1,
+        &COMPRESSED_ARC_ENABLED,
     ),
     steered(
         "vdev_file_logical_ashift",

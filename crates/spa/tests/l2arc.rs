@@ -123,12 +123,15 @@ fn what_does_not_fit_is_read_from_the_cache_device() {
     let bench = Bench::new(64 * MIB);
     let bytes = contents(1);
     let file = bench.write(&bytes);
+    // What is found in memory may be evicted before its turn to be fed has come.
+    bench.spa().cache().purge();
     bench.read_and_feed(file, FILE);
     let (ours, pool) = (bench.stats(), bench.pool_reads());
     assert!(ours.bytes[1] > (FILE / 2) as u64, "{ours:?}");
     assert_eq!(bench.read(file, FILE), bytes);
     let (after, pool_after) = (bench.stats(), bench.pool_reads());
-    assert!(after.bytes[0] - ours.bytes[0] > (FILE / 3) as u64, "{ours:?} {after:?}");
+    // The half that does not pack, less what of it is in memory.
+    assert!(after.bytes[0] - ours.bytes[0] > (FILE / 4) as u64, "{ours:?} {after:?}");
     assert!(pool_after - pool < (FILE / 20) as u64, "{} bytes came from the pool", pool_after - pool);
     assert!(bench.counter("l2_hits") > 0);
     assert_eq!((bench.counter("l2_cksum_bad"), bench.counter("l2_io_error")), (0, 0));

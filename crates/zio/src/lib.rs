@@ -35,13 +35,13 @@ pub use error::Error;
 pub use guess::Guess;
 pub use keys::{Entropy, KeyError, KeySource};
 pub use policy::{WritePolicy, WriteReq};
-pub use read::Zio;
+pub use read::{Opened, Zio};
 pub use scrub::Look;
 pub use space::{ClassHint, NoSpace, Space, Want};
-pub use stored::stored_again;
+pub use stored::{stored_again, stored_of};
 pub use suspend::{Entry, FailMode, Patience, Reason, Suspended, Suspension};
 pub use workers::{Alone, Workers};
-pub use write::{EarlyWrite, FlushMark};
+pub use write::{EarlyWrite, FlushMark, Written};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;

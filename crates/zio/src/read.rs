@@ -46,6 +46,22 @@ pub struct Zio {
     version: AtomicU64,
 }
 
+/// A block that was read.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// As the object sees it.
+    pub block: Block,
+    /// The bytes that it was unpacked from, verified and decrypted: unpacking them as its pointer says gives the block again. Nothing of a block that is stored as it is, or
+    /// in the other byte order.
+    pub packed: Option<Block>,
+}
+
+impl From<Block> for Opened {
+    fn from(block: Block) -> Self {
+        Self { block, packed: None }
+    }
+}
+
 /// No source of randomness.
 struct Unset;
 
@@ -211,20 +227,28 @@ impl Zio {
     /// # Errors
     /// [`Error`] says which block, and what was wrong with the last of its copies.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
-        self.read_plain(bp, bookmark).inspect_err(|e| {
+        self.read_packed(bp, bookmark).map(|opened| opened.block)
+    }
+
+    /// Reads a block as [`Zio::read`] does; yields also the packed bytes that it was unpacked from.
+    ///
+    /// # Errors
+    /// As [`Zio::read`].
+    pub fn read_packed(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Opened> {
+        self.read_opened(bp, bookmark).inspect_err(|e| {
             if !Guess::is_here() {
                 self.damage.judge(bp, bookmark, e);
             }
         })
     }
 
-    fn read_plain(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Block> {
+    fn read_opened(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Opened> {
         match &bp.body {
-            Body::Hole => Ok(AlignedBuf::zeroed(bp.lsize.0 as usize).freeze()),
+            Body::Hole => Ok(AlignedBuf::zeroed(bp.lsize.0 as usize).freeze().into()),
             Body::Redacted => Err(Error::Redacted { bookmark: *bookmark }),
             Body::Embedded(e) => {
                 let out = self.unpack(bp, e.compress, e.payload(), bookmark)?;
-                self.native(bp, out, bookmark)
+                self.native(bp, out, bookmark).map(Opened::from)
             }
             Body::Stored(s) => {
                 // Asked before the read: a locked dataset should not cost one.
@@ -243,7 +267,7 @@ impl Zio {
         mut raw: AlignedBuf,
         keys: Option<Arc<DataKeys>>,
         bookmark: &Bookmark,
-    ) -> Result<Block> {
+    ) -> Result<Opened> {
         if let Some(keys) = keys {
             // A log block's pointer was written before its block was: the MAC is in the block.
             let mac = match bp.kind {
@@ -268,7 +292,7 @@ impl Zio {
                 let raw = self.fetch_stored(bp, s, bookmark);
                 let raw = raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?;
                 // Ciphertext that can't be unpacked is no damage.
-                self.decode(bp, s, raw, bookmark)
+                self.decode(bp, s, raw, bookmark).map(|opened| opened.block)
             }
             _ => self.read(bp, bookmark),
         }
@@ -427,7 +451,7 @@ impl Zio {
     }
 
     /// From decrypted stored bytes to the block that the object sees.
-    pub(crate) fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Block> {
+    pub(crate) fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Opened> {
         let bad_mac = |source| Error::Decode { bookmark: *bm, source };
         let mac = Checksum(s.sum).mac(bp.order);
         if bp.is_authenticated() && bp.kind != DmuType::OBJSET {
@@ -437,9 +461,9 @@ impl Zio {
                 keys.verify_mac(&raw, &mac).map_err(bad_mac)?;
             }
         }
-        let plain = match s.compress {
-            CompressKind::Off if raw.len() as u64 == bp.lsize.0 => raw,
-            kind => self.unpack(bp, kind, &raw, bm)?,
+        let (plain, packed) = match s.compress {
+            CompressKind::Off if raw.len() as u64 == bp.lsize.0 => (raw, None),
+            kind => (self.unpack(bp, kind, &raw, bm)?, Some(raw)),
         };
         if bp.has_indirect_mac() {
             codec::crypt::verify_indirect(bp.order, &plain, &mac).map_err(bad_mac)?;
@@ -450,7 +474,9 @@ impl Zio {
         {
             keys.verify_objset(bp.order, &plain).map_err(bad_mac)?;
         }
-        self.native(bp, plain, bm)
+        // Bytes of the other order would have to be swapped again.
+        let packed = packed.filter(|_| bp.order == ByteOrder::Little).map(AlignedBuf::freeze);
+        Ok(Opened { block: self.native(bp, plain, bm)?, packed })
     }
 
     pub(crate) fn keys(&self, bm: &Bookmark) -> Result<Arc<DataKeys>> {

@@ -80,7 +80,7 @@ impl Zio {
     /// As [`Zio::read_undecrypted`].
     pub fn open_raw(&self, bp: &Blkptr, raw: Block, bookmark: &Bookmark) -> Result<Block> {
         match &bp.body {
-            Body::Stored(s) => self.decode(bp, s, raw.thaw(), bookmark),
+            Body::Stored(s) => self.decode(bp, s, raw.thaw(), bookmark).map(|opened| opened.block),
             Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_undecrypted(bp, bookmark),
         }
     }

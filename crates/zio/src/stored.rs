@@ -6,7 +6,7 @@ use device::{AlignedBuf, Block};
 use ondisk::{Blkptr, CompressKind, DmuType};
 
 use crate::read::has_mac;
-use crate::{Bookmark, Error, Result, Zio};
+use crate::{Bookmark, Error, Opened, Result, Zio};
 
 /// Makes the stored form of a block again of what the object sees, padded to `room` bytes: if what comes out is what the pointer's checksum says. What is encrypted, or of the other byte
 /// order, is not made again.
@@ -27,9 +27,26 @@ pub fn stored_again(bp: &Blkptr, plain: &Block, checksums: &Checksummer, room: u
             Some(buf)
         }
     };
-    let bytes = packed.map_or_else(|| plain.clone(), AlignedBuf::freeze);
+    checked(bp, packed.map_or_else(|| plain.clone(), AlignedBuf::freeze), checksums)
+}
+
+/// The stored form of a block of its packed bytes ([`Opened::packed`]), padded to `room` bytes: if they are what the pointer's checksum says, which those of an encrypted block are not.
+pub fn stored_of(bp: &Blkptr, packed: &Block, checksums: &Checksummer, room: usize) -> Option<Block> {
+    let psize = bp.stored()?.psize.0;
+    if packed.len() as u64 != psize || packed.len() > room {
+        return None;
+    }
+    let whole = packed.len() == room;
+    let bytes = if whole { packed.clone() } else { AlignedBuf::padded(packed, room).freeze() };
+    checked(bp, bytes, checksums)
+}
+
+/// These bytes, of which the beginning should be a block as stored, if it is.
+fn checked(bp: &Blkptr, bytes: Block, checksums: &Checksummer) -> Option<Block> {
+    let s = bp.stored()?;
+    let stored = bytes.get(..usize::try_from(s.psize.0).ok()?)?;
     let sum = codec::checksum::Checksum(s.sum);
-    checksums.verify(s.checksum, bp.order, &bytes[..psize], sum, has_mac(bp, s)).ok()?;
+    checksums.verify(s.checksum, bp.order, stored, sum, has_mac(bp, s)).ok()?;
     Some(bytes)
 }
 
@@ -39,7 +56,7 @@ impl Zio {
     ///
     /// # Errors
     /// [`Error::Checksum`] if they are not the block's; those of decrypting and unpacking as [`Zio::read`].
-    pub fn open_stored(&self, bp: &Blkptr, raw: AlignedBuf, bookmark: &Bookmark) -> Result<Block> {
+    pub fn open_stored(&self, bp: &Blkptr, raw: AlignedBuf, bookmark: &Bookmark) -> Result<Opened> {
         let Some(s) = bp.stored().filter(|s| s.psize.0 == raw.len() as u64 && bp.kind != DmuType::INTENT_LOG)
         else {
             let why = "what was kept of it has another size";

@@ -24,7 +24,7 @@ mod unflushed;
 
 use crate::{Error, Reason, Result, WriteReq, Zio};
 use device::Block;
-use ondisk::{Blkptr, Dva, Txg};
+use ondisk::{Blkptr, CompressKind, Dva, Txg};
 use place::{Batch, Bound};
 use prepare::{Env, Prepared, Sealed};
 use std::sync::Arc;
@@ -42,6 +42,29 @@ struct Placed {
     pointer: Blkptr,
     /// Nothing if it takes no space.
     sealed: Option<Box<Sealed>>,
+}
+
+/// A block that was written.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// Where it is.
+    pub pointer: Blkptr,
+    /// What it was packed into, as [`crate::Opened::packed`]; nothing of what is encrypted, takes no space, or shares that of another block.
+    pub packed: Option<Block>,
+}
+
+impl From<Placed> for Written {
+    fn from(placed: Placed) -> Self {
+        let Placed { pointer, sealed } = placed;
+        let stored = pointer.stored().filter(|s| s.compress != CompressKind::Off && !pointer.is_encrypted());
+        // The block that the dedup table had may be packed in another way.
+        let same = |sealed: &Sealed| {
+            let (was, is) = (sealed.pointer.stored(), stored);
+            was.zip(is).is_some_and(|(w, i)| (w.compress, w.psize, w.sum) == (i.compress, i.psize, i.sum))
+        };
+        let packed = sealed.filter(|sealed| same(sealed)).map(|sealed| sealed.bytes);
+        Self { pointer, packed }
+    }
 }
 
 /// Bytes that did not get to a place.
@@ -62,6 +85,17 @@ impl Zio {
     /// # Panics
     /// When nobody has set the allocator ([`Zio::set_space`]).
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Blkptr>> {
+        Ok(self.write_batch_packed(txg, reqs)?.into_iter().map(|written| written.pointer).collect())
+    }
+
+    /// Writes blocks as [`Zio::write_batch`] does; yields also their packed bytes.
+    ///
+    /// # Errors
+    /// As [`Zio::write_batch`].
+    ///
+    /// # Panics
+    /// As [`Zio::write_batch`].
+    pub fn write_batch_packed(&self, txg: Txg, reqs: Vec<WriteReq>) -> Result<Vec<Written>> {
         // Whoever waits for another reason than a write of his own must not write meanwhile: the pool may be another host's.
         if let Some(first) = reqs.first().filter(|_| !self.suspension().pass()) {
             return Err(Error::Suspended { bookmark: first.bookmark });
@@ -108,13 +142,13 @@ impl Zio {
 
     /// Writes what was placed. What fails is placed elsewhere and written again; when nothing works, the pool is suspended, and when
     /// that is over, everything begins anew.
-    fn store(&self, txg: Txg, batch: &mut Batch, mut placed: Vec<Placed>) -> Result<Vec<Blkptr>> {
+    fn store(&self, txg: Txg, batch: &mut Batch, mut placed: Vec<Placed>) -> Result<Vec<Written>> {
         let mut tries = 0;
         loop {
             let bound = std::mem::take(&mut batch.bound);
             let failed = self.put(bound, |_| true);
             let Some(first) = failed.first() else {
-                return Ok(placed.into_iter().map(|p| p.pointer).collect());
+                return Ok(placed.into_iter().map(Written::from).collect());
             };
             let bookmark = |n: usize| placed[n].sealed.as_ref().expect("what is written was sealed").bookmark;
             let error =

@@ -9,7 +9,8 @@
 //! A sublist's lock while some are taken out, then the bucket of each, one at a time. Blocks are let go of without a lock.
 
 use super::{Bucket, Inner};
-use crate::header::{GHOST_OVERHEAD, HELD_OVERHEAD, Header, State};
+use crate::forms::Held;
+use crate::header::{GHOST_OVERHEAD, Header, State};
 use crate::tunables::ARC_EVICT_BATCH_LIMIT;
 use device::Block;
 use parking_lot::MutexGuard;
@@ -29,6 +30,11 @@ impl Inner {
         let mut empty = [[false; 2]; 2];
         while self.pressure.size() > self.pressure.low() {
             self.trim_ghosts();
+            let goal = self.pressure.size().saturating_sub(self.pressure.low()).min(1 << 20);
+            if self.cool(goal) > 0 {
+                self.pressure.hint();
+                continue;
+            }
             let fattest = self.balance.fattest(self.sizes(), |kind, again| !empty[kind][again]);
             let Some((kind, again)) = fattest else {
                 if !self.trim_a_ghost() {
@@ -38,7 +44,6 @@ impl Inner {
                 continue;
             };
             let state = if again == 1 { State::Mfu } else { State::Mru };
-            let goal = self.pressure.size().saturating_sub(self.pressure.low()).min(1 << 20);
             if self.evict_from(state, kind, goal) == 0 {
                 empty[kind][again] = true;
             } else {
@@ -66,10 +71,12 @@ impl Inner {
             for header in taken.drain(..) {
                 match self.evict(&header, state, done.looked_at > there) {
                     None => stale += 1,
-                    Some(block) => {
+                    Some(gone) => {
                         done.looked_at += 1;
-                        done.freed += block.as_ref().map_or(0, |_| header.bytes() + HELD_OVERHEAD);
-                        blocks.extend(block);
+                        if let Some((held, room)) = gone {
+                            done.freed += room;
+                            blocks.push(held);
+                        }
                     }
                 }
             }
@@ -81,8 +88,13 @@ impl Inner {
         done.freed
     }
 
-    /// Evicts a block that was in a list of this state, unless it was used since: an empty answer then. `None` if it is no longer of this state.
-    fn evict(&self, header: &Arc<Header>, state: State, regardless: bool) -> Option<Option<Block>> {
+    /// Evicts a block that was in a list of this state, with the room that it took, unless it was used since: an empty answer then. `None` if it is no longer of this state.
+    fn evict(
+        &self,
+        header: &Arc<Header>,
+        state: State,
+        regardless: bool,
+    ) -> Option<Option<(Held<Block>, u64)>> {
         let _bucket = self.lock(header);
         if header.state() != state {
             return None;
@@ -102,15 +114,16 @@ impl Inner {
         }
         self.l2.warm.store(true, Ordering::Relaxed);
         self.asked_for(header);
-        let block = header.give_up();
+        let room = header.room();
+        let held = self.give_up(header);
         // The ghost's room is what is left of the block's.
-        self.pressure.give(header.bytes() + HELD_OVERHEAD - GHOST_OVERHEAD);
+        self.pressure.give(room - GHOST_OVERHEAD);
         self.put(header, if state == State::Mru { State::MruGhost } else { State::MfuGhost });
         self.counters.deleted.inc();
-        Some(block)
+        Some(Some((held, room)))
     }
 
-    fn lock(&self, header: &Header) -> MutexGuard<'_, Bucket> {
+    pub(super) fn lock(&self, header: &Header) -> MutexGuard<'_, Bucket> {
         let bucket = self.bucket(&header.key);
         bucket.try_lock().unwrap_or_else(|| {
             self.counters.mutex_miss.inc();

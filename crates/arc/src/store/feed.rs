@@ -8,13 +8,14 @@
 //! The device's writer's for the whole round; a sublist's while a few of its headers are looked at; the bucket of each header that is taken, and again when it was written.
 
 use super::Inner;
+use crate::forms::Form;
 use crate::header::{Header, State};
 use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
 use crate::l2::{Disk, Writer};
 use crate::tunables::{
     L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
 };
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::l2arc::{L2ARC_LOG_BLK_SIZE, LogEntry};
 use ondisk::{SPA_MINBLOCKSHIFT, Txg};
 use std::sync::Arc;
@@ -40,6 +41,12 @@ struct Going {
     entry: LogEntry,
     /// As it will lie there, padding included.
     bytes: Block,
+}
+
+/// What the stored form of a block is made of.
+enum Source {
+    Plain(Block),
+    Packed(Block),
 }
 
 /// What is written in a round.
@@ -128,14 +135,18 @@ impl Inner {
     }
 
     /// Marks a header whose block can be written as being written; the block.
-    fn take_for_l2(&self, header: &Header, state: State) -> Option<Block> {
+    fn take_for_l2(&self, header: &Header, state: State) -> Option<Source> {
         let _bucket = self.bucket(&header.key).lock();
         if header.state() != state || header.is_writing() {
             return None;
         }
-        let block = header.block()?.whole();
+        let source = match (header.forms.packed(), header.forms.get()) {
+            (Some(packed), _) => Source::Packed(packed),
+            (None, Form::Plain(head)) => Source::Plain(Sparse::new(head, header.key.lsize()).whole()),
+            (None, Form::Packed(_) | Form::Nothing) => return None,
+        };
         header.set_writing(true);
-        Some(block)
+        Some(source)
     }
 
     /// Ends the writing of a block: it has its place from now on, unless it is gone meanwhile or none is given.
@@ -210,9 +221,12 @@ impl Round<'_> {
             self.over = true;
             return;
         }
-        let Some(block) = self.inner.take_for_l2(&header, state) else { return };
-        let pointer = key.pointer();
-        let stored = zio::stored_again(&pointer, &block, &self.disk.checksums, asize as usize);
+        let Some(source) = self.inner.take_for_l2(&header, state) else { return };
+        let (pointer, checksums) = (key.pointer(), &self.disk.checksums);
+        let stored = match source {
+            Source::Plain(block) => zio::stored_again(&pointer, &block, checksums, asize as usize),
+            Source::Packed(packed) => zio::stored_of(&pointer, &packed, checksums, asize as usize),
+        };
         let dva = pointer.stored().and_then(|s| s.dvas[0]);
         let placed = dva.zip(stored).and_then(|(dva, bytes)| {
             let tree = self.disk.trees.get();

@@ -1,7 +1,7 @@
 //! What is counted, by OpenZFS's names (`arcstats`).
 
 use super::{Inner, Store};
-use crate::header::{GHOST_OVERHEAD, HELD_OVERHEAD, State};
+use crate::header::{BOTH_OVERHEAD, GHOST_OVERHEAD, HELD_OVERHEAD, State};
 use crate::l2::index::PLACE_OVERHEAD;
 use crate::multilist::Evenness;
 use observe::Counter;
@@ -85,7 +85,14 @@ impl Store {
         let count = |list: usize| inner.sums[list].count.load(Relaxed);
         let held = (0..4).map(count).sum::<u64>();
         let (data, metadata) = (bytes(0) + bytes(2), bytes(1) + bytes(3));
-        let headers = held * HELD_OVERHEAD + (4..8).map(count).sum::<u64>() * GHOST_OVERHEAD;
+        let packed = &inner.packed;
+        let overhead = packed.overhead.load(Relaxed);
+        // Others change these meanwhile.
+        let compressed = (data + metadata).saturating_sub(overhead);
+        let unpacked = packed.lsize.load(Relaxed).saturating_sub(packed.bytes.load(Relaxed));
+        let headers = held * HELD_OVERHEAD
+            + packed.both_count.load(Relaxed) * BOTH_OVERHEAD
+            + (4..8).map(count).sum::<u64>() * GHOST_OVERHEAD;
         let (meta, pd, pm) = inner.balance.shares();
         let [iohit_data, iohit_metadata] = [0, 1].map(|n| c.iohits[n].get());
         let [miss_data, miss_metadata] = [0, 1].map(|n| c.misses[n].get());
@@ -130,10 +137,10 @@ impl Store {
             ("c", inner.pressure.low()),
             ("c_max", inner.pressure.max()),
             ("size", inner.pressure.size()),
-            // Blocks are held as they are read, as OpenZFS counts them with `zfs_compressed_arc_enabled=0`.
-            ("compressed_size", data + metadata),
-            ("uncompressed_size", data + metadata),
-            ("overhead_size", 0),
+            // As OpenZFS: all blocks in the form in which they would stay, the same unpacked, and the plain forms beside packed ones.
+            ("compressed_size", compressed),
+            ("uncompressed_size", compressed + unpacked),
+            ("overhead_size", overhead),
             ("hdr_size", headers),
             ("data_size", data),
             ("metadata_size", metadata),
@@ -201,6 +208,11 @@ impl Store {
     /// Blocks that were entered after waiting for room, and those that were not entered since there was none.
     pub fn waits(&self) -> (u64, u64) {
         (self.inner.counters.waited.get(), self.inner.counters.refused.get())
+    }
+
+    /// Hits that unpacked their block, and plain forms of packed blocks that were let go to make room.
+    pub fn unpacked(&self) -> (u64, u64) {
+        (self.inner.packed.unpacked.get(), self.inner.packed.cooled.get())
     }
 
     /// How evenly the sublists are filled, list by list.

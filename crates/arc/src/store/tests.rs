@@ -57,7 +57,7 @@ impl Rig {
             Found::Block(..) => true,
             Found::Flight(..) => panic!("nobody else reads"),
             Found::Nothing => {
-                self.store.land(&self.key(n), Some(&Block::zeroed(4096).into()), false);
+                self.store.land(&self.key(n), Some(&Block::zeroed(4096).into()), None, false);
                 false
             }
         }
@@ -81,14 +81,35 @@ impl Rig {
     fn check(&self) {
         let inner = &self.store.inner;
         let mut sums = [(0, 0); State::LISTS];
+        let (mut compressed, mut uncompressed, mut overhead, mut both) = (0, 0, 0, 0);
         for bucket in &inner.buckets {
             for Entry(h) in &bucket.lock().entries {
                 let sum = &mut sums[h.state().list(h.key.kind())];
                 *sum = (sum.0 + h.bytes(), sum.1 + 1);
-                assert_eq!(h.block().is_some(), !h.state().is_ghost());
+                let packed = h.forms.packed().map(|p| p.len() as u64);
+                let plain = match h.forms.get() {
+                    Form::Plain(plain) => Some(plain.len() as u64),
+                    Form::Packed(_) | Form::Nothing => None,
+                };
+                assert_eq!(plain.or(packed).is_some(), !h.state().is_ghost());
+                assert_eq!(plain.is_some() && packed.is_some(), h.is_both());
+                if !h.state().is_ghost() {
+                    assert_eq!(h.bytes(), plain.unwrap_or(0) + packed.unwrap_or(0));
+                    compressed += packed.or(plain).unwrap();
+                    uncompressed += if packed.is_some() { h.key.lsize() as u64 } else { plain.unwrap() };
+                }
+                if h.is_both() {
+                    (overhead, both) = (overhead + plain.unwrap(), both + 1);
+                }
             }
         }
-        let mut size = 0;
+        let told = ["compressed_size", "uncompressed_size", "overhead_size"].map(|name| self.named(name));
+        assert_eq!(told, [compressed, uncompressed, overhead]);
+        assert_eq!(inner.packed.both_count.load(Ordering::Relaxed), both);
+        assert!(inner.packed.both.evenness().all >= both, "each is in its list");
+        let parts = ["data_size", "metadata_size", "hdr_size"].map(|name| self.named(name));
+        assert_eq!(parts.iter().sum::<u64>(), inner.pressure.size());
+        let mut size = both * BOTH_OVERHEAD;
         for (list, (bytes, count)) in sums.into_iter().enumerate() {
             assert_eq!(inner.sums[list].bytes.load(Ordering::Relaxed), bytes);
             assert_eq!(inner.sums[list].count.load(Ordering::Relaxed), count);
@@ -212,7 +233,7 @@ fn asking_is_no_use() {
 fn sparse() {
     let rig = Rig::new(1 << 20);
     let half = Sparse::new(Block::copy_of(&[7; 512]), 4096);
-    rig.store.insert(&rig.key(1), &half);
+    rig.store.insert(&rig.key(1), &half, None);
     assert_eq!(rig.store.stats().size, 512 + HELD_OVERHEAD);
     let Found::Block(found, _) = rig.find(1) else { panic!("it is not there") };
     rig.store.complete(&rig.key(1), &found.whole());
@@ -229,14 +250,14 @@ fn sparse() {
 #[test]
 fn flights() {
     let rig = Rig::new(1 << 20);
-    rig.store.insert(&rig.key_of(9, 1), &Block::zeroed(4096).into());
+    rig.store.insert(&rig.key_of(9, 1), &Block::zeroed(4096).into(), None);
     let first = Arc::<Flight>::default();
     let found = rig.store.find_or_start(&rig.key(1), false, || first.clone(), None);
     assert!(matches!(found, Found::Nothing));
     let Found::Flight(joined, false) = rig.find(1) else { panic!("did not join") };
     assert!(Arc::ptr_eq(&first, &joined));
     rig.store.purge(0);
-    rig.store.land(&rig.key(1), Some(&Block::zeroed(4096).into()), false);
+    rig.store.land(&rig.key(1), Some(&Block::zeroed(4096).into()), None, false);
     assert_eq!(rig.store.stats().size, ENTRY);
     assert!(!rig.read(1));
     rig.store.purge(0);
@@ -258,7 +279,7 @@ fn freed() {
     assert_eq!(rig.store.stats().size, ENTRY);
     assert!(matches!(rig.find(5), Found::Nothing));
     rig.store.forget(&rig.key(5));
-    rig.store.land(&rig.key(5), Some(&Block::zeroed(4096).into()), false);
+    rig.store.land(&rig.key(5), Some(&Block::zeroed(4096).into()), None, false);
     assert_eq!(rig.store.stats().size, ENTRY);
     assert!(rig.read(1) && !rig.read(5));
     (10..20).for_each(|n| {
@@ -304,6 +325,7 @@ fn sublists_are_even() {
 #[derive(Debug, Clone)]
 enum Step {
     Read(u64),
+    ReadPacked(u64),
     Insert(u64),
     Forget(u64),
     Later,
@@ -314,8 +336,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0..60u64).prop_map(Step::Read),
+        8 => (60..120u64).prop_map(Step::ReadPacked),
         2 => (0..60u64).prop_map(Step::Insert),
-        2 => (0..60u64).prop_map(Step::Forget),
+        2 => (0..120u64).prop_map(Step::Forget),
         2 => Just(Step::Later),
         1 => (0..40u64).prop_map(Step::Limit),
         1 => Just(Step::Purge),
@@ -334,10 +357,14 @@ proptest! {
                 Step::Read(n) => {
                     rig.read(n);
                 }
-                Step::Insert(n) => rig.store.insert(&rig.key(n), &Block::zeroed(4096).into()),
+                Step::ReadPacked(n) => {
+                    packed::read(&rig, n);
+                }
+                Step::Insert(n) => rig.store.insert(&rig.key(n), &Block::zeroed(4096).into(), None),
                 Step::Forget(n) => {
                     rig.store.forget(&rig.key(n));
-                    assert!(!rig.held(n));
+                    rig.store.forget(&packed::lz4(&rig, n));
+                    assert!(!rig.held(n) && !rig.store.holds(&packed::lz4(&rig, n)));
                 }
                 Step::Later => rig.later(),
                 Step::Limit(n) => rig.store.set_max(n * ENTRY),
@@ -389,7 +416,7 @@ fn hands_hold_nothing() {
 fn ahead(rig: &Rig, n: u64) -> bool {
     match rig.store.find_or_start(&rig.key(n), true, || Flight::new(true), None) {
         Found::Nothing => {
-            rig.store.land(&rig.key(n), Some(&Block::zeroed(4096).into()), true);
+            rig.store.land(&rig.key(n), Some(&Block::zeroed(4096).into()), None, true);
             true
         }
         Found::Block(..) | Found::Flight(..) => false,
@@ -415,7 +442,7 @@ fn read_ahead() {
     assert!(matches!(rig.store.find_or_start(&rig.key(2), true, flight, None), Found::Nothing));
     assert!(matches!(rig.find(2), Found::Flight(_, true)));
     assert!(matches!(rig.find(2), Found::Flight(_, false)), "told once");
-    rig.store.land(&rig.key(2), Some(&Block::zeroed(4096).into()), true);
+    rig.store.land(&rig.key(2), Some(&Block::zeroed(4096).into()), None, true);
     assert!(matches!(rig.find(2), Found::Block(_, false)));
     assert_eq!(rig.named("demand_iohit_predictive_prefetch"), 1);
     assert_eq!(rig.store.inner.ahead.load(Ordering::Relaxed), 0);
@@ -440,3 +467,5 @@ fn ahead_in_its_place() {
     assert!(rig.store.zfetch().throttled.get() >= 2);
     rig.store.inner.pressure.give(left);
 }
+
+mod packed;
