@@ -10,7 +10,7 @@
 //!
 //! Nothing is locked by all. Headers are found through many buckets, one lock each; each state's list is cut into sublists, one lock each (`multilist`). A hit takes the lock of its
 //! bucket, marks the header and takes no other lock: who evicts moves what was used since (a clock, as in CAR by Bansal and Modha, 2004). A first second use moves a header from one
-//! state to the other, once. Eviction has a thread of its own, for which those wait who find no room at all (`pressure`); the limit is never passed.
+//! state to the other, once. Eviction has a thread of its own, for which those wait who find no room at all (`pressure`); the limit is never passed, and follows what the machine has (`store::limit`).
 //!
 //! Who reads the same places again and again keeps a hand for each ([`Hand`]): it leads to the block past the table, by the header's own line, and to nothing once the
 //! block is evicted or forgotten.
@@ -31,7 +31,7 @@
 //! Waiters of a flight sleep on the flight's own condition.
 //!
 //! # Absent
-//! No dirty data, no shrinking when the machine runs out of memory.
+//! No dirty data.
 
 mod ahead;
 mod balance;
@@ -53,4 +53,4 @@ pub use l2::{CacheDevice, CacheDeviceStats};
 pub use multilist::Evenness;
 pub use policy::{Policy, Which};
 pub use second::Second;
-pub use store::{Hand, Stats, Store, Sublists};
+pub use store::{Hand, Memory, Stats, Store, Sublists};

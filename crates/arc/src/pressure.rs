@@ -1,7 +1,8 @@
 //! Who wants room waits for who makes it (`arc_wait_for_eviction`).
 //!
 //! # Theory
-//! Room is taken before a block is entered, and never more than there is: the limit holds at every moment. Half-way from a low mark to the limit somebody is told to make room, who
+//! Room is taken before a block is entered, and never more than there is: nobody passes the limit, and where it is set lower than what is held, nobody takes more until that is evicted. What the limit is, its owner
+//! decides (`store::limit`). Half-way from a low mark to the limit somebody is told to make room, who
 //! does so on a thread of its own, down to the low mark; what lies between the marks (`zfs_arc_overflow_shift`) is what others may take meanwhile without waiting. Who finds no room at
 //! all waits until there is some, or until two rounds of making room have ended: then one began after he asked, and made too little, so that he goes without.
 //!
@@ -142,6 +143,12 @@ impl Pressure {
         };
         s.waiters -= 1;
         taken
+    }
+
+    /// Has a round begin, without waiting for it.
+    pub(crate) fn call(&self) {
+        self.told.store(true, Ordering::SeqCst);
+        self.tell();
     }
 
     fn tell(&self) {

@@ -2,11 +2,13 @@
 
 mod evict;
 mod feed;
+mod limit;
 mod packed;
 mod rebuild;
 mod second;
 mod stats;
 
+pub use limit::Memory;
 pub use stats::{Stats, Sublists};
 
 use crate::ahead::Zfetch;
@@ -129,6 +131,7 @@ struct Inner {
     lists: [Multilist<Arc<Header>>; State::LISTS],
     sums: [Sum; State::LISTS],
     pressure: Pressure,
+    limits: Mutex<limit::Limits>,
     balance: Balance,
     counters: Counters,
     l2: L2,
@@ -198,6 +201,7 @@ impl Store {
             lists: std::array::from_fn(|_| Multilist::new(lists)),
             sums: Default::default(),
             pressure: Pressure::new(max, low_mark(max)),
+            limits: Mutex::new(limit::Limits::new(max)),
             balance: Balance::new(),
             counters: Counters::default(),
             l2: L2::new(),
@@ -220,16 +224,6 @@ impl Store {
     /// The name of a block of a pool, if it is worth caching.
     pub(crate) fn key(&self, bp: &ondisk::Blkptr, objset: u64, pool: u32) -> Option<Key> {
         Key::of(bp, objset, pool, &self.inner.seed)
-    }
-
-    /// Holds at most `max` bytes from now on; what is too much goes at once. What else was set of it holds too.
-    pub fn set_max(&self, max: u64) {
-        self.inner.pressure.set(max, low_mark(max));
-        let lists = self.inner.lists.iter().chain([&self.inner.packed.both]);
-        lists.for_each(|list| list.set_sublists(sublists()));
-        if self.inner.pressure.size() > max && self.wake() {
-            self.inner.pressure.await_round();
-        }
     }
 
     /// Sees to it that somebody evicts; false if it was done at once, since there can be no thread for it.
@@ -354,7 +348,7 @@ impl Store {
         may
     }
 
-    /// Bytes that may be held (`c_max`).
+    /// Bytes that may be held now: at most `c_max`.
     pub fn max(&self) -> u64 {
         self.inner.pressure.max()
     }

@@ -1,11 +1,17 @@
-//! Numbers that can be set while the cache is used, by OpenZFS's names. What the limit is, each store is told ([`crate::Store::set_max`]).
+//! Numbers that can be set while the cache is used, by OpenZFS's names. What the limit is, each store is told ([`crate::Store::set_bounds`]).
 
 use observe::Tunable;
+
+/// Held by tests that set one, or that go by what it is by default.
+#[cfg(test)]
+pub(crate) static STEERING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 /// Blocks that are taken from a sublist at a time (`zfs_arc_evict_batch_limit`).
 pub static ARC_EVICT_BATCH_LIMIT: Tunable = Tunable::new(10);
 /// What may be taken while room is made, as a shift of the limit (`zfs_arc_overflow_shift`).
 pub static ARC_OVERFLOW_SHIFT: Tunable = Tunable::new(8);
+/// Bytes of memory that are left to others; 0 is a thirty-second of all (`zfs_arc_sys_free`).
+pub static ARC_SYS_FREE: Tunable = Tunable::new(0);
 /// Whether blocks are held packed where that saves room (`zfs_compressed_arc_enabled`). What is held already stays as it is.
 pub static COMPRESSED_ARC_ENABLED: Tunable = Tunable::new(1);
 /// What of the limit plain forms of blocks that are held packed too may take when room is to be made, as a shift (`dbuf_cache_shift`; 5 in OpenZFS).

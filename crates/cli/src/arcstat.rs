@@ -253,9 +253,12 @@ fn counts(service: &dyn Service) -> Result<Counts, String> {
     for (kstat, prefix) in [("arcstats", ""), ("zfetchstats", "zfetch_")] {
         let of = all.iter().find(|k| k.pool.is_none() && k.name == kstat);
         for (name, value) in of.into_iter().flat_map(|k| &k.values) {
-            if let KstatValue::Number(n) = value {
-                counts.insert(format!("{prefix}{name}"), *n);
-            }
+            let n = match value {
+                KstatValue::Number(n) => *n,
+                KstatValue::Signed(n) => u64::try_from(*n).unwrap_or(0),
+                KstatValue::Text(_) => continue,
+            };
+            counts.insert(format!("{prefix}{name}"), n);
         }
     }
     Ok(counts)

@@ -417,6 +417,7 @@ impl daemon::House for House {
     }
 
     fn open_doors(&self, place: &Place) {
+        self.pools.tunables.watch_memory();
         self.pools.journal_in(place.dir());
         self.pools.open_door(&place.volumes());
         self.pools.attach_in(&place.attached());

@@ -116,7 +116,7 @@ fn logs(pools: &[Arc<Imported>]) -> Values {
 }
 
 /// What the cache here never has or does, and programs ask for: there is no such size, and it happened 0 times.
-const NEVER: [&str; 46] = [
+const NEVER: [&str; 42] = [
     "uncached_hits",
     "prescient_prefetch",
     "demand_hit_prescient_prefetch",
@@ -154,30 +154,25 @@ const NEVER: [&str; 46] = [
     "l2_free_on_write",
     "memory_throttle_count",
     "memory_direct_count",
-    "memory_indirect_count",
-    "arc_no_grow",
     "arc_tempreserve",
     "arc_loaned_bytes",
     "arc_prune",
-    "arc_need_free",
-    "arc_sys_free",
     "arc_raw_size",
     "abd_chunk_waste_size",
 ];
 
 /// The cache of all pools.
-fn arc(store: &arc::Store) -> Values {
+pub(crate) fn arc(store: &arc::Store) -> Values {
     let own = store.named();
-    // The target follows the limit alone.
-    let least = own.iter().find(|(name, _)| *name == "c").map_or(0, |(_, c)| *c);
-    let (free, available) = spa::host::memory_left();
+    let memory = crate::memory::now();
     let told = [
-        ("c_min", least),
-        ("memory_all_bytes", spa::host::memory()),
-        ("memory_free_bytes", free),
-        ("memory_available_bytes", available),
+        ("memory_all_bytes", memory.all),
+        ("memory_free_bytes", memory.free),
+        ("arc_sys_free", memory.sys_free()),
     ];
-    numbers(own.into_iter().chain(told).chain(NEVER.map(|name| (name, 0))))
+    let mut values = numbers(own.into_iter().chain(told).chain(NEVER.map(|name| (name, 0))));
+    values.push(("memory_available_bytes".to_owned(), KstatValue::Signed(memory.available())));
+    values
 }
 
 /// What was read before it was asked for.
@@ -232,6 +227,7 @@ pub fn text(kstat: &Kstat) -> String {
     for (name, value) in &kstat.values {
         match value {
             KstatValue::Number(n) => s += &format!("{name:<31} {:<4} {n}\n", 4),
+            KstatValue::Signed(n) => s += &format!("{name:<31} {:<4} {n}\n", 3),
             KstatValue::Text(text) => s += &format!("{name:<31} {:<4} {text}\n", 7),
         }
     }

@@ -29,6 +29,7 @@ pub mod kstats;
 mod leaf_work;
 mod leases;
 mod looks;
+mod memory;
 pub mod mounts;
 mod notify;
 pub mod peer;

@@ -12,11 +12,11 @@ use crate::api::{self, Error, Reason};
 use crate::events::LEN_MAX;
 use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
 use arc::tunables::{
-    ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, COMPRESSED_ARC_ENABLED,
-    DBUF_CACHE_SHIFT, L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS, L2ARC_HEADROOM,
-    L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW, L2ARC_REBUILD_BLOCKS_MIN_L2SIZE, L2ARC_REBUILD_ENABLED,
-    L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX, VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE,
-    VDEV_ASYNC_READ_MIN_ACTIVE,
+    ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, ARC_SYS_FREE,
+    COMPRESSED_ARC_ENABLED, DBUF_CACHE_SHIFT, L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS,
+    L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW, L2ARC_REBUILD_BLOCKS_MIN_L2SIZE,
+    L2ARC_REBUILD_ENABLED, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX, VDEV_AGGREGATION_LIMIT,
+    VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE,
 };
 use dmu::zfetch::{
     PREFETCH_DISABLE, ZFETCH_HOLE_SHIFT, ZFETCH_MAX_DISTANCE, ZFETCH_MAX_IDISTANCE, ZFETCH_MAX_REORDER,
@@ -34,6 +34,7 @@ use spa::tunables::{
 use spa::txg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 use vdev::{CHECKSUM_EVENTS, DEADMAN_EVENTS, SLOW_EVENTS, SLOW_MS};
 
@@ -45,13 +46,22 @@ struct Knob {
     most: u64,
 }
 
+/// No cache has to be smaller (`2 << SPA_MAXBLOCKSHIFT`).
+const ARC_LEAST: u64 = 32 << 20;
+
 /// All that pools are told of.
-const KNOBS: [Knob; 11] = [
+const KNOBS: [Knob; 12] = [
     Knob { name: "mount_tp_nthr", what: "threads that mount and unmount at a time", least: 1, most: 4096 },
     Knob {
         name: "zfs_arc_max",
         what: "bytes that the block caches of all pools may take",
         least: 64 << 20,
+        most: u64::MAX,
+    },
+    Knob {
+        name: "zfs_arc_min",
+        what: "bytes that the block caches of all pools may take however little memory is left; zfs_arc_max goes before it",
+        least: ARC_LEAST,
         most: u64::MAX,
     },
     Knob {
@@ -120,7 +130,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 60] = [
+const STEERED: [Steered; 61] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -234,6 +244,13 @@ const STEERED: [Steered; 60] = [
         1,
         63,
         &ARC_OVERFLOW_SHIFT,
+    ),
+    steered(
+        "zfs_arc_sys_free",
+        "bytes of memory that the cache leaves to others; 0: a thirty-second of all",
+        0,
+        u64::MAX,
+        &ARC_SYS_FREE,
     ),
     steered(
         "zfs_compressed_arc_enabled",
@@ -516,11 +533,19 @@ fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
 pub(crate) struct Tunables {
     set: Mutex<BTreeMap<&'static str, u64>>,
     store: Arc<arc::Store>,
+    /// While it is there, somebody tells the store what memory is left.
+    watch: Mutex<Option<Sender<()>>>,
 }
 
 impl Default for Tunables {
     fn default() -> Self {
-        Self { set: Mutex::default(), store: arc::Store::new(default("zfs_arc_max")) }
+        let tunables = Self {
+            set: Mutex::default(),
+            store: arc::Store::new(default("zfs_arc_max")),
+            watch: Mutex::default(),
+        };
+        tunables.tell(&[]);
+        tunables
     }
 }
 
@@ -528,6 +553,14 @@ impl Tunables {
     /// The memory that the caches of all pools share.
     pub(crate) fn store(&self) -> &Arc<arc::Store> {
         &self.store
+    }
+
+    /// Lets the cache give way, from now on, where others lack memory.
+    pub(crate) fn watch_memory(&self) {
+        let mut watch = self.watch.lock();
+        if watch.is_none() {
+            *watch = crate::memory::watch(Arc::downgrade(&self.store));
+        }
     }
 
     /// The same, for a pool that is opened.
@@ -569,7 +602,9 @@ impl Tunables {
             return Ok(());
         }
         let knob = KNOBS.iter().find(|knob| knob.name == name).ok_or_else(unknown)?;
-        let back = value == 0 && knob.least > 0 && matches!(name, "zfs_arc_max" | "zfs_dirty_data_max");
+        let back = value == 0
+            && knob.least > 0
+            && matches!(name, "zfs_arc_max" | "zfs_arc_min" | "zfs_dirty_data_max");
         if !back {
             within(name, value, knob.least, knob.most)?;
         }
@@ -586,7 +621,7 @@ impl Tunables {
     pub(crate) fn tell(&self, pools: &[Arc<Imported>]) {
         let set = self.set.lock().clone();
         let value = |name: &str| set.get(name).copied().unwrap_or_else(|| default(name));
-        self.store.set_max(value("zfs_arc_max"));
+        self.store.set_bounds(value("zfs_arc_min"), value("zfs_arc_max"));
         let of_groups = txg::Tunables {
             timeout: Duration::from_secs(value("zfs_txg_timeout")),
             dirty_max: value("zfs_dirty_data_max"),
@@ -613,6 +648,7 @@ fn default(name: &str) -> u64 {
     match name {
         "mount_tp_nthr" => MOUNT_THREADS_DEFAULT.into(),
         "zfs_arc_max" => poolhouse::default_cache_bytes(),
+        "zfs_arc_min" => (spa::host::memory() / 32).max(ARC_LEAST),
         "zfs_txg_timeout" => of_groups.timeout.as_secs(),
         "zfs_dirty_data_max" => of_groups.dirty_max,
         "zfs_dirty_data_sync_percent" => of_groups.sync_percent,

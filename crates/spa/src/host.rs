@@ -43,10 +43,71 @@ pub fn memory() -> u64 {
     memory_below(Path::new("/"))
 }
 
-/// Bytes of the machine's memory that nobody uses, and that could be had without anybody suffering; 0 where that can't be found out.
-pub fn memory_left() -> (u64, u64) {
-    let number = |name: &str| meminfo(Path::new("/"), name).unwrap_or(0);
-    (number("MemFree:"), number("MemAvailable:"))
+/// Bytes of memory that this process could have without anybody suffering: of the machine, and of the control groups that it is in. `None` where that can't be found out.
+pub fn memory_left() -> Option<u64> {
+    memory_left_below(Path::new("/"))
+}
+
+fn memory_left_below(root: &Path) -> Option<u64> {
+    let of_groups = groups(root).into_iter().filter_map(|group| group.left());
+    of_groups.chain(meminfo(root, "MemAvailable:")).min()
+}
+
+/// A control group that limits us.
+struct Group {
+    dir: PathBuf,
+    /// Its files' names: the limits, what is used, and what of that is given up when it is needed.
+    limits: &'static [&'static str],
+    used: &'static str,
+    spare: &'static [&'static str],
+}
+
+impl Group {
+    fn number(&self, file: &str) -> Option<u64> {
+        // `max` is no number, and no limit.
+        std::fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
+    }
+
+    /// Bytes of which it throttles or kills who uses more.
+    fn limit(&self) -> Option<u64> {
+        self.limits.iter().filter_map(|file| self.number(file)).min()
+    }
+
+    fn left(&self) -> Option<u64> {
+        let used = self.number(self.used)?;
+        let stat = std::fs::read_to_string(self.dir.join("memory.stat")).unwrap_or_default();
+        let rows = stat.lines().filter_map(|line| line.split_once(' '));
+        let spare = rows.filter(|(name, _)| self.spare.contains(name));
+        let spare: u64 = spare.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum();
+        Some(self.limit()?.saturating_sub(used.saturating_sub(spare)))
+    }
+}
+
+/// The groups that limit our memory: version 2 has one tree, and each group above ours limits us too; version 1 one for memory alone.
+fn groups(root: &Path) -> Vec<Group> {
+    let of_us = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mut all = Vec::new();
+    for line in of_us.lines() {
+        let Some((controllers, path)) = line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
+        else {
+            continue;
+        };
+        let (base, limits, used, spare): (_, &[&str], _, &[&str]) = match controllers {
+            "" => {
+                let limits = &["memory.max", "memory.high"];
+                ("sys/fs/cgroup", limits, "memory.current", &["inactive_file", "slab_reclaimable"])
+            }
+            "memory" => {
+                let base = "sys/fs/cgroup/memory";
+                (base, &["memory.limit_in_bytes"], "memory.usage_in_bytes", &["total_inactive_file"])
+            }
+            _ => continue,
+        };
+        let path = Path::new(path.trim_start_matches('/'));
+        let dirs = path.ancestors().map(|group| root.join(base).join(group));
+        all.extend(dirs.map(|dir| Group { dir, limits, used, spare }));
+    }
+    all
 }
 
 /// A size that the system tells, in bytes.
@@ -58,20 +119,6 @@ fn meminfo(root: &Path, name: &str) -> Option<u64> {
 
 fn memory_below(root: &Path) -> u64 {
     const FALLBACK: u64 = 1 << 30;
-    let text = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
-    let total = meminfo(root, "MemTotal:");
-    let number = |path: PathBuf| text(&path)?.trim().parse::<u64>().ok();
-    // Version 2 has one tree, and each group above ours limits us too; version 1 one for memory alone. `max` is no number, and no limit.
-    let groups = text(Path::new("proc/self/cgroup")).unwrap_or_default();
-    let limits = groups.lines().filter_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let (base, file) = match controllers {
-            "" => ("sys/fs/cgroup", "memory.max"),
-            "memory" => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            _ => return None,
-        };
-        let path = Path::new(path.trim_start_matches('/'));
-        path.ancestors().filter_map(|group| number(Path::new(base).join(group).join(file))).min()
-    });
-    limits.chain(total).min().unwrap_or(FALLBACK)
+    let limits = groups(root).into_iter().filter_map(|group| group.limit());
+    limits.chain(meminfo(root, "MemTotal:")).min().unwrap_or(FALLBACK)
 }

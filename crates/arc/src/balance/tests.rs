@@ -20,6 +20,7 @@ fn ghosts_move_their_share() {
 /// Goal: metadata wins room against data by their ghosts, and one of data counts less.
 #[test]
 fn metadata_against_data() {
+    let _default = crate::tunables::STEERING.lock();
     let balance = Balance::new();
     let meta = balance.shares().0;
     balance.ghost_hit(MB, true, false, 100 * MB, [MB, MB]);

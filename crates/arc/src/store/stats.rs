@@ -73,7 +73,7 @@ impl Store {
             misses: sum(&inner.counters.misses),
             at_hand: sum(&inner.counters.at_hand),
             size: inner.pressure.size(),
-            c_max: inner.pressure.max(),
+            c_max: inner.most(),
         }
     }
 
@@ -134,8 +134,6 @@ impl Store {
             ("meta", meta),
             ("pd", pd),
             ("pm", pm),
-            ("c", inner.pressure.low()),
-            ("c_max", inner.pressure.max()),
             ("size", inner.pressure.size()),
             // As OpenZFS: all blocks in the form in which they would stay, the same unpacked, and the plain forms beside packed ones.
             ("compressed_size", compressed),
@@ -153,6 +151,7 @@ impl Store {
         let evictable =
             ["mru_evictable_data", "mru_evictable_metadata", "mfu_evictable_data", "mfu_evictable_metadata"];
         out.extend(evictable.iter().enumerate().map(|(list, name)| (*name, bytes(list))));
+        out.extend(self.named_limits());
         out.extend(self.second_named());
         out
     }

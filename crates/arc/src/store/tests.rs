@@ -468,4 +468,5 @@ fn ahead_in_its_place() {
     rig.store.inner.pressure.give(left);
 }
 
+mod limit;
 mod packed;

@@ -21,6 +21,8 @@ pub struct Tunable {
 pub enum KstatValue {
     /// A number (`KSTAT_DATA_UINT64`).
     Number(u64),
+    /// A number that may be less than none (`KSTAT_DATA_INT64`).
+    Signed(i64),
     /// Text (`KSTAT_DATA_STRING`).
     Text(String),
 }

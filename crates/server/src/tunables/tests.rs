@@ -39,3 +39,34 @@ fn steered_by_statics() {
     let names: Vec<String> = tunables.list().into_iter().map(|t| t.name).collect();
     assert!(names.is_sorted());
 }
+
+/// Goal: `zfs_arc_min` and `zfs_arc_max` are the bounds of the cache that all pools share, the upper one before the lower, and kstats tell them with what the machine has.
+#[test]
+fn bounds_of_the_cache() {
+    let tunables = Tunables::default();
+    let (min, max) = tunables.store().bounds();
+    assert_eq!(max, poolhouse::default_cache_bytes());
+    assert_eq!(min, default("zfs_arc_min").min(max));
+    assert!(tunables.set("zfs_arc_min", ARC_LEAST - 1, &[]).is_err());
+    tunables.set("zfs_arc_max", 256 << 20, &[]).unwrap();
+    tunables.set("zfs_arc_min", 100 << 20, &[]).unwrap();
+    assert_eq!(tunables.store().bounds(), (100 << 20, 256 << 20));
+    tunables.set("zfs_arc_max", 64 << 20, &[]).unwrap();
+    assert_eq!(tunables.store().bounds(), (64 << 20, 64 << 20));
+    tunables.set("zfs_arc_max", 256 << 20, &[]).unwrap();
+    // As if others lacked more than there is.
+    tunables.store().adapt(arc::Memory { all: 1 << 40, free: 0 });
+    let told: BTreeMap<_, _> = crate::kstats::arc(tunables.store()).into_iter().collect();
+    let number = |name: &str| match told[name] {
+        api::KstatValue::Number(n) => i128::from(n),
+        api::KstatValue::Signed(n) => i128::from(n),
+        api::KstatValue::Text(_) => panic!("{name} is a number"),
+    };
+    assert_eq!((number("c_min"), number("c_max")), (100 << 20, 256 << 20));
+    assert!(number("c") <= 100 << 20, "all that may be given back was");
+    assert_eq!(number("arc_no_grow"), 1);
+    assert!(number("memory_all_bytes") > 0 && number("arc_sys_free") == number("memory_all_bytes") / 32);
+    assert_eq!(number("memory_available_bytes"), number("memory_free_bytes") - number("arc_sys_free"));
+    tunables.set("zfs_arc_min", 0, &[]).unwrap();
+    assert_eq!(tunables.store().bounds().0, default("zfs_arc_min").min(256 << 20));
+}

@@ -44,3 +44,36 @@ fn memory_of_a_control_group() {
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
     assert_eq!(memory(), 2 << 30);
 }
+
+/// Goal: what is left is what the machine has, or what the narrowest of the control groups above leaves, which counts what it can give up as left, in both versions of them; a group without a limit leaves all.
+#[test]
+fn memory_left_in_a_control_group() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let left = || memory_left_below(root.path());
+    assert_eq!(left(), None);
+    put("proc/meminfo", "MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 1000 kB\n");
+    assert_eq!(left(), Some(1000 << 10));
+    put("proc/self/cgroup", "0::/a/b\n");
+    put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    put("sys/fs/cgroup/a/b/memory.current", "600000\n");
+    assert_eq!(left(), Some(1000 << 10), "no limit");
+    put("sys/fs/cgroup/a/memory.max", "900000\n");
+    put("sys/fs/cgroup/a/memory.current", "800000\n");
+    assert_eq!(left(), Some(100_000));
+    put("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 20000\nslab_reclaimable 3000\nactive_file 9\n");
+    assert_eq!(left(), Some(123_000));
+    put("sys/fs/cgroup/a/b/memory.high", "650000\n");
+    assert_eq!(left(), Some(50_000));
+    put("sys/fs/cgroup/a/b/memory.current", "700000\n");
+    assert_eq!(left(), Some(0), "more than it should");
+    put("proc/self/cgroup", "4:memory:/x\n");
+    put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "5000\n");
+    put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "4500\n");
+    put("sys/fs/cgroup/memory/x/memory.stat", "total_inactive_file 100\n");
+    assert_eq!(left(), Some(600));
+}

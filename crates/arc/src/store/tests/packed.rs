@@ -1,7 +1,7 @@
 //! Blocks that are held packed: more of them have room, each hit has the right bytes, and all that is counted is what is there.
 
 use super::*;
-use crate::tunables::{COMPRESSED_ARC_ENABLED, DBUF_CACHE_SHIFT};
+use crate::tunables::{COMPRESSED_ARC_ENABLED, DBUF_CACHE_SHIFT, STEERING};
 use codec::compress::{ZstdLevel, compress};
 
 const LSIZE: usize = 8192;
@@ -52,13 +52,10 @@ pub(super) fn read(rig: &Rig, n: u64) -> bool {
     }
 }
 
-/// The tests of this module and the tunable that one of them turns off.
-static TUNABLE: Mutex<()> = Mutex::new(());
-
 /// Goal: a working set that is larger than the limit plain, and smaller packed, is all there from the second pass on; the sums are exact at every step, and what is hot is plain.
 #[test]
 fn more_has_room() {
-    let _on = TUNABLE.lock();
+    let _on = STEERING.lock();
     let (both, alone) = rooms();
     let blocks = 100;
     // All of them packed, and a quarter of them plain.
@@ -97,7 +94,7 @@ fn more_has_room() {
 /// Goal: while there is room for all of it plain, nothing is ever unpacked.
 #[test]
 fn without_pressure_nothing_is_unpacked() {
-    let _on = TUNABLE.lock();
+    let _on = STEERING.lock();
     let (both, _) = rooms();
     let rig = Rig::new(both * 100);
     for _ in 0..3 {
@@ -115,7 +112,7 @@ fn without_pressure_nothing_is_unpacked() {
 /// Goal: with `zfs_compressed_arc_enabled=0`, and of blocks that packed too little, the plain form alone is held.
 #[test]
 fn off_and_not_worth_it() {
-    let _on = TUNABLE.lock();
+    let _on = STEERING.lock();
     let rig = Rig::new(1 << 20);
     let most = Block::zeroed(LSIZE - LSIZE / 8 + 1);
     rig.store.insert(&lz4(&rig, 1), &contents(1).into(), Some(&most));
@@ -134,7 +131,7 @@ fn off_and_not_worth_it() {
 /// Goal: what is under pressure in a cache of packed blocks is the plain forms first: those that are used stay plain, those of a scan go.
 #[test]
 fn what_is_used_stays_plain() {
-    let _on = TUNABLE.lock();
+    let _on = STEERING.lock();
     let (_, alone) = rooms();
     let rig = Rig::new(400 * alone);
     (0..4).for_each(|n| assert!(!read(&rig, n)));
@@ -152,7 +149,7 @@ fn what_is_used_stays_plain() {
 /// Goal: a hand finds a block that is held packed, and nothing once that is gone; a packed form that memory has damaged is no block, and is read again.
 #[test]
 fn hands_and_damage() {
-    let _on = TUNABLE.lock();
+    let _on = STEERING.lock();
     let rig = Rig::new(1 << 20);
     assert!(!read(&rig, 1));
     rig.later();
@@ -187,7 +184,7 @@ fn hands_and_damage() {
 /// Goal: whatever readers, forgetters and the thread that makes room do at the same time, each hit has the right bytes, and in the end all sums are right.
 #[test]
 fn at_the_same_time() {
-    let _on = TUNABLE.lock();
+    let _on = STEERING.lock();
     let (_, alone) = rooms();
     let rig = Rig::new(40 * alone);
     std::thread::scope(|scope| {
