@@ -7,7 +7,8 @@ use crate::second::Seconds;
 use crate::store::{Flight, Found, Hand, Stats, Store};
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 use zio::{Bookmark, WriteReq, Zio};
 
 /// The memory that the cache of a pool may use.
@@ -62,6 +63,8 @@ pub struct Cache {
     pub(crate) second: Seconds,
     crew: Crew,
     policies: Policies,
+    /// What the room above has of a pool.
+    beside: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// While it lives, blocks are read ahead ([`Cache::begin_reading_ahead`]); what is under way is over when it is gone, and holds no device any more.
@@ -151,7 +154,15 @@ impl Cache {
         };
         let pool = store.new_pool();
         let crew = Crew::new(pool, store.zfetch().clone());
-        Cache { zio, store, pool, crew, policies: Policies::default(), second: Seconds::default() }
+        Cache {
+            zio,
+            store,
+            pool,
+            crew,
+            policies: Policies::default(),
+            second: Seconds::default(),
+            beside: OnceLock::new(),
+        }
     }
 
     /// From now on this is what is kept and read ahead of an object set; what is there stays until it is evicted.
@@ -173,6 +184,11 @@ impl Cache {
 
     fn devices(&self) -> u64 {
         self.zio.tree().devices().count().max(1) as u64
+    }
+
+    /// What somebody keeps for as long as this pool is open, made when it is first asked for; `None` to all who ask for another type than the first.
+    pub fn beside<T: Any + Default + Send + Sync>(&self) -> Option<&T> {
+        self.beside.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
 
     /// Whether blocks are read ahead.
@@ -262,7 +278,11 @@ impl Cache {
         self.read_sparse_asking(bp, bookmark, Ask::default())
     }
 
-    fn read_sparse_asking(&self, bp: &Blkptr, bookmark: &Bookmark, ask: Ask<'_>) -> zio::Result<Sparse> {
+    /// As [`Cache::read_sparse`], for who wants to know more.
+    ///
+    /// # Errors
+    /// As [`Cache::read`].
+    pub fn read_sparse_asking(&self, bp: &Blkptr, bookmark: &Bookmark, ask: Ask<'_>) -> zio::Result<Sparse> {
         let Some(key) = self.key(bp, bookmark.objset) else {
             return self.zio.read(bp, bookmark).map(Sparse::from);
         };

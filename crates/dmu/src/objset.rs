@@ -9,7 +9,6 @@ use crate::live::Live;
 use crate::live::header::Header;
 use crate::met::Met;
 use crate::tree::Tree;
-use crate::zfetch::Zfetch;
 use crate::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Dnode, Error, Extent,
     NewObject, Result, Tx,
@@ -55,14 +54,11 @@ pub(crate) struct Home {
     pub(crate) cache: Arc<Cache>,
     /// The dataset's object number; 0 is the MOS.
     pub(crate) id: u64,
-    /// Who foresees reads; none of who reads ahead himself, and where nothing is.
-    pub(crate) zfetch: Option<Arc<Zfetch>>,
 }
 
 impl Home {
     fn new(cache: Arc<Cache>, id: u64) -> Home {
-        let zfetch = Zfetch::of(&cache);
-        Home { cache, id, zfetch }
+        Home { cache, id }
     }
 }
 

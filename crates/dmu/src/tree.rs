@@ -4,7 +4,7 @@ use crate::dnode::{Extent, SPILL_BLKID};
 use crate::hands::Hands;
 use crate::met::{Met, MetSince};
 use crate::objset::Home;
-use crate::{Error, Result};
+use crate::{Error, Result, zfetch};
 use arc::{Ask, Came, Foreseen, Hand};
 use arc_swap::ArcSwapOption;
 use device::{Block, Sparse};
@@ -376,15 +376,12 @@ impl Tree {
 
     /// Notes how a data block comes to its reader.
     fn note(&self, blkid: BlkId, came: Came) {
-        if let Some(zfetch) = &self.home.zfetch {
-            zfetch.note(self, blkid.0, came);
-        }
+        zfetch::note(self, blkid.0, came);
     }
 
-    /// The same pointers, for who reads ahead: nobody takes note of what he reads.
+    /// The same pointers, for who reads ahead.
     pub(crate) fn detached(&self) -> Tree {
-        let home = Home { zfetch: None, ..self.home.clone() };
-        Tree::new(home, self.object, self.phys.clone())
+        Tree::new(self.home.clone(), self.object, self.phys.clone())
     }
 
     /// Whether it has the same pointers.
@@ -399,7 +396,9 @@ impl Tree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let block = self.home.cache.read_sparse(&bp, &self.bookmark(Level(0), blkid))?;
+        let note = |came| self.note(blkid, came);
+        let ask = Ask { told: Some(&note), ..Ask::default() };
+        let block = self.home.cache.read_sparse_asking(&bp, &self.bookmark(Level(0), blkid), ask)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }

@@ -11,23 +11,27 @@
 //!
 //! Who reads ahead has a tree of his own of the object's pointers, since they keep nobody from changing it: they may be of the past, and what he finds wrong says nothing ([`zio::Guess`]).
 //!
+//! # Memory
+//! A pool has one table, of so many objects at most, whatever is mounted: who stands idle has no part of it. It holds numbers, and neither blocks nor object sets; the tree of who reads ahead
+//! lives as long as there is something to read.
+//!
 //! # Locks
-//! One for each few objects of an object set, held for the arithmetic alone.
+//! One for each few objects of a pool, held for the arithmetic alone.
 //!
 //! # Absent
 //! Streams of writes; the reads that a caller knows to come.
 
 use crate::tree::Tree;
-use arc::{Cache, Came, Run, Zfetch as Counters};
+use arc::{Came, Run, Zfetch as Counters};
 use observe::Tunable;
 use ondisk::ObjNum;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-/// 1: nothing is read ahead (`zfs_prefetch_disable`, which is 0 by default there). Until whole pools have been tried with it, it has to be asked for.
-pub static PREFETCH_DISABLE: Tunable = Tunable::new(1);
+/// 1: nothing is read ahead (`zfs_prefetch_disable`).
+pub static PREFETCH_DISABLE: Tunable = Tunable::new(0);
 /// Streams of an object (`zfetch_max_streams`).
 pub static ZFETCH_MAX_STREAMS: Tunable = Tunable::new(8);
 /// Seconds for which a stream keeps its place from another (`zfetch_min_sec_reap`).
@@ -47,8 +51,8 @@ pub static ZFETCH_HOLE_SHIFT: Tunable = Tunable::new(2);
 
 /// Objects that are watched at a time, of each lock.
 const OBJECTS: usize = 16;
-/// Locks of an object set.
-const LOCKS: usize = 4;
+/// Locks of a pool.
+const LOCKS: usize = 32;
 /// Reads that belong to no stream, which are kept in mind.
 const LONELY: usize = 8;
 
@@ -164,7 +168,7 @@ impl Stream {
         self.next = self.next.wrapping_add_signed(self.step.wrapping_mul(gone as i64));
         self.asked = self.asked.saturating_sub(gone);
         self.asked_above = self.asked_above.saturating_sub(gone);
-        (self.used, self.spare_from) = (now, now + ZFETCH_MIN_SEC_REAP.get());
+        (self.used, self.spare_from) = (now, now.saturating_add(ZFETCH_MIN_SEC_REAP.get()));
         self.widen(late && expected, shape.block, fetch);
         self.wishes(shape, fetch)
     }
@@ -233,6 +237,12 @@ pub(crate) struct Fetch {
 }
 
 impl Streams {
+    /// Whether one of them was used lately.
+    fn is_followed(&self, now: u64) -> bool {
+        let reap = ZFETCH_MAX_SEC_REAP.get();
+        self.streams.iter().any(|s| now <= s.used.saturating_add(reap))
+    }
+
     /// Notes a read that came to a device, or was the first of what was read ahead, at a time in seconds; what is to be read ahead then.
     pub(crate) fn note(
         &mut self,
@@ -270,7 +280,7 @@ impl Streams {
                         return Vec::new();
                     }
                 }
-                Seen::Behind if now <= stream.used + reap => {
+                Seen::Behind if now <= stream.used.saturating_add(reap) => {
                     // Somebody else reads ahead of him: it was not passed over after all.
                     stream.skipped = stream.skipped.saturating_sub(1);
                     stream.used = now;
@@ -303,7 +313,7 @@ impl Streams {
         };
         let next = blkid.checked_add_signed(step).filter(|next| *next <= shape.last);
         let Some(stream) = Stream::begin(next, step, read, now) else { return Vec::new() };
-        self.streams.retain(|s| now <= s.used + ZFETCH_MAX_SEC_REAP.get());
+        self.streams.retain(|s| now <= s.used.saturating_add(ZFETCH_MAX_SEC_REAP.get()));
         if self.streams.len() as u64 >= most {
             let oldest = (0..self.streams.len()).min_by_key(|i| self.streams[*i].used);
             match oldest.filter(|i| self.streams[*i].spare_from <= now) {
@@ -341,38 +351,71 @@ impl Streams {
     }
 }
 
-/// An object whose streams are known, with pointers of its own for who reads ahead.
+/// An object whose streams are known.
 struct Object {
-    ahead: Arc<Tree>,
+    /// The pointers of who reads ahead, while somebody does.
+    ahead: Weak<Tree>,
     streams: Streams,
+    /// Milliseconds.
     used: u64,
 }
 
-type Objects = Mutex<HashMap<ObjNum, Object>>;
+impl Object {
+    /// The pointers for who reads ahead of this tree.
+    fn ahead_of(&mut self, tree: &Tree) -> Arc<Tree> {
+        if let Some(ahead) = self.ahead.upgrade().filter(|ahead| ahead.is_like(tree)) {
+            return ahead;
+        }
+        let ahead = Arc::new(tree.detached());
+        self.ahead = Arc::downgrade(&ahead);
+        ahead
+    }
+}
 
-/// The streams of an object set (`zfetch_t`, for all its objects).
+/// By object set and number.
+type Objects = HashMap<(u64, ObjNum), Object>;
+
+/// The streams of an object, which takes the place of another if there are too many.
+fn object_of(objects: &mut Objects, name: (u64, ObjNum), now_ms: u64) -> &mut Object {
+    if objects.len() >= OBJECTS && !objects.contains_key(&name) {
+        // Who is read here and there gives way to who is read one after another.
+        let idle = |o: &Object| (o.streams.is_followed(now_ms / 1000), o.used);
+        let oldest = objects.iter().min_by_key(|(_, o)| idle(o)).map(|(name, _)| *name);
+        oldest.and_then(|name| objects.remove(&name));
+    }
+    let new = || Object { ahead: Weak::new(), streams: Streams::default(), used: now_ms };
+    let object = objects.entry(name).or_insert_with(new);
+    object.used = now_ms;
+    object
+}
+
+/// The streams of a pool (`zfetch_t`, for all its objects), which its cache has beside it ([`arc::Cache::beside`]).
 pub(crate) struct Zfetch {
-    // Most object sets of a pool are never read for long.
-    objects: OnceLock<Box<[Objects; LOCKS]>>,
+    objects: OnceLock<Box<[Mutex<Objects>; LOCKS]>>,
     start: Instant,
 }
 
-impl Zfetch {
-    /// For an object set of a pool whose blocks are read ahead.
-    pub(crate) fn of(cache: &Cache) -> Option<Arc<Zfetch>> {
-        let new = || Arc::new(Zfetch { objects: OnceLock::new(), start: Instant::now() });
-        cache.reads_ahead().then(new)
+impl Default for Zfetch {
+    fn default() -> Self {
+        Zfetch { objects: OnceLock::new(), start: Instant::now() }
     }
+}
 
-    /// Notes how a data block of this tree came to its reader, and has read ahead what may come next.
-    pub(crate) fn note(&self, tree: &Tree, blkid: u64, came: Came) {
-        let phys = &tree.phys;
-        // Small objects, and the first block of any: most are read once, and no further.
-        if phys.maxblkid.0 < 2 || PREFETCH_DISABLE.get() != 0 {
-            return;
-        }
-        let cache = &tree.home.cache;
-        let Some(data) = cache.prefetches(tree.home.id) else { return };
+/// Notes how a data block of this tree came to its reader, and has read ahead what may come next.
+pub(crate) fn note(tree: &Tree, blkid: u64, came: Came) {
+    let cache = &tree.home.cache;
+    // Small objects, and the first block of any: most are read once, and no further.
+    if tree.phys.maxblkid.0 < 2 || PREFETCH_DISABLE.get() != 0 || !cache.reads_ahead() {
+        return;
+    }
+    if let (Some(data), Some(zfetch)) = (cache.prefetches(tree.home.id), cache.beside::<Zfetch>()) {
+        zfetch.note(tree, blkid, came, data || tree.phys.kind.is_metadata());
+    }
+}
+
+impl Zfetch {
+    fn note(&self, tree: &Tree, blkid: u64, came: Came, data: bool) {
+        let (phys, cache) = (&tree.phys, &tree.home.cache);
         let counters = cache.store().zfetch();
         let shape = Shape {
             block: phys.datablksz.into(),
@@ -382,27 +425,18 @@ impl Zfetch {
         // A sixteenth of the memory is enough to have under way.
         let under_way = counters.io_active().saturating_mul(shape.block);
         let fetch = Fetch { data, roomy: under_way < cache.store().max() / 16 };
-        let now = self.start.elapsed().as_secs();
+        let now_ms = self.start.elapsed().as_millis() as u64;
         let all = self.objects.get_or_init(Box::default);
-        let mut objects = all[tree.object.0 as usize % LOCKS].lock();
-        if objects.len() >= OBJECTS && !objects.contains_key(&tree.object) {
-            let oldest = objects.iter().min_by_key(|(_, o)| o.used).map(|(object, _)| *object);
-            oldest.and_then(|object| objects.remove(&object));
-        }
-        let object = objects.entry(tree.object).or_insert_with(|| Object {
-            ahead: Arc::new(tree.detached()),
-            streams: Streams::default(),
-            used: now,
-        });
-        object.used = now;
-        let wishes = object.streams.note(blkid, came, shape, fetch, now, counters);
+        let name = (tree.home.id, tree.object);
+        // Objects of one object set are neighbours, and so are those of object sets that were made alike.
+        let lock = (name.0.wrapping_mul(7) ^ name.1.0) as usize % LOCKS;
+        let mut objects = all[lock].lock();
+        let object = object_of(&mut objects, name, now_ms);
+        let wishes = object.streams.note(blkid, came, shape, fetch, now_ms / 1000, counters);
         if wishes.is_empty() {
             return;
         }
-        if !object.ahead.is_like(tree) {
-            object.ahead = Arc::new(tree.detached());
-        }
-        let of = object.ahead.clone();
+        let of = object.ahead_of(tree);
         drop(objects);
         for Wish { level, next, step, count } in wishes {
             let bytes = if level == 0 { shape.block } else { 1 << phys.indblkshift };

@@ -91,7 +91,6 @@ struct Pool {
 
 /// So many objects of 64 blocks, none of which is in memory.
 fn pool(objects: u64) -> Pool {
-    dmu::zfetch::PREFETCH_DISABLE.set(0);
     let (inner, state) = (MemDevice::new("d", 1 << 40), Mutex::default());
     let gate = Arc::new(Gate { inner, state, changed: Condvar::new() });
     let rig = Rig::over(gate.clone());
@@ -243,4 +242,45 @@ fn what_fails() {
     dn.read_at(5 * BLOCK, &mut buf).unwrap_err();
     assert_eq!(stats().checksum_errors, 1);
     (6..BLOCKS).for_each(|b| pool.read(&dn, b));
+}
+
+/// Goal: what was read ahead of an object set keeps nothing of it: when it is closed, and nothing is under way, nobody holds the pool's cache for its sake.
+#[test]
+fn nothing_is_kept() {
+    let pool = pool(4);
+    let before = Arc::strong_count(&pool.rig.cache);
+    let dnodes: Vec<Dnode> = (0..4).map(|n| pool.dnode(n)).collect();
+    dnodes.iter().for_each(|dn| (0..8).for_each(|b| pool.read(dn, b)));
+    assert!(pool.named("prefetch_data_misses") > 0);
+    drop(dnodes);
+    while pool.rig.cache.store().zfetch().io_active() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(Arc::strong_count(&pool.rig.cache), before);
+}
+
+/// Goal: blocks of dnodes are read ahead of who goes through the objects of an object set, also where a dataset lets metadata alone be read ahead.
+#[test]
+fn of_dnodes() {
+    for ahead in [Which::All, Which::Metadata, Which::None] {
+        let (inner, state) = (MemDevice::new("d", 1 << 40), Mutex::default());
+        let rig = Rig::over(Arc::new(Gate { inner, state, changed: Condvar::new() }));
+        let os = rig.create(ObjsetKind::Other, 0);
+        let spec = NewObject::new(DmuType::PLAIN_FILE_CONTENTS);
+        for _ in 0..1000 {
+            os.create_object(&tx(1), &spec).unwrap();
+        }
+        let _ahead = rig.cache.begin_reading_ahead();
+        rig.cache.set_policy(5, Policy { ahead, ..Policy::default() });
+        let os = rig.sync(&os, 1);
+        let settled = || {
+            while rig.cache.store().zfetch().io_active() > 0 {
+                std::thread::yield_now();
+            }
+        };
+        assert_eq!(os.objects(ObjNum(1)).map(Result::unwrap).inspect(|_| settled()).count(), 1000);
+        let named = rig.cache.store().named();
+        let read = named.iter().find(|(n, _)| *n == "prefetch_metadata_misses").unwrap().1;
+        assert_eq!(read > 0, ahead != Which::None, "{ahead:?}: {read}");
+    }
 }

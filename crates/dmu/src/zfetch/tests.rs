@@ -122,3 +122,27 @@ fn how_far() {
     (0..600).for_each(|b| drop(streams.note(b, Came::Late, SHAPE, FETCH, 0, &Counters::default())));
     assert_eq!(streams.streams[0].asked, (64 << 20) / SHAPE.block, "64 MiB");
 }
+
+/// Goal: however many objects of however many file systems are read, only so many are kept in mind, and those that are read one after another stay while others are read here and there.
+#[test]
+fn only_so_many() {
+    let mut objects = Objects::new();
+    let counters = Counters::default();
+    let read = |objects: &mut Objects, name, blkid, ms| {
+        let object = object_of(objects, name, ms);
+        let _ = object.streams.note(blkid, Came::Missed, SHAPE, FETCH, ms / 1000, &counters);
+    };
+    let stream = (7, ObjNum(8));
+    for n in 0..1000 {
+        read(&mut objects, stream, n, n);
+        for other in 0..12 {
+            read(&mut objects, (n, ObjNum(1000 + other)), n * 40 % 700, n);
+        }
+        assert!(objects.len() <= OBJECTS);
+    }
+    assert!(objects[&stream].streams.is_followed(1));
+    assert!(counters.hits.get() >= 990, "{}", counters.hits.get());
+    // It is not kept for ever.
+    (0..20).for_each(|other| read(&mut objects, (1, ObjNum(other)), 5, 10_000));
+    assert!(!objects.contains_key(&stream));
+}
