@@ -34,6 +34,8 @@ pub static L2ARC_FEED_AGAIN: Tunable = Tunable::new(1);
 pub static L2ARC_NORW: Tunable = Tunable::new(0);
 /// Whether only what was used again is written: 1 for all, 2 for data alone (`l2arc_mfuonly`).
 pub static L2ARC_MFUONLY: Tunable = Tunable::new(0);
+/// Whether what was read ahead, and nobody has asked for, is not written (`l2arc_noprefetch`).
+pub static L2ARC_NOPREFETCH: Tunable = Tunable::new(1);
 /// How much of the cache may go into knowing what lies on cache devices, in percent (`l2arc_meta_percent`).
 pub static L2ARC_META_PERCENT: Tunable = Tunable::new(33);
 /// Whether what lies on a cache device is found again when it is added with its pool (`l2arc_rebuild_enabled`).

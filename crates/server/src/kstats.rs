@@ -116,7 +116,7 @@ fn logs(pools: &[Arc<Imported>]) -> Values {
 }
 
 /// What the cache here never has or does, and programs ask for: there is no such size, and it happened 0 times.
-const NEVER: [&str; 42] = [
+const NEVER: [&str; 41] = [
     "uncached_hits",
     "prescient_prefetch",
     "demand_hit_prescient_prefetch",
@@ -148,7 +148,6 @@ const NEVER: [&str; 42] = [
     "uncached_metadata",
     "uncached_evictable_data",
     "uncached_evictable_metadata",
-    "l2_prefetch_asize",
     "l2_evict_lock_retry",
     "l2_evict_l1cached",
     "l2_free_on_write",

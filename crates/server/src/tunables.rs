@@ -14,9 +14,9 @@ use crate::pools::{Imported, MOUNT_THREADS_DEFAULT, set_mount_threads};
 use arc::tunables::{
     ARC_EVICT_BATCH_LIMIT, ARC_META_BALANCE, ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT, ARC_SYS_FREE,
     COMPRESSED_ARC_ENABLED, DBUF_CACHE_SHIFT, L2ARC_FEED_AGAIN, L2ARC_FEED_MIN_MS, L2ARC_FEED_SECS,
-    L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NORW, L2ARC_REBUILD_BLOCKS_MIN_L2SIZE,
-    L2ARC_REBUILD_ENABLED, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX, VDEV_AGGREGATION_LIMIT,
-    VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE,
+    L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NOPREFETCH, L2ARC_NORW,
+    L2ARC_REBUILD_BLOCKS_MIN_L2SIZE, L2ARC_REBUILD_ENABLED, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
+    VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE,
 };
 use dmu::zfetch::{
     PREFETCH_DISABLE, ZFETCH_HOLE_SHIFT, ZFETCH_MAX_DISTANCE, ZFETCH_MAX_IDISTANCE, ZFETCH_MAX_REORDER,
@@ -130,7 +130,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 61] = [
+const STEERED: [Steered; 62] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -173,6 +173,13 @@ const STEERED: [Steered; 61] = [
         0,
         2,
         &L2ARC_MFUONLY,
+    ),
+    steered(
+        "l2arc_noprefetch",
+        "1: what was read ahead is not written to cache devices before it was asked for",
+        0,
+        1,
+        &L2ARC_NOPREFETCH,
     ),
     steered("l2arc_norw", "1: read nothing from a cache device while it is written to", 0, 1, &L2ARC_NORW),
     steered(

@@ -7,12 +7,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use arc::CacheDeviceStats;
+use codec::checksum::embedded::{self, Verifier};
+use codec::checksum::fletcher4;
 use dsl::ops::props::{SetAs, SetProps, Setting};
-use ondisk::{Guid, ObjNum};
+use ondisk::l2arc::{DevHeader, L2ARC_HDR_OFFSET, L2ARC_HDR_SIZE, L2ARC_LOG_BLK_SIZE, LogBlock, LogEntry};
+use ondisk::{BlkId, ByteOrder, CompressKind, Guid, Level, ObjNum};
 use spa::Spa;
 use spa::create::{CreateError, NewLeaf, VdevShape, claim_file};
 use spa::engine::{Live, ShapeError};
 use spa::import::Options;
+use zio::Bookmark;
 
 const MIB: usize = 1 << 20;
 /// More than fits into the cache that these pools have.
@@ -53,7 +57,8 @@ impl Bench {
 
     fn import(&mut self) {
         drop(self.spa.take());
-        let options = Options { cache: (8u64 << 20).into(), ..Options::default() };
+        // What is read when, and fed, is the tests' to say.
+        let options = Options { cache: (8u64 << 20).into(), read_ahead: false, ..Options::default() };
         self.spa = Some(rig::import_as(self.dir.path(), options).unwrap());
     }
 
@@ -384,4 +389,129 @@ fn all_at_once() {
     // Ghosts and all: what a purge leaves is what was never given back.
     bench.spa().cache().purge();
     assert_eq!(store.stats().size, 0);
+}
+
+impl Bench {
+    /// The header as it lies on the device.
+    fn header(&self) -> DevHeader {
+        let mut raw = [0; L2ARC_HDR_SIZE];
+        std::fs::File::open(self.image()).unwrap().read_exact_at(&mut raw, L2ARC_HDR_OFFSET).unwrap();
+        DevHeader::decode(&raw).unwrap()
+    }
+
+    /// Changes the newest log block, under right checksums.
+    fn relog(&self, change: impl Fn(&mut Vec<LogEntry>)) {
+        let mut header = self.header();
+        let newest = &mut header.newest[0];
+        let image = std::fs::OpenOptions::new().read(true).write(true).open(self.image()).unwrap();
+        let mut raw = vec![0; newest.asize as usize];
+        image.read_exact_at(&mut raw, newest.daddr).unwrap();
+        let mut plain = vec![0; L2ARC_LOG_BLK_SIZE];
+        let kind = if newest.packed { CompressKind::Lz4 } else { CompressKind::Off };
+        codec::compress::decompress(kind, &raw, &mut plain).unwrap();
+        let mut block = LogBlock::decode(&plain, header.log_entries).unwrap();
+        change(&mut block.entries);
+        let plain = block.encode();
+        image.write_all_at(&plain, newest.daddr).unwrap();
+        // It is the last that was written: there is room behind it.
+        (newest.packed, newest.asize) = (false, plain.len() as u64);
+        newest.sum = fletcher4(ByteOrder::Little, &plain).0;
+        self.set_header(&header);
+    }
+
+    fn set_header(&self, header: &DevHeader) {
+        let mut sector = header.encode().to_vec();
+        embedded::seal(&Verifier::Label { offset: L2ARC_HDR_OFFSET }, &mut sector, None).unwrap();
+        let image = std::fs::OpenOptions::new().write(true).open(self.image()).unwrap();
+        image.write_all_at(&sector, L2ARC_HDR_OFFSET).unwrap();
+    }
+}
+
+/// A pool that is exported when its cache device has just been written to its end, and the next round has begun with nothing to write, finds again what lies behind the mark.
+#[test]
+fn it_is_warm_when_a_round_has_just_begun() {
+    let mut bench = Bench::new(64 * MIB);
+    let sizes = [24 * MIB, 17 * MIB];
+    let fill = |(n, len): (u64, usize)| {
+        let file = bench.write(&rig::noise(60 + n, len));
+        bench.read_and_feed(file, len);
+        file
+    };
+    let files: Vec<ObjNum> = (0u64..).zip(sizes).map(fill).collect();
+    // All at once, so that nothing is left for the next round.
+    let logs = bench.counter("l2_log_blk_count");
+    drop(bench.spa.take());
+    // As when the first round has come near enough to the end, and what there is was written already.
+    let mut header = bench.header();
+    assert!(header.first && header.newest[0].daddr > 40 << 20, "{header:?}");
+    (header.first, header.evict) = (false, header.start + (15 << 20));
+    bench.set_header(&header);
+    bench.import();
+    bench.await_rebuilt();
+    let found = bench.counter("l2_rebuild_log_blks");
+    assert_eq!(bench.counter("l2_rebuild_success"), 1);
+    assert!(found > logs / 2 && found < logs, "{found} of {logs}");
+    let pool = bench.pool_reads();
+    assert_eq!(bench.read(files[1], sizes[1]), rig::noise(61, sizes[1]));
+    let from_pool = bench.pool_reads() - pool;
+    assert!(from_pool < (sizes[1] / 4) as u64, "{from_pool} bytes came from the pool");
+    assert_eq!(bench.counter("l2_cksum_bad"), 0);
+}
+
+/// A log that names places between sectors, or some that lie on one another, is believed as far as the others go.
+#[test]
+fn a_log_that_contradicts_itself() {
+    let mut bench = Bench::new(64 * MIB);
+    let bytes = rig::noise(70, 12 * MIB);
+    let file = bench.write(&bytes);
+    bench.read_and_feed(file, bytes.len());
+    drop(bench.spa.take());
+    bench.import();
+    bench.await_rebuilt();
+    let all = bench.counter("l2_rebuild_bufs");
+    assert!(all > 50, "{all}");
+    drop(bench.spa.take());
+    bench.relog(|entries| {
+        assert_eq!(entries.len(), 3);
+        entries[0].daddr += 1;
+        entries[1].daddr = entries[2].daddr - 512;
+    });
+    bench.import();
+    bench.await_rebuilt();
+    assert_eq!((bench.counter("l2_rebuild_success"), bench.counter("l2_rebuild_bufs")), (1, all - 2));
+    assert_eq!(bench.read(file, bytes.len()), bytes);
+    assert_eq!(bench.counter("l2_cksum_bad"), 0);
+}
+
+/// What was read ahead goes to a cache device when somebody has asked for it, or when `l2arc_noprefetch` is 0.
+#[test]
+fn what_nobody_has_asked_for() {
+    let mut bench = Bench::new(64 * MIB);
+    let bytes = rig::noise(80, MIB);
+    let file = bench.write(&bytes);
+    bench.import();
+    bench.await_rebuilt();
+    while bench.feed() > 0 {}
+    let owned = rig::own(live(bench.spa()), "tank");
+    let dn = owned.objset().dnode(file).unwrap();
+    let cache = bench.spa().cache();
+    let data = || bench.counter("l2_bufc_data_asize");
+    let before = data();
+    for n in 0..8 {
+        let bp = dn.bp(Level(0), BlkId(n)).unwrap();
+        let bookmark =
+            Bookmark { objset: owned.objset().id(), object: file, level: Level(0), blkid: BlkId(n) };
+        cache.fetch_ahead(&bp, &bookmark);
+    }
+    assert_eq!(bench.counter("prefetch_data_misses"), 8);
+    bench.feed();
+    assert_eq!(data(), before, "nobody has asked");
+    // Half of it.
+    dn.read_at(0, &mut vec![0; MIB / 2]).unwrap();
+    bench.feed();
+    assert_eq!((data() - before, bench.counter("l2_prefetch_asize")), (MIB as u64 / 2, 0));
+    arc::tunables::L2ARC_NOPREFETCH.set(0);
+    bench.feed();
+    arc::tunables::L2ARC_NOPREFETCH.set(1);
+    assert_eq!((data() - before, bench.counter("l2_prefetch_asize")), (MIB as u64, MIB as u64 / 2));
 }

@@ -173,6 +173,11 @@ impl Disk {
         self.stale.swap(false, Ordering::AcqRel)
     }
 
+    /// Whether something can lie there: all is written from a sector on.
+    pub(crate) fn is_aligned(&self, daddr: u64) -> bool {
+        daddr.is_multiple_of(self.sector())
+    }
+
     fn sector(&self) -> u64 {
         1 << self.ashift.0.clamp(9, 16)
     }
@@ -293,15 +298,8 @@ impl Disk {
     /// Goes on from where a header says that its writer was.
     pub(crate) fn resume(&self, writer: &mut Writer, header: &DevHeader) -> bool {
         let newest = &header.newest[0];
-        let hands = Hands {
-            hand: newest.daddr.saturating_add(newest.asize).max(writer.hands.start),
-            evict: header.evict,
-            first: header.first,
-            ..writer.hands
-        };
-        if !hands.sane() {
-            return false;
-        }
+        let logged = newest.daddr.saturating_add(newest.asize).max(writer.hands.start);
+        let Some(hands) = writer.hands.resumed(logged, header.evict, header.first) else { return false };
         (writer.hands, writer.newest, writer.trim) = (hands, header.newest, header.trim);
         true
     }
@@ -351,7 +349,7 @@ impl Disk {
     /// Forgets the log blocks that were given up, or lost some of what they name.
     pub(crate) fn drop_logs(&self, writer: &mut Writer) -> u64 {
         let mut gone = 0;
-        while let Some(oldest) = writer.logs.front().filter(|l| !writer.hands.valid(l, None)) {
+        while let Some(oldest) = writer.logs.front().filter(|l| !writer.hands.valid(l)) {
             gone += oldest.asize;
             self.alloc.fetch_sub(oldest.asize, Ordering::Relaxed);
             writer.logs.pop_front();

@@ -5,7 +5,7 @@
 //! over, and what lies from the mark on round to the hand is alive, the oldest first. On the first round nothing lies behind the hand, and the mark stays at the start.
 //!
 //! A place's *age* is how far behind the mark it lies, going round. Log blocks lead from younger to older ones, so a walk along them ends, whatever they say, if
-//! each step has to lead to what is older.
+//! each step has to lead to what is older, and no two things that it comes to lie on one another.
 
 use ondisk::l2arc::LogPointer;
 use std::ops::Range;
@@ -29,6 +29,17 @@ impl Hands {
     /// Of a device on which nothing lies.
     pub(crate) fn new(start: u64, end: u64) -> Hands {
         Hands { start, end, hand: start, evict: start, first: true }
+    }
+
+    /// Of a device whose header says where its mark is, and where its newest log block ends (`l2arc_dev_hdr_read`); `None` if that can't be.
+    pub(crate) fn resumed(self, logged: u64, evict: u64, first: bool) -> Option<Hands> {
+        let whole = self.start..=self.end;
+        if !(whole.contains(&logged) && whole.contains(&evict)) {
+            return None;
+        }
+        // Behind the mark: a round has begun, in which nothing was logged yet. What was written in it is unknown, and what lies behind the mark is as it was.
+        let hand = if first || logged <= evict { logged } else { self.start };
+        Some(Hands { hand, evict, first, ..self })
     }
 
     /// Sees to it that so many bytes, at most a part of the device, can be written from the hand on; what lies in these ranges is given up.
@@ -71,13 +82,21 @@ impl Hands {
         from <= to && to < self.alive()
     }
 
-    /// Whether a log block and all that it names can be alive; `after` is the younger one from which it was come to.
-    pub(crate) fn valid(&self, log: &LogPointer, after: Option<&LogPointer>) -> bool {
+    /// Whether a log block and all that it names can be alive.
+    pub(crate) fn valid(&self, log: &LogPointer) -> bool {
         let within = |at: u64| (self.start..self.end).contains(&at);
         self.holds(log.daddr, log.asize)
             && within(log.payload_start)
             && self.age(log.payload_start) < self.age(log.daddr)
-            && after.is_none_or(|after| self.age(log.daddr) < self.age(after.daddr))
+    }
+
+    /// The age of bytes that are alive, if they are all older than this bound, which they are the next of then: so that nothing that is come to lies on anything that was come to before.
+    pub(crate) fn older(&self, at: u64, len: u64, bound: &mut u64) -> bool {
+        let older = self.holds(at, len) && self.age(at + (len - 1)) < *bound;
+        if older {
+            *bound = self.age(at);
+        }
+        older
     }
 
     /// Whether a block can be one that this log block names.
@@ -85,13 +104,6 @@ impl Hands {
         self.holds(at, len)
             && self.age(log.payload_start) <= self.age(at)
             && self.age(at + (len - 1)) < self.age(log.daddr)
-    }
-
-    /// Whether they can be what a header says (`l2arc_dev_hdr_read`).
-    pub(crate) fn sane(&self) -> bool {
-        let whole = self.start..=self.end;
-        let in_order = self.first || self.hand <= self.evict;
-        whole.contains(&self.hand) && whole.contains(&self.evict) && in_order
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Place {
     pub(crate) metadata: bool,
     /// Whether it had been used again when it was written.
     pub(crate) again: bool,
+    /// Whether nobody had asked for it then.
+    pub(crate) ahead: bool,
 }
 
 /// What a device's list has of a block.
@@ -72,7 +74,8 @@ struct Sizes {
     asize: u64,
     lsize: u64,
     metadata: bool,
-    again: bool,
+    /// Of [`Sums::states`].
+    state: usize,
 }
 
 /// The blocks of one device by address, the oldest first from its hand on (`l2ad_buflist`).
@@ -89,8 +92,8 @@ pub(crate) struct Sums {
     pub(crate) asize: AtomicU64,
     /// Of data and metadata.
     pub(crate) kinds: [AtomicU64; 2],
-    /// Of what had been used once and again.
-    pub(crate) states: [AtomicU64; 2],
+    /// Of what had been used once, again, and not yet.
+    pub(crate) states: [AtomicU64; 3],
 }
 
 impl Sums {
@@ -103,7 +106,7 @@ impl Sums {
         add(&self.lsize, s.lsize);
         add(&self.asize, s.asize);
         add(&self.kinds[usize::from(s.metadata)], s.asize);
-        add(&self.states[usize::from(s.again)], s.asize);
+        add(&self.states[s.state], s.asize);
     }
 }
 
@@ -143,7 +146,8 @@ impl Index {
             return false;
         }
         let asize = disk.round(place.psize);
-        let sizes = Sizes { asize, lsize: place.lsize, metadata: place.metadata, again: place.again };
+        let state = if place.ahead { 2 } else { usize::from(place.again) };
+        let sizes = Sizes { asize, lsize: place.lsize, metadata: place.metadata, state };
         self.sums.count(&sizes, 1);
         disk.alloc.fetch_add(asize, Ordering::Relaxed);
         list.insert(daddr, Slot { name, sizes });

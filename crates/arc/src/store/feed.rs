@@ -13,7 +13,7 @@ use crate::header::{Header, State};
 use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
 use crate::l2::{Disk, Writer};
 use crate::tunables::{
-    L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
+    L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NOPREFETCH, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
 };
 use device::{Block, Sparse};
 use ondisk::l2arc::{L2ARC_LOG_BLK_SIZE, LogEntry};
@@ -177,13 +177,16 @@ impl Round<'_> {
         let inner = self.inner;
         let list = &inner.lists[state.list(kind)];
         let sublist = inner.roll() % list.sublists();
+        // What nobody has asked for yet may never be.
+        let noprefetch = L2ARC_NOPREFETCH.get() != 0;
         let headroom = self.target.saturating_mul(L2ARC_HEADROOM.get());
         let (mut passed, mut skip) = (0u64, 0);
         while !self.over && (headroom == 0 || passed <= headroom) {
             let mut some: Vec<Arc<Header>> = Vec::new();
             let more = list.look(sublist, skip, CHUNKS, young, |header| {
                 passed = passed.saturating_add(header.key.lsize() as u64);
-                if header.state() == state && header.key.pool == self.disk.pool && header.for_l2() {
+                let wanted = header.for_l2() && !(noprefetch && header.is_ahead());
+                if header.state() == state && header.key.pool == self.disk.pool && wanted {
                     some.push(header.clone());
                 }
             });
@@ -249,7 +252,7 @@ impl Round<'_> {
             complevel: 0,
             metadata,
             protected: key.is_protected(),
-            prefetch: false,
+            prefetch: header.is_ahead(),
             again: state == State::Mfu,
         };
         self.run.push(Going { header, entry, bytes });
@@ -287,6 +290,7 @@ impl Round<'_> {
                 lsize: entry.lsize.0,
                 metadata: entry.metadata,
                 again: entry.again,
+                ahead: entry.prefetch,
             };
             let entered = self.inner.written(&header, written.is_ok().then_some(place));
             if entered {

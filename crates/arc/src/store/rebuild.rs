@@ -103,39 +103,51 @@ impl Inner {
     fn follow(&self, disk: &Arc<Disk>, writer: &mut Writer) -> Result<(), Cut> {
         let counters = &self.l2.counters;
         let [mut at, mut next] = writer.newest;
-        let mut after = None;
-        while !at.is_none() && writer.hands.valid(&at, after.as_ref()) {
+        let mut bound = u64::MAX;
+        while !at.is_none()
+            && writer.hands.valid(&at)
+            && disk.is_aligned(at.daddr)
+            && disk.is_aligned(at.asize)
+            && writer.hands.older(at.daddr, at.asize, &mut bound)
+        {
             if !disk.is_there() || self.l2.is_closing() {
                 return Err(Cut::Gone);
             }
             let block = disk
                 .read_log(&at, writer.log_entries)
                 .map_err(|unread| if unread { Cut::Io } else { Cut::Checksum })?;
-            self.restore(disk, writer, &at, &block)?;
+            self.restore(disk, writer, &at, &block, &mut bound)?;
             writer.logs.push_front(at);
             disk.alloc.fetch_add(at.asize, Ordering::Relaxed);
             counters.log_blk_count.fetch_add(1, Ordering::Relaxed);
             counters.log_blk_asize.fetch_add(at.asize, Ordering::Relaxed);
             counters.rebuild_log_blks.inc();
-            (after, at, next) = (Some(at), next, block.prev);
+            (at, next) = (next, block.prev);
         }
         Ok(())
     }
 
-    /// Enters what a log block names.
+    /// Enters what a log block names, the youngest first: what lies on what was entered before, or between sectors, is not what was written.
     fn restore(
         &self,
         disk: &Arc<Disk>,
         writer: &Writer,
         log: &LogPointer,
         block: &LogBlock,
+        bound: &mut u64,
     ) -> Result<(), Cut> {
         let counters = &self.l2.counters;
         let sane = |e: &&LogEntry| {
             let sizes = e.psize.0 <= e.lsize.0 && e.lsize.0 <= SPA_MAXBLOCKSIZE;
-            sizes && e.birth.0 > 0 && writer.hands.named_by(log, e.daddr, disk.round(e.psize.0))
+            sizes
+                && e.birth.0 > 0
+                && disk.is_aligned(e.daddr)
+                && writer.hands.named_by(log, e.daddr, disk.round(e.psize.0))
         };
         for e in block.entries.iter().rev().filter(sane) {
+            if !writer.hands.older(e.daddr, disk.round(e.psize.0), bound) {
+                continue;
+            }
             if !self.room_for_place() {
                 return Err(Cut::Memory);
             }
@@ -146,6 +158,7 @@ impl Inner {
                 lsize: e.lsize.0,
                 metadata: e.metadata,
                 again: e.again,
+                ahead: e.prefetch,
             };
             counters.rebuild_bufs.inc();
             if self.l2.index.insert(Name::of_log(disk.pool, &e.dva, e.birth.0), place) {

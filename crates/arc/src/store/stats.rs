@@ -185,6 +185,7 @@ impl Store {
             ("l2_bufc_metadata_asize", load(&sums.kinds[1])),
             ("l2_mru_asize", load(&sums.states[0])),
             ("l2_mfu_asize", load(&sums.states[1])),
+            ("l2_prefetch_asize", load(&sums.states[2])),
             ("l2_log_blk_writes", c.log_blk_writes.get()),
             ("l2_log_blk_avg_asize", log_asize.checked_div(log_count).unwrap_or(0)),
             ("l2_log_blk_asize", log_asize),

@@ -301,9 +301,7 @@ impl Engine {
     /// As [`Live::fault`].
     pub(super) fn fault(&self, txgs: &TxgHandle, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
         let _alone = self.shape.lock();
-        self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))?;
-        self.cancel_works_if_faulted(guid);
-        Ok(())
+        self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))
     }
 
     /// Does a change that the group decides upon, and waits until it is on disk. Who calls this holds `shape`.

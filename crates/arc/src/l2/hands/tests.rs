@@ -60,10 +60,46 @@ fn a_chain_never_leads_in_a_circle() {
     h.make_way(25 * K);
     let log = |payload_start, daddr| LogPointer { daddr, payload_start, asize: K, ..LogPointer::default() };
     let (newest, older) = (log(110 * K, 120 * K), log(190 * K, 105 * K));
-    assert!(h.valid(&newest, None) && h.valid(&older, Some(&newest)));
-    assert!(!h.valid(&newest, Some(&older)) && !h.valid(&newest, Some(&newest)));
+    assert!(h.valid(&newest) && h.valid(&older));
+    let mut bound = u64::MAX;
+    let mut leads = |log: &LogPointer| h.older(log.daddr, log.asize, &mut bound);
+    assert!(leads(&newest) && !leads(&newest) && leads(&older) && !leads(&newest));
     assert!(h.named_by(&older, 195 * K, K) && h.named_by(&older, 101 * K, K));
     assert!(!h.named_by(&older, 180 * K, K) && !h.named_by(&older, 105 * K, K));
-    assert!(!h.valid(&log(140 * K, 155 * K), None), "its first blocks were given up");
-    assert!(!h.valid(&LogPointer::default(), None));
+    assert!(!h.valid(&log(140 * K, 155 * K)), "its first blocks were given up");
+    assert!(!h.valid(&LogPointer::default()));
+}
+
+/// Nothing that is come to lies on what was come to before, also not in part.
+#[test]
+fn nothing_lies_on_another() {
+    let mut h = hands();
+    write(&mut h, 25 * K);
+    let mut bound = u64::MAX;
+    assert!(h.older(110 * K, 5 * K, &mut bound));
+    assert!(!h.older(110 * K, K, &mut bound) && !h.older(108 * K, 2 * K + 1, &mut bound));
+    assert!(!h.older(124 * K, 2 * K, &mut bound), "it is not alive");
+    assert!(h.older(108 * K, 2 * K, &mut bound) && !h.older(109 * K, K, &mut bound));
+    assert!(h.older(100 * K, 8 * K, &mut bound) && !h.older(100 * K, 1, &mut bound));
+}
+
+/// A header that was written when a round had just begun leads to what lies behind the mark; one whose places are not on the device leads nowhere.
+#[test]
+fn a_round_that_has_just_begun() {
+    let mut h = hands();
+    for _ in 0..4 {
+        write(&mut h, 20 * K);
+    }
+    let newest = h.hand;
+    assert_eq!((newest, h.first), (180 * K, true));
+    assert_eq!(hands().resumed(newest, h.evict, true), Some(h));
+    h.make_way(25 * K);
+    assert_eq!((h.hand, h.evict, h.first), (100 * K, 125 * K, false));
+    assert_eq!(hands().resumed(newest, h.evict, false), Some(h));
+    assert!(h.holds(160 * K, 20 * K) && !h.holds(120 * K, K));
+    // Once something was logged in it.
+    write(&mut h, 20 * K);
+    assert_eq!(hands().resumed(h.hand, h.evict, false), Some(h));
+    assert_eq!(hands().resumed(201 * K, 125 * K, false), None);
+    assert_eq!(hands().resumed(110 * K, 99 * K, false), None);
 }
