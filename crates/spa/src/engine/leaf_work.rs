@@ -41,7 +41,7 @@ use std::thread::JoinHandle;
 
 use ondisk::{Guid, VdevConfig, VdevId, VdevKind};
 use parking_lot::{Condvar, Mutex};
-use vdev::Tree;
+use vdev::{Tree, VdevState};
 
 use super::{Engine, Live};
 use crate::txg::{Stopped, TxgHandle};
@@ -283,6 +283,21 @@ impl Engine {
             self.notice(key.0, notice);
         }
         true
+    }
+
+    /// A device that is faulted is initialised and trimmed no more, whatever its thread has under way.
+    fn cancel_if_faulted(&self, key: Key) {
+        let active = self.works.all.lock().get(&key).is_some_and(|work| work.stat.state == WorkState::Active);
+        if active && self.tree().state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
+            self.change_work(key, &toil::path_of(self, key.0), WorkState::Canceled);
+        }
+    }
+
+    /// The same of all that is done to a device which may just have been faulted.
+    pub(super) fn cancel_works_if_faulted(&self, leaf: Guid) {
+        for kind in [WorkKind::Initialize, WorkKind::Trim] {
+            self.cancel_if_faulted((leaf, kind));
+        }
     }
 
     /// Notes that something happened to a device.

@@ -301,7 +301,9 @@ impl Engine {
     /// As [`Live::fault`].
     pub(super) fn fault(&self, txgs: &TxgHandle, guid: Guid, verdict: Verdict) -> Result<(), LifeError> {
         let _alone = self.shape.lock();
-        self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))
+        self.decide(txgs, move |engine, tx| engine.take_fault(tx, guid, verdict))?;
+        self.cancel_works_if_faulted(guid);
+        Ok(())
     }
 
     /// Does a change that the group decides upon, and waits until it is on disk. Who calls this holds `shape`.

@@ -6,7 +6,7 @@ use observe::Tunable;
 use ondisk::{Guid, VdevId};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
-use vdev::{VdevState, WipeError};
+use vdev::WipeError;
 
 use super::{Control, Key, WorkKind, WorkState, progress};
 use crate::engine::Engine;
@@ -102,16 +102,14 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
             engine.change_work(key, &path, WorkState::Complete);
         }
         End::Done | End::Gone => {
-            if tree.state_of(key.0).is_ok_and(|(state, _)| state == VdevState::Faulted) {
-                engine.change_work(key, &path, WorkState::Canceled);
-            }
+            engine.cancel_if_faulted(key);
         }
         End::Stopped | End::GivenBack | End::Later => {}
     }
     txgs.touch();
 }
 
-fn path_of(engine: &Engine, leaf: Guid) -> String {
+pub(super) fn path_of(engine: &Engine, leaf: Guid) -> String {
     let config = engine.config_now();
     let leaf = config.vdev_tree.as_ref().and_then(|root| root.find(leaf)).and_then(|v| v.path.clone());
     leaf.map_or_else(|| "-".to_owned(), |path| String::from_utf8_lossy(&path).into_owned())
