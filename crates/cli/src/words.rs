@@ -242,6 +242,12 @@ fn device(why: DeviceRefusal) -> &'static str {
         }
         DeviceRefusal::InUse => "device is busy",
         DeviceRefusal::OnlySpare => "can only be replaced by another hot spare",
+        DeviceRefusal::Resilvering => "currently resilvering",
+        DeviceRefusal::Rebuilding => "currently sequentially resilvering",
+        DeviceRefusal::NotSequential => "can only attach to mirrors and top-level disks",
+        DeviceRefusal::RebuildDisabled => {
+            "device_rebuild feature must be enabled in order to use sequential reconstruction"
+        }
         DeviceRefusal::NotMirror => "only applicable to mirror and replacing vdevs",
     }
 }

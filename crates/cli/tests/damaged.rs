@@ -193,15 +193,10 @@ fn a_stale_member_comes_back() {
     assert!(part(&text, "  mirror-1", "mirror-2").contains("OFFLINE"), "{text}");
     let run = run(&format!("zpool online {pool} {}", copy.images()[4].display()), Rc::clone(&house));
     same("online", &run.err, "");
-    // It begins with a group after the command, which `zpool wait` does not wait for.
-    let text = loop {
-        good(&format!("zpool wait -t resilver {pool}"), &house);
-        let text = good(&format!("zpool status {pool}"), &house);
-        if text.contains("scan: resilvered ") {
-            break text;
-        }
-    };
-    assert!(text.contains(" with 0 errors"), "{text}");
+    // It begins with a group after the command.
+    good(&format!("zpool wait -t resilver {pool}"), &house);
+    let text = good(&format!("zpool status {pool}"), &house);
+    assert!(text.contains("scan: resilvered ") && text.contains(" with 0 errors"), "{text}");
     assert!(text.contains(" state: ONLINE") && !text.contains("OFFLINE"), "{text}");
     good(&format!("zpool scrub -w {pool}"), &house);
     let text = good(&format!("zpool status -p {pool}"), &house);

@@ -17,9 +17,6 @@ const MOS: u8 = 2;
 const ACT: u8 = 4;
 const DS: u8 = 8;
 
-/// Features whose on-disk state is not kept up by writing: it belongs to sequential rebuilds.
-const NOT_WRITTEN: [&str; 1] = ["device_rebuild"];
-
 /// A feature that OpenZFS 2.3 knows (`zfeature_info_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
@@ -62,7 +59,7 @@ impl Feature {
 
     /// Whether this project writes pools on which it is active; new pools have these enabled.
     pub fn can_write(&self) -> bool {
-        !NOT_WRITTEN.contains(&self.name)
+        true
     }
 
     /// The feature of this guid.

@@ -279,10 +279,19 @@ impl ErrorScrubPhys {
     }
 }
 
+/// Where a sequential rebuild stands (`vdev_rebuild_state_t`), as [`RebuildPhys::state`] has it: none.
+pub const REBUILD_NONE: u64 = 0;
+/// It goes on.
+pub const REBUILD_ACTIVE: u64 = 1;
+/// It was given up.
+pub const REBUILD_CANCELED: u64 = 2;
+/// It came to its end.
+pub const REBUILD_COMPLETE: u64 = 3;
+
 /// State of a sequential rebuild of a top-level vdev (`vdev_rebuild_phys_t`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RebuildPhys {
-    /// 0 none, 1 active, 2 cancelled, 3 complete.
+    /// [`REBUILD_NONE`] and so on.
     pub state: u64,
     /// Last offset rebuilt.
     pub last_offset: u64,
@@ -330,6 +339,24 @@ impl RebuildPhys {
             bytes_est: w[10],
             errors: w[11],
         })
+    }
+
+    /// The ZAP value.
+    pub fn encode(&self) -> [u64; 12] {
+        [
+            self.state,
+            self.last_offset,
+            self.min_txg,
+            self.max_txg,
+            self.start_time,
+            self.end_time,
+            self.scan_time_ms,
+            self.bytes_scanned,
+            self.bytes_issued,
+            self.bytes_rebuilt,
+            self.bytes_est,
+            self.errors,
+        ]
     }
 }
 

@@ -22,9 +22,14 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
             live.fault(Guid(*guid), verdict)
         }
         PoolChange::Online { guid, expand } => live.online(Guid(*guid), *expand).map(drop),
-        PoolChange::Attach { guid, new, replace, force } => {
-            let terms =
-                AttachTerms { replace: *replace, force: *force, unattended: false, claimer: &claim_file };
+        PoolChange::Attach { guid, new, replace, sequential, force } => {
+            let terms = AttachTerms {
+                replace: *replace,
+                sequential: *sequential,
+                force: *force,
+                unattended: false,
+                claimer: &claim_file,
+            };
             live.attach(Guid(*guid), &leaf(name, new)?, &terms)
         }
         PoolChange::Detach { guid } => live.detach(Guid(*guid)),
@@ -63,5 +68,9 @@ pub(crate) fn of_life(error: &LifeError) -> Reason {
         LifeError::InUse => device(DeviceRefusal::InUse),
         LifeError::OnlySpare { .. } => device(DeviceRefusal::OnlySpare),
         LifeError::NotMirror { .. } => device(DeviceRefusal::NotMirror),
+        LifeError::Resilvering => device(DeviceRefusal::Resilvering),
+        LifeError::Rebuilding => device(DeviceRefusal::Rebuilding),
+        LifeError::NotSequential { .. } => device(DeviceRefusal::NotSequential),
+        LifeError::RebuildDisabled => device(DeviceRefusal::RebuildDisabled),
     }
 }

@@ -190,8 +190,12 @@ impl Events {
     fn notices(&self, spa: &Spa) {
         for notice in spa.writer().map(|live| live.take_scan_notices()).unwrap_or_default() {
             let class = format!("sysevent.fs.zfs.{}", notice.what);
-            let healing = || vec![("resilver_type".to_owned(), EventValue::Text("healing".to_owned()))];
-            let details = if notice.what.starts_with("resilver") { healing() } else { Vec::new() };
+            let kind = |kind: &str| ("resilver_type".to_owned(), EventValue::Text(kind.to_owned()));
+            let details = match notice.rebuilt {
+                Some(top) => [described(&spa.tree().describe(), top.0), vec![kind("sequential")]].concat(),
+                None if notice.what.starts_with("resilver") => vec![kind("healing")],
+                None => Vec::new(),
+            };
             self.enter(&of(spa, 0, Context::None), &class, details, notice.at);
         }
         let notices = spa.writer().map(|live| live.take_work_notices()).unwrap_or_default();
@@ -199,17 +203,8 @@ impl Events {
             return;
         }
         let info = spa.tree().describe();
-        let mut vdevs = HashMap::new();
-        index(&info, None, &mut vdevs);
         for notice in notices {
-            let mut details = vec![("vdev_guid".to_owned(), EventValue::Number(notice.leaf.0))];
-            if let Some((vdev, _)) = vdevs.get(&notice.leaf.0) {
-                details.push(("vdev_state".to_owned(), EventValue::State(vdev.state as u64)));
-                if let Some(path) = &vdev.path {
-                    let path = String::from_utf8_lossy(path).into_owned();
-                    details.push(("vdev_path".to_owned(), EventValue::Text(path)));
-                }
-            }
+            let details = described(&info, notice.leaf.0);
             let class = format!("sysevent.fs.zfs.{}", notice.what);
             self.enter(&of(spa, 0, Context::None), &class, details, notice.at);
         }
@@ -271,6 +266,21 @@ fn index<'a>(
 ) {
     into.insert(v.guid.0, (v, parent));
     v.children.iter().for_each(|c| index(c, Some(v), into));
+}
+
+/// What an event tells of a vdev.
+fn described(root: &VdevInfo, guid: u64) -> Vec<(String, EventValue)> {
+    let mut vdevs = HashMap::new();
+    index(root, None, &mut vdevs);
+    let mut details = vec![("vdev_guid".to_owned(), EventValue::Number(guid))];
+    if let Some((vdev, _)) = vdevs.get(&guid) {
+        details.push(("vdev_state".to_owned(), EventValue::State(vdev.state as u64)));
+        if let Some(path) = &vdev.path {
+            let path = String::from_utf8_lossy(path).into_owned();
+            details.push(("vdev_path".to_owned(), EventValue::Text(path)));
+        }
+    }
+    details
 }
 
 /// A record of a history by the names that events have for its parts.

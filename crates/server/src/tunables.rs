@@ -28,8 +28,9 @@ use parking_lot::Mutex;
 use spa::tunables::{
     CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEFAULT_MS_COUNT,
     DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO, MAX_MS_SHIFT,
-    MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, TRIM_BATCH, TRIM_MAX, TRIM_MIN,
-    TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
+    MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, REBUILD_MAX_SEGMENT,
+    REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA,
+    VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -130,7 +131,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 62] = [
+const STEERED: [Steered; 65] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -411,6 +412,27 @@ const STEERED: [Steered; 62] = [
         100,
         3_600_000,
         &PROBE_TIMEOUT,
+    ),
+    steered(
+        "zfs_rebuild_max_segment",
+        "bytes of each device that a sequential resilver reads at once",
+        4096,
+        16 << 20,
+        &REBUILD_MAX_SEGMENT,
+    ),
+    steered(
+        "zfs_rebuild_scrub_enabled",
+        "1: a scrub follows a sequential resilver",
+        0,
+        1,
+        &REBUILD_SCRUB_ENABLED,
+    ),
+    steered(
+        "zfs_rebuild_vdev_limit",
+        "bytes of each device that a sequential resilver reads ahead of what it writes",
+        1 << 20,
+        1 << 30,
+        &REBUILD_VDEV_LIMIT,
     ),
     steered(
         "zfs_spa_discard_memory_limit",

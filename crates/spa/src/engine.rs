@@ -41,6 +41,7 @@ mod open;
 mod policy;
 mod props;
 mod prune;
+mod rebuild;
 mod reopen;
 mod replicas;
 mod retire;
@@ -84,6 +85,7 @@ pub use open::WriteRefusal;
 pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use prune::Prune;
+pub use rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
 pub use scan::{
     RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat,
 };
@@ -292,6 +294,7 @@ pub(crate) struct Engine {
     errors: errlog::ErrorLogs,
     /// Scrub and resilver.
     scan: scan::Scan,
+    rebuilds: rebuild::Rebuilds,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,
 }

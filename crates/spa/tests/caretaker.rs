@@ -303,7 +303,13 @@ fn spares_are_tried_in_turn() {
     let second = p.write(2);
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
-    let terms = AttachTerms { replace: true, force: false, unattended: false, claimer: &claim_file };
+    let terms = AttachTerms {
+        replace: true,
+        sequential: false,
+        force: false,
+        unattended: false,
+        claimer: &claim_file,
+    };
     p.live().attach(p.guid("a"), &p.leaf("new"), &terms).unwrap();
     p.until_shape("mirror(new b)");
     p.dies("b");

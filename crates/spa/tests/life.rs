@@ -86,7 +86,8 @@ fn shape(spa: &Spa) -> String {
 }
 
 fn join(spa: &Spa, dir: &Path, old: &str, path: &Path, replace: bool) -> Result<(), LifeError> {
-    let terms = AttachTerms { replace, force: false, unattended: false, claimer: &claim_file };
+    let terms =
+        AttachTerms { replace, sequential: false, force: false, unattended: false, claimer: &claim_file };
     live(spa).attach(guid(spa, dir, old), &NewLeaf { path: path.to_owned() }, &terms)
 }
 
@@ -443,7 +444,13 @@ fn refusals() {
     let config = spa.config();
     let raidz = config.vdev_tree.as_ref().unwrap().children[0].guid;
     let new = NewLeaf { path: image(d, "n") };
-    let terms = AttachTerms { replace: false, force: false, unattended: false, claimer: &claim_file };
+    let terms = AttachTerms {
+        replace: false,
+        sequential: false,
+        force: false,
+        unattended: false,
+        claimer: &claim_file,
+    };
     let grown = live(&spa).attach(raidz, &new, &terms);
     assert!(matches!(grown, Err(LifeError::Shape(ShapeError::Unsupported { .. }))));
     assert!(matches!(join(&spa, d, "a", &new.path, false), Err(LifeError::Target { .. })));
@@ -456,7 +463,8 @@ fn refusals() {
     let large = |_: &Path| -> device::Result<(Arc<dyn device::Device>, VdevKind)> {
         Ok((Arc::new(device::MemDevice::with_sector("large", 128 << 20, 1 << 14)), VdevKind::Disk))
     };
-    let terms = AttachTerms { replace: true, force: false, unattended: false, claimer: &large };
+    let terms =
+        AttachTerms { replace: true, sequential: false, force: false, unattended: false, claimer: &large };
     let wide = live(&spa).attach(guid(&spa, d, "a"), &new, &terms);
     assert!(matches!(wide, Err(LifeError::Ashift { .. })));
     live(&spa).checkpoint().unwrap();

@@ -78,17 +78,9 @@ impl Disks {
     }
 
     fn finish(&self, func: ScanFunc) {
-        loop {
-            std::thread::yield_now();
-            let stat = live(&self.spa).scan_stat().unwrap();
-            if !stat.is_scanning() {
-                assert_eq!(
-                    (stat.phys.func, stat.phys.state, stat.phys.errors),
-                    (func, ScanState::Finished, 0)
-                );
-                return;
-            }
-        }
+        live(&self.spa).wait_for_scans().unwrap();
+        let stat = live(&self.spa).scan_stat().unwrap();
+        assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
     }
 }
 
@@ -143,6 +135,7 @@ fn resilver(shape: VdevShape, count: usize, data: u64) -> (Vec<u64>, u64) {
     let leaf = pool.spa.tree().describe().children[0].children[1].guid;
     let terms = AttachTerms {
         replace: shape != VdevShape::Mirror,
+        sequential: false,
         force: false,
         unattended: false,
         claimer: &claimer,
@@ -155,10 +148,7 @@ fn resilver(shape: VdevShape, count: usize, data: u64) -> (Vec<u64>, u64) {
     pool.finish(ScanFunc::Resilver);
     let each = FILES * LEN as u64 / data;
     let mut efforts = pool.efforts();
-    // What devices lack is told a moment after the end of the scan is.
-    while !pool.spa.tree().behind().is_empty() {
-        live.sync_all().unwrap();
-    }
+    assert!(pool.spa.tree().behind().is_empty());
     let written = efforts.pop().unwrap()[1];
     let read = pool.disks.iter().zip(&efforts).map(|(disk, [reads, _])| busy_with(disk, each, *reads));
     (read.collect(), busy_with(&pool.disks[count], each, written))

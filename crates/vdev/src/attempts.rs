@@ -104,6 +104,18 @@ impl<'t> Attempts<'t> {
         Self { way: Way::Split(Box::new(split)), psize, failure: Failure::default() }
     }
 
+    /// What devices give that did not miss the block, one after another; nothing if it takes others. Nobody has asked for a candidate yet, and none is asked
+    /// for then.
+    pub(crate) fn fresh(&mut self) -> Option<AlignedBuf> {
+        let mut buf = match &mut self.way {
+            Way::Copies(copies) => copies.fresh(&mut self.failure),
+            Way::Stripes(stripes) => stripes.cheap(&mut self.failure),
+            Way::Split(_) | Way::Sides(_) => None,
+        }?;
+        buf.truncate(self.psize);
+        Some(buf)
+    }
+
     /// Ends the conversation: `good` are the block's bytes, by whatever way they became known (another copy
     /// of the block serves as well), or `None` when all candidates were wrong. Each device that returned
     /// something else is charged with a checksum error.

@@ -116,6 +116,20 @@ impl Draid {
         (psize.div_ceil(self.ndata << self.ashift) * self.group_width()) << self.ashift
     }
 
+    /// Bytes of data in whole stripes that take so many of the vdev's space (`vdev_draid_asize_to_psize`).
+    pub(crate) fn psize(&self, asize: u64) -> u64 {
+        asize / self.group_width() * self.ndata
+    }
+
+    /// Of `asize` bytes from where a stripe begins, how many are handled at once: within one group, and of each child about `segment`
+    /// (`vdev_draid_rebuild_asize`).
+    pub(crate) fn stretch(&self, start: u64, asize: u64, segment: u64) -> u64 {
+        let most = (ondisk::SPA_MAXBLOCKSIZE / self.ndata).min(segment) >> self.ashift;
+        let most = (most.max(1) * self.group_width()) << self.ashift;
+        let left = self.group_size() - start % self.group_size();
+        asize.min(most).min(left)
+    }
+
     /// The child at a place of a permutation (`vdev_draid_get_perm`, `vdev_draid_permute_id`).
     fn child(&self, permutation: u64, place: u64) -> u64 {
         let n = self.permutations.len() as u64 / self.children;

@@ -39,6 +39,7 @@
 mod alarm;
 mod attempts;
 mod columns;
+mod cordon;
 mod draid;
 mod dtl;
 mod error;
@@ -59,6 +60,7 @@ mod write;
 
 pub use alarm::{Bell, Limit, Symptom};
 pub use attempts::{Attempts, Failure};
+pub use cordon::{Closed, Cordon, Pass, Place};
 pub use dtl::TxgRanges;
 pub use error::VdevError;
 pub use hung::Hung;
@@ -70,8 +72,8 @@ pub use state::{VdevAux, VdevState};
 pub use stats::{SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run, WipeError,
-    WriteError, Written, join,
+    Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run, StretchError,
+    WipeError, WriteError, Written, join,
 };
 
 /// A result of this room.

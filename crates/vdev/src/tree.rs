@@ -141,9 +141,9 @@ impl Node {
         matches!(self.layout, Layout::Leaf(Some(_)) | Layout::DraidSpare { .. })
     }
 
-    /// Whether it missed this group (`vdev_dtl_contains(DTL_MISSING)`).
+    /// Whether it missed this group, or any if nobody knows which (`vdev_dtl_contains(DTL_MISSING)`).
     pub(crate) fn missed(&self, txg: Txg) -> bool {
-        self.stale.load(Relaxed) && self.dtl.read().contains(txg.0)
+        self.stale.load(Relaxed) && (txg == crate::write::TXG_UNKNOWN || self.dtl.read().contains(txg.0))
     }
 
     /// Remembers that it missed this group (`vdev_dtl_dirty`).

@@ -24,6 +24,7 @@ mod flush;
 mod repair;
 mod run;
 mod scrub;
+mod stretch;
 pub(crate) mod turns;
 mod wipe;
 
@@ -48,6 +49,8 @@ pub(crate) use flush::OPEN_GROUPS;
 pub use repair::Repaired;
 pub use run::{Run, join};
 pub use scrub::{Examined, Mended};
+pub use stretch::StretchError;
+pub(crate) use stretch::TXG_UNKNOWN;
 pub use wipe::WipeError;
 
 /// Why a write did not succeed.

@@ -42,6 +42,7 @@ pub struct Zio {
     damage: Damage,
     /// What devices took and may not hold for good yet.
     pub(crate) unflushed: Mutex<Unflushed>,
+    pub(crate) cordon: vdev::Cordon,
     /// The pool's version.
     version: AtomicU64,
 }
@@ -98,6 +99,7 @@ impl Zio {
             suspension: Arc::default(),
             damage: Damage::default(),
             unflushed: Mutex::default(),
+            cordon: vdev::Cordon::default(),
             version: AtomicU64::new(SPA_VERSION_FEATURES),
         }
     }
@@ -126,6 +128,11 @@ impl Zio {
     /// Whether the pool waits for its devices.
     pub fn suspension(&self) -> &Arc<Suspension> {
         &self.suspension
+    }
+
+    /// What keeps whoever copies space from device to device apart from whoever writes blocks there at any time: those of logs, and repairs.
+    pub fn cordon(&self) -> &vdev::Cordon {
+        &self.cordon
     }
 
     /// The blocks that were found damaged and are in no log yet.
@@ -415,6 +422,7 @@ impl Zio {
                     attempts.settle(Some(&buf));
                     if healing && f.birth.0 < self.heals_before.load(Relaxed) {
                         let good = Block::copy_of(&buf);
+                        let _pass = self.cordon.pass(vec![self.place_of(&dva, f.size as u64)]);
                         // What can't be repaired stays as it was, and the reader has its bytes.
                         let _ = tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
                     }
@@ -430,6 +438,12 @@ impl Zio {
             Some(source) => Error::Checksum { bookmark, dva, source },
             None => Error::Io { bookmark, dva, unread: failure.unread, source: failure.io.map(Arc::new) },
         })
+    }
+
+    /// The space that a copy of so many bytes takes.
+    pub(crate) fn place_of(&self, dva: &Dva, size: u64) -> vdev::Place {
+        let asize = self.tree().psize_to_asize(dva.vdev, Psize(size), Txg(0)).map_or(dva.asize.0, |a| a.0);
+        (dva.vdev, dva.offset.0..dva.offset.0.saturating_add(asize.max(dva.asize.0)))
     }
 
     /// Checks the stored bytes against the pointer.

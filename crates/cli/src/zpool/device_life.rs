@@ -290,18 +290,22 @@ fn ask(cx: &mut Cx, pool: &Pool, asked: &Asked, old: &str, new: &Vdev) -> Outcom
             return Ok(FAILED);
         }
     };
-    if asked.sequential {
-        writeln!(cx.err, "{what}: sequential reconstruction is not in this release of Poolhouse");
-        return Ok(FAILED);
-    }
-    let change =
-        PoolChange::Attach { guid, new: Box::new(new.clone()), replace: asked.replace, force: asked.force };
+    let Asked { replace, sequential, force } = *asked;
+    let change = PoolChange::Attach { guid, new: Box::new(new.clone()), replace, sequential, force };
     let Err(e) = cx.service()?.change_pool(&pool.name, &change) else { return Ok(0) };
     let log = pool.root.children.iter().any(|top| top.is_log && state_of(top, guid).is_some());
     let why = match &e.reason {
         Reason::Device { why: DeviceRefusal::InUse } => format!("{path} is busy"),
         Reason::Device { why: DeviceRefusal::Target } if asked.replace && log => {
             "cannot replace a log with a spare".to_owned()
+        }
+        Reason::Device { why: DeviceRefusal::NotSequential | DeviceRefusal::RebuildDisabled }
+            if asked.replace =>
+        {
+            "only mirror and dRAID vdevs support sequential reconstruction".to_owned()
+        }
+        Reason::Device { why: DeviceRefusal::Target } if asked.replace && asked.sequential => {
+            "only mirror and dRAID vdevs support sequential reconstruction".to_owned()
         }
         Reason::Device { why: DeviceRefusal::Target } if asked.replace => {
             "already in replacing/spare config; wait for completion or use 'zpool detach'".to_owned()

@@ -147,7 +147,9 @@ fn left(pool: &Pool) -> [Option<u64>; ACTIVITIES.len()] {
         .filter(|r| r.state == RebuildState::Active)
         .map(|r| r.bytes_est.saturating_sub(r.bytes_rebuilt))
         .reduce(u64::saturating_add);
-    let resilver = scanned(ScanFunc::Resilver).or(rebuild);
+    // One that is wanted goes on, though nobody knows yet what there is to do.
+    let wanted = pool.resilver_wanted.then_some(0);
+    let resilver = rebuild.or(scanned(ScanFunc::Resilver)).or(wanted);
     fn standing_in(v: &Vdev) -> bool {
         matches!(v.kind.as_str(), "replacing" | "spare" | "dspare") || v.children.iter().any(standing_in)
     }

@@ -51,6 +51,25 @@ impl Allocator {
         self.load(place)
     }
 
+    /// What of a metaslab is allocated by its map as of the last group that has synced, whatever was done since; nothing if there is no such metaslab. Of an
+    /// imported pool the maps say all when a group has been written.
+    ///
+    /// # Errors
+    /// As reading the map fails.
+    pub fn allocated_on_disk(&self, vdev: VdevId, id: u32) -> Result<RangeSet> {
+        let _one = self.loading.lock();
+        let map = {
+            let state = self.state.lock();
+            let metaslab = state.vdevs.get(&vdev).and_then(|v| Some((v.top, v.metaslabs.get(id as usize)?)));
+            let Some((top, Some(object))) = metaslab.map(|(top, ms)| (top, ms.object)) else {
+                return Ok(RangeSet::new());
+            };
+            let (cache, root) = state.view.as_ref().ok_or(Error::Closed)?;
+            Map { place: (vdev, id), top, object, cache: cache.clone(), root: *root }
+        };
+        map.read()
+    }
+
     /// Loads a metaslab, or takes it out of use.
     ///
     /// # Errors

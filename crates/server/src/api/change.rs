@@ -186,6 +186,9 @@ pub enum PoolChange {
         new: Box<Vdev>,
         /// It takes the other's place.
         replace: bool,
+        /// It gets what it lacks in the order of its space.
+        #[serde(default)]
+        sequential: bool,
         /// Take a device that seems to belong to a pool which is not in use.
         force: bool,
     },

@@ -276,6 +276,14 @@ pub enum DeviceRefusal {
     OnlySpare,
     /// Only sides of mirrors and of replacements are detached.
     NotMirror,
+    /// A resilver goes on or is wanted.
+    Resilvering,
+    /// A sequential resilver goes on.
+    Rebuilding,
+    /// Its vdev can't be resilvered sequentially.
+    NotSequential,
+    /// The feature `device_rebuild` is not enabled.
+    RebuildDisabled,
 }
 
 /// Why a change may not be made (`errno` and `zfs_errno_t` of the kernel module's answers).

@@ -48,6 +48,9 @@ pub struct Pool {
     pub l2cache: Vec<Vdev>,
     /// The last or current scrub or resilver (`scan_stats`).
     pub scan: Option<ScanStat>,
+    /// A resilver is wanted, and begins with a transaction group to come.
+    #[serde(default)]
+    pub resilver_wanted: bool,
     /// The last or current device removal (`removal_stats`).
     pub removal: Option<RemovalStat>,
     /// The checkpoint (`checkpoint_stats`).

@@ -40,6 +40,8 @@ fn build(
     query: &PoolQuery,
     mountpoints: &Mountpoints,
 ) -> pool::Result<Pool> {
+    // Before it is seen what goes on: what begins meanwhile is seen then.
+    let resilver_wanted = spa.writer().is_some_and(|live| live.awaits_resilver());
     let info = spa.tree().describe();
     let tree = Tree::of(spa, &info, facts.readonly)?;
     let ddts = spa.ddts(&spa.top_vdevs()?)?;
@@ -59,6 +61,7 @@ fn build(
         spares: spa.spares().iter().map(|a| tree.auxiliary(a, false)).collect::<Result<_, _>>()?,
         l2cache: spa.l2cache().iter().map(|a| tree.auxiliary(a, true)).collect::<Result<_, _>>()?,
         scan: scan(spa)?,
+        resilver_wanted,
         removal: removal(spa)?,
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,

@@ -128,7 +128,12 @@ impl<'a> Tree<'a> {
             Class::Normal => {}
         }
         if let Some(zap) = top.top_zap {
-            v.rebuild = self.spa.mos().rebuild(zap)?.map(|r| RebuildStat {
+            let active = self.spa.writer().and_then(|live| live.rebuild_stat(top.id));
+            let phys = match active {
+                Some(active) => Some(active.phys),
+                None => self.spa.mos().rebuild(zap)?,
+            };
+            v.rebuild = phys.map(|r| RebuildStat {
                 state: match r.state {
                     1 => RebuildState::Active,
                     2 => RebuildState::Canceled,
@@ -143,7 +148,10 @@ impl<'a> Tree<'a> {
                 bytes_rebuilt: r.bytes_rebuilt,
                 bytes_est: r.bytes_est,
                 errors: r.errors,
-                ..RebuildStat::default()
+                pass_time_ms: active.map_or(0, |a| a.pass_ms),
+                pass_bytes_scanned: active.map_or(0, |a| a.pass_scanned),
+                pass_bytes_issued: active.map_or(0, |a| a.pass_issued),
+                pass_bytes_skipped: active.map_or(0, |a| a.pass_skipped),
             });
         }
         Ok(())

@@ -16,7 +16,7 @@
 //! device. (OpenZFS makes them void before.)
 //!
 //! # Absent
-//! Raidz is not expanded, and nothing is rebuilt sequentially.
+//! Raidz is not expanded.
 //!
 //! # See
 //! OpenZFS `spa_vdev_attach`, `vdev_add_parent`, `spa_vdev_detach`, `vdev_remove_parent`, `spa_vdev_resilver_done`.
@@ -28,7 +28,7 @@ use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
 use ondisk::label::{LABEL_SIZE, LABELS, label_offset};
-use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevKind};
+use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevId, VdevKind};
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
 
@@ -39,12 +39,14 @@ use crate::create::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels,
 use crate::txg::{TXG_SIZE, TxgHandle};
 
 /// Groups that may be under way at once (`TXG_CONCURRENT_STATES`).
-const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
+pub(super) const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
 
 /// How a device is attached.
 pub struct AttachTerms<'a> {
     /// It takes the other's place.
     pub replace: bool,
+    /// It gets what it lacks in the order of its space ([`super::rebuild`]), where that can be.
+    pub sequential: bool,
     /// Take a device that seems to belong to a pool which is not in use.
     pub force: bool,
     /// Nobody has said that this device may be taken: take it only if nothing lies where labels go, or if its label says that it is the spare that is meant.
@@ -165,7 +167,7 @@ impl Engine {
     }
 
     /// Takes a new side in, in the group that syncs.
-    fn take_side(&self, tx: &Tx, mut new: Newcomer, replace: bool) -> Result<Change<()>, SyncError> {
+    fn take_side(&self, tx: &Tx, mut new: Newcomer, how: Joins) -> Result<Change<()>, SyncError> {
         let txg = tx.txg();
         let config = self.config_now();
         let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
@@ -173,10 +175,12 @@ impl Engine {
             let missing = vdev::VdevError::NoSuchGuid { guid: new.old };
             return Ok(Err(LifeError::Shape(missing.into())));
         };
-        match self.kind_above(&root, &old, replace, new.leaf.is_spare) {
+        let allowed = self.may_join(&root, &old, how);
+        match allowed.and_then(|()| self.kind_above(&root, &old, how.replace, new.leaf.is_spare)) {
             Ok(kind) => new.kind = kind,
             Err(e) => return Ok(Err(e)),
         }
+        new.leaf.rebuild_txg = how.sequential.then_some(txg);
         // Pools of old versions have none.
         if root.leaves().any(|leaf| leaf.leaf_zap.is_some()) {
             let zap = self.mos.create_vdev_zap(tx).map_err(|source| SyncError::Books { txg, source })?;
@@ -187,15 +191,39 @@ impl Engine {
         let guid = new.leaf.guid;
         self.put_tree(&root, &new.claimed, |tree| tree.set_dtl(guid, all))
             .map_err(|source| SyncError::Shape { txg, source })?;
+        let top = root.children.iter().find(|top| top.find(guid).is_some()).map(|top| VdevId(top.id as u32));
         self.edit_config(|config| config.vdev_tree = Some(root));
-        let (verb, word) = match (replace, new.leaf.is_spare) {
+        let mut events = Vec::new();
+        if let Some(top) = top.filter(|_| how.sequential) {
+            self.begin_rebuild(tx, top, &mut events)?;
+        }
+        let (verb, word) = match (how.replace, new.leaf.is_spare) {
             (true, true) => ("spare in", "for"),
             (true, false) => ("replace", "for"),
             (false, _) => ("attach", "to"),
         };
         let text = format!("{verb} vdev={} {word} vdev={}", path_of(&new.leaf), path_of(&old));
-        Ok(Ok(((), vec![Event { what: "vdev attach", dataset: String::new(), object: 0, text }])))
+        events.push(Event { what: "vdev attach", dataset: String::new(), object: 0, text });
+        Ok(Ok(((), events)))
     }
+
+    /// Whether what goes on in the pool lets a side join so (`spa_vdev_attach`).
+    fn may_join(&self, root: &VdevConfig, old: &VdevConfig, how: Joins) -> Result<(), LifeError> {
+        match how.sequential {
+            true => self.may_rebuild(root, old.guid),
+            false if self.rebuilds.any() => Err(LifeError::Rebuilding),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How a side joins.
+#[derive(Debug, Clone, Copy)]
+struct Joins {
+    /// It takes the other's place.
+    replace: bool,
+    /// It is rebuilt, rather than resilvered.
+    sequential: bool,
 }
 
 /// A side that has gone.
@@ -421,9 +449,13 @@ impl Engine {
         let mut config = PoolConfig::clone(&self.synced.read().config);
         newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
         begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
-        let replace = terms.replace;
-        self.decide(txgs, move |engine, tx| engine.take_side(tx, newcomer, replace))?;
+        let how = Joins { replace: terms.replace, sequential: terms.sequential };
+        self.decide(txgs, move |engine, tx| engine.take_side(tx, newcomer, how))?;
         self.load_limits();
+        if how.sequential {
+            txgs.kick();
+            return Ok(());
+        }
         Ok(self.heal(txgs)?)
     }
 
@@ -445,6 +477,7 @@ impl Engine {
         if !beside.kind.is_leaf() {
             return Err(LifeError::Target { guid: old });
         }
+        self.may_join(root, beside, Joins { replace: terms.replace, sequential: terms.sequential })?;
         let spare = self.spare_at(new);
         let kind = self.kind_above(root, beside, terms.replace, spare.is_some())?;
         if spare.as_ref().is_some_and(|spare| root.find(spare.guid).is_some()) {

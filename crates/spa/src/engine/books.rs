@@ -129,6 +129,7 @@ impl Engine {
             shape: Mutex::default(),
             works: Default::default(),
             scan: Default::default(),
+            rebuilds: Default::default(),
             placing: Mutex::default(),
             offline_for_now: Mutex::default(),
             errands: Default::default(),

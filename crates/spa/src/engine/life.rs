@@ -114,6 +114,21 @@ pub enum LifeError {
         /// Which.
         guid: Guid,
     },
+    /// A resilver goes on, or is wanted: nothing is rebuilt beside it (`ZFS_ERR_RESILVER_IN_PROGRESS`).
+    #[error("a resilver is in progress")]
+    Resilvering,
+    /// Something is rebuilt sequentially: no resilver begins beside that (`ZFS_ERR_REBUILD_IN_PROGRESS`).
+    #[error("a sequential resilver is in progress")]
+    Rebuilding,
+    /// Its top-level vdev can't be rebuilt sequentially (`ENOTSUP`).
+    #[error("what is beside {} can't be rebuilt sequentially", guid.0)]
+    NotSequential {
+        /// Which.
+        guid: Guid,
+    },
+    /// The feature `device_rebuild` is not enabled (`ENOTSUP`).
+    #[error("the feature device_rebuild is not enabled")]
+    RebuildDisabled,
     /// Only sides of mirrors, and of what is replaced, are detached (`ENOTSUP`).
     #[error("the vdev {} can't lose a side", guid.0)]
     NotMirror {

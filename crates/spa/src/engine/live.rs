@@ -74,6 +74,7 @@ impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
         engine.update_space();
         engine.load_scan();
+        engine.load_rebuilds(last);
         let txgs = Txgs::start(name, last, Tunables::for_memory(engine.world.memory()), engine.clone());
         Live { _keeper: Keeper(engine.clone()), txgs, engine, beating: OnceLock::new() }
     }

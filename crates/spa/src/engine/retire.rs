@@ -130,11 +130,22 @@ impl Engine {
         let in_use = |spare: &VdevConfig| {
             config.vdev_tree.as_ref().is_some_and(|root| root.find(spare.guid).is_some())
         };
-        let terms = AttachTerms { replace: true, force: false, unattended: true, claimer: &claim_file };
         for spare in spares.iter().filter(|spare| !in_use(spare)) {
+            // As `zed` does: what is spread over all devices is soonest whole again so. While something else goes on, it is resilvered.
+            let distributed = spare.kind == VdevKind::DraidSpare;
             let Some(path) = spare.path.as_deref() else { continue };
             let new = NewLeaf { path: PathBuf::from(OsStr::from_bytes(path)) };
-            if self.attach(txgs, guid, &new, &terms).is_ok() {
+            let joins = |sequential| {
+                let terms = AttachTerms {
+                    replace: true,
+                    sequential,
+                    force: false,
+                    unattended: true,
+                    claimer: &claim_file,
+                };
+                self.attach(txgs, guid, &new, &terms).is_ok()
+            };
+            if distributed && joins(true) || joins(false) {
                 self.notice(spare.guid, "vdev_spare");
                 return;
             }

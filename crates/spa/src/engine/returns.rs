@@ -96,7 +96,13 @@ impl Engine {
         if memory.refused.contains(&(leaf.guid, there)) {
             return;
         }
-        let terms = AttachTerms { replace: true, force: false, unattended: true, claimer: &claim_file };
+        let terms = AttachTerms {
+            replace: true,
+            sequential: false,
+            force: false,
+            unattended: true,
+            claimer: &claim_file,
+        };
         match self.attach(txgs, leaf.guid, &NewLeaf { path }, &terms) {
             Ok(()) => self.notice(leaf.guid, "vdev_autoreplace"),
             Err(_) => {

@@ -33,7 +33,7 @@
 //!
 //! # Absent
 //! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to. A block to which a clone or a deduplicated write made
-//! a reference behind the scan is left to the next scan, and its group stays in DTLs. Sequential rebuild.
+//! a reference behind the scan is left to the next scan, and its group stays in DTLs. Sequential rebuild is elsewhere ([`super::rebuild`]).
 //!
 //! # See
 //! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ondisk::scan::{DSF_SCRUB_PAUSED, ErrorScrubPhys, ScanFunc, ScanPhys, ScanState};
 use ondisk::{Guid, Txg};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use vdev::TxgRanges;
 
 use super::{Engine, Live};
@@ -131,6 +131,11 @@ impl ScanStat {
     pub fn is_scanning(&self) -> bool {
         self.phys.state == ScanState::Scanning
     }
+
+    /// Whether it is a resilver that goes on.
+    pub fn is_resilvering(&self) -> bool {
+        self.is_scanning() && self.phys.func == ScanFunc::Resilver
+    }
 }
 
 /// Something that happened to a scan, for whoever wants to know (`ESC_ZFS_SCRUB_*`, `ESC_ZFS_RESILVER_*`).
@@ -138,6 +143,8 @@ impl ScanStat {
 pub struct ScanNotice {
     /// `scrub_start`, `resilver_finish` and so on.
     pub what: &'static str,
+    /// The top-level vdev that is rebuilt sequentially; of scans nothing.
+    pub rebuilt: Option<Guid>,
     /// When.
     pub at: std::time::SystemTime,
 }
@@ -174,17 +181,21 @@ pub(super) struct Scan {
     /// The scrub of what is known to be damaged; locked before `state`.
     errors: Mutex<errors::ErrorScrub>,
     /// A resilver is asked for.
-    wanted: AtomicBool,
+    pub(super) wanted: AtomicBool,
+    /// The group that syncs begins or ends one: neither `wanted` nor `state` says so yet, or all of it.
+    turning: AtomicBool,
+    /// Something has begun or ended; goes with `state`.
+    turned: Condvar,
     /// One is to follow the one that goes on.
-    deferred: AtomicBool,
+    pub(super) deferred: AtomicBool,
     /// The pool is being let go: nothing is looked at any more.
-    quiet: AtomicBool,
+    pub(super) quiet: AtomicBool,
     /// Nothing is looked at, though scans go on (`zfs_scan_suspend_progress`).
-    held: AtomicBool,
+    pub(super) held: AtomicBool,
     /// Milliseconds of a slice (`zfs_scrub_min_time_ms`, `zfs_resilver_min_time_ms`); 0 is the default.
     slice_ms: [AtomicU64; 2],
     /// Most blocks that a slice comes to; 0 is no limit.
-    slice_blocks: AtomicU64,
+    pub(super) slice_blocks: AtomicU64,
     /// Bytes for each device that are read at a time (`zfs_scan_vdev_limit`); 0 is the default.
     bytes: AtomicU64,
     /// The group that syncs has made, changed or destroyed datasets.
@@ -201,6 +212,9 @@ pub const SCRUB_MS: u64 = 1000;
 pub const RESILVER_MS: u64 = 3000;
 /// Bytes for each device that a scan reads at a time (`zfs_scan_vdev_limit`).
 pub const SCAN_VDEV_LIMIT: u64 = 16 << 20;
+
+/// How often who waits for a scan looks whether the pool has stopped.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Scan {
     /// How many wait for a group: for whoever makes groups.
@@ -228,7 +242,7 @@ impl Scan {
         self.replan.store(true, Ordering::Relaxed);
     }
 
-    fn stat(&self) -> Option<ScanStat> {
+    pub(super) fn stat(&self) -> Option<ScanStat> {
         self.state.lock().stat
     }
 
@@ -239,13 +253,44 @@ impl Scan {
         runs && !state.over
     }
 
-    /// Whether groups are to follow one another, since each does a slice.
-    pub(super) fn is_busy(&self) -> bool {
+    /// Whether groups are to follow one another, since each does a slice; while a vdev is rebuilt, a resilver that is wanted waits.
+    fn is_busy(&self, rebuilding: bool) -> bool {
         let ours = !self.quiet.load(Ordering::Relaxed);
-        ours && (self.wanted.load(Ordering::Relaxed)
+        ours && (self.wanted.load(Ordering::Relaxed) && !rebuilding
             || self.state.lock().over
             || self.errors.lock().is_over()
             || (self.goes_on() || self.errors.lock().goes_on()) && !self.held.load(Ordering::Relaxed))
+    }
+
+    /// How long a slice is that nobody waits for.
+    pub(super) fn long(&self, look: zio::Look) -> std::time::Duration {
+        let (which, default) = if look == zio::Look::Scrub { (0, SCRUB_MS) } else { (1, RESILVER_MS) };
+        std::time::Duration::from_millis(match self.slice_ms[which].load(Ordering::Relaxed) {
+            0 => SLICE_MS,
+            // It is the least that is to be done.
+            set if set >= default => set.max(SLICE_MS),
+            set => set,
+        })
+    }
+
+    /// Tells of the rebuild of a top-level vdev.
+    pub(super) fn notice_rebuild(&self, what: &'static str, top: Guid, at: std::time::SystemTime) {
+        let mut state = self.state.lock();
+        if state.notices.len() < NOTICES {
+            state.notices.push(ScanNotice { what, rebuilt: Some(top), at });
+        }
+    }
+
+    /// Whether a resilver is wanted that has not begun, or one is beginning or ending just now. Who asks whether one goes on asks this first.
+    pub(super) fn is_turning(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) || self.turning.load(Ordering::SeqCst)
+    }
+
+    /// What changes a scan is done: who waits for that looks again.
+    fn turned(&self) {
+        let _state = self.state.lock();
+        self.turning.store(false, Ordering::SeqCst);
+        self.turned.notify_all();
     }
 
     /// Whether what is met belongs in the log that a scan fills (`spa_scrub_active`).
@@ -257,14 +302,27 @@ impl Scan {
 impl State {
     fn notice(&mut self, what: &'static str, at: std::time::SystemTime) {
         if self.notices.len() < NOTICES {
-            self.notices.push(ScanNotice { what, at });
+            self.notices.push(ScanNotice { what, rebuilt: None, at });
         }
     }
 }
 
 impl Engine {
+    /// Whether groups are to follow one another for scans.
+    pub(super) fn is_scanning_now(&self) -> bool {
+        self.scan.is_busy(self.rebuilds.any())
+    }
+
+    /// Whether a slice that began then is to end: somebody waits, or nothing goes on any more.
+    pub(super) fn is_called_off(&self, since: std::time::Instant) -> bool {
+        let scan = &self.scan;
+        scan.quiet.load(Ordering::Relaxed)
+            || since.elapsed() >= slice::HURRIED && scan.waiters.load(Ordering::Relaxed) > 0
+            || self.cache.zio().suspension().reason().is_some()
+    }
+
     /// The groups, from the first to before the second, that devices which are there have missed (`vdev_resilver_needed`).
-    fn missing(&self) -> Option<(u64, u64)> {
+    pub(super) fn missing(&self) -> Option<(u64, u64)> {
         let tree = self.tree();
         let spans = tree.behind().into_iter().filter_map(|guid| {
             let missed = tree.dtl(guid).ok()?;
@@ -324,6 +382,31 @@ impl Live {
         said.lock().take().expect("a synced group has done its tasks")
     }
 
+    /// Whether a resilver is wanted that has not begun yet: it does with a group to come. Who asks whether one goes on asks this first, so that he misses none in between.
+    pub fn awaits_resilver(&self) -> bool {
+        self.engine().scan.is_turning()
+    }
+
+    /// Waits until no scrub, resilver or rebuild goes on or is wanted, but for those that are paused (`spa_wait`).
+    ///
+    /// # Errors
+    /// The pool has stopped.
+    pub fn wait_for_scans(&self) -> Result<(), Stopped> {
+        let scan = &self.engine().scan;
+        let mut state = scan.state.lock();
+        loop {
+            let runs = state.stat.is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
+            if !runs && !scan.is_turning() && !self.engine().rebuilds.any() {
+                return Ok(());
+            }
+            if let Some(stopped) = self.txgs().stopped() {
+                return Err(stopped);
+            }
+            // Who stops a pool rings no bell here.
+            scan.turned.wait_for(&mut state, LOOK);
+        }
+    }
+
     /// How the last or current scan stands; nothing if there never was one.
     pub fn scan_stat(&self) -> Option<ScanStat> {
         self.engine().scan.stat()
@@ -343,7 +426,8 @@ impl Live {
     /// Has scans go on without looking at anything, or look again (`zfs_scan_suspend_progress`).
     pub fn hold_scans(&self, hold: bool) {
         let scan = &self.engine().scan;
-        let goes_on = || scan.goes_on() || scan.errors.lock().goes_on();
+        let rebuilds = &self.engine().rebuilds;
+        let goes_on = || scan.goes_on() || scan.errors.lock().goes_on() || rebuilds.any();
         if scan.held.swap(hold, Ordering::Relaxed) && !hold && goes_on() {
             self.txgs().handle().kick();
         }
@@ -374,10 +458,11 @@ impl Live {
         let resilvering = stat.filter(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
         let beyond = |s: ScanStat, (_, end): (u64, u64)| end > s.phys.max_txg;
         let needed = engine.missing().is_some_and(|m| resilvering.is_none_or(|s| beyond(s, m)));
-        if needed {
+        // What a rebuild leaves is seen when it is over.
+        if needed && !engine.rebuilds.any() {
             engine.scan.wanted.store(true, Ordering::Relaxed);
         }
-        if engine.scan.is_busy() {
+        if engine.is_scanning_now() || engine.is_rebuilding_now() {
             self.txgs().handle().kick();
         }
     }

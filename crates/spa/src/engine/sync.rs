@@ -57,6 +57,7 @@ impl SyncSink for MosSink<'_> {
 impl txg::Engine for Engine {
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
         self.scan_slice(txg);
+        self.rebuild_slice(txg);
         // What a group does can't be done again: what it reads and writes waits for devices that fail.
         let _patience = Patience::begin();
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
@@ -202,7 +203,8 @@ impl Engine {
     /// What is left to do after a group, with the pool's room brought up to date.
     fn after(&self) -> After {
         self.update_space();
-        match self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || self.scan.is_busy() {
+        let scans = self.is_scanning_now() || self.is_rebuilding_now();
+        match self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || scans {
             true => After::GoOn,
             false if self.allocator.is_waiting() => After::Later,
             false => After::Rest,

@@ -42,6 +42,12 @@ impl<'t> Copies<'t> {
         None
     }
 
+    /// The next candidate, if a device has it that did not miss the block.
+    pub(crate) fn fresh(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
+        self.copies.retain(|copy| !copy.stale);
+        self.next(failure)
+    }
+
     pub(crate) fn settle(mut self, good: Option<&[u8]>) {
         if good.is_none() {
             self.wrong.extend(self.pending.take());

@@ -143,7 +143,7 @@ impl<'t> Stripes<'t> {
     }
 
     /// Reads the data columns into place; on failure, parity for what is missing.
-    fn cheap(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
+    pub(crate) fn cheap(&mut self, failure: &mut Failure) -> Option<AlignedBuf> {
         let mut buf = AlignedBuf::zeroed(self.size);
         let failed = self.read_data(&mut buf, failure);
         if failed.is_empty() {

@@ -255,7 +255,7 @@ impl Tree {
         self.lay_out(vdev, offset, &Block::copy_of(good), birth)
     }
 
-    fn put_right(&self, piece: &Piece, want: &[u8], done: &mut Mended) {
+    pub(super) fn put_right(&self, piece: &Piece, want: &[u8], done: &mut Mended) {
         let node = self.node(piece.leaf);
         match self.write_leaf(piece.leaf, piece.offset, &[want]) {
             Ok(()) => {
@@ -272,7 +272,7 @@ impl Tree {
         }
     }
 
-    fn name_absent(&self, laid: &Laid, done: &mut Mended) {
+    pub(super) fn name_absent(&self, laid: &Laid, done: &mut Mended) {
         let guid = |id: &NodeId| self.node(*id).guid;
         done.behind.extend(laid.absent.iter().map(|(id, _)| guid(id)));
     }

@@ -107,6 +107,8 @@ impl Zio {
             let s = bp.stored().expect("a block that is written early has a place");
             batch.bind(logs + n, s.phys_birth, &s.dvas, &bytes);
         }
+        let places = batch.bound.iter().map(|b| self.place_of(&b.dva, b.bytes.len() as u64));
+        let _pass = self.cordon().pass(places.collect());
         // Blocks of a log are nothing that a group needs.
         match self.put(batch.bound, |req| req >= logs).into_iter().next() {
             Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),

@@ -14,7 +14,7 @@ use zio::{Bookmark, Look, Workers};
 use super::issue::{Issuer, Item, Windows};
 use super::plan::{self, Visit};
 use super::walk::{Position, Walk};
-use super::{RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, SLICE_MS, ScanStat, covers};
+use super::{SCAN_VDEV_LIMIT, ScanStat, covers};
 use crate::engine::Engine;
 
 /// A slice while somebody waits for a group.
@@ -98,10 +98,7 @@ impl Slice<'_> {
 
     /// Somebody waits, or nothing goes on any more.
     fn is_interrupted(&self) -> bool {
-        let scan = &self.engine.scan;
-        scan.quiet.load(Ordering::Relaxed)
-            || self.since.elapsed() >= HURRIED && scan.waiters.load(Ordering::Relaxed) > 0
-            || self.engine.cache.zio().suspension().reason().is_some()
+        self.engine.is_called_off(self.since)
     }
 
     /// Enters a block that nothing is below.
@@ -278,8 +275,6 @@ impl Engine {
             return;
         }
         let look = if phys.func == ScanFunc::Resilver { Look::Resilver } else { Look::Scrub };
-        let (which, default) = if look == Look::Scrub { (0, SCRUB_MS) } else { (1, RESILVER_MS) };
-        let set = scan.slice_ms[which].load(Ordering::Relaxed);
         let workers = Workers::new("scan", THREADS);
         let mut slice = Slice {
             engine: self,
@@ -291,12 +286,7 @@ impl Engine {
             from: (0, 0),
             to: (0, 0),
             since: Instant::now(),
-            long: Duration::from_millis(match set {
-                0 => SLICE_MS,
-                // It is the least that is to be done.
-                set if set >= default => set.max(SLICE_MS),
-                set => set,
-            }),
+            long: scan.long(look),
             gathered: Vec::new(),
             gathered_bytes: 0,
             at_a_time: self.bytes_at_a_time(),
@@ -342,7 +332,7 @@ impl Engine {
     }
 
     /// The devices that are there and take writes.
-    pub(super) fn here(&self) -> BTreeSet<Guid> {
+    pub(in crate::engine) fn here(&self) -> BTreeSet<Guid> {
         self.tree().writable_devices().into_iter().collect()
     }
 

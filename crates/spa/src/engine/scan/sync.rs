@@ -77,6 +77,7 @@ impl Engine {
                 Ok(ScanDone::Resumed)
             }
             ScanCommand::Scrub | ScanCommand::ScrubOn if running.is_some() => Err(ScanRefusal::Busy),
+            ScanCommand::Scrub | ScanCommand::ScrubOn if self.rebuilds.any() => Err(ScanRefusal::Busy),
             ScanCommand::ScrubOn => {
                 let last = self.mos.last_scrubbed_txg();
                 let last = last.map_err(|source| SyncError::Books { txg: tx.txg(), source })?.unwrap_or(0);
@@ -85,6 +86,11 @@ impl Engine {
             }
             ScanCommand::Scrub => {
                 self.begin_scan(tx, ScanFunc::Scrub, (0, tx.txg().0), &mut events)?;
+                Ok(ScanDone::Done)
+            }
+            ScanCommand::Resilver if self.rebuilds.any() => {
+                // It begins when nothing is rebuilt any more, if it is needed then.
+                self.scan.wanted.store(true, Ordering::SeqCst);
                 Ok(ScanDone::Done)
             }
             ScanCommand::Resilver => {
@@ -132,7 +138,7 @@ impl Engine {
         self.begin_scan(tx, ScanFunc::Resilver, (missing.0.saturating_sub(1), missing.1), events)
     }
 
-    fn begin_scan(
+    pub(in crate::engine) fn begin_scan(
         &self,
         tx: &Tx,
         func: ScanFunc,
@@ -142,6 +148,9 @@ impl Engine {
         let now = self.world.now();
         self.end_error_scrub(false, events);
         self.forget_error_scrub();
+        if func == ScanFunc::Resilver {
+            self.forget_rebuilds(tx)?;
+        }
         let books = |source| SyncError::Books { txg: tx.txg(), source };
         let old = self.synced.read().uberblock.version < DSL_SCRUB;
         let kind = if old { DmuType::ZAP_OTHER } else { DmuType::SCAN_QUEUE };
@@ -185,6 +194,12 @@ impl Engine {
         let number = if scrub { 1 } else { 2 };
         events.push(event("scan setup", format!("func={number} mintxg={min_txg} maxtxg={max_txg}")));
         Ok(())
+    }
+
+    /// A scrub that goes on makes room for a rebuild.
+    pub(in crate::engine) fn give_up_scrub(&self, tx: &Tx, events: &mut Vec<Event>) -> Result<(), SyncError> {
+        let scrubs = self.scan.stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Scrub);
+        if scrubs { self.end_scan(tx, false, "scan cancelled", events) } else { Ok(()) }
     }
 
     /// Ends the scan that goes on (`dsl_scan_done`).
@@ -282,20 +297,24 @@ impl Engine {
     /// Writes what has changed of the scan since the last group.
     pub(in crate::engine) fn sync_scan(&self, tx: &Tx) -> Result<(), SyncError> {
         let mut events = Vec::new();
+        self.scan.turning.store(true, Ordering::SeqCst);
         if self.scan.state.lock().over {
             self.end_scan(tx, true, "scan done", &mut events)?;
         }
+        self.sync_rebuilds(tx, &mut events)?;
         let resilvers =
             self.scan.stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver);
         if !resilvers && self.scan.deferred.load(Ordering::Relaxed) && self.undefer(tx, &mut events)? {
             self.scan.wanted.store(true, Ordering::Relaxed);
         }
-        match self.scan.wanted.swap(false, Ordering::Relaxed) {
+        let wanted = !self.rebuilds.any() && self.scan.wanted.swap(false, Ordering::SeqCst);
+        match wanted {
             true if resilvers => self.want_another(tx, &mut events)?,
             true => self.restart_resilver(tx, &mut events)?,
             false => {}
         }
         self.sync_error_scrub(tx, &mut events)?;
+        self.scan.turned();
         self.log_events(tx, &events)?;
         self.put_scan(tx).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }

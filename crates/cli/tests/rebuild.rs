@@ -1,0 +1,113 @@
+//! `zpool attach -s` and `zpool replace -s`: words, what `zpool status` and events tell, and that `zpool wait` waits, as libzfs has it.
+
+mod common;
+
+use std::path::Path;
+use std::rc::Rc;
+
+use common::{good, run, same};
+use server::api::*;
+use server::house::House;
+
+const SIZE: u64 = 96 << 20;
+
+fn image(dir: &Path, name: &str) -> String {
+    let path = dir.join(name);
+    std::fs::File::create(&path).expect("an image").set_len(SIZE).expect("room");
+    path.display().to_string()
+}
+
+fn pool(dir: &Path, shape: &str, count: usize) -> (Rc<dyn Service>, Vec<String>) {
+    let paths: Vec<String> = (0..count).map(|n| image(dir, &format!("d{n}"))).collect();
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    good(&format!("zpool create -m none t {shape} {}", paths.join(" ")), &house);
+    (house, paths)
+}
+
+fn said(house: &Rc<dyn Service>, line: &str) -> String {
+    let ran = run(line, Rc::clone(house));
+    format!("{}{}rc {}\n", ran.out, ran.err, ran.code)
+}
+
+/// Goal: a resilver that a command has asked for is waited for, though it begins with a group after it.
+#[test]
+fn what_is_wanted_is_waited_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (house, paths) = pool(dir.path(), "mirror", 2);
+    for (n, name) in ["x", "y", "z"].into_iter().enumerate() {
+        let new = image(dir.path(), name);
+        if n == 0 {
+            good(&format!("zpool attach -w t {} {new}", paths[0]), &house);
+        } else {
+            good(&format!("zpool attach t {} {new}", paths[0]), &house);
+            good("zpool wait -t resilver t", &house);
+        }
+        let text = good("zpool status t", &house);
+        assert!(text.contains("scan: resilvered ") && text.contains(" with 0 errors"), "{n}: {text}");
+    }
+    good(&format!("zpool replace -w t {} {}", paths[1], image(dir.path(), "r")), &house);
+    let text = good("zpool status t", &house);
+    assert!(!text.contains("replacing") && !text.contains(&paths[1]), "{text}");
+}
+
+/// Goal: a sequential resilver is told as OpenZFS tells it while it goes on, when it is over, and as JSON; nothing else begins beside it; it is waited for, and a scrub follows.
+#[test]
+fn a_sequential_resilver_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (house, paths) = pool(dir.path(), "mirror", 2);
+    let (new, other) = (image(dir.path(), "x"), image(dir.path(), "y"));
+    house.set_tunable("zfs_scan_suspend_progress", &1).expect("it is there");
+    good(&format!("zpool attach -s t {} {new}", paths[0]), &house);
+    let text = good("zpool status t", &house);
+    assert!(text.contains("scan: resilver (mirror-0) in progress since "), "{text}");
+    assert!(text.contains("One or more devices is currently being resilvered."), "{text}");
+    let json = good("zpool status -j t", &house);
+    assert!(json.contains("\"rebuild_stats\"") && json.contains("\"state\":\"ACTIVE\""), "{json}");
+    let refused = said(&house, &format!("zpool attach t {} {other}", paths[0]));
+    let why = "currently sequentially resilvering";
+    same("beside", &refused, &format!("cannot attach {other} to {}: {why}\nrc 255\n", paths[0]));
+    same("scrub", &said(&house, "zpool scrub t"), "cannot scrub t: currently resilvering\nrc 1\n");
+    same(
+        "stop",
+        &said(&house, "zpool scrub -s t"),
+        "cannot cancel scrubbing t: there is no active scrub\nrc 1\n",
+    );
+    house.set_tunable("zfs_scan_suspend_progress", &0).expect("it is there");
+    good("zpool wait -t resilver t", &house);
+    let text = good("zpool status t", &house);
+    assert!(text.contains("resilvered (mirror-0) ") && text.contains(" with 0 errors on "), "{text}");
+    good("zpool wait -t scrub t", &house);
+    let text = good("zpool status t", &house);
+    assert!(
+        text.contains("scan: scrub repaired 0B ") && text.contains("  scan: resilvered (mirror-0) "),
+        "{text}"
+    );
+    let events = good("zpool events -v", &house);
+    for class in ["resilver_start", "resilver_finish", "scrub_start"] {
+        assert!(events.contains(&format!("\"sysevent.fs.zfs.{class}\"")), "{events}");
+    }
+    assert!(events.contains("resilver_type = \"sequential\""), "{events}");
+    let history = good("zpool history -i t", &house);
+    assert!(history.contains(" started") && history.contains("rebuild vdev_id=0 vdev_guid="), "{history}");
+    good(&format!("zpool replace -s -w t {} {other}", paths[1]), &house);
+    good("zpool wait t", &house);
+    let text = good("zpool status t", &house);
+    assert!(!text.contains("replacing") && !text.contains(&paths[1]), "{text}");
+    same("features", &good("zpool get -H -o value feature@device_rebuild t", &house), "enabled\n");
+}
+
+/// Goal: where nothing can be resilvered sequentially it is refused in libzfs's words.
+#[test]
+fn what_cannot_be() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (house, paths) = pool(dir.path(), "raidz", 3);
+    let new = image(dir.path(), "x");
+    let refused = said(&house, &format!("zpool replace -s t {} {new}", paths[0]));
+    let why = "only mirror and dRAID vdevs support sequential reconstruction";
+    same("raidz", &refused, &format!("cannot replace {} with {new}: {why}\nrc 255\n", paths[0]));
+    good("zpool destroy t", &house);
+    good(&format!("zpool create -f -m none -o feature@device_rebuild=disabled t {} ", paths[0]), &house);
+    let refused = said(&house, &format!("zpool attach -s t {} {new}", paths[0]));
+    let why = "device_rebuild feature must be enabled in order to use sequential reconstruction";
+    same("feature", &refused, &format!("cannot attach {new} to {}: {why}\nrc 255\n", paths[0]));
+}

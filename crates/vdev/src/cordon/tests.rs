@@ -1,0 +1,33 @@
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use super::*;
+
+const VDEV: VdevId = VdevId(3);
+
+/// Goal: who writes elsewhere waits for nobody, who writes there waits until it is open again, and who closes waits until he is done.
+#[test]
+fn places_are_kept_apart() {
+    let cordon = Cordon::default();
+    let elsewhere = vec![(VDEV, 0..10), (VdevId(4), 10..20), (VDEV, 20..30)];
+    let closed = cordon.close(VDEV, 10..20);
+    drop(cordon.pass(elsewhere));
+    let (through, written) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let pass = cordon.pass(vec![(VDEV, 0..1), (VDEV, 19..40)]);
+            through.store(true, SeqCst);
+            // Not before this is over may the stretch be closed again.
+            std::thread::yield_now();
+            written.store(true, SeqCst);
+            drop(pass);
+        });
+        std::thread::yield_now();
+        assert!(!through.load(SeqCst));
+        drop(closed);
+        while !through.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        let _closed = cordon.close(VDEV, 0..100);
+        assert!(written.load(SeqCst));
+    });
+}
