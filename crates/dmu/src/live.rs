@@ -15,6 +15,11 @@
 //! The intent log's headers, then the synced root. An object's state, then the set of dirty objects of a group. The table of objects, then the synced root. None of
 //! them is held across a read.
 //!
+//! # Errors
+//! A pool's own object set is written in passes, of which later ones write over blocks of earlier ones where they are, and a tree that somebody has held for
+//! several groups may lead to places that are others' by now. So what can't be read by a tree that has been exchanged meanwhile is read by the new one
+//! ([`Live::steadily`]); only then is it damaged.
+//!
 //! # Crash
 //! Nothing here is durable before its group is.
 
@@ -25,19 +30,26 @@ pub(crate) mod slots;
 
 use crate::objset::{Home, read_dnode};
 use crate::tree::Tree;
-use crate::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Result, Tx};
+use crate::{
+    DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Error, Result, Tx,
+};
 use node::LiveDnode;
 use ondisk::objset::ObjsetPhys;
 use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
 use slots::Slots;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+use zio::Doubt;
 
 /// Groups that may have changes at one time, and one (`TXG_SIZE`).
 const TXG_SIZE: usize = 4;
+
+/// How long who could not read by a tree waits for a pass to be written.
+const PASS_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tables of objects that are held.
 const TABLES: usize = 8;
@@ -53,6 +65,8 @@ pub(crate) struct Live {
     zil_header: Mutex<ZilHeaders>,
     /// Something was cloned since it was opened.
     cloned: AtomicBool,
+    /// Held while a pass of a group is written, until its trees are there to be read by.
+    pass: ReentrantMutex<()>,
 }
 
 /// The header of the intent log, by group: an older group must not be written with what a newer one says, or a crash between them would take
@@ -93,7 +107,42 @@ impl Live {
             slots: Mutex::default(),
             zil_header,
             cloned: AtomicBool::new(false),
+            pass: ReentrantMutex::new(()),
         })
+    }
+
+    /// While a pass is written.
+    pub(crate) fn begin_pass(&self) -> ReentrantMutexGuard<'_, ()> {
+        self.pass.lock()
+    }
+
+    /// Whether blocks of this object set may be written over: only those of the pool's own are, which is written in passes.
+    pub(crate) fn has_passes(&self) -> bool {
+        self.home.id == 0
+    }
+
+    /// Reads by a tree, and if that fails because it has been exchanged meanwhile (`is_old` says so once no pass is being written), nothing: it is to be read by the
+    /// new one.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub(crate) fn steadily<T>(
+        &self,
+        read: impl Fn() -> Result<T>,
+        is_old: impl FnOnce() -> bool,
+    ) -> Result<Option<T>> {
+        if !self.has_passes() {
+            return read().map(Some);
+        }
+        let doubt = Doubt::begin();
+        let found = read();
+        drop(doubt);
+        let Err(Error::Read(_)) = found else { return found.map(Some) };
+        // Who syncs is let through; a pass that takes for ever has other worries.
+        let pass = self.pass.try_lock_for(PASS_PATIENCE);
+        let old = is_old();
+        drop(pass);
+        if old { Ok(None) } else { read().map(Some) }
     }
 
     pub(crate) fn root(&self) -> Root {
@@ -204,7 +253,13 @@ impl Live {
                 DMU_GROUPUSED_OBJECT => root.phys.groupused.clone(),
                 DMU_PROJECTUSED_OBJECT => root.phys.projectused.clone(),
                 ObjNum(0) | ObjNum(DN_MAX_OBJECT..) => None,
-                _ => read_dnode(&root.meta, object, undecrypted)?,
+                _ => {
+                    let read = || read_dnode(&root.meta, object, undecrypted);
+                    match self.steadily(read, || self.root.read().generation != root.generation)? {
+                        Some(phys) => phys,
+                        None => continue,
+                    }
+                }
             };
             let mut table = table.lock();
             if let Some(dn) = Self::known(&table, object) {

@@ -89,7 +89,8 @@ impl Objset {
     /// As reading the blocks to be changed, and as writing fails; [`crate::Error::Fixed`].
     pub fn sync(&self, tx: &Tx, pass: u32, out: &mut dyn SyncSink) -> Result<Blkptr> {
         let live = self.live()?.clone();
-        let mut sync = Sync { live, txg: tx.txg(), pass, out };
+        let _pass = live.begin_pass();
+        let mut sync = Sync { live: live.clone(), txg: tx.txg(), pass, out };
         sync.run(self, tx)
     }
 }

@@ -4,6 +4,33 @@ use std::cell::Cell;
 
 thread_local! {
     static GUESSING: Cell<bool> = const { Cell::new(false) };
+    static DOUBTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread reads by pointers that may be out of date: that a block can't be read by one is no damage yet, and whoever reads so looks
+/// again, without doubt, before he believes it. What single copies do wrong is noted as ever.
+#[derive(Debug)]
+pub struct Doubt {
+    before: bool,
+}
+
+impl Doubt {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Doubt {
+        Doubt { before: DOUBTING.replace(true) }
+    }
+
+    /// Whether this thread does so.
+    pub(crate) fn is_here() -> bool {
+        DOUBTING.get()
+    }
+}
+
+impl Drop for Doubt {
+    fn drop(&mut self) {
+        DOUBTING.set(self.before);
+    }
 }
 
 /// While it lives, this thread reads what somebody may ask for later. That it can't be read is no damage, since the place may have become another's meanwhile:

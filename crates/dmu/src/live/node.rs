@@ -141,11 +141,20 @@ impl LiveDnode {
 
     /// Data block `blkid` as it is now; `None` for a hole.
     pub(crate) fn block(&self, blkid: BlkId) -> Result<Option<Block>> {
-        if let Some(tree) = &*self.clean.load() {
+        if !self.os.has_passes()
+            && let Some(tree) = &*self.clean.load()
+        {
             return tree.block(blkid);
         }
-        let place = self.state.read().find(blkid);
-        self.fetch(blkid, place)
+        loop {
+            let place = self.state.read().find(blkid);
+            let Place::Tree(tree) = &place else { return self.fetch(blkid, place) };
+            let is_old =
+                || !matches!(self.state.read().find(blkid), Place::Tree(now) if Arc::ptr_eq(&now, tree));
+            if let Some(found) = self.os.steadily(|| tree.block(blkid), is_old)? {
+                return Ok(found);
+            }
+        }
     }
 
     fn fetch(&self, blkid: BlkId, place: Place) -> Result<Option<Block>> {
