@@ -17,7 +17,8 @@ mod table;
 mod within;
 
 pub use base::Base;
-pub use table::{Fault, Kind, Trial};
+pub(crate) use table::draid_shape;
+pub use table::{Fault, Kind, Outcome, Trial};
 
 /// What went wrong, in words for people.
 pub type Failure = Box<dyn std::error::Error>;

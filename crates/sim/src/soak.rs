@@ -6,11 +6,23 @@
 //! which is killed (`SIGKILL`) at any moment; the pool that it left must show the state after the last acknowledged step or after the one
 //! that was begun, and the life goes on from there.
 //!
+//! Something befalls the devices too, if that is asked for ([`slots`]): they are pulled and put back, taken out of use, replaced, given wrong bytes, fail, are full or slow, never more of
+//! them than redundancy makes up for; and what a device was not asked to flush is lost with the actor ([`disk`]).
+//!
 //! # Absent
-//! Power failures, where writes that were not flushed are lost: [`crate::crash`]. Faulty devices.
+//! Crashes at every place of a workload: [`crate::crash`].
 
+mod devices;
+mod disk;
 mod model;
 mod pool;
+mod shape;
+mod slots;
 
 pub use model::{Model, Op};
-pub use pool::{Life, Shape};
+pub use pool::{Life, Terms, plan};
+pub use shape::Shape;
+pub use slots::DeviceOp;
+
+/// Anything that goes wrong ends a soak.
+pub type Failure = Box<dyn std::error::Error>;

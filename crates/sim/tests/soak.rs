@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::soak::{Life, Shape};
+use sim::soak::{Life, Shape, Terms};
 use std::path::Path;
 
 /// The digest of a life in this folder: its path is in the labels.
 fn live(dir: &Path, shape: Shape, seed: u64, steps: u64) -> String {
-    let mut life = Life::begin(dir, shape, seed, 1).unwrap();
+    let mut life = Life::begin(dir, Terms { shape, seed, faults: false }, 1).unwrap();
     (0..steps).for_each(|_| drop(life.step().unwrap()));
     life.export().unwrap();
     life.check().unwrap();
@@ -25,13 +25,42 @@ fn same_seed_same_bytes() {
 #[test]
 fn goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let mut life = Life::begin(dir.path(), Shape::ALL[2], 11, 2).unwrap();
+    let terms = Terms { shape: Shape::ALL[2], seed: 11, faults: false };
+    let mut life = Life::begin(dir.path(), terms, 2).unwrap();
     (0..25).for_each(|_| drop(life.step().unwrap()));
     // Left as it is: nothing says that it is exported.
     drop(life);
-    let mut life = Life::resume(dir.path(), 11, 2, 25).unwrap();
+    let mut life = Life::resume(dir.path(), terms, 2, 25).unwrap();
     assert_eq!(life.steps(), 25);
     (0..25).for_each(|_| drop(life.step().unwrap()));
     life.export().unwrap();
     life.check().unwrap();
+}
+
+/// A life under faults of its devices, left as it is now and then: what was not flushed is lost; settled in the end.
+fn survive(shape: usize, seed: u64, steps: u64, between: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let terms = Terms { shape: Shape::ALL[shape], seed, faults: true };
+    let mut life = Life::begin(dir.path(), terms, 2).unwrap();
+    while life.steps() < steps {
+        let until = life.steps() + between;
+        while life.steps() < until {
+            life.step().unwrap();
+        }
+        drop(life);
+        life = Life::resume(dir.path(), terms, 2, until).unwrap();
+    }
+    life.finish().unwrap();
+}
+
+/// Goal: whatever befalls devices within redundancy, nothing is lost, and in the end nothing is wrong: a mirror that gets and loses sides, with a hot spare.
+#[test]
+fn devices_of_a_mirror() {
+    survive(1, 21, 120, 37);
+}
+
+/// Goal: so it is on a draid with a distributed spare.
+#[test]
+fn devices_of_a_draid() {
+    survive(6, 22, 120, 41);
 }

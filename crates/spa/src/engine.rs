@@ -56,6 +56,7 @@ mod vdev_props;
 
 use std::sync::Arc;
 
+use device::Layer;
 use dsl::Dsl;
 use ondisk::{ObjNum, PoolConfig, Txg, Uberblock};
 use parking_lot::{Mutex, RwLock};
@@ -114,6 +115,10 @@ pub trait World: Send + Sync {
     fn random(&self) -> u64;
     /// Bytes of memory that the engine may reckon with.
     fn memory(&self) -> u64;
+    /// What is put around devices that the engine opens itself: those that come back, that take others' places, and cache devices.
+    fn layer(&self) -> Layer {
+        Layer::default()
+    }
 }
 
 /// The system's clock, random numbers and memory.

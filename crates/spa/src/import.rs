@@ -232,9 +232,10 @@ pub(crate) fn reopen(
     top_level: bool,
     pool: ondisk::Guid,
     newest: Txg,
+    layer: Layer,
 ) -> Option<Arc<dyn device::Device>> {
     let trust = devices::Trust::Mos { pool, newest };
-    devices::Devices::new(&[], Mode::Write, Layer::default()).open(leaf, top_level, trust).ok()
+    devices::Devices::new(&[], Mode::Write, layer).open(leaf, top_level, trust).ok()
 }
 
 /// Whether a pool that is ours and was suspended still is: nobody has written to it since `last`, and nobody does while it is watched

@@ -10,10 +10,8 @@ use zpl::FileSystem;
 
 use super::base::{Base, LATE, POOL, damaged, file_system, finish, image, import, judge, live, scrub};
 use super::within::{Injected, compare, guid, overwrite, read};
-use super::{Failure, Fault};
+use super::{Failure, Fault, Outcome};
 
-/// The block that is lost.
-const BLOCK: u64 = 2;
 const BYTES: usize = 1 << 17;
 
 /// A range of a device, by its number, that holds a part of the block.
@@ -23,9 +21,9 @@ struct Piece {
     range: std::ops::Range<u64>,
 }
 
-fn pieces(base: &Base, pool: &Pool, fs: &FileSystem) -> Result<Vec<Piece>, Failure> {
+fn pieces(base: &Base, pool: &Pool, fs: &FileSystem, block: u64) -> Result<Vec<Piece>, Failure> {
     let object = fs.lookup(fs.root(), LATE.0.as_bytes())?;
-    let bp = pool.dataset(POOL)?.objset()?.dnode(object)?.bp(Level(0), BlkId(BLOCK))?;
+    let bp = pool.dataset(POOL)?.objset()?.dnode(object)?.bp(Level(0), BlkId(block))?;
     let s = bp.stored().ok_or("the block is stored")?;
     let guids: Vec<Guid> = (0..base.kind.devices()).map(|d| guid(pool, d)).collect::<Result<_, _>>()?;
     let tree = pool.spa().tree();
@@ -40,16 +38,16 @@ fn pieces(base: &Base, pool: &Pool, fs: &FileSystem) -> Result<Vec<Piece>, Failu
 }
 
 /// Everything but the block is as it was written, and the block can't be read.
-fn only_the_block_is_lost(base: &Base, fs: &FileSystem) -> Result<(), Failure> {
+fn only_the_block_is_lost(base: &Base, fs: &FileSystem, block: u64) -> Result<(), Failure> {
     compare(base, fs, Some(LATE.0))?;
     let bytes = &base.files[LATE.0];
     let object = fs.lookup(fs.root(), LATE.0.as_bytes())?;
     for (n, want) in bytes.chunks(BYTES).enumerate() {
         match read(fs, LATE.0, n * BYTES, want.len()) {
             Ok(got) if got != want => return Err(format!("block {n} has other bytes").into()),
-            Ok(_) if n as u64 == BLOCK => return Err("the block was read, who knows how".into()),
+            Ok(_) if n as u64 == block => return Err("the block was read, who knows how".into()),
             Ok(_) => {}
-            Err(e) if n as u64 != BLOCK => return Err(format!("block {n}: {e}").into()),
+            Err(e) if n as u64 != block => return Err(format!("block {n}: {e}").into()),
             // The reader is told of which object.
             Err(e) if !e.to_string().contains(&format!("{}", object.0)) => {
                 return Err(format!("the error does not name object {}: {e}", object.0).into());
@@ -72,18 +70,33 @@ fn let_go(fs: FileSystem, pool: Pool) -> Result<(), Failure> {
 }
 
 impl Base {
-    pub(super) fn beyond(&self, faults: &[(usize, Fault)]) -> Result<(), Failure> {
-        let (dir, away) = (self.copy(), TempDir::new()?);
-        let pool = import(dir.path())?;
+    /// The number of the device, or copy, that a piece is of.
+    fn number(&self, piece: &Piece) -> usize {
+        if self.kind.is_ditto() { piece.copy } else { piece.device }
+    }
+
+    /// A block with a piece on each of these devices, and its pieces. Where a vdev lays a block out over some of its devices only, there may be none.
+    fn victim(&self, dir: &Path, faults: &[(usize, Fault)]) -> Result<Option<(u64, Vec<Piece>)>, Failure> {
+        let pool = import(dir)?;
         let fs = file_system(&pool)?;
-        let pieces = pieces(self, &pool, &fs)?;
-        let_go(fs, pool)?;
-        let of = |piece: &Piece| if self.kind.is_ditto() { piece.copy } else { piece.device };
-        let hit = |n: usize| pieces.iter().filter(move |p| of(p) == n);
-        if faults.iter().any(|(n, _)| hit(*n).next().is_none()) {
-            // The block has nothing on one of these devices: what is left is borne.
-            return Ok(());
+        let mut found = None;
+        for block in 0..(LATE.2 / BYTES) as u64 {
+            let pieces = pieces(self, &pool, &fs, block)?;
+            if faults.iter().all(|(n, _)| pieces.iter().any(|piece| self.number(piece) == *n)) {
+                found = Some((block, pieces));
+                break;
+            }
         }
+        let_go(fs, pool)?;
+        Ok(found)
+    }
+
+    pub(super) fn beyond(&self, faults: &[(usize, Fault)]) -> Result<Outcome, Failure> {
+        let (dir, away) = (self.copy(), TempDir::new()?);
+        let Some((block, pieces)) = self.victim(dir.path(), faults)? else {
+            return Ok(Outcome::Untried);
+        };
+        let hit = |n: usize| pieces.iter().filter(move |piece| self.number(piece) == n);
         for (n, fault) in faults {
             match fault {
                 Fault::Gone => std::fs::rename(dir.path().join(image(*n)), away.path().join(image(*n)))?,
@@ -98,22 +111,23 @@ impl Base {
         }
         let pool = import(dir.path())?;
         let fs = file_system(&pool)?;
-        let injected = self.unreadable(&pool, &fs, faults)?;
-        only_the_block_is_lost(self, &fs)?;
+        let injected = self.unreadable(&pool, &fs, faults, block)?;
+        only_the_block_is_lost(self, &fs, block)?;
         expect_named(&pool, &fs)?;
         let errors = scrub(&pool)?.phys.errors;
         if errors != 1 {
             return Err(format!("the scrub found {errors} errors").into());
         }
         expect_named(&pool, &fs)?;
-        only_the_block_is_lost(self, &fs)?;
+        only_the_block_is_lost(self, &fs, block)?;
         drop(injected);
         let_go(fs, pool)?;
         let back = faults.iter().any(|(_, f)| matches!(f, Fault::Gone | Fault::Errors));
         for (n, _) in faults.iter().filter(|(_, f)| *f == Fault::Gone) {
             std::fs::rename(away.path().join(image(*n)), dir.path().join(image(*n)))?;
         }
-        self.end(dir.path(), back)
+        self.end(dir.path(), back)?;
+        Ok(Outcome::Tried)
     }
 
     /// Has all copies of the block unreadable, if that is the fault.
@@ -122,12 +136,13 @@ impl Base {
         pool: &Pool,
         fs: &FileSystem,
         faults: &[(usize, Fault)],
+        block: u64,
     ) -> Result<Injected, Failure> {
         let injected = Injected::into(pool);
         if faults.iter().any(|(_, f)| *f == Fault::Errors) {
             let objset = pool.dataset(POOL)?.dsl().object().0;
             let object = fs.lookup(fs.root(), LATE.0.as_bytes())?.0;
-            let blkid = BLOCK..BLOCK + 1;
+            let blkid = block..block + 1;
             injected.add(Target::Data(Blocks {
                 objset,
                 object,

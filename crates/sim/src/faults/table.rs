@@ -26,7 +26,8 @@ const fn part(shape: VdevShape, devices: usize, spare: usize) -> Part {
     Part { shape, bias: None, devices, spare }
 }
 
-const fn draid(parity: u64, devices: usize, nspares: u64) -> Part {
+/// A draid of so many devices, with two for data in each group.
+pub(crate) const fn draid_shape(parity: u64, devices: usize, nspares: u64) -> VdevShape {
     let group = 2 + parity;
     let width = devices as u64 - nspares;
     // The least common multiple of group and width, in groups.
@@ -34,7 +35,11 @@ const fn draid(parity: u64, devices: usize, nspares: u64) -> Part {
     while !(group * ngroups).is_multiple_of(width) {
         ngroups += 1;
     }
-    part(VdevShape::Draid(parity, DraidShape { ndata: 2, nspares, ngroups }), devices, parity as usize)
+    VdevShape::Draid(parity, DraidShape { ndata: 2, nspares, ngroups })
+}
+
+const fn draid(parity: u64, devices: usize, nspares: u64) -> Part {
+    part(draid_shape(parity, devices, nspares), devices, parity as usize)
 }
 
 const fn biased(bias: AllocBias) -> Part {
@@ -168,6 +173,15 @@ pub enum Trial {
     Within(Vec<(usize, Fault)>),
     /// One block has one more.
     Beyond(Vec<(usize, Fault)>),
+}
+
+/// What came of a trial that found nothing wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All was as it must be.
+    Tried,
+    /// No block lies on all of these devices: nothing could be lost.
+    Untried,
 }
 
 /// Sets of one to `most` of these numbers.

@@ -15,7 +15,7 @@ use zpl::FileSystem;
 use super::base::{
     Base, POOL, SIZE, SPACE, damaged, file_system, finish, image, import, judge, live, noise, scrub, write,
 };
-use super::{Failure, Fault, Trial};
+use super::{Failure, Fault, Outcome, Trial};
 use crate::chain;
 use crate::crash::SplitMix;
 
@@ -229,9 +229,9 @@ impl Base {
     ///
     /// # Errors
     /// What is not as it must be.
-    pub fn run(&self, trial: &Trial) -> Result<(), Failure> {
+    pub fn run(&self, trial: &Trial) -> Result<Outcome, Failure> {
         match trial {
-            Trial::Within(faults) => self.within(faults),
+            Trial::Within(faults) => self.within(faults).map(|()| Outcome::Tried),
             Trial::Beyond(faults) => self.beyond(faults),
         }
     }

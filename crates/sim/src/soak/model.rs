@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::shape::Shape;
+use super::slots::{DeviceOp, Slots, image};
 use crate::crash::SplitMix;
 
 /// Most heads at a time.
@@ -35,6 +37,11 @@ pub struct Model {
     /// What was there when the checkpoint was taken, if there is one.
     checkpoint: Option<BTreeMap<String, Head>>,
     made: u64,
+    slots: Slots,
+    /// Images of hot spares.
+    spares: Vec<String>,
+    /// Something befalls the devices too.
+    faults: bool,
 }
 
 /// One step.
@@ -85,6 +92,8 @@ pub enum Op {
     Discard,
     /// Go back to it.
     Rewind,
+    /// Something befalls a device.
+    Device(DeviceOp),
 }
 
 /// Bytes that follow from a seed; every other page compresses.
@@ -96,15 +105,33 @@ pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
     out
 }
 
-impl Default for Model {
-    fn default() -> Self {
-        Model { heads: BTreeMap::from([(POOL.to_owned(), Head::default())]), checkpoint: None, made: 0 }
-    }
-}
-
 impl Model {
     /// The pool's name.
     pub const POOL: &'static str = POOL;
+
+    /// A new pool of this shape.
+    pub fn new(shape: Shape, faults: bool) -> Model {
+        let heads = BTreeMap::from([(POOL.to_owned(), Head::default())]);
+        let first: usize = shape.tops.iter().map(|(.., count)| count).sum();
+        let spares = (first..first + shape.spares).map(image).collect();
+        Model { heads, checkpoint: None, made: 0, slots: Slots::new(shape), spares, faults }
+    }
+
+    /// What is left to be done at the end of a life.
+    pub(super) fn ends(&mut self) -> Vec<Op> {
+        let discard = self.checkpoint.is_some().then_some(Op::Discard);
+        let ops: Vec<Op> = discard.into_iter().chain([Op::Device(DeviceOp::Settle)]).collect();
+        ops.iter().for_each(|op| self.apply(op));
+        ops
+    }
+
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    pub(super) fn spares(&self) -> &[String] {
+        &self.spares
+    }
 
     /// What each dataset must hold, by name.
     pub fn seen(&self) -> BTreeMap<String, Contents> {
@@ -137,6 +164,9 @@ impl Model {
     }
 
     fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
+        if self.faults && dice.below(4) == 0 {
+            return self.slots.choose(dice, self.checkpoint.is_some()).map(Op::Device);
+        }
         let kind = dice.below(108);
         if kind < 12 {
             self.made += 1;
@@ -149,7 +179,8 @@ impl Model {
         }
         match (kind, &self.checkpoint) {
             (99, _) => return Some(Op::Reimport),
-            (100, None) => return Some(Op::Checkpoint),
+            // What a device lacks is known of the newest state.
+            (100, None) => return self.slots.are_well().then_some(Op::Checkpoint),
             (100..102, Some(_)) => return Some(Op::Discard),
             (102, Some(_)) => return Some(Op::Rewind),
             (100..103, _) => return None,
@@ -295,8 +326,10 @@ impl Model {
             Op::Set(..) | Op::Reimport => {}
             Op::Checkpoint => self.checkpoint = Some(self.heads.clone()),
             Op::Discard => self.checkpoint = None,
+            Op::Device(op) => self.slots.apply(op),
             Op::Rewind => {
                 self.heads = self.checkpoint.take().expect("a step is chosen among what is there");
+                self.slots.rewind();
             }
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codec::crypt::{CryptoSuite, WrappingKey};
+use device::Layer;
 use dmu::NewObject;
 use dsl::keys::{KeyFormat, KeyStatus};
 use dsl::ops::clone::Clone as CloneTask;
@@ -20,51 +21,36 @@ use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::prop::parse::{Context, setting};
 use dsl::{Dsl, Kind, SyncTask};
-use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{BlkId, DmuType, ObjNum};
-use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
 use spa::engine::{CheckpointError, Live, World};
 use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
 use zpl::NewFileSystem;
 
+use super::Failure;
+use super::disk::Rack;
 use super::model::{self, Contents, Model, Op};
+use super::shape::Shape;
+use super::slots::image;
 use crate::chain;
 use crate::crash::SplitMix;
 
 /// Bytes of each device.
-const SIZE: u64 = 320 << 20;
+pub(super) const SIZE: u64 = 320 << 20;
 /// Number of the first object of the model in an object set, above those of the file system.
 const FIRST: u64 = 1000;
 /// The key of all that is encrypted.
 const KEY: [u8; 32] = [7; 32];
 
-/// Anything that goes wrong ends a soak.
-pub type Failure = Box<dyn std::error::Error>;
+/// Blocks of a slice of a scan: so that it takes many groups, and is killed in its middle.
+const SLICE: u64 = 40;
 
-/// The devices of a pool: what they are for each other and for the pool, and how many.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape(&'static [(VdevShape, Option<AllocBias>, usize)]);
-
-impl Shape {
-    /// Those that a soak takes in turns.
-    pub const ALL: [Shape; 6] = [
-        Shape(&[(VdevShape::Single, None, 1)]),
-        Shape(&[(VdevShape::Mirror, None, 2)]),
-        Shape(&[(VdevShape::Raidz(1), None, 3)]),
-        Shape(&[(VdevShape::Raidz(2), None, 5)]),
-        Shape(&[
-            (VdevShape::Mirror, None, 2),
-            (VdevShape::Single, Some(AllocBias::Special), 1),
-            (VdevShape::Single, Some(AllocBias::Dedup), 1),
-            (VdevShape::Single, Some(AllocBias::Log), 1),
-        ]),
-        Shape(&[(VdevShape::Single, None, 1), (VdevShape::Mirror, None, 3)]),
-    ];
+struct Seeded {
+    state: AtomicU64,
+    rack: Arc<Rack>,
 }
-
-struct Seeded(AtomicU64);
 
 impl World for Seeded {
     fn now(&self) -> u64 {
@@ -72,24 +58,40 @@ impl World for Seeded {
     }
 
     fn random(&self) -> u64 {
-        SplitMix(self.0.fetch_add(1, Ordering::Relaxed)).roll()
+        SplitMix(self.state.fetch_add(1, Ordering::Relaxed)).roll()
     }
 
     fn memory(&self) -> u64 {
         1 << 30
     }
+
+    fn layer(&self) -> Layer {
+        self.rack.layer()
+    }
+}
+
+/// What a life follows from.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Its devices.
+    pub shape: Shape,
+    /// What decides about its steps.
+    pub seed: u64,
+    /// Something befalls the devices too.
+    pub faults: bool,
 }
 
 /// A pool and what it should hold.
 pub struct Life {
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     seed: u64,
     workers: usize,
     /// Steps done.
     steps: u64,
-    model: Model,
+    pub(super) model: Model,
+    pub(super) rack: Arc<Rack>,
     /// Nothing while it is exported.
-    spa: Option<Spa>,
+    pub(super) spa: Option<Spa>,
 }
 
 fn host() -> Host {
@@ -101,16 +103,24 @@ fn file_system() -> NewFileSystem {
 }
 
 impl Life {
+    fn of(dir: &Path, terms: Terms, workers: usize) -> Life {
+        let model = Model::new(terms.shape, terms.faults);
+        let (dir, seed) = (dir.to_owned(), terms.seed);
+        Life { dir, seed, workers, steps: 0, model, rack: Arc::default(), spa: None }
+    }
+
     /// A new pool on images in folder `dir`, written by so many workers.
     ///
     /// # Errors
     /// As making it fails.
-    pub fn begin(dir: &Path, shape: Shape, seed: u64, workers: usize) -> Result<Life, Failure> {
-        let count: usize = shape.0.iter().map(|(.., count)| count).sum();
-        let paths: Vec<PathBuf> = (0..count).map(|n| dir.join(format!("d{n}.img"))).collect();
+    pub fn begin(dir: &Path, terms: Terms, workers: usize) -> Result<Life, Failure> {
+        let mut life = Life::of(dir, terms, workers);
+        let Terms { shape, seed, .. } = terms;
+        let count: usize = shape.tops.iter().map(|(.., count)| count).sum();
+        let paths: Vec<PathBuf> = (0..count + shape.spares).map(|n| dir.join(image(n))).collect();
         paths.iter().try_for_each(|p| File::create(p)?.set_len(SIZE))?;
         let mut rest = paths.into_iter().map(|path| NewLeaf { path });
-        let vdevs = shape.0.iter().map(|(shape, bias, count)| NewVdev {
+        let vdevs = shape.tops.iter().map(|(shape, bias, count)| NewVdev {
             shape: *shape,
             bias: *bias,
             leaves: rest.by_ref().take(*count).collect(),
@@ -127,40 +137,61 @@ impl Life {
             temporary_name: None,
             version: 5000,
         };
-        let Hands { workers: threads, world } = hands(seed, workers);
+        let Hands { workers: threads, world } = life.hands(seed);
+        let rack = &life.rack;
+        let claimer = |path: &Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
         let setting = Setting {
             host: &host(),
             world,
-            claimer: &claim_file,
+            claimer: &claimer,
             workers: threads,
             cache: (64u64 << 20).into(),
             altroot: None,
         };
-        let spa = Some(create(&new, &begin, &setting)?);
-        Ok(Life { dir: dir.to_owned(), seed, workers, steps: 0, model: Model::default(), spa })
+        let spa = create(&new, &begin, &setting)?;
+        let spares: Vec<NewLeaf> = rest.collect();
+        let live = spa.writer().ok_or("the pool is not open for writing")?;
+        live.add_aux(&spares, &[], true, &claimer)?;
+        live.limit_scan_slices(SLICE);
+        life.spa = Some(spa);
+        Ok(life)
     }
 
     /// Goes on with the pool that an actor left after `steps` steps, or one more: whichever the pool shows.
     ///
     /// # Errors
     /// When it shows neither, or can't be opened.
-    pub fn resume(dir: &Path, seed: u64, workers: usize, steps: u64) -> Result<Life, Failure> {
-        let mut model = Model::default();
-        (0..steps).for_each(|n| drop(model.step(dice(seed, n))));
-        let mut life = Life { dir: dir.to_owned(), seed, workers, steps, model, spa: None };
-        let seen = life.look()?;
+    pub fn resume(dir: &Path, terms: Terms, workers: usize, steps: u64) -> Result<Life, Failure> {
+        let mut life = Life::of(dir, terms, workers);
+        let seed = terms.seed;
+        (0..steps).for_each(|n| drop(life.model.step(dice(seed, n))));
+        life.steps = steps;
+        life.set_moods();
+        let seen = life.look().map_err(|e| format!("as it was left: {}", chain(&*e)))?;
         if seen != bare(life.model.seen()) {
             let op = life.model.step(dice(seed, steps));
             life.steps += 1;
             life.compare(&seen).map_err(|e| format!("after {steps} steps, and {op:?} begun: {e}"))?;
         }
-        life.import()?;
+        life.import().map_err(|e| format!("when it is imported: {}", chain(&*e)))?;
         Ok(life)
     }
 
     /// Steps done.
     pub fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// How the pool is imported.
+    fn options(&self) -> Options {
+        Options { force: true, cache: (64u64 << 20).into(), layer: self.rack.layer(), ..Options::default() }
+    }
+
+    fn hands(&self, seed: u64) -> Hands {
+        Hands {
+            workers: Arc::new(zio::Workers::new("zio", self.workers)),
+            world: Arc::new(Seeded { state: AtomicU64::new(seed), rack: Arc::clone(&self.rack) }),
+        }
     }
 
     fn import(&mut self) -> Result<(), Failure> {
@@ -171,9 +202,13 @@ impl Life {
     fn import_at(&mut self, checkpoint: bool) -> Result<(), Failure> {
         let scan = spa::scan(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
-        let options = Options { readonly: false, checkpoint, ..options() };
-        let hands = hands(self.seed ^ self.steps.rotate_left(32), self.workers);
-        let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)?;
+        let options = Options { readonly: false, checkpoint, ..self.options() };
+        let hands = self.hands(self.seed ^ self.steps.rotate_left(32));
+        let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)
+            .map_err(|e| chain(&e))?;
+        if let Some(live) = spa.writer() {
+            live.limit_scan_slices(SLICE);
+        }
         unlock(self.spa.insert(spa).writer().ok_or("the pool is not open for writing")?.dsl())
     }
 
@@ -188,7 +223,7 @@ impl Life {
         Ok(op)
     }
 
-    fn live(&self) -> Result<&Live, Failure> {
+    pub(super) fn live(&self) -> Result<&Live, Failure> {
         self.spa.as_ref().and_then(Spa::writer).ok_or_else(|| "the pool is not open for writing".into())
     }
 
@@ -275,12 +310,25 @@ impl Life {
                 Err(CheckpointError::Absent) => Ok(()),
                 done => Ok(done?),
             },
+            Op::Device(op) => self.befall(&op),
             Op::Rewind => {
                 let there = self.spa.as_ref().is_some_and(|spa| spa.checkpoint().is_some());
                 self.export()?;
                 self.import_at(there)
             }
         }
+    }
+
+    /// Has all devices be well, and lets the pool go: it then holds what it should, and nothing is wrong with it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        for op in self.model.ends() {
+            self.perform(&op).map_err(|e| format!("in the end, {op:?}: {}", chain(&*e)))?;
+        }
+        self.export()?;
+        self.check()
     }
 
     /// Lets the pool go in order.
@@ -317,7 +365,7 @@ impl Life {
     fn look(&self) -> Result<BTreeMap<String, Contents>, Failure> {
         let scan = spa::scan(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
-        let spa = import(candidate, &options(), &host(), &SystemClock).map_err(|f| f.error)?;
+        let spa = import(candidate, &self.options(), &host(), &SystemClock).map_err(|f| chain(&f.error))?;
         let options = dsl::Options { pool_name: spa.name().to_owned(), space: spa.space()?, altroot: None };
         let dsl = Dsl::open(spa.mos().clone(), options)?;
         spa.mos().objset().cache().zio().set_keys(dsl.keys().clone());
@@ -359,11 +407,6 @@ impl Life {
     }
 }
 
-/// How the pool is imported.
-fn options() -> Options {
-    Options { force: true, cache: (64u64 << 20).into(), ..Options::default() }
-}
-
 /// Loads the keys of all datasets that have one.
 fn unlock(dsl: &Dsl) -> Result<(), Failure> {
     for dataset in dsl.list_sorted(None, &dsl::ListOptions::default())?.whole()? {
@@ -387,11 +430,10 @@ fn object(owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dno
     }
 }
 
-fn hands(seed: u64, workers: usize) -> Hands {
-    Hands {
-        workers: Arc::new(zio::Workers::new("zio", workers)),
-        world: Arc::new(Seeded(AtomicU64::new(seed))),
-    }
+/// The first steps of a life.
+pub fn plan(terms: Terms, steps: u64) -> Vec<Op> {
+    let mut model = Model::new(terms.shape, terms.faults);
+    (0..steps).map(|n| model.step(dice(terms.seed, n))).collect()
 }
 
 /// What decides about a step.

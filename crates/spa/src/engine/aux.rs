@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc::CacheDevice;
-use device::{Device, Layer, Mode};
+use device::{Device, Mode};
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Uses the cache devices that were found, and can be claimed. Others show as not openable.
     pub(super) fn use_cache_devices(&self) {
-        let openings = Openings::new(Mode::Write, Layer::default());
+        let openings = Openings::new(Mode::Write, self.world.layer());
         for one in &mut self.aux.write().l2cache {
             let Some(place) = one.place.as_ref().filter(|_| one.state == VdevState::Healthy) else {
                 continue;

@@ -16,16 +16,19 @@
 //! OpenZFS `spa_async_thread` (`SPA_ASYNC_RESILVER_DONE`), and `zed` with its agents, which does there what is done here for devices.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ondisk::Guid;
+use device::Device;
+use ondisk::{Guid, VdevKind};
 use parking_lot::Mutex;
 use vdev::Tree;
 
 use super::{Engine, Live};
+use crate::create::claim_file;
 use crate::txg::TxgHandle;
 
 /// How often missing devices are looked for.
@@ -69,6 +72,12 @@ impl Errands {
 }
 
 impl Engine {
+    /// How devices are opened that nobody named.
+    pub(super) fn claimer(&self) -> impl Fn(&Path) -> device::Result<(Arc<dyn Device>, VdevKind)> {
+        let layer = self.world.layer();
+        move |path| claim_file(path).map(|(device, kind)| (layer.around(device), kind))
+    }
+
     fn run_errands(self: &Arc<Self>, txgs: &TxgHandle) {
         // All trees have the same; one that is held would keep devices open that have left.
         let bell = Arc::clone(self.tree().bell());

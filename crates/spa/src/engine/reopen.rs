@@ -62,7 +62,9 @@ impl Engine {
                 continue;
             }
             let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
-            if let Some(device) = crate::import::reopen(leaf, top_level, root.guid, newest) {
+            if let Some(device) =
+                crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer())
+            {
                 found.insert(leaf.guid, device);
             }
         }

@@ -26,7 +26,7 @@ use vdev::{Limit, Symptom, VdevAux, VdevState};
 
 use super::errands::Memory;
 use super::{AttachTerms, Engine, Verdict, replicas};
-use crate::create::{NewLeaf, claim_file};
+use crate::create::NewLeaf;
 use crate::txg::TxgHandle;
 
 /// The properties that limit a symptom: how many, and within how many seconds.
@@ -130,6 +130,7 @@ impl Engine {
         let in_use = |spare: &VdevConfig| {
             config.vdev_tree.as_ref().is_some_and(|root| root.find(spare.guid).is_some())
         };
+        let claimer = self.claimer();
         for spare in spares.iter().filter(|spare| !in_use(spare)) {
             // As `zed` does: what is spread over all devices is soonest whole again so. While something else goes on, it is resilvered.
             let distributed = spare.kind == VdevKind::DraidSpare;
@@ -141,7 +142,7 @@ impl Engine {
                     sequential,
                     force: false,
                     unattended: true,
-                    claimer: &claim_file,
+                    claimer: &claimer,
                 };
                 self.attach(txgs, guid, &new, &terms).is_ok()
             };

@@ -21,7 +21,7 @@ use vdev::VdevState;
 
 use super::errands::Memory;
 use super::{AttachTerms, Engine};
-use crate::create::{NewLeaf, claim_file};
+use crate::create::NewLeaf;
 use crate::place::Identity;
 use crate::txg::TxgHandle;
 
@@ -96,12 +96,13 @@ impl Engine {
         if memory.refused.contains(&(leaf.guid, there)) {
             return;
         }
+        let claimer = self.claimer();
         let terms = AttachTerms {
             replace: true,
             sequential: false,
             force: false,
             unattended: true,
-            claimer: &claim_file,
+            claimer: &claimer,
         };
         match self.attach(txgs, leaf.guid, &NewLeaf { path }, &terms) {
             Ok(()) => self.notice(leaf.guid, "vdev_autoreplace"),

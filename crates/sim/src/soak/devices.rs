@@ -1,0 +1,298 @@
+//! Doing to a pool's devices what befalls them.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use ondisk::label::LABEL_START_SIZE;
+use ondisk::scan::{ScanFunc, ScanState};
+use ondisk::{Guid, VdevConfig, VdevKind};
+use spa::create::{NewLeaf, claim_file};
+use spa::engine::{AttachTerms, Live, ScanCommand, ScanRefusal};
+use vdev::VdevState;
+
+use super::Failure;
+use super::disk::Mood;
+use super::pool::{Life, SIZE};
+use super::slots::{DeviceOp, Ill};
+use crate::crash::SplitMix;
+
+/// Where devices are that were pulled.
+const AWAY: &str = "away";
+/// Where blocks may be.
+const SPACE: std::ops::Range<u64> = LABEL_START_SIZE..SIZE - (512 << 10);
+/// Most places of a device that get rubbish at once.
+const PLACES: u64 = 60;
+
+/// Groups within which everything must be up to date.
+const ROUNDS: usize = 3000;
+
+/// The file that a device is on.
+fn file_name(leaf: &VdevConfig) -> Option<String> {
+    let path = String::from_utf8_lossy(leaf.path.as_deref()?).into_owned();
+    path.rsplit('/').next().map(str::to_owned)
+}
+
+impl Life {
+    fn root(&self) -> Result<VdevConfig, Failure> {
+        self.live()?.config().vdev_tree.clone().ok_or_else(|| "the pool has no tree".into())
+    }
+
+    /// The guid of a device, if the pool has it.
+    fn guid(&self, device: &str) -> Result<Option<Guid>, Failure> {
+        let root = self.root()?;
+        Ok(root.leaves().find(|leaf| file_name(leaf).as_deref() == Some(device)).map(|leaf| leaf.guid))
+    }
+
+    fn known(&self, device: &str) -> Result<Guid, Failure> {
+        self.guid(device)?.ok_or_else(|| format!("the pool has no {device}").into())
+    }
+
+    /// Does to a device what befalls it. What was done before, or half, is done again.
+    ///
+    /// # Errors
+    /// As the pool refuses what it must take.
+    pub(super) fn befall(&mut self, op: &DeviceOp) -> Result<(), Failure> {
+        match op {
+            DeviceOp::Pull(device, told) => {
+                self.rack.pull(device, *told);
+                self.hide(device)
+            }
+            DeviceOp::Plug(device) => {
+                self.unhide(device)?;
+                self.live()?.see_to_devices();
+                Ok(self.live()?.clear(Some(self.known(device)?))?)
+            }
+            DeviceOp::Offline(device, temporary) => {
+                Ok(self.live()?.offline(self.known(device)?, *temporary)?)
+            }
+            DeviceOp::Online(device) => match self.live()?.online(self.known(device)?, false)? {
+                VdevState::Healthy | VdevState::Degraded => Ok(()),
+                state => Err(format!("{device} is brought online, and {state:?}").into()),
+            },
+            DeviceOp::Spoil(device, seed) => self.spoil(device, *seed),
+            DeviceOp::Fail(..) | DeviceOp::Fill(_) | DeviceOp::Slow(_) => {
+                self.set_moods();
+                Ok(())
+            }
+            DeviceOp::Calm(device) => {
+                self.set_moods();
+                Ok(self.live()?.clear(Some(self.known(device)?))?)
+            }
+            DeviceOp::Attach(device, new) => self.attach(device, new, false),
+            DeviceOp::Replace(device, new) => self.attach(device, new, true),
+            DeviceOp::Detach(device) => match self.guid(device)? {
+                Some(guid) => Ok(self.live()?.detach(guid)?),
+                None => Ok(()),
+            },
+            DeviceOp::Scrub => match self.live()?.scan(ScanCommand::Scrub) {
+                Ok(_) | Err(ScanRefusal::Busy) => Ok(()),
+                Err(e) => Err(e.into()),
+            },
+            DeviceOp::Pause => match self.live()?.scan(ScanCommand::Pause) {
+                Ok(_) | Err(ScanRefusal::Idle | ScanRefusal::Busy) => Ok(()),
+                Err(e) => Err(e.into()),
+            },
+            DeviceOp::Settle => self.settle(),
+        }
+    }
+
+    /// Has all devices be as the model says.
+    pub(super) fn set_moods(&self) {
+        self.rack.calm();
+        for slot in self.model.slots().all() {
+            let mood = match slot.ill {
+                Some(Ill::Failing(mood)) => mood,
+                _ if slot.slow => Mood::Slow,
+                _ => continue,
+            };
+            self.rack.set(&slot.device, mood);
+        }
+    }
+
+    fn hide(&self, device: &str) -> Result<(), Failure> {
+        let (from, away) = (self.dir.join(device), self.dir.join(AWAY));
+        std::fs::create_dir_all(&away)?;
+        if from.exists() {
+            std::fs::rename(from, away.join(device))?;
+        }
+        Ok(())
+    }
+
+    fn unhide(&self, device: &str) -> Result<(), Failure> {
+        let away = self.dir.join(AWAY).join(device);
+        if away.exists() {
+            std::fs::rename(away, self.dir.join(device))?;
+        }
+        Ok(())
+    }
+
+    /// Puts rubbish in places of a device.
+    fn spoil(&self, device: &str, seed: u64) -> Result<(), Failure> {
+        let image = OpenOptions::new().write(true).open(self.dir.join(device))?;
+        let mut dice = SplitMix(seed);
+        // Nearly all that is written is at the front: the whole device now and then.
+        let room = SPACE.end - SPACE.start;
+        let room = if dice.below(4) == 0 { room } else { room / 8 };
+        for _ in 0..1 + dice.below(PLACES) {
+            let at = SPACE.start + dice.below(room);
+            let most = 1 << (4 + dice.below(15));
+            let len = (1 + dice.below(most)).min(SPACE.end - at);
+            let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
+            image.write_all_at(&bytes[..len as usize], at)?;
+        }
+        Ok(())
+    }
+
+    fn attach(&self, device: &str, new: &str, replace: bool) -> Result<(), Failure> {
+        if self.guid(new)?.is_some() {
+            return Ok(());
+        }
+        let path = self.dir.join(new);
+        File::create(&path)?.set_len(SIZE)?;
+        let rack = &self.rack;
+        let claimer =
+            |path: &std::path::Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
+        let terms =
+            AttachTerms { replace, sequential: false, force: true, unattended: false, claimer: &claimer };
+        Ok(self.live()?.attach(self.known(device)?, &NewLeaf { path }, &terms)?)
+    }
+
+    /// Brings everything back and up to date, and scrubs it: nothing is wrong then.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.set_moods();
+        let devices: Vec<String> = self.model.slots().all().map(|slot| slot.device.clone()).collect();
+        devices.iter().try_for_each(|device| self.unhide(device))?;
+        let live = self.live()?;
+        live.see_to_devices();
+        for device in &devices {
+            live.online(self.known(device)?, false).map_err(|e| format!("{device}: {e}"))?;
+        }
+        live.clear(None)?;
+        self.heal()?;
+        let stat = self.scrub()?;
+        if stat.errors != 0 {
+            return Err(format!("the scrub found {} errors", stat.errors).into());
+        }
+        // It may have found more wrong than a device may have.
+        self.live()?.clear(None)?;
+        self.heal()?;
+        let again = self.scrub()?;
+        if (again.errors, again.processed) != (0, 0) {
+            let (errors, bytes) = (again.errors, again.processed);
+            return Err(format!("the second scrub found {errors} errors, and repaired {bytes} bytes").into());
+        }
+        self.expect_well(&devices)?;
+        self.tidy(&devices)
+    }
+
+    /// Lets groups pass until no device lacks anything, and nothing stands in for another.
+    fn heal(&self) -> Result<(), Failure> {
+        let live = self.live()?;
+        let spa = self.spa.as_ref().ok_or("the pool is not imported")?;
+        for _ in 0..ROUNDS {
+            live.sync_anew()?;
+            live.see_to_devices();
+            if live.scan_stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver) {
+                continue;
+            }
+            if spa.tree().behind().is_empty() && self.stand_ins()? == 0 {
+                return Ok(());
+            }
+        }
+        let (behind, tree, scan) = (spa.tree().behind(), self.words()?, live.scan_stat());
+        Err(format!("it never heals: {tree}; {behind:?} lack something; {scan:?}").into())
+    }
+
+    /// The tree in words, with the states of devices and what they lack.
+    fn words(&self) -> Result<String, Failure> {
+        let tree = self.spa.as_ref().ok_or("the pool is not imported")?.tree();
+        let one = |vdev: &VdevConfig| {
+            let name = file_name(vdev).unwrap_or_default();
+            let state = tree.state_of(vdev.guid);
+            let lacks = tree.dtl(vdev.guid).ok().filter(|dtl| vdev.kind.is_leaf() && !dtl.is_empty());
+            let lacks = lacks.map(|dtl| format!(" lacks {:?}", dtl.iter().collect::<Vec<_>>()));
+            format!("{} {name} {state:?}{}", vdev.kind.name(), lacks.unwrap_or_default())
+        };
+        Ok(self.root()?.walk().map(one).collect::<Vec<_>>().join(", "))
+    }
+
+    /// Vdevs in which one device stands in for another.
+    fn stand_ins(&self) -> Result<usize, Failure> {
+        let is = |vdev: &&VdevConfig| matches!(vdev.kind, VdevKind::Spare | VdevKind::Replacing);
+        Ok(self.root()?.walk().filter(is).count())
+    }
+
+    /// A whole scrub.
+    fn scrub(&self) -> Result<ondisk::scan::ScanPhys, Failure> {
+        let live = self.live()?;
+        // One that goes on may have passed by what is wrong.
+        match live.scan(ScanCommand::Stop) {
+            Ok(_) | Err(ScanRefusal::Idle | ScanRefusal::Busy) => {}
+            Err(e) => return Err(e.into()),
+        }
+        loop {
+            match live.scan(ScanCommand::Scrub) {
+                Ok(_) | Err(ScanRefusal::Busy) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let phys = finish(live)?;
+            if phys.func == ScanFunc::Scrub && phys.state == ScanState::Finished {
+                return Ok(phys);
+            }
+        }
+    }
+
+    fn expect_well(&self, devices: &[String]) -> Result<(), Failure> {
+        let spa = self.spa.as_ref().ok_or("the pool is not imported")?;
+        for device in devices {
+            let state = spa.tree().state_of(self.known(device)?)?;
+            if state.0 != VdevState::Healthy {
+                return Err(format!("{device} is {state:?} in the end").into());
+            }
+        }
+        let damaged = spa.damaged_objects(self.live()?.dsl().heads())?;
+        if !damaged.is_empty() {
+            return Err(format!("damaged are {damaged:?}").into());
+        }
+        let root = self.root()?;
+        let mut has: Vec<String> = root.leaves().filter_map(file_name).collect();
+        let mut wanted = devices.to_vec();
+        has.sort();
+        wanted.sort();
+        match has == wanted {
+            true => Ok(()),
+            false => Err(format!("the pool has {has:?}, and should have {wanted:?}").into()),
+        }
+    }
+
+    /// Removes images of devices that the pool has no more.
+    fn tidy(&self, devices: &[String]) -> Result<(), Failure> {
+        let spares = self.model.spares();
+        for dir in [self.dir.clone(), self.dir.join(AWAY)] {
+            let Ok(entries) = std::fs::read_dir(dir) else { continue };
+            for entry in entries {
+                let path: PathBuf = entry?.path();
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+                if path.is_file() && !devices.contains(&name) && !spares.contains(&name) {
+                    std::fs::remove_file(path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets groups pass until no scan goes on.
+fn finish(live: &Live) -> Result<ondisk::scan::ScanPhys, Failure> {
+    loop {
+        live.sync_anew()?;
+        match live.scan_stat() {
+            Some(stat) if stat.is_scanning() => {}
+            stat => return Ok(stat.ok_or("there was no scan")?.phys),
+        }
+    }
+}
