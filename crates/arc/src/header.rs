@@ -10,7 +10,7 @@ use ondisk::{
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 /// What a block takes beyond its bytes: its header, the references to it, and what holds its memory together.
 pub(crate) const HELD_OVERHEAD: u64 = 256;
@@ -252,22 +252,27 @@ pub(crate) struct Header {
     pub(crate) forms: Forms<Block>,
     /// Bytes that are held, or were.
     bytes: AtomicU32,
-    /// When it was used first, in milliseconds.
-    access: AtomicU32,
-    state: AtomicU8,
+    /// Its state, and when it was used first, in ticks: both change under the lock of the bucket.
+    life: AtomicU16,
     sublist: AtomicU8,
-    /// The sublist of those that are held in both forms.
-    both_sublist: AtomicU8,
-    /// [`USED`], [`AHEAD`], [`WARM`], [`BOTH`].
+    /// [`USED`], [`AHEAD`], [`WARM`], [`BOTH`], and what concerns cache devices.
     marks: AtomicU8,
-    /// What concerns cache devices.
-    l2: AtomicU8,
+}
+
+/// Milliseconds, as a shift, in which is told when a block was used first.
+const TICK_SHIFT: u32 = 4;
+/// The bits of [`Header::life`] that are the state; the others count ticks, and begin anew after two minutes: a block that is used again then may be taken for one used just before, once.
+const STATE_BITS: u32 = 3;
+const STATE: u16 = (1 << STATE_BITS) - 1;
+
+fn ticks(now_ms: u32) -> u16 {
+    ((now_ms >> TICK_SHIFT) as u16) << STATE_BITS
 }
 
 /// It may be written to a cache device (`ARC_FLAG_L2CACHE`).
-const FOR_L2: u8 = 1;
+const FOR_L2: u8 = 16;
 /// It is being written to one (`ARC_FLAG_L2_WRITING`).
-const WRITING: u8 = 2;
+const WRITING: u8 = 32;
 /// Used since whoever evicts has looked at it.
 const USED: u8 = 1;
 /// Read ahead, and not used yet (`ARC_FLAG_PREDICTIVE_PREFETCH`).
@@ -278,23 +283,20 @@ const WARM: u8 = 4;
 const BOTH: u8 = 8;
 
 impl Header {
-    pub(crate) fn new(key: Key, plain: Block, packed: Option<Block>, state: State, access: u32) -> Header {
+    pub(crate) fn new(key: Key, plain: Block, packed: Option<Block>, state: State, now_ms: u32) -> Header {
         let bytes = plain.len() + packed.as_ref().map_or(0, |packed| packed.len());
         Header {
             key,
             bytes: AtomicU32::new(u32::try_from(bytes).unwrap_or(u32::MAX)),
             forms: Forms::new(plain, packed),
-            access: AtomicU32::new(access),
-            state: AtomicU8::new(state as u8),
+            life: AtomicU16::new(ticks(now_ms) | state as u16),
             sublist: AtomicU8::new(0),
-            both_sublist: AtomicU8::new(0),
-            marks: AtomicU8::new(0),
-            l2: AtomicU8::new(if key.is_for_l2() { FOR_L2 } else { 0 }),
+            marks: AtomicU8::new(if key.is_for_l2() { FOR_L2 } else { 0 }),
         }
     }
 
     pub(crate) fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) {
+        match self.life.load(Ordering::Acquire) & STATE {
             0 => State::Mru,
             1 => State::Mfu,
             2 => State::MruGhost,
@@ -304,7 +306,8 @@ impl Header {
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        self.state.store(state as u8, Ordering::Release);
+        let since = self.life.load(Ordering::Relaxed) & !STATE;
+        self.life.store(since | state as u16, Ordering::Release);
     }
 
     pub(crate) fn sublist(&self) -> usize {
@@ -334,9 +337,7 @@ impl Header {
         self.marks.load(Ordering::Relaxed) & BOTH != 0
     }
 
-    /// It holds both, and is in this sublist of those that do.
-    pub(crate) fn set_both(&self, sublist: usize) {
-        self.both_sublist.store(u8::try_from(sublist).expect("there are not so many"), Ordering::Relaxed);
+    pub(crate) fn set_both(&self) {
         self.marks.fetch_or(BOTH, Ordering::Relaxed);
     }
 
@@ -344,35 +345,32 @@ impl Header {
         self.marks.fetch_and(!BOTH, Ordering::Relaxed);
     }
 
-    pub(crate) fn both_sublist(&self) -> usize {
-        self.both_sublist.load(Ordering::Relaxed).into()
-    }
-
     /// Whether it may be written to a cache device.
     pub(crate) fn for_l2(&self) -> bool {
-        self.l2.load(Ordering::Relaxed) & (FOR_L2 | WRITING) == FOR_L2
+        self.marks.load(Ordering::Relaxed) & (FOR_L2 | WRITING) == FOR_L2
     }
 
     /// It can't be written to one.
     pub(crate) fn not_for_l2(&self) {
-        self.l2.fetch_and(!FOR_L2, Ordering::Relaxed);
+        self.marks.fetch_and(!FOR_L2, Ordering::Relaxed);
     }
 
     /// Whether it is being written to one. Changes under the lock of the bucket.
     pub(crate) fn is_writing(&self) -> bool {
-        self.l2.load(Ordering::Relaxed) & WRITING != 0
+        self.marks.load(Ordering::Relaxed) & WRITING != 0
     }
 
     pub(crate) fn set_writing(&self, writing: bool) {
         match writing {
-            true => self.l2.fetch_or(WRITING, Ordering::Relaxed),
-            false => self.l2.fetch_and(!WRITING, Ordering::Relaxed),
+            true => self.marks.fetch_or(WRITING, Ordering::Relaxed),
+            false => self.marks.fetch_and(!WRITING, Ordering::Relaxed),
         };
     }
 
-    /// When it was used first, in milliseconds.
-    pub(crate) fn access(&self) -> u32 {
-        self.access.load(Ordering::Relaxed)
+    /// Milliseconds since it was used first, roughly.
+    pub(crate) fn age_ms(&self, now_ms: u32) -> u32 {
+        let since = self.life.load(Ordering::Relaxed) & !STATE;
+        u32::from(ticks(now_ms).wrapping_sub(since) >> STATE_BITS) << TICK_SHIFT
     }
 
     /// Marks it as used. What is marked already is not written to.
@@ -404,9 +402,10 @@ impl Header {
     }
 
     /// Somebody asked for what was read ahead: it is used first now.
-    pub(crate) fn wanted(&self, now: u32) {
+    pub(crate) fn wanted(&self, now_ms: u32) {
         self.marks.fetch_and(!AHEAD, Ordering::Relaxed);
-        self.access.store(now, Ordering::Relaxed);
+        let state = self.life.load(Ordering::Relaxed) & STATE;
+        self.life.store(ticks(now_ms) | state, Ordering::Release);
     }
 }
 
@@ -452,5 +451,5 @@ impl Hasher for Same {
     }
 }
 
-// Each block in the cache has one.
-const _: () = assert!(size_of::<Header>() + 16 <= 136);
+// Each block in the cache has one, and a hit by a hand is to touch one line of it.
+const _: () = assert!(size_of::<Header>() + 16 <= 128);

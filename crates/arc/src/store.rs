@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A block that was used once is used again only after so many milliseconds (`ARC_MINTIME`): pieces of it that are read one after another are one use.
-const MINTIME_MS: u32 = 62;
+/// A block that was used once is used again only after so many milliseconds (`ARC_MINTIME`, 62 there; here what is told of time comes in steps of 16): pieces of it that are read one after another are one use.
+const MINTIME_MS: u32 = 64;
 
 /// The memory of the caches of all pools of a process, bounded in bytes (`arc_c_max`). It has one thread, which evicts, from when that is needed first.
 pub struct Store {
@@ -331,10 +331,17 @@ impl Store {
 
     /// The block of a hand, if it is held still: found without a lock but its own.
     pub(crate) fn at_hand(&self, Hand(header): &Hand) -> Option<Block> {
-        let block = self.hold(header)?.open(self).filter(Sparse::is_whole)?;
+        let block = match header.forms.get() {
+            Form::Plain(head) => head,
+            Form::Packed(packed) => self.open_packed(header, &packed)?.into_head(),
+            Form::Nothing => return None,
+        };
+        if block.len() != header.key.lsize() {
+            return None;
+        }
         header.mark();
         self.inner.counters.at_hand[header.key.kind()].inc();
-        Some(block.into_head())
+        Some(block)
     }
 
     /// Whether a block may be read ahead: there is room without anybody having to hurry, and not too much is here that nobody has asked for.
@@ -560,7 +567,7 @@ impl Inner {
         if header.state() != State::Mru {
             return 1;
         }
-        if (self.clock)().wrapping_sub(header.access()) > MINTIME_MS {
+        if header.age_ms((self.clock)()) >= MINTIME_MS {
             self.leave(header, State::Gone);
             self.put(header, State::Mfu);
         }

@@ -88,8 +88,7 @@ impl Store {
             (limits.min, limits.max) = (min.min(max), max);
             self.apply(limits.limit())
         };
-        let lists = self.inner.lists.iter().chain([&self.inner.packed.both]);
-        lists.for_each(|list| list.set_sublists(sublists()));
+        self.inner.lists.iter().for_each(|list| list.set_sublists(sublists()));
         if self.inner.pressure.size() > limit && self.wake() {
             self.inner.pressure.await_round();
         }

@@ -54,6 +54,11 @@ impl Packed {
         }
     }
 
+    /// The sublist for a header, always the same: how many there are does not change.
+    fn sublist(&self, header: &Header) -> usize {
+        self.both.index(header.key.hash())
+    }
+
     /// A header holds the packed form too from now on. Its bucket is locked.
     fn add(&self, header: &Header, packed: &Block) {
         self.bytes.fetch_add(packed.len() as u64, Relaxed);
@@ -64,8 +69,8 @@ impl Packed {
     fn add_both(&self, header: &Arc<Header>, plain: &Block) {
         self.overhead.fetch_add(plain.len() as u64, Relaxed);
         self.both_count.fetch_add(1, Relaxed);
-        header.set_both(self.both.index(header.key.hash()));
-        self.both.push(header.both_sublist(), header.clone());
+        header.set_both();
+        self.both.push(self.sublist(header), header.clone());
     }
 
     /// A header no longer holds its plain form beside its packed one. Its bucket is locked.
@@ -135,7 +140,7 @@ impl Inner {
             self.packed.lsize.fetch_sub(header.key.lsize() as u64, Relaxed);
             if let Some(plain) = &held.plain {
                 self.packed.sub_both(header, plain);
-                self.packed.both.note_stale(header.both_sublist(), |h| !h.is_both());
+                self.packed.both.note_stale(self.packed.sublist(header), |h| !h.is_both());
             }
         }
         held
@@ -187,7 +192,7 @@ impl Inner {
             return None;
         }
         if header.unmark_warm() && !regardless {
-            self.packed.both.push(header.both_sublist(), header.clone());
+            self.packed.both.push(self.packed.sublist(header), header.clone());
             return Some(None);
         }
         let plain = header.forms.cool().expect("both are held while the bucket is locked");
