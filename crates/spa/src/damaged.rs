@@ -29,6 +29,9 @@ use crate::Spa;
 /// Error logs know the file systems of the blocks that they name.
 pub(crate) const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
 
+/// The logs in the order in which blocks go through them, after [`zio::Damage`]: who reads in this order, while a group is being written, misses none.
+const LOGS: [ErrLog; 2] = [ErrLog::Scrub, ErrLog::Last];
+
 /// Who has a damaged block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holders {
@@ -247,8 +250,9 @@ impl Spa {
     /// About how many damaged blocks the pool knows of; not 0 if there are any (`spa_approx_errlog_size`). A log that can't be read is one of them.
     pub fn error_count(&self) -> u64 {
         let by_head = self.by_head();
-        let logs = [ErrLog::Last, ErrLog::Scrub].map(|log| self.mos.errlog_count(log, by_head).unwrap_or(1));
-        logs.into_iter().fold(self.cache.zio().damage().count(), u64::saturating_add)
+        let pending = self.cache.zio().damage().count();
+        let logs = LOGS.map(|log| self.mos.errlog_count(log, by_head).unwrap_or(1));
+        logs.into_iter().fold(pending, u64::saturating_add)
     }
 
     /// The damaged objects: dataset and object, each once, in OpenZFS's order (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
@@ -259,12 +263,12 @@ impl Spa {
     pub fn damaged_objects(&self, heads: &Heads) -> pool::Result<Vec<(u64, u64)>> {
         let search = Search { mos: &self.mos, heads: Some(heads) };
         let by_head = self.by_head();
+        let pending = self.cache.zio().damage().pending();
         let mut entries = Vec::new();
-        for log in [ErrLog::Scrub, ErrLog::Last] {
+        for log in LOGS {
             entries.extend(self.mos.errlog(log, by_head)?);
         }
         let logged = entries.len();
-        let pending = self.cache.zio().damage().pending();
         entries.extend(pending.iter().map(|(met, birth)| search.entry(met, *birth, by_head)));
         let mut objects = BTreeSet::new();
         let mut gone = Vec::new();

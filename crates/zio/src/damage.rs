@@ -2,7 +2,8 @@
 //!
 //! # Theory
 //! Whoever reads a block learns at once that no copy of it is right; the pool remembers it beyond that, in a log of its own. The pipeline is where all reads
-//! end, so it collects what failed, each block once, and whoever keeps the log takes it with each group. Reads that may well find nothing (log blocks, whose chain
+//! end, so it collects what failed, each block once, and whoever keeps the log enters it with each group. A block is dropped here after it is in the log, so that who
+//! looks here first and into the log then misses none. Reads that may well find nothing (log blocks, whose chain
 //! ends where a crash left it) are no damage, and neither is the want of a key.
 //!
 //! # Locks
@@ -52,23 +53,31 @@ impl Damage {
             first
         };
         if first {
-            let listener = self.listener.lock().clone();
-            if let Some(listener) = listener {
-                listener();
-            }
+            self.call();
         }
     }
 
-    /// Takes all, for the log.
-    pub fn take(&self) -> BTreeMap<Bookmark, Txg> {
-        std::mem::take(&mut self.list.lock())
+    fn call(&self) {
+        let listener = self.listener.lock().clone();
+        if let Some(listener) = listener {
+            listener();
+        }
     }
 
-    /// Puts back what was taken, since no log took it; nobody is called for that.
-    pub fn put_back(&self, taken: BTreeMap<Bookmark, Txg>) {
-        let mut list = self.list.lock();
-        let newer = std::mem::replace(&mut *list, taken);
-        list.extend(newer);
+    /// Drops what is in the log now. What was met since then stays, and the listener is called for it.
+    pub fn logged(&self, entries: &[(Bookmark, Txg)]) {
+        let rest = {
+            let mut list = self.list.lock();
+            for (bookmark, birth) in entries {
+                if list.get(bookmark) == Some(birth) {
+                    list.remove(bookmark);
+                }
+            }
+            !list.is_empty()
+        };
+        if rest {
+            self.call();
+        }
     }
 
     /// All, with the groups in which they were born.

@@ -62,7 +62,7 @@ impl Live {
 impl Engine {
     /// Writes what was met since the last group. `scanning`: a scan went on when the group began.
     pub(super) fn sync_errors(&self, tx: &Tx, scanning: bool) {
-        let met = self.cache.zio().damage().take();
+        let met = self.cache.zio().damage().pending();
         let turn = self.errors.turn.lock().take();
         let gone = std::mem::take(&mut *self.errors.gone.lock());
         if met.is_empty() && turn.is_none() && gone.is_empty() {
@@ -85,8 +85,9 @@ impl Engine {
             }
         };
         // A log that is damaged itself is no reason to stop: what was met stays in memory, and whoever asks for the log is told.
-        if write().is_err() {
-            self.cache.zio().damage().put_back(met);
+        if write().is_ok() {
+            self.cache.zio().damage().logged(&met);
+        } else {
             self.errors.gone.lock().extend(gone);
             let mut now = self.errors.turn.lock();
             *now = now.or(turn);

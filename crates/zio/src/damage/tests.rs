@@ -6,7 +6,8 @@ fn block(n: u64) -> Bookmark {
     Bookmark { objset: 54, object: ObjNum(2), level: Level(0), blkid: BlkId(n) }
 }
 
-/// Goal: a block is remembered once, with its first birth; who keeps the log is called when there is something to keep, once until it is taken.
+/// Goal: a block is remembered once, with its first birth; who keeps the log is called when there is something to keep, and once
+/// more for what was met while it wrote.
 #[test]
 fn each_block_once() {
     let damage = Damage::default();
@@ -20,17 +21,15 @@ fn each_block_once() {
     damage.note(&block(0), Txg(8));
     assert_eq!(calls.load(Ordering::Relaxed), 1);
     assert_eq!(damage.pending(), vec![(block(0), Txg(8)), (block(1), Txg(7))]);
-    assert_eq!(damage.take().len(), 2);
-    assert_eq!(damage.count(), 0);
-    damage.note(&block(1), Txg(7));
-    assert_eq!(calls.load(Ordering::Relaxed), 2);
-    let taken = damage.take();
+    let entered = damage.pending();
     damage.note(&block(2), Txg(7));
-    damage.put_back(taken);
-    assert_eq!(
-        (damage.pending(), calls.load(Ordering::Relaxed)),
-        (vec![(block(1), Txg(7)), (block(2), Txg(7))], 3)
-    );
+    assert_eq!((damage.count(), calls.load(Ordering::Relaxed)), (3, 1));
+    damage.logged(&entered);
+    assert_eq!((damage.pending(), calls.load(Ordering::Relaxed)), (vec![(block(2), Txg(7))], 2));
+    damage.logged(&damage.pending());
+    assert_eq!((damage.count(), calls.load(Ordering::Relaxed)), (0, 2));
+    damage.note(&block(1), Txg(7));
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
 }
 
 /// Goal: what is remembered is bounded.
