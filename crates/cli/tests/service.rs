@@ -8,10 +8,13 @@ mod daemon;
 
 use daemon::{Daemon, command, image, said, tank};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Goal: a daemon that is stopped unmounts, writes and exports, and its successor finds the pool by the cache file and mounts it where it was; OpenZFS's zdb
 /// finds it by the cache file while it is imported.
@@ -217,14 +220,18 @@ fn attached() {
 /// A device that somebody has claimed: its volume, and its pool, are busy, whatever force is asked for; it follows its volume's name.
 fn used(daemon: &Daemon, pool: &str, link: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
+    // A program that another test is just starting has a copy of this one's files for a moment: a claim that was dropped may still be held.
     let claim = |link: &Path| {
         let flags = rustix::fs::OFlags::EXCL.bits().cast_signed();
-        fs::File::options()
-            .read(true)
-            .write(true)
-            .custom_flags(flags)
-            .open(link)
-            .expect("nobody has claimed it")
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            match fs::File::options().read(true).write(true).custom_flags(flags).open(link) {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < end => {
+                    sleep(Duration::from_millis(10));
+                }
+                opened => break opened.expect("nobody has claimed it"),
+            }
+        }
     };
     let claimed = claim(link);
     for line in [
