@@ -13,7 +13,6 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Goal: a daemon that is stopped unmounts, writes and exports, and its successor finds the pool by the cache file and mounts it where it was; OpenZFS's zdb
@@ -227,7 +226,7 @@ fn used(daemon: &Daemon, pool: &str, link: &Path) {
         loop {
             match fs::File::options().read(true).write(true).custom_flags(flags).open(link) {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < end => {
-                    sleep(Duration::from_millis(10));
+                    std::thread::yield_now();
                 }
                 opened => break opened.expect("nobody has claimed it"),
             }
