@@ -28,6 +28,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
     arcstat           print what the cache does, line by line
+    metrics           print what pools, devices and the cache do, as Prometheus reads it
     doctor            say what this machine lacks, and how to get it
     completion        print completions for a shell: bash, zsh or fish
 
@@ -95,6 +96,10 @@ fn run(command: &str, words: &[String]) -> i32 {
         "arcstat" => {
             let service = server::house::connect();
             cli::arcstat::run(&mut out, &mut err, &service, words, &Clock::system())
+        }
+        "metrics" => {
+            let service = server::house::connect();
+            cli::stats::metrics(&mut out, &mut err, &service, words)
         }
         "doctor" => cli::doctor::run(&mut out, &mut err, words),
         "completion" => cli::completion::run(&mut out, &mut err, words),

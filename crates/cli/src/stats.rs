@@ -37,6 +37,32 @@ pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, verb: &str, args
     }
 }
 
+/// Runs `metrics`; the exit code.
+pub fn metrics(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {
+    const USAGE: &str = "usage: poolhouse metrics\n";
+    match args {
+        [] => {}
+        [help] if help == "--help" || help == "-h" => {
+            out.put(USAGE);
+            return 0;
+        }
+        _ => {
+            err.put(USAGE);
+            return 2;
+        }
+    }
+    match server::metrics::page(service) {
+        Ok(page) => {
+            out.put(&page);
+            0
+        }
+        Err(error) => {
+            writeln!(err, "{}", why("cannot get metrics", &error));
+            1
+        }
+    }
+}
+
 /// What is wrong with a request, in a line.
 type Said = Result<(), String>;
 

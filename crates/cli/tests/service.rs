@@ -8,7 +8,8 @@ mod daemon;
 
 use daemon::{Daemon, command, image, said, tank};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
@@ -629,4 +630,58 @@ fn tunables_from_the_start() {
     let got = |name: &str| daemon.good(&format!("get tunable {name}"));
     assert_eq!(got("zfs_probe_timeout_ms"), "1234\n");
     assert_eq!(got("zfs_arc_max"), "100000000\n");
+}
+
+/// Goal: Prometheus reads at the address that the daemon was given what the command prints: states of devices, their errors, service times, the cache; nothing
+/// else is answered there, and a daemon that can't have the address says so.
+#[test]
+fn metrics() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display().to_string();
+    let Some(daemon) = Daemon::start_with(dir.path(), &["--metrics", "127.0.0.1:0"]) else {
+        panic!("no daemon")
+    };
+    for disk in ["d0", "d1"] {
+        image(&dir.path().join(disk));
+    }
+    daemon.good(&format!("zpool create -m none -o cachefile=none watched mirror {at}/d0 {at}/d1"));
+    daemon.good(&format!("zpool offline watched {at}/d1"));
+    let log = fs::read_to_string(dir.path().join("log")).expect("a log");
+    let address =
+        log.lines().find_map(|line| line.split_once("metrics at=")).expect("it says where").1.trim();
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        write!(stream, "{request} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").expect("it hears");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let page = ask("GET /metrics");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("openmetrics-text"), "{page}");
+    let own = daemon.good("metrics");
+    let of = |disk: &str| format!(r#"pool="watched",vdev="{disk}",path="{at}/{disk}",role="data""#);
+    for text in [&page, &own] {
+        for line in [
+            format!("poolhouse_vdev_state{{{},state=\"online\"}} 1", of("d0")),
+            format!("poolhouse_vdev_state{{{},state=\"offline\"}} 1", of("d1")),
+            format!("poolhouse_vdev_write_errors{{{}}} 0", of("d0")),
+            "poolhouse_vdev_state{pool=\"watched\",vdev=\"mirror-0\",path=\"\",role=\"data\",state=\"degraded\"} 1"
+                .to_owned(),
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        let number = |name: &str| -> f64 {
+            let line = text.lines().find(|line| line.starts_with(name) && !line.ends_with(' ')).expect(name);
+            line.rsplit(' ').next().and_then(|n| n.parse().ok()).expect(name)
+        };
+        let writes = format!("poolhouse_vdev_write_service_seconds_count{{{}}}", of("d0"));
+        assert!(number(&writes) > 0.0 && number("poolhouse_arcstats_c_max ") > 0.0, "{text}");
+    }
+    assert!(ask("GET /").starts_with("HTTP/1.1 404") && ask("POST /metrics").starts_with("HTTP/1.1 405"));
+    let other = tempfile::tempdir().expect("a folder");
+    let refused = command(other.path(), &format!("serve --metrics {address}")).output().expect("poolhouse");
+    let told =
+        format!("cannot serve: cannot serve metrics at {address}: Address already in use (os error 98)\n");
+    assert_eq!((refused.status.code(), said(&refused)), (Some(1), told));
+    daemon.good("zpool destroy watched");
 }

@@ -23,13 +23,14 @@ use crate::place::{Place, PlaceError};
 use crate::start::READY;
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -84,6 +85,8 @@ pub struct Options {
     pub others: bool,
     /// How long it waits at its end for a pool in which nothing moves.
     pub patience: Duration,
+    /// Where Prometheus may ask for metrics, if it may.
+    pub metrics: Option<SocketAddr>,
     /// Tunables that are set before anything is imported, by OpenZFS's names.
     pub tunables: Vec<(String, u64)>,
 }
@@ -98,6 +101,7 @@ impl Options {
             attach: false,
             others: false,
             patience: PATIENCE,
+            metrics: None,
             tunables: Vec::new(),
         }
     }
@@ -133,6 +137,15 @@ pub enum DaemonError {
         value: u64,
         /// Why not.
         reason: Reason,
+    },
+    /// Metrics can't be served.
+    #[error("cannot serve metrics at {at}")]
+    Metrics {
+        /// There.
+        at: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// Others can't be let in.
     #[error(
@@ -236,6 +249,10 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         }
         None => None,
     };
+    let metrics = match options.metrics {
+        Some(at) => Some(listen(at).map_err(|source| DaemonError::Metrics { at, source })?),
+        None => None,
+    };
     house.open_doors(place);
     if options.attach {
         house.attach_every();
@@ -250,7 +267,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         .max_blocking_threads(callers::THREADS)
         .build()
         .map_err(cannot("start the runtime"))?;
-    let result = runtime.block_on(serve(options, held, &house));
+    let result = runtime.block_on(serve(options, held, metrics, &house));
     // A request that still runs on a pool that hangs is not waited for.
     runtime.shutdown_background();
     if let Some(tree) = &tree
@@ -264,7 +281,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
 /// How `serve` is called.
 const USAGE: &str = "\
 usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]
-                       [--tunable NAME=VALUE] ...
+                       [--metrics ADDRESS:PORT] [--tunable NAME=VALUE] ...
 
 Holds imported pools and their mounts, in the foreground, until it gets SIGTERM. Commands start it by themselves where none runs.
     --run-dir DIR            its folder, instead of this user's
@@ -274,6 +291,7 @@ Holds imported pools and their mounts, in the foreground, until it gets SIGTERM.
     --tree DIR               mount kstats and tunables as files there
     --attach                 make every volume a block device
     --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60
+    --metrics ADDRESS:PORT   answer Prometheus there, at /metrics; whoever reaches it reads the names of pools and devices
     --tunable NAME=VALUE     set a tunable before anything is imported, as `poolhouse set tunable` does later";
 
 /// `poolhouse serve` with its options ([`USAGE`]): runs a daemon and gives the exit code.
@@ -283,10 +301,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
     let mut shared = false;
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let has_value =
-            ["--run-dir", "--tree", "--stop-timeout", "--tunable"].iter().any(|option| arg == *option);
+        let has_value = ["--run-dir", "--tree", "--stop-timeout", "--metrics", "--tunable"]
+            .iter()
+            .any(|option| arg == *option);
         let value = if has_value { args.next() } else { None };
         let seconds = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
+        let address = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
         let pair = value.as_ref().and_then(|value| value.to_str()?.split_once('='));
         let pair = pair.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
         match (arg.to_str(), value) {
@@ -303,6 +323,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
             (Some("--stop-timeout"), Some(_)) if seconds.is_some() => {
                 options.patience = Duration::from_secs(seconds.unwrap_or_default());
             }
+            (Some("--metrics"), Some(_)) if address.is_some() => options.metrics = address,
             (Some("--tunable"), Some(_)) if pair.is_some() => options.tunables.extend(pair),
             (Some("--run-dir"), Some(dir)) => {
                 // Root's own folder stays the one where everybody may knock.
@@ -484,10 +505,27 @@ impl Drop for BusyOnce {
     }
 }
 
-async fn serve(options: &Options, held: Held, house: &Arc<dyn House>) -> Result<(), DaemonError> {
+/// A place for metrics, where a socket of a daemon that has just ended is no hindrance.
+fn listen(at: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(at)?;
+    listener.set_nonblocking(true)?;
+    tracing::info!(at = %listener.local_addr()?, "metrics");
+    Ok(listener)
+}
+
+async fn serve(
+    options: &Options,
+    held: Held,
+    metrics: Option<std::net::TcpListener>,
+    house: &Arc<dyn House>,
+) -> Result<(), DaemonError> {
     let listener = UnixListener::from_std(held.listener).map_err(cannot("listen"))?;
     let mut term = signal(SignalKind::terminate()).map_err(cannot("watch for signals"))?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot("watch for signals"))?;
+    if let Some(metrics) = metrics {
+        let metrics = TcpListener::from_std(metrics).map_err(cannot("listen for who asks for metrics"))?;
+        tokio::spawn(crate::metrics::door::open(metrics, Arc::clone(house)));
+    }
     // Whoever hears this may end it.
     notify::tell("READY=1\nSTATUS=serving");
     let activity = Arc::new(Activity::default());

@@ -30,6 +30,7 @@ mod leaf_work;
 mod leases;
 mod looks;
 mod memory;
+pub mod metrics;
 pub mod mounts;
 mod notify;
 pub mod peer;

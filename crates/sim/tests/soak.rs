@@ -64,3 +64,10 @@ fn devices_of_a_mirror() {
 fn devices_of_a_draid() {
     survive(6, 22, 120, 41);
 }
+
+/// Goal: a distributed spare that steps in just before a device is replaced keeps nobody from it. Seeds of a long soak.
+#[test]
+fn a_spare_before_a_replacement() {
+    survive(6, 20_261_129, 200, 67);
+    survive(6, 20_261_136, 190, 67);
+}

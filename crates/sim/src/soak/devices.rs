@@ -8,7 +8,7 @@ use ondisk::label::LABEL_START_SIZE;
 use ondisk::scan::{ScanFunc, ScanState};
 use ondisk::{Guid, VdevConfig, VdevKind};
 use spa::create::{NewLeaf, claim_file};
-use spa::engine::{AttachTerms, Live, ScanCommand, ScanRefusal};
+use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ScanRefusal};
 use vdev::VdevState;
 
 use super::Failure;
@@ -155,7 +155,15 @@ impl Life {
             |path: &std::path::Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
         let terms =
             AttachTerms { replace, sequential: false, force: true, unattended: false, claimer: &claimer };
-        Ok(self.live()?.attach(self.known(device)?, &NewLeaf { path }, &terms)?)
+        let (live, leaf) = (self.live()?, NewLeaf { path });
+        for _ in 0..ROUNDS {
+            match live.attach(self.known(device)?, &leaf, &terms) {
+                // A distributed spare may have just stepped in: no resilver begins beside that.
+                Err(LifeError::Rebuilding) => live.sync_anew()?,
+                done => return Ok(done?),
+            };
+        }
+        Err(format!("{new} can't be attached: what is rebuilt never ends: {}", self.words()?).into())
     }
 
     /// Brings everything back and up to date, and scrubs it: nothing is wrong then.
