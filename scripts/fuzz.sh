@@ -15,7 +15,14 @@ export CARGO_ENCODED_RUSTFLAGS
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing)-Cforce-frame-pointers=yes
-(cd fuzz && cargo build -q --release --target "$triple" --target-dir "$out")
+built=$(mktemp)
+if ! (cd fuzz && cargo build -q --release --target "$triple" --target-dir "$out") 2>"$built"; then
+  cat "$built"
+  # What a linker said is one of very many lines.
+  echo "the fuzz targets can't be built: $(grep -v '^ *|* *$' "$built" | grep -iE 'ld: |lld: |error|signal|space|memory' | cut -c1-300 | tail -n 8 | tr '\n' ';')"
+  exit 1
+fi
+rm -f "$built"
 unset CARGO_ENCODED_RUSTFLAGS
 cargo run -q -p poolhouse-fuzzing --example seeds -- fuzz/corpus
 
