@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Clock, Device, Effort, Spinning};
+use ondisk::config::DraidShape;
 use ondisk::scan::{ScanFunc, ScanState};
 use parking_lot::Mutex;
 use rig::{images, new_pool_on, noise, own, write_file};
@@ -21,7 +22,7 @@ const RATE: u64 = 200_000_000;
 const SEEK_NS: u64 = 8_000_000;
 /// Files, each of so many bytes.
 const FILES: u64 = 24;
-const LEN: usize = 10 << 20;
+const LEN: usize = 20 << 20;
 
 /// Time that stands still.
 struct NoTime;
@@ -50,7 +51,7 @@ fn spinning(inner: Arc<dyn Device>) -> Arc<Spinning> {
 
 fn disks(shape: VdevShape, count: usize) -> Disks {
     let dir = tempfile::tempdir().unwrap();
-    let paths: Vec<PathBuf> = images(dir.path(), count, 512 << 20);
+    let paths: Vec<PathBuf> = images(dir.path(), count, 1 << 30);
     let disks = Mutex::new(Vec::new());
     let claimer = |path: &Path| {
         let (inner, kind) = claim_file(path)?;
@@ -94,9 +95,12 @@ fn busy_with(disk: &Spinning, bytes: u64, effort: Effort) -> u64 {
 /// few seconds, are not counted.)
 #[test]
 fn a_scrub_is_sequential() {
-    for (shape, count, data) in
-        [(VdevShape::Single, 1, 1), (VdevShape::Mirror, 2, 1), (VdevShape::Raidz(1), 3, 2)]
-    {
+    for (shape, count, data) in [
+        (VdevShape::Single, 1, 1),
+        (VdevShape::Mirror, 2, 1),
+        (VdevShape::Raidz(1), 3, 2),
+        (VdevShape::Raidz(2), 5, 3),
+    ] {
         let pool = disks(shape, count);
         pool.fill(0..FILES);
         // Nobody waits for a group, so that slices are as long as they may be.
@@ -110,18 +114,20 @@ fn a_scrub_is_sequential() {
         let each = FILES * LEN as u64 / data;
         for (disk, [reads, _]) in pool.disks.iter().zip(pool.efforts()) {
             let percent = busy_with(disk, each, reads);
+            println!("{shape:?}: scrubbed at {percent} %");
             assert!(percent >= 70, "{shape:?}: {percent} % of {reads:?}");
         }
     }
 }
 
-/// Puts a new disk beside one of a pool's, or in its place; how many percent of their time the others read and the new one writes what it takes.
-fn resilver(shape: VdevShape, count: usize, data: u64) -> (Vec<u64>, u64) {
+/// Puts a new disk beside one of a pool's, or in its place, and fills it by a resilver or by a sequential one: the others read, and the new one writes, at 70 % of what they
+/// could do at most. A share of `data` of the bytes is on each.
+fn resilver(shape: VdevShape, count: usize, data: f64, sequential: bool) {
     let mut pool = disks(shape, count);
     pool.fill(0..FILES);
     let dir = pool.dir.path().join("new");
     std::fs::create_dir(&dir).unwrap();
-    let path = images(&dir, 1, 512 << 20).remove(0);
+    let path = images(&dir, 1, 1 << 30).remove(0);
     let new = Mutex::new(None);
     let claimer = |path: &Path| {
         let (inner, kind) = claim_file(path)?;
@@ -133,38 +139,59 @@ fn resilver(shape: VdevShape, count: usize, data: u64) -> (Vec<u64>, u64) {
     live.set_scan_slices(600_000, 600_000);
     live.hold_scans(true);
     let leaf = pool.spa.tree().describe().children[0].children[1].guid;
-    let terms = AttachTerms {
-        replace: shape != VdevShape::Mirror,
-        sequential: false,
-        force: false,
-        unattended: false,
-        claimer: &claimer,
-    };
+    let replace = shape != VdevShape::Mirror;
+    let terms = AttachTerms { replace, sequential, force: false, unattended: false, claimer: &claimer };
     live.attach(leaf, &NewLeaf { path }, &terms).unwrap();
     live.sync_all().unwrap();
     pool.disks.push(new.into_inner().unwrap());
     pool.efforts();
     live.hold_scans(false);
-    pool.finish(ScanFunc::Resilver);
-    let each = FILES * LEN as u64 / data;
+    if sequential {
+        live.wait_for_scans().unwrap();
+    } else {
+        pool.finish(ScanFunc::Resilver);
+    }
+    let each = ((FILES * LEN as u64) as f64 * data) as u64;
     let mut efforts = pool.efforts();
     assert!(pool.spa.tree().behind().is_empty());
     let written = efforts.pop().unwrap()[1];
-    let read = pool.disks.iter().zip(&efforts).map(|(disk, [reads, _])| busy_with(disk, each, *reads));
-    (read.collect(), busy_with(&pool.disks[count], each, written))
+    let written = busy_with(&pool.disks[count], each, written);
+    // Whom it takes the place of is not asked where others have it.
+    let all = pool.disks.iter().zip(&efforts).filter(|(_, [reads, _])| reads.bytes >= each / 2);
+    let read: Vec<u64> = all.map(|(disk, [reads, _])| busy_with(disk, reads.bytes, *reads)).collect();
+    println!("{shape:?}, sequential {sequential}: read at {read:?} %, written at {written} %");
+    assert!(
+        !read.is_empty() && read.iter().all(|percent| *percent >= 70) && written >= 70,
+        "{read:?}, {written}"
+    );
 }
 
-/// Goal: a resilver of a device that joins a mirror reads the others from one end to the other, and the new one is written so, but for what leads on, of which there
-/// are copies elsewhere, and what groups write.
+/// Goal: a resilver of a device that joins a mirror reads the others from one end to the other, and writes the new one so.
 #[test]
 fn a_mirror_gets_a_side() {
-    let (read, written) = resilver(VdevShape::Mirror, 2, 1);
-    assert!(read.iter().all(|percent| *percent >= 70) && written >= 50, "{read:?}, {written}");
+    resilver(VdevShape::Mirror, 2, 1.0, false);
 }
 
 /// Goal: so it is where a device of a raidz is replaced.
 #[test]
 fn a_raidz_gets_a_device() {
-    let (read, written) = resilver(VdevShape::Raidz(1), 3, 2);
-    assert!(read.iter().all(|percent| *percent >= 70) && written >= 25, "{read:?}, {written}");
+    resilver(VdevShape::Raidz(1), 3, 0.5, false);
+    resilver(VdevShape::Raidz(2), 5, 1.0 / 3.0, false);
+}
+
+const DRAID: VdevShape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
+/// Three columns for two of data, over the four devices of five that are not spare in the first slices; the second is none of these.
+const OF_DRAID: f64 = 1.5 / 4.0;
+
+/// Goal: so it is where a device of a draid is replaced.
+#[test]
+fn a_draid_gets_a_device() {
+    resilver(DRAID, 5, OF_DRAID, false);
+}
+
+/// Goal: so it is when no pointers are followed.
+#[test]
+fn sequential_resilvers() {
+    resilver(VdevShape::Mirror, 2, 1.0, true);
+    resilver(DRAID, 5, OF_DRAID, true);
 }

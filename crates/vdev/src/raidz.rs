@@ -136,6 +136,17 @@ impl Raidz {
         sectors.next_multiple_of(nparity + 1) << self.ashift
     }
 
+    /// The sectors behind a block of `size` bytes that are its own and hold nothing: on which child, and where. Of blocks of an earlier width they are not told.
+    pub(crate) fn skipped(&self, offset: u64, size: u64, birth: Txg) -> impl Iterator<Item = (usize, u64)> {
+        let (ndata, nparity) = (self.width - self.nparity as u64, self.nparity as u64);
+        let data = size.div_ceil(1 << self.ashift);
+        let first = offset >> self.ashift;
+        let held = first + data + nparity * data.div_ceil(ndata);
+        let told = self.logical_width(birth) == self.width && !self.expanding;
+        let end = if told { first + (self.asize(size, birth) >> self.ashift) } else { held };
+        (held..end).map(|s| ((s % self.width) as usize, (s / self.width) << self.ashift))
+    }
+
     /// The columns of a block of `size` bytes at `offset`, both whole sectors.
     pub(crate) fn map(&self, offset: u64, size: u64, birth: Txg) -> Map {
         let logical = self.logical_width(birth);

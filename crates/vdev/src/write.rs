@@ -21,6 +21,7 @@
 mod fault;
 mod fetch;
 mod flush;
+mod refill;
 mod repair;
 mod run;
 mod scrub;
@@ -120,7 +121,10 @@ pub struct Refused {
     /// Number of its block among those that were joined.
     pub block: usize,
     column: usize,
+    leaf: NodeId,
     account: NodeId,
+    /// Its bytes.
+    len: usize,
     /// Nothing if the device had been given up before it was asked.
     source: Option<Arc<DeviceError>>,
 }
@@ -141,6 +145,18 @@ struct Part<'a> {
     column: usize,
     bytes: &'a Block,
     range: Range<usize>,
+}
+
+impl Laid {
+    /// Where the block begins.
+    pub fn place(&self) -> (VdevId, u64) {
+        (self.vdev, self.offset)
+    }
+
+    /// Bytes of its pieces.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.range.len() as u64).sum()
+    }
 }
 
 impl Tree {

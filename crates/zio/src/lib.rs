@@ -36,7 +36,7 @@ pub use guess::{Doubt, Guess};
 pub use keys::{Entropy, KeyError, KeySource};
 pub use policy::{WritePolicy, WriteReq};
 pub use read::{Opened, Zio};
-pub use scrub::Look;
+pub use scrub::{Lacking, Look};
 pub use space::{ClassHint, NoSpace, Space, Want};
 pub use stored::{stored_again, stored_of};
 pub use suspend::{Entry, FailMode, Patience, Reason, Suspended, Suspension};

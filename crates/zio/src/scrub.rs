@@ -1,7 +1,7 @@
 //! Reading a block in order to see that all of it is right.
 //!
 //! # Theory
-//! A scrub reads every piece of every copy and puts right what differs; a resilver writes what devices are known to lack. Both need the right bytes first, from whatever
+//! A scrub reads every piece of every copy and puts right what differs; a resilver finds what devices are known to lack, which is written later, with that of other blocks. Both need the right bytes first, from whatever
 //! copy has them. Nothing is decrypted or decompressed for that: the checksum is of the stored bytes. A gang block is its headers
 //! and its pieces, each a block with copies and a checksum of its own.
 //!
@@ -11,12 +11,14 @@
 //! # See
 //! OpenZFS `dsl_scan_scrub_cb`, `scan_exec_io`, `zio_vdev_io_assess`.
 
+use std::sync::Arc;
+
 use codec::checksum::embedded::{self, Verifier};
 use device::Block;
 use ondisk::blkptr::{Body, Stored};
 use ondisk::gang::{GANG_HEADER_SIZE, decode_gang_header};
 use ondisk::{Blkptr, ChecksumKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg};
-use vdev::{Examined, Mended, VdevError};
+use vdev::{Examined, Laid, Mended, Tree, VdevError};
 
 use crate::gang::MAX_DEPTH;
 use crate::read::has_mac;
@@ -27,7 +29,7 @@ use crate::{Bookmark, Error, Result, Zio};
 pub enum Look {
     /// Every piece is read and compared (`ZIO_FLAG_SCRUB`).
     Scrub,
-    /// What devices have missed is written to them (`ZIO_FLAG_RESILVER`).
+    /// What devices have missed is found, and written to them with that of other blocks (`ZIO_FLAG_RESILVER`).
     Resilver,
 }
 
@@ -49,22 +51,57 @@ struct Looking<'a> {
     bookmark: &'a Bookmark,
     how: Look,
     done: Mended,
+    /// The vdevs, as they were when it began.
+    tree: Arc<Tree>,
+    /// What a resilver is to write.
+    lacking: Vec<Laid>,
     headers_left: u64,
 }
 
+/// What devices lack of a block.
+#[derive(Debug)]
+pub struct Lacking {
+    /// To be written by [`Tree::refill`], of this tree and no other.
+    pub laid: Vec<Laid>,
+    /// The vdevs as they were when it was laid out.
+    pub tree: Arc<Tree>,
+    /// What is known of the rest.
+    pub known: Mended,
+}
+
 impl Zio {
-    /// Looks at a block, every copy of it, and puts right what can be. Gives its stored bytes, and what was done; what has no
+    /// Looks at a block, every copy of it, and puts right what can be, now. Gives its stored bytes, and what was done; what has no
     /// place of its own has none.
     ///
     /// # Errors
     /// As [`Zio::read`]: no copy is right. Who returned wrong bytes has been charged.
-    pub fn look(&self, bp: &Blkptr, bookmark: &Bookmark, how: Look) -> Result<(Option<Block>, Mended)> {
-        let Body::Stored(s) = &bp.body else { return Ok((None, Mended::default())) };
+    pub fn look(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<(Option<Block>, Mended)> {
+        let looked = self.look_as(bp, bookmark, Look::Scrub)?;
+        Ok(looked.map_or_else(Default::default, |(raw, looking)| (Some(raw), looking.done)))
+    }
+
+    /// Looks at a block for the devices that are known to have missed it, and writes nothing; what has no place of its own lacks nothing.
+    ///
+    /// # Errors
+    /// As [`Zio::look`].
+    pub fn lacking(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Option<Lacking>> {
+        let looked = self.look_as(bp, bookmark, Look::Resilver)?;
+        Ok(looked.map(|(_, Looking { tree, lacking: laid, done: known, .. })| Lacking { laid, tree, known }))
+    }
+
+    fn look_as<'a>(
+        &'a self,
+        bp: &Blkptr,
+        bookmark: &'a Bookmark,
+        how: Look,
+    ) -> Result<Option<(Block, Looking<'a>)>> {
+        let Body::Stored(s) = &bp.body else { return Ok(None) };
         let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
-        let mut looking = Looking { zio: self, bookmark, how, done: Mended::default(), headers_left };
+        let (done, lacking, tree) = (Mended::default(), Vec::new(), self.tree());
+        let mut looking = Looking { zio: self, bookmark, how, done, tree, lacking, headers_left };
         let looked = self.pretended(bp, s, bookmark).map_or_else(|| looking.stored(bp, s, 0), Err);
         let raw = looked.inspect_err(|e| self.damage().judge(bp, bookmark, e))?;
-        Ok((Some(raw), looking.done))
+        Ok(Some((raw, looking)))
     }
 
     /// The failure of a block of which somebody asked for all copies to be found wrong ([`vdev::inject`]). Where that is asked for some of them, a look
@@ -136,13 +173,16 @@ impl Looking<'_> {
 
     /// Looks at one place.
     fn at(&mut self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
-        let tree = self.zio.tree();
+        let tree = Arc::clone(&self.tree);
         let psize = Psize(place.size as u64);
         if self.how == Look::Resilver {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|dva| tree.is_behind(dva.vdev, place.birth)) {
-                match tree.refill(dva.vdev, dva.offset.0, &good, place.birth) {
-                    Ok(refilled) => self.done.add(refilled),
+                match tree.lay_out_missed(dva.vdev, dva.offset.0, &good, place.birth) {
+                    Ok((laid, known)) => {
+                        self.lacking.extend(laid);
+                        self.done.add(known);
+                    }
                     Err(_) => self.done.incomplete = true,
                 }
             }
@@ -169,7 +209,7 @@ impl Looking<'_> {
 
     /// The right bytes of a place, from any copy; nobody is charged unless there are none.
     fn any_of(&self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
-        let tree = self.zio.tree();
+        let tree = &self.tree;
         let bookmark = *place.bookmark;
         let mut failure = None;
         for dva in place.dvas.iter().map(|dva| **dva) {
@@ -196,7 +236,7 @@ impl Looking<'_> {
             let error = match wrong {
                 Some(source) => Error::Checksum { bookmark, dva, source },
                 None => {
-                    let source = failed.io.map(std::sync::Arc::new);
+                    let source = failed.io.map(Arc::new);
                     Error::Io { bookmark, dva, unread: failed.unread, source }
                 }
             };

@@ -112,3 +112,27 @@ proptest! {
         prop_assert!(data.iter().all(|s| *s < sectors));
     }
 }
+
+proptest! {
+    /// Goal: a block's columns and the sectors behind it are all the sectors that are its own, each once, and no others.
+    #[test]
+    fn skipped_sectors_are_its_own(
+        children in 2u64..12, nparity in 1u64..4, first in 0u64..5000, sectors in 1u64..300, far in any::<bool>(),
+    ) {
+        prop_assume!(children > nparity);
+        let r = raidz(children, nparity, &[], false).unwrap();
+        let first = first + if far { 1 << 11 } else { 0 };
+        let (offset, size) = (first << 9, sectors << 9);
+        let mut held = Vec::new();
+        for col in r.map(offset, size, Txg(1)).cols {
+            held.extend((0..col.size as u64 >> 9).map(|n| (col.child, (col.offset >> 9) + n)));
+        }
+        held.extend(r.skipped(offset, size, Txg(1)).map(|(child, at)| (child, at >> 9)));
+        held.sort_unstable();
+        let end = first + (r.asize(size, Txg(1)) >> 9);
+        let mut own: Vec<(usize, u64)> =
+            (first..end).map(|s| ((s % children) as usize, s / children)).collect();
+        own.sort_unstable();
+        prop_assert_eq!(held, own);
+    }
+}

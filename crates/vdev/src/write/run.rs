@@ -44,6 +44,15 @@ impl Run {
         self.offset + self.bytes as u64
     }
 
+    /// Its device, and where it begins there.
+    pub(super) fn place(&self) -> (NodeId, u64) {
+        (self.leaf, self.offset)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn takes(&self, piece: &Piece) -> bool {
         self.leaf == piece.leaf
             && self.end() == piece.offset
@@ -86,7 +95,9 @@ impl Tree {
         let refuse = |(block, part): &(usize, Part), source| Refused {
             block: *block,
             column: part.column,
+            leaf: run.leaf,
             account: part.account,
+            len: part.range.len(),
             source,
         };
         // Given up since the run was laid out: each further try might take a device's whole patience.

@@ -4,7 +4,7 @@
 //! A read takes the first candidate that is right and so never sees a second copy, nor parity. [`Tree::examine`] reads each piece that the block has on a
 //! device: every side of a mirror, every column with its parity. What it read makes one guess at the block, which costs no more I/O. When the right bytes
 //! are known, from here or from elsewhere, [`Tree::mend`] lays them out again and compares: who returned something else is charged
-//! and gets the right bytes. [`Tree::refill`] is the same for a device that is known to have missed the block: it is not read, only written.
+//! and gets the right bytes. A device that is known to have missed the block is not read, only written ([`Tree::lay_out_missed`]).
 //!
 //! # Life
 //! A device that was not there, or refused, is still behind for the group in which the block was born. It is named in [`Mended::behind`], so that whoever went
@@ -235,23 +235,7 @@ impl Tree {
         Ok(done)
     }
 
-    /// Writes a block to the devices that are known to have missed it, and to no others.
-    ///
-    /// # Errors
-    /// As [`Tree::lay_out`].
-    pub fn refill(&self, vdev: VdevId, offset: u64, good: &Block, birth: Txg) -> Result<Mended> {
-        let mut done = Mended::default();
-        for (at, vdev, offset, len) in self.parts_of(vdev, offset, good.len())? {
-            let laid = self.lay_part(vdev, offset, &good[at..at + len], birth)?;
-            for piece in laid.pieces.iter().filter(|piece| self.piece_missed(piece, birth)) {
-                self.put_right(piece, &piece.bytes[piece.range.clone()], &mut done);
-            }
-            self.name_absent(&laid, &mut done);
-        }
-        Ok(done)
-    }
-
-    fn lay_part(&self, vdev: VdevId, offset: u64, good: &[u8], birth: Txg) -> Result<Laid> {
+    pub(super) fn lay_part(&self, vdev: VdevId, offset: u64, good: &[u8], birth: Txg) -> Result<Laid> {
         self.lay_out(vdev, offset, &Block::copy_of(good), birth)
     }
 

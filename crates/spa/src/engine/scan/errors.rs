@@ -22,7 +22,7 @@ use dsl::sync::Event;
 use ondisk::scan::{ErrBookmark, ErrorScrubPhys, ScanFunc, ScanState};
 use ondisk::{BlkId, Level, ObjNum, mos};
 use pool::errlog::ErrLog;
-use zio::{Bookmark, Look};
+use zio::Bookmark;
 
 use super::slice::HURRIED;
 use super::sync::event;
@@ -219,7 +219,7 @@ impl Engine {
             self.cache.zio().damage().note(&at(e.objset), ondisk::Txg(e.birth.unwrap_or(0)));
             return Some(false);
         };
-        match self.cache.zio().look(&bp, &at(objset), Look::Scrub) {
+        match self.cache.zio().look(&bp, &at(objset)) {
             Ok(_) => Some(true),
             Err(_) if !self.tree().is_whole() => None,
             Err(_) => Some(false),

@@ -2,8 +2,9 @@
 //!
 //! # Theory
 //! Each top-level vdev is a *lane* of its own. What lies there is taken in the order of its places, some megabytes at a time: they are read with all devices of the vdev at work
-//! ([`vdev::Tree::fetch`]), and while they are looked at the next are read. A scrub compares with as many threads as there are; a resilver
-//! writes, and does that in order, so that the device that is written goes from its beginning to its end too. Blocks that lead on are read before, with what follows them ([`Windows`]), and
+//! ([`vdev::Tree::fetch`]), and while they are looked at, with as many threads as there are, the next are read. What a resilver finds to be lacking is joined, too, and written while others are
+//! looked at ([`vdev::Tree::refill`]), so that the device that is written goes from its beginning to its end. Second copies, which lie elsewhere, wait until the lane has come
+//! to its end, or are many. Blocks that lead on are read before, with what follows them ([`Windows`]), and
 //! looked at with the others.
 //!
 //! # Absent
@@ -14,11 +15,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
 use ondisk::{BlkId, Blkptr, Level, ObjNum, Psize, VdevId};
-use vdev::{Extent, Fetched, Mended};
-use zio::{Bookmark, Look, Workers};
+use vdev::{Extent, Fetched, Laid, Mended, Tree};
+use zio::{Bookmark, Lacking, Look, Workers};
 
 /// Most bytes of blocks that are read ahead, for each vdev.
 const AHEAD: u64 = 8 << 20;
@@ -148,6 +150,41 @@ impl Issuer<'_> {
     fn lane(&self, mut items: Vec<Item>) -> Vec<Looked> {
         items.sort_by_key(Item::place);
         let aside = self.aside(&items);
+        let chunks = self.chunks(items);
+        std::thread::scope(|scope| {
+            // Nothing is kept between them, so that of each there is one chunk that it has done and the next has not taken.
+            let (have_read, read) = sync_channel(0);
+            let (have_looked, looked) = sync_channel(0);
+            let reader = move || {
+                for (n, chunk) in chunks.into_iter().enumerate() {
+                    if n > 0 && (self.stops)() {
+                        return;
+                    }
+                    let fetched = self.fetch(&chunk, &aside);
+                    if have_read.send((chunk, fetched)).is_err() {
+                        return;
+                    }
+                }
+            };
+            let writer = || {
+                let mut filling = Filling::default();
+                looked.into_iter().for_each(|chunk| filling.take(chunk));
+                filling.end()
+            };
+            let thread = |name: &str| std::thread::Builder::new().name(name.into());
+            let room = "the system has room for a thread";
+            thread("scan-ahead").spawn_scoped(scope, reader).expect(room);
+            let writer = thread("scan-fill").spawn_scoped(scope, writer).expect(room);
+            for (items, fetched) in read {
+                have_looked.send(self.chunk(items, fetched)).expect("it takes all until there is none");
+            }
+            drop(have_looked);
+            writer.join().expect("a panic ends the program")
+        })
+    }
+
+    /// What is read together, in order.
+    fn chunks(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
         let most = AHEAD.min(self.most);
         let mut chunks: Vec<Vec<Item>> = Vec::new();
         let mut bytes = most;
@@ -159,23 +196,7 @@ impl Issuer<'_> {
             bytes += item.bytes();
             chunks.last_mut().expect("one was just pushed").push(item);
         }
-        let mut chunks = chunks.into_iter();
-        let mut done = Vec::new();
-        let Some(mut now) = chunks.next() else { return done };
-        let mut fetched = self.fetch(&now, &aside);
-        loop {
-            let Some(next) = chunks.next().filter(|_| !(self.stops)()) else {
-                done.extend(self.chunk(now, fetched));
-                return done;
-            };
-            let ahead = std::thread::scope(|scope| {
-                let reader = std::thread::Builder::new().name("scan-ahead".into());
-                let reader = reader.spawn_scoped(scope, || self.fetch(&next, &aside));
-                done.extend(self.chunk(now, fetched));
-                reader.expect("the system has room for a thread").join().expect("a panic ends the program")
-            });
-            (now, fetched) = (next, ahead);
-        }
+        chunks
     }
 
     /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first.
@@ -197,16 +218,106 @@ impl Issuer<'_> {
         Arc::new(fetched.with([Arc::clone(&aside.read)]).with(self.windows.all()))
     }
 
-    fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Looked> {
+    fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Seen> {
         let (cache, how) = (Arc::clone(self.cache), self.look);
-        let look = move |item: Item| {
+        self.workers.map(items, move |item: Item| {
             let _lent = fetched.lend();
-            let done = cache.zio().look(&item.bp, &item.bookmark, how).map(|(_, done)| done);
-            (item.bp, done)
-        };
-        match how {
-            Look::Scrub => self.workers.map(items, look),
-            Look::Resilver => items.into_iter().map(look).collect(),
+            let (zio, place) = (cache.zio(), item.place());
+            let saw = match how {
+                Look::Scrub => zio.look(&item.bp, &item.bookmark).map(|(_, done)| Saw::Done(done)),
+                Look::Resilver => zio.lacking(&item.bp, &item.bookmark).map(Saw::of),
+            };
+            Seen { bp: item.bp, place, saw }
+        })
+    }
+}
+
+/// A block that was looked at, with what is to be written of it.
+struct Seen {
+    bp: Blkptr,
+    place: Option<(VdevId, u64)>,
+    saw: zio::Result<Saw>,
+}
+
+enum Saw {
+    Done(Mended),
+    Lacking(Lacking),
+}
+
+impl Saw {
+    fn of(lacking: Option<Lacking>) -> Saw {
+        lacking.map_or_else(|| Saw::Done(Mended::default()), Saw::Lacking)
+    }
+}
+
+/// What is to be written of a block: its number among all, on which tree, and how.
+type ToFill = (usize, Arc<Tree>, Laid);
+
+/// Writes what devices lack: what lies where the lane is at once, other copies when they are many, or last, so that the devices that are written go on in order.
+#[derive(Default)]
+struct Filling {
+    done: Vec<Looked>,
+    elsewhere: Vec<ToFill>,
+    elsewhere_bytes: u64,
+}
+
+impl Filling {
+    fn take(&mut self, chunk: Vec<Seen>) {
+        let mut here: Vec<ToFill> = Vec::new();
+        for Seen { bp, place, saw } in chunk {
+            let n = self.done.len();
+            let Lacking { laid, tree, known } = match saw {
+                Ok(Saw::Lacking(lacking)) => lacking,
+                Ok(Saw::Done(done)) => {
+                    self.done.push((bp, Ok(done)));
+                    continue;
+                }
+                Err(e) => {
+                    self.done.push((bp, Err(e)));
+                    continue;
+                }
+            };
+            self.done.push((bp, Ok(known)));
+            for laid in laid.into_iter().filter(|laid| laid.bytes() > 0) {
+                if place.is_none_or(|place| place == laid.place()) {
+                    here.push((n, Arc::clone(&tree), laid));
+                } else {
+                    self.elsewhere_bytes += laid.bytes();
+                    self.elsewhere.push((n, Arc::clone(&tree), laid));
+                }
+            }
         }
+        self.fill(here);
+        if self.elsewhere_bytes > AHEAD {
+            self.fill_elsewhere();
+        }
+    }
+
+    fn fill_elsewhere(&mut self) {
+        self.elsewhere_bytes = 0;
+        let all = std::mem::take(&mut self.elsewhere);
+        self.fill(all);
+    }
+
+    fn fill(&mut self, all: Vec<ToFill>) {
+        // As devices come and go the tree is another, and what was laid out on one means nothing to the next.
+        let mut left = all.into_iter().peekable();
+        while let Some((n, tree, laid)) = left.next() {
+            let (mut blocks, mut together) = (vec![n], vec![laid]);
+            while let Some((n, _, laid)) = left.next_if(|(_, other, _)| Arc::ptr_eq(other, &tree)) {
+                blocks.push(n);
+                together.push(laid);
+            }
+            for (n, mended) in blocks.into_iter().zip(tree.refill(&together)) {
+                if let (_, Ok(done)) = &mut self.done[n] {
+                    done.add(mended);
+                }
+            }
+        }
+    }
+
+    fn end(mut self) -> Vec<Looked> {
+        self.fill_elsewhere();
+        self.done
     }
 }
