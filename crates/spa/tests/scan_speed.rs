@@ -2,6 +2,7 @@
 //!
 //! Nothing waits here: what each disk would have been busy is added up.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
 mod rig;
 
