@@ -90,7 +90,8 @@ fn bash() -> String {
     for c in commands() {
         let verbs: Vec<&str> = c.verbs.iter().map(|v| v.name).collect();
         s += &format!(
-            "_poolhouse_{name}() {{\n  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} at=${{1:-1}} words=\n  \
+            "_poolhouse_{name}() {{\n  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} at=1 words=\n  \
+             [ \"$1\" != poolhouse ] || at=2\n  \
              if [ \"$COMP_CWORD\" -le \"$at\" ]; then\n    words='{verbs} help'\n  else\n    case ${{COMP_WORDS[at]}}:$cur in\n",
             name = c.name,
             verbs = verbs.join(" "),
@@ -119,7 +120,7 @@ fn bash() -> String {
         .collect();
     s += &format!(
         "_poolhouse() {{\n  case $COMP_CWORD:${{COMP_WORDS[1]}} in\n    1:*) mapfile -t COMPREPLY < <(compgen -W '{OWN}' -- \"${{COMP_WORDS[1]}}\") ;;\n    \
-         *:zpool) _poolhouse_zpool 2 ;;\n    *:zfs) _poolhouse_zfs 2 ;;\n{then}    *) mapfile -t COMPREPLY < <(compgen -f -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n  esac\n}}\ncomplete -F _poolhouse poolhouse\n"
+         *:zpool) _poolhouse_zpool poolhouse ;;\n    *:zfs) _poolhouse_zfs poolhouse ;;\n{then}    *) mapfile -t COMPREPLY < <(compgen -f -- \"${{COMP_WORDS[COMP_CWORD]}}\") ;;\n  esac\n}}\ncomplete -F _poolhouse poolhouse\n"
     );
     s
 }

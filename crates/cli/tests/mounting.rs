@@ -190,6 +190,27 @@ fn mountpoints_that_overlap() {
     assert!(stand.path("same/file").exists());
 }
 
+/// Goal: a file system that is mounted after what lies below it hides that, and keeps nobody from unmounting both, by name, all at once, or with the pool.
+#[test]
+fn a_parent_after_its_child() {
+    let Some(stand) = Stand::new(&["tank"]) else { return };
+    stand.good("zfs create tank/p");
+    stand.good("zfs create tank/p/c");
+    stand.good("zfs create tank/p/c/below");
+    for (line, left) in
+        [("zfs unmount tank/p", ["tank"].as_slice()), ("zfs unmount -a", &[]), ("zpool export tank", &[])]
+    {
+        stand.good("zfs unmount -a");
+        for name in ["tank", "tank/p/c", "tank/p/c/below", "tank/p"] {
+            stand.good(&format!("zfs mount {name}"));
+        }
+        let hidden = stand.ran("zfs unmount tank/p/c");
+        assert_eq!(hidden.code, 1, "it is hidden");
+        stand.good(line);
+        assert_eq!(stand.mounted(), left, "{line}");
+    }
+}
+
 /// Goal: one pool's file system may be mounted inside another's, in whatever order the pools are imported and exported.
 #[test]
 fn pools_inside_each_other() {

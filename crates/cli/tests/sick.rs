@@ -15,9 +15,15 @@ use std::process::{Command, Output};
 
 /// Runs a command that is ended by force if it hangs.
 fn timely(dir: &Path, line: &str) -> Output {
+    within(dir, 120, line)
+}
+
+/// The same after so many seconds.
+fn within(dir: &Path, seconds: u32, line: &str) -> Output {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "120", env!("CARGO_BIN_EXE_poolhouse")]).args(&words);
+    let program = env!("CARGO_BIN_EXE_poolhouse");
+    command.args(["-s", "KILL", &seconds.to_string(), program]).args(&words);
     command.env("POOLHOUSE_RUN_DIR", dir.join("run")).current_dir("/").output().expect("it runs")
 }
 
@@ -149,6 +155,30 @@ fn suspended() {
     good(at, &format!("zpool import -d {}/mnt/home/small sick", stand.ground.0.path().display()));
     assert_eq!(fs::metadata(at.join("sick/large")).expect("it is mounted").len(), 32 << 20);
     good(at, "zpool export sick");
+}
+
+/// Goal: a pool whose device stops answering is told with what was known of it, though nobody had asked before, and keeps nobody who asks for all pools waiting for long.
+#[test]
+fn asked_for_the_first_time() {
+    let Some(stand) = Stand::new() else { return };
+    let at = stand.dir.path().to_owned();
+    good(&at, "zpool export -a");
+    for dir in [stand.ground.0.path().join("mnt/home/small"), at.join("dev")] {
+        good(&at, &format!("zpool import -d {} -a", dir.display()));
+    }
+    stand.ground.1.signal("STOP");
+    let file = at.join("sick/new");
+    let writer = std::thread::spawn(move || fs::File::create(file)?.sync_all());
+    let lines = ["zpool list -H -o name", "zpool status -x", "zpool list", "zpool status"];
+    let ran = lines.map(|line| (line, within(&at, 40, line)));
+    // A failure is not to wait for it either.
+    stand.ground.1.signal("CONT");
+    for (line, ran) in &ran {
+        assert!(ran.status.success(), "{line}: {} {}", ran.status, said(ran));
+    }
+    assert_eq!(String::from_utf8_lossy(&ran[0].1.stdout), "inner\nsick\nwell\n");
+    writer.join().expect("a thread").expect("it is written in the end");
+    good(&at, "zpool export -a");
 }
 
 /// The threads of a daemon that wait for devices which were looked at.

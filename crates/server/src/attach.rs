@@ -310,6 +310,14 @@ impl Files {
         self.devices.lock().keys().cloned().collect()
     }
 
+    /// All names, and whether their devices can only be read.
+    fn all(&self) -> Vec<(String, bool)> {
+        let devices = self.devices.lock();
+        let tree = self.tree.0.read();
+        let read_only = |d: &Device| tree.get(&d.object).is_some_and(|file| file.read_only);
+        devices.iter().map(|(name, d)| (name.clone(), read_only(d))).collect()
+    }
+
     /// Whether somebody has mounted or claimed one of them.
     fn is_used(&self) -> bool {
         self.devices.lock().values().any(Device::is_used)

@@ -117,6 +117,8 @@ pub(crate) fn of_key(error: &dsl::keys::KeyError) -> Reason {
         KeyError::Loaded { .. } => Reason::KeyLoaded,
         KeyError::NotLoaded { .. } => Reason::KeyNotLoaded,
         KeyError::Busy { .. } => Reason::Busy,
+        // No key was ever made of one that short.
+        KeyError::Malformed(dsl::keys::Malformed::PassphraseShort) => Reason::WrongKey,
         KeyError::Malformed(_) => Reason::BadKey,
         KeyError::Wrong { .. } => Reason::WrongKey,
         KeyError::Dataset(error) => of_dsl(error),

@@ -273,10 +273,10 @@ impl Service for House {
     }
 
     fn unload_key(&self, dataset: &str) -> Result<(), Error> {
-        self.pools.devices_before_unloading(dataset);
+        let taken = self.pools.devices_before_unloading(dataset);
         let unloaded = self.pools.unload_key(dataset);
         if unloaded.is_err() {
-            self.pools.devices_after(dataset);
+            self.pools.devices_back(taken);
         }
         unloaded
     }
@@ -345,9 +345,10 @@ impl Service for House {
     }
 
     fn change(&self, change: &DatasetChange) -> Result<Changed, Error> {
-        self.pools.devices_before(change);
+        let taken = self.pools.devices_before(change);
         let changed = self.pools.change(change);
         // Also where it failed: what it would have taken away is there.
+        self.pools.devices_back(taken);
         self.pools.devices_after(change.subject());
         let changed = changed?;
         if let Ok(imported) = self.pools.pool_of(change.subject()) {

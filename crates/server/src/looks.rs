@@ -20,7 +20,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How long a pool may take of which something can be told all the same.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(2);
 /// How long one may take otherwise while no device does anything for it.
 const LATE: Duration = Duration::from_secs(60);
 /// How long one may take that is suspended: what it has not in memory it does not have.
@@ -148,8 +148,25 @@ pub(crate) fn each<T: Send + 'static>(
 /// # Errors
 /// As reading it fails; [`Reason::Silent`].
 pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, Error> {
-    let asked = PoolQuery { props: true, ..query };
     let known = imported.looks.told.lock().is_some();
+    let patience = if known { SOON } else { LATE };
+    look_at(imported, query, patience, !known)
+}
+
+/// Looks at a pool that has just been imported, so that there is something to tell of it whatever its devices do from now on.
+pub(crate) fn first(imported: &Arc<Imported>) {
+    if let Err(error) = look_at(imported, PoolQuery::default(), LATE, true) {
+        tracing::debug!(pool = imported.pool.name(), ?error, "nothing can be told of it yet");
+    }
+}
+
+fn look_at(
+    imported: &Arc<Imported>,
+    query: PoolQuery,
+    patience: Duration,
+    waited: bool,
+) -> Result<Pool, Error> {
+    let asked = PoolQuery { props: true, ..query };
     let look = begin(imported, move |imported| {
         let spa = imported.pool.spa();
         let facts = imported.facts.read().clone();
@@ -160,7 +177,7 @@ pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, E
         let mountpoints = mountpoints.into_iter().map(|m| (m.dataset, m.mountpoint)).collect();
         spa.read(|| view::pool(spa, imported.pool.dsl(), &facts, &asked, &mountpoints))
     });
-    let looked = look.and_then(|look| look.end(imported, if known { SOON } else { LATE }, !known));
+    let looked = look.and_then(|look| look.end(imported, patience, waited));
     let mut pool = match looked {
         Some(Ok(pool)) => {
             // What is damaged may be much.

@@ -34,6 +34,7 @@ use snapshots::Heads;
 use spot::Spot;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use zpl::Policies;
 
@@ -51,8 +52,10 @@ pub struct Mounts {
 struct Table {
     /// By the dataset's object, which it keeps whatever it is called.
     by_object: BTreeMap<u64, State>,
-    made: u64,
 }
+
+/// How many mounts were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 enum State {
     Coming(NameNow),
@@ -71,7 +74,7 @@ pub struct Live {
     given: Mutex<Vec<String>>,
     /// Whether the kernel was told to heed POSIX ACLs, which it can't be told again.
     posix_acl: bool,
-    /// In which order mounts were made.
+    /// In which order mounts were made, of all pools.
     pub number: u64,
     /// What properties say about writing to it.
     policies: Policies,
@@ -281,7 +284,6 @@ impl Mounts {
         let mut table = self.table.lock();
         match mounted {
             Ok(Made { mount, policies, snapdir, shown, hold }) => {
-                table.made += 1;
                 let live = Live {
                     mount,
                     object,
@@ -289,7 +291,7 @@ impl Mounts {
                     options: Mutex::default(),
                     given: Mutex::new(plan.given.clone()),
                     posix_acl: plan.options.posix_acl,
-                    number: table.made,
+                    number: MADE.fetch_add(1, Ordering::Relaxed),
                     policies,
                     snapdir,
                     shown,

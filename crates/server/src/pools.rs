@@ -205,7 +205,9 @@ impl Pools {
                 .map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
             let (facts, looks) = (RwLock::new(facts), Looks::default());
-            Ok((Arc::new(Imported { pool, mounts, volumes, facts, looks }), told))
+            let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks });
+            crate::looks::first(&imported);
+            Ok((imported, told))
         });
         match opened {
             Ok((imported, told)) => {

@@ -236,7 +236,6 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
 
     fn write(&self, node: Node, _: u64, data: &[u8], _: bool) -> Result<(), Errno> {
         let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
-        let number = |text: &str| text.parse().ok().or_else(|| Some(text.parse::<i64>().ok()? as u64));
         let value = std::str::from_utf8(data).ok().and_then(|text| number(text.trim()));
         let set = self.house.set_tunable(&tunable.name, &value.ok_or(Errno::INVAL)?);
         set.map_err(|_| Errno::INVAL)
@@ -249,6 +248,21 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
         }
         self.attr(node)
     }
+}
+
+/// A number as the kernel reads those of modules (`kstrtoull` with base 0): hexadecimal behind `0x`, octal behind `0`, decimal otherwise.
+fn number(text: &str) -> Option<u64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
+        None => (text, 10),
+    };
+    // Rust would take a second sign.
+    if digits.starts_with('+') {
+        return None;
+    }
+    u64::from_str_radix(digits, radix).ok()
 }
 
 /// Mounts the tree on a folder, which is made if need be; it is there until it is dropped. `others` are let in, or not; root's lets everybody in.
@@ -271,3 +285,6 @@ pub fn mount<S: Counters + Send + Sync + 'static>(
     let at = &std::fs::canonicalize(at).unwrap_or_else(|_| at.to_owned());
     Mount::new(&workers, Arc::new(StatTree::new(house)), at, &options)
 }
+
+#[cfg(test)]
+mod tests;

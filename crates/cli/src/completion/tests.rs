@@ -18,10 +18,14 @@ fn offered(line: &str) -> Option<Vec<String>> {
         if words[0] == "poolhouse" { "_poolhouse".to_owned() } else { format!("_poolhouse_{}", words[0]) };
     let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
     let script = format!(
-        "zpool() {{ echo tank; }}; zfs() {{ echo tank/home; }}; compopt() {{ :; }}\n{}\nCOMP_WORDS=({})\nCOMP_CWORD={}\n{function}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+        "zpool() {{ echo tank; }}; zfs() {{ echo tank/home; }}; compopt() {{ :; }}\n{}\nCOMP_WORDS=({})\nCOMP_CWORD={}\n{function} {} {} {}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
         bash(),
         quoted.join(" "),
         words.len() - 1,
+        // As `complete -F` calls it.
+        quoted[0],
+        quoted[quoted.len() - 1],
+        quoted[quoted.len() - 2],
     );
     let mut shell = Process::new("bash")
         .stdin(Stdio::piped())

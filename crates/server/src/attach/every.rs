@@ -1,9 +1,9 @@
-//! Every volume a block device, as with the kernel module, for a daemon that was told so (`poolhouse serve --attach`).
+//! Devices of volumes that come and go with these: every volume has one, as with the kernel module, for a daemon that was told so (`poolhouse serve --attach`).
 //!
 //! # Theory
-//! After a change, an import or a key the volumes of that pool are held against what is attached: those that lack a device get one. Before a
-//! change that takes a volume, its key or its contents away, its device goes, unless somebody uses it, and then the change finds the volume busy. Nothing
-//! here makes a change fail: a volume without a device is still served otherwise.
+//! Before a change that takes a volume, its key or its contents away, its device goes, unless somebody uses it, and then the change finds the volume busy. Afterwards
+//! what went has its device again, if it is still there; with `--attach` the volumes of a pool are held against what is attached after a change, an import or a key:
+//! those that lack a device get one. Nothing here makes a change fail: a volume without a device is still served otherwise.
 //!
 //! # Absent
 //! Snapshots (`snapdev=visible`): they are attached by name alone.
@@ -28,6 +28,9 @@ impl Attachments {
     }
 }
 
+/// Devices that were taken away: of which volumes, and whether they could only be read.
+pub(crate) type Taken = Vec<(String, bool)>;
+
 /// Whether a dataset is this one, or below it.
 fn below(root: &str, name: &str) -> bool {
     name.strip_prefix(root).is_some_and(|tail| tail.is_empty() || tail.starts_with('/'))
@@ -35,7 +38,7 @@ fn below(root: &str, name: &str) -> bool {
 
 impl Pools {
     /// Takes the unused devices of volumes away that a change is about to take away or replace.
-    pub(crate) fn devices_before(&self, change: &DatasetChange) {
+    pub(crate) fn devices_before(&self, change: &DatasetChange) -> Taken {
         let goes = |name: &str| match change {
             DatasetChange::Destroy { names, .. } => names.iter().any(|n| n == name),
             DatasetChange::Rollback { snapshot, destroy, .. } => {
@@ -43,24 +46,34 @@ impl Pools {
             }
             _ => false,
         };
-        self.devices_go(change.subject(), &goes);
+        self.devices_go(change.subject(), &goes)
     }
 
     /// Takes the unused devices of volumes away whose key is about to go.
-    pub(crate) fn devices_before_unloading(&self, root: &str) {
-        self.devices_go(root, &|name| below(root, name));
+    pub(crate) fn devices_before_unloading(&self, root: &str) -> Taken {
+        self.devices_go(root, &|name| below(root, name))
     }
 
     /// Takes the unused devices of some volumes of a pool away.
-    fn devices_go(&self, about: &str, goes: &dyn Fn(&str) -> bool) {
-        if !self.attachments.wants_every() {
-            return;
-        }
+    fn devices_go(&self, about: &str, goes: &dyn Fn(&str) -> bool) -> Taken {
         let pool = about.split(['/', '@', '#']).next().unwrap_or(about);
-        let Some(files) = self.attachments.of(pool) else { return };
-        for name in files.names().iter().filter(|name| goes(name)) {
-            if let Err(reason) = files.detach(name, false) {
-                tracing::info!(volume = name, ?reason, "it stays attached");
+        let Some(files) = self.attachments.of(pool) else { return Vec::new() };
+        let mut taken = Vec::new();
+        for (name, read_only) in files.all().into_iter().filter(|(name, _)| goes(name)) {
+            match files.detach(&name, false) {
+                Ok(()) => taken.push((name, read_only)),
+                Err(reason) => tracing::info!(volume = name, ?reason, "it stays attached"),
+            }
+        }
+        taken
+    }
+
+    /// Gives their devices back to those of them that are still there.
+    pub(crate) fn devices_back(&self, taken: Taken) {
+        for (name, read_only) in taken {
+            let there = self.pool_of(&name).is_ok_and(|pool| pool.pool.dsl().dataset(&name).is_ok());
+            if there && let Err(error) = self.attach(&name, read_only) {
+                tracing::warn!(volume = name, %error, "it has no device any more");
             }
         }
     }

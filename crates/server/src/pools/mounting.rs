@@ -383,18 +383,37 @@ fn at_path(mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
     found.cloned().map(|one| vec![one]).ok_or_else(|| Error::new(name, Reason::NotAMountpoint))
 }
 
-/// Unmounts from the leaves on and returns what failed.
+/// Unmounts from the leaves on, what was mounted over others before these, and returns what failed.
 pub(super) fn unmount_all(mounted: &[Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
-    // One that covers another is unmounted first: it was mounted later.
-    let mut order: Vec<_> = mounted.iter().collect();
-    order.sort_by_key(|(_, live)| live.number);
+    let mut order: Vec<&Mounted> = mounted.iter().collect();
+    order.sort_by_key(|(_, live)| std::cmp::Reverse(live.number));
+    let (mut failures, mut from) = (Vec::new(), 0);
+    while from < order.len() {
+        // Where a parent was mounted after its child, it hides that: what is below goes when it has gone.
+        let mut seen: BTreeSet<&Path> = BTreeSet::new();
+        let hidden = order[from..].iter().position(|(_, live)| {
+            let above = live.target().ancestors().skip(1).any(|path| seen.contains(path));
+            seen.insert(live.target());
+            above
+        });
+        let to = hidden.map_or(order.len(), |at| from + at);
+        // One that covers another at its place is unmounted first: it was mounted later.
+        let batch: Vec<&Mounted> = order[from..to].iter().rev().copied().collect();
+        failures.extend(unmount_forest(&batch, how, threads));
+        from = to;
+    }
+    failures
+}
+
+/// Unmounts what was mounted from the roots on, as a forest.
+fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountFailure> {
     let paths: Vec<_> = order.iter().map(|(_, live)| live.target().to_owned()).collect();
     let fates = Forest::new(&paths).walk(Way::Up, threads, |at| {
         let (pool, live) = order[at];
         pool.mounts.unmount(live, how)
     });
     let (mut failures, mut skipped) = (Vec::new(), Vec::new());
-    for (fate, (_, live)) in fates.into_iter().zip(&order) {
+    for (fate, (_, live)) in fates.into_iter().zip(order) {
         match fate {
             Fate::Done => {}
             Fate::Failed(error) => failures.push(MountFailure { name: error.about.clone(), error }),

@@ -1,0 +1,14 @@
+use super::*;
+
+/// Goal: what is written to a parameter is read as the kernel reads it, and what it would refuse is refused.
+#[test]
+fn numbers() {
+    for (text, value) in
+        [("0", 0), ("12", 12), ("+12", 12), ("0x20000000", 1 << 29), ("0Xff", 255), ("017", 15)]
+    {
+        assert_eq!(number(text), Some(value), "{text}");
+    }
+    for text in ["", "-1", "0x", "0x-1", "0x+1", "++1", "08", "1 2", "18446744073709551616"] {
+        assert_eq!(number(text), None, "{text}");
+    }
+}
