@@ -24,7 +24,6 @@ mod plot;
 mod reads;
 mod report;
 mod run;
-mod scrub;
 mod stage;
 mod storm;
 
@@ -49,8 +48,6 @@ pub fn work(name: &str, dir: &Path, knobs: &Knobs) -> Result<Answer> {
         "free" => free::free(dir, knobs),
         "unmap" => free::unmap(dir, knobs),
         "overwrite" => overwrite::overwrite(dir, knobs),
-        "scrub-image" => scrub::make(dir, knobs),
-        "scrub" => scrub::scrub(dir, knobs),
         _ => bail!("there is no work {name}"),
     }
 }

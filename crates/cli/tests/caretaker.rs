@@ -6,6 +6,7 @@
 mod daemon;
 
 use daemon::{Daemon, image};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -90,4 +91,53 @@ fn slow_operations() {
     let told = events.matches("class = \"ereport.fs.zfs.delay\"").count() as u64;
     assert!(told >= 1 && told < slow, "{told} of {slow}");
     assert!(events.contains("zio_delay = 0x"), "{events}");
+}
+
+/// Goal: executables in a folder are run at events, by their names, with what the event says and commands that ask this daemon; one that hangs keeps nobody from anything, and ends with the daemon.
+#[test]
+fn executables_at_events() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (at, folder) = (dir.path(), dir.path().join("events"));
+    ["a", "b"].iter().for_each(|name| image(&at.join(name)));
+    std::fs::create_dir(&folder).expect("a folder");
+    let executable = |name: &str, text: &str| {
+        std::fs::write(at.join("text"), format!("#!/bin/sh\n{text}\n")).expect("room");
+        testkit::copy_program(at.join("text"), folder.join(name));
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755))
+            .expect("it is ours");
+    };
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (led, made) = (at.join("led"), at.join("made"));
+    let poolhouse = env!("CARGO_BIN_EXE_poolhouse");
+    executable(
+        "statechange-led.sh",
+        &format!("echo $ZEVENT_VDEV_PATH $ZEVENT_VDEV_STATE_STR >> {}", led.display()),
+    );
+    executable(
+        "pool_create-mail",
+        &format!("{poolhouse} zpool list -H -o name,health > {0}.new; mv {0}.new {0}", made.display()),
+    );
+    executable("all-hangs", "exec sleep 1000");
+    let mut daemon =
+        Daemon::start_with(at, &["--event-dir", &folder.display().to_string()]).expect("a daemon");
+    daemon.good(&format!("zpool create -m none one mirror {0}/a {0}/b", at.display()));
+    let says = |file: &Path, words: &str| {
+        let began = Instant::now();
+        while !std::fs::read_to_string(file).is_ok_and(|text| text.contains(words)) {
+            assert!(began.elapsed() < Duration::from_secs(120), "{} lacks {words}", file.display());
+            std::thread::yield_now();
+        }
+    };
+    says(&made, "one\tONLINE\n");
+    daemon.good(&format!("zpool offline one {}/b", at.display()));
+    says(&led, &format!("{}/b OFFLINE\n", at.display()));
+    // Device failures come to nobody's ears but by somebody asking the devices.
+    daemon.good(&format!("zpool online one {}/b", at.display()));
+    daemon.good("zpool wait -t resilver one");
+    daemon.good(&format!("zinject -d {0}/b -e io one", at.display()));
+    daemon.good(&format!("zinject -d {0}/b -e io -T probe one", at.display()));
+    daemon.good("zfs create one/fs");
+    says(&led, &format!("{}/b FAULTED\n", at.display()));
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
 }

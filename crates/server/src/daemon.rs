@@ -21,6 +21,7 @@ use crate::notify;
 use crate::peer::Peer;
 use crate::place::{Place, PlaceError};
 use crate::start::READY;
+use crate::zedlets::{Terms, USUAL, ZedletError};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -59,6 +60,13 @@ pub trait House: Service + Send + Sync {
     fn stats(self: Arc<Self>, at: &Path) -> Result<fuse::Mount, fuse::Error>;
     /// Says in which file pools are remembered that name none.
     fn remember_in(&self, _cachefile: &Path) {}
+    /// Runs executables at each event from now on, until it is closed.
+    ///
+    /// # Errors
+    /// As their folder is not fit for it.
+    fn run_at_events(&self, _terms: Terms) -> Result<(), ZedletError> {
+        Ok(())
+    }
     /// Begins to serve what is served beside the control socket.
     fn open_doors(&self, _place: &Place) {}
     /// Makes every volume a block device from now on.
@@ -87,6 +95,8 @@ pub struct Options {
     pub patience: Duration,
     /// Where Prometheus may ask for metrics, if it may.
     pub metrics: Option<SocketAddr>,
+    /// What is run at events, if anything is; else what is in root's usual folder, by root's own daemon.
+    pub events: Option<Terms>,
     /// Tunables that are set before anything is imported, by OpenZFS's names.
     pub tunables: Vec<(String, u64)>,
 }
@@ -102,6 +112,7 @@ impl Options {
             others: false,
             patience: PATIENCE,
             metrics: None,
+            events: None,
             tunables: Vec::new(),
         }
     }
@@ -128,6 +139,9 @@ pub enum DaemonError {
         #[source]
         source: fuse::Error,
     },
+    /// What is to be run at events can't be.
+    #[error(transparent)]
+    Zedlets(#[from] ZedletError),
     /// There is no such tunable, or it can't be that.
     #[error("cannot set '{name}' to {value}: {}", tunable_reason(reason))]
     Tunable {
@@ -253,6 +267,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         Some(at) => Some(listen(at).map_err(|source| DaemonError::Metrics { at, source })?),
         None => None,
     };
+    run_at_events(options, &*house)?;
     house.open_doors(place);
     if options.attach {
         house.attach_every();
@@ -278,10 +293,27 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     result
 }
 
+/// Begins to run what is to be run at events. Nobody has asked for what is in the usual folder: that it can't be used keeps the daemon from nothing.
+fn run_at_events(options: &Options, house: &dyn House) -> Result<(), ZedletError> {
+    let run_dir = Some(options.place.dir().to_owned());
+    if let Some(terms) = &options.events {
+        return house.run_at_events(Terms { run_dir, ..terms.clone() });
+    }
+    let usual = Path::new(USUAL);
+    if options.place.is_shared()
+        && rustix::process::geteuid().is_root()
+        && usual.exists()
+        && let Err(error) = house.run_at_events(Terms { run_dir, ..Terms::of(usual) })
+    {
+        tracing::error!("nothing is run at events: {}", crate::faults::chain(&error));
+    }
+    Ok(())
+}
+
 /// How `serve` is called.
 const USAGE: &str = "\
 usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]
-                       [--metrics ADDRESS:PORT] [--tunable NAME=VALUE] ...
+                       [--metrics ADDRESS:PORT] [--event-dir DIR] [--event-timeout SECONDS] [--tunable NAME=VALUE] ...
 
 Holds imported pools and their mounts, in the foreground, until it gets SIGTERM. Commands start it by themselves where none runs.
     --run-dir DIR            its folder, instead of this user's
@@ -292,19 +324,23 @@ Holds imported pools and their mounts, in the foreground, until it gets SIGTERM.
     --attach                 make every volume a block device
     --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60
     --metrics ADDRESS:PORT   answer Prometheus there, at /metrics; whoever reaches it reads the names of pools and devices
+    --event-dir DIR          run executables of DIR at events, by their names, as OpenZFS's zed does: all-*, CLASS*, SUBCLASS*;
+                             root's own daemon looks into /etc/poolhouse/events.d by itself
+    --event-timeout SECONDS  kill what runs longer than that at an event: 60
     --tunable NAME=VALUE     set a tunable before anything is imported, as `poolhouse set tunable` does later";
+
+/// Its options that take a value.
+const WITH_VALUE: [&str; 7] =
+    ["--run-dir", "--tree", "--stop-timeout", "--metrics", "--event-dir", "--event-timeout", "--tunable"];
 
 /// `poolhouse serve` with its options ([`USAGE`]): runs a daemon and gives the exit code.
 /// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
     let mut options = Options::at(Place::of_user());
-    let mut shared = false;
+    let (mut shared, mut limit) = (false, None);
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        let has_value = ["--run-dir", "--tree", "--stop-timeout", "--metrics", "--tunable"]
-            .iter()
-            .any(|option| arg == *option);
-        let value = if has_value { args.next() } else { None };
+        let value = if WITH_VALUE.iter().any(|option| arg == *option) { args.next() } else { None };
         let seconds = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
         let address = value.as_ref().and_then(|value| value.to_str()?.parse().ok());
         let pair = value.as_ref().and_then(|value| value.to_str()?.split_once('='));
@@ -324,6 +360,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
                 options.patience = Duration::from_secs(seconds.unwrap_or_default());
             }
             (Some("--metrics"), Some(_)) if address.is_some() => options.metrics = address,
+            // Relative to where it is started, whose folder it leaves.
+            (Some("--event-dir"), Some(dir)) => {
+                let dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.into());
+                options.events = Some(Terms::of(&dir));
+            }
+            (Some("--event-timeout"), Some(_)) if seconds.is_some_and(|seconds| seconds > 0) => {
+                limit = seconds.map(Duration::from_secs);
+            }
             (Some("--tunable"), Some(_)) if pair.is_some() => options.tunables.extend(pair),
             (Some("--run-dir"), Some(dir)) => {
                 // Root's own folder stays the one where everybody may knock.
@@ -339,6 +383,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
     }
     if shared {
         options.place = options.place.shared();
+    }
+    match (&mut options.events, limit) {
+        (Some(terms), Some(limit)) => terms.limit = limit,
+        (None, Some(_)) => {
+            say("--event-timeout is for what --event-dir names");
+            return 2;
+        }
+        (_, None) => {}
     }
     // A command starts it as /proc/self/exe, and that would be its name.
     if let Err(errno) = rustix::thread::set_name(c"poolhouse") {

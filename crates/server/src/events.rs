@@ -3,7 +3,7 @@
 //! # Theory
 //! A ring holds the newest events of all pools; who reads it remembers the number of the last one that it has seen. What the daemon does to a pool it
 //! enters itself, under the classes that OpenZFS's kernel module posts; what operations on datasets did is taken from the pool's history
-//! after each of them; what went wrong on devices is taken from the vdevs, which keep it, when somebody asks.
+//! after each of them; what went wrong on devices is taken from the vdevs, which keep it, when somebody asks: who runs something at events (`zedlets`) asks all the time.
 //!
 //! # Absent
 //! The state of an I/O in the pipeline (`zio_stage`, `zio_objset`): a report of a device knows the place on it alone.
@@ -13,11 +13,13 @@
 
 use crate::api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use crate::pools::Imported;
+use crate::zedlets::Zedlets;
 use ondisk::Nvlist;
 use parking_lot::Mutex;
 use spa::Spa;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo, VdevState};
 
@@ -38,13 +40,17 @@ pub(crate) enum Context {
 }
 
 /// The newest events.
-pub(crate) struct Events(Mutex<Ring>);
+pub(crate) struct Events {
+    ring: Mutex<Ring>,
+    /// What is run at each of them.
+    zedlets: OnceLock<Arc<Zedlets>>,
+}
 
 impl Default for Events {
     fn default() -> Self {
         // Whoever tells of events is told from others by it, and there is always somebody.
         let teller = RandomState::new().hash_one(std::process::id()) | 1;
-        Self(Mutex::new(Ring { teller, ..Ring::default() }))
+        Self { ring: Mutex::new(Ring { teller, ..Ring::default() }), zedlets: OnceLock::new() }
     }
 }
 
@@ -70,12 +76,9 @@ struct Of {
 
 impl Events {
     /// Events after one, or none and the ring is empty.
-    pub(crate) fn tell(&self, query: &EventQuery, pools: &[std::sync::Arc<Imported>]) -> EventPage {
-        for pool in pools {
-            self.reports(pool.pool.spa());
-            self.notices(pool.pool.spa());
-        }
-        let ring = &mut *self.0.lock();
+    pub(crate) fn tell(&self, query: &EventQuery, pools: &[Arc<Imported>]) -> EventPage {
+        self.gather(pools);
+        let ring = &mut *self.ring.lock();
         if query.clear {
             let cleared = ring.kept.len() as u64;
             ring.kept.clear();
@@ -90,6 +93,24 @@ impl Events {
         EventPage { events, dropped, cleared: 0, teller: ring.teller }
     }
 
+    /// Enters what happened to devices since somebody asked last.
+    pub(crate) fn gather(&self, pools: &[Arc<Imported>]) {
+        for pool in pools {
+            self.reports(pool.pool.spa());
+            self.notices(pool.pool.spa());
+        }
+    }
+
+    /// Has this told of each event from now on; the first one that is named.
+    pub(crate) fn run(&self, zedlets: Arc<Zedlets>) {
+        self.zedlets.get_or_init(|| zedlets);
+    }
+
+    /// What is told of each event.
+    pub(crate) fn zedlets(&self) -> Option<&Arc<Zedlets>> {
+        self.zedlets.get()
+    }
+
     /// Something that was done to a pool, by the last part of its class.
     pub(crate) fn post(&self, imported: &Imported, what: &str, context: Context) {
         let spa = imported.pool.spa();
@@ -100,7 +121,7 @@ impl Events {
     pub(crate) fn nameless(&self, imported: &Imported, files: &[Nameless]) {
         let spa = imported.pool.spa();
         for file in files {
-            if !self.0.lock().nameless.insert((spa.guid().0, file.guid)) {
+            if !self.ring.lock().nameless.insert((spa.guid().0, file.guid)) {
                 continue;
             }
             tracing::error!(
@@ -124,7 +145,7 @@ impl Events {
         for what in [what, "config_sync"] {
             self.enter(&of, &format!("sysevent.fs.zfs.{what}"), Vec::new(), SystemTime::now());
         }
-        let ring = &mut *self.0.lock();
+        let ring = &mut *self.ring.lock();
         ring.told.remove(&guid);
         ring.nameless.retain(|(pool, _)| *pool != guid);
     }
@@ -137,7 +158,7 @@ impl Events {
         self.notices(spa);
         let guid = spa.guid().0;
         let records = loop {
-            let told = self.0.lock().told.get(&guid).copied();
+            let told = self.ring.lock().told.get(&guid).copied();
             let from = told.or((context == Context::Create).then_some(0));
             let (records, end) = match spa.read(|| history_from(spa, from)) {
                 Ok(read) => read,
@@ -146,7 +167,7 @@ impl Events {
                     return;
                 }
             };
-            let ring = &mut *self.0.lock();
+            let ring = &mut *self.ring.lock();
             if ring.told.get(&guid).copied() == told {
                 ring.told.insert(guid, end);
                 break records;
@@ -213,7 +234,7 @@ impl Events {
     fn enter(&self, of: &Of, class: &str, more: Vec<(String, EventValue)>, when: SystemTime) {
         let since = when.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let time = (since.as_secs(), since.subsec_nanos());
-        let ring = &mut *self.0.lock();
+        let ring = &mut *self.ring.lock();
         ring.last += 1;
         let eid = ring.last;
         let mut details = Vec::new();
@@ -236,7 +257,12 @@ impl Events {
         while ring.kept.len() >= most {
             ring.kept.pop_front();
         }
-        ring.kept.push_back(Event { eid, time, class: class.to_owned(), pool: of.pool.clone(), details });
+        let event = Event { eid, time, class: class.to_owned(), pool: of.pool.clone(), details };
+        // Under the lock, so that they come in the order of their numbers; nothing is waited for.
+        if let Some(zedlets) = self.zedlets.get() {
+            zedlets.put(&event);
+        }
+        ring.kept.push_back(event);
     }
 }
 

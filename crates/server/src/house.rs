@@ -24,6 +24,7 @@ use crate::place::Place;
 use crate::pools::{Imported, Pools};
 use crate::view;
 use crate::work::create_pool;
+use crate::zedlets::{Terms, ZedletError, Zedlets};
 use device::Layer;
 use ondisk::{Guid, ObjNum};
 use spa::Host;
@@ -36,7 +37,7 @@ use std::time::Duration;
 pub struct House {
     pools: Arc<Pools>,
     leases: Arc<Leases>,
-    events: Events,
+    events: Arc<Events>,
     /// Who this host is: asked each time, since a system can be given a hostid while a daemon runs, as a module asks each time.
     host: Box<dyn Fn() -> Host + Send + Sync>,
     clock: Box<dyn Clock + Send>,
@@ -68,7 +69,7 @@ impl House {
         Self {
             pools: Arc::default(),
             leases: Arc::default(),
-            events: Events::default(),
+            events: Arc::default(),
             host,
             clock,
             tickets: grants::Tickets::default(),
@@ -428,7 +429,18 @@ impl daemon::House for House {
         self.pools.attachments.want_every();
     }
 
+    fn run_at_events(&self, terms: Terms) -> Result<(), ZedletError> {
+        let zedlets = Zedlets::start(terms)?;
+        self.events.run(Arc::clone(&zedlets));
+        let (events, pools) = (Arc::clone(&self.events), Arc::clone(&self.pools));
+        zedlets.gather(move || events.gather(&pools.present()))
+    }
+
     fn close(&self, patience: Duration) -> Vec<Error> {
+        // While pools are still there to be asked about, and before what zedlets have open is unmounted.
+        if let Some(zedlets) = self.events.zedlets() {
+            zedlets.end();
+        }
         let leases = Arc::clone(&self.leases);
         self.pools.close(patience, move |pools, pool| leases.end(pools, pool))
     }

@@ -5,7 +5,7 @@
 //! questions and answers; [`client`] asks them, and [`start`] runs a daemon when one is needed; [`daemon`] is its life,
 //! in a folder that [`place`] finds; `http` carries requests, [`peer`] says who may make them, and `grants` what `zfs allow` adds. [`house`] answers: it
 //! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
-//! says what a pool looks like.
+//! says what a pool looks like. `events` remembers what happened to pools, and `zedlets` runs what somebody wants run then.
 
 pub mod accounts;
 pub mod api;
@@ -46,5 +46,7 @@ pub mod tree;
 mod tunables;
 pub mod view;
 pub mod work;
+mod zedlets;
 
 pub use tunables::steer;
+pub use zedlets::{Terms, ZedletError};

@@ -1,13 +1,12 @@
 //! Everybody asked in turns.
 
+use super::Answer;
 use super::cases::{Case, Places, Scale, cases};
 use super::report::Report;
-use super::{Answer, Knobs};
-use crate::images::Images;
 use crate::measure::{answer, median};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// See the module.
@@ -71,7 +70,6 @@ impl Run {
                 continue;
             }
             let (mut ours, mut peers) = (Side::default(), Side::default());
-            let (case, _images) = self.prepared(case, &me, &mut ours)?;
             for _ in 0..self.rounds {
                 if case.mounted {
                     ours.ask(command(&mut Command::new(&me), &["peers", "mount", "poolhouse"], &case));
@@ -86,20 +84,6 @@ impl Run {
             report.add(&case, &ours, &peers);
         }
         Ok(report)
-    }
-}
-
-impl Run {
-    /// A workload with the images that both sides need; if they can't be made that is ours which failed. They are there until what this gives is dropped.
-    fn prepared(&self, mut case: Case, me: &Path, ours: &mut Side) -> Result<(Case, Option<Images>)> {
-        let Some(word) = case.made_by else { return Ok((case, None)) };
-        case.knobs.push(format!("image={}-{}", case.title, std::process::id()));
-        let images = super::scrub::images(&case.dir, &Knobs::parse(&case.knobs)?)?;
-        let making = Case { work: word, ..case.clone() };
-        if let Err(e) = answer(command(&mut Command::new(me), &["peers", "work"], &making)) {
-            ours.failed = Some(format!("make its images: {e:#}"));
-        }
-        Ok((case, Some(images)))
     }
 }
 
