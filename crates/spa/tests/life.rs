@@ -435,6 +435,34 @@ fn spares_by_hand() {
     assert!(spa.spares().is_empty());
 }
 
+/// Goal: a hot spare that was out of reach when it was let go is labelled as a spare when it is found again: until then its labels tell of a mirror that is no more. Found by a long soak.
+#[test]
+fn a_spare_that_was_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Mirror, &["a", "b"]);
+    let first = write(&spa, 1);
+    live(&spa).add_aux(&[NewLeaf { path: image(d, "s") }], &[], false, &claim_file).unwrap();
+    join(&spa, d, "a", &d.join("s"), true).unwrap();
+    healed(&spa);
+    let used = std::fs::read(d.join("s")).unwrap();
+    for side in ["s", "a"] {
+        live(&spa).detach(guid(&spa, d, side)).unwrap();
+    }
+    join(&spa, d, "b", &image(d, "n"), false).unwrap();
+    healed(&spa);
+    export(spa);
+    std::fs::remove_file(d.join("a")).unwrap();
+    std::fs::write(d.join("s"), used).unwrap();
+    let spa = import_as(d, Options::default()).unwrap();
+    check(&spa, &[first]);
+    export(spa);
+    let (device, _) = claim_file(&d.join("s")).unwrap();
+    assert_eq!(spa::Labels::read(&*device).newest().unwrap().state, ondisk::config::PoolState::Spare);
+    drop(device);
+    judge(d, "tank");
+}
+
 /// Goal: what can't be attached, replaced or detached is refused with its reason, and the pool goes on as it was.
 #[test]
 fn refusals() {

@@ -170,6 +170,33 @@ impl Engine {
         }
     }
 
+    /// Gives back their labels to hot spares that were in use, and out of reach when they were let go: they say still that they are a side of a mirror that is no more, and who puts the pool
+    /// together from labels alone, as `zpool import` of OpenZFS does, may take them for it. One that can't be written stays as it is.
+    pub(super) fn relabel_spares(&self) {
+        let config = self.config_now();
+        let (own, version) = (config.pool_guid, config.version);
+        let used = |guid: Guid| config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
+        let openings = Openings::new(Mode::Write, self.world.layer());
+        for one in self.aux.read().spares.iter().filter(|one| one.state == VdevState::Healthy) {
+            let Some(place) = one.place.as_ref().filter(|_| !used(one.config.guid)) else { continue };
+            let peek = Openings::new(Mode::Peek, self.world.layer());
+            let stale = |device: Arc<dyn Device>| {
+                let labels = Labels::read(&*device);
+                labels.newest().is_some_and(|l| {
+                    matches!(l.state, PoolState::Active | PoolState::Exported)
+                        && l.pool_guid == own
+                        && l.guid == Some(one.config.guid)
+                })
+            };
+            if !peek.open(place).is_ok_and(stale) {
+                continue;
+            }
+            let Ok(device) = openings.open(place) else { continue };
+            // Whatever becomes of it, it is a spare.
+            let _ = label_spare(&*device, &one.config, version).is_ok() && device.flush().is_ok();
+        }
+    }
+
     /// Lists the distributed spares of new draid vdevs, in the group that takes these in.
     pub(crate) fn list_distributed(&self, tx: &Tx, tops: &[VdevConfig]) -> Result<(), SyncError> {
         let new = distributed(tops, &mut || self.world.random());

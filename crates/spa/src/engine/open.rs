@@ -227,6 +227,7 @@ impl Spa {
         }
         writer.attend(&self.name);
         writer.engine().use_cache_devices();
+        writer.engine().relabel_spares();
         let writer = Some(writer);
         Ok(Spa { loaded, mos, writer, ..self })
     }
