@@ -7,9 +7,9 @@
 //!
 //! # Locks
 //! The queue's lock is held to take a helper's invitation; each item and each result has a lock of its own, held to move
-//! it.
+//! it. The work's is held for reading by those who do it.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,19 +43,22 @@ struct Task<T, R, F> {
     next: AtomicUsize,
     done: Mutex<usize>,
     all_done: Condvar,
-    work: F,
+    /// Read by whoever works, and taken away at the end: who is late, or was never woken, keeps the task a little longer, but nothing of what the work is about.
+    work: RwLock<Option<F>>,
 }
 
 impl<T, R, F: Fn(T) -> R> Task<T, R, F> {
     /// Works until no item is left.
     fn help(&self) {
+        let work = self.work.read();
+        let Some(work) = &*work else { return };
         loop {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = self.items.get(n) else { return };
             let item = slot.lock().take().expect("each number is given out once");
             // Counted however the work ends, so that nobody waits for a thread that is gone.
             let _count = Count { done: &self.done, all_done: &self.all_done };
-            *self.results[n].lock() = Some((self.work)(item));
+            *self.results[n].lock() = Some(work(item));
         }
     }
 }
@@ -91,7 +94,7 @@ impl Workers {
         self.threads.len() + 1
     }
 
-    /// What `work` makes of each item, in the order of the items.
+    /// What `work` makes of each item, in the order of the items. When it returns, `work` has been dropped.
     ///
     /// # Panics
     /// When `work` does, on whichever thread.
@@ -111,7 +114,7 @@ impl Workers {
             next: AtomicUsize::new(0),
             done: Mutex::new(0),
             all_done: Condvar::new(),
-            work,
+            work: RwLock::new(Some(work)),
         });
         {
             let mut queue = self.hall.queue.lock();
@@ -127,6 +130,8 @@ impl Workers {
             task.all_done.wait(&mut done);
         }
         drop(done);
+        // What it holds, such as a pool's devices, is let go when the caller goes on. Those who have just ended are about to leave.
+        *task.work.write() = None;
         task.results.iter().map(|slot| slot.lock().take().expect("no work panics")).collect()
     }
 }
@@ -207,6 +212,19 @@ mod tests {
                 let want: Vec<u64> = (0..200).map(|i| i * 10 + n as u64).collect();
                 assert_eq!(list.join().unwrap(), want);
             }
+        }
+    }
+
+    /// Goal: when a list is done, nobody holds what its work was about any more, though invitations may be left.
+    #[test]
+    fn nothing_is_held_on_to() {
+        let workers = Workers::new("test", 4);
+        for _ in 0..2000 {
+            let about = Arc::new(());
+            let seen = Arc::downgrade(&about);
+            let done = workers.map((0..5u64).collect(), move |i| (i, Arc::strong_count(&about)).0);
+            assert_eq!(done, [0, 1, 2, 3, 4]);
+            assert!(seen.upgrade().is_none());
         }
     }
 }
