@@ -23,33 +23,48 @@ use std::time::{Duration, Instant};
 const PHASE: Duration = Duration::from_millis(1500);
 
 /// Phases that belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// A large file from start to end: written, read from the kernel's cache, and read from whoever serves it.
-    Stream,
-    /// 8 KiB at random places of a file that is in memory: from the kernel's cache, and past it with 1 and 4 threads.
-    Random,
-    /// 8 KiB written and made durable, by 1, 8 and 64 threads in a file each.
-    Fsync,
-    /// 100,000 files in one directory: made, looked at, renamed, removed.
-    Names,
-    /// 20,000 small files in 400 directories: made, read, removed.
-    Tree,
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// Its name among the workloads.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    does: fn(&mut Stage) -> Result<()>,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 5] = [Group::Stream, Group::Random, Group::Fsync, Group::Names, Group::Tree];
+    pub const ALL: &[Group] = &[
+        Group {
+            name: "mount-stream",
+            what: "a large file from start to end: written, read from the kernel's cache, and read from who serves it",
+            does: stream::stream,
+        },
+        Group {
+            name: "mount-random",
+            what: "8 KiB at random places of a file in memory: from the kernel's cache, and past it with 1 and 4 threads",
+            does: stream::random,
+        },
+        Group {
+            name: "mount-fsync",
+            what: "8 KiB written and made durable, by 1, 8 and 64 threads in a file each",
+            does: sync::fsync,
+        },
+        Group {
+            name: "mount-names",
+            what: "100,000 files in one directory: made, looked at, renamed, removed",
+            does: names::names,
+        },
+        Group {
+            name: "mount-tree",
+            what: "20,000 small files in 400 directories: made, read, removed",
+            does: tree::tree,
+        },
+    ];
 
-    /// Its name among the workloads.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Stream => "mount-stream",
-            Group::Random => "mount-random",
-            Group::Fsync => "mount-fsync",
-            Group::Names => "mount-names",
-            Group::Tree => "mount-tree",
-        }
+    /// The one of that name.
+    pub fn by_name(name: &str) -> Option<Group> {
+        Group::ALL.iter().find(|g| g.name == name).copied()
     }
 
     /// Works in a new directory in `dir`, which it removes, and gives the phases. `server` is the process that serves the file system.
@@ -61,13 +76,7 @@ impl Group {
         std::fs::create_dir(&room).with_context(|| format!("make {}", room.display()))?;
         std::env::set_current_dir(&room)?;
         let mut stage = Stage { server, phases: Vec::new() };
-        let done = match self {
-            Group::Stream => stream::stream(&mut stage),
-            Group::Random => stream::random(&mut stage),
-            Group::Fsync => sync::fsync(&mut stage),
-            Group::Names => names::names(&mut stage),
-            Group::Tree => tree::tree(&mut stage),
-        };
+        let done = (self.does)(&mut stage);
         std::env::set_current_dir(dir)?;
         std::fs::remove_dir_all(&room).with_context(|| format!("remove {}", room.display()))?;
         sync_all(dir)?;

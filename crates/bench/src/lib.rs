@@ -11,6 +11,7 @@
 //! so devices are as fast as memory from the second round on: these are figures of our code, not of disks.
 
 pub mod drive;
+pub mod help;
 mod images;
 pub mod making;
 pub mod measure;

@@ -6,6 +6,7 @@
 //! `poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...` measures the engine beside a peer ([`bench::peers`]), which is the
 //! program `PEER_PROGRAM`, `PEER_NAME` in words; `poolhouse-bench peers work NAME DIR [KNOB=VALUE]...` and `... peers mount KIND NAME DIR ...` are how it calls itself. Images lie in `BENCH_MEMORY`
 //! and `BENCH_DISK`.
+//! `poolhouse-bench --help` lists all workloads, with what they do and what may be set of them.
 //! `BENCH_TOOLS` is the root of unpacked OpenZFS tools, `BENCH_PEER` a program that does `NAME DIR` with another engine, `BENCH_SCRATCH` the
 //! folder in which new pools are made (the system's for temporary files if it is not set).
 
@@ -14,7 +15,8 @@
 use anyhow::{Context, Result, bail};
 use bench::Work;
 use bench::drive::Group;
-use bench::peers::{Knobs, Places, Run, Scale};
+use bench::help::{self, Found};
+use bench::peers::{Places, Run, Scale, Workload};
 use bench::plan::Plan;
 use std::path::PathBuf;
 
@@ -25,21 +27,21 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut args = std::env::args_os().skip(1).peekable();
-    let work = |name: &std::ffi::OsStr| {
-        name.to_str().and_then(Work::by_name).with_context(|| format!("there is no work {}", name.display()))
-    };
+    if args.next_if(|a| a == "--help" || a == "-h" || a == "help").is_some() {
+        print!("{}", help::text());
+        return Ok(());
+    }
     if args.next_if(|a| a == "work").is_some() {
         let (Some(name), Some(dir)) = (args.next(), args.next()) else { bail!("usage: work NAME DIR") };
-        println!("{}", work(&name)?.run(&PathBuf::from(dir), threads)?);
+        println!("{}", help::work(&name)?.run(&PathBuf::from(dir), threads)?);
         return Ok(());
     }
     if args.next_if(|a| a == "drive").is_some() {
         let (Some(name), Some(dir), Some(pid)) = (args.next(), args.next(), args.next()) else {
             bail!("usage: drive NAME DIR PID")
         };
-        let group = Group::ALL.into_iter().find(|g| name == g.name()).context("there is no such work")?;
         let pid: u32 = pid.to_str().and_then(|p| p.parse().ok()).context("PID is a number")?;
-        println!("{}", group.drive(&PathBuf::from(dir), Some(pid).filter(|p| *p != 0))?);
+        println!("{}", help::group(&name)?.drive(&PathBuf::from(dir), Some(pid).filter(|p| *p != 0))?);
         return Ok(());
     }
     if args.next_if(|a| a == "peers").is_some() {
@@ -70,22 +72,19 @@ fn main() -> Result<()> {
             }
             Some("--work") => {
                 let name = args.next().context("--work wants a name")?;
-                match Group::ALL.into_iter().find(|g| name == g.name()) {
-                    Some(group) => plan.groups.push(group),
-                    None if name == "mounts" => plan.groups.extend(Group::ALL),
-                    None => match work(&name)? {
-                        making @ (Work::Making(_) | Work::Mount8115) => plan.makings.push(making),
-                        reading => plan.works.push(reading),
-                    },
+                match help::find(&name)? {
+                    Found::Groups(groups) => plan.groups.extend(groups),
+                    Found::Work(work) if work.makes => plan.makings.push(work),
+                    Found::Work(work) => plan.works.push(work),
                 }
             }
+            Some(option) if option.starts_with('-') => bail!("there is no option {option}; --help lists all"),
             _ => plan.pools.push(PathBuf::from(arg)),
         }
     }
     if plan.works.is_empty() && plan.makings.is_empty() && plan.groups.is_empty() {
         plan.groups = Group::ALL.to_vec();
-        plan.works = Work::READING.to_vec();
-        plan.makings = Work::MAKING.to_vec();
+        (plan.makings, plan.works) = Work::ALL.iter().partition(|work| work.makes);
     }
     println!("{}", serde_json::to_string_pretty(&plan.run()?)?);
     Ok(())
@@ -93,17 +92,16 @@ fn main() -> Result<()> {
 
 /// What `poolhouse-bench peers` does.
 fn peers(words: &[String]) -> Result<()> {
-    if let [work, name, dir, knobs @ ..] = words
-        && work == "work"
-    {
-        let answer = bench::peers::work(name, &PathBuf::from(dir), &Knobs::parse(knobs)?)?;
-        println!("{}", answer.to_json());
-        return Ok(());
-    }
-    if let [mount, kind, name, dir, knobs @ ..] = words
-        && mount == "mount"
-    {
-        let answer = bench::peers::work_mounted(kind, name, &PathBuf::from(dir), &Knobs::parse(knobs)?)?;
+    let answer = match words {
+        [work, name, dir, knobs @ ..] if work == "work" => {
+            Some(Workload::by_name(name)?.run(None, &PathBuf::from(dir), knobs)?)
+        }
+        [mount, kind, name, dir, knobs @ ..] if mount == "mount" => {
+            Some(Workload::by_name(name)?.run(Some(kind), &PathBuf::from(dir), knobs)?)
+        }
+        _ => None,
+    };
+    if let Some(answer) = answer {
         println!("{}", answer.to_json());
         return Ok(());
     }

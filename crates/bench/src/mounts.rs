@@ -117,21 +117,21 @@ pub fn measure(
 impl Contender {
     fn drive(&mut self, me: &Path, group: Group) {
         let Ok(stand) = &self.stand else { return };
-        if self.failed.contains_key(group.name()) {
+        if self.failed.contains_key(group.name) {
             return;
         }
         let mut command = Command::new(me);
-        command.arg("drive").arg(group.name()).arg(&stand.dir);
+        command.arg("drive").arg(group.name).arg(&stand.dir);
         command.arg(stand.server.map_or("0".to_owned(), |pid| pid.to_string()));
         match answer(&mut command) {
             Ok(done) => {
                 for phase in done["phases"].as_array().into_iter().flatten() {
                     let name = phase["phase"].as_str().unwrap_or_default().to_owned();
-                    self.rounds.entry((group.name(), name)).or_default().push(phase.clone());
+                    self.rounds.entry((group.name, name)).or_default().push(phase.clone());
                 }
             }
             Err(error) => {
-                self.failed.insert(group.name(), format!("{error:#}"));
+                self.failed.insert(group.name, format!("{error:#}"));
             }
         }
     }
@@ -141,10 +141,10 @@ impl Contender {
         if let Err(why) = &self.stand {
             return json!({ "absent": format!("{why:#}") });
         }
-        if let Some(why) = self.failed.get(group.name()) {
+        if let Some(why) = self.failed.get(group.name) {
             return json!({ "failed": why });
         }
-        let rounds = self.rounds.get(&(group.name(), phase.to_owned())).map_or(&[][..], Vec::as_slice);
+        let rounds = self.rounds.get(&(group.name, phase.to_owned())).map_or(&[][..], Vec::as_slice);
         let middle = |of: &dyn Fn(&Value) -> Option<f64>| {
             let mut values: Vec<f64> = rounds.iter().filter_map(of).collect();
             (!values.is_empty()).then(|| round(median(&mut values)))
@@ -169,7 +169,7 @@ impl Contender {
 
 fn report(group: Group, contenders: &[Contender]) -> Vec<Value> {
     let mut phases: Vec<&str> = Vec::new();
-    for phase in contenders.iter().flat_map(|c| c.rounds.iter()).filter(|((g, _), _)| *g == group.name()) {
+    for phase in contenders.iter().flat_map(|c| c.rounds.iter()).filter(|((g, _), _)| *g == group.name) {
         if !phases.contains(&phase.0.1.as_str()) {
             phases.push(&phase.0.1);
         }
@@ -180,7 +180,7 @@ fn report(group: Group, contenders: &[Contender]) -> Vec<Value> {
 /// A phase: everybody's figures, how many times their pace ours is, and which goals that meets.
 fn entry(group: Group, phase: &str, contenders: &[Contender]) -> Value {
     let mut out = Map::new();
-    out.insert("work".into(), group.name().into());
+    out.insert("work".into(), group.name.into());
     out.insert("phase".into(), phase.into());
     let mut met = Vec::new();
     let ours = contenders.first().map(|c| c.summary(group, phase)).unwrap_or_default();

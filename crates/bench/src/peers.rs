@@ -29,25 +29,121 @@ mod storm;
 
 pub use answer::Answer;
 pub use cases::{Places, Scale};
-pub use knobs::Knobs;
-pub use mounted::work as work_mounted;
+pub use knobs::{Knob, Knobs};
 pub use report::Report;
 pub use run::Run;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use knobs::{
+    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, FILE_MB, LOG, MSECS, OBJ_MB, OBJS, PREFILL, RS, SIZE_MB, STRIDE,
+    THREADS, TITLE,
+};
+use mounted::Mounted;
 use std::path::Path;
 
-/// Does workload `name` of ours once, with its images in folder `dir`.
-///
-/// # Errors
-/// As it fails, or when there is none of that name.
-pub fn work(name: &str, dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    match name {
-        "reads" => reads::reads(dir, knobs),
-        "storm" => storm::storm(dir, knobs),
-        "free" => free::free(dir, knobs),
-        "unmap" => free::unmap(dir, knobs),
-        "overwrite" => overwrite::overwrite(dir, knobs),
-        _ => bail!("there is no work {name}"),
+/// A workload that peers do too.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    knobs: &'static [Knob],
+    does: Does,
+}
+
+/// What does it.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    /// On a pool of its own, with images in a folder.
+    Pool(fn(&Path, &Knobs) -> Result<Answer>),
+    /// On a mounted file system.
+    Mount(fn(&Mounted, &Knobs) -> Result<Answer>),
+}
+
+/// What may be set of the pool that a workload makes.
+const POOL: &[Knob] = &[SIZE_MB, PREFILL, ASHIFT, CACHE_MB, DELAY_US];
+
+/// All of them.
+pub const WORKLOADS: [Workload; 7] = [
+    Workload {
+        name: "reads",
+        what: "reads cached blocks at random places: copied, as references, and beside them plain memory",
+        knobs: &[TITLE, THREADS, MSECS, BS, OBJ_MB, OBJS],
+        does: Does::Pool(reads::reads),
+    },
+    Workload {
+        name: "storm",
+        what: "writes blocks, each thread to an object of its own, and makes each durable",
+        knobs: &[TITLE, THREADS, MSECS, BS, OBJ_MB],
+        does: Does::Pool(storm::storm),
+    },
+    Workload {
+        name: "free",
+        what: "frees single blocks amid many cached ones, then the whole object",
+        knobs: &[TITLE, RS, COUNT],
+        does: Does::Pool(free::free),
+    },
+    Workload {
+        name: "unmap",
+        what: "frees an object of which one block in some was written",
+        knobs: &[TITLE, RS, COUNT, STRIDE],
+        does: Does::Pool(free::unmap),
+    },
+    Workload {
+        name: "overwrite",
+        what: "writes over parts of blocks at random places",
+        knobs: &[TITLE, BS, RS, COUNT, OBJ_MB],
+        does: Does::Pool(overwrite::overwrite),
+    },
+    Workload {
+        name: "fio",
+        what: "fio reads 8 KiB at random places of a file on a mount, past the kernel's cache and from it",
+        knobs: &[TITLE, THREADS, MSECS, FILE_MB, LOG],
+        does: Does::Mount(fio::fio),
+    },
+    Workload {
+        name: "mail",
+        what: "delivers, appends to, reads and removes messages on a mount, as a mail server does",
+        knobs: &[TITLE, THREADS, MSECS, LOG],
+        does: Does::Mount(mail::mail),
+    },
+];
+
+impl Workload {
+    /// The workload of that name.
+    ///
+    /// # Errors
+    /// If there is none; the error names those that exist.
+    pub fn by_name(name: &str) -> Result<Workload> {
+        WORKLOADS.into_iter().find(|w| w.name == name).with_context(|| {
+            let names: Vec<&str> = WORKLOADS.iter().map(|w| w.name).collect();
+            format!("there is no workload {name} for peers; there are {}", names.join(", "))
+        })
+    }
+
+    /// What may be set of it.
+    pub fn knobs(&self) -> Vec<Knob> {
+        let pool = if self.mounts() { &[] } else { POOL };
+        self.knobs.iter().chain(pool).copied().collect()
+    }
+
+    /// Whether it is done to a mounted file system.
+    pub fn mounts(&self) -> bool {
+        matches!(self.does, Does::Mount(_))
+    }
+
+    /// Does it once, with images in folder `dir`, on a file system of this kind if it needs a mounted one.
+    ///
+    /// # Errors
+    /// As it fails, or when something is set that it does not know.
+    pub fn run(&self, kind: Option<&str>, dir: &Path, set: &[String]) -> Result<Answer> {
+        let knobs = Knobs::parse(self.knobs(), set)?;
+        match (self.does, kind) {
+            (Does::Pool(work), None) => work(dir, &knobs),
+            (Does::Mount(work), Some(kind)) => mounted::on(kind, dir, &knobs, work),
+            (Does::Pool(_), Some(_)) => bail!("{} makes a pool of its own, and mounts nothing", self.name),
+            (Does::Mount(_), None) => bail!("{} is done on a mount: peers mount KIND {0} DIR", self.name),
+        }
     }
 }

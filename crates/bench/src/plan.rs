@@ -77,7 +77,7 @@ impl Plan {
             .filter(|name| match *name {
                 "poolhouse" => true,
                 "peer" => self.peer.is_some(),
-                _ => self.tools.is_some() && work == Work::Traverse,
+                _ => self.tools.is_some() && work.zdb,
             })
             .map(|name| Contender { name, rounds: Vec::new(), done: Ok(Value::Null) })
             .collect();
@@ -85,12 +85,10 @@ impl Plan {
             for c in contenders.iter_mut().filter(|c| c.done.is_ok()) {
                 let done = match c.name {
                     "poolhouse" => {
-                        answer(Command::new(me).arg("work").arg(work.name()).arg(pool)).and_then(told)
+                        answer(Command::new(me).arg("work").arg(work.name).arg(pool)).and_then(told)
                     }
                     "peer" => answer(
-                        Command::new(self.peer.as_deref().unwrap_or(Path::new("")))
-                            .arg(work.name())
-                            .arg(pool),
+                        Command::new(self.peer.as_deref().unwrap_or(Path::new(""))).arg(work.name).arg(pool),
                     )
                     .and_then(told),
                     zdb => self.zdb(zdb, pool).map(|took| (took, Value::Null)),
@@ -140,7 +138,7 @@ fn pool_name(dir: &Path) -> Result<String> {
 fn report(work: Work, pool: &Path, contenders: &[Contender]) -> Value {
     let mut out = Map::new();
     let pool = pool.file_name().unwrap_or_default().to_string_lossy();
-    out.insert("work".into(), work.name().into());
+    out.insert("work".into(), work.name.into());
     out.insert("pool".into(), pool.into());
     let ours = contenders.first().filter(|c| c.done.is_ok()).map(|c| summary(&c.rounds));
     for (i, c) in contenders.iter().enumerate() {

@@ -25,64 +25,90 @@ const CHUNK: usize = 1 << 20;
 /// What is smaller says nothing about throughput.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// A workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// Opens the pool, visits every block and verifies it: what `zdb -bcc` does.
-    Traverse,
-    /// Reads the largest object from start to end, with next to no cache; opening the pool isn't counted.
-    Read,
-    /// Opens the pool and lists every dataset with all its properties.
-    Datasets,
-    /// Opens the pool and looks at every file of every file system: `ls -lR` through the library.
-    Files,
-    /// Reads the largest file through a FUSE mount; mounting isn't counted.
-    MountRead,
-    /// `ls -lR` of the file system with the most files, through a FUSE mount; mounting isn't counted.
-    MountFiles,
-    /// Something on a new pool, in a folder that is not one's own.
-    Making(Making),
-    /// A new pool of 2,603 file systems, imported and mounted (`poolhouse bench mount`); making it isn't counted.
-    Mount8115,
+/// A workload on a pool.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    /// Whether it is done to a new pool, in a folder that is not one's own, rather than to one that is there.
+    pub makes: bool,
+    /// Whether OpenZFS's `zdb` does the same (`-bcc`).
+    pub zdb: bool,
+    does: fn(&Path, usize) -> Result<(Value, Took)>,
+}
+
+const fn reads(
+    name: &'static str,
+    what: &'static str,
+    does: fn(&Path, usize) -> Result<(Value, Took)>,
+) -> Work {
+    Work { name, what, makes: false, zdb: false, does }
+}
+
+const fn makes(
+    name: &'static str,
+    what: &'static str,
+    does: fn(&Path, usize) -> Result<(Value, Took)>,
+) -> Work {
+    Work { name, what, makes: true, zdb: false, does }
 }
 
 impl Work {
-    /// Every workload on a pool that is there.
-    pub const READING: [Work; 6] =
-        [Work::Traverse, Work::Read, Work::Datasets, Work::Files, Work::MountRead, Work::MountFiles];
-    /// Every workload on a new pool.
-    pub const MAKING: [Work; 7] = [
-        Work::Making(Making::Lz4),
-        Work::Making(Making::Zstd),
-        Work::Making(Making::Raidz2),
-        Work::Making(Making::Datasets),
-        Work::Making(Making::Snapshots),
-        Work::Making(Making::Zap),
-        Work::Mount8115,
+    /// Every workload.
+    pub const ALL: &[Work] = &[
+        Work {
+            zdb: true,
+            ..reads(
+                "traverse",
+                "opens the pool, visits every block and verifies it, as zdb -bcc",
+                |dir, threads| here(|| verify(dir, threads)),
+            )
+        },
+        reads("read", "reads the largest object from start to end, with next to no cache", |dir, _| {
+            read(dir)
+        }),
+        reads("datasets", "opens the pool and lists every dataset with all its properties", |dir, _| {
+            here(|| datasets(dir))
+        }),
+        reads(
+            "files",
+            "opens the pool and looks at every file of every file system: ls -lR by the library",
+            |dir, _| here(|| files(dir)),
+        ),
+        reads(
+            "mount-read",
+            "reads the largest file through a FUSE mount; mounting isn't counted",
+            mount_read,
+        ),
+        reads(
+            "mount-files",
+            "ls -lR of the file system with the most files, through a FUSE mount; mounting isn't counted",
+            mount_files,
+        ),
+        makes("write-lz4", "writes 1 GiB in records of 128 KiB with lz4, on one device", |dir, _| {
+            Making::Lz4.run(dir)
+        }),
+        makes("write-zstd", "the same with zstd-3", |dir, _| Making::Zstd.run(dir)),
+        makes("write-raidz2", "the same without compression, on a raidz2 of six", |dir, _| {
+            Making::Raidz2.run(dir)
+        }),
+        makes("make-datasets", "makes 2,602 file systems in one call", |dir, _| Making::Datasets.run(dir)),
+        makes("make-snapshots", "makes a snapshot of each of 2,602 file systems in one call", |dir, _| {
+            Making::Snapshots.run(dir)
+        }),
+        makes("zap-add", "adds a million entries to a ZAP", |dir, _| Making::Zap.run(dir)),
+        makes(
+            "mount8115",
+            "imports and mounts a new pool of 2,603 file systems; making it isn't counted",
+            |dir, _| mount8115(dir),
+        ),
     ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Work::Traverse => "traverse",
-            Work::Read => "read",
-            Work::Datasets => "datasets",
-            Work::Files => "files",
-            Work::MountRead => "mount-read",
-            Work::MountFiles => "mount-files",
-            Work::Making(Making::Lz4) => "write-lz4",
-            Work::Making(Making::Zstd) => "write-zstd",
-            Work::Making(Making::Raidz2) => "write-raidz2",
-            Work::Making(Making::Datasets) => "make-datasets",
-            Work::Making(Making::Snapshots) => "make-snapshots",
-            Work::Making(Making::Zap) => "zap-add",
-            Work::Mount8115 => "mount8115",
-        }
-    }
 
     /// The workload of that name.
     pub fn by_name(name: &str) -> Option<Work> {
-        Work::READING.into_iter().chain(Work::MAKING).find(|w| w.name() == name)
+        Work::ALL.iter().find(|w| w.name == name).copied()
     }
 
     /// Does it to the pool in folder `dir`. The answer has `wall_s`, `cpu_s`, and what was done.
@@ -90,16 +116,7 @@ impl Work {
     /// # Errors
     /// As the work fails, or when the pool has nothing for it to work on.
     pub fn run(self, dir: &Path, threads: usize) -> Result<Value> {
-        let (mut done, took) = match self {
-            Work::Traverse => here(|| verify(dir, threads)),
-            Work::Read => read(dir),
-            Work::Datasets => here(|| datasets(dir)),
-            Work::Files => here(|| files(dir)),
-            Work::MountRead => mount_read(dir, threads),
-            Work::MountFiles => mount_files(dir, threads),
-            Work::Making(making) => making.run(dir),
-            Work::Mount8115 => mount8115(dir),
-        }?;
+        let (mut done, took) = (self.does)(dir, threads)?;
         done["wall_s"] = json!(took.wall_s);
         done["cpu_s"] = json!(took.cpu_s);
         Ok(done)

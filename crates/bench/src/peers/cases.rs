@@ -164,4 +164,17 @@ mod tests {
         assert_eq!(threads(2), "threads=1,2,4");
         assert_eq!(threads(6), "threads=1,2,4,8,12");
     }
+
+    /// Goal: every case that is asked for is a workload of the table, of the kind that it says, and sets what that knows.
+    #[test]
+    fn cases_are_known() {
+        let places = Places { memory: "/m".into(), disk: "/d".into() };
+        for scale in [Scale::Smoke, Scale::Normal, Scale::Full] {
+            for case in cases(&places, scale, 2) {
+                let work = super::super::Workload::by_name(case.work).unwrap();
+                assert_eq!(work.mounts(), case.mounted, "{case:?}");
+                super::super::Knobs::parse(work.knobs(), &case.knobs).unwrap();
+            }
+        }
+    }
 }

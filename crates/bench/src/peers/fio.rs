@@ -1,6 +1,7 @@
 //! 8 KiB at random places of 32 files that the server has in memory, by fio: past the kernel's cache, so that each read asks the server (`cold`), and from
 //! it (`hot`).
 
+use super::knobs::{FILE_MB, MSECS, TITLE};
 use super::mounted::Mounted;
 use super::{Answer, Knobs};
 use anyhow::{Context, Result};
@@ -38,7 +39,7 @@ fn job(fio: &mut Command) -> Result<Value> {
 }
 
 pub(super) fn fio(mounted: &Mounted, knobs: &Knobs) -> Result<Answer> {
-    let (title, mb) = (knobs.word("title", "work"), knobs.number("obj_mb", 8)?);
+    let (title, mb) = (knobs.word(TITLE)?.to_owned(), knobs.number(FILE_MB)?);
     job(program(mounted.dir(), mb).args(["--rw=write", "--bs=1M", "--end_fsync=1", "--create_on_open=1"]))?;
     let mut answer = Answer::default();
     for (state, direct) in [("cold", "--direct=1"), ("hot", "--direct=0")] {
@@ -48,7 +49,7 @@ pub(super) fn fio(mounted: &Mounted, knobs: &Knobs) -> Result<Answer> {
             let mut fio = program(mounted.dir(), mb);
             fio.args(["--rw=randread", "--bs=8k", "--time_based", direct]);
             fio.arg(format!("--numjobs={threads}"));
-            fio.arg(format!("--runtime={}ms", knobs.number("msecs", 1000)?));
+            fio.arg(format!("--runtime={}ms", knobs.number(MSECS)?));
             let (done, spent) = mounted.measure(|_| job(&mut fio))?;
             let read = &done["read"];
             let ops = read["total_ios"].as_f64().filter(|n| *n > 0.0).context("fio read nothing")?;

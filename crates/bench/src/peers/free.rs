@@ -1,5 +1,6 @@
 //! What it costs to free: one block amid many cached ones, all of them, and a volume that was written here and there.
 
+use super::knobs::{COUNT, RS, STRIDE, TITLE};
 use super::stage::{Stage, noise};
 use super::{Answer, Knobs};
 use crate::measure::{median, process_cpu};
@@ -19,8 +20,8 @@ fn thread_cpu() -> f64 {
 
 /// Single blocks amid `count` cached, then the whole object.
 pub(super) fn free(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let (rs, count) = (knobs.number("rs", 8192)?, knobs.number("count", 100_000)?);
-    let title = knobs.word("title", "work");
+    let (rs, count) = (knobs.number(RS)?, knobs.number(COUNT)?);
+    let title = knobs.word(TITLE)?.to_owned();
     let stage = Stage::new(dir, knobs)?;
     let mut answer = Answer::default();
     let dnode = stage.object(rs)?;
@@ -52,8 +53,8 @@ pub(super) fn free(dir: &Path, knobs: &Knobs) -> Result<Answer> {
 
 /// One block in each `stride` of an object, then all of it.
 pub(super) fn unmap(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let (rs, count) = (knobs.number("rs", 8192)?, knobs.number("count", 100_000)?);
-    let (title, stride) = (knobs.word("title", "work"), knobs.number("stride", 1)?);
+    let (rs, count) = (knobs.number(RS)?, knobs.number(COUNT)?);
+    let (title, stride) = (knobs.word(TITLE)?.to_owned(), knobs.number(STRIDE)?);
     let stage = Stage::new(dir, knobs)?;
     let mut answer = Answer::default();
     let dnode = stage.object(rs)?;

@@ -3,35 +3,89 @@
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// Settings by name, as `NAME=VALUE` sets them.
-#[derive(Debug, Clone, Default)]
-pub struct Knobs(BTreeMap<String, String>);
+/// Something that may be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Knob {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is if nobody sets it.
+    pub otherwise: &'static str,
+    /// What it means.
+    pub what: &'static str,
+}
+
+const fn knob(name: &'static str, otherwise: &'static str, what: &'static str) -> Knob {
+    Knob { name, otherwise, what }
+}
+
+pub(super) const TITLE: Knob = knob("title", "work", "what the figures are called");
+pub(super) const THREADS: Knob =
+    knob("threads", "1", "how many threads work, one measurement after another: 1,8,64");
+pub(super) const MSECS: Knob = knob("msecs", "1000", "milliseconds of a measurement");
+pub(super) const BS: Knob = knob("bs", "8192", "bytes read or written at a time");
+pub(super) const RS: Knob = knob("rs", "8192", "bytes of a block");
+pub(super) const COUNT: Knob = knob("count", "100000", "blocks, or writes");
+pub(super) const STRIDE: Knob = knob("stride", "1", "one block in so many is written");
+pub(super) const OBJS: Knob = knob("objs", "32", "objects");
+pub(super) const OBJ_MB: Knob = knob("obj_mb", "16", "MiB of an object");
+pub(super) const FILE_MB: Knob = knob("obj_mb", "8", "MiB of the file");
+pub(super) const LOG: Knob = knob("log", "0", "1: the pool has a log device");
+/// Those of the pool on which workloads of ours are done.
+pub(super) const SIZE_MB: Knob = knob("size_mb", "4096", "MiB of the image");
+pub(super) const PREFILL: Knob =
+    knob("prefill", "0", "1: the image is written before, so that its file system has given it room");
+pub(super) const ASHIFT: Knob = knob("ashift", "12", "the logarithm of the device's sector");
+pub(super) const CACHE_MB: Knob = knob("cache_mb", "8192", "MiB that the cache may hold");
+pub(super) const DELAY_US: Knob = knob("delay_us", "0", "microseconds that a flush of the device takes");
+
+/// Settings of one workload by name, as `NAME=VALUE` sets them.
+#[derive(Debug, Clone)]
+pub struct Knobs {
+    known: Vec<Knob>,
+    set: BTreeMap<String, String>,
+}
 
 impl Knobs {
-    /// Reads settings.
+    /// Reads settings of a workload that knows these.
     ///
     /// # Errors
-    /// If one is none.
-    pub fn parse(args: &[String]) -> Result<Knobs> {
-        let pairs =
-            args.iter().map(|arg| arg.split_once('=').with_context(|| format!("{arg} is not NAME=VALUE")));
-        pairs.map(|p| p.map(|(n, v)| (n.to_owned(), v.to_owned()))).collect::<Result<_>>().map(Knobs)
+    /// If one is none, or none that it knows; its error names those.
+    pub fn parse(known: Vec<Knob>, args: &[String]) -> Result<Knobs> {
+        let mut set = BTreeMap::new();
+        for arg in args {
+            let (name, value) = arg.split_once('=').with_context(|| format!("{arg} is not NAME=VALUE"))?;
+            if !known.iter().any(|k| k.name == name) {
+                let names: Vec<&str> = known.iter().map(|k| k.name).collect();
+                bail!("{name} can't be set here, but {}", names.join(", "));
+            }
+            set.insert(name.to_owned(), value.to_owned());
+        }
+        Ok(Knobs { known, set })
     }
 
-    /// A number, or what it is if nobody set it.
-    pub(super) fn number(&self, name: &str, otherwise: u64) -> Result<u64> {
-        let Some(text) = self.0.get(name) else { return Ok(otherwise) };
-        text.parse().with_context(|| format!("{name} is a number, not {text}"))
+    /// A word.
+    ///
+    /// # Errors
+    /// If the workload does not say that it knows it.
+    pub(super) fn word(&self, knob: Knob) -> Result<&str> {
+        if !self.known.contains(&knob) {
+            bail!("the workload has no {} in its list", knob.name);
+        }
+        Ok(self.set.get(knob.name).map_or(knob.otherwise, String::as_str))
     }
 
-    /// A word, or what it is if nobody set it.
-    pub(super) fn word(&self, name: &str, otherwise: &str) -> String {
-        self.0.get(name).map_or(otherwise, String::as_str).to_owned()
+    /// A number.
+    ///
+    /// # Errors
+    /// As [`Knobs::word`], and if it is none.
+    pub(super) fn number(&self, knob: Knob) -> Result<u64> {
+        let text = self.word(knob)?;
+        text.parse().with_context(|| format!("{} is a number, not {text}", knob.name))
     }
 
     /// How many threads work, one measurement after another.
     pub(super) fn threads(&self) -> Result<Vec<usize>> {
-        let words = self.word("threads", "1");
+        let words = self.word(THREADS)?;
         let all: Vec<usize> =
             words.split(',').map(str::parse).collect::<Result<_, _>>().context("threads are numbers")?;
         if all.iter().any(|n| !(1..=1024).contains(n)) {
@@ -48,12 +102,15 @@ mod tests {
     /// Settings are read by name, what is not set is as it was, and nonsense is refused.
     #[test]
     fn settings() {
-        let args = ["count=5", "threads=1,8"].map(str::to_owned);
-        let knobs = Knobs::parse(&args).unwrap();
-        assert_eq!((knobs.number("count", 1).unwrap(), knobs.number("rs", 7).unwrap()), (5, 7));
+        let known = || vec![COUNT, THREADS, RS];
+        let parse =
+            |args: &[&str]| Knobs::parse(known(), &args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
+        let knobs = parse(&["count=5", "threads=1,8"]).unwrap();
+        assert_eq!((knobs.number(COUNT).unwrap(), knobs.number(RS).unwrap()), (5, 8192));
         assert_eq!(knobs.threads().unwrap(), [1, 8]);
-        assert!(Knobs::parse(&["count".to_owned()]).is_err());
-        assert!(Knobs::parse(&["count=x".to_owned()]).unwrap().number("count", 1).is_err());
-        assert!(Knobs::parse(&["threads=0".to_owned()]).unwrap().threads().is_err());
+        assert!(parse(&["count"]).is_err() && knobs.number(BS).is_err());
+        assert_eq!(parse(&["bs=1"]).unwrap_err().to_string(), "bs can't be set here, but count, threads, rs");
+        assert!(parse(&["count=x"]).unwrap().number(COUNT).is_err());
+        assert!(parse(&["threads=0"]).unwrap().threads().is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! What a mail server does to a directory: each thread delivers a message (a new file of 16 KiB, made durable), appends to one and makes that durable,
 //! reads one, and removes the oldest of its own.
 
+use super::knobs::TITLE;
 use super::mounted::Mounted;
 use super::stage::{Numbers, duration, noise, together};
 use super::{Answer, Knobs};
@@ -33,7 +34,7 @@ fn append(path: &Path, data: &[u8]) -> Result<()> {
 }
 
 pub(super) fn mail(mounted: &Mounted, knobs: &Knobs) -> Result<Answer> {
-    let title = knobs.word("title", "work");
+    let title = knobs.word(TITLE)?.to_owned();
     let mut answer = Answer::default();
     for threads in knobs.threads()? {
         let spool = mounted.dir().join(format!("spool-{threads}"));

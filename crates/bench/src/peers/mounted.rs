@@ -1,9 +1,10 @@
 //! Workloads on a mounted file system, ours or another's: what `scripts/bench-mount.sh` mounts is the stand, and this process its client.
 
-use super::{Answer, Knobs, fio, mail};
+use super::knobs::LOG;
+use super::{Answer, Knobs};
 use crate::drive::server_cpu;
 use crate::mounts::Stand;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::path::Path;
 
 /// A mounted file system, and who serves it.
@@ -31,20 +32,20 @@ impl Mounted {
     }
 }
 
-/// Mounts the file system `kind` (`poolhouse`, `zfs-fuse`, ...) with its images in folder `dir`, does workload `name`, and takes all of it away.
+/// Mounts the file system `kind` (`poolhouse`, `zfs-fuse`, ...) with its images in folder `dir`, does a workload, and takes all of it away.
 ///
 /// # Errors
 /// As it fails, with what is missing if the file system can't be had.
-pub fn work(kind: &str, name: &str, dir: &Path, knobs: &Knobs) -> Result<Answer> {
+pub(super) fn on(
+    kind: &str,
+    dir: &Path,
+    knobs: &Knobs,
+    work: impl FnOnce(&Mounted, &Knobs) -> Result<Answer>,
+) -> Result<Answer> {
     let script = std::env::var_os("BENCH_MOUNTS").context("BENCH_MOUNTS names no script that mounts")?;
     let me = std::env::current_exe().context("find this program")?;
     let room = tempfile::Builder::new().prefix("bench-peers.").tempdir_in(dir)?;
-    let log = knobs.number("log", 0)? > 0;
+    let log = knobs.number(LOG)? > 0;
     let stand = Stand::new(Path::new(&script), &me, kind, &room.path().join(kind), log)?;
-    let mounted = Mounted { stand };
-    match name {
-        "fio" => fio::fio(&mounted, knobs),
-        "mail" => mail::mail(&mounted, knobs),
-        _ => bail!("there is no work {name} on a mount"),
-    }
+    work(&Mounted { stand }, knobs)
 }

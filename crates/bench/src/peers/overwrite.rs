@@ -1,5 +1,6 @@
 //! Blocks of 8 KiB written over what is there, at random places of an object whose records are larger, or as large.
 
+use super::knobs::{BS, COUNT, OBJ_MB, RS, TITLE};
 use super::stage::{Numbers, Stage, noise};
 use super::{Answer, Knobs};
 use crate::measure::process_cpu;
@@ -8,9 +9,9 @@ use std::path::Path;
 use std::time::Instant;
 
 pub(super) fn overwrite(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let (bs, rs) = (knobs.number("bs", 8192)?, knobs.number("rs", 8192)?);
-    let (count, len) = (knobs.number("count", 100_000)?, knobs.number("obj_mb", 16)? << 20);
-    let title = knobs.word("title", "work");
+    let (bs, rs) = (knobs.number(BS)?, knobs.number(RS)?);
+    let (count, len) = (knobs.number(COUNT)?, knobs.number(OBJ_MB)? << 20);
+    let title = knobs.word(TITLE)?.to_owned();
     let stage = Stage::new(dir, knobs)?;
     let dnode = stage.object(rs)?;
     let data = noise(super::stage::CHUNK, 4);

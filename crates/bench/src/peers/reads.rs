@@ -1,5 +1,6 @@
 //! Cached blocks of 8 KiB at random places of 32 objects: copied out, as a reference to the block, and beside both a plain copy out of memory.
 
+use super::knobs::{BS, OBJ_MB, OBJS, TITLE};
 use super::stage::{Numbers, Stage, Together, duration, noise, together};
 use super::{Answer, Knobs};
 use anyhow::{Context, Result};
@@ -14,12 +15,12 @@ type Read<'a> = dyn Fn(u64, u64, &mut [u8]) -> Result<()> + Sync + 'a;
 const STRIDE: u64 = 64;
 
 pub(super) fn reads(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let (bs, mb) = (knobs.number("bs", 8192)?, knobs.number("obj_mb", 16)?);
-    let title = knobs.word("title", "work");
+    let (bs, mb) = (knobs.number(BS)?, knobs.number(OBJ_MB)?);
+    let title = knobs.word(TITLE)?.to_owned();
     let stage = Stage::new(dir, knobs)?;
     let data = noise(super::stage::CHUNK, 1);
     let mut objects = Vec::new();
-    for _ in 0..knobs.number("objs", 32)? {
+    for _ in 0..knobs.number(OBJS)? {
         let dnode = stage.object(bs)?;
         stage.put_all(&dnode, mb << 20, &data)?;
         objects.push(dnode);

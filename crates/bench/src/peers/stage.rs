@@ -1,6 +1,7 @@
 //! A new pool with one file system, for a workload on the engine; and threads that work for a time.
 
 use super::Knobs;
+use super::knobs::{ASHIFT, CACHE_MB, DELAY_US, MSECS, PREFILL, SIZE_MB};
 use crate::images::{Geometry, Images, POOL};
 use crate::measure::process_cpu;
 use anyhow::{Context, Result};
@@ -32,16 +33,15 @@ impl Stage {
     /// A pool on an image in folder `dir`, with a file system that does not compress.
     pub(super) fn new(dir: &Path, knobs: &Knobs) -> Result<Stage> {
         let name = format!("peers-{}", std::process::id());
-        let images = Images::new(dir, &name, 1, knobs.number("size_mb", 4096)? << 20)?;
-        if knobs.number("prefill", 0)? > 0 {
+        let images = Images::new(dir, &name, 1, knobs.number(SIZE_MB)? << 20)?;
+        if knobs.number(PREFILL)? > 0 {
             images.prefill()?;
         }
-        let ashift =
-            u8::try_from(knobs.number("ashift", 12)?).ok().filter(|a| (9..=16).contains(a)).map(Ashift);
+        let ashift = u8::try_from(knobs.number(ASHIFT)?).ok().filter(|a| (9..=16).contains(a)).map(Ashift);
         let spa = images.pool(&Geometry {
             ashift: Some(ashift.context("ashift is 9 to 16")?),
-            cache_bytes: knobs.number("cache_mb", 8192)? << 20,
-            delay: Duration::from_micros(knobs.number("delay_us", 0)?),
+            cache_bytes: knobs.number(CACHE_MB)? << 20,
+            delay: Duration::from_micros(knobs.number(DELAY_US)?),
         })?;
         let live = spa.writer().context("a new pool is open for writing")?;
         let parsing = Parsing { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
@@ -188,5 +188,5 @@ pub(super) fn together<T: Send>(
 
 /// How long a measurement goes on.
 pub(super) fn duration(knobs: &Knobs) -> Result<Duration> {
-    Ok(Duration::from_millis(knobs.number("msecs", 1000)?))
+    Ok(Duration::from_millis(knobs.number(MSECS)?))
 }

@@ -1,5 +1,6 @@
 //! Storms of small synchronous writes: each thread writes 8 KiB to an object of its own and commits it, again and again.
 
+use super::knobs::{BS, OBJ_MB, TITLE};
 use super::stage::{Stage, duration, noise, together};
 use super::{Answer, Knobs};
 use anyhow::Result;
@@ -35,8 +36,8 @@ fn waits() -> BTreeMap<&'static str, u64> {
 }
 
 pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let (bs, mb) = (knobs.number("bs", 8192)?, knobs.number("obj_mb", 16)?);
-    let title = knobs.word("title", "work");
+    let (bs, mb) = (knobs.number(BS)?, knobs.number(OBJ_MB)?);
+    let title = knobs.word(TITLE)?.to_owned();
     let stage = Stage::new(dir, knobs)?;
     let threads = knobs.threads()?;
     let most = threads.iter().copied().max().unwrap_or(1);

@@ -1,0 +1,114 @@
+//! What there is to measure: found by name, and listed, out of the tables that it is done by.
+
+use crate::drive::Group;
+use crate::peers::WORKLOADS;
+use crate::work::Work;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+/// All groups on mounted file systems by one name.
+const MOUNTS: &str = "mounts";
+
+const USAGE: &str = "\
+usage: poolhouse-bench [--rounds N] [--work NAME]... [DIR]...
+       poolhouse-bench work NAME DIR
+       poolhouse-bench drive NAME DIR PID
+       poolhouse-bench null DIR
+       poolhouse-bench peers [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP]...
+       poolhouse-bench peers work NAME DIR [KNOB=VALUE]...
+       poolhouse-bench peers mount KIND NAME DIR [KNOB=VALUE]...
+
+Measures workloads in rounds (5, or 3 beside peers), all if none is named, and prints JSON; `work`, `drive`,
+`peers work` and `peers mount` do one once.
+";
+
+/// What a name stands for.
+#[derive(Debug)]
+pub enum Found {
+    /// Something on a pool.
+    Work(Work),
+    /// Something on a mounted file system.
+    Groups(Vec<Group>),
+}
+
+/// What a name stands for.
+///
+/// # Errors
+/// If it is none of a workload; the error names those that exist.
+pub fn find(name: &OsStr) -> Result<Found> {
+    if name == MOUNTS {
+        return Ok(Found::Groups(Group::ALL.to_vec()));
+    }
+    match group(name) {
+        Ok(group) => Ok(Found::Groups(vec![group])),
+        Err(_) => work(name).map(Found::Work).or_else(|_| {
+            let all = groups().chain(works()).chain([MOUNTS]);
+            bail!("there is no workload {}; there are {}", name.display(), listed(all))
+        }),
+    }
+}
+
+/// The workload on a pool of that name.
+///
+/// # Errors
+/// As [`find`].
+pub fn work(name: &OsStr) -> Result<Work> {
+    let found = name.to_str().and_then(Work::by_name);
+    found.with_context(|| {
+        format!("there is no workload {} on a pool; there are {}", name.display(), listed(works()))
+    })
+}
+
+/// The group of that name.
+///
+/// # Errors
+/// As [`find`].
+pub fn group(name: &OsStr) -> Result<Group> {
+    let found = name.to_str().and_then(Group::by_name);
+    found.with_context(|| {
+        format!(
+            "there is no workload {} on a mounted file system; there are {}",
+            name.display(),
+            listed(groups())
+        )
+    })
+}
+
+fn works() -> impl Iterator<Item = &'static str> {
+    Work::ALL.iter().map(|w| w.name)
+}
+
+fn groups() -> impl Iterator<Item = &'static str> {
+    Group::ALL.iter().map(|g| g.name)
+}
+
+fn listed(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// How the program is called, and all workloads, each with a line about it.
+pub fn text() -> String {
+    let mut text = USAGE.to_owned();
+    let mut list = |title: &str, of: &mut dyn Iterator<Item = (&str, &str)>| {
+        let _ = writeln!(text, "\n{title}");
+        of.for_each(|(name, what)| {
+            let _ = writeln!(text, "  {name:<15} {what}");
+        });
+    };
+    let works = |makes: bool| Work::ALL.iter().filter(move |w| w.makes == makes).map(|w| (w.name, w.what));
+    list("On the pool in each DIR:", &mut works(false));
+    list("On a new pool in BENCH_SCRATCH, with nothing to set:", &mut works(true));
+    list(
+        "On mounted file systems, which the script BENCH_MOUNTS mounts; `mounts` is all of them:",
+        &mut Group::ALL.iter().map(|g| (g.name, g.what)),
+    );
+    text += "\nBeside a peer (`peers`, which asks PEER_PROGRAM too), with what may be set:\n";
+    for w in WORKLOADS {
+        let _ = writeln!(text, "  {:<15} {}", w.name, w.what);
+        for k in w.knobs() {
+            let _ = writeln!(text, "      {:<20} {}", format!("{}={}", k.name, k.otherwise), k.what);
+        }
+    }
+    text
+}

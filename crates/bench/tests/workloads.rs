@@ -1,0 +1,87 @@
+//! What there is to measure: the tables, what is said of them, and that each workload of them does what it says.
+
+use bench::Work;
+use bench::drive::Group;
+use bench::help::{self, Found};
+use bench::peers::{WORKLOADS, Workload};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// The names of what is not beside peers.
+fn names() -> Vec<&'static str> {
+    Work::ALL.iter().map(|w| w.name).chain(Group::ALL.iter().map(|g| g.name)).collect()
+}
+
+/// Goal: each workload does what it says with what it says can be set, and asks for no setting that its list lacks.
+#[test]
+fn each_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    for work in WORKLOADS.iter().filter(|w| !w.mounts()) {
+        let small = [
+            "msecs=1",
+            "threads=1,2",
+            "obj_mb=1",
+            "objs=2",
+            "count=2000",
+            "rs=512",
+            "ashift=9",
+            "size_mb=256",
+        ];
+        let known = work.knobs();
+        let set: Vec<String> = small
+            .iter()
+            .filter(|pair| known.iter().any(|k| pair.split('=').next() == Some(k.name)))
+            .map(|pair| (*pair).to_owned())
+            .collect();
+        let answer = work.run(None, dir.path(), &set).unwrap_or_else(|e| panic!("{}: {e:#}", work.name));
+        assert!(!answer.figures.is_empty(), "{}", work.name);
+    }
+}
+
+/// Goal: names and settings are told once each; what there is not is refused with what there is.
+#[test]
+fn told() {
+    let names: std::collections::BTreeSet<&str> = WORKLOADS.iter().map(|w| w.name).collect();
+    assert_eq!(names.len(), WORKLOADS.len());
+    for work in &WORKLOADS {
+        let names: std::collections::BTreeSet<&str> = work.knobs().iter().map(|k| k.name).collect();
+        assert_eq!(names.len(), work.knobs().len(), "{}", work.name);
+    }
+    let said = Workload::by_name("nonsense").unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "there is no workload nonsense for peers; there are reads, storm, free, unmap, overwrite, fio, mail"
+    );
+    let refused = |name: &str, kind: Option<&str>| {
+        Workload::by_name(name).unwrap().run(kind, Path::new("/"), &[]).is_err()
+    };
+    assert!(refused("fio", None) && refused("reads", Some("poolhouse")));
+}
+
+/// Goal: the help has each workload on a line of its own, with all that may be set of it and what that is otherwise; no two have one name.
+#[test]
+fn lists_all() {
+    let text = help::text();
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let own = names();
+    for name in own.iter().copied().chain(WORKLOADS.iter().map(|w| w.name)) {
+        assert_eq!(lines.iter().filter(|l| l.starts_with(&format!("{name:<15} "))).count(), 1, "{name}");
+    }
+    for knob in WORKLOADS.iter().flat_map(|w| w.knobs()) {
+        assert!(lines.iter().any(|l| l.starts_with(&format!("{}={} ", knob.name, knob.otherwise))));
+    }
+    assert_eq!(own.iter().collect::<std::collections::BTreeSet<_>>().len(), own.len());
+}
+
+/// Goal: names are found, and of one that is none all others are named.
+#[test]
+fn by_name() {
+    assert!(matches!(help::find(OsStr::new("traverse")), Ok(Found::Work(w)) if !w.makes && w.zdb));
+    assert!(matches!(help::find(OsStr::new("mount8115")), Ok(Found::Work(w)) if w.makes));
+    assert!(matches!(help::find(OsStr::new("mount-tree")), Ok(Found::Groups(g)) if g.len() == 1));
+    assert!(matches!(help::find(OsStr::new("mounts")), Ok(Found::Groups(g)) if g.len() == Group::ALL.len()));
+    let said = help::find(OsStr::new("nonsense")).unwrap_err().to_string();
+    for name in names().into_iter().chain(["mounts"]) {
+        assert!(said.contains(name), "{said}");
+    }
+}
