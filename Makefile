@@ -39,7 +39,7 @@ fuzz:
 	@scripts/needs.sh rust cxx
 	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-# Crashes pools at CRASH_POINTS places of recorded workloads, with CRASH_OF=commits of files under commits alone; with ZDB=PROGRAM, OpenZFS's zdb
+# Crashes pools at CRASH_POINTS places of recorded workloads, with CRASH_OF=commits, datasets or devices of these alone; with ZDB=PROGRAM, OpenZFS's zdb
 # judges some of what is left.
 CRASH_POINTS ?= 10000
 SEED ?= 1

@@ -64,7 +64,7 @@ furnish() {
   ln -sf "$POOLHOUSE" /sbin/mount.zfs
   # Scripts of OpenZFS that read kstats, pointed at ours; other programs of OpenZFS are absent.
   for one in arc_summary arcstat dbufstat zilstat; do
-    found=$(PATH=$path type -P "$one") && sed 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/zfs#/zts/tree/sys/module/zfs#g' "$found" >"/zts/path/$one" && chmod 755 "/zts/path/$one"
+    found=$(PATH=$path type -P "$one") && sed 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/#/zts/tree/sys/module/#g' "$found" >"/zts/path/$one" && chmod 755 "/zts/path/$one"
   done
   local libraries=$ZTS_TOOLS/lib/x86_64-linux-gnu:$ZTS_TOOLS/usr/lib/x86_64-linux-gnu
   # Some of the suite's helpers want OpenZFS's libraries; none has a kernel module to talk to.

@@ -30,6 +30,13 @@ impl Clock {
         self.format(t, |z| format!("{}:{}:{:02} {}", hour_minute(z, true), minute(z), z.second(), z.year()))
     }
 
+    /// `Sat Nov 07 19:28:00 2026`, as [`Clock::ctime`], the day padded with a zero (`arc_summary`).
+    pub fn padded(&self, t: u64) -> String {
+        self.format(t, |z| {
+            format!("{} {:02} {:02}:{}:{:02} {}", day(z), z.day(), z.hour(), minute(z), z.second(), z.year())
+        })
+    }
+
     /// `Sat Nov 21 19:28 2026`, the hour padded with a space (property `creation`).
     pub fn creation(&self, t: u64) -> String {
         self.format(t, |z| format!("{}:{} {}", hour_minute(z, false), minute(z), z.year()))
@@ -69,14 +76,18 @@ impl Clock {
     }
 }
 
-fn hour_minute(z: &Zoned, zero: bool) -> String {
+/// The day of the week, and the month.
+fn day(z: &Zoned) -> String {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let day = DAYS[z.weekday().to_monday_zero_offset() as usize];
-    let month = MONTHS[(z.month() - 1) as usize];
+    format!("{day} {}", MONTHS[(z.month() - 1) as usize])
+}
+
+fn hour_minute(z: &Zoned, zero: bool) -> String {
     let hour = if zero { format!("{:02}", z.hour()) } else { format!("{:2}", z.hour()) };
-    format!("{day} {month} {:2} {hour}", z.day())
+    format!("{} {:2} {hour}", day(z), z.day())
 }
 
 fn minute(z: &Zoned) -> String {
@@ -94,6 +105,7 @@ mod tests {
     fn formats() {
         let c = Clock::fixed(|| 0);
         assert_eq!(c.ctime(1_795_289_280), "Sat Nov 21 19:28:00 2026");
+        assert_eq!(c.padded(1_775_010_125), "Wed Apr 01 02:22:05 2026");
         assert_eq!(c.creation(1_775_010_125), "Wed Apr  1  2:22 2026");
         assert_eq!(c.hold(1_775_010_125), "Wed Apr  1 02:22 2026");
         assert_eq!(c.changed(1_775_010_125), "Wed Apr  1  2:22:05 2026");

@@ -9,10 +9,12 @@
 //! # Absent
 //! Sockets, processes and mounts: the server's. Commands that OpenZFS has and this release lacks say so.
 
+pub mod arc_summary;
 pub mod arcstat;
 pub mod bench;
 pub mod clock;
 pub mod completion;
+mod counts;
 pub mod cx;
 pub mod doctor;
 pub mod exports;

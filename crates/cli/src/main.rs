@@ -28,6 +28,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
     arcstat           print what the cache does, line by line
+    arc_summary       report on the cache and what belongs to it
     metrics           print what pools, devices and the cache do, as Prometheus reads it
     doctor            say what this machine lacks, and how to get it
     completion        print completions for a shell: bash, zsh or fish
@@ -42,9 +43,10 @@ fn main() -> ExitCode {
     let mut words: Vec<OsString> = words.collect();
     // Under its own name the first word is the command.
     let command = match called.as_deref() {
-        Some(name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path" | "arcstat")) => {
-            name.to_owned()
-        }
+        Some(
+            name @ ("zpool" | "zfs" | "zdb" | "zinject" | "mount.zfs" | "zfs_ids_to_path" | "arcstat"
+            | "arc_summary"),
+        ) => name.to_owned(),
         _ if words.is_empty() => String::new(),
         _ => words.remove(0).to_string_lossy().into_owned(),
     };
@@ -96,6 +98,10 @@ fn run(command: &str, words: &[String]) -> i32 {
         "arcstat" => {
             let service = server::house::connect();
             cli::arcstat::run(&mut out, &mut err, &service, words, &Clock::system())
+        }
+        "arc_summary" => {
+            let service = server::house::connect();
+            cli::arc_summary::run(&mut out, &mut err, &service, words, &Clock::system())
         }
         "metrics" => {
             let service = server::house::connect();

@@ -1,4 +1,4 @@
-//! What the kernel module's folder says of features and properties, which the daemon's tree of files shows too: what this release knows of them.
+//! What the kernel modules' folders say of features, properties and their version, which the daemon's tree of files shows too: what this release knows of them.
 //!
 //! # See
 //! OpenZFS `zfs_sysfs.c`.
@@ -9,6 +9,7 @@ use ondisk::feature::FEATURES;
 use crate::props::{self, Edit, Kind, PropDesc};
 
 const ROOT: &str = "sys/module/zfs";
+const SPL: &str = "sys/module/spl";
 /// What is no feature of a pool, and done here (`kernel_features`).
 const KERNEL: [&str; 2] = ["com.delphix:vdev_initialize", "org.zfsonlinux:vdev_trim"];
 /// Defaults of pools' properties that are not 0 or nothing.
@@ -22,7 +23,10 @@ const VDEV_DEFAULTS: [(&str, &str); 2] = [("allocating", "1"), ("failfast", "1")
 
 /// Every file, with what it holds.
 pub fn facts() -> Vec<(String, String)> {
-    let mut all = Vec::new();
+    // Both modules are of one release.
+    let mut all: Vec<(String, String)> = [ROOT, SPL]
+        .map(|module| (format!("{module}/version"), format!("{}\n", crate::version::module())))
+        .into();
     let mut put = |folder: &str, of: &str, facts: &[(&str, String)]| {
         for (name, text) in facts {
             all.push((format!("{ROOT}/{folder}/{of}/{name}"), format!("{text}\n")));

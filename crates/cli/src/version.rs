@@ -9,8 +9,13 @@ use crate::json;
 /// Tools test that `zfs version` prints two lines, and some read the release out of the first.
 const USERLAND: &str = "zfs-2.3.2-poolhouse";
 
+/// Our own version, as the modules tell theirs (`/sys/module/zfs/version`).
+pub fn module() -> String {
+    format!("2.3.2-poolhouse-{}", env!("CARGO_PKG_VERSION"))
+}
+
 fn kernel() -> String {
-    format!("zfs-kmod-2.3.2-poolhouse-{}", env!("CARGO_PKG_VERSION"))
+    format!("zfs-kmod-{}", module())
 }
 
 const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }];

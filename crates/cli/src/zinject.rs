@@ -2,9 +2,12 @@
 //!
 //! See OpenZFS `cmd/zinject`; what it can do beyond this is refused by name.
 
+mod tables;
+
 use std::path::Path;
 
-use server::api::{DeviceFault, InjectRequest, Injected, Service};
+use ondisk::DmuType;
+use server::api::{DataFault, DeviceFault, InjectRequest, Injected, Service, Spell};
 
 use crate::clock::Clock;
 use crate::cx::Out;
@@ -20,10 +23,11 @@ usage:
 		Clear the particular record (if given a numeric ID), or
 		all records if 'all' is specified.
 
-	zinject -d device -e errno [-T read|write|flush|free|probe|all]
-	    [-f frequency] pool
-		Let operations of a device fail: errno is io, nxio, dtl,
-		decompress, decrypt, corrupt or noop.
+	zinject -d device [-e errno] [-L <nvlist|uber|pad1|pad2>]
+	    [-T read|write|flush|free|probe|all] [-f frequency] pool
+		Let operations of a device fail, or with -L those of a part
+		of all its labels: errno is nxio (the default), io, dtl,
+		decompress, decrypt, corrupt (with -T read and -f) or noop.
 
 	zinject -d device -D latency:lanes pool
 		Let operations of a device take as many milliseconds,
@@ -32,9 +36,29 @@ usage:
 	zinject -d device -A <degrade|fault> pool
 		Have a device taken for failing.
 
-	zinject -t data [-l level] [-r range] [-C dvas] [-e checksum|io]
+	zinject -b objset:object:level:blkid [-e errno] [-a] [-q] pool
+		Let one block be found wrong; all numbers are hexadecimal.
+
+	zinject -t data [-l level] [-r range] [-C dvas] [-e errno]
 	    [-f frequency] [-a] [-m] [-q] path
-		Let blocks of a file be found wrong.
+		Let blocks of a file be found wrong: errno is io (the
+		default), checksum, decompress, or of a file decrypt.
+
+	zinject -t dnode [-l level] [-C dvas] [-e errno]
+	    [-f frequency] [-a] [-m] [-q] path
+		The same of the block that has a file's or a directory's
+		dnode.
+
+	zinject -t <mos|mosdir|metaslab|config|bpobj|spacemap|errlog>
+	    [-C dvas] [-e errno] [-f frequency] [-a] [-q] pool
+		The same of blocks of the pool's own objects of a kind, or
+		all of them.
+
+	zinject -I [-s <seconds> | -g <txgs>] pool
+		Let three of five writes of blocks be lost, unsaid, for 30
+		seconds or as long as is asked for, from the next group on.
+		After that the daemon ends when it is about to sync another
+		group, as it can't tell what the pool lacks.
 
 	zinject -P <import|export> -s <seconds> pool
 		Let a pool's import or export take longer.
@@ -42,6 +66,23 @@ usage:
 	zinject -a
 		Forget all blocks that are in memory.
 ";
+
+/// The kinds of objects of the MOS, by the names that they have here; none is all (`MOS_TYPE`).
+const MOS_TYPES: [(&str, DmuType); 7] = [
+    ("mos", DmuType::NONE),
+    ("mosdir", DmuType::OBJECT_DIRECTORY),
+    ("metaslab", DmuType::OBJECT_ARRAY),
+    ("config", DmuType::PACKED_NVLIST),
+    ("bpobj", DmuType::BPOBJ),
+    ("spacemap", DmuType::SPACE_MAP),
+    ("errlog", DmuType::ERROR_LOG),
+];
+
+/// What a device that is gone tells (`ENXIO`).
+const NXIO: i32 = 6;
+/// Errors of devices by name; the numbers are those of Linux for what the kernel module takes these words to be.
+const ERRORS: [(&str, i32); 5] =
+    [("nxio", NXIO), ("io", 5), ("dtl", 10), ("decompress", 22), ("decrypt", 13)];
 
 /// What the words ask for.
 #[derive(Default)]
@@ -51,15 +92,20 @@ struct Asked {
     /// It is to be taken for failing, and faulted rather than degraded.
     verdict: Option<bool>,
     on: Option<String>,
+    label: Option<String>,
+    raw: Option<String>,
     delay: Option<(u64, u32)>,
     often: Option<u32>,
     kind: Option<String>,
-    level: u8,
+    level: Option<u8>,
     range: Option<(u64, u64)>,
     copies: u32,
     cancel: Option<String>,
     pass: Option<String>,
-    seconds: u32,
+    seconds: Option<u32>,
+    groups: Option<u32>,
+    /// Writes are to be lost.
+    lossy: bool,
     forget: bool,
     quiet: bool,
     rest: Vec<String>,
@@ -72,11 +118,15 @@ fn bad<T>(what: impl Into<String>) -> Said<T> {
     Err((what.into(), 1))
 }
 
-/// Percent, as `zinject -f` takes them, in a hundred thousand.
+/// Percent, as `zinject -f` takes them, of all that there is.
 fn frequency(text: &str) -> Said<u32> {
+    let range = "frequency value must be in the range [0.0001, 100.0]";
     match text.parse::<f64>() {
-        Ok(percent) if (0.001..=100.0).contains(&percent) => Ok((percent * 1000.0).round() as u32),
-        _ => bad("frequency must be in the range (0, 100.0]"),
+        Ok(percent) if (0.0001..=100.0).contains(&percent) => {
+            Ok((percent / 100.0 * f64::from(u32::MAX)) as u32)
+        }
+        Ok(_) => bad(format!("out of range: {range}")),
+        Err(_) => bad(format!("invalid value: {range}")),
     }
 }
 
@@ -87,7 +137,10 @@ fn pair<A: std::str::FromStr, B: std::str::FromStr>(text: &str, by: char) -> Opt
 
 impl Asked {
     fn set(&mut self, letter: char, value: String) -> Said<()> {
-        let number = |what: &str| value.parse().map_err(|_| (format!("invalid {what} '{value}'"), 1));
+        let duration = || match value.parse() {
+            Ok(many) if many > 0 => Ok(Some(many)),
+            _ => bad(format!("invalid duration '{value}': must be a positive integer")),
+        };
         match letter {
             'd' => self.device = Some(value),
             'e' => self.error = Some(value),
@@ -103,7 +156,13 @@ impl Asked {
             },
             'f' => self.often = Some(frequency(&value)?),
             't' => self.kind = Some(value),
-            'l' => self.level = value.parse().map_err(|_| (format!("invalid level '{value}'"), 1))?,
+            'L' if matches!(value.as_str(), "nvlist" | "uber" | "pad1" | "pad2") => self.label = Some(value),
+            'L' => return bad(format!("invalid label type '{value}'\n{USAGE}")),
+            'b' => self.raw = Some(value),
+            'l' => match value.parse() {
+                Ok(level) => self.level = Some(level),
+                Err(_) => return bad(format!("invalid level '{value}': must be an integer")),
+            },
             'r' => {
                 let one = value.parse().ok().map(|at: u64| (at, at.saturating_add(1)));
                 match pair(&value, ',').or(one) {
@@ -121,10 +180,46 @@ impl Asked {
             }
             'c' => self.cancel = Some(value),
             'P' => self.pass = Some(value),
-            's' => self.seconds = number("duration")?,
+            's' => self.seconds = duration()?,
+            'g' => self.groups = duration()?,
             _ => unreachable!("only these take a value"),
         }
         Ok(())
+    }
+}
+
+impl Asked {
+    /// Refuses words that mean nothing for what is asked: nothing is left out unsaid.
+    fn is_consistent(&self) -> Said<()> {
+        let blocks = self.level.is_some() || self.range.is_some() || self.copies != 0;
+        let of_mos = self.kind.as_deref().is_some_and(|kind| !matches!(kind, "data" | "dnode"));
+        let wrong = match (&self.device, &self.raw) {
+            (Some(_), _) if blocks || self.kind.is_some() || self.raw.is_some() => {
+                "device (-d) incompatible with data error injection"
+            }
+            (Some(_), _) if self.label.is_some() && (self.delay.is_some() || self.verdict.is_some()) => {
+                "labels (-L) incompatible with -D and -A"
+            }
+            (None, Some(_)) if blocks || self.kind.is_some() || self.often.is_some() => {
+                "raw (-b) format with any other options"
+            }
+            (None, _) if self.label.is_some() => "labels (-L) are a device's (-d)",
+            (None, _) if of_mos && (self.level.is_some() || self.range.is_some()) => {
+                "objects of the pool itself are found wrong whole, without -l and -r"
+            }
+            (device, raw) if self.lossy => {
+                let alone = device.is_none() && raw.is_none() && !blocks && self.kind.is_none();
+                if alone && self.often.is_none() && self.pass.is_none() {
+                    return Ok(());
+                }
+                "hardware failure (-I) incompatible with other options"
+            }
+            _ if self.groups.is_some() || self.seconds.is_some() && self.pass.is_none() => {
+                "-s or -g meaningless without -I (ignore writes)"
+            }
+            _ => return Ok(()),
+        };
+        Err((format!("{wrong}\n{USAGE}"), 2))
     }
 }
 
@@ -142,8 +237,10 @@ fn parse(args: &[String]) -> Said<Asked> {
             match letter {
                 'a' | 'm' => asked.forget = true,
                 'q' => asked.quiet = true,
+                'I' => asked.lossy = true,
                 'h' => return Err((USAGE.to_owned(), 0)),
-                'A' | 'd' | 'e' | 'T' | 'D' | 'f' | 't' | 'l' | 'r' | 'C' | 'c' | 'P' | 's' => {
+                'A' | 'd' | 'e' | 'T' | 'D' | 'f' | 't' | 'l' | 'r' | 'C' | 'c' | 'P' | 's' | 'L' | 'b'
+                | 'g' => {
                     let joined = letters.as_str().to_owned();
                     let value = if joined.is_empty() { words.next().cloned() } else { Some(joined) };
                     let value =
@@ -151,7 +248,7 @@ fn parse(args: &[String]) -> Said<Asked> {
                     asked.set(letter, value)?;
                     break;
                 }
-                'F' | 'I' | 'L' | 'b' | 'E' | 'g' | 'i' | 'n' | 'p' | 'S' | 'R' | 'u' => {
+                'F' | 'E' | 'i' | 'n' | 'p' | 'S' | 'R' | 'u' => {
                     return bad(format!("-{letter} is not in this release of Poolhouse"));
                 }
                 other => return Err((format!("invalid option '{other}'\n{USAGE}"), 2)),
@@ -186,48 +283,59 @@ fn told(service: &dyn Service, request: &InjectRequest) -> Said<Vec<Injected>> {
 
 fn ask(out: &mut Out, service: &dyn Service, asked: &Asked, list: bool) -> Said<()> {
     if list {
-        let all = told(service, &InjectRequest::List)?;
-        if all.is_empty() {
-            out.put("No handlers registered.\nRun 'zinject -h' for usage information.\n");
-        }
-        for one in &all {
-            writeln!(out, "{:>3}  {:<15}  {}  (struck {} times)", one.id, one.pool, one.what, one.hits);
-        }
+        tables::list(out, &told(service, &InjectRequest::List)?);
         return Ok(());
     }
     if let Some(which) = &asked.cancel {
         return cancel(out, service, which);
     }
-    let request = match (&asked.pass, &asked.device, &asked.kind) {
-        (Some(what), _, _) => pass(asked, what)?,
-        (None, Some(device), _) => of_device(asked, device)?,
-        (None, None, Some(kind)) => of_data(service, asked, kind)?,
-        (None, None, None) if asked.forget && asked.rest.is_empty() => {
-            for pool in service.pool_names().unwrap_or_default() {
-                told(service, &InjectRequest::Forget { pool })?;
-            }
-            return Ok(());
+    asked.is_consistent()?;
+    let request = match (&asked.pass, &asked.device, &asked.raw, &asked.kind) {
+        (Some(what), ..) => pass(asked, what)?,
+        (None, ..) if asked.lossy => lose(asked)?,
+        (None, Some(device), ..) => of_device(asked, device)?,
+        (None, None, Some(raw), _) => of_block(asked, raw)?,
+        (None, None, None, Some(kind)) => of_kind(service, asked, kind)?,
+        (None, None, None, None) if asked.forget && asked.rest.is_empty() => {
+            return forget(service, service.pool_names().unwrap_or_default(), true);
         }
         _ => return Err((USAGE.to_owned(), 2)),
     };
+    // What is not on disk is written before anything fails, and nothing that was read meanwhile stays.
+    let pools: Vec<String> = pool_of(&request).filter(|_| asked.forget).into_iter().collect();
+    forget(service, pools.clone(), true)?;
     let added = told(service, &request)?;
-    if let (true, InjectRequest::Data { dataset, .. }) = (asked.forget, &request) {
-        let pool = dataset.split('/').next().unwrap_or(dataset).to_owned();
-        told(service, &InjectRequest::Forget { pool })?;
+    forget(service, pools, false)?;
+    if asked.forget && matches!(request, InjectRequest::Data { .. }) {
         forget_pages(Path::new(&asked.rest[0]));
     }
     if let Some(one) = added.first() {
-        if asked.quiet {
-            writeln!(out, "{}", one.id);
-            return Ok(());
-        }
-        writeln!(out, "Added handler {} with the following properties:", one.id);
-        writeln!(out, "  pool: {}", one.pool);
-        if !one.what.is_empty() {
-            writeln!(out, "  {}", one.what);
+        match asked.quiet {
+            true => writeln!(out, "{}", one.id),
+            false => tables::added(out, one),
         }
     }
     Ok(())
+}
+
+/// The pool whose blocks a fault befalls.
+fn pool_of(request: &InjectRequest) -> Option<String> {
+    match request {
+        InjectRequest::Device { pool, .. }
+        | InjectRequest::Block { pool, .. }
+        | InjectRequest::LoseWrites { pool, .. }
+        | InjectRequest::Mos { pool, .. } => Some(pool.clone()),
+        InjectRequest::Data { dataset, .. } => dataset.split('/').next().map(str::to_owned),
+        InjectRequest::List
+        | InjectRequest::Cancel { .. }
+        | InjectRequest::Verdict { .. }
+        | InjectRequest::Pass { .. }
+        | InjectRequest::Forget { .. } => None,
+    }
+}
+
+fn forget(service: &dyn Service, pools: Vec<String>, sync: bool) -> Said<()> {
+    pools.into_iter().try_for_each(|pool| told(service, &InjectRequest::Forget { pool, sync }).map(drop))
 }
 
 fn cancel(out: &mut Out, service: &dyn Service, which: &str) -> Said<()> {
@@ -258,10 +366,22 @@ fn pass(asked: &Asked, what: &str) -> Said<InjectRequest> {
         "export" => false,
         other => return bad(format!("invalid command '{other}'")),
     };
-    if asked.seconds == 0 {
-        return bad("duration (-s) is missing");
-    }
-    Ok(InjectRequest::Pass { pool, import, seconds: asked.seconds })
+    let Some(seconds) = asked.seconds else { return bad("duration (-s) is missing") };
+    Ok(InjectRequest::Pass { pool, import, seconds })
+}
+
+/// Writes that are lost.
+fn lose(asked: &Asked) -> Said<InjectRequest> {
+    let pool = only(asked, "ignore writes (-I)")?;
+    let spell = match (asked.seconds, asked.groups) {
+        (Some(_), Some(_)) => {
+            let both = "choose a duration either in seconds (-s) or a number of txgs (-g) but not both";
+            return Err((format!("{both}\n{USAGE}"), 2));
+        }
+        (None, Some(groups)) => Spell::Groups(groups),
+        (seconds, None) => Spell::Seconds(seconds.unwrap_or(30)),
+    };
+    Ok(InjectRequest::LoseWrites { pool, spell })
 }
 
 fn of_device(asked: &Asked, device: &str) -> Said<InjectRequest> {
@@ -271,39 +391,83 @@ fn of_device(asked: &Asked, device: &str) -> Said<InjectRequest> {
     }
     let wrong = match (asked.delay, asked.error.as_deref()) {
         (Some((ms, lanes)), _) => DeviceFault::Delay(ms, lanes),
-        // The numbers are those of Linux for what the kernel module takes these words to be.
-        (None, None | Some("nxio")) => DeviceFault::Error(6),
-        (None, Some("io")) => DeviceFault::Error(5),
-        (None, Some("dtl")) => DeviceFault::Error(10),
-        (None, Some("decompress")) => DeviceFault::Error(22),
-        (None, Some("decrypt")) => DeviceFault::Error(13),
+        (None, None) => DeviceFault::Error(NXIO),
+        (None, Some("checksum")) => return bad("device error type must be 'io', 'nxio' or 'corrupt'"),
+        (None, Some("corrupt")) if asked.often.is_none() || asked.on.as_deref() != Some("read") => {
+            return bad("device corrupt errors require io type read and a frequency value");
+        }
         (None, Some("corrupt")) => DeviceFault::Corrupt,
         (None, Some("noop")) => DeviceFault::Noop,
-        (None, Some(other)) => return bad(format!("invalid error type '{other}' of a device")),
+        (None, Some(word)) => match ERRORS.iter().find(|(name, _)| *name == word) {
+            Some((_, code)) => DeviceFault::Error(*code),
+            None => return bad(format!("invalid error type '{word}' of a device")),
+        },
     };
     let on = match asked.on.as_deref() {
         None | Some("all") => None,
+        Some(on @ ("flush" | "free")) if asked.label.is_some() => {
+            return bad(format!("labels are read, written and probed, and '{on}' is neither"));
+        }
         Some(on @ ("read" | "write" | "flush" | "free" | "probe")) => Some(on.to_owned()),
         Some(other) => return bad(format!("invalid I/O type '{other}'")),
     };
-    let often = asked.often.unwrap_or(100_000);
-    Ok(InjectRequest::Device { pool, device: device.to_owned(), on, wrong, often })
+    let (label, often) = (asked.label.clone(), asked.often.unwrap_or(u32::MAX));
+    Ok(InjectRequest::Device { pool, device: device.to_owned(), label, on, wrong, often })
 }
 
-fn of_data(service: &dyn Service, asked: &Asked, kind: &str) -> Said<InjectRequest> {
-    use std::os::unix::fs::MetadataExt;
-    let file = only(asked, "object")?;
-    if kind != "data" {
-        return bad(format!("-t {kind} is not in this release of Poolhouse"));
+/// How blocks are wrong.
+fn wrong(asked: &Asked) -> Said<DataFault> {
+    let how = match asked.error.as_deref() {
+        None | Some("io") => return Ok(DataFault::Io),
+        Some("checksum") => return Ok(DataFault::Checksum),
+        Some("decompress") => DataFault::Decompress,
+        Some("decrypt") if asked.kind.as_deref() == Some("data") => DataFault::Decrypt,
+        Some("decrypt") => return bad("decryption errors may only be injected for 'data' types"),
+        Some(_) => return bad("data error type must be 'checksum' or 'io'"),
+    };
+    if asked.copies != 0 {
+        return bad("the '-C' option may not be used with logical data errors 'decrypt' and 'decompress'");
     }
+    Ok(how)
+}
+
+/// A block by its numbers (`zbookmark_phys_t`).
+fn of_block(asked: &Asked, raw: &str) -> Said<InjectRequest> {
+    let pool = only(asked, "raw (-b)")?;
+    let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok();
+    let numbers: Option<Vec<u64>> = raw.split(':').map(hex).collect();
+    let Some([objset, object, level, blkid]) = numbers.and_then(|n| <[u64; 4]>::try_from(n).ok()) else {
+        return bad(format!("bad raw spec '{raw}': must be of the form 'objset:object:level:blkid'"));
+    };
+    let Ok(level) = u8::try_from(level) else {
+        return bad(format!("bad raw spec '{raw}': no object has so many levels"));
+    };
+    Ok(InjectRequest::Block { pool, objset, object, level, blkid, how: wrong(asked)? })
+}
+
+/// Blocks by what they are of.
+fn of_kind(service: &dyn Service, asked: &Asked, kind: &str) -> Said<InjectRequest> {
     if !matches!(asked.on.as_deref(), None | Some("read" | "all")) {
         return bad("data is found wrong when it is read");
     }
-    let checksum = match asked.error.as_deref() {
-        None | Some("io") => false,
-        Some("checksum") => true,
-        Some(other) => return bad(format!("invalid error type '{other}' of data")),
+    if kind == "data" || kind == "dnode" {
+        return of_data(service, asked, kind == "dnode");
+    }
+    let Some((_, kind)) = MOS_TYPES.iter().find(|(name, _)| *name == kind) else {
+        return bad(format!("invalid type '{kind}'\n{USAGE}"));
     };
+    let often = asked.often.unwrap_or(u32::MAX);
+    let (kind, copies) = (kind.to_disk(), asked.copies);
+    Ok(InjectRequest::Mos { pool: only(asked, "object")?, kind, copies, how: wrong(asked)?, often })
+}
+
+fn of_data(service: &dyn Service, asked: &Asked, dnode: bool) -> Said<InjectRequest> {
+    use std::os::unix::fs::MetadataExt;
+    let file = only(asked, "object")?;
+    if dnode && asked.range.is_some() {
+        return bad("range cannot be specified when type is 'dnode'");
+    }
+    let how = wrong(asked)?;
     let gone = |e: std::io::Error| (format!("cannot open '{file}': {e}"), 1);
     let path = std::fs::canonicalize(&file).map_err(gone)?;
     let found = std::fs::metadata(&path).map_err(gone)?;
@@ -321,11 +485,12 @@ fn of_data(service: &dyn Service, asked: &Asked, kind: &str) -> Said<InjectReque
     Ok(InjectRequest::Data {
         dataset: mount.dataset,
         object: found.ino(),
-        level: asked.level,
+        dnode,
+        level: asked.level.unwrap_or(0),
         range: asked.range,
         copies: asked.copies,
-        checksum,
-        often: asked.often.unwrap_or(100_000),
+        how,
+        often: asked.often.unwrap_or(u32::MAX),
     })
 }
 

@@ -260,9 +260,10 @@ fn faults_are_asked_for() {
     let fault = |on: &str| InjectRequest::Device {
         pool: "tank".into(),
         device: images[0].clone(),
+        label: None,
         on: Some(on.to_owned()),
         wrong: DeviceFault::Error(5),
-        often: 100_000,
+        often: u32::MAX,
     };
     let write = |name: &str| {
         good(&format!("zfs create tank/{name}"), &house);

@@ -11,7 +11,8 @@ use crate::api::{
     DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
     ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
     MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    ScanRequest, Service, Settings, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
+    ScanRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
+    WithdrawRequest,
 };
 use crate::daemon;
 use crate::events::{Context, Events};
@@ -241,6 +242,10 @@ impl Service for House {
 
     fn tunables(&self) -> Result<Vec<Tunable>, Error> {
         Ok(self.pools.tunables.list())
+    }
+
+    fn spl(&self) -> Result<Vec<SplParameter>, Error> {
+        Ok(crate::spl::parameters(&(self.host)()))
     }
 
     fn set_tunable(&self, name: &str, value: &u64) -> Result<(), Error> {

@@ -14,6 +14,7 @@ use crate::api::{Kstat, KstatValue};
 use crate::pools::{Imported, Pools};
 use ondisk::ObjNum;
 use spa::Spa;
+use spa::txg::TxCounts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vdev::{VdevAux, VdevState};
@@ -23,7 +24,8 @@ pub type Name = (Option<String>, String);
 
 /// The names of all that is counted now. No device is asked for anything.
 pub(crate) fn names(pools: &Pools) -> Vec<Name> {
-    let mut out: Vec<Name> = ["arcstats", "arc_sublists", "zfetchstats"].map(|n| (None, n.to_owned())).into();
+    let mut out: Vec<Name> =
+        ["arcstats", "arc_sublists", "zfetchstats", "dmu_tx"].map(|n| (None, n.to_owned())).into();
     for pool in pools.present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
@@ -40,6 +42,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
         (None, "arcstats") => arc(pools.tunables.store()),
         (None, "arc_sublists") => sublists(pools.tunables.store()),
         (None, "zfetchstats") => prefetches(pools.tunables.store()),
+        (None, "dmu_tx") => changes(),
         (None, "zil") => logs(&pools.present()),
         (None, _) => return None,
         (Some(of), _) => {
@@ -106,7 +109,8 @@ fn objset(imported: &Imported, name: &str) -> Option<Values> {
 
 /// The logs of all pools, in sum.
 fn logs(pools: &[Arc<Imported>]) -> Values {
-    let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
+    // Programs want all names, also where there is no log.
+    let mut sums: BTreeMap<&'static str, u64> = zil::Stats::default().named().into_iter().collect();
     for live in pools.iter().filter_map(|pool| pool.pool.spa().writer()) {
         for (counter, n) in live.log_stats().into_iter().flat_map(|(_, counters)| counters.named()) {
             *sums.entry(counter).or_default() += n;
@@ -159,6 +163,23 @@ const NEVER: [&str; 41] = [
     "arc_raw_size",
     "abd_chunk_waste_size",
 ];
+
+/// What never holds up a change here: memory is short of nothing but room for what is dirty, frees are no larger than what they free, and the log is
+/// written by who commits. It happened 0 times.
+const NEVER_IN_THE_WAY: [&str; 6] = [
+    "dmu_tx_delay",
+    "dmu_tx_memory_reserve",
+    "dmu_tx_memory_reclaim",
+    "dmu_tx_dirty_throttle",
+    "dmu_tx_dirty_frees_delay",
+    "dmu_tx_wrlog_delay",
+];
+
+/// How changes of all pools got into their groups, since the daemon began.
+fn changes() -> Values {
+    let own = TxCounts::of_process().named();
+    numbers(own.into_iter().chain(NEVER_IN_THE_WAY.map(|name| (name, 0))))
+}
 
 /// The cache of all pools.
 pub(crate) fn arc(store: &arc::Store) -> Values {

@@ -40,6 +40,7 @@ pub mod pools;
 mod scan;
 pub mod settings;
 mod shape;
+mod spl;
 mod split;
 pub mod start;
 pub mod tree;

@@ -21,7 +21,7 @@ pub struct Peer {
 }
 
 /// What anybody may ask of root's daemon.
-const OPEN_TO_ALL: [&str; 10] = [
+const OPEN_TO_ALL: [&str; 11] = [
     "pool_names",
     "pool",
     "datasets",
@@ -31,6 +31,7 @@ const OPEN_TO_ALL: [&str; 10] = [
     "reclaimed",
     "kstats",
     "tunables",
+    "spl",
     "unlinked",
 ];
 

@@ -266,7 +266,7 @@ impl Pools {
         // What has no name any more is there as long as we have it.
         let files = if destroy { Vec::new() } else { crate::view::nameless(imported.pool.spa()) };
         let devices: Vec<Guid> = files.iter().map(|file| Guid(file.guid)).collect();
-        let spared = imported.pool.spa().writer().is_some_and(|live| live.can_spare(&devices));
+        let spared = imported.pool.spa().can_spare(&devices);
         if !force && !files.is_empty() && !spared {
             return Err(Error::new(name, Reason::Nameless { files }));
         }

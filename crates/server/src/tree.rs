@@ -1,4 +1,4 @@
-//! Kstats and tunables as files, for programs that read those of the kernel module: `proc/spl/kstat/zfs/...` and `sys/module/zfs/...` in a folder.
+//! Kstats and tunables as files, for programs that read those of the kernel modules: `proc/spl/kstat/zfs/...`, `sys/module/zfs/...` and `sys/module/spl/...` in a folder.
 //!
 //! # Theory
 //! The folder is a mount of the daemon's own, and each read of a file is answered by what is counted at that moment: the kernel keeps nothing of it
@@ -10,6 +10,7 @@
 
 use crate::api::{Kstat, Service, Tunable};
 use crate::kstats::{self, Name};
+use crate::spl;
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, SetAttr, Statfs, Time, Tree};
 use fuse::{Mount, Options, Workers};
 use rustix::io::Errno;
@@ -25,6 +26,7 @@ const SIZE: u64 = 4096;
 const ROOT: Node = Node(1);
 const KSTATS: &str = "proc/spl/kstat/zfs";
 const PARAMETERS: &str = "sys/module/zfs/parameters";
+const SPL: &str = "sys/module/spl/parameters";
 
 /// Who tells kstats one by one.
 pub trait Counters: Service {
@@ -55,6 +57,8 @@ enum Thing {
     Fact(String),
     Kstat(Name),
     Parameter(Tunable),
+    /// A parameter of the module `spl`.
+    Spl(&'static str),
 }
 
 impl<S: Counters> StatTree<S> {
@@ -82,6 +86,9 @@ impl<S: Counters> StatTree<S> {
         for tunable in self.house.tunables().unwrap_or_default() {
             put(format!("{PARAMETERS}/{}", tunable.name), Thing::Parameter(tunable));
         }
+        for name in spl::NAMES {
+            put(format!("{SPL}/{name}"), Thing::Spl(name));
+        }
         things
     }
 
@@ -99,7 +106,7 @@ impl<S: Counters> StatTree<S> {
     fn describe(&self, path: &str, thing: &Thing) -> Attr {
         let (mode, nlink, size) = match thing {
             Thing::Folder => (0o040_555, 2, 2),
-            Thing::Kstat(_) | Thing::Fact(_) => (0o100_444, 1, SIZE),
+            Thing::Kstat(_) | Thing::Fact(_) | Thing::Spl(_) => (0o100_444, 1, SIZE),
             Thing::Parameter(_) => (0o100_644, 1, SIZE),
         };
         let parent = path.rsplit_once('/').map_or("", |(above, _)| above);
@@ -172,6 +179,11 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
                 kstats::text(&kstat)
             }
             Thing::Parameter(tunable) => format!("{}\n", tunable.value),
+            Thing::Spl(name) => {
+                let all = self.house.spl().map_err(|_| Errno::IO)?;
+                let found = all.into_iter().find(|p| p.name == name).ok_or(Errno::NOENT)?;
+                format!("{}\n", found.value)
+            }
         };
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
         let part = &text.as_bytes()[from..];

@@ -83,6 +83,7 @@ impl Service for Numbers {
         grants(&str) -> Vec<Granted>;
         kstats() -> Vec<Kstat>;
         tunables() -> Vec<Tunable>;
+        spl() -> Vec<SplParameter>;
         set_tunable(&str, &u64) -> ();
         inject(&InjectRequest) -> Vec<Injected>;
         scan(&ScanRequest) -> Found;

@@ -1,80 +1,147 @@
-//! The crash test at length: `crash POINTS [SEED [commits]]`.
+//! The crash test at length: `crash POINTS [SEED [commits|datasets|devices]]`.
 //!
 //! Workloads of changing shape and seed are recorded and crashed at every point, until so many points were tried: in turns files with
-//! commits, by one or several at once, with log devices and without, and, unless `commits` says otherwise, operations on datasets. With `ZDB` set, OpenZFS's `zdb` is asked
-//! about every 500th: no leak, no bad checksum.
+//! commits, by one or several at once, with log devices and without, operations on datasets, and devices that come and go, of which every so many points are tried; or one
+//! of them alone. With `ZDB` set, OpenZFS's `zdb` is asked about every 500th, and of devices every 100th: no leak, no bad checksum.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
-use sim::crash::{Outcome, Point, promise, record};
+use sim::crash::{Outcome, Point, Tale, live, promise, record};
 use spa::create::VdevShape;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const SHAPES: [(VdevShape, usize); 4] =
     [(VdevShape::Single, 1), (VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3), (VdevShape::Raidz(2), 4)];
 const STEPS: usize = 30;
 const JUDGED: usize = 500;
+/// The same of pools whose devices come and go, of which fewer points are tried.
+const LIVES_JUDGED: usize = 100;
+/// Of the points of a tale one in so many is tried: each is looked at for long.
+const LIVES_EVERY: usize = 23;
+
+/// What is crashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Commits,
+    Datasets,
+    Devices,
+}
+
+const ALL: [Of; 3] = [Of::Commits, Of::Datasets, Of::Devices];
+
+fn usage() -> ! {
+    eprintln!("usage: crash POINTS [SEED [commits|datasets|devices]]");
+    std::process::exit(2)
+}
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let mut number = |default: u64| match args.next() {
-        None => default,
-        Some(text) => text.parse().unwrap_or_else(|_| {
-            eprintln!("usage: crash POINTS [SEED [commits]]");
-            std::process::exit(2)
-        }),
-    };
+    let mut number =
+        |default: u64| args.next().map_or(default, |text| text.parse().unwrap_or_else(|_| usage()));
     let (points, seed) = (number(10_000) as usize, number(1));
-    let datasets = std::env::args().nth(3).is_none();
+    let of: &[Of] = match args.next().as_deref() {
+        None => &ALL,
+        Some("commits") => &ALL[..1],
+        Some("datasets") => &ALL[1..2],
+        Some("devices") => &ALL[2..],
+        Some(_) => usage(),
+    };
     let dir = tempfile::tempdir().expect("a folder for image files");
-    let (mut tried, mut judged, mut wrong, mut nothing) = (0, 0, 0, 0);
+    let mut sums = Sums::default();
     let mut round = 0;
-    while tried < points {
-        let (shape, devices) = SHAPES[round / 2 % SHAPES.len()];
+    while sums.tried < points {
         let seed = seed.wrapping_add(round as u64);
-        let (name, points, crash) = work(round, shape, devices, seed, datasets);
-        println!("{name} on {shape:?}, seed {seed}: {points} points");
-        for point in 1..=points {
+        let work = work(of[round % of.len()], round / of.len(), seed, dir.path());
+        println!("{}, seed {seed}: {} points", work.name, work.points);
+        let first = 1 + seed as usize % work.every;
+        for (n, point) in (first..=work.points).step_by(work.every).enumerate() {
             let dice = seed.wrapping_mul(0x9e37_79b9).wrapping_add(point as u64);
-            match crash(point, dice, dir.path()).expect("image files can be written") {
+            match (work.crash)(point, dice).expect("image files can be written") {
                 Outcome::Step(_) => {
-                    if point % JUDGED == 0 {
-                        judged += 1;
-                        wrong += u32::from(!judge(dir.path()));
+                    if (n + 1).is_multiple_of(work.judged) {
+                        sums.judged += 1;
+                        sums.wrong += u32::from(!judge(&work.dir));
                     }
                 }
-                Outcome::Nothing => nothing += 1,
+                Outcome::Nothing => sums.nothing += 1,
                 Outcome::Wrong(what) => {
-                    wrong += 1;
-                    println!("WRONG: {shape:?}, seed {seed}, point {point}, dice {dice}: {what}");
+                    sums.wrong += 1;
+                    println!("WRONG: {}, seed {seed}, point {point}, dice {dice}: {what}", work.name);
                 }
             }
-            tried += 1;
+            sums.tried += 1;
         }
         round += 1;
     }
+    let Sums { tried, nothing, judged, wrong } = sums;
     println!("{tried} crash points, {nothing} before there was a pool, {judged} shown to zdb, {wrong} wrong");
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-type Crash = Box<dyn Fn(Point, u64, &Path) -> std::io::Result<Outcome>>;
+#[derive(Default)]
+struct Sums {
+    tried: usize,
+    nothing: usize,
+    judged: usize,
+    wrong: u32,
+}
 
-/// Records the workload of a round: its name, how many points it has, and how to crash it at one.
-fn work(round: usize, shape: VdevShape, devices: usize, seed: u64, datasets: bool) -> (String, Point, Crash) {
-    if datasets && !round.is_multiple_of(2) {
-        let script = record(shape, devices, STEPS, seed);
-        return (
-            "datasets".into(),
-            script.points(),
-            Box::new(move |p, dice, dir| script.crash(p, dice, dir)),
-        );
+/// A recorded workload.
+struct Work {
+    name: String,
+    points: Point,
+    /// One in so many points is tried, and one in so many of these is judged.
+    every: usize,
+    judged: usize,
+    /// Where a crash leaves its images.
+    dir: PathBuf,
+    crash: Crash,
+}
+
+type Crash = Box<dyn Fn(Point, u64) -> std::io::Result<Outcome>>;
+
+/// Records the workload of a round.
+fn work(of: Of, round: usize, seed: u64, dir: &Path) -> Work {
+    let (shape, devices) = SHAPES[round % SHAPES.len()];
+    let (every, judged, dir) = (1, JUDGED, dir.to_owned());
+    let at = dir.clone();
+    match of {
+        Of::Devices => {
+            let tale = Tale::ALL[round % Tale::ALL.len()];
+            let life = live(tale, seed);
+            let (name, points, dir) = (format!("devices, {tale:?}"), life.points(), life.dir().to_owned());
+            let crash = Box::new(move |point, dice| life.crash(point, dice, true));
+            Work { name, points, every: LIVES_EVERY, judged: LIVES_JUDGED, dir, crash }
+        }
+        Of::Datasets => {
+            let script = record(shape, devices, STEPS, seed);
+            let (name, points) = (format!("datasets on {shape:?}"), script.points());
+            Work {
+                name,
+                points,
+                every,
+                judged,
+                dir,
+                crash: Box::new(move |p, dice| script.crash(p, dice, &at)),
+            }
+        }
+        Of::Commits => {
+            // Each shape with each number of actors, with a log device and without.
+            let (logs, actors) = ((round / 4 + round) % 2, 1 + round % 3);
+            let script = promise(shape, devices, logs, actors, 3 * STEPS / actors, seed);
+            let name = format!("commits by {actors} with {logs} log devices on {shape:?}");
+            let points = script.points();
+            Work {
+                name,
+                points,
+                every,
+                judged,
+                dir,
+                crash: Box::new(move |p, dice| script.crash(p, dice, &at)),
+            }
+        }
     }
-    // Each shape with each number of actors, with a log device and without.
-    let (logs, actors) = ((round / 8 + round) % 2, 1 + round / 2 % 3);
-    let script = promise(shape, devices, logs, actors, 3 * STEPS / actors, seed);
-    let name = format!("commits by {actors} with {logs} log devices");
-    (name, script.points(), Box::new(move |p, dice, dir| script.crash(p, dice, dir)))
 }
 
 /// What `zdb` says of the pool that a crash left; true if nobody can be asked.

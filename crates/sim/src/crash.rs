@@ -8,10 +8,13 @@
 //!
 //! A pool that is split must be one pool or two after any crash ([`split`]). And what a commit said to be durable before its group is must be found there, or in the log ([`promise`]).
 //!
+//! Devices come and go, and whatever is done to them is done, not begun, or ends by itself ([`life`]).
+//!
 //! # Absent
 //! Writes that the device reorders across a flush, or that it tears inside a sector: no file system survives these.
 
 mod dice;
+mod life;
 mod model;
 mod promise;
 mod split;
@@ -19,6 +22,7 @@ mod tape;
 mod work;
 
 pub use dice::SplitMix;
+pub use life::{Life, Tale, live};
 pub use promise::{Promises, promise};
 pub use split::{Split, split};
 pub use tape::{Point, Tape};

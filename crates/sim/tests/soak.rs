@@ -71,3 +71,9 @@ fn a_spare_before_a_replacement() {
     survive(6, 20_261_129, 200, 67);
     survive(6, 20_261_136, 190, 67);
 }
+
+/// Goal: a device that leaves its mirror while a hot spare stands in for it leaves with that, and the model counts on none that stays. A seed of a long soak.
+#[test]
+fn a_spare_before_a_detach() {
+    survive(1, 20_261_313, 382, 67);
+}

@@ -28,6 +28,7 @@ mod deadman;
 mod dtl;
 mod errands;
 mod errlog;
+mod familiar;
 pub(crate) mod growth;
 mod identity;
 mod labels;
@@ -87,6 +88,7 @@ pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use prune::Prune;
 pub use rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
+pub(crate) use replicas::can_spare;
 pub use scan::{
     RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat,
 };
@@ -291,6 +293,8 @@ pub(crate) struct Engine {
     offline_for_now: Mutex<std::collections::HashSet<ondisk::Guid>>,
     /// Held while a tree takes the place of another.
     placing: Mutex<()>,
+    /// Held while devices that are in the tree, but not open, are opened.
+    reopening: Mutex<()>,
     /// What is done to what is free on devices.
     works: leaf_work::LeafWorks,
     errands: errands::Errands,

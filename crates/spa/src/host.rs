@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
+/// The file that has the host's id where the module `spl` was not told it (`spl_hostid_path`).
+pub const HOSTID_FILE: &str = "/etc/hostid";
+
 /// The identity that pools record of the host that uses them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
@@ -16,7 +19,7 @@ pub struct Host {
 
 impl Host {
     /// The host that this process runs on: the hostid is the `spl` module's parameter if set, else the first four bytes of
-    /// `/etc/hostid`, else 0. The C library's guess from an IP address is deliberately not asked.
+    /// [`HOSTID_FILE`], else 0. The C library's guess from an IP address is deliberately not asked.
     pub fn of_system() -> Host {
         Self::from_root(Path::new("/"))
     }
@@ -26,7 +29,7 @@ impl Host {
         let parameter =
             text("sys/module/spl/parameters/spl_hostid").and_then(|t| t.trim().parse::<u64>().ok());
         let file = || {
-            let raw = std::fs::read(root.join("etc/hostid")).ok()?;
+            let raw = std::fs::read(root.join(HOSTID_FILE.trim_start_matches('/'))).ok()?;
             Some(u32::from_ne_bytes(*raw.first_chunk::<4>()?))
         };
         let hostid = match parameter {

@@ -26,7 +26,16 @@ pub struct Labels {
 impl Labels {
     /// Reads all four.
     pub fn read(device: &dyn Device) -> Labels {
-        Labels { size: device.size(), copies: std::array::from_fn(|l| read_config(device, l)) }
+        Self::with(device, &vdev::label::Labels::new(device))
+    }
+
+    /// Reads those of a leaf of a pool that is open, which its faults befall ([`vdev::inject`]).
+    pub(crate) fn of(device: &dyn Device, leaf: Guid) -> Labels {
+        Self::with(device, &vdev::label::Labels::of(device, leaf))
+    }
+
+    fn with(device: &dyn Device, labels: &vdev::label::Labels<'_>) -> Labels {
+        Labels { size: device.size(), copies: std::array::from_fn(|l| read_config(labels, l)) }
     }
 
     /// Number of copies that verify (`ne_num_labels`).
@@ -59,8 +68,8 @@ pub(crate) fn is_announced(device: &dyn Device, label: &PoolConfig) -> bool {
     read_uberblocks(device, ashift).iter().any(|found| found.uberblock.txg >= label.txg)
 }
 
-fn read_config(device: &dyn Device, label: usize) -> Result<PoolConfig, LabelError> {
-    let nv = vdev::label::Labels::new(device).config(label)?;
+fn read_config(labels: &vdev::label::Labels<'_>, label: usize) -> Result<PoolConfig, LabelError> {
+    let nv = labels.config(label)?;
     PoolConfig::from_nvlist(&nv).map_err(|source| LabelError::Corrupt { label, source })
 }
 

@@ -109,6 +109,13 @@ impl Spa {
         self.cache.zio().tree()
     }
 
+    /// Whether everything can be read without these devices, by what the others have.
+    pub fn can_spare(&self, devices: &[Guid]) -> bool {
+        let config = self.config();
+        let root = config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
+        crate::engine::can_spare(&self.tree(), root, devices)
+    }
+
     /// The cache that all blocks are read through; the pipeline is below it.
     pub fn cache(&self) -> &Arc<arc::Cache> {
         &self.cache

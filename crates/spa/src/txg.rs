@@ -43,8 +43,12 @@ use ondisk::Txg;
 use parking_lot::Condvar;
 use zio::{Entry, Suspended, Suspension};
 
+mod counts;
 #[cfg(test)]
 mod tests;
+
+use counts::Asker;
+pub use counts::{Bar, TxCounts};
 
 /// Groups that can be told apart at a time: three alive, and the one that has just synced (`TXG_SIZE`).
 pub const TXG_SIZE: usize = 4;
@@ -66,6 +70,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Where it is counted how many wait for a group, or for room to change more: what can be put off is then done in small parts.
     fn waiters(&self) -> Arc<AtomicU64> {
+        Arc::default()
+    }
+
+    /// Where it is counted how changes get into groups.
+    fn counts(&self) -> Arc<TxCounts> {
         Arc::default()
     }
 }
@@ -194,6 +203,8 @@ struct Shared {
     suspension: Arc<Suspension>,
     /// See [`Engine::waiters`].
     waiters: Arc<AtomicU64>,
+    /// See [`Engine::counts`].
+    counts: Arc<TxCounts>,
 }
 
 /// The groups of one pool, with their two threads. Dropping it syncs what is open and stops them.
@@ -277,6 +288,7 @@ impl Txgs {
             done: Condvar::new(),
             suspension: engine.suspension(),
             waiters: engine.waiters(),
+            counts: engine.counts(),
         });
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
@@ -307,12 +319,18 @@ impl Txgs {
         self.shared.hold(bytes)
     }
 
-    /// The same for what is not worth waiting for: `None` while the pool is suspended or writers are held up.
+    /// The same for who asks for room besides, and says himself whether he got that ([`Txgs::counts`]). Without `patience`, for what is not worth
+    /// waiting for, it is `None` while the pool is suspended or writers are held up.
     ///
     /// # Errors
     /// [`Stopped`].
-    pub fn try_hold(&self, bytes: u64) -> Result<Option<Hold>, Stopped> {
-        self.shared.enter(bytes, false)
+    pub(crate) fn enter(&self, bytes: u64, patience: bool) -> Result<Option<Hold>, Stopped> {
+        self.shared.enter(bytes, patience)
+    }
+
+    /// Where it is counted how changes get into groups.
+    pub(crate) fn counts(&self) -> &TxCounts {
+        &self.shared.counts
     }
 
     /// Waits until `txg` is on disk (`txg_wait_synced`); what is not open yet is opened for it.
@@ -490,12 +508,15 @@ impl Drop for Txgs {
 
 impl Shared {
     fn hold(self: &Arc<Self>, bytes: u64) -> Result<Hold, Stopped> {
-        Ok(self.enter(bytes, true)?.expect("who waits gets in"))
+        let hold = self.enter(bytes, true)?.expect("who waits gets in");
+        self.counts.assigned();
+        Ok(hold)
     }
 
-    /// As [`Txgs::hold`]; without patience it is `None` while the pool is suspended or writers are held up.
+    /// As [`Txgs::enter`].
     fn enter(self: &Arc<Self>, bytes: u64, patient: bool) -> Result<Option<Hold>, Stopped> {
         let shared = self;
+        let mut asker = Asker::new(&shared.counts);
         let mut s = shared.state.lock();
         let mut delayed = false;
         loop {
@@ -505,7 +526,11 @@ impl Shared {
             if s.last.is_some_and(|last| s.open > last) {
                 return Err(Stopped { source: None });
             }
-            match shared.suspension.entry() {
+            let entry = shared.suspension.entry();
+            if !matches!(entry, Entry::Free) {
+                asker.meets(Bar::Suspended);
+            }
+            match entry {
                 Entry::Free => {}
                 Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
                 Entry::Wait if !patient => return Ok(None),
@@ -517,11 +542,14 @@ impl Shared {
             // Objects must not be changed in an older group than the last one was: nobody enters the next group before
             // the last holder of the one before has left.
             if s.quiescing.is_some() {
+                asker.meets(Bar::Group);
                 shared.done.wait(&mut s);
                 continue;
             }
             // One holder is let in whatever it wants, or a request beyond the limit would wait for ever.
             if s.dirty > 0 && s.dirty.saturating_add(bytes) > s.tunables.dirty_max {
+                asker.meets(Bar::DirtyDelay);
+                asker.meets(Bar::DirtyOverMax);
                 if !patient {
                     return Ok(None);
                 }
@@ -533,6 +561,7 @@ impl Shared {
             }
             let pause = s.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
             let Some(pause) = pause else { break };
+            asker.meets(Bar::DirtyDelay);
             if !patient {
                 return Ok(None);
             }

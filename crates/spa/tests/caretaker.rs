@@ -15,6 +15,7 @@ use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{AttachTerms, Live, PoolProp, VdevValue, Verdict};
 use spa::import::Options;
 use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
+use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
 
 const LEN: usize = 4 << 20;
@@ -391,6 +392,199 @@ fn another_device_takes_the_place() {
     let second = p.write(2);
     let p = p.again(|dir| std::fs::remove_file(dir.join("b")).unwrap());
     p.check(&[first, second]);
+}
+
+/// What lies at a few places of an image, as programs that make file systems, volumes and partition tables leave it; -n is counted from the end.
+const MARKS: [(&str, i64, &[u8]); 10] = [
+    ("an MBR", 510, &[0x55, 0xaa]),
+    ("ext4", 1024 + 56, &[0x53, 0xef]),
+    ("LVM", 512, b"LABELONE"),
+    ("md 1.2", 4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    ("swap", 4086, b"SWAPSPACE2"),
+    ("btrfs", (64 << 10) + 64, b"_BHRfS_M"),
+    ("UFS", (64 << 10) + 1372, &[0x19, 0x01, 0x54, 0x19]),
+    ("VMFS", 2 << 20, &[0x5e, 0xf1, 0xab, 0x2f]),
+    ("md 1.0", -8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
+    ("a GPT at the end", -512, b"EFI PART"),
+];
+
+/// Puts a mark into an image.
+fn mark(path: &Path, at: i64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let image = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let size = image.metadata().unwrap().len();
+    image.write_all_at(bytes, at.checked_add(if at < 0 { size as i64 } else { 0 }).unwrap() as u64).unwrap();
+}
+
+/// Goal: with `autoreplace=on` nothing takes the place of a missing device that is not blank: not what has the mark of any file system, volume or partition table, at its front or its end,
+/// which stays as it is to the last byte.
+#[test]
+fn what_is_not_blank_is_left_alone() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let first = p.write(1);
+    let p = p.again(|dir| std::fs::remove_file(dir.join("a")).unwrap());
+    p.set("autoreplace", 1);
+    for (what, at, bytes) in MARKS {
+        image(p.dir.path(), "a");
+        // What is behind the last label belongs to the device too.
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(p.path("a"))
+            .unwrap()
+            .set_len((128 << 20) + 65536)
+            .unwrap();
+        mark(&p.path("a"), at, bytes);
+        let before = std::fs::read(p.path("a")).unwrap();
+        p.live().see_to_devices();
+        assert_eq!((p.shape().as_str(), p.state("a").0), ("mirror(a b)", VdevState::CantOpen), "{what}");
+        assert!(std::fs::read(p.path("a")).unwrap() == before, "{what} is as it was");
+        std::fs::remove_file(p.path("a")).unwrap();
+    }
+    image(p.dir.path(), "a");
+    p.live().see_to_devices();
+    p.until("replaced", |p| p.shape() == "mirror(a b)" && p.state("a").0 == VdevState::Healthy);
+    p.healed();
+    p.check(&[first]);
+}
+
+/// Goal: what is at the path of a hot spare steps in only if it is that spare and nothing else since: neither another pool's device, nor another pool's spare, nor a blank one, nor the spare itself with
+/// the mark of something that was put on it, whose labels at its end are still there; each stays as it is to the last byte. When the spare is there again it steps in.
+#[test]
+fn what_is_no_spare_is_left_alone() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let other = patient(VdevShape::Single, &["x"]);
+    other.spare("y");
+    p.spare("s");
+    let first = p.write(1);
+    let spare = std::fs::read(p.path("s")).unwrap();
+    other.live().export().unwrap();
+    let strange = |what: &str| {
+        let before = std::fs::read(p.path("s")).unwrap();
+        p.live().see_to_devices();
+        assert_eq!(p.shape(), "mirror(a b)", "{what}");
+        assert!(std::fs::read(p.path("s")).unwrap() == before, "{what} is as it was");
+    };
+    std::fs::copy(other.path("x"), p.path("s")).unwrap();
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    strange("another pool's device");
+    std::fs::copy(other.path("y"), p.path("s")).unwrap();
+    strange("another pool's spare");
+    image(p.dir.path(), "s");
+    strange("a blank device");
+    // Those at the end outlive it, or those before the first label and behind the second.
+    for (what, at, bytes) in MARKS.into_iter().filter(|(_, at, _)| (0..8192).contains(at)) {
+        std::fs::write(p.path("s"), &spare).unwrap();
+        mark(&p.path("s"), at, bytes);
+        strange(what);
+    }
+    std::fs::write(p.path("s"), &spare).unwrap();
+    mark(&p.path("s"), 0, &vec![7; 1 << 20]);
+    strange("something at the front");
+    std::fs::write(p.path("s"), &spare).unwrap();
+    p.live().see_to_devices();
+    p.until_shape("mirror(spare(a s) b)");
+    p.healed();
+    p.check(&[first]);
+}
+
+/// Goal: a spare that is no more what it was is not labelled as one either when the pool is imported, though it was in use when that was last seen, and its labels at the end say so.
+#[test]
+fn what_is_no_spare_is_not_labelled() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    p.spare("s");
+    let first = p.write(1);
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.until_shape("mirror(spare(a s) b)");
+    p.healed();
+    let used = std::fs::read(p.path("s")).unwrap();
+    p.live().clear(None).unwrap();
+    p.until_shape("mirror(a b)");
+    let p = p.again(|dir| {
+        std::fs::write(dir.join("s"), &used).unwrap();
+        mark(&dir.join("s"), 0, &vec![7; 300 << 10]);
+    });
+    let before = p.path("s");
+    let front = std::fs::read(&before).unwrap()[..300 << 10].to_vec();
+    assert!(front.iter().all(|byte| *byte == 7), "it is as it was");
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().see_to_devices();
+    assert_eq!(p.shape(), "mirror(a b)");
+    p.check(&[first]);
+}
+
+/// Goal: a spare for which the power failed while it was labelled is one still: with a label that is torn, and with those that OpenZFS writes before the group that takes it in. When the pool is
+/// imported all of them say again what it is.
+#[test]
+fn a_spare_that_was_being_labelled() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    p.spare("s");
+    let first = p.write(1);
+    let all_say_so = |p: &Patient| {
+        let (device, _) = claim_file(&p.path("s")).unwrap();
+        let labels = spa::Labels::read(&*device);
+        labels.copies.iter().all(|l| l.as_ref().is_ok_and(|l| l.state == ondisk::config::PoolState::Spare))
+    };
+    let writer = |p: &Patient, with: &dyn Fn(&LabelWriter<'_>)| {
+        let (device, _) = claim_file(&p.path("s")).unwrap();
+        with(&LabelWriter::new(&*device));
+    };
+    writer(&p, &|labels| labels.wipe(0).unwrap());
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.until_shape("mirror(spare(a s) b)");
+    p.healed();
+    let (config, guid) = (p.live().config(), p.guid("s"));
+    p.live().clear(None).unwrap();
+    p.until_shape("mirror(a b)");
+    p.until("labelled", all_say_so);
+    let torn = p.again(|_| ());
+    writer(&torn, &|labels| (0..2).for_each(|l| labels.wipe(2 * l).unwrap()));
+    let torn = torn.again(|_| ());
+    assert!(all_say_so(&torn), "it was torn");
+    let begun = config.to_label(guid, ondisk::Txg(0)).unwrap();
+    writer(&torn, &|labels| (0..4).for_each(|l| labels.config(l, &begun).unwrap()));
+    let p = torn.again(|_| ());
+    assert_eq!(p.spa.spares()[0].state, VdevState::Healthy);
+    assert!(all_say_so(&p), "it was begun");
+    p.check(&[first]);
+}
+
+/// Goal: a spare that could not step in is asked again though nothing rings: it may have grown.
+#[test]
+fn spares_are_asked_again() {
+    let p = patient(VdevShape::Mirror, &["a", "b"]);
+    let small = p.path("s");
+    std::fs::File::create(&small).unwrap().set_len(80 << 20).unwrap();
+    p.live().add_aux(&[NewLeaf { path: small.clone() }], &[], false, &claim_file).unwrap();
+    let first = p.write(1);
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.live().see_to_devices();
+    assert_eq!(p.shape(), "mirror(a b)");
+    assert!(p.live().looks_for_devices(), "somebody looks again");
+    std::fs::OpenOptions::new().write(true).open(&small).unwrap().set_len(128 << 20).unwrap();
+    p.live().see_to_devices();
+    p.until_shape("mirror(spare(a s) b)");
+    p.healed();
+    assert!(!p.live().looks_for_devices(), "nothing is wanted");
+    p.check(&[first]);
+}
+
+/// Goal: a spare that is let go by one device steps in for another that was in need of one all the time.
+#[test]
+fn a_spare_that_is_free_again_is_called() {
+    let p = patient(VdevShape::Raidz(2), &["a", "b", "c", "d"]);
+    p.spare("s");
+    let first = p.write(1);
+    p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
+    p.until_shape("raidz(spare(a s) b c d)");
+    p.healed();
+    p.live().fault(p.guid("b"), Verdict::ByHand).unwrap();
+    p.live().see_to_devices();
+    assert_eq!(p.shape(), "raidz(spare(a s) b c d)");
+    p.live().clear(Some(p.guid("a"))).unwrap();
+    p.until_shape("raidz(a spare(b s) c d)");
+    p.healed();
+    let p = p.again(|_| ());
+    p.check(&[first]);
 }
 
 /// Goal: a distributed spare steps in for a device of its own draid, all of whose blocks it then has, and goes when the device is back.

@@ -6,6 +6,7 @@ mod rig;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum, VdevKind};
 use rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
@@ -250,6 +251,82 @@ fn a_resilver_waits() {
         live(&spa).detach(guid(&spa, d, name)).unwrap();
     }
     check(&spa, &files);
+}
+
+/// Goal: whoever waits for a resilver waits from the moment at which a device shows that lacks something: at none of them it is neither there nor awaited, though it begins some groups later; so when
+/// a device is attached, and when it is brought back.
+#[test]
+fn a_resilver_is_awaited() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Single, &["a"]);
+    let first = write(&spa, 1);
+    live(&spa).hold_scans(true);
+    let there = || live(&spa).awaits_resilver() || live(&spa).scan_stat().is_some_and(|s| s.is_scanning());
+    let watched = |change: &(dyn Fn() + Sync)| {
+        let lacks = || !spa.tree().behind().is_empty();
+        std::thread::scope(|scope| {
+            let change = scope.spawn(change);
+            let (mut looks, mut seen) = (0u64, false);
+            while !change.is_finished() || !seen {
+                // It never ends, as it is held.
+                if lacks() {
+                    seen = true;
+                    assert!(there(), "at look {looks}");
+                }
+                looks += 1;
+            }
+        });
+        live(&spa).hold_scans(false);
+        healed(&spa);
+        live(&spa).hold_scans(true);
+    };
+    watched(&|| attach(&spa, d, "a", "b"));
+    live(&spa).offline(guid(&spa, d, "b"), false).unwrap();
+    let second = write(&spa, 2);
+    let b = guid(&spa, d, "b");
+    watched(&|| assert_eq!(live(&spa).online(b, false).unwrap(), VdevState::Healthy));
+    check(&spa, &[first, second]);
+}
+
+/// Goal: a device that is away when a scan begins, and to which nothing is written while it is away, lacks it all the same when it is back: the end of that scan is not taken to have
+/// brought it, neither at once nor after an import.
+#[test]
+fn passed_by_while_away() {
+    for imported in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path();
+        let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+        let mirror = |bias, names: [&str; 2]| {
+            let leaves = names.map(|name| NewLeaf { path: image(d, name) }).into();
+            NewVdev { shape: VdevShape::Mirror, bias, leaves }
+        };
+        let tops = vec![mirror(None, ["a", "b"]), mirror(Some(AllocBias::Log), ["l", "m"])];
+        let spa = pool_of(tops, &features);
+        let mut files = vec![write(&spa, 1)];
+        let away = guid(&spa, d, "m");
+        live(&spa).offline(away, true).unwrap();
+        // Groups that write nothing to the log.
+        files.extend((2..6).map(|seed| write(&spa, seed)));
+        let missed = spa.tree().dtl(away).unwrap();
+        live(&spa).hold_scans(true);
+        attach(&spa, d, "a", "c");
+        live(&spa).sync_all().unwrap();
+        let begun = live(&spa).scan_stat().unwrap().phys.max_txg;
+        assert!(missed.iter().last().unwrap().1 < begun, "{missed:?} is all that it missed until {begun}");
+        let spa = if imported {
+            again(d, spa)
+        } else {
+            live(&spa).online(away, false).unwrap();
+            spa
+        };
+        assert_eq!(state(&spa, d, "m"), VdevState::Healthy);
+        healed(&spa);
+        assert!(live(&spa).scan_stat().unwrap().phys.max_txg > begun, "one that has seen it");
+        check(&spa, &files);
+        export(spa);
+        judge(d, "tank");
+    }
 }
 
 /// Goal: a disk becomes a mirror, and that a mirror of three; the new side is written and not read for what it lacks; what is detached leaves a sound pool

@@ -114,6 +114,10 @@ fn chain(shape: VdevShape, count: usize, log_devices: usize) {
     }
     let stats = log.stats();
     assert!(stats.block_count > 0 && stats.itx_needcopy_count > 0 && stats.itx_copied_count > 0, "{stats:?}");
+    let (here, elsewhere) =
+        if log_devices > 0 { (stats.slog, stats.normal) } else { (stats.normal, stats.slog) };
+    assert_eq!((here.count, here.bytes), (stats.block_count, stats.block_bytes));
+    assert!(here.alloc >= here.bytes && (elsewhere.count, elsewhere.bytes, elsewhere.alloc) == (0, 0, 0));
     drop(log);
     drop(owned);
     live.export().unwrap();

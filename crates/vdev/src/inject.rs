@@ -1,16 +1,17 @@
-//! Faults that somebody asks for (`zinject`): errors and delays of a device, and errors of blocks of an object.
+//! Faults that somebody asks for (`zinject`): errors and delays of a device, errors of parts of its labels, of blocks of an object, and of objects of a kind in the MOS.
 //!
 //! # Theory
-//! A process has one list of them, and whoever reads or writes asks it: [`strike`] for an operation on a leaf, [`spoil`] for a copy of a block. While nobody has
-//! asked for anything, that costs a look at one number. A fault of a device changes the outcome of an operation, nothing of the device itself: an error is told
-//! instead of it, bytes that were read are changed on their way up, a write is told to have been done. Labels are spared, as OpenZFS spares them: what is
-//! tried is how blocks fare, not whether a pool is found.
+//! A process has one list of them, and whoever reads or writes asks it: [`strike`] for an operation on a leaf, [`strike_label`] for one on its labels, [`spoil`] for
+//! a copy of a block. While nobody has asked for anything, that costs a look at one number. A fault of a device changes the outcome of an operation, nothing of the
+//! device itself: an error is told instead of it, bytes that were read are changed on their way up, a write is told to have been done. A device's faults spare its
+//! labels, as in OpenZFS: what is tried is how blocks fare, not whether a pool is found. Labels have faults of their own, by the parts of which each of the four
+//! has one.
 //!
 //! # Locks
 //! The list's own lock, for a few instructions; a delay is waited for without it.
 //!
 //! # Absent
-//! Faults of a crypt or decompression layer of their own, of indirect blocks by level of the MOS, panics, and what pretends to be out of space.
+//! Faults of unpacking what the cache holds packed, panics, and what pretends to be out of space.
 //!
 //! # See
 //! OpenZFS `zio_inject.c`.
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use device::{DeviceError, Op};
-use ondisk::Guid;
+use ondisk::label::{BOOT_ENV_OFFSET, LABEL_SIZE, PHYS_OFFSET, RING_OFFSET};
+use ondisk::{DmuType, Guid, Txg};
 use parking_lot::Mutex;
 
 /// What is asked of a leaf, as far as faults tell it apart (`zio_type_t`, and probes).
@@ -57,6 +59,19 @@ pub enum Wrong {
     },
 }
 
+/// How a block is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bad {
+    /// It can't be read.
+    Io,
+    /// Its checksum does not match.
+    Checksum,
+    /// It can't be decrypted: it has another MAC than it should.
+    Decrypt,
+    /// It can't be decompressed.
+    Decompress,
+}
+
 /// Which blocks of an object are found wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocks {
@@ -70,8 +85,68 @@ pub struct Blocks {
     pub blkid: Range<u64>,
     /// Copies, a bit for each; 0 is all.
     pub copies: u32,
-    /// Their checksum does not match; otherwise they can't be read.
-    pub checksum: bool,
+    /// How they are wrong.
+    pub how: Bad,
+}
+
+/// A part that each label has (`vdev_label_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The pad in front, which nobody uses (`vl_pad1`).
+    Pad1,
+    /// The boot environment, by which devices are probed (`vl_be`).
+    Pad2,
+    /// The config (`vl_vdev_phys`).
+    Nvlist,
+    /// The ring of uberblocks (`vl_uberblock`).
+    Uber,
+}
+
+impl Part {
+    /// Where it is in a label, bytes.
+    fn range(self) -> Range<u64> {
+        match self {
+            Part::Pad1 => 0..BOOT_ENV_OFFSET,
+            Part::Pad2 => BOOT_ENV_OFFSET..PHYS_OFFSET,
+            Part::Nvlist => PHYS_OFFSET..RING_OFFSET,
+            Part::Uber => RING_OFFSET..LABEL_SIZE,
+        }
+    }
+}
+
+/// Which blocks of the MOS are found wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MosBlocks {
+    /// Those of objects of this type; otherwise all.
+    pub kind: Option<DmuType>,
+    /// As [`Blocks::copies`].
+    pub copies: u32,
+    /// As [`Blocks::how`].
+    pub how: Bad,
+}
+
+/// A block that is read, as far as faults tell it apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Object set; the MOS is 0.
+    pub objset: u64,
+    /// Object.
+    pub object: u64,
+    /// Level in its tree.
+    pub level: u8,
+    /// Block of that level.
+    pub blkid: u64,
+    /// Type of the object, as the block's pointer has it.
+    pub kind: DmuType,
+}
+
+/// How long a pool's devices lose writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spell {
+    /// So long.
+    Time(Duration),
+    /// So many groups after the first.
+    Groups(u64),
 }
 
 /// What a fault befalls.
@@ -86,8 +161,23 @@ pub enum Target {
         /// What goes wrong.
         wrong: Wrong,
     },
+    /// A part of all labels of a device.
+    Label {
+        /// Which device.
+        leaf: Guid,
+        /// The part.
+        part: Part,
+        /// Reads, writes, or what either does in a probe; nothing is all of them.
+        on: Option<On>,
+        /// What goes wrong; no delay.
+        wrong: Wrong,
+    },
     /// Blocks of an object, when they are read.
     Data(Blocks),
+    /// Blocks of the MOS by their types, when they are read.
+    Mos(MosBlocks),
+    /// Writes of blocks, on whatever device of the pool, each of which is told to have been done, and is not (`ZINJECT_IGNORED_WRITES`).
+    Writes(Spell),
 }
 
 /// A fault that is asked for.
@@ -97,12 +187,14 @@ pub struct Fault {
     pub pool: Guid,
     /// What it befalls.
     pub target: Target,
-    /// How often, in a hundred thousand.
+    /// How often, of [`ALWAYS`].
     pub often: u32,
 }
 
-/// All of [`Fault::often`].
-pub const ALWAYS: u32 = 100_000;
+/// All of [`Fault::often`] (`ZI_PERCENTAGE_MAX`).
+pub const ALWAYS: u32 = u32::MAX;
+/// The object set of the pool itself (`DMU_META_OBJSET`).
+const MOS: u64 = 0;
 /// Faults at a time.
 const MOST: usize = 4096;
 
@@ -111,6 +203,8 @@ struct Handler {
     fault: Fault,
     /// When each lane of a delay is free.
     lanes: Vec<Instant>,
+    /// When a spell began, and with which group.
+    since: Option<(Instant, Txg)>,
     hits: u64,
 }
 
@@ -135,9 +229,16 @@ pub fn add(fault: Fault) -> Option<u64> {
         Target::Leaf { wrong: Wrong::Delay { lanes, .. }, .. } => vec![Instant::now(); *lanes as usize],
         _ => Vec::new(),
     };
-    list.all.push(Handler { id: list.last, fault, lanes, hits: 0 });
+    list.all.push(Handler { id: list.last, fault, lanes, since: None, hits: 0 });
     COUNT.store(list.all.len(), Relaxed);
     Some(list.last)
+}
+
+/// A number for something that is no fault of a device or block, but is told and taken back beside them.
+pub fn number() -> u64 {
+    let list = &mut *LIST.lock();
+    list.last += 1;
+    list.last
 }
 
 /// Takes back one, or all; how many there were.
@@ -164,7 +265,7 @@ pub fn list() -> Vec<(u64, Fault, u64)> {
 impl List {
     /// Whether one strikes that does so only now and then.
     fn chance(&mut self, often: u32) -> bool {
-        if often >= ALWAYS {
+        if often == ALWAYS {
             return true;
         }
         self.rng ^= self.rng << 13;
@@ -180,14 +281,37 @@ pub(crate) fn strike(pool: impl Fn() -> Guid, leaf: Guid, on: On) -> Option<Wron
         return None;
     }
     let pool = pool();
+    struck(on, |fault| match fault.target {
+        Target::Leaf { leaf: of, on: which, wrong } if fault.pool == pool && of == leaf => {
+            which.map_or(on != On::Probe, |which| which == on).then_some(wrong)
+        }
+        Target::Writes(_) if fault.pool == pool && on == On::Write => Some(Wrong::Noop),
+        _ => None,
+    })
+}
+
+/// What a read or a write comes to that begins `at` this byte of a label, whichever of the four that is. A guid is enough, since pools have no leaf in common.
+pub(crate) fn strike_label(leaf: Guid, at: u64, on: On, probing: bool) -> Option<Wrong> {
+    if COUNT.load(Relaxed) == 0 {
+        return None;
+    }
+    struck(on, |fault| match fault.target {
+        Target::Label { leaf: of, part, on: which, wrong } if of == leaf && part.range().contains(&at) => {
+            which.is_none_or(|which| which == on || probing && which == On::Probe).then_some(wrong)
+        }
+        _ => None,
+    })
+}
+
+/// What the faults of which something is `meant` for an operation of this kind make of it. Waits for delays.
+fn struck(on: On, meant: impl Fn(&Fault) -> Option<Wrong>) -> Option<Wrong> {
     let (mut until, mut struck) = (None, None);
     let mut guard = LIST.lock();
     let list = &mut *guard;
     for at in 0..list.all.len() {
-        let Target::Leaf { leaf: of, on: which, wrong } = list.all[at].fault.target else { continue };
-        let asked = which.map_or(on != On::Probe, |which| which == on);
+        let Some(wrong) = meant(&list.all[at].fault) else { continue };
         let often = list.all[at].fault.often;
-        if list.all[at].fault.pool != pool || of != leaf || !asked || !list.chance(often) {
+        if !list.chance(often) {
             continue;
         }
         let handler = &mut list.all[at];
@@ -223,12 +347,36 @@ fn wait(until: Instant) {
     }
 }
 
+/// Whether a spell in which a pool's writes were lost is over when a group is about to be synced (`spa_handle_ignored_writes`): what was lost can't be had back, so
+/// that nothing may be built on it. The first group that asks begins it.
+pub fn is_over(pool: impl Fn() -> Guid, txg: Txg) -> bool {
+    if COUNT.load(Relaxed) == 0 {
+        return false;
+    }
+    let (pool, now) = (pool(), Instant::now());
+    let mut over = false;
+    for handler in LIST.lock().all.iter_mut().filter(|h| h.fault.pool == pool) {
+        let Target::Writes(spell) = handler.fault.target else { continue };
+        let (since, first) = *handler.since.get_or_insert((now, txg));
+        over |= match spell {
+            Spell::Time(time) => now.duration_since(since) > time,
+            Spell::Groups(groups) => txg.0 > first.0.saturating_add(groups),
+        };
+    }
+    over
+}
+
+/// Whether somebody asked for any copy of a block to be found wrong, now or another time: what fails then will not once that is taken back.
+pub fn is_asked(pool: impl Fn() -> Guid, block: &Place) -> bool {
+    if COUNT.load(Relaxed) == 0 {
+        return false;
+    }
+    let pool = pool();
+    LIST.lock().all.iter().any(|h| h.fault.pool == pool && h.fault.target.of(block).is_some())
+}
+
 /// Whether a copy of a block is to be found wrong: `Some(true)` for its checksum, `Some(false)` if it can't be read.
-pub fn spoil(
-    pool: impl Fn() -> Guid,
-    (objset, object, level, blkid): (u64, u64, u8, u64),
-    copy: impl Fn() -> usize,
-) -> Option<bool> {
+pub fn spoil(pool: impl Fn() -> Guid, block: &Place, copy: impl Fn() -> usize) -> Option<bool> {
     if COUNT.load(Relaxed) == 0 {
         return None;
     }
@@ -236,16 +384,59 @@ pub fn spoil(
     let list = &mut *LIST.lock();
     for at in 0..list.all.len() {
         let fault = &list.all[at].fault;
-        let Target::Data(b) = &fault.target else { continue };
-        let meant = (b.objset, b.object, b.level) == (objset, object, level) && b.blkid.contains(&blkid);
-        let copies = b.copies == 0 || copy < 32 && b.copies & 1 << copy != 0;
-        let (often, checksum) = (fault.often, b.checksum);
+        let Some((how, copies)) = fault.target.of(block) else { continue };
+        let meant = matches!(how, Bad::Io | Bad::Checksum);
+        let copies = copies == 0 || copy < 32 && copies & 1 << copy != 0;
+        let often = fault.often;
         if fault.pool == pool && meant && copies && list.chance(often) {
             list.all[at].hits += 1;
-            return Some(checksum);
+            return Some(how == Bad::Checksum);
         }
     }
     None
+}
+
+/// Whether a block that was read, and is as it was written, is to be found wrong in this way, [`Bad::Decrypt`] or [`Bad::Decompress`].
+pub fn baffles(pool: impl Fn() -> Guid, block: &Place, way: Bad) -> bool {
+    if COUNT.load(Relaxed) == 0 {
+        return false;
+    }
+    let pool = pool();
+    let list = &mut *LIST.lock();
+    for at in 0..list.all.len() {
+        let fault = &list.all[at].fault;
+        let meant = fault.pool == pool && fault.target.of(block).is_some_and(|(how, _)| how == way);
+        let often = fault.often;
+        if meant && list.chance(often) {
+            list.all[at].hits += 1;
+            return true;
+        }
+    }
+    false
+}
+
+impl Target {
+    /// How a block is wrong if this befalls it, and which copies, as [`Blocks::copies`] has them.
+    fn of(&self, block: &Place) -> Option<(Bad, u32)> {
+        match self {
+            Target::Data(b) => b.has(block).then_some((b.how, b.copies)),
+            Target::Mos(b) => b.has(block).then_some((b.how, b.copies)),
+            Target::Leaf { .. } | Target::Label { .. } | Target::Writes(_) => None,
+        }
+    }
+}
+
+impl Blocks {
+    fn has(&self, block: &Place) -> bool {
+        let of = (block.objset, block.object, block.level);
+        of == (self.objset, self.object, self.level) && self.blkid.contains(&block.blkid)
+    }
+}
+
+impl MosBlocks {
+    fn has(&self, block: &Place) -> bool {
+        block.objset == MOS && self.kind.is_none_or(|kind| kind == block.kind)
+    }
 }
 
 /// The error that a fault tells of.

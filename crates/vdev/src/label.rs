@@ -15,8 +15,10 @@
 //! # See
 //! OpenZFS `vdev_label.c` (`vdev_label_read_config`, `vdev_uberblock_load`).
 
+mod face;
 mod write;
 
+pub(crate) use face::Face;
 pub use write::{LabelWriteError, LabelWriter};
 
 use codec::checksum::embedded::Verifier;
@@ -26,7 +28,7 @@ use ondisk::label::{
     label_offset, uberblock_count, uberblock_offset,
 };
 use ondisk::uberblock::Uberblock;
-use ondisk::{Corrupt, Nvlist, Txg};
+use ondisk::{Corrupt, Guid, Nvlist, Txg};
 
 /// Why a part of a label can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -72,13 +74,18 @@ type Result<T> = std::result::Result<T, LabelError>;
 
 /// The four labels of a device.
 pub struct Labels<'d> {
-    device: &'d dyn Device,
+    face: Face<'d>,
 }
 
 impl<'d> Labels<'d> {
     /// The labels of `device`; nothing is read yet.
     pub fn new(device: &'d dyn Device) -> Self {
-        Self { device }
+        Self { face: Face::new(device) }
+    }
+
+    /// The same of a leaf of a pool that is open, which its faults befall ([`crate::inject`]).
+    pub fn of(device: &'d dyn Device, leaf: Guid) -> Self {
+        Self { face: Face::of(device, leaf) }
     }
 
     /// The configuration in label 0 to 3, if its checksum holds (`vdev_phys_t`).
@@ -160,10 +167,10 @@ impl<'d> Labels<'d> {
 
     /// A part of a label, and its offset on the device.
     fn read(&self, label: usize, offset: u64, size: u64) -> Result<(AlignedBuf, u64)> {
-        let whole = self.device.size();
+        let whole = self.face.size();
         let start = label_offset(whole, label).ok_or(LabelError::TooSmall { label, size: whole })?;
         let mut buf = AlignedBuf::zeroed(size as usize);
-        self.device.read_at(&mut buf, start + offset).map_err(|source| LabelError::Io { label, source })?;
+        self.face.read(&mut buf, start, offset).map_err(|source| LabelError::Io { label, source })?;
         Ok((buf, start + offset))
     }
 

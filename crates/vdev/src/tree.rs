@@ -5,7 +5,7 @@ mod describe;
 mod health;
 mod reshape;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -343,6 +343,13 @@ impl Tree {
         let node = self.guid(guid)?;
         (txg.0..=txg.0.saturating_add(crate::write::OPEN_GROUPS)).for_each(|t| node.miss(Txg(t)));
         Ok(())
+    }
+
+    /// Says that a scan passes by devices other than these in this group: those of them that have missed something miss this group too, or the end of the scan
+    /// would be taken to have brought it, however long they were away: what is not written to a device it does not miss.
+    pub fn passed_by(&self, present: &BTreeSet<Guid>, txg: Txg) {
+        let absent = self.nodes.iter().filter(|n| n.stale.load(Relaxed) && !present.contains(&n.guid));
+        absent.for_each(|node| node.miss(txg));
     }
 
     /// What a device has missed.

@@ -28,7 +28,7 @@ pub use error::Error;
 pub use groups::{Found, Groups, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
 pub use replay::{Ended, ReplayError, Replayed, Replayer, may_pass};
-pub use stats::Stats;
+pub use stats::{LogBlocks, Stats};
 pub use zilog::{EarlyPolicy, LogPolicy, SyncMode, UseSaXattrs, Zilog};
 
 /// A result of this room.

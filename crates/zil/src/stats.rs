@@ -15,10 +15,44 @@ pub(crate) struct Counters {
     pub(crate) itx_needcopy_bytes: Counter,
     pub(crate) itx_indirect_count: Counter,
     pub(crate) itx_indirect_bytes: Counter,
-    pub(crate) block_count: Counter,
-    pub(crate) block_bytes: Counter,
+    /// Of log blocks on data devices.
+    pub(crate) normal: BlockCounters,
+    /// Of those on log devices.
+    pub(crate) slog: BlockCounters,
     pub(crate) flush_count: Counter,
     pub(crate) commit_ns: Histogram,
+}
+
+/// Of log blocks of one class of devices.
+#[derive(Debug, Default)]
+pub(crate) struct BlockCounters {
+    count: Counter,
+    bytes: Counter,
+    alloc: Counter,
+}
+
+impl BlockCounters {
+    /// A block is written, of `alloc` bytes of which `used` are.
+    pub(crate) fn wrote(&self, used: u64, alloc: u64) {
+        self.count.inc();
+        self.bytes.add(used);
+        self.alloc.add(alloc);
+    }
+
+    fn snapshot(&self) -> LogBlocks {
+        LogBlocks { count: self.count.get(), bytes: self.bytes.get(), alloc: self.alloc.get() }
+    }
+}
+
+/// Log blocks written to one class of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogBlocks {
+    /// How many (`zil_itx_metaslab_*_count`).
+    pub count: u64,
+    /// Bytes used in these (`zil_itx_metaslab_*_bytes`).
+    pub bytes: u64,
+    /// Bytes of these, all of which are written (`zil_itx_metaslab_*_write`, `zil_itx_metaslab_*_alloc`).
+    pub alloc: u64,
 }
 
 /// What a log has done since it was opened.
@@ -44,10 +78,14 @@ pub struct Stats {
     pub itx_indirect_count: u64,
     /// Bytes of these (`zil_itx_indirect_bytes`).
     pub itx_indirect_bytes: u64,
-    /// Log blocks written (`zil_itx_metaslab_*_count`).
+    /// Log blocks written.
     pub block_count: u64,
-    /// Bytes used in these (`zil_itx_metaslab_*_bytes`).
+    /// Bytes used in these.
     pub block_bytes: u64,
+    /// Those of them on data devices (`zil_itx_metaslab_normal_*`).
+    pub normal: LogBlocks,
+    /// Those on log devices (`zil_itx_metaslab_slog_*`).
+    pub slog: LogBlocks,
     /// Times that devices were flushed.
     pub flush_count: u64,
     /// Nanoseconds that commits took.
@@ -56,6 +94,7 @@ pub struct Stats {
 
 impl Counters {
     pub(crate) fn snapshot(&self) -> Stats {
+        let (normal, slog) = (self.normal.snapshot(), self.slog.snapshot());
         Stats {
             commit_count: self.commit_count.get(),
             commit_writer_count: self.commit_writer_count.get(),
@@ -67,11 +106,20 @@ impl Counters {
             itx_needcopy_bytes: self.itx_needcopy_bytes.get(),
             itx_indirect_count: self.itx_indirect_count.get(),
             itx_indirect_bytes: self.itx_indirect_bytes.get(),
-            block_count: self.block_count.get(),
-            block_bytes: self.block_bytes.get(),
+            block_count: normal.count + slog.count,
+            block_bytes: normal.bytes + slog.bytes,
+            normal,
+            slog,
             flush_count: self.flush_count.get(),
             commit_ns: self.commit_ns.snapshot(),
         }
+    }
+}
+
+impl Default for Stats {
+    /// What a log that has done nothing counts.
+    fn default() -> Self {
+        Counters::default().snapshot()
     }
 }
 
@@ -93,6 +141,14 @@ impl Stats {
             ("zil_itx_indirect_bytes", self.itx_indirect_bytes),
             ("block_count", self.block_count),
             ("block_bytes", self.block_bytes),
+            ("zil_itx_metaslab_normal_count", self.normal.count),
+            ("zil_itx_metaslab_normal_bytes", self.normal.bytes),
+            ("zil_itx_metaslab_normal_write", self.normal.alloc),
+            ("zil_itx_metaslab_normal_alloc", self.normal.alloc),
+            ("zil_itx_metaslab_slog_count", self.slog.count),
+            ("zil_itx_metaslab_slog_bytes", self.slog.bytes),
+            ("zil_itx_metaslab_slog_write", self.slog.alloc),
+            ("zil_itx_metaslab_slog_alloc", self.slog.alloc),
             ("flush_count", self.flush_count),
         ]
     }

@@ -18,7 +18,7 @@ use ondisk::{
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vdev::{Tree, TreeCell};
+use vdev::{Tree, TreeCell, inject};
 
 /// The pipeline of one pool.
 ///
@@ -282,6 +282,10 @@ impl Zio {
                 _ => Ok(Checksum(s.sum).mac(bp.order)),
             };
             let mac = mac.map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
+            if self.baffles(bp, bookmark, inject::Bad::Decrypt) {
+                let source = codec::Error::Mac { what: "block" };
+                return Err(Error::Decode { bookmark: *bookmark, source });
+            }
             keys.decrypt(bp.kind, bp.order, &s.crypt_params, &mac, &mut raw)
                 .map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
         }
@@ -344,7 +348,7 @@ impl Zio {
         // A log's chain names the block to come, which a crash left unwritten at its end.
         let speculative = bp.kind == DmuType::INTENT_LOG || Guess::is_here();
         let fetch = Fetch { dva, size: s.psize.0 as usize, birth: s.phys_birth, bookmark: bm, speculative };
-        match self.spoiled(s, dva, bm) {
+        match self.spoiled(bp, s, dva, bm) {
             Some(false) => {
                 if !Guess::is_here() {
                     self.tree().charge_reads(dva.vdev, dva.offset.0, s.psize, s.phys_birth);
@@ -359,11 +363,15 @@ impl Zio {
         }
     }
 
-    /// Whether somebody asked for this copy of the block to be found wrong ([`vdev::inject`]).
-    pub(crate) fn spoiled(&self, s: &Stored, dva: &Dva, bm: &Bookmark) -> Option<bool> {
+    /// Whether somebody asked for this copy of the block to be found wrong ([`inject`]).
+    pub(crate) fn spoiled(&self, bp: &Blkptr, s: &Stored, dva: &Dva, bm: &Bookmark) -> Option<bool> {
         let copy = || s.copies().position(|one| one == dva).unwrap_or(0);
-        let pool = || self.tree().root_guid();
-        vdev::inject::spoil(pool, (bm.objset, bm.object.0, bm.level.0, bm.blkid.0), copy)
+        inject::spoil(|| self.tree().root_guid(), &place(bp, bm), copy)
+    }
+
+    /// Whether somebody asked for the block to be found wrong in this way, though it was read.
+    fn baffles(&self, bp: &Blkptr, bm: &Bookmark, way: inject::Bad) -> bool {
+        inject::baffles(|| self.tree().root_guid(), &place(bp, bm), way)
     }
 
     /// What `read` makes of the first copy that it succeeds with.
@@ -389,16 +397,17 @@ impl Zio {
                 }
             }
             let failure = failure.expect("a stored block has a first copy");
-            if !(self.is_gone(&failure, s) && self.suspension.wait(Reason::Io)) {
+            if !(self.is_gone(&failure, bp, s, bm) && self.suspension.wait(Reason::Io)) {
                 return Err(failure);
             }
         }
     }
 
-    /// Whether a read that must succeed failed since devices have gone, which may come back.
-    fn is_gone(&self, failure: &Error, s: &Stored) -> bool {
+    /// Whether a read that must succeed failed since devices have gone, which may come back, or since somebody asked for it, who may take it back.
+    fn is_gone(&self, failure: &Error, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> bool {
         let failed = Patience::is_here() && matches!(failure, Error::Io { .. });
-        failed && s.copies().any(|dva| !self.tree().probe(dva.vdev))
+        let asked = || inject::is_asked(|| self.tree().root_guid(), &place(bp, bm));
+        failed && (s.copies().any(|dva| !self.tree().probe(dva.vdev)) || asked())
     }
 
     /// Asks the vdevs for candidates until one passes `verify`.
@@ -477,6 +486,11 @@ impl Zio {
         }
         let (plain, packed) = match s.compress {
             CompressKind::Off if raw.len() as u64 == bp.lsize.0 => (raw, None),
+            kind if self.baffles(bp, bm, inject::Bad::Decompress) => {
+                let (psize, lsize) = (raw.len(), bp.lsize.0 as usize);
+                let source = Corrupt::Shape { what: "block", why: "somebody asked for it to be" };
+                return Err(bad_mac(codec::Error::Decompress { kind, psize, lsize, source }));
+            }
             kind => (self.unpack(bp, kind, &raw, bm)?, Some(raw)),
         };
         if bp.has_indirect_mac() {
@@ -518,6 +532,12 @@ impl Zio {
         }
         Ok(buf.freeze())
     }
+}
+
+/// A block as the faults that somebody asks for know it.
+fn place(bp: &Blkptr, bm: &Bookmark) -> inject::Place {
+    let (object, level, blkid) = (bm.object.0, bm.level.0, bm.blkid.0);
+    inject::Place { objset: bm.objset, object, level, blkid, kind: bp.kind }
 }
 
 /// Whether half of a block's checksum is a MAC. Object sets carry theirs inside.

@@ -107,7 +107,7 @@ impl Zio {
     /// The failure of a block of which somebody asked for all copies to be found wrong ([`vdev::inject`]). Where that is asked for some of them, a look
     /// finds the others, and has nothing to put right.
     fn pretended(&self, bp: &Blkptr, s: &Stored, bookmark: &Bookmark) -> Option<Error> {
-        let all = s.copies().all(|dva| self.spoiled(s, dva, bookmark).is_some());
+        let all = s.copies().all(|dva| self.spoiled(bp, s, dva, bookmark).is_some());
         if all { self.fetch_stored(bp, s, bookmark).err() } else { None }
     }
 

@@ -155,6 +155,9 @@ impl Service for Live {
     fn tunables(&self) -> Result<Vec<Tunable>, Error> {
         Ok(Vec::new())
     }
+    fn spl(&self) -> Result<Vec<SplParameter>, Error> {
+        Ok(Vec::new())
+    }
     fn set_tunable(&self, name: &str, _: &u64) -> Result<(), Error> {
         Err(Error::new(name, Reason::BadProperty { property: name.to_owned() }))
     }

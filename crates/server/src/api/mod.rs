@@ -52,7 +52,7 @@ pub use import::{
     Activity, Candidate, Found, Host, ImportOutcome, ImportRequest, LoadInfo, Lost, MmpState, Rewind,
     RewindInfo, ScanRequest,
 };
-pub use inject::{DeviceFault, InjectRequest, Injected};
+pub use inject::{Ailment, DataFault, DeviceFault, InjectRequest, Injected, Spell};
 pub use log::LogStats;
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,
@@ -66,4 +66,4 @@ pub use request::{
     MountRequest, UnmountRequest,
 };
 pub use service::{Client, Service, Transport, TransportError, dispatch};
-pub use stats::{Kstat, KstatValue, Tunable};
+pub use stats::{Kstat, KstatValue, SplParameter, Tunable};

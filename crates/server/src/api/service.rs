@@ -7,7 +7,8 @@ use super::{
     DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
     ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
     MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, Tunable, UnmountRequest, WithdrawRequest,
+    Reason, ScanRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
+    WithdrawRequest,
 };
 
 /// A reply's body.
@@ -84,6 +85,8 @@ methods! {
     tunables() -> Vec<Tunable>;
     /// Sets one of them.
     set_tunable(name: String => &str, value: u64 => &u64) -> ();
+    /// The parameters of the module `spl` that mean something here.
+    spl() -> Vec<SplParameter>;
     /// Asks for faults, or takes them back; says which there are.
     inject(request: InjectRequest => &InjectRequest) -> Vec<Injected>;
     /// What the intent logs have done of datasets that are open for writing.

@@ -15,6 +15,17 @@ pub struct Tunable {
     pub what: String,
 }
 
+/// A parameter of the module `spl`, as its file would tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplParameter {
+    /// Its name.
+    pub name: String,
+    /// What it is now.
+    pub value: String,
+    /// What it means.
+    pub what: String,
+}
+
 /// A value of a kstat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -34,7 +34,7 @@ pub struct Split {
     done: Point,
 }
 
-fn make(live: &Live, name: &str) -> Result<(), String> {
+pub(super) fn make(live: &Live, name: &str) -> Result<(), String> {
     let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
     let (props, crypt) = (Vec::new(), None);
     let task = Create { name: name.to_owned(), contents, props, crypt, enforce_limits: false };
@@ -42,7 +42,7 @@ fn make(live: &Live, name: &str) -> Result<(), String> {
 }
 
 /// The name of a device, wherever it was found.
-fn file_name(leaf: &VdevConfig) -> Option<String> {
+pub(super) fn file_name(leaf: &VdevConfig) -> Option<String> {
     let path = String::from_utf8_lossy(leaf.path.as_deref()?).into_owned();
     path.rsplit('/').next().map(str::to_owned)
 }

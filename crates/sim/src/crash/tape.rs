@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Device, MemDevice};
+use device::{Device, Layer, MemDevice};
 use parking_lot::Mutex;
 
 /// Sector at whose bounds writes tear.
@@ -21,13 +21,18 @@ enum Event {
 #[derive(Clone, Default)]
 pub struct Tape(Arc<Mutex<Vec<Event>>>);
 
+/// The image of the device with this number.
+pub fn image(number: usize) -> String {
+    format!("d{number}.img")
+}
+
 /// A place on the tape: how many events are before it.
 pub type Point = usize;
 
 struct Taped {
     tape: Tape,
     number: usize,
-    inner: MemDevice,
+    inner: Arc<dyn Device>,
 }
 
 impl Device for Taped {
@@ -72,10 +77,28 @@ impl Tape {
     /// Devices of `size` bytes each, all on this tape.
     pub fn devices(&self, count: usize, size: u64) -> Vec<Arc<dyn Device>> {
         let device = |number| -> Arc<dyn Device> {
-            let inner = MemDevice::new(&format!("d{number}.img"), size);
+            let inner = Arc::new(MemDevice::new(&image(number), size));
             Arc::new(Taped { tape: self.clone(), number, inner })
         };
         (0..count).map(device).collect()
+    }
+
+    /// Puts the tape around an image that [`image`] names: what is opened again is the same device. Nothing else is to be opened.
+    pub fn around(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        let path = PathBuf::from(inner.name());
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let number = name.strip_prefix('d').and_then(|n| n.strip_suffix(".img")).and_then(|n| n.parse().ok());
+        Arc::new(Taped {
+            tape: self.clone(),
+            number: number.expect("an image is named by its number"),
+            inner,
+        })
+    }
+
+    /// The same around whatever is opened.
+    pub fn layer(&self) -> Layer {
+        let tape = self.clone();
+        Layer::new(move |device| tape.around(device))
     }
 
     /// Where the tape ends now.
@@ -108,7 +131,7 @@ impl Tape {
                 flushed[*device] = at;
             }
         }
-        let files = (0..count).map(|n| File::create(dir.join(format!("d{n}.img"))));
+        let files = (0..count).map(|n| File::create(dir.join(image(n))));
         let files = files.collect::<std::io::Result<Vec<_>>>()?;
         files.iter().try_for_each(|f| f.set_len(size))?;
         for (at, event) in events.iter().enumerate() {

@@ -16,7 +16,7 @@ use ondisk::{DmuType, ObjNum, VdevKind};
 use poolhouse::{OpenOptions, Pool};
 use spa::Host;
 use spa::Spa;
-use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, create};
+use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevShape, create};
 use spa::engine::{Live, World};
 use zpl::NewFileSystem;
 
@@ -29,7 +29,7 @@ pub(super) const POOL: &str = "tank";
 pub(super) const SIZE: u64 = 64 << 20;
 
 /// What is seen of a pool: its datasets, and of each that the workload has written the contents.
-type Seen = BTreeMap<String, Vec<u8>>;
+pub(super) type Seen = BTreeMap<String, Vec<u8>>;
 
 /// A recorded workload.
 pub struct Script {
@@ -95,6 +95,12 @@ pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, us
         leaves: rest.by_ref().take(*count).collect(),
     });
     let vdevs = vdevs.collect();
+    let claimer = |path: &Path| Ok((by_path[path].clone(), VdevKind::File));
+    begin_on(vdevs, Arc::new(Seeded(AtomicU64::new(seed))), &claimer)
+}
+
+/// A new pool of these vdevs, whose devices are opened by `claimer`.
+pub(super) fn begin_on(vdevs: Vec<NewVdev>, world: Arc<dyn World>, claimer: &Claimer<'_>) -> Spa {
     let new = NewPool { name: POOL.into(), vdevs, ashift: None, force: false };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let contents = NewFileSystem::new((1_700_000_000, 0));
@@ -108,13 +114,13 @@ pub(super) fn begin_with(tape: &Tape, vdevs: &[(VdevShape, Option<AllocBias>, us
     };
     let setting = Setting {
         host: &host(),
-        world: Arc::new(Seeded(AtomicU64::new(seed))),
-        claimer: &|path: &Path| Ok((by_path[path].clone(), VdevKind::File)),
+        world,
+        claimer,
         workers: Arc::new(zio::Workers::new("zio", 1)),
         cache: (32u64 << 20).into(),
         altroot: None,
     };
-    create(&new, &begin, &setting).expect("devices in memory make a pool")
+    create(&new, &begin, &setting).expect("sound devices make a pool")
 }
 
 /// Runs a workload of so many steps on a new pool of this shape, and records it.
@@ -266,7 +272,7 @@ impl Script {
     }
 }
 
-fn look(pool: &Pool) -> poolhouse::Result<Seen> {
+pub(super) fn look(pool: &Pool) -> poolhouse::Result<Seen> {
     let mut out = Seen::new();
     let listed = pool.dataset_names(true)?;
     if let Some((_, error)) = listed.failures.into_iter().next() {

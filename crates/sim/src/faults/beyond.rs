@@ -5,7 +5,7 @@ use std::path::Path;
 use ondisk::{BlkId, Guid, Level, Psize};
 use poolhouse::Pool;
 use tempfile::TempDir;
-use vdev::inject::{Blocks, Target};
+use vdev::inject::{Bad, Blocks, Target};
 use zpl::FileSystem;
 
 use super::base::{Base, LATE, POOL, damaged, file_system, finish, image, import, judge, live, scrub};
@@ -149,7 +149,7 @@ impl Base {
                 level: 0,
                 blkid,
                 copies: 0,
-                checksum: false,
+                how: Bad::Io,
             }))?;
         }
         Ok(injected)

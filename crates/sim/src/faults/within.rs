@@ -9,7 +9,7 @@ use ondisk::{BlkId, Blkptr, Guid, Level, ObjNum};
 use poolhouse::Pool;
 use rustix::fs::{FallocateFlags, fallocate};
 use tempfile::TempDir;
-use vdev::inject::{self, ALWAYS, Blocks, On, Target, Wrong};
+use vdev::inject::{self, ALWAYS, Bad, Blocks, On, Target, Wrong};
 use zpl::FileSystem;
 
 use super::base::{
@@ -203,7 +203,7 @@ fn inject_all(base: &Base, pool: &Pool, faults: &[(usize, Fault)]) -> Result<Inj
                 level,
                 blkid,
                 copies,
-                checksum: false,
+                how: Bad::Io,
             }))?;
         }
     }

@@ -81,10 +81,7 @@ impl Life {
             }
             DeviceOp::Attach(device, new) => self.attach(device, new, false),
             DeviceOp::Replace(device, new) => self.attach(device, new, true),
-            DeviceOp::Detach(device) => match self.guid(device)? {
-                Some(guid) => Ok(self.live()?.detach(guid)?),
-                None => Ok(()),
-            },
+            DeviceOp::Detach(device) => self.detach(device),
             DeviceOp::Scrub => match self.live()?.scan(ScanCommand::Scrub) {
                 Ok(_) | Err(ScanRefusal::Busy) => Ok(()),
                 Err(e) => Err(e.into()),
@@ -164,6 +161,20 @@ impl Life {
             };
         }
         Err(format!("{new} can't be attached: what is rebuilt never ends: {}", self.words()?).into())
+    }
+
+    /// Takes a device out of its mirror, and first what stands in for it, which would take its place for good otherwise.
+    fn detach(&self, device: &str) -> Result<(), Failure> {
+        let (root, live) = (self.root()?, self.live()?);
+        let Some(guid) = self.guid(device)? else { return Ok(()) };
+        let has = |vdev: &VdevConfig| vdev.leaves().any(|leaf| leaf.guid == guid);
+        let replaced = root.walk().find(|vdev| vdev.kind == VdevKind::Spare && has(vdev));
+        let spares = self.model.spares();
+        let stands_in = |leaf: &&VdevConfig| file_name(leaf).is_some_and(|name| spares.contains(&name));
+        if let Some(spare) = replaced.and_then(|vdev| vdev.leaves().find(stands_in)) {
+            live.detach(spare.guid)?;
+        }
+        Ok(live.detach(guid)?)
     }
 
     /// Brings everything back and up to date, and scrubs it: nothing is wrong then.

@@ -203,7 +203,9 @@ impl Life {
         let scan = spa::scan(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
         let options = Options { readonly: false, checkpoint, ..self.options() };
-        let hands = self.hands(self.seed ^ self.steps.rotate_left(32));
+        // Another sequence each time: guids of one that came before are in use.
+        let imports = SplitMix(candidate.config.txg.0).roll();
+        let hands = self.hands(self.seed ^ self.steps.rotate_left(32) ^ imports);
         let spa = import_for_writing(candidate, &options, None, &host(), &SystemClock, hands)
             .map_err(|e| chain(&e))?;
         if let Some(live) = spa.writer() {

@@ -11,7 +11,8 @@
 //! which all devices know the top-level vdev, and `orig_guid` keeps its own. A hot spare that is in use stays on the list of spares.
 //!
 //! # Crash
-//! A new device's labels say "group 0" before the group that takes it in, as those of vdevs that are added ([`super::shape`]). The labels of one that has gone
+//! A new device's labels say "group 0" before the group that takes it in, as those of vdevs that are added ([`super::shape`]); a hot spare stays one until that group. A spare that goes because its
+//! device is well or has been replaced goes in a later group; that it may go is said in the one that says why. The labels of one that has gone
 //! are made void after the group in which it went: until then the pool needs them, and if that is not reached, the pool's config says that it has no such
 //! device. (OpenZFS makes them void before.)
 //!
@@ -23,15 +24,16 @@
 
 use std::sync::Arc;
 
-use device::{AlignedBuf, Device};
+use device::Device;
 use dmu::Tx;
 use dsl::sync::Event;
 use ondisk::config::PoolState;
-use ondisk::label::{LABEL_SIZE, LABELS, label_offset};
+use ondisk::label::LABELS;
 use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, Value, VdevConfig, VdevId, VdevKind};
 use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
 
+use super::familiar::{is_blank, is_spare, says_spare};
 use super::life::Change;
 use super::{Engine, LifeError, Live, ShapeError, SyncError, replicas};
 use crate::Labels;
@@ -55,15 +57,6 @@ pub struct AttachTerms<'a> {
     pub claimer: &'a Claimer<'a>,
 }
 
-/// Whether there is nothing but zeros at both ends of a device, where labels of pools lie, and the marks of nearly everything else. What can't be read is not blank.
-fn is_blank(device: &dyn Device) -> bool {
-    let ends = [label_offset(device.size(), 0), label_offset(device.size(), 2)];
-    ends.into_iter().all(|at| {
-        let mut end = AlignedBuf::zeroed(2 * LABEL_SIZE as usize);
-        at.is_some_and(|at| device.read_at(&mut end, at).is_ok()) && end.iter().all(|byte| *byte == 0)
-    })
-}
-
 /// A side that is put beside another.
 struct Newcomer {
     /// Beside this one.
@@ -75,6 +68,8 @@ struct Newcomer {
     above: Guid,
     /// Device by guid.
     claimed: Claimed,
+    /// All of its labels say that it is the hot spare that it is: they need no beginning.
+    labelled: bool,
 }
 
 fn path_of(leaf: &VdevConfig) -> String {
@@ -247,9 +242,10 @@ impl Gone {
         }
         let mut label = self.config.to_label(self.leaf.guid, Txg(0)).expect("it was in that config");
         label.set("create_txg", Value::Uint64(0));
-        let writer = LabelWriter::new(&**device);
+        let writer = LabelWriter::of(&**device, self.leaf.guid);
         writer.void_rings(&self.uberblock)?;
-        (0..LABELS).try_for_each(|l| writer.config(l, &label))
+        (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
+        writer.flush()
     }
 }
 
@@ -287,6 +283,10 @@ impl Engine {
         let gone = self.gone(&config, &leaf, leaf.is_spare);
         let mut changed = root.clone();
         let kept = part(&mut changed, parent, &leaf);
+        if let Some(new) = from.and_then(|from| replaced_with_spare(root, from)) {
+            // In the same group: a spare of which nobody knows that it may go stays for good.
+            replicas::edit(&mut changed, new, &mut |side| side.unspare = true);
+        }
         let shape = |source| SyncError::Shape { txg, source };
         self.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
         self.edit_config(|config| config.vdev_tree = Some(changed));
@@ -390,14 +390,14 @@ fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
     })
 }
 
-/// The hot spare that stood in for a device which has been replaced, and its parent: it goes when the replacement is done.
-fn spare_of_replaced(root: &VdevConfig, replacing: Guid) -> Option<(Guid, Guid)> {
+/// The new device of a replacement, if a hot spare stands in for the old one: that goes when the replacement is done.
+fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
     let above = replicas::parent_of(root, replacing).filter(|above| above.kind == VdevKind::Spare)?;
     match &above.children[..] {
-        [first, spare]
+        [first, _]
             if first.guid == replacing && first.kind == VdevKind::Replacing && first.children.len() == 2 =>
         {
-            Some((spare.guid, above.guid))
+            first.children.last().map(|new| new.guid)
         }
         _ => None,
     }
@@ -446,9 +446,13 @@ impl Engine {
         let _alone = self.shape.lock();
         self.shape_is_free()?;
         let newcomer = self.newcomer(txgs, old, new, terms)?;
+        let _resilver = self.scan.comes();
         let mut config = PoolConfig::clone(&self.synced.read().config);
         newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
-        begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
+        // A spare stays one until the group that takes it in is there: labels that only begin are nobody's.
+        if !newcomer.labelled {
+            begin_labels(&config, &newcomer.claimed, txgs.open()).map_err(ShapeError::from)?;
+        }
         let how = Joins { replace: terms.replace, sequential: terms.sequential };
         self.decide(txgs, move |engine, tx| engine.take_side(tx, newcomer, how))?;
         self.load_limits();
@@ -486,7 +490,7 @@ impl Engine {
         let above = Guid(self.world.random().max(1));
         if let Some(spare) = spare.as_ref().filter(|spare| spare.kind == VdevKind::DraidSpare) {
             let leaf = self.distributed_side(root, beside, spare)?;
-            return Ok(Newcomer { old, kind, leaf, above, claimed: Claimed::new() });
+            return Ok(Newcomer { old, kind, leaf, above, claimed: Claimed::new(), labelled: true });
         }
         let common = Terms {
             first: 0,
@@ -498,17 +502,17 @@ impl Engine {
         };
         let (device, mut leaf) =
             claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
-        let label = Labels::read(&*device).newest().map(|l| (l.state, l.pool_guid, l.guid));
+        let labels = Labels::read(&*device);
+        let label = labels.newest().map(|l| (l.state, l.pool_guid, l.guid));
         // Names of devices change: what is at the path may be a stranger's, of whatever kind.
         let known = match &spare {
-            Some(spare) => {
-                label.is_some_and(|(state, _, guid)| state == PoolState::Spare && guid == Some(spare.guid))
-            }
+            Some(spare) => is_spare(&*device, &labels, spare.guid, config.pool_guid),
             None => is_blank(&*device),
         };
         if terms.unattended && !known {
             return Err(LifeError::InUse);
         }
+        let labelled = spare.as_ref().is_some_and(|spare| says_spare(&labels, spare.guid));
         if let Some((_, Some(pool), Some(guid))) = label
             && Some(pool) == config.pool_guid
             && root.find(guid).is_some()
@@ -539,7 +543,7 @@ impl Engine {
             (leaf.guid, leaf.is_spare) = (spare.guid, true);
         }
         let claimed = Claimed::from([(leaf.guid, device)]);
-        Ok(Newcomer { old, kind, leaf, above, claimed })
+        Ok(Newcomer { old, kind, leaf, above, claimed, labelled })
     }
 
     /// The hot spare of the pool that is at this path.
@@ -572,6 +576,7 @@ impl Engine {
     /// Brings the new or returned side up to date: a resilver is asked for, when all groups have gone by whose blocks may have been laid out without it.
     /// Gives up if the pool is suspended meanwhile: whoever clears it asks again.
     pub(super) fn heal(&self, txgs: &TxgHandle) -> Result<(), ShapeError> {
+        let _resilver = self.scan.comes();
         for _ in 1..CONCURRENT {
             if let Err(e) = txgs.wait_synced_unless_suspended(txgs.open()) {
                 return if txgs.check_suspended().is_err() { Ok(()) } else { Err(e.into()) };
@@ -594,7 +599,12 @@ impl Engine {
         self.restart_works(txgs);
         let gone = done?;
         // It may be going because nothing can be written to it: that is no reason to keep it.
-        gone.void_labels().or(Ok(()))
+        let _ = gone.void_labels();
+        if gone.spare {
+            // Somebody else may need it.
+            self.tree().bell().ring();
+        }
+        Ok(())
     }
 
     pub(super) fn end_replacements(self: &Arc<Self>, txgs: &TxgHandle) -> Result<(), LifeError> {
@@ -606,11 +616,7 @@ impl Engine {
             let config = self.synced.read().config.clone();
             let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
             let Some((guid, from)) = done_with(&self.tree(), root) else { return Ok(()) };
-            let spare = spare_of_replaced(root, from);
             self.part_with(txgs, guid, Some(from))?;
-            if let Some((spare, above)) = spare {
-                self.part_with(txgs, spare, Some(above))?;
-            }
         }
     }
 }

@@ -24,6 +24,7 @@ use ondisk::{Ashift, Guid, Nvlist, Value, VdevConfig, VdevKind, mos};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
 
+use super::familiar::{is_spare, says_spare};
 use super::{Engine, Live, ShapeError, SyncError};
 use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
 use crate::import::AuxVdev;
@@ -76,7 +77,8 @@ impl Aux {
     }
 }
 
-/// Writes the labels of a device beside a tree, which end what it was before.
+/// Writes the labels of a device beside a tree, which end what it was before. They are durable when this returns, and at any moment one is right at each end of a device that
+/// had labels. The front is emptied too: what is there later, somebody else has put there.
 fn label(
     device: &dyn Device,
     config: &VdevConfig,
@@ -93,9 +95,14 @@ fn label(
     if let Some(path) = &config.path {
         nv.set("path", Value::String(path.clone()));
     }
-    let writer = LabelWriter::new(device);
+    let writer = LabelWriter::of(device, config.guid);
+    writer.clear_front()?;
     writer.clear_rings()?;
-    (0..LABELS).try_for_each(|l| writer.config(l, &nv))
+    for parity in 0..2 {
+        (parity..LABELS).step_by(2).try_for_each(|l| writer.config(l, &nv))?;
+        writer.flush()?;
+    }
+    Ok(())
 }
 
 /// Writes the labels of a hot spare that is no longer in use.
@@ -170,30 +177,28 @@ impl Engine {
         }
     }
 
-    /// Gives back their labels to hot spares that were in use, and out of reach when they were let go: they say still that they are a side of a mirror that is no more, and who puts the pool
-    /// together from labels alone, as `zpool import` of OpenZFS does, may take them for it. One that can't be written stays as it is.
+    /// Gives back their labels to hot spares that were in use, and out of reach when they were let go, or for which the power failed while they were labelled: they say still that they are a side of a
+    /// mirror that is no more, and who puts the pool together from labels alone, as `zpool import` of OpenZFS does, may take them for it. One that can't be written stays as it is, and so does what is
+    /// no spare any more.
     pub(super) fn relabel_spares(&self) {
         let config = self.config_now();
         let (own, version) = (config.pool_guid, config.version);
         let used = |guid: Guid| config.vdev_tree.as_ref().is_some_and(|root| root.find(guid).is_some());
         let openings = Openings::new(Mode::Write, self.world.layer());
         for one in self.aux.read().spares.iter().filter(|one| one.state == VdevState::Healthy) {
-            let Some(place) = one.place.as_ref().filter(|_| !used(one.config.guid)) else { continue };
+            let (guid, place) = (one.config.guid, one.place.as_ref());
+            let Some(place) = place.filter(|_| !used(guid)) else { continue };
             let peek = Openings::new(Mode::Peek, self.world.layer());
             let stale = |device: Arc<dyn Device>| {
                 let labels = Labels::read(&*device);
-                labels.newest().is_some_and(|l| {
-                    matches!(l.state, PoolState::Active | PoolState::Exported)
-                        && l.pool_guid == own
-                        && l.guid == Some(one.config.guid)
-                })
+                !says_spare(&labels, guid) && is_spare(&*device, &labels, guid, own)
             };
             if !peek.open(place).is_ok_and(stale) {
                 continue;
             }
             let Ok(device) = openings.open(place) else { continue };
             // Whatever becomes of it, it is a spare.
-            let _ = label_spare(&*device, &one.config, version).is_ok() && device.flush().is_ok();
+            let _ = label_spare(&*device, &one.config, version);
         }
     }
 

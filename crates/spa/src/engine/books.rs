@@ -131,6 +131,7 @@ impl Engine {
             scan: Default::default(),
             rebuilds: Default::default(),
             placing: Mutex::default(),
+            reopening: Mutex::default(),
             offline_for_now: Mutex::default(),
             errands: Default::default(),
             deadman: Default::default(),

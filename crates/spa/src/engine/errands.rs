@@ -6,7 +6,7 @@
 //! is on disk, and so waits for groups, which neither the sync thread nor one that has just met an error can. So they leave word here: at the
 //! bell of the tree ([`vdev::Bell`]).
 //!
-//! Devices that come back ring no bell, nor do those that grow. While one is missing it is looked for every few seconds, and with `autoexpand=on` so are sizes; with `autotrim=on` what was freed is discarded by and by
+//! Devices that come back ring no bell, nor do those that grow. While one is missing it is looked for every few seconds, and so are spares asked again that could not step in, and with `autoexpand=on` so are sizes; with `autotrim=on` what was freed is discarded by and by
 //! ([`super::leaf_work`]).
 //!
 //! # Life
@@ -51,6 +51,8 @@ pub(super) struct Memory {
     pub(super) known: HashSet<Guid>,
     /// What was found at the path of a missing device, and could not take its place.
     pub(super) refused: HashSet<(Guid, super::returns::Thing)>,
+    /// A device needs a spare, and those that there are could not step in.
+    pub(super) spare_is_due: bool,
 }
 
 impl Errands {
@@ -88,7 +90,7 @@ impl Engine {
                 return;
             }
             self.run_errand(txgs, rang);
-            wait = self.is_looking().then_some(LOOK);
+            wait = (self.is_looking() || self.errands.memory.lock().spare_is_due).then_some(LOOK);
         }
     }
 
@@ -103,7 +105,8 @@ impl Engine {
         self.look_for_devices(txgs, &mut memory);
         self.grow_by_itself(txgs);
         self.trim_by_itself();
-        if rang {
+        let asks_again = memory.spare_is_due;
+        if rang || asks_again {
             self.send_spares(txgs, &mut memory);
         }
         if self.errands.replacements.swap(false, Relaxed) {
@@ -129,6 +132,11 @@ impl Live {
         let started = std::thread::Builder::new().name(format!("errands {name}")).spawn(run);
         *thread = Some(started.expect("the system has room for a thread"));
         self.engine().errands.end_replacements(&self.engine().tree());
+    }
+
+    /// Whether the pool's own thread looks every few seconds for what may have changed, though nothing tells it.
+    pub fn looks_for_devices(&self) -> bool {
+        self.engine().is_looking() || self.engine().errands.memory.lock().spare_is_due
     }
 
     /// Sees to the devices at once: what the pool's own thread does when something has happened, or every few seconds while a device is missing.

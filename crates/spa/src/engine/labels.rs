@@ -112,12 +112,9 @@ impl Engine {
             let mut written = 0;
             for (leaf, device) in &leaves {
                 let Some(label) = config.to_label(leaf.guid, txg) else { continue };
-                let writer = LabelWriter::new(&**device);
-                let good = (parity..LABELS).step_by(2).filter(|l| writer.config(*l, &label).is_ok()).count();
-                written += usize::from(good > 0);
-                if good == 0 {
-                    self.cache.zio().tree().blame(leaf.guid);
-                }
+                let writer = LabelWriter::of(&**device, leaf.guid);
+                let done = (parity..LABELS).step_by(2).map(|l| writer.config(l, &label).is_ok());
+                written += usize::from(self.judge_labels(leaf.guid, done));
             }
             // Without a log device the pool can live.
             let needed = !top.is_log && self.cache.zio().tree().holds_blocks(VdevId(top.id as u32));
@@ -126,6 +123,13 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Charges a device with its labels that were not written, and has it probed if there are any: one that works for the rest is used further. Says whether one was.
+    fn judge_labels(&self, leaf: Guid, done: impl Iterator<Item = bool>) -> bool {
+        let (good, bad): (Vec<bool>, Vec<bool>) = done.partition(|good| *good);
+        self.cache.zio().tree().blame(leaf, bad.len() as u64);
+        !good.is_empty()
     }
 
     /// Writes the uberblock to all devices, or to those of a few vdevs; if none of these takes it, to all.
@@ -155,13 +159,10 @@ impl Engine {
                 - if self.heart.is_on() { MMP_BLOCKS_PER_LABEL as u64 } else { 0 };
             let slot = (ub.txg.0 % slots) as usize;
             for (leaf, device) in self.leaves(top) {
-                let writer = LabelWriter::new(&*device);
+                let writer = LabelWriter::of(&*device, leaf.guid);
                 wanted += 1;
-                let good = (0..LABELS).filter(|l| writer.uberblock(*l, shift, slot, ub).is_ok()).count();
-                written += usize::from(good > 0);
-                if good == 0 {
-                    self.cache.zio().tree().blame(leaf.guid);
-                }
+                let done = (0..LABELS).map(|l| writer.uberblock(l, shift, slot, ub).is_ok());
+                written += usize::from(self.judge_labels(leaf.guid, done));
             }
         }
         if written == 0 {

@@ -238,7 +238,8 @@ impl Engine {
         if verdict == Verdict::Poor || replicas::is_required(&tree, root, guid) {
             // What only it holds must stay readable.
             self.edit_leaf(guid, |leaf| {
-                (leaf.degraded, leaf.faulted, leaf.aux_state) = (true, false, aux.clone())
+                (leaf.degraded, leaf.faulted, leaf.aux_state) = (true, false, aux.clone());
+                leaf.unspare = false;
             });
             if tree.state_of(guid).is_ok_and(|(state, _)| state >= VdevState::Degraded) {
                 let degrade = tree.set_state(guid, VdevState::Degraded, why);
@@ -246,7 +247,8 @@ impl Engine {
             }
         } else {
             self.edit_leaf(guid, |leaf| {
-                (leaf.faulted, leaf.degraded, leaf.aux_state) = (true, false, aux.clone())
+                (leaf.faulted, leaf.degraded, leaf.aux_state) = (true, false, aux.clone());
+                leaf.unspare = false;
             });
             self.close(tx, guid, VdevState::Faulted, why)?;
         }
@@ -265,8 +267,12 @@ impl Engine {
             .cloned()
             .collect();
         for leaf in &faulted {
+            let parent = replicas::parent_of(root, leaf.guid).filter(|above| above.kind == VdevKind::Spare);
+            let spared = parent.is_some_and(|above| above.children[0].guid == leaf.guid);
+            // In one group: a spare of which nobody knows that it may go stays for good.
             self.edit_leaf(leaf.guid, |leaf| {
                 (leaf.faulted, leaf.degraded, leaf.aux_state) = (false, false, None);
+                leaf.unspare |= spared;
             });
             let tree = self.tree();
             let now = match tree.state_of(leaf.guid) {
@@ -343,13 +349,6 @@ impl Engine {
 }
 
 impl Live {
-    /// Whether everything can be read without these devices, by what the others have.
-    pub fn can_spare(&self, devices: &[Guid]) -> bool {
-        let config = self.config();
-        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-        replicas::can_spare(&self.engine().tree(), root, devices)
-    }
-
     /// Takes a device out of use until it is brought back, or only until the pool is imported again (`vdev_offline`). It is closed.
     ///
     /// # Errors
@@ -376,6 +375,7 @@ impl Live {
     pub fn online(&self, guid: Guid, expand: bool) -> Result<VdevState, LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
+        let _resilver = engine.scan.comes();
         let tree = engine.tree();
         let state_of = |tree: &Tree| tree.state_of(guid).map_err(|e| LifeError::Shape(e.into()));
         let (before, aux) = state_of(&tree)?;

@@ -13,7 +13,7 @@ use super::leaf_work::Keeper;
 use super::mmp::Beating;
 use super::tasks::{Queued, Ticket};
 use super::{Engine, Synced};
-use crate::txg::{Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
+use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
 /// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
 /// imported again; [`Live::export`] lets it go in order.
@@ -60,7 +60,15 @@ pub enum ClearError {
 /// Room and a group, of one transaction. The room goes first, before the group may sync.
 struct Granted {
     reservation: dsl::Reservation,
-    hold: crate::txg::Hold,
+    hold: Hold,
+}
+
+/// Whether there is room for a change.
+enum Room {
+    /// There is.
+    For(Tx),
+    /// Perhaps, when a group has been written; as in [`Asked::Again`].
+    Later { full: bool },
 }
 
 impl dmu::Hold for Granted {
@@ -115,7 +123,7 @@ impl Live {
     /// [`ClearError`].
     pub fn clear(&self, guid: Option<Guid>) -> Result<(), ClearError> {
         self.forgive(guid)?;
-        self.reopen(guid)?;
+        self.engine.reopen(&self.txgs().handle(), guid, true)?;
         let zio = self.engine.cache.zio();
         if zio.suspension().reason().is_some()
             && let Some(last) = self.engine.heart.last()
@@ -195,16 +203,12 @@ impl Live {
     pub fn tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Tx, TaskError> {
         let mut full_for = 0;
         loop {
-            let hold = self.txgs.hold(need.bytes)?;
+            let hold = self.txgs.enter(need.bytes, true)?.expect("who waits gets in");
             let txg = hold.txg();
-            let asked = self.engine.dsl.reserve(head.object(), txg, need).map_err(TaskError::Refused)?;
-            let full = match asked {
-                Asked::Granted(reservation) => {
-                    return Ok(Tx::new(txg, Some(Box::new(Granted { reservation, hold }))));
-                }
-                Asked::Again { full } => full,
+            let full = match self.make_room(hold, head, need)? {
+                Room::For(tx) => return Ok(tx),
+                Room::Later { full } => full,
             };
-            drop(hold);
             full_for += u64::from(full);
             if full_for > 2 * TXG_DEFER_SIZE {
                 return Err(TaskError::Refused(self.engine.dsl.full(head.object())));
@@ -220,13 +224,31 @@ impl Live {
     /// # Errors
     /// As [`Live::tx_for`].
     pub fn try_tx_for(&self, head: &dsl::Owned, need: Need) -> Result<Option<Tx>, TaskError> {
-        let Some(hold) = self.txgs.try_hold(need.bytes)? else { return Ok(None) };
-        let txg = hold.txg();
-        let asked = self.engine.dsl.reserve(head.object(), txg, need).map_err(TaskError::Refused)?;
-        Ok(match asked {
-            Asked::Granted(reservation) => Some(Tx::new(txg, Some(Box::new(Granted { reservation, hold })))),
-            Asked::Again { .. } => None,
+        let Some(hold) = self.txgs.enter(need.bytes, false)? else { return Ok(None) };
+        Ok(match self.make_room(hold, head, need)? {
+            Room::For(tx) => Some(tx),
+            Room::Later { .. } => None,
         })
+    }
+
+    /// Asks for room for a change that has its group.
+    fn make_room(&self, hold: Hold, head: &dsl::Owned, need: Need) -> Result<Room, TaskError> {
+        let (txg, counts) = (hold.txg(), self.txgs.counts());
+        match self.engine.dsl.reserve(head.object(), txg, need) {
+            Ok(Asked::Granted(reservation)) => {
+                counts.assigned();
+                Ok(Room::For(Tx::new(txg, Some(Box::new(Granted { reservation, hold })))))
+            }
+            Ok(Asked::Again { full }) => {
+                counts.note(Bar::Quota);
+                Ok(Room::Later { full })
+            }
+            Err(why) => {
+                let refused = matches!(why, dsl::Error::Refused { .. });
+                counts.note(if refused { Bar::Quota } else { Bar::Error });
+                Err(TaskError::Refused(why))
+            }
+        }
     }
 
     /// Frees blocks of a log with the group of a transaction, in which nothing refers to them any more (`zio_free`).

@@ -288,7 +288,7 @@ impl Engine {
         let slot = uberblock_count(shift) - MMP_BLOCKS_PER_LABEL;
         let label = self.world.random() as usize % LABELS;
         let uberblock = self.heart.next(self.world.now());
-        if LabelWriter::new(&**device).uberblock(label, shift, slot, &uberblock).is_err() {
+        if LabelWriter::of(&**device, *guid).uberblock(label, shift, slot, &uberblock).is_err() {
             return false;
         }
         // Other hosts see what is on the device. That its flush failed is not ours alone to know.

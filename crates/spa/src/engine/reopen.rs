@@ -6,7 +6,8 @@
 //!
 //! # Locks
 //! A pool that is suspended has a sync thread that waits with half a group in hand, perhaps within a change of the tree's shape. So this takes
-//! `placing` alone, which is held only while one tree takes the place of another.
+//! `placing` alone, which is held only while one tree takes the place of another; and before it `reopening`, while devices are opened and read: who comes second finds in the tree what another has claimed
+//! for it, and would not find it otherwise.
 //!
 //! # Absent
 //! A device is looked for at its path and nowhere else.
@@ -43,6 +44,7 @@ impl Engine {
 
     /// A device that was taken out of use, if it is there.
     pub(super) fn there_now(&self, guid: Guid) -> Devices {
+        let _one = self.reopening.lock();
         self.found(Some(guid), &|_| true)
     }
 
@@ -58,7 +60,7 @@ impl Engine {
             }
             let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
             // One that answers is only cleared of its errors.
-            if open.is_some_and(|device| Labels::read(&*device).newest().is_some()) {
+            if open.is_some_and(|device| Labels::of(&*device, leaf.guid).newest().is_some()) {
                 continue;
             }
             let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
@@ -71,17 +73,27 @@ impl Engine {
         found
     }
 
-    /// As [`Live::reopen`]; which ones came back.
+    /// As [`Live::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).
     pub(super) fn reopen(
         self: &Arc<Self>,
         txgs: &TxgHandle,
         of: Option<Guid>,
+        unspare: bool,
     ) -> Result<Vec<Guid>, vdev::VdevError> {
-        let found = self.found_again(of);
-        if found.is_empty() {
-            return Ok(Vec::new());
+        let _resilver = self.scan.comes();
+        let found = {
+            let _one = self.reopening.lock();
+            let found = self.found_again(of);
+            if found.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.put_opened(&found)?;
+            found
+        };
+        if unspare {
+            // Before anything on disk says that they are back: who finds them well when the pool is imported lets no spare go.
+            self.unspare(&|leaf| found.contains_key(&leaf.guid));
         }
-        self.put_opened(&found)?;
         if self.tree().state().0 >= VdevState::Degraded {
             // Their labels are those of the group in which they went.
             self.edit_config(|_| {});
@@ -133,6 +145,6 @@ impl Live {
     /// # Errors
     /// [`vdev::VdevError`] never but for a defect.
     pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
-        Ok(self.engine().reopen(&self.txgs().handle(), of)?.len())
+        Ok(self.engine().reopen(&self.txgs().handle(), of, false)?.len())
     }
 }

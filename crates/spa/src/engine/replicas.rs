@@ -39,7 +39,7 @@ pub(super) fn is_required(tree: &Tree, root: &VdevConfig, leaf: Guid) -> bool {
 }
 
 /// Whether everything can be read without these devices.
-pub(super) fn can_spare(tree: &Tree, root: &VdevConfig, leaves: &[Guid]) -> bool {
+pub(crate) fn can_spare(tree: &Tree, root: &VdevConfig, leaves: &[Guid]) -> bool {
     root.children.iter().all(|top| outage(tree, top, leaves).is_empty())
 }
 

@@ -6,7 +6,7 @@
 //! OpenZFS's defaults; the counting is `vdev`'s.
 //!
 //! For a device that is faulted, degraded for its errors, removed or can't be opened any more, each hot spare of the pool is tried in its turn, as if
-//! somebody had asked for it: one that is in use, too small or another pool's is passed over. A device that was not well when the pool was imported
+//! somebody had asked for it: one that is in use, too small or another pool's is passed over, and asked again every few seconds, since it may have grown, or be there again. A device that was not well when the pool was imported
 //! summons none, as it may be there in a moment; if it comes and goes again, it does.
 //!
 //! # Absent
@@ -101,11 +101,19 @@ impl Engine {
     pub(super) fn send_spares(self: &Arc<Self>, txgs: &TxgHandle, memory: &mut Memory) {
         let ill = self.not_well();
         memory.known.retain(|guid| ill.contains(guid));
+        memory.spare_is_due = false;
         for guid in ill.into_iter().filter(|guid| !memory.known.contains(guid)) {
             if self.wants_spare(guid) {
-                self.send_spare(txgs, guid);
+                memory.spare_is_due |= !self.send_spare(txgs, guid) && self.has_free_spare();
             }
         }
+    }
+
+    /// Whether there is a hot spare that stands in for nobody.
+    fn has_free_spare(&self) -> bool {
+        let config = self.config_now();
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        self.aux.read().spares.iter().any(|spare| root.find(spare.config.guid).is_none())
     }
 
     /// Whether nothing stands in for a device yet.
@@ -122,8 +130,8 @@ impl Engine {
         })
     }
 
-    /// Tries the spares in their order, until one takes the place.
-    fn send_spare(self: &Arc<Self>, txgs: &TxgHandle, guid: Guid) {
+    /// Tries the spares in their order, until one takes the place; whether one did.
+    fn send_spare(self: &Arc<Self>, txgs: &TxgHandle, guid: Guid) -> bool {
         let spares: Vec<VdevConfig> =
             self.aux.read().spares.iter().map(|spare| spare.config.clone()).collect();
         let config = self.config_now();
@@ -148,8 +156,9 @@ impl Engine {
             };
             if distributed && joins(true) || joins(false) {
                 self.notice(spare.guid, "vdev_spare");
-                return;
+                return true;
             }
         }
+        false
     }
 }

@@ -74,9 +74,8 @@ impl Engine {
         }
         for leaf in &missing {
             // That it is still missing is no news.
-            let Ok(back) = self.reopen(txgs, Some(leaf.guid)) else { continue };
+            let Ok(back) = self.reopen(txgs, Some(leaf.guid), true) else { continue };
             if !back.is_empty() {
-                self.unspare(&|leaf| back.contains(&leaf.guid));
                 self.notice(leaf.guid, "vdev_online");
                 self.errands.end_replacements(&self.tree());
             } else if self.is_on("autoreplace") {

@@ -182,6 +182,8 @@ pub(super) struct Scan {
     errors: Mutex<errors::ErrorScrub>,
     /// A resilver is asked for.
     pub(super) wanted: AtomicBool,
+    /// Devices are being attached or brought back, after which one will be asked for if they lack something.
+    coming: AtomicU64,
     /// The group that syncs begins or ends one: neither `wanted` nor `state` says so yet, or all of it.
     turning: AtomicBool,
     /// Something has begun or ended; goes with `state`.
@@ -279,6 +281,17 @@ impl Scan {
         if state.notices.len() < NOTICES {
             state.notices.push(ScanNotice { what, rebuilt: Some(top), at });
         }
+    }
+
+    /// A resilver may be asked for until what this gives is dropped: whoever waits for one waits for it from when the devices show.
+    pub(super) fn comes(&self) -> Coming<'_> {
+        self.coming.fetch_add(1, Ordering::SeqCst);
+        Coming(self)
+    }
+
+    /// Whether one is asked for, or may be in a moment. Who asks whether one goes on asks this first.
+    fn is_awaited(&self) -> bool {
+        self.coming.load(Ordering::SeqCst) > 0 || self.is_turning()
     }
 
     /// Whether a resilver is wanted that has not begun, or one is beginning or ending just now. Who asks whether one goes on asks this first.
@@ -382,9 +395,10 @@ impl Live {
         said.lock().take().expect("a synced group has done its tasks")
     }
 
-    /// Whether a resilver is wanted that has not begun yet: it does with a group to come. Who asks whether one goes on asks this first, so that he misses none in between.
+    /// Whether a resilver is wanted that has not begun yet: it does with a group to come; or may be wanted when a device that is being attached or brought back is there. Who asks whether one goes on
+    /// asks this first, so that he misses none in between.
     pub fn awaits_resilver(&self) -> bool {
-        self.engine().scan.is_turning()
+        self.engine().scan.is_awaited()
     }
 
     /// Waits until no scrub, resilver or rebuild goes on or is wanted, but for those that are paused (`spa_wait`).
@@ -396,7 +410,7 @@ impl Live {
         let mut state = scan.state.lock();
         loop {
             let runs = state.stat.is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
-            if !runs && !scan.is_turning() && !self.engine().rebuilds.any() {
+            if !runs && !scan.is_awaited() && !self.engine().rebuilds.any() {
                 return Ok(());
             }
             if let Some(stopped) = self.txgs().stopped() {
@@ -465,6 +479,16 @@ impl Live {
         if engine.is_scanning_now() || engine.is_rebuilding_now() {
             self.txgs().handle().kick();
         }
+    }
+}
+
+/// That a resilver may be asked for ([`Scan::comes`]).
+pub(super) struct Coming<'a>(&'a Scan);
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.0.coming.fetch_sub(1, Ordering::SeqCst);
+        self.0.turned.notify_all();
     }
 }
 

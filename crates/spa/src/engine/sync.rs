@@ -56,6 +56,9 @@ impl SyncSink for MosSink<'_> {
 
 impl txg::Engine for Engine {
     fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
+        if vdev::inject::is_over(|| self.tree().root_guid(), txg) {
+            self.end_all(txg);
+        }
         self.scan_slice(txg);
         self.rebuild_slice(txg);
         // What a group does can't be done again: what it reads and writes waits for devices that fail.
@@ -81,9 +84,23 @@ impl txg::Engine for Engine {
     fn waiters(&self) -> Arc<AtomicU64> {
         self.scan.waiters()
     }
+
+    fn counts(&self) -> Arc<txg::TxCounts> {
+        Arc::clone(txg::TxCounts::of_process())
+    }
 }
 
 impl Engine {
+    /// Ends the program, since somebody asked for the pool's writes to be lost, and then that nothing should come after.
+    fn end_all(&self, txg: Txg) -> ! {
+        let name = self.config_now().name.clone().unwrap_or_default();
+        let words =
+            format!("Pool '{name}' has lost writes, as was asked for, and ends before group {}.\n", txg.0);
+        // The daemon's last words: what it logs may lie on the pool.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes());
+        std::process::abort();
+    }
+
     /// The pool property `multihost` (`spa_multihost`).
     pub(super) fn multihost(&self) -> bool {
         let props = self.mos.dir(mos::PROPS).ok().flatten();

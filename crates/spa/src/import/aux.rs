@@ -2,7 +2,7 @@
 
 use device::{Layer, Mode};
 use ondisk::config::PoolState;
-use ondisk::{Nvlist, VdevConfig, VdevKind, mos};
+use ondisk::{Nvlist, Txg, VdevConfig, VdevKind, mos};
 use pool::Mos;
 use vdev::{VdevAux, VdevState};
 
@@ -44,6 +44,11 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
         let recorded = config.path.as_deref().map(path_of).filter(|p| p.is_absolute());
         let there = recorded.and_then(|p| ask::one(p, |p| scan::probe(p, usize::MAX))).unwrap_or_default();
         member = there.into_iter().find(|m| m.guid() == config.guid);
+        if member.is_none() {
+            // The power may have failed when it was about to step in: such labels count for nothing else.
+            let begun = recorded.and_then(|p| ask::one(p, scan::probe_void)).unwrap_or_default();
+            member = begun.into_iter().find(|m| m.guid() == config.guid);
+        }
     }
     let place = member.map(|m| m.place);
     if let Some(place) = &place {
@@ -72,7 +77,7 @@ fn check(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
     };
     let labels = Labels::read(&*device);
     // A spare in use has the label of the pool's own devices.
-    let known = labels.newest().is_some_and(|l| {
+    let known = labels.best(Txg(u64::MAX)).is_some_and(|l| {
         l.guid == Some(config.guid)
             && matches!(
                 l.state,

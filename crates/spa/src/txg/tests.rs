@@ -7,6 +7,14 @@ struct Log {
     synced: Mutex<Vec<u64>>,
     fail_at: AtomicU64,
     go_on: Mutex<Vec<u64>>,
+    suspension: Arc<Suspension>,
+    counts: Arc<TxCounts>,
+}
+
+impl Log {
+    fn counted(&self, name: &str) -> u64 {
+        self.counts.named().into_iter().find(|(n, _)| *n == name).unwrap().1
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +28,14 @@ impl Engine for Log {
         }
         self.synced.lock().push(txg.0);
         Ok(if self.go_on.lock().contains(&txg.0) { After::GoOn } else { After::Rest })
+    }
+
+    fn suspension(&self) -> Arc<Suspension> {
+        self.suspension.clone()
+    }
+
+    fn counts(&self) -> Arc<TxCounts> {
+        self.counts.clone()
     }
 }
 
@@ -143,4 +159,49 @@ fn work_goes_on() {
         std::thread::yield_now();
     }
     assert_eq!(*log.synced.lock(), [1, 2, 3]);
+}
+
+fn until(what: impl Fn() -> bool) {
+    while !what() {
+        std::thread::yield_now();
+    }
+}
+
+/// What stands in the way of changes is counted, each thing once for each that meets it, and so is who got in.
+#[test]
+fn what_is_in_the_way_is_counted() {
+    let log = Arc::new(Log::default());
+    // A group that closed because it is full would keep this thread, which holds it, out of the next.
+    let tunables =
+        Tunables { dirty_max: 1000, sync_percent: 100, delay_min_percent: 50, delay_scale_ns: 0, ..never() };
+    let txgs = Arc::new(Txgs::start("t", Txg(0), tunables, log.clone()));
+    let in_a_thread = |bytes| {
+        let txgs = txgs.clone();
+        std::thread::spawn(move || txgs.hold(bytes).map(|hold| hold.txg()))
+    };
+    let first = txgs.hold(600).unwrap();
+    // Slowed down, by nothing.
+    drop(txgs.hold(1).unwrap());
+    assert_eq!((log.counted("dmu_tx_dirty_delay"), log.counted("dmu_tx_dirty_over_max")), (1, 0));
+    // No more fits until the group is written, which has a holder.
+    let second = in_a_thread(500);
+    until(|| log.counted("dmu_tx_dirty_over_max") == 1);
+    until(|| txgs.open() == Txg(2));
+    let third = in_a_thread(1);
+    until(|| log.counted("dmu_tx_group") > 0);
+    assert_eq!(log.counted("dmu_tx_assigned"), 2);
+    drop(first);
+    assert_eq!(second.join().unwrap().unwrap(), Txg(2));
+    assert_eq!(third.join().unwrap().unwrap(), Txg(2));
+    assert_eq!((log.counted("dmu_tx_assigned"), log.counted("dmu_tx_dirty_over_max")), (4, 1));
+    // The other may have met it too when it was woken, and nobody twice.
+    assert!(log.counted("dmu_tx_group") <= 2);
+    // Who asks for room too counts for himself.
+    drop(txgs.enter(1, true).unwrap().unwrap());
+    assert_eq!(log.counted("dmu_tx_assigned"), 4);
+    log.suspension.attend("t", zio::FailMode::Continue, Box::new(|| {}));
+    log.suspension.suspend(zio::Reason::Io);
+    assert!(txgs.hold(1).is_err());
+    assert_eq!((log.counted("dmu_tx_suspended"), log.counted("dmu_tx_assigned")), (1, 4));
+    log.suspension.clear();
 }

@@ -10,7 +10,9 @@ use ondisk::label::{
     BOOT_ENV_OFFSET, ECK_SIZE, LABEL_SIZE, LABELS, PAD_SIZE, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, RING_SIZE,
     label_offset, uberblock_offset,
 };
-use ondisk::{Nvlist, Txg, Uberblock};
+use ondisk::{Guid, Nvlist, Txg, Uberblock};
+
+use super::Face;
 
 /// Why a part of a label could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +46,18 @@ type Result<T> = std::result::Result<T, LabelWriteError>;
 
 /// Writes labels of a device.
 pub struct LabelWriter<'d> {
-    device: &'d dyn Device,
+    face: Face<'d>,
 }
 
 impl<'d> LabelWriter<'d> {
     /// Writes to `device`.
     pub fn new(device: &'d dyn Device) -> Self {
-        Self { device }
+        Self { face: Face::new(device) }
+    }
+
+    /// Writes to the device of a leaf of a pool that is open, which its faults befall ([`crate::inject`]).
+    pub fn of(device: &'d dyn Device, leaf: Guid) -> Self {
+        Self { face: Face::of(device, leaf) }
     }
 
     /// Writes the config of label 0 to 3 (`vdev_label_sync`).
@@ -93,6 +100,22 @@ impl<'d> LabelWriter<'d> {
         Ok(())
     }
 
+    /// Empties what lies before the first label, where partition tables and marks of file systems are.
+    ///
+    /// # Errors
+    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    pub fn clear_front(&self) -> Result<()> {
+        self.put(0, 0, &AlignedBuf::zeroed(PAD_SIZE as usize))
+    }
+
+    /// Makes all durable that was written so far.
+    ///
+    /// # Errors
+    /// [`LabelWriteError::Io`], for label 0.
+    pub fn flush(&self) -> Result<()> {
+        self.face.flush().map_err(|source| LabelWriteError::Io { label: 0, source })
+    }
+
     /// Makes the rings of all labels of a device void that leaves its pool: `last`, the pool's uberblock, stays in them without a group and without a checksum
     /// of its own, so that nobody believes it, but who knows better can bring it back (`zhack label repair -u`).
     ///
@@ -125,12 +148,12 @@ impl<'d> LabelWriter<'d> {
     }
 
     fn put(&self, label: usize, at: u64, bytes: &[u8]) -> Result<()> {
-        let offset = self.start(label)? + at;
-        self.device.write_at(bytes, offset).map_err(|source| LabelWriteError::Io { label, source })
+        let start = self.start(label)?;
+        self.face.write(bytes, start, at).map_err(|source| LabelWriteError::Io { label, source })
     }
 
     fn start(&self, label: usize) -> Result<u64> {
-        let size = self.device.size();
+        let size = self.face.size();
         label_offset(size, label).ok_or(LabelWriteError::TooSmall { label, size })
     }
 }

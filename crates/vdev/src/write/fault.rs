@@ -16,7 +16,7 @@ use ondisk::label::{BOOT_ENV_OFFSET, LABELS, PAD_SIZE, label_offset};
 use ondisk::{Guid, VdevId};
 
 use crate::inject::{self, On, Wrong};
-
+use crate::label::Face;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevAux, VdevState};
 
@@ -40,10 +40,10 @@ impl Tree {
         }
     }
 
-    /// Charges a device with a write that failed outside of its space, to its labels, and gives it up if it fails again.
-    pub fn blame(&self, guid: Guid) {
-        if let Some(id) = self.by_guid.get(&guid) {
-            self.node(*id).stats.write_errors.inc();
+    /// Charges a device with so many writes that failed outside of its space, to its labels, and gives it up if it fails again.
+    pub fn blame(&self, guid: Guid, failed: u64) {
+        if let Some(id) = self.by_guid.get(&guid).filter(|_| failed > 0) {
+            self.node(*id).stats.write_errors.add(failed);
             self.suspect(*id);
         }
     }
@@ -160,11 +160,12 @@ fn probe(pool: Guid, guid: Guid, device: &dyn Device, writes: bool) -> bool {
         return false;
     }
     let mut buf = AlignedBuf::zeroed(PAD_SIZE as usize);
-    (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|at| {
-        let at = at + BOOT_ENV_OFFSET;
+    let face = Face::of(device, guid).probing();
+    (0..LABELS).filter_map(|label| label_offset(device.size(), label)).any(|start| {
         // Of a pool that is only read no more is asked than that it reads.
         let wrote = |done| matches!(done, Ok(()) | Err(DeviceError::ReadOnly { .. }));
-        device.read_at(&mut buf, at).is_ok() && (!writes || wrote(device.write_at(&buf, at)))
+        face.read(&mut buf, start, BOOT_ENV_OFFSET).is_ok()
+            && (!writes || wrote(face.write(&buf, start, BOOT_ENV_OFFSET)))
     })
 }
 

@@ -301,14 +301,17 @@ impl Zilog {
         vdevs.extend(
             writes.iter().filter_map(|w| w.pointer().stored()).flat_map(|s| s.copies()).map(|d| d.vdev),
         );
+        let zio = self.os.cache().zio();
+        let tree = zio.tree();
         for draft in full {
-            self.counters.block_count.inc();
-            self.counters.block_bytes.add(draft.used());
+            let first = draft.bp.stored().and_then(|s| s.dvas[0]);
+            let on_log = first.is_some_and(|dva| tree.top_spec(dva.vdev).is_ok_and(|top| top.is_log));
+            let of = if on_log { &self.counters.slog } else { &self.counters.normal };
+            of.wrote(draft.used(), draft.bytes.len() as u64);
             vdevs.extend(draft.bp.stored().into_iter().flat_map(|s| s.copies()).map(|dva| dva.vdev));
             blocks.push((draft.bp, draft.bytes));
         }
         let vdevs: Vec<VdevId> = vdevs.into_iter().collect();
-        let zio = self.os.cache().zio();
         self.counters.flush_count.inc();
         let mark = zio.flush_mark();
         flight.well = zio.write_logs(self.os.id(), blocks, writes).is_ok()

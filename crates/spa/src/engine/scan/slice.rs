@@ -304,7 +304,11 @@ impl Engine {
         let mut state = scan.state.lock();
         let state = &mut *state;
         let Some(stat) = &mut state.stat else { return };
+        let were_here = state.present.len();
         state.present.retain(|guid| before.contains(guid) && after.contains(guid));
+        if state.present.len() < were_here {
+            self.tree().passed_by(&state.present, txg);
+        }
         for (guid, groups) in found.behind {
             let all = state.behind.remove(&guid).unwrap_or_default();
             state.behind.insert(guid, TxgRanges::new(all.iter().chain(groups.iter())));

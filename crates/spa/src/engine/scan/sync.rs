@@ -178,6 +178,8 @@ impl Engine {
         let tree = self.tree();
         tree.devices().filter_map(|(guid, _)| tree.stats(guid).ok()).for_each(|s| s.scan_repaired.clear());
         let present = self.here();
+        // The scan is as old as this group.
+        tree.passed_by(&present, tx.txg());
         *self.scan.walk.lock() = Walk::from_the_beginning();
         let mut state = self.scan.state.lock();
         let notices = std::mem::take(&mut state.notices);

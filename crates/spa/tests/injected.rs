@@ -1,0 +1,220 @@
+//! Parts of labels, and blocks of the pool's own objects, that fail since somebody asked for it; judged by OpenZFS's `zdb` where it is at hand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and one says how far it came"
+)]
+
+mod rig;
+#[path = "rig/ward.rs"]
+mod ward;
+
+use ondisk::label::LABELS;
+use ondisk::{DmuType, Guid, Txg};
+use spa::create::VdevShape;
+use spa::engine::PoolProp;
+use vdev::VdevState;
+use vdev::inject::{self, ALWAYS, Bad, Fault, MosBlocks, On, Part, Spell, Target, Wrong};
+use vdev::label::Labels;
+use ward::{Ward, live, ward};
+
+const EIO: Wrong = Wrong::Error(5);
+
+/// Faults that were asked for, which end with this.
+struct Asked(Vec<u64>);
+
+impl Asked {
+    fn of(ward: &Ward, device: usize, part: Part, on: Option<On>, wrong: Wrong) -> Asked {
+        Self::target(ward, Target::Label { leaf: leaf(ward, device), part, on, wrong })
+    }
+
+    fn target(ward: &Ward, target: Target) -> Asked {
+        Asked(vec![inject::add(Fault { pool: ward.spa.guid(), target, often: ALWAYS }).unwrap()])
+    }
+
+    /// How often they struck.
+    fn hits(&self) -> u64 {
+        inject::list().iter().filter(|(id, ..)| self.0.contains(id)).map(|(_, _, hits)| hits).sum()
+    }
+
+    fn cancel(&self) {
+        self.0.iter().for_each(|id| {
+            inject::cancel(Some(*id));
+        });
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn leaf(ward: &Ward, device: usize) -> Guid {
+    ward.spa.config().vdev_tree.as_ref().unwrap().leaves().nth(device).unwrap().guid
+}
+
+/// Writes that failed on a side of a mirror.
+fn charged(ward: &Ward, device: usize) -> u64 {
+    ward.spa.tree().describe().children[0].children[device].stats.write_errors
+}
+
+/// Changes the config, which all labels have, and does something whenever the pool is suspended; whether it was.
+fn comment(ward: &Ward, text: &str, rescue: impl Fn()) -> bool {
+    let live = live(&ward.spa);
+    let mut suspended = false;
+    std::thread::scope(|s| {
+        let setter = s.spawn(|| live.set(vec![PoolProp::Text("comment".into(), text.into())]).unwrap());
+        while !setter.is_finished() {
+            if live.suspended().is_some() {
+                suspended = true;
+                rescue();
+            }
+            std::thread::yield_now();
+        }
+    });
+    suspended
+}
+
+/// The newest uberblock of each label of a device.
+fn newest(ward: &Ward, device: usize) -> Vec<Txg> {
+    let shift = ondisk::label::uberblock_shift(ondisk::Ashift(ward.spa.tree().describe().children[0].ashift));
+    let labels = Labels::new(&*ward.patients[device]);
+    (0..LABELS)
+        .map(|l| labels.uberblocks(l, shift).unwrap().iter().map(|(_, ub)| ub.txg).max().unwrap())
+        .collect()
+}
+
+/// Goal: a device of which a part of the labels can't be written is charged with it, and used further, since it works otherwise; the pool goes on by the other.
+#[test]
+fn one_side_fails() {
+    for part in [Part::Nvlist, Part::Uber] {
+        let ward = ward(VdevShape::Mirror, 2);
+        let first = ward.write(1).0;
+        let asked = Asked::of(&ward, 0, part, Some(On::Write), EIO);
+        let (second, suspended) = ward.write(2);
+        assert!(!suspended && !comment(&ward, "changed", || ()));
+        assert!(
+            charged(&ward, 0) > 0 && charged(&ward, 0) == asked.hits() && charged(&ward, 1) == 0,
+            "{part:?}"
+        );
+        assert_eq!(ward.states(), [VdevState::Healthy; 2]);
+        let (behind, ahead) = (newest(&ward, 0), newest(&ward, 1));
+        assert!(
+            behind.iter().zip(&ahead).all(|(a, b)| (a < b) == (part == Part::Uber)),
+            "{behind:?} {ahead:?}"
+        );
+        ward.discharge(&[(1, first), (2, second)]);
+    }
+}
+
+/// Goal: a pool of which no label can be written is suspended, and goes on when it is cleared, with nothing lost.
+#[test]
+fn no_label_is_left() {
+    for part in [Part::Nvlist, Part::Uber] {
+        let ward = ward(VdevShape::Single, 1);
+        let first = ward.write(1).0;
+        let second = ward.dirty(2);
+        let asked = Asked::of(&ward, 0, part, None, EIO);
+        assert!(comment(&ward, "changed", || {
+            asked.cancel();
+            ward.rescue();
+        }));
+        let (third, suspended) = ward.write(3);
+        assert!(!suspended);
+        assert_eq!(ward.states(), [VdevState::Healthy]);
+        assert_eq!(ward.spa.config().comment.as_deref(), Some("changed"));
+        ward.discharge(&[(1, first), (2, second), (3, third)]);
+    }
+}
+
+/// Goal: a device is probed by a part of its labels that is otherwise not asked: one that fails there is given up as soon as it fails elsewhere, and no sooner; it
+/// comes back with what it missed. What fails in the part that nobody uses hurts nobody.
+#[test]
+fn a_probe_fails() {
+    let ward = ward(VdevShape::Mirror, 2);
+    let first = ward.write(1).0;
+    let (pad, unused) =
+        (Asked::of(&ward, 0, Part::Pad2, None, EIO), Asked::of(&ward, 0, Part::Pad1, None, EIO));
+    let second = ward.write(2).0;
+    assert_eq!((ward.states(), pad.hits()), (vec![VdevState::Healthy; 2], 0));
+    let ring = Asked::of(&ward, 0, Part::Uber, Some(On::Write), EIO);
+    let (third, suspended) = ward.write(3);
+    assert!(!suspended);
+    assert_eq!(ward.states(), [VdevState::Faulted, VdevState::Healthy]);
+    assert_eq!((pad.hits(), unused.hits()), (LABELS as u64, 0), "all four were tried");
+    drop((pad, ring));
+    ward.rescue();
+    while !ward.spa.tree().behind().is_empty() {
+        live(&ward.spa).sync_all().unwrap();
+    }
+    assert_eq!(ward.states(), [VdevState::Healthy; 2]);
+    ward.discharge(&[(1, first), (2, second), (3, third)]);
+}
+
+/// Goal: uberblocks that a device pretends to have taken are nowhere on it, and nobody is told.
+#[test]
+fn uberblocks_are_lost() {
+    let ward = ward(VdevShape::Mirror, 2);
+    let first = ward.write(1).0;
+    let before = newest(&ward, 0);
+    let asked = Asked::of(&ward, 0, Part::Uber, Some(On::Write), Wrong::Noop);
+    let (second, suspended) = ward.write(2);
+    assert!(!suspended && asked.hits() > 0);
+    assert_eq!((ward.states(), charged(&ward, 0)), (vec![VdevState::Healthy; 2], 0));
+    assert_eq!(newest(&ward, 0), before);
+    assert!(newest(&ward, 1).iter().all(|txg| *txg > before[0]));
+    ward.discharge(&[(1, first), (2, second)]);
+}
+
+/// Goal: a group that can't read the pool's own objects, since somebody asked for that, waits until it is taken back, and then goes on; nothing is lost.
+#[test]
+fn what_a_group_needs_cannot_be_read() {
+    for kind in [Some(DmuType::SPACE_MAP), None] {
+        let ward = ward(VdevShape::Mirror, 2);
+        let first = ward.write(1).0;
+        ward.spa.cache().purge();
+        let second = ward.dirty(2);
+        rig::remove_file(live(&ward.spa), &rig::own(live(&ward.spa), "tank"), first).unwrap();
+        let asked = Asked::target(&ward, Target::Mos(MosBlocks { kind, copies: 0, how: Bad::Io }));
+        let suspended = ward.sync(|| {
+            asked.cancel();
+            ward.rescue();
+        });
+        assert!(suspended, "{kind:?}");
+        assert_eq!(ward.states(), [VdevState::Healthy; 2]);
+        let third = ward.write(3).0;
+        ward.discharge(&[(2, second), (3, third)]);
+    }
+}
+
+/// Says to this program that it is the one to be ended.
+const VICTIM: &str = "POOLHOUSE_TEST_VICTIM";
+
+/// Goal: while writes are lost, as somebody asked for it, nobody is told; when that is over the program ends rather than sync another group.
+#[test]
+fn lost_writes_end_the_program() {
+    if std::env::var_os(VICTIM).is_some() {
+        let ward = ward(VdevShape::Single, 1);
+        let target = Target::Writes(Spell::Groups(1));
+        let asked =
+            Asked(vec![inject::add(Fault { pool: ward.spa.guid(), target, often: ALWAYS / 5 * 3 }).unwrap()]);
+        assert!(!ward.write(1).1 && asked.hits() > 0 && ward.states() == [VdevState::Healthy]);
+        eprintln!("it goes on");
+        for seed in 2..9 {
+            ward.write(seed);
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = std::process::Command::new(std::env::current_exe().unwrap());
+    victim.args(["--exact", "lost_writes_end_the_program", "--nocapture"]).env(VICTIM, "1");
+    let out = victim.env("TMPDIR", dir.path()).output().unwrap();
+    let words = String::from_utf8_lossy(&out.stderr);
+    let (before, after) = words.split_once("it goes on").expect("one group was synced");
+    assert!(
+        !before.contains("lost") && after.contains("Pool 'tank' has lost writes, as was asked for"),
+        "{words}"
+    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&out.status), Some(6));
+}
