@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "it tells how many trials there were")]
 
-use sim::faults::{Base, Kind, Outcome, Trial};
+use sim::faults::{Base, Fault, Kind, Outcome, Trial};
 
 /// Trials of each kind that every run makes, within redundancy and beyond.
 const SAMPLE: (usize, usize) = (3, 1);
@@ -84,4 +84,13 @@ macro_rules! kinds {
 kinds! {
     mirror2 0, mirror3 1, raidz1 2, raidz2 3, raidz3 4, draid1 5, draid1_spare 6, draid2 7, draid2_spare 8, draid3 9, draid3_spare 10,
     copies2 11, copies3 12, classes 13,
+}
+
+/// Goal: a distributed spare that was filled while another device was away is not held to have what lies there of it.
+#[test]
+fn a_spare_beside_one_that_is_gone() {
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name == "draid2 with a spare").unwrap();
+    let base = Base::new(kind).unwrap();
+    let faults = vec![(1, Fault::Gone), (2, Fault::Stale)];
+    assert!(matches!(base.run(&Trial::Within(faults)), Ok(Outcome::Tried)));
 }

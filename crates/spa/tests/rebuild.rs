@@ -254,3 +254,57 @@ fn a_draid_is_rebuilt() {
     check(&spa, &files);
     assert_eq!(spa.error_count(), 0);
 }
+
+/// Goal: a distributed spare that was filled, one way or the other, while a device was away on which parts of it lie, is not held to have these: not in the same import, nor in a later one. It gets them
+/// when the device is back, and a scrub finds nothing.
+#[test]
+fn a_spare_with_a_part_away() {
+    for sequential in [true, false] {
+        let lacks = [0, 2, 3, 4, 5].map(|away| filled_without(away, sequential));
+        assert!(lacks.contains(&true) && lacks.contains(&false), "{lacks:?}");
+    }
+}
+
+/// Fills a distributed spare while a device is away, then brings that back; whether the spare lacked anything in between.
+fn filled_without(away: usize, sequential: bool) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = images(dir.path(), 6, SIZE);
+    let shape = VdevShape::Draid(2, DraidShape { ndata: 2, nspares: 1, ngroups: 5 });
+    let spa = new_pool(shape, &paths);
+    let files = write(&spa, 0..8);
+    live(&spa).offline(guid(&spa, &paths[away]), false).unwrap();
+    live(&spa).offline(guid(&spa, &paths[1]), false).unwrap();
+    live(&spa).hold_scans(true);
+    join(&spa, &paths[1], Path::new("draid2-0-0"), true, sequential).unwrap();
+    // Some of it is done by an import that nothing but the books tell of.
+    live(&spa).limit_scan_slices(3);
+    live(&spa).hold_scans(false);
+    let done = || match live(&spa).rebuild_stat(VdevId(0)) {
+        Some(rebuild) => rebuild.phys.bytes_issued,
+        None => live(&spa).scan_stat().map_or(0, |stat| stat.phys.examined),
+    };
+    while done() == 0 {
+        live(&spa).sync_all().unwrap();
+    }
+    live(&spa).hold_scans(true);
+    live(&spa).export().unwrap();
+    drop(spa);
+    let spa = import(dir.path()).unwrap();
+    live(&spa).wait_for_scans().unwrap();
+    let spare = guid(&spa, Path::new("draid2-0-0"));
+    let lacks = !spa.tree().dtl(spare).unwrap().is_empty();
+    live(&spa).online(guid(&spa, &paths[away]), false).unwrap();
+    live(&spa).wait_for_scans().unwrap();
+    assert!(spa.tree().behind().is_empty(), "{:?}", spa.tree().dtl(spare));
+    live(&spa).scan(ScanCommand::Scrub).unwrap();
+    live(&spa).wait_for_scans().unwrap();
+    let scrub = live(&spa).scan_stat().unwrap().phys;
+    assert_eq!((scrub.errors, scrub.processed), (0, 0), "without {away}, sequential: {sequential}");
+    check(&spa, &files);
+    live(&spa).export().unwrap();
+    drop(spa);
+    if lacks {
+        judge(dir.path(), "tank");
+    }
+    lacks
+}

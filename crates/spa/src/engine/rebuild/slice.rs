@@ -4,13 +4,14 @@
 //! One thread reads stretches, and closes each before; another writes them and opens them again. So the devices that are read and those that are written work at the
 //! same time, each from one end to the other.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use device::Block;
 use ondisk::scan::RebuildPhys;
-use ondisk::{Txg, VdevId};
+use ondisk::{Guid, Txg, VdevId};
 use vdev::{Closed, StretchError};
 
 use super::{End, REBUILD_MAX_SEGMENT, REBUILD_VDEV_LIMIT};
@@ -33,6 +34,8 @@ struct Copied {
     skipped: u64,
     rebuilt: u64,
     errors: u64,
+    /// Devices that did not get all: parts of a distributed spare lie on every device, also on one that is away.
+    behind: BTreeSet<Guid>,
     end: Option<End>,
 }
 
@@ -191,6 +194,7 @@ impl<'a> Lane<'a> {
                         copied.rebuilt += done.repaired;
                         copied.errors += u64::from(done.refused > 0);
                         lacked |= done.repaired > 0 || done.refused > 0;
+                        copied.behind.extend(done.behind);
                     }
                     Err(_) => copied.errors += 1,
                 }
@@ -238,7 +242,13 @@ impl Engine {
         let mut all = self.rebuilds.all.lock();
         for (vdev, copied) in copied {
             let Some(r) = all.get_mut(&vdev) else { continue };
-            r.present.retain(|guid| before.contains(guid) && after.contains(guid));
+            let were_here = r.present.len();
+            let got_all =
+                |guid: &Guid| before.contains(guid) && after.contains(guid) && !copied.behind.contains(guid);
+            r.present.retain(got_all);
+            if r.present.len() < were_here {
+                self.tree().passed_by(&r.present, txg);
+            }
             let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
             r.phys.last_offset = copied.position;
             add(&mut r.phys.bytes_scanned, copied.scanned);

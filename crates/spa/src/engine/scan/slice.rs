@@ -40,6 +40,8 @@ struct Found {
     repaired: u64,
     errors: u64,
     behind: HashMap<Guid, TxgRanges>,
+    /// Those of them that are there and got not all, since a part of a distributed spare is on a device that is away.
+    in_part: BTreeSet<Guid>,
     lost: TxgRanges,
 }
 
@@ -223,6 +225,9 @@ impl Slice<'_> {
         if done.incomplete {
             self.lose(birth.0, birth.0);
         }
+        if done.refused == 0 {
+            self.found.in_part.extend(&done.behind);
+        }
         for guid in done.behind {
             let groups = self.found.behind.entry(guid).or_default();
             if !groups.contains(birth.0) {
@@ -305,7 +310,10 @@ impl Engine {
         let state = &mut *state;
         let Some(stat) = &mut state.stat else { return };
         let were_here = state.present.len();
-        state.present.retain(|guid| before.contains(guid) && after.contains(guid));
+        // What another import found behind, this one does not know: it goes by the groups that devices have missed.
+        let got_all =
+            |guid: &Guid| before.contains(guid) && after.contains(guid) && !found.in_part.contains(guid);
+        state.present.retain(got_all);
         if state.present.len() < were_here {
             self.tree().passed_by(&state.present, txg);
         }
