@@ -131,9 +131,11 @@ impl Tree {
             for (_, vdev, offset, len) in
                 self.parts_of(e.vdev, e.offset, e.psize.0 as usize).unwrap_or_default()
             {
-                let Ok(laid) = self.lay_out_as(vdev, offset, &Block::zeroed(len), e.birth, false) else {
+                let Ok(mut laid) = self.lay_out_as(vdev, offset, &Block::zeroed(len), e.birth, false) else {
                     continue;
                 };
+                // What a raidz leaves behind a block is read too, so that the next read, of what follows, goes on where this one ends.
+                self.pad(&mut laid, len, e.birth);
                 for piece in laid.pieces.iter().filter(|p| missed || !self.piece_missed(p, e.birth)) {
                     let range = (piece.offset, piece.offset + piece.range.len() as u64);
                     wanted.entry(piece.leaf).or_default().push(range);

@@ -53,7 +53,7 @@ impl Tree {
     }
 
     /// Adds zeros for the sectors that a raidz leaves behind a block.
-    fn pad(&self, laid: &mut Laid, len: usize, birth: Txg) {
+    pub(super) fn pad(&self, laid: &mut Laid, len: usize, birth: Txg) {
         let Ok(top) = self.top(laid.vdev) else { return };
         let node = self.node(top);
         let Layout::Raidz(raidz) = &node.layout else { return };

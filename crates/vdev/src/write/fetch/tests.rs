@@ -1,4 +1,6 @@
 use super::*;
+use crate::tests::{open, root, top};
+use crate::{VdevConfig, VdevKind};
 
 /// Goal: neighbours are one read, small gaps are read over and large ones only where much is around them, and a read has its largest size.
 #[test]
@@ -31,4 +33,23 @@ fn lent_to_a_thread() {
         assert_eq!(std::thread::spawn(|| answered(Guid(1), 100, &mut [0])).join().ok(), Some(false));
     }
     assert_eq!(read(1, 102), None);
+}
+
+/// Goal: where one read of a raidz ends the next goes on, though blocks leave sectors behind them that hold nothing.
+#[test]
+fn the_next_read_goes_on() {
+    let spec = VdevConfig { nparity: Some(2), ..top(VdevKind::Raidz, 5) };
+    let (tree, _) = open(&root(vec![spec]), 5);
+    // Four sectors with two rows of parity, and one more to make it a multiple of three.
+    let extent =
+        |n: u64| Extent { vdev: VdevId(0), offset: 8192 + n * 9 * 512, psize: Psize(2048), birth: Txg(9) };
+    let read = |numbers: std::ops::Range<u64>| {
+        tree.fetch(&numbers.map(extent).collect::<Vec<_>>(), false).runs.into_values().collect::<Vec<_>>()
+    };
+    let (first, second) = (read(0..3), read(3..8));
+    assert_eq!((first.len(), second.len()), (5, 5));
+    for (first, second) in first.iter().zip(&second) {
+        let [(start, bytes)] = &first[..] else { panic!("{} reads", first.len()) };
+        assert_eq!((second.len(), second[0].0), (1, start + bytes.len() as u64));
+    }
 }
