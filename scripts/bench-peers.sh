@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench-peers.sh [--rounds N] [--scale smoke|normal|full] [--out DIR] [GROUP...]
 # Measures Poolhouse's engine beside OpenZFS's own in user space (libzpool), in turns on this machine, prints a table, and writes it with JSON and plots to DIR
-# (docs/performance). GROUP: reads, storm, free, unmap, overwrite, mounts (beside zfs-fuse, with fio; as root); everything if none is named.
+# (docs/performance). GROUP: reads, storm, free, unmap, overwrite, scrub, mounts (beside zfs-fuse, with fio; as root); everything if none is named.
 #   ZFS_SRC=DIR       a source tree of OpenZFS that was built in user space with LIBZPOOL_CPPFLAGS=-DNDEBUG: the fair peer. Without it Debian's libzpool, whose
 #                     assertions are on and cost 1.0 to 1.7 times the CPU time, is unpacked under target/oracle; nothing of the system changes.
 #   BENCH_MEMORY=DIR  where images in memory lie (/dev/shm), BENCH_DISK=DIR those on a disk (target/peers)

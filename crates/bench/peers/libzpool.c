@@ -5,8 +5,9 @@
  *
  *     libzpool WORK DIR [NAME=VALUE ...]
  *
- * WORK is reads, storm, free, unmap or overwrite. DIR takes the pool's image,
- * which is gone afterwards. What may be set is in `knobs` below.
+ * WORK is reads, storm, free, unmap, overwrite or scrub. DIR takes the pool's
+ * image, which is gone afterwards; a scrub finds its images there and leaves
+ * them. What may be set is in `knobs` below.
  *
  * It calls public entry points alone and holds nothing of OpenZFS's source.
  * scripts/bench-peers.sh builds it: against Debian's libzpool (assertions on),
@@ -28,7 +29,9 @@
 #include <sys/dnode.h>
 #include <sys/dsl_pool.h>
 #include <sys/dsl_prop.h>
+#include <sys/dsl_scan.h>
 #include <sys/txg.h>
+#include <sys/vdev_impl.h>
 #include <sys/zil.h>
 #include <libnvpair.h>
 #include <zfeature_common.h>
@@ -48,10 +51,12 @@
 #define	WRITE(o, b, f, s, d, t)	\
 	dmu_write(o, b, f, s, d, t, DMU_READ_NO_PREFETCH)
 #define	COMMIT(z, o)	VERIFY0(zil_commit(z, o))
+#define	SCRUB(s)	spa_scan(s, POOL_SCAN_SCRUB, 0)
 #else
 #define	CREATE(n, r, p)	spa_create(n, r, p, NULL, NULL)
 #define	WRITE(o, b, f, s, d, t)	dmu_write(o, b, f, s, d, t)
 #define	COMMIT(z, o)	zil_commit(z, o)
+#define	SCRUB(s)	spa_scan(s, POOL_SCAN_SCRUB)
 #endif
 
 extern char *spa_config_path;
@@ -67,16 +72,17 @@ extern char *spa_config_path;
 static uint64_t size_mb = 4096, objs = 32, obj_mb = 16;
 static uint64_t bs = 8192, rs = 8192, count = 100000, msecs = 1000;
 static uint64_t delay_us = 0, ashift = 12, stride = 1, prefill = 0;
-static uint64_t log_device = 0;
+static uint64_t log_device = 0, disks = 1;
 static struct { const char *name; uint64_t *value; } knobs[] = {
 	{ "size_mb", &size_mb }, { "objs", &objs },
 	{ "obj_mb", &obj_mb }, { "bs", &bs }, { "rs", &rs },
 	{ "count", &count }, { "msecs", &msecs }, { "delay_us", &delay_us },
 	{ "ashift", &ashift }, { "stride", &stride },
 	{ "prefill", &prefill }, { "log", &log_device },
+	{ "disks", &disks },
 };
 static int threads[16] = { 1 }, nthreads = 1;
-static const char *title = "work";
+static const char *title = "work", *scrubbed = "image";
 static char image[2][512], cachefile[64];
 static int slow_on;
 
@@ -544,10 +550,75 @@ work_overwrite(const char *dir)
 	unmake(os);
 }
 
+/* ---- a scrub of images that are there ------------------------------------- */
+/*
+ * What an import wants to know of a pool of one top-level vdev: what the label
+ * of its first device says, with that vdev below a root.
+ */
+static nvlist_t *
+config_of(const char *path)
+{
+	size_t size = sizeof (vdev_phys_t);
+	char *label = malloc(size);
+	int fd = open(path, O_RDONLY);
+	if (fd < 0 || pread(fd, label, size, offsetof(vdev_label_t,
+	    vl_vdev_phys)) != (ssize_t)size) {
+		perror(path);
+		exit(1);
+	}
+	close(fd);
+	nvlist_t *config = NULL, *root = fnvlist_alloc();
+	VERIFY0(nvlist_unpack(label, size, &config, 0));
+	free(label);
+	nvlist_t *top = fnvlist_lookup_nvlist(config, ZPOOL_CONFIG_VDEV_TREE);
+	fnvlist_add_string(root, ZPOOL_CONFIG_TYPE, VDEV_TYPE_ROOT);
+	fnvlist_add_uint64(root, ZPOOL_CONFIG_ID, 0);
+	fnvlist_add_uint64(root, ZPOOL_CONFIG_GUID,
+	    fnvlist_lookup_uint64(config, ZPOOL_CONFIG_POOL_GUID));
+	fnvlist_add_nvlist_array(root, ZPOOL_CONFIG_CHILDREN,
+	    (const nvlist_t **)&top, 1);
+	fnvlist_add_nvlist(config, ZPOOL_CONFIG_VDEV_TREE, root);
+	fnvlist_free(root);
+	return (config);
+}
+
+static void
+work_scrub(const char *dir)
+{
+	char path[512], name[ZFS_MAX_DATASET_NAME_LEN];
+	snprintf(path, sizeof (path), "%s/%s-0.img", dir, scrubbed);
+	nvlist_t *config = config_of(path), *props = fnvlist_alloc();
+	strlcpy(name, fnvlist_lookup_string(config, ZPOOL_CONFIG_POOL_NAME),
+	    sizeof (name));
+	fnvlist_add_string(props, "cachefile", "none");
+	VERIFY0(spa_import(name, config, props, 0));
+	spa_t *spa;
+	VERIFY0(spa_open(name, &spa, FTAG));
+	pool_scan_stat_t ps;
+	struct timespec t = { 0, 1000000 };
+	double from = now(), used = cpu();
+	VERIFY0(SCRUB(spa));
+	while (spa_scan_get_stats(spa, &ps) == 0 &&
+	    ps.pss_state == DSS_SCANNING)
+		nanosleep(&t, NULL);
+	txg_wait_synced(spa_get_dsl(spa), 0);
+	double wall = now() - from, spent = cpu() - used;
+	VERIFY0(spa_scan_get_stats(spa, &ps));
+	VERIFY3U(ps.pss_state, ==, DSS_FINISHED);
+	VERIFY0(ps.pss_errors);
+	uint64_t bytes = objs * obj_mb << 20;
+	VERIFY3U(ps.pss_examined, >=, bytes);
+	FIGURE(wall, "s");
+	FIGURE(spent, "cpu_s");
+	FIGURE(bytes / wall / 1e6, "mb_s");
+	spa_close(spa, FTAG);
+	VERIFY0(spa_export(name, NULL, B_FALSE, B_FALSE));
+}
+
 static const struct { const char *name; void (*work)(const char *); } works[] = {
 	{ "reads", work_reads }, { "storm", work_storm },
 	{ "free", work_free }, { "unmap", work_unmap },
-	{ "overwrite", work_overwrite },
+	{ "overwrite", work_overwrite }, { "scrub", work_scrub },
 };
 
 static int
@@ -559,6 +630,10 @@ set(char *arg)
 	*value++ = 0;
 	if (strcmp(arg, "title") == 0) {
 		title = value;
+		return (1);
+	}
+	if (strcmp(arg, "image") == 0) {
+		scrubbed = value;
 		return (1);
 	}
 	if (strcmp(arg, "threads") == 0) {
@@ -609,7 +684,8 @@ main(int argc, char **argv)
 			return (0);
 		}
 usage:
-	fprintf(stderr, "usage: libzpool reads|storm|free|unmap|overwrite DIR"
+	fprintf(stderr, "usage: libzpool reads|storm|free|unmap|overwrite|"
+	    "scrub DIR"
 	    " [NAME=VALUE ...]\n");
 	return (2);
 }

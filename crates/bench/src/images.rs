@@ -39,14 +39,33 @@ impl Default for Geometry {
 impl Images {
     /// Makes `count` files of `bytes` in folder `dir`.
     pub(crate) fn new(dir: &Path, name: &str, count: usize, bytes: u64) -> Result<Images> {
-        let paths = (0..count).map(|i| dir.join(format!("{name}-{i}.img")));
-        let images = Images(paths.collect());
-        for path in &images.0 {
+        let images = Images::there(dir, name, count);
+        images.create(bytes)?;
+        Ok(images)
+    }
+
+    /// Makes the files, of `bytes` each.
+    pub(crate) fn create(&self, bytes: u64) -> Result<()> {
+        for path in &self.0 {
             std::fs::File::create_new(path)
                 .and_then(|file| file.set_len(bytes))
                 .with_context(|| format!("make {}", path.display()))?;
         }
-        Ok(images)
+        Ok(())
+    }
+
+    /// Files that were made so, or will be.
+    pub(crate) fn there(dir: &Path, name: &str, count: usize) -> Images {
+        Images((0..count).map(|i| dir.join(format!("{name}-{i}.img"))).collect())
+    }
+
+    /// Leaves them where they are.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        &self.0
     }
 
     /// Has the file system below find room for all of them now, so that writing to them changes nothing but their bytes.

@@ -24,6 +24,7 @@ mod plot;
 mod reads;
 mod report;
 mod run;
+mod scrub;
 mod stage;
 mod storm;
 
@@ -35,8 +36,8 @@ pub use run::Run;
 
 use anyhow::{Context, Result, bail};
 use knobs::{
-    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, FILE_MB, LOG, MSECS, OBJ_MB, OBJS, PREFILL, RS, SIZE_MB, STRIDE,
-    THREADS, TITLE,
+    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, DISKS, FILE_MB, IMAGE, LOG, MSECS, OBJ_MB, OBJS, PREFILL, RS,
+    SIZE_MB, STRIDE, THREADS, TITLE,
 };
 use mounted::Mounted;
 use std::path::Path;
@@ -64,8 +65,11 @@ enum Does {
 /// What may be set of the pool that a workload makes.
 const POOL: &[Knob] = &[SIZE_MB, PREFILL, ASHIFT, CACHE_MB, DELAY_US];
 
+/// What may be set of a scrub, and of the making of its pool: both are told the same.
+const SCRUB: &[Knob] = &[TITLE, RS, OBJ_MB, OBJS, IMAGE, DISKS];
+
 /// All of them.
-pub const WORKLOADS: [Workload; 7] = [
+pub const WORKLOADS: [Workload; 9] = [
     Workload {
         name: "reads",
         what: "reads cached blocks at random places: copied, as references, and beside them plain memory",
@@ -95,6 +99,18 @@ pub const WORKLOADS: [Workload; 7] = [
         what: "writes over parts of blocks at random places",
         knobs: &[TITLE, BS, RS, COUNT, OBJ_MB],
         does: Does::Pool(overwrite::overwrite),
+    },
+    Workload {
+        name: "scrub-image",
+        what: "makes the pool that scrub takes, and leaves it there",
+        knobs: SCRUB,
+        does: Does::Pool(scrub::make),
+    },
+    Workload {
+        name: "scrub",
+        what: "imports the pool that scrub-image left, and scrubs it",
+        knobs: SCRUB,
+        does: Does::Pool(scrub::scrub),
     },
     Workload {
         name: "fio",

@@ -50,7 +50,7 @@ fn told() {
     let said = Workload::by_name("nonsense").unwrap_err().to_string();
     assert_eq!(
         said,
-        "there is no workload nonsense for peers; there are reads, storm, free, unmap, overwrite, fio, mail"
+        "there is no workload nonsense for peers; there are reads, storm, free, unmap, overwrite, scrub-image, scrub, fio, mail"
     );
     let refused = |name: &str, kind: Option<&str>| {
         Workload::by_name(name).unwrap().run(kind, Path::new("/"), &[]).is_err()

@@ -26,6 +26,8 @@ pub(super) struct Case {
     pub(super) knobs: Vec<String>,
     /// Whether it is done to a mounted file system; its peer is zfs-fuse then.
     pub(super) mounted: bool,
+    /// The word of ours that makes images for both sides beforehand.
+    pub(super) made_by: Option<&'static str>,
 }
 
 /// How much is done.
@@ -46,13 +48,14 @@ pub(super) fn cases(places: &Places, scale: Scale, cpus: usize) -> Vec<Case> {
     storms(&mut all, places, scale);
     frees(&mut all, places, scale);
     overwrites(&mut all, places, scale);
+    scrubs(&mut all, places, scale);
     mounts(&mut all, places, scale, cpus);
     all
 }
 
 fn case(title: &str, group: &'static str, work: &'static str, dir: &Path, knobs: &[String]) -> Case {
     let (title, dir, knobs) = (title.to_owned(), dir.to_owned(), knobs.to_vec());
-    Case { title, group, work, dir, knobs, mounted: false }
+    Case { title, group, work, dir, knobs, mounted: false, made_by: None }
 }
 
 fn set(name: &str, value: impl std::fmt::Display) -> String {
@@ -128,6 +131,20 @@ fn overwrites(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     }
 }
 
+/// One image that both import and scrub.
+fn scrubs(all: &mut Vec<Case>, places: &Places, scale: Scale) {
+    for (title, rs, disks) in
+        [("scrub-128k", 128 << 10, 1), ("scrub-8k", 8 << 10, 1), ("scrub-128k-raidz2", 128 << 10, 6)]
+    {
+        let objs = if scale == Scale::Smoke { 2 } else { 64 };
+        let size = if disks > 1 { 1024 } else { 4096 };
+        let knobs =
+            [set("rs", rs), set("objs", objs), set("obj_mb", 16), set("disks", disks), set("size_mb", size)];
+        let made_by = Some("scrub-image");
+        all.push(Case { made_by, ..case(title, "scrub", "scrub", &places.memory, &knobs) });
+    }
+}
+
 fn mounts(all: &mut Vec<Case>, places: &Places, scale: Scale, cpus: usize) {
     let mut add = |title: &str, work, dir: &Path, knobs: &[String]| {
         all.push(Case { mounted: true, ..case(title, "mounts", work, dir, knobs) });
@@ -153,6 +170,7 @@ mod tests {
             let all = cases(&places, scale, 2);
             for case in all.iter().filter(|c| !c.mounted) {
                 assert!(peer.contains(&format!("{{ \"{}\", work_", case.work)), "{case:?}");
+                assert!(case.made_by.is_none() || peer.contains("strcmp(arg, \"image\")"));
                 for (name, _) in case.knobs.iter().filter_map(|k| k.split_once('=')) {
                     let known = name == "threads" || peer.contains(&format!("{{ \"{name}\", &"));
                     assert!(known, "{}: {name}", case.title);

@@ -30,6 +30,8 @@ pub(super) const OBJS: Knob = knob("objs", "32", "objects");
 pub(super) const OBJ_MB: Knob = knob("obj_mb", "16", "MiB of an object");
 pub(super) const FILE_MB: Knob = knob("obj_mb", "8", "MiB of the file");
 pub(super) const LOG: Knob = knob("log", "0", "1: the pool has a log device");
+pub(super) const IMAGE: Knob = knob("image", "image", "what the images are called");
+pub(super) const DISKS: Knob = knob("disks", "1", "images: more than one are a raidz2");
 /// Those of the pool on which workloads of ours are done.
 pub(super) const SIZE_MB: Knob = knob("size_mb", "4096", "MiB of the image");
 pub(super) const PREFILL: Knob =

@@ -1,12 +1,13 @@
 //! Everybody asked in turns.
 
-use super::Answer;
 use super::cases::{Case, Places, Scale, cases};
 use super::report::Report;
+use super::{Answer, Knobs, Workload};
+use crate::images::Images;
 use crate::measure::{answer, median};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// See the module.
@@ -70,6 +71,7 @@ impl Run {
                 continue;
             }
             let (mut ours, mut peers) = (Side::default(), Side::default());
+            let (case, _images) = self.prepared(case, &me, &mut ours)?;
             for _ in 0..self.rounds {
                 if case.mounted {
                     ours.ask(command(&mut Command::new(&me), &["peers", "mount", "poolhouse"], &case));
@@ -84,6 +86,21 @@ impl Run {
             report.add(&case, &ours, &peers);
         }
         Ok(report)
+    }
+}
+
+impl Run {
+    /// A workload with the images that both sides need; if they can't be made that is ours which failed. They are there until what this gives is dropped.
+    fn prepared(&self, mut case: Case, me: &Path, ours: &mut Side) -> Result<(Case, Option<Images>)> {
+        let Some(word) = case.made_by else { return Ok((case, None)) };
+        case.knobs.push(format!("image={}-{}", case.title, std::process::id()));
+        let images =
+            super::scrub::images(&case.dir, &Knobs::parse(Workload::by_name(word)?.knobs(), &case.knobs)?)?;
+        let making = Case { work: word, ..case.clone() };
+        if let Err(e) = answer(command(&mut Command::new(me), &["peers", "work"], &making)) {
+            ours.failed = Some(format!("make its images: {e:#}"));
+        }
+        Ok((case, Some(images)))
     }
 }
 

@@ -26,14 +26,18 @@ pub(super) struct Stage {
     // In the order in which they are to be let go.
     pub(super) owned: Owned,
     spa: Spa,
-    _images: Images,
+    images: Images,
 }
 
 impl Stage {
     /// A pool on an image in folder `dir`, with a file system that does not compress.
     pub(super) fn new(dir: &Path, knobs: &Knobs) -> Result<Stage> {
-        let name = format!("peers-{}", std::process::id());
-        let images = Images::new(dir, &name, 1, knobs.number(SIZE_MB)? << 20)?;
+        Stage::on(Images::there(dir, &format!("peers-{}", std::process::id()), 1), knobs)
+    }
+
+    /// The same on images that are to be made.
+    pub(super) fn on(images: Images, knobs: &Knobs) -> Result<Stage> {
+        images.create(knobs.number(SIZE_MB)? << 20)?;
         if knobs.number(PREFILL)? > 0 {
             images.prefill()?;
         }
@@ -56,7 +60,7 @@ impl Stage {
             enforce_limits: false,
         }))?;
         let owned = live.dsl().heads().own(&live.dsl().dataset(&name)?)?;
-        Ok(Stage { owned, spa, _images: images })
+        Ok(Stage { owned, spa, images })
     }
 
     /// The pool.
@@ -124,10 +128,19 @@ impl Stage {
 
     /// Lets the pool go.
     pub(super) fn end(self) -> Result<()> {
-        let Stage { owned, spa, _images } = self;
+        self.export().map(drop)
+    }
+
+    /// The same, and leaves the images.
+    pub(super) fn leave(self) -> Result<()> {
+        self.export().map(Images::keep)
+    }
+
+    fn export(self) -> Result<Images> {
+        let Stage { owned, spa, images } = self;
         drop(owned);
         spa.writer().expect("it was open for writing when this was made").export()?;
-        Ok(())
+        Ok(images)
     }
 }
 

@@ -1,0 +1,104 @@
+//! A scrub: one image, made here, that each side imports and scrubs in turn.
+
+use super::knobs::{CACHE_MB, DISKS, IMAGE, OBJ_MB, OBJS, RS, TITLE};
+use super::stage::{Stage, noise};
+use super::{Answer, Knobs};
+use crate::images::{Images, POOL};
+use crate::measure::process_cpu;
+use anyhow::{Context, Result, ensure};
+use poolhouse::ondisk::scan::{ScanFunc, ScanState};
+use poolhouse::spa::engine::ScanCommand;
+use poolhouse::spa::import::{Hands, Options, SystemClock, import_for_writing};
+use poolhouse::spa::{Host, scan};
+use std::path::Path;
+use std::time::Instant;
+
+/// Where they lie: both sides, and whoever removes them, are told the same.
+pub(super) fn images(dir: &Path, knobs: &Knobs) -> Result<Images> {
+    let count = usize::try_from(knobs.number(DISKS)?)?;
+    Ok(Images::there(dir, knobs.word(IMAGE)?, count))
+}
+
+/// Makes the pool that is scrubbed, and leaves it there: `objs` objects of `obj_mb` MiB that don't compress.
+pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
+    let since = Instant::now();
+    let (objs, len) = (knobs.number(OBJS)?, knobs.number(OBJ_MB)? << 20);
+    let stage = Stage::on(images(dir, knobs)?, knobs)?;
+    let data = noise(super::stage::CHUNK, 5);
+    for _ in 0..objs {
+        let dnode = stage.object(knobs.number(RS)?)?;
+        stage.put_all(&dnode, len, &data)?;
+    }
+    stage.sync()?;
+    stage.leave()?;
+    let mut answer = Answer::default();
+    answer.put(knobs.word(TITLE)?, "s", since.elapsed().as_secs_f64());
+    Ok(answer)
+}
+
+/// Scrubs it, with nothing in the cache but what an import reads. Counted is from the request until the group that ends it is on disk.
+pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
+    let title = knobs.word(TITLE)?;
+    let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
+    let images = images(dir, knobs)?;
+    let found = scan(images.paths());
+    // Whoever asks for it removes them.
+    images.keep();
+    let candidate = found.pools.first().context("there is no pool on the images")?;
+    let options =
+        Options { readonly: false, cache: (knobs.number(CACHE_MB)? << 20).into(), ..Options::default() };
+    let spa = import_for_writing(
+        candidate,
+        &options,
+        None,
+        &Host::of_system(),
+        &SystemClock,
+        Hands::of_system(POOL),
+    )
+    .map_err(|e| anyhow::anyhow!("import it: {e:?}"))?;
+    let live = spa.writer().context("it was imported for writing")?;
+    let (since, cpu) = (Instant::now(), process_cpu());
+    live.scan(ScanCommand::Scrub).map_err(|e| anyhow::anyhow!("scrub it: {e:?}"))?;
+    live.wait_for_scans()?;
+    live.sync_all()?;
+    let (wall_s, cpu_s) = (since.elapsed().as_secs_f64(), process_cpu() - cpu);
+    let phys = live.scan_stat().context("a pool knows its last scrub")?.phys;
+    ensure!(phys.func == ScanFunc::Scrub && phys.state == ScanState::Finished, "the scrub did not end");
+    ensure!(
+        phys.errors == 0 && phys.examined >= bytes,
+        "{} errors, {} bytes examined",
+        phys.errors,
+        phys.examined
+    );
+    live.export()?;
+    let mut answer = Answer::default();
+    answer.put(title, "s", wall_s);
+    answer.put(title, "cpu_s", cpu_s);
+    answer.put(title, "mb_s", bytes as f64 / wall_s / 1e6);
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Workload;
+    use super::*;
+
+    /// Goal: what was made is scrubbed one time after the other, whoever made it is gone, and a scrub of what holds less than it should is an error.
+    #[test]
+    fn an_image_for_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let knobs = |more: &[&str]| {
+            let words = ["image=it", "disks=4", "size_mb=128", "obj_mb=1", "rs=131072", "cache_mb=64"];
+            let words: Vec<String> = words.iter().chain(more).map(|w| (*w).to_owned()).collect();
+            Knobs::parse(Workload::by_name("scrub").unwrap().knobs(), &words).unwrap()
+        };
+        make(dir.path(), &knobs(&["objs=3"])).unwrap();
+        for _ in 0..2 {
+            let answer = scrub(dir.path(), &knobs(&["objs=3", "title=s"])).unwrap();
+            assert!(answer.figures["s.mb_s"] > 0.0 && answer.figures["s.s"] > 0.0);
+        }
+        assert!(scrub(dir.path(), &knobs(&["objs=300"])).is_err());
+        drop(images(dir.path(), &knobs(&[])).unwrap());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
