@@ -291,7 +291,8 @@ impl Cache {
                 // Nobody takes the failure of one who only guessed.
                 (By::Guesser, Err(_)) if !zio::Guess::is_here() => {}
                 // Who must not fail waits for devices himself, and does not take another's failure.
-                (By::Another, Err(zio::Error::Io { .. })) if zio::Patience::is_here() => {}
+                (By::Another, Err(zio::Error::Io { .. } | zio::Error::Checksum { .. }))
+                    if zio::Patience::is_here() => {}
                 (_, result) => return result,
             }
         }

@@ -154,7 +154,11 @@ impl<'a> Syncing<'a> {
     /// # Errors
     /// The task failed half-way: the group must not reach the disk.
     pub fn run(&mut self, task: &mut dyn SyncTask) -> Result<Result<()>> {
-        match task.check(self).and_then(|()| self.check_room(task.need())) {
+        // What finds its blocks damaged before it has changed anything is refused.
+        let forbearance = zio::Forbearance::begin();
+        let checked = task.check(self).and_then(|()| self.check_room(task.need()));
+        drop(forbearance);
+        match checked {
             Ok(()) => task.sync(self).map(Ok),
             Err(refused) => Ok(Err(refused)),
         }

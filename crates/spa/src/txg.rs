@@ -20,7 +20,7 @@
 //! group has synced.
 //!
 //! # Failure
-//! What devices fail at makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
+//! What devices fail at, or have wrong, makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
 //! does who wants to change anything, or is refused, by the pool's `failmode`.
 //!
 //! When syncing fails for another reason, the pool stops: the group's changes are in memory only and no later group may reach the disk before

@@ -5,10 +5,12 @@ mod rig;
 #[path = "rig/ward.rs"]
 mod ward;
 
-use device::Fault;
+use std::os::unix::fs::FileExt;
+
+use device::{Fault, Op};
 use dmu::Objset;
 use ondisk::label::LABEL_START_SIZE;
-use ondisk::{BlkId, Level, ObjNum};
+use ondisk::{BlkId, DmuType, Level, ObjNum};
 use rig::{import, judge, noise, own, read_file, write_file};
 use spa::create::VdevShape;
 use vdev::VdevState;
@@ -116,6 +118,74 @@ fn devices_fail_during_an_export() {
     ward.rescue();
     let third = ward.write(3).0;
     ward.discharge(&[(1, first), (2, second), (3, third)]);
+}
+
+/// Where the blocks of the pool's space maps lie on its only device.
+fn space_maps(ward: &ward::Ward) -> Vec<std::ops::Range<u64>> {
+    let os = ward.spa.mos().objset();
+    let maps = os.objects(ObjNum(1)).map(|dn| dn.unwrap()).filter(|dn| dn.kind() == DmuType::SPACE_MAP);
+    let mut places = Vec::new();
+    for dn in maps {
+        for blkid in (0..=dn.max_blkid().0).map(BlkId) {
+            let bp = dn.bp(Level(0), blkid).unwrap();
+            let copies = bp.stored().into_iter().flat_map(|s| s.copies());
+            places.extend(copies.map(|dva| {
+                let at = LABEL_START_SIZE + dva.offset.0;
+                at..at + dva.asize.0
+            }));
+        }
+    }
+    assert!(places.len() >= 3, "{places:?}");
+    places
+}
+
+/// Goal: a group that needs a block of the pool's own objects which no device can read right, as all copies are wrong or fail on a device that is there,
+/// waits until somebody has seen to it, and then comes to disk with nothing lost; meanwhile the pool says which block it is.
+#[test]
+fn wrong_blocks_of_the_pool_are_waited_for() {
+    for wrong in [true, false] {
+        let ward = ward(VdevShape::Single, 1);
+        let first = ward.write(1).0;
+        let second = ward.dirty(2);
+        ward.sync(|| ());
+        rig::remove_file(live(&ward.spa), &own(live(&ward.spa), "tank"), first).unwrap();
+        let third = ward.dirty(3);
+        let places = space_maps(&ward);
+        let image = std::fs::OpenOptions::new().read(true).write(true).open(ward.dir.path().join("d0.img"));
+        let image = image.unwrap();
+        let right: Vec<Vec<u8>> = places
+            .iter()
+            .map(|place| {
+                let mut bytes = vec![0; (place.end - place.start) as usize];
+                image.read_exact_at(&mut bytes, place.start).unwrap();
+                bytes
+            })
+            .collect();
+        for place in &places {
+            if wrong {
+                image.write_all_at(&vec![0x5a; (place.end - place.start) as usize], place.start).unwrap();
+            } else {
+                ward.patients[0].inject(Fault::Error { op: Op::Read, range: place.clone() });
+            }
+        }
+        ward.spa.cache().purge();
+        let suspended = ward.sync(|| {
+            assert_eq!(live(&ward.spa).suspended(), Some(Reason::Io));
+            let met = ward.spa.cache().zio().damage().pending();
+            assert!(met.iter().any(|(met, _)| met.objset == 0), "{met:?}");
+            if wrong {
+                places
+                    .iter()
+                    .zip(&right)
+                    .for_each(|(at, bytes)| image.write_all_at(bytes, at.start).unwrap());
+            }
+            ward.rescue();
+        });
+        assert!(suspended, "{wrong}");
+        assert_eq!(ward.states(), [VdevState::Healthy]);
+        let fourth = ward.write(4).0;
+        ward.discharge(&[(2, second), (3, third), (4, fourth)]);
+    }
 }
 
 /// Makes what leads to the blocks of a file unreadable.

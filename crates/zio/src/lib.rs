@@ -39,7 +39,7 @@ pub use read::{Opened, Zio};
 pub use scrub::{Lacking, Look};
 pub use space::{ClassHint, NoSpace, Space, Want};
 pub use stored::{stored_again, stored_of};
-pub use suspend::{Entry, FailMode, Patience, Reason, Suspended, Suspension};
+pub use suspend::{Entry, FailMode, Forbearance, Patience, Reason, Suspended, Suspension};
 pub use workers::{Alone, Workers};
 pub use write::{EarlyWrite, FlushMark, Written};
 

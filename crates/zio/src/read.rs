@@ -1,6 +1,6 @@
 //! Reading a block.
 
-use crate::suspend::{Patience, Reason};
+use crate::suspend::{Forbearance, Patience, Reason};
 use crate::write::Unflushed;
 use crate::{
     Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Guess, KeyError, KeySource, Result, Space,
@@ -338,9 +338,20 @@ impl Zio {
 
     /// The verified stored bytes of the first copy that has them.
     pub(crate) fn fetch_stored(&self, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> Result<AlignedBuf> {
-        self.any_copy(bp, s, bm, |dva| {
-            if dva.gang { self.read_gang(bp, s, dva, bm) } else { self.fetch_copy(bp, s, dva, bm) }
-        })
+        loop {
+            let fetched = self.any_copy(bp, s, bm, |dva| {
+                if dva.gang { self.read_gang(bp, s, dva, bm) } else { self.fetch_copy(bp, s, dva, bm) }
+            });
+            let Err(failure) = fetched else { return fetched };
+            if !must_succeed(bp, &failure) {
+                return Err(failure);
+            }
+            // Who is to see to it learns here which block it is.
+            self.damage.judge(bp, bm, &failure);
+            if !self.suspension.wait(Reason::Io) {
+                return Err(failure);
+            }
+        }
     }
 
     /// The verified bytes of one copy that is no gang block.
@@ -403,7 +414,7 @@ impl Zio {
         }
     }
 
-    /// Whether a read that must succeed failed since devices have gone, which may come back, or since somebody asked for it, who may take it back.
+    /// Whether a read of a group that syncs failed since devices have gone, which may come back, or since somebody asked for it, who may take it back.
     fn is_gone(&self, failure: &Error, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> bool {
         let failed = Patience::is_here() && matches!(failure, Error::Io { .. });
         let asked = || inject::is_asked(|| self.tree().root_guid(), &place(bp, bm));
@@ -532,6 +543,16 @@ impl Zio {
         }
         Ok(buf.freeze())
     }
+}
+
+/// Whether a read that failed so is one that a sync can't do without, and may succeed when somebody has seen to the devices.
+fn must_succeed(bp: &Blkptr, failure: &Error) -> bool {
+    // A log's chain ends with a block that can't be read.
+    let needed = Patience::is_here() && !Forbearance::is_here() && bp.kind != DmuType::INTENT_LOG;
+    needed
+        && !Guess::is_here()
+        && !Doubt::is_here()
+        && matches!(failure, Error::Io { .. } | Error::Checksum { .. })
 }
 
 /// A block as the faults that somebody asks for know it.

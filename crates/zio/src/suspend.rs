@@ -3,7 +3,8 @@
 //! # Theory
 //! What a group changed is in memory, and nothing is lost as long as whoever writes it does not give up. So a write that works nowhere, a flush
 //! that fails, a label that too few devices take, and a read that a sync can't do without, all end in [`Suspension::wait`]: their thread
-//! sleeps, with all its state, until the pool is cleared, and then tries again. Only the thread that syncs waits here; who changes the pool
+//! sleeps, with all its state, until the pool is cleared, and then tries again. For such a read it makes no difference whether devices are gone, fail or have wrong bytes;
+//! what a sync can do without it reads with [`Forbearance`], and waits then for what is gone only. Only the thread that syncs waits here; who changes the pool
 //! asks [`Suspension::entry`] first, which says by the pool's `failmode` whether to wait too, or to fail.
 //!
 //! # Life
@@ -219,6 +220,7 @@ impl Suspension {
 
 thread_local! {
     static PATIENT: Cell<bool> = const { Cell::new(false) };
+    static FORBEARING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// While it lives, reads of this thread wait for a pool that is suspended, instead of failing with its devices: what syncs can't do without
@@ -244,6 +246,32 @@ impl Patience {
 impl Drop for Patience {
     fn drop(&mut self) {
         PATIENT.set(self.before);
+    }
+}
+
+/// While it lives, a read of this thread that finds a block damaged is told so, even if the thread has [`Patience`]: it can do without the block, or tell
+/// somebody who asked for it. For devices that are gone it waits still (`ZIO_FLAG_CANFAIL`).
+#[derive(Debug)]
+pub struct Forbearance {
+    before: bool,
+}
+
+impl Forbearance {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Forbearance {
+        Forbearance { before: FORBEARING.replace(true) }
+    }
+
+    /// Whether this thread has it.
+    pub(crate) fn is_here() -> bool {
+        FORBEARING.get()
+    }
+}
+
+impl Drop for Forbearance {
+    fn drop(&mut self) {
+        FORBEARING.set(self.before);
     }
 }
 

@@ -347,6 +347,8 @@ impl Walk<'_, '_> {
 
     fn read(&self, bp: &Blkptr, place: Place) -> Result<Block> {
         let zio = self.s.mos().objset().cache().zio();
+        // A damaged tree stays where it is, and nobody waits for it.
+        let _forbearance = zio::Forbearance::begin();
         let read = zio.read_undecrypted(bp, &Self::bookmark(place)).map_err(dmu::Error::from)?;
         Ok(read)
     }

@@ -23,6 +23,8 @@ struct Map {
 impl Map {
     /// What is allocated by it.
     fn read(&self) -> Result<RangeSet> {
+        // There may be room elsewhere.
+        let _forbearance = zio::Forbearance::begin();
         let cache = self.cache.upgrade().ok_or(Error::Closed)?;
         let mos = Mos::open(Objset::open(cache, 0, &self.root)?)?;
         let none = LogChanges::default();

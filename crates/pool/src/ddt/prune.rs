@@ -52,8 +52,10 @@ impl DedupTables {
         let mut state = self.state.lock();
         let mut pruned = 0;
         for entry in entries {
-            // What can't be read stays: the group must not fail for what it could do without.
+            // What can't be read stays: the group must neither fail nor wait for what it could do without.
+            let forbearance = zio::Forbearance::begin();
             let Ok(live) = state.load(entry.checksum, &entry.key) else { continue };
+            drop(forbearance);
             // One that the group has changed is in use.
             let idle = !live.out && live.phys.slots().iter().all(|s| s.refcnt <= 1 && s.class_start < cutoff);
             if !idle || live.phys.slots().iter().all(|s| s.phys_birth.0 == 0) {

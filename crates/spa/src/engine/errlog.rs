@@ -84,8 +84,11 @@ impl Engine {
                 None => Ok(()),
             }
         };
-        // A log that is damaged itself is no reason to stop: what was met stays in memory, and whoever asks for the log is told.
-        if write().is_ok() {
+        // A log that is damaged itself is no reason to wait: what was met stays in memory, and whoever asks for the log is told.
+        let forbearance = zio::Forbearance::begin();
+        let written = write();
+        drop(forbearance);
+        if written.is_ok() {
             self.cache.zio().damage().logged(&met);
         } else {
             self.errors.gone.lock().extend(gone);
@@ -99,8 +102,10 @@ impl Engine {
     pub(super) fn upgrade_error_logs(&self, tx: &Tx) -> pool::Result<()> {
         let search = Search::on_disk(&self.mos);
         for log in [ErrLog::Last, ErrLog::Scrub] {
+            let forbearance = zio::Forbearance::begin();
             let old = self.mos.errlog(log, false).unwrap_or_default();
             let new: Vec<ErrBookmark> = old.iter().filter_map(|e| search.with_birth(e)).collect();
+            drop(forbearance);
             self.mos.errlog_upgrade(tx, log, &new)?;
         }
         Ok(())

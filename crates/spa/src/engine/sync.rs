@@ -61,7 +61,7 @@ impl txg::Engine for Engine {
         }
         self.scan_slice(txg);
         self.rebuild_slice(txg);
-        // What a group does can't be done again: what it reads and writes waits for devices that fail.
+        // What a group does can't be done again: what it reads and writes waits for devices that fail, and for blocks that are damaged.
         let _patience = Patience::begin();
         let tasks = std::mem::take(&mut *self.tasks[txg.0 as usize % TXG_SIZE].lock());
         let mut results = Vec::new();

@@ -1,10 +1,10 @@
 //! Writes whose devices fail: elsewhere, later, or not at all.
 
 use super::{BOOKMARK, noise, req};
-use crate::{FailMode, NoSpace, Patience, Reason, Space, Want, WritePolicy, Zio};
+use crate::{FailMode, Forbearance, NoSpace, Patience, Reason, Space, Want, WritePolicy, Zio};
 use device::{AlignedBuf, Block, Device, Fault, Faulty, MemDevice, Op};
 use ondisk::label::{LABEL_START_SIZE, SPA_MINDEVSIZE};
-use ondisk::{Ashift, Asize, Dva, Guid, Offset, Psize, Txg, VdevConfig, VdevId, VdevKind};
+use ondisk::{Ashift, Asize, Blkptr, DmuType, Dva, Guid, Offset, Psize, Txg, VdevConfig, VdevId, VdevKind};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -222,7 +222,8 @@ fn blocks_beside_a_log_are_missed_in_their_own_group() {
     );
 }
 
-/// Goal: a read that a sync needs waits for a device that has gone; any other fails at once, and so does one of a bad sector.
+/// Goal: a read that a sync needs waits for a device that has gone, has a bad sector or has wrong bytes there; any other fails at once, and one that a sync can do
+/// without waits for what is gone only.
 #[test]
 fn needed_reads_wait() {
     let b = bench(1);
@@ -230,23 +231,40 @@ fn needed_reads_wait() {
     let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
     b.devices[0].inject(Fault::Error { op: Op::Read, range: LABEL_START_SIZE..1 << 30 });
     assert!(b.zio.read(&bp, &BOOKMARK).is_err());
-    {
-        let _patience = Patience::begin();
-        // Nothing but the block's place is bad.
+    // Nothing but the block's place is bad.
+    let place = LABEL_START_SIZE..LABEL_START_SIZE + SLOT;
+    let (bad, wrong) =
+        (Fault::Error { op: Op::Read, range: place.clone() }, Fault::Corrupt { range: place.clone() });
+    for (fault, forbears) in [
+        (Fault::Error { op: Op::Read, range: ALL }, false),
+        (Fault::Error { op: Op::Read, range: ALL }, true),
+        (bad.clone(), false),
+        (wrong.clone(), false),
+    ] {
         b.devices[0].heal();
-        b.devices[0].inject(Fault::Error { op: Op::Read, range: LABEL_START_SIZE..LABEL_START_SIZE + SLOT });
-        assert!(b.zio.read(&bp, &BOOKMARK).is_err());
-    }
-    b.devices[0].inject(Fault::Error { op: Op::Read, range: ALL });
-    let data = std::thread::scope(|s| {
-        let reader = s.spawn(|| {
-            let _patience = Patience::begin();
-            b.zio.read(&bp, &BOOKMARK).unwrap()
+        b.devices[0].inject(fault);
+        let data = std::thread::scope(|s| {
+            let reader = s.spawn(|| {
+                let _patience = Patience::begin();
+                let _forbearance = forbears.then(Forbearance::begin);
+                b.zio.read(&bp, &BOOKMARK).unwrap()
+            });
+            b.rescue();
+            reader.join().unwrap()
         });
-        b.rescue();
-        reader.join().unwrap()
-    });
-    assert_eq!(data, noise(8192));
+        assert_eq!(data, noise(8192));
+    }
+    for fault in [bad, wrong] {
+        b.devices[0].heal();
+        b.devices[0].inject(fault);
+        let _patience = Patience::begin();
+        let forbearance = Forbearance::begin();
+        assert!(b.zio.read(&bp, &BOOKMARK).is_err());
+        drop(forbearance);
+        // Where the chain of a log ends nothing can be read.
+        let log = Blkptr { kind: DmuType::INTENT_LOG, ..bp };
+        assert!(b.zio.read(&log, &BOOKMARK).is_err());
+    }
 }
 
 /// Goal: what was logged on a device that was given up and came back is not said to be durable, until a group is, and what was logged before that never is.
