@@ -13,6 +13,7 @@ use std::sync::Arc;
 use vdev::Tree;
 
 mod failing;
+mod healing;
 mod protected;
 mod shared;
 
@@ -326,52 +327,4 @@ fn failures_leave_nothing_behind() {
     let returned: u64 = space.returned.lock().iter().map(|d| d.asize.0).sum();
     assert_eq!(returned, space.taken());
     assert!(zio.tree().dtl(guid).unwrap().contains(4));
-}
-
-/// Goal: a read of a pool that is ours writes again what it finds wrong, and only that; before, it changes nothing.
-#[test]
-fn reads_heal() {
-    let devices: Vec<_> = (0..2).map(|_| Arc::new(MemDevice::new("d", SPA_MINDEVSIZE))).collect();
-    let leaf = |id| VdevConfig { id, ..VdevConfig::new(VdevKind::File, Guid(100 + id)) };
-    let mirror = VdevConfig {
-        ashift: Some(Ashift(12)),
-        children: (0..2).map(leaf).collect(),
-        ..VdevConfig::new(VdevKind::Mirror, Guid(10))
-    };
-    let root = VdevConfig { children: vec![mirror], ..VdevConfig::new(VdevKind::Root, Guid(1)) };
-    let open = &mut |leaf: &VdevConfig| Ok(devices[leaf.guid.0 as usize - 100].clone() as Arc<dyn Device>);
-    let tree = Arc::new(Tree::open(&root, open).unwrap());
-    let zio = Zio::new(Arc::clone(&tree));
-    zio.set_space(Arc::new(Front::new(tree, 1, u64::MAX)));
-    let bp = zio.write_batch(Txg(4), vec![req(noise(8192), WritePolicy::PLAIN)]).unwrap()[0];
-    zio.flush_vdevs(&[VdevId(0)], Txg(4), zio.flush_mark()).unwrap();
-    let at = ondisk::label::LABEL_START_SIZE + bp.stored().unwrap().dvas[0].unwrap().offset.0;
-    let damage = || devices.iter().for_each(|d| d.write_at(&[0; 512], at + 512).unwrap());
-    let healthy = || {
-        let whole = |d: &Arc<MemDevice>| {
-            let mut buf = vec![0; 8192];
-            d.read_at(&mut buf, at).unwrap();
-            buf == noise(8192)[..]
-        };
-        devices.iter().filter(|d| whole(d)).count()
-    };
-    damage();
-    assert!(zio.read(&bp, &BOOKMARK).is_err());
-    devices[1].write_at(&noise(8192), at).unwrap();
-    // Which child is asked first is the mirror's choice, so both have a block that is only bad there.
-    let reads = || (0..4).for_each(|_| assert_eq!(zio.read(&bp, &BOOKMARK).unwrap(), noise(8192)));
-    reads();
-    assert_eq!(healthy(), 1, "a pool that is not ours is left alone");
-    zio.set_healing(Txg(4));
-    reads();
-    assert_eq!(healthy(), 1, "its group is not synced yet");
-    zio.set_healing(Txg(5));
-    let (first, second) = (&devices[0], &devices[1]);
-    for (bad, good) in [(first, second), (second, first)] {
-        good.write_at(&noise(8192), at).unwrap();
-        bad.write_at(&[0; 512], at + 512).unwrap();
-        reads();
-    }
-    let healed: u64 = zio.tree().describe().children[0].children.iter().map(|c| c.stats.self_healed).sum();
-    assert!(healed >= 8192 && healed.is_multiple_of(8192));
 }
