@@ -242,10 +242,39 @@ fn limits_are_properties() {
     p.check(&files);
     p.live().see_to_devices();
     assert_eq!(p.state("a").0, VdevState::Degraded);
-    // Slow operations have no limit until both of their properties are set.
-    p.live().set_vdev(p.guid("b"), "slow_io_n", VdevValue::Number(1)).unwrap();
-    p.live().set_vdev(p.guid("b"), "slow_io_t", VdevValue::Number(10)).unwrap();
-    assert_eq!(p.state("b").0, VdevState::Healthy);
+}
+
+/// Goal: a device whose operations are slow is left alone until both properties that limit them are set, by itself or by its top-level vdev, and is degraded when there
+/// are as many as these say; it goes on being used.
+#[test]
+fn slow_devices() {
+    vdev::SLOW_MS.set(20);
+    let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
+    let files = [p.write(1)];
+    let p = p.again(|_| ());
+    let slow = Wrong::Delay { each: std::time::Duration::from_millis(25), lanes: 4 };
+    let read = |p: &Patient| {
+        p.spa.cache().purge();
+        p.check(&files);
+        p.live().see_to_devices();
+    };
+    p.ails("b", Some(On::Read), slow);
+    read(&p);
+    let count = |p: &Patient| p.spa.tree().stats(p.guid("b")).unwrap().slow_ios.get();
+    assert!(count(&p) >= 5, "{}", count(&p));
+    assert_eq!(p.state("b").0, VdevState::Healthy, "nobody has said how many are too many");
+    let top = p.spa.config().vdev_tree.as_ref().unwrap().children[0].guid;
+    p.live().set_vdev(p.guid("b"), "slow_io_n", VdevValue::Number(5)).unwrap();
+    read(&p);
+    assert_eq!(p.state("b").0, VdevState::Healthy, "nobody has said within what time");
+    p.live().set_vdev(top, "slow_io_t", VdevValue::Number(600)).unwrap();
+    read(&p);
+    assert_eq!(p.state("b"), (VdevState::Degraded, VdevAux::ErrExceeded));
+    assert_eq!((p.state("a").0, p.state("c").0), (VdevState::Healthy, VdevState::Healthy));
+    inject::forget(p.spa.guid());
+    let late = p.write(2);
+    let p = p.again(|dir| std::fs::remove_file(dir.join("a")).unwrap());
+    p.check(&[files[0], late]);
 }
 
 /// Goal: a device that the pool can't do without is degraded, whatever fails, and stays readable.
