@@ -266,3 +266,6 @@ pub fn expansion(cx: &mut Cx, pool: &Pool, e: &ExpandStat) {
         cx.out.put(", (copy is slow, no estimated time)\n");
     }
 }
+
+#[cfg(test)]
+mod tests;
