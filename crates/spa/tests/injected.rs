@@ -167,6 +167,30 @@ fn uberblocks_are_lost() {
     ward.discharge(&[(1, first), (2, second)]);
 }
 
+/// Goal: flushes that a device pretends to have done, as somebody asked for it, are counted and never reach it: what it was given is lost when its power fails, and nobody was told. When that
+/// is taken back it is flushed again.
+#[test]
+fn flushes_are_lost() {
+    let ward = ward(VdevShape::Mirror, 2);
+    let first = ward.write(1).0;
+    let before = newest(&ward, 0);
+    let target = Target::Leaf { leaf: leaf(&ward, 0), on: Some(On::Flush), wrong: Wrong::Noop };
+    let asked = Asked::target(&ward, target);
+    let (second, suspended) = ward.write(2);
+    assert!(!suspended && asked.hits() >= 2, "{}", asked.hits());
+    assert_eq!((ward.states(), charged(&ward, 0)), (vec![VdevState::Healthy; 2], 0));
+    assert!(newest(&ward, 0).iter().all(|txg| *txg > before[0]), "it was written");
+    ward.patients.iter().for_each(|p| p.lose().unwrap());
+    assert_eq!(newest(&ward, 0), before);
+    assert!(newest(&ward, 1).iter().all(|txg| *txg > before[0]));
+    asked.cancel();
+    let hits = asked.hits();
+    let (third, _) = ward.write(3);
+    ward.patients.iter().for_each(|p| p.lose().unwrap());
+    assert_eq!((newest(&ward, 0), asked.hits()), (newest(&ward, 1), hits));
+    ward.discharge(&[(1, first), (2, second), (3, third)]);
+}
+
 /// Goal: a group that can't read the pool's own objects, since somebody asked for that, waits until it is taken back, and then goes on; nothing is lost.
 #[test]
 fn what_a_group_needs_cannot_be_read() {
