@@ -139,6 +139,56 @@ fn features_count_before_an_import_too() {
     assert!(!good(&found, &house).contains("features are not enabled"));
 }
 
+/// Goal: `zpool status -e` shows the devices that are not well, and what they are in; `-g` names vdevs by their guids, and `-L` by where links lead.
+#[test]
+fn status_of_some_devices_by_other_names() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| image(dir.path(), name));
+    let link = dir.path().join("link").display().to_string();
+    std::os::unix::fs::symlink(&d, &link).expect("a link");
+    good(&format!("zpool create -m none tank mirror {a} {b} mirror {c} {link}"), &house);
+    // Names, and their indentation, and states.
+    let rows = |letter: &str| -> Vec<String> {
+        let shown = good(&format!("zpool status -{letter} tank"), &house);
+        let table = shown.split("CKSUM\n").nth(1).expect("a table").split("\n\n").next().expect("its end");
+        let row = |line: &str| {
+            let line = line.strip_prefix('\t').expect("a row");
+            let name = line.trim_start();
+            let mut words = name.split_whitespace();
+            let (name, state) = (words.next().expect("a name"), words.next().expect("a state"));
+            format!("{}{name} {state}", &line[..line.len() - line.trim_start().len()])
+        };
+        table.lines().map(row).collect()
+    };
+    assert_eq!(rows("e"), ["tank ONLINE"]);
+    good(&format!("zpool offline tank {link}"), &house);
+    let sick = ["tank DEGRADED", "  mirror-1 DEGRADED"].map(str::to_owned);
+    let with = |last: String| [&sick[..], &[last]].concat();
+    assert_eq!(rows("e"), with(format!("    {link} OFFLINE")));
+    assert_eq!(rows("eL"), with(format!("    {d} OFFLINE")));
+    let guid =
+        |vdev: &str| good(&format!("zpool get -H -o value guid tank {vdev}"), &house).trim().to_owned();
+    let guids = ["mirror-0", &a, &b, "mirror-1", &c, &link].map(guid);
+    assert!(guids.iter().all(|guid| guid.parse::<u64>().is_ok()), "{guids:?}");
+    let [m0, ga, gb, m1, gc, gd] = &guids;
+    assert_eq!(
+        rows("g"),
+        [
+            "tank DEGRADED".to_owned(),
+            format!("  {m0} ONLINE"),
+            format!("    {ga} ONLINE"),
+            format!("    {gb} ONLINE"),
+            format!("  {m1} DEGRADED"),
+            format!("    {gc} ONLINE"),
+            format!("    {gd} OFFLINE"),
+        ]
+    );
+    let shown = rows("L");
+    assert_eq!((shown.len(), shown[5].trim()), (7, format!("{c} ONLINE").as_str()));
+    good("zpool export tank", &house);
+}
+
 /// Goal: TRIM of a device that was not opened is something that nobody knows of; TRIM of one that fails is over, though it waits for its turn.
 #[test]
 fn trim_ends_with_its_device() {
