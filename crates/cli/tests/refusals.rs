@@ -34,6 +34,12 @@ const BAD: &[(&str, i32, &str)] = &[
     ("zpool set a=b nope", 22, "cannot open 'nope': is not a pool"),
     ("zpool remove tank nope", 1, "cannot remove nope: no such device in pool"),
     ("zpool clear tank nope", 1, "cannot clear errors for nope: no such device in pool"),
+    (
+        "zpool clear -nF tank",
+        1,
+        "cannot clear errors for tank: the pool is open, so -F would discard nothing; leave out -n to clear errors",
+    ),
+    ("zpool clear -n tank", 2, "-n or -X only meaningful with -F"),
     ("zpool checkpoint -d tank", 1, "cannot discard checkpoint in 'tank': checkpoint does not exist"),
     ("zpool split tank", 2, "Missing new pool name"),
     ("zpool split nope new", 1, "cannot open 'nope': no such pool"),

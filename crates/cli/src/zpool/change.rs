@@ -320,6 +320,14 @@ pub fn clear(cx: &mut Cx, args: &[String]) -> Outcome {
         Some(device) => format!("cannot clear errors for {device}"),
         None => format!("cannot clear errors for {name}"),
     };
+    if dry_run {
+        // OpenZFS's clears errors nevertheless.
+        writeln!(
+            cx.err,
+            "{what}: the pool is open, so -F would discard nothing; leave out -n to clear errors"
+        );
+        return Err(Stop::Fail(1));
+    }
     ask(cx, name, &PoolChange::Clear { device }, &what)
 }
 
