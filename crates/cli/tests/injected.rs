@@ -252,7 +252,9 @@ fn a_resilver_meets_a_fault() {
     );
     assert_ne!(row(&status, &dir.path().join("d0"))[2], "0");
     daemon.good("zinject -c all");
+    // The new side is behind still, and what is cleared is brought up to date.
     daemon.good("zpool clear tank");
+    daemon.good("zpool wait -t resilver tank");
     daemon.good("zpool scrub -w tank");
     daemon.good("zpool wait -t resilver tank");
     daemon.good(&format!("zpool detach tank {at}/d0"));
