@@ -25,8 +25,10 @@ const STEPS: u64 = 600;
 const BETWEEN: u64 = 80;
 /// Threads of an actor.
 const WORKERS: usize = 2;
-/// An actor that does nothing for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long an actor is waited for at a time.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// An actor that has done nothing in so many of these waits hangs. Where both are stopped together, for however long, that is one wait.
+const WAITS: u32 = 10;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -143,10 +145,12 @@ fn hear(mut child: Child, mut done: u64, until: u64) -> Result<u64> {
     // To the end: it may have said more before it died.
     let ear = std::thread::spawn(move || BufReader::new(told).lines().try_for_each(|line| say.send(line)));
     let mut killed = false;
+    let mut waits = 0;
     loop {
         match heard.recv_timeout(PATIENCE) {
-            Ok(line) => done = line?.parse()?,
+            Ok(line) => (done, waits) = (line?.parse()?, 0),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) if waits + 1 < WAITS => waits += 1,
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let pid = child.id();
                 return Err(format!("the actor {pid} hangs after {done} steps").into());
