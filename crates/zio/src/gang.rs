@@ -88,12 +88,11 @@ impl Zio {
         let mut rest = out;
         for (child, stored) in pieces {
             let (piece, after) = rest.split_at_mut(stored.psize.0 as usize);
-            let mut wrong = self.no_wrong();
             self.any_copy(child, stored, walk.bookmark, |dva| {
                 if dva.gang {
                     return self.fill(child, stored, dva, walk, depth + 1, piece);
                 }
-                piece.copy_from_slice(&self.fetch_next(child, stored, dva, walk.bookmark, &mut wrong)?);
+                piece.copy_from_slice(&self.fetch_copy(child, stored, dva, walk.bookmark)?);
                 Ok(())
             })?;
             rest = after;

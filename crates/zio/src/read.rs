@@ -82,13 +82,6 @@ pub(crate) struct Fetch<'a> {
     pub(crate) speculative: bool,
 }
 
-/// Copies of a block that a read found wrong.
-pub(crate) struct Wrong {
-    dvas: Vec<Dva>,
-    /// [`Zio::set_healing`] when it began.
-    since: u64,
-}
-
 impl Zio {
     /// A pipeline over these vdevs, with the salt of a pool that has none and without keys.
     pub fn new(tree: impl Into<TreeCell>) -> Zio {
@@ -346,10 +339,8 @@ impl Zio {
     /// The verified stored bytes of the first copy that has them.
     pub(crate) fn fetch_stored(&self, bp: &Blkptr, s: &Stored, bm: &Bookmark) -> Result<AlignedBuf> {
         loop {
-            let mut wrong = self.no_wrong();
-            let fetched = self.any_copy(bp, s, bm, |dva| match dva.gang {
-                true => self.read_gang(bp, s, dva, bm),
-                false => self.fetch_next(bp, s, dva, bm, &mut wrong),
+            let fetched = self.any_copy(bp, s, bm, |dva| {
+                if dva.gang { self.read_gang(bp, s, dva, bm) } else { self.fetch_copy(bp, s, dva, bm) }
             });
             let Err(failure) = fetched else { return fetched };
             if !must_succeed(bp, &failure) {
@@ -360,50 +351,6 @@ impl Zio {
             if !self.suspension.wait(Reason::Io) {
                 return Err(failure);
             }
-        }
-    }
-
-    /// As [`Zio::fetch_copy`], of the next copy where those before were `wrong`: they are put right, or this joins them.
-    pub(crate) fn fetch_next(
-        &self,
-        bp: &Blkptr,
-        s: &Stored,
-        dva: &Dva,
-        bm: &Bookmark,
-        wrong: &mut Wrong,
-    ) -> Result<AlignedBuf> {
-        let fetched = self.fetch_copy(bp, s, dva, bm);
-        match &fetched {
-            Ok(good) if !wrong.dvas.is_empty() => self.heal_copies(bp, s, wrong, good),
-            // A device that is merely not there will know what it missed.
-            Err(Error::Checksum { .. } | Error::Io { source: Some(_), .. }) => wrong.dvas.push(*dva),
-            Ok(_) | Err(_) => {}
-        }
-        fetched
-    }
-
-    /// None yet.
-    pub(crate) fn no_wrong(&self) -> Wrong {
-        Wrong { dvas: Vec::new(), since: self.heals_before.load(Relaxed) }
-    }
-
-    fn heal_copies(&self, bp: &Blkptr, s: &Stored, wrong: &Wrong, good: &[u8]) {
-        // By a pointer that is out of date another's block looks like a wrong copy. A place is given to another two groups after its block was freed at the
-        // earliest: not while this read goes on.
-        let now = self.heals_before.load(Relaxed);
-        let sure = now <= wrong.since + 1 && !Guess::is_here() && !Doubt::is_here();
-        if sure && bp.kind != DmuType::INTENT_LOG {
-            let good = Block::copy_of(good);
-            wrong.dvas.iter().for_each(|dva| self.heal(dva, &good, s.phys_birth));
-        }
-    }
-
-    /// Writes a block again where it is wrong, if it may still be overwritten in its place.
-    fn heal(&self, dva: &Dva, good: &Block, birth: Txg) {
-        if birth.0 < self.heals_before.load(Relaxed) {
-            let _pass = self.cordon.pass(vec![self.place_of(dva, good.len() as u64)]);
-            // What can't be repaired stays as it was, and the reader has its bytes.
-            let _ = self.tree().repair(dva.vdev, dva.offset.0, good, birth);
         }
     }
 
@@ -493,8 +440,11 @@ impl Zio {
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
                     let healing = damaged && !Guess::is_here();
                     attempts.settle(Some(&buf));
-                    if healing {
-                        self.heal(&dva, &Block::copy_of(&buf), f.birth);
+                    if healing && f.birth.0 < self.heals_before.load(Relaxed) {
+                        let good = Block::copy_of(&buf);
+                        let _pass = self.cordon.pass(vec![self.place_of(&dva, f.size as u64)]);
+                        // What can't be repaired stays as it was, and the reader has its bytes.
+                        let _ = tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
                     }
                     return Ok(buf);
                 }
