@@ -2,13 +2,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
+use crate::ahead::{self, Ahead};
 use crate::{Device, DeviceError, Op, Result, check_range, discard};
 
 /// Most buffers that the system takes at once (`IOV_MAX`).
@@ -45,6 +48,8 @@ pub struct FileDevice {
     physical: u32,
     block: bool,
     writable: bool,
+    /// Has the system write at once what is much; `None` where the file can't be opened once more.
+    ahead: OnceLock<Option<Ahead>>,
     /// It has not said yet that it can't be trimmed.
     trims: AtomicBool,
     /// Held while an image is written: its file system lets in one writer at a time, and threads that wait in the system for that spin.
@@ -114,11 +119,27 @@ impl FileDevice {
         let (writable, turn) = (mode == Mode::Write, Mutex::default());
         let trims = AtomicBool::new(!block || discard::may_discard(&file));
         let size = AtomicU64::new(size);
-        Ok(Self { file, name, size, logical, physical, block, writable, trims, turn, loops })
+        let ahead = OnceLock::new();
+        Ok(Self { file, name, size, logical, physical, block, writable, ahead, trims, turn, loops })
     }
 
     fn io(&self, op: Op, offset: u64, len: usize, source: io::Error) -> DeviceError {
         DeviceError::Io { op, device: self.name.clone(), offset, len: len as u64, source }
+    }
+
+    /// Has what was just written go on to the device, if it is much.
+    fn go_on(&self, offset: u64, len: u64) {
+        if len < ahead::WORTH {
+            return;
+        }
+        let open = || {
+            // The same file, though it may have lost its name to another.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            OpenOptions::new().write(true).open(path).ok().map(Ahead::new)
+        };
+        if let Some(ahead) = self.ahead.get_or_init(open) {
+            ahead.wrote(offset, len);
+        }
     }
 
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
@@ -219,7 +240,7 @@ impl Device for FileDevice {
         self.check_write(Op::Write)?;
         let total: u64 = bufs.iter().map(|b| b.len() as u64).sum();
         check_range(self, Op::Write, offset, total)?;
-        let _turn = self.turn();
+        let turn = self.turn();
         let mut slices: Vec<IoSlice<'_>> = bufs.iter().map(|b| IoSlice::new(b)).collect();
         let mut rest = slices.as_mut_slice();
         let mut at = offset;
@@ -236,6 +257,8 @@ impl Device for FileDevice {
                 Err(e) => return Err(self.io(Op::Write, at, total as usize, e.into())),
             }
         }
+        drop(turn);
+        self.go_on(offset, total);
         Ok(())
     }
 
@@ -290,7 +313,6 @@ impl Device for FileDevice {
 
     fn nameless(&self) -> Option<i32> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
-        use std::os::fd::AsRawFd;
         // What the system knows without asking a file system that may hang.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let known = || statx(&self.file, "", flags, StatxFlags::NLINK);

@@ -20,6 +20,7 @@
 //! # Absent
 //! Redundancy, labels, checksums, retries and caching are not known here.
 
+mod ahead;
 mod buf;
 mod discard;
 mod error;
