@@ -16,7 +16,7 @@ use crate::{Blkptr, ChecksumKind, Corrupt, Result};
 mod encode;
 mod record;
 
-pub use encode::{LR_SIZE, set_place};
+pub use encode::{LR_SIZE, put_write, set_place};
 pub use record::{
     AclLog, ClonedRange, Create, FileId, LR_WRITE_SIZE, Record, RecordBody, RecordHeader, Rename, Setattr,
     TxKind, Whiteout, Write, Xvattr,

@@ -1,6 +1,7 @@
 //! What writing a log needs of the rooms around it.
 
 use crate::Result;
+use device::Block;
 use dmu::{DirtyBlock, Tx};
 use ondisk::{ObjNum, Txg};
 
@@ -41,6 +42,13 @@ pub trait Source {
     /// Fills `buf` with the bytes of an object from `offset` on as they are now, with zeros behind its end. Nothing may be changing them meanwhile.
     /// Called without locks, so that the object's may be taken.
     fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found;
+
+    /// The block with the byte at `offset` of an object as it is now, and where it begins: where a write is most of a block, that is shared rather than
+    /// copied. `None` has the data asked for. As [`Source::data`].
+    fn block(&self, object: ObjNum, offset: u64) -> Option<(Block, u64)> {
+        let _ = (object, offset);
+        None
+    }
 
     /// The block with the byte at `offset` of an object, as the open group `txg` has changed it, for a log that names the block instead of holding
     /// its data. `None` has the data asked for. Called without locks.

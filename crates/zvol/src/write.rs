@@ -15,6 +15,7 @@
 //! OpenZFS `zvol_write`, `zvol_discard`, `zvol_set_volsize`.
 
 use crate::{Error, Result, SIZE, Volume, ZVOL_OBJ};
+use device::Block;
 use dmu::zap::Value;
 use dmu::{DirtyBlock, RangeLocks, Tx};
 use ondisk::zil::{RecordBody, TxKind};
@@ -245,6 +246,14 @@ impl Source for Volume {
             Err(Error::PastEnd { .. }) => Found::Gone,
             Err(_) => Found::Unreadable,
         }
+    }
+
+    fn block(&self, _: ObjNum, offset: u64) -> Option<(Block, u64)> {
+        let w = self.0.writer.as_ref()?;
+        let _range = w.ranges.lock(offset, offset.saturating_add(1), false);
+        let blkid = offset / self.block_size();
+        let here = offset < self.size();
+        Some((self.dnode().block(BlkId(blkid)).ok().filter(|_| here)??, blkid * self.block_size()))
     }
 
     fn dirty(&self, _: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {

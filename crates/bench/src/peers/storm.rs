@@ -4,24 +4,37 @@ use super::knobs::{BS, OBJ_MB, TITLE};
 use super::stage::{Stage, duration, noise, together};
 use super::{Answer, Knobs};
 use anyhow::Result;
+use poolhouse::device::Block;
 use poolhouse::dmu::Dnode;
-use poolhouse::ondisk::ObjNum;
+use poolhouse::ondisk::{BlkId, ObjNum};
 use poolhouse::zil::{Found, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The objects that are written, for a log that asks what was.
+/// The objects that are written, in the order of their numbers, for a log that asks what was.
 struct Objects(Vec<Dnode>);
+
+impl Objects {
+    fn of(&self, object: ObjNum) -> Option<&Dnode> {
+        self.0.binary_search_by_key(&object, Dnode::object).ok().map(|at| &self.0[at])
+    }
+}
 
 impl Source for Objects {
     fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
-        let Some(dnode) = self.0.iter().find(|d| d.object() == object) else { return Found::Gone };
+        let Some(dnode) = self.of(object) else { return Found::Gone };
         match dnode.read_at(offset, buf) {
             Ok(()) => Found::Here,
             Err(_) => Found::Unreadable,
         }
+    }
+
+    fn block(&self, object: ObjNum, offset: u64) -> Option<(Block, u64)> {
+        let dnode = self.of(object)?;
+        let blkid = offset / dnode.block_size();
+        Some((dnode.block(BlkId(blkid)).ok()??, blkid * dnode.block_size()))
     }
 }
 
@@ -41,7 +54,9 @@ pub(super) fn storm(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let stage = Stage::new(dir, knobs)?;
     let threads = knobs.threads()?;
     let most = threads.iter().copied().max().unwrap_or(1);
-    let objects = Objects((0..most).map(|_| stage.object(bs)).collect::<Result<_>>()?);
+    let mut objects: Vec<Dnode> = (0..most).map(|_| stage.object(bs)).collect::<Result<_>>()?;
+    objects.sort_by_key(Dnode::object);
+    let objects = Objects(objects);
     stage.sync()?;
     let log = stage.live().log(&stage.owned);
     let blocks = (mb << 20) / bs;

@@ -167,6 +167,22 @@ impl RecordBody {
     }
 }
 
+/// Puts the record of a write with its data at the head of `out`, as [`RecordBody::encode`] makes it but without a copy in between, and says how long
+/// it is: [`LR_WRITE_SIZE`] and the data, up to a whole word.
+///
+/// # Panics
+/// When `out` is shorter than that.
+pub fn put_write(out: &mut [u8], foid: u64, offset: u64, data: &[u8]) -> usize {
+    let len = (LR_WRITE_SIZE + data.len()).next_multiple_of(8);
+    let (head, rest) = out[..len].split_at_mut(LR_WRITE_SIZE);
+    put_words(head, 0, &[TxKind::Write as u64, len as u64, 0, 0, foid, offset, data.len() as u64, 0]);
+    head[8 * 8..].fill(0);
+    let (body, padding) = rest.split_at_mut(data.len());
+    body.copy_from_slice(data);
+    padding.fill(0);
+    len
+}
+
 /// Says in a record which group it is of, and its number.
 ///
 /// # Panics

@@ -139,3 +139,17 @@ proptest::proptest! {
         let _ = ZilHeader::decode(&raw);
     }
 }
+
+/// Goal: a write that is put in place is the record that is encoded, whatever was there before.
+#[test]
+fn writes_in_place() {
+    for len in [0, 1, 7, 8, 8192, 8193] {
+        let data: Vec<u8> = (0..len).map(|n| n as u8 ^ 0x5a).collect();
+        let write = Write { foid: 9, offset: 77, length: len, blkptr: None, data: data.clone() };
+        let want = RecordBody::Write(write).encode(TxKind::Write, false);
+        let mut out = vec![0xff; want.len() + 3];
+        assert_eq!(put_write(&mut out, 9, 77, &data), want.len());
+        assert_eq!(out[..want.len()], want);
+        assert_eq!(out[want.len()..], [0xff; 3]);
+    }
+}

@@ -1,7 +1,7 @@
 //! Data that is not copied into the log: its blocks go to their places, and the log names them (`WR_INDIRECT`).
 
 use super::Zilog;
-use super::fill::{Piece, What};
+use super::fill::{Bytes, Piece, What};
 use super::pending::{Body, Itx};
 use crate::Source;
 use dmu::{DirtyBlock, Tx};
@@ -113,7 +113,8 @@ impl Zilog {
                     self.counters.itx_needcopy_count.inc();
                     self.counters.itx_needcopy_bytes.add(length);
                     let at = (offset - block.offset()) as usize;
-                    What::Data { object, offset, bytes: block.block()[at..at + length as usize].to_vec() }
+                    let bytes = Bytes::new(block.block().clone(), at..at + length as usize);
+                    What::Data { object, offset, bytes }
                 }
             };
             pieces.push(Piece { txg, what });

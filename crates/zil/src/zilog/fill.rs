@@ -1,11 +1,10 @@
 //! Laying records out in log blocks.
 
 use super::chain::{MAX_BLOCK, MIN_BLOCK, block_size};
-use device::AlignedBuf;
-use ondisk::zil::{
-    LR_WRITE_SIZE, RecordBody, RecordHeader, TxKind, Write, ZIL_CHAIN_SIZE, ZilChain, set_place,
-};
+use device::{AlignedBuf, Block};
+use ondisk::zil::{LR_WRITE_SIZE, RecordHeader, ZIL_CHAIN_SIZE, ZilChain, put_write, set_place};
 use ondisk::{Blkptr, Txg};
+use std::ops::Range;
 
 /// A write is split between two blocks if at least so much of it gets into the first.
 const SPLIT_MIN: usize = 1024;
@@ -24,7 +23,37 @@ pub(super) enum What {
     /// The same, and it is for a block of its group alone.
     Clones(Vec<u8>),
     /// A write, which may be split.
-    Data { object: u64, offset: u64, bytes: Vec<u8> },
+    Data { object: u64, offset: u64, bytes: Bytes },
+}
+
+/// A part of a block.
+pub(super) struct Bytes {
+    block: Block,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    pub(super) fn new(block: Block, range: Range<usize>) -> Bytes {
+        assert!(range.start <= range.end && range.end <= block.len(), "a part of the block");
+        Bytes { block, range }
+    }
+
+    /// All of a block.
+    pub(super) fn all(block: Block) -> Bytes {
+        let range = 0..block.len();
+        Bytes { block, range }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The first `n` of them, which are left out from now on.
+    fn take(&mut self, n: usize) -> &[u8] {
+        let first = self.range.start..self.range.start + n;
+        self.range.start += n;
+        &self.block[first]
+    }
 }
 
 impl What {
@@ -65,7 +94,12 @@ impl Draft {
             rest = more;
         }
         self.bytes[self.used..self.used + raw.len()].copy_from_slice(raw);
-        self.used += raw.len();
+        self.note(txg, raw.len());
+    }
+
+    /// There are so many bytes more, of this group.
+    fn note(&mut self, txg: Txg, len: usize) {
+        self.used += len;
         self.max_txg = self.max_txg.max(txg);
     }
 
@@ -78,17 +112,19 @@ impl Draft {
                 self.put(txg, seq, &mut raw);
                 None
             }
-            What::Data { object, offset, bytes } => {
+            What::Data { object, offset, mut bytes } => {
                 let most = self.room().saturating_sub(LR_WRITE_SIZE) & !7;
                 let n = if fits { bytes.len() } else { most };
                 if n < bytes.len() && n < SPLIT_MIN {
                     return Some(Piece { txg, what: What::Data { object, offset, bytes } });
                 }
-                let data = bytes[..n].to_vec();
-                let write = Write { foid: object, offset, length: n as u64, blkptr: None, data };
-                self.put(txg, seq, &mut RecordBody::Write(write).encode(TxKind::Write, false));
-                let rest = (n < bytes.len()).then(|| bytes[n..].to_vec());
-                rest.map(|bytes| Piece { txg, what: What::Data { object, offset: offset + n as u64, bytes } })
+                *seq += 1;
+                let record = &mut self.bytes[self.used..];
+                let len = put_write(record, object, offset, bytes.take(n));
+                set_place(record, txg.0, *seq);
+                self.note(txg, len);
+                let offset = offset + n as u64;
+                (bytes.len() > 0).then(|| Piece { txg, what: What::Data { object, offset, bytes } })
             }
             what => Some(Piece { txg, what }),
         }

@@ -2,10 +2,11 @@
 
 use super::chain::{BlockState, Chain, ChainBlock, MIN_BLOCK, seq_of};
 use super::early::{Boarding, Gathered};
-use super::fill::{Draft, Laid, Piece, What, lay_out};
+use super::fill::{Bytes, Draft, Laid, Piece, What, lay_out};
 use super::pending::{Body, Itx};
 use super::{Carry, Zilog};
 use crate::{Error, Found, Result, Source};
+use device::AlignedBuf;
 use dmu::Tx;
 use ondisk::blkptr::Body as BpBody;
 use ondisk::zil::{LR_WRITE_SIZE, ZIL_CHAIN_SIZE, ZilHeader};
@@ -50,6 +51,30 @@ impl Drop for Flight<'_> {
         chain.land(self.id, self.txg, self.seqs.clone(), self.well);
         Chain::wake(chain);
         self.log.landed.notify_all();
+    }
+}
+
+/// Why data are not there.
+enum Missing {
+    Gone,
+    Unreadable,
+}
+
+/// The data of a write: of its block, if they are so much of it that a copy that somebody may have to make who changes it meanwhile is no larger.
+fn fetch(source: &dyn Source, object: ObjNum, offset: u64, len: u64) -> std::result::Result<Bytes, Missing> {
+    let len = usize::try_from(len).expect("a batch fits into memory");
+    if let Some((block, start)) = source.block(object, offset)
+        && let Some(at) = offset.checked_sub(start).and_then(|at| usize::try_from(at).ok())
+        && at.checked_add(len).is_some_and(|end| end <= block.len())
+        && len >= block.len() / 2
+    {
+        return Ok(Bytes::new(block, at..at + len));
+    }
+    let mut bytes = AlignedBuf::zeroed(len);
+    match source.data(object, offset, &mut bytes) {
+        Found::Here => Ok(Bytes::all(bytes.freeze())),
+        Found::Gone => Err(Missing::Gone),
+        Found::Unreadable => Err(Missing::Unreadable),
     }
 }
 
@@ -143,19 +168,18 @@ impl Zilog {
                         out.push(Gathered::Block { object, offset, length, block });
                         continue;
                     }
-                    let mut bytes = vec![0; usize::try_from(now).expect("a batch fits into memory")];
-                    match source.data(ObjNum(object), offset, &mut bytes) {
-                        Found::Here => {}
-                        Found::Gone => continue,
+                    let bytes = match fetch(source, ObjNum(object), offset, now) {
+                        Ok(bytes) => bytes,
+                        Err(Missing::Gone) => continue,
                         // What comes behind may rely on it.
-                        Found::Unreadable => {
+                        Err(Missing::Unreadable) => {
                             self.owe(txg);
                             carry
                                 .records
                                 .push_front(Itx { txg, body: Body::Data { object, offset, length: now } });
                             break;
                         }
-                    }
+                    };
                     self.counters.itx_needcopy_count.inc();
                     self.counters.itx_needcopy_bytes.add(now);
                     What::Data { object, offset, bytes }

@@ -14,7 +14,8 @@ use super::replay::{FLAG_BITS, PROJID};
 use super::setattr::SetAttr;
 use super::{Purpose, Writer};
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
-use dmu::{DirtyBlock, Tx};
+use device::Block;
+use dmu::{DirtyBlock, Dnode, Tx};
 use ondisk::zil::{Create, FileId, RecordBody, Rename, Setattr, TxKind, Whiteout, Write, Xvattr};
 use ondisk::znode::Pflags;
 use ondisk::{BlkId, Blkptr, ObjNum, Txg};
@@ -313,6 +314,19 @@ impl Writer {
     }
 }
 
+impl FileSystem {
+    /// Asks something of a file that has a byte at `offset`, while nobody is amid a write there, or makes its blocks larger.
+    fn amid<T>(&self, object: ObjNum, offset: u64, ask: impl FnOnce(&Dnode) -> Option<T>) -> Option<T> {
+        let w = self.writer_if_any()?;
+        let held = w.locks.hold(object);
+        let _range = held.range(offset, offset.saturating_add(1), false);
+        let node = self.node(object).ok()?;
+        let a = node.attr();
+        let has = a.kind == FileType::Regular && a.nlink > 0 && offset < a.size;
+        if has { ask(&node.dn) } else { None }
+    }
+}
+
 impl Source for FileSystem {
     fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
         let Some(w) = self.writer_if_any() else { return Found::Unreadable };
@@ -333,17 +347,15 @@ impl Source for FileSystem {
         }
     }
 
+    fn block(&self, object: ObjNum, offset: u64) -> Option<(Block, u64)> {
+        self.amid(object, offset, |dn| {
+            let blkid = offset / dn.block_size();
+            Some((dn.block(BlkId(blkid)).ok()??, blkid * dn.block_size()))
+        })
+    }
+
     fn dirty(&self, object: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {
-        let w = self.writer_if_any()?;
-        let held = w.locks.hold(object);
-        // Nobody is amid a write there, or makes the blocks larger.
-        let _range = held.range(offset, offset.saturating_add(1), false);
-        let node = self.node(object).ok()?;
-        let a = node.attr();
-        if a.kind != FileType::Regular || a.nlink == 0 || offset >= a.size {
-            return None;
-        }
-        node.dn.dirty_block(txg, BlkId(offset / node.dn.block_size()))
+        self.amid(object, offset, |dn| dn.dirty_block(txg, BlkId(offset / dn.block_size())))
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::zil::{Record, Records};
+use ondisk::zil::{RecordBody, TxKind};
 use ondisk::{
     Asize, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Level, Lsize, Offset, Psize, VdevId,
 };
@@ -58,7 +59,7 @@ proptest::proptest! {
             let txg = Txg(5 + n as u64 / 8);
             let what = if *data {
                 want.push((n as u64, *size as u64));
-                What::Data { object: n as u64, offset: 1000, bytes: vec![n as u8; *size] }
+                What::Data { object: n as u64, offset: 1000, bytes: Bytes::all(Block::copy_of(&vec![n as u8; *size])) }
             } else {
                 let name = size % (RECORD_MAX - 48);
                 want.push((u64::MAX, name as u64));
