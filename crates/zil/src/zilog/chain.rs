@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 const TXG_SIZE: usize = 4;
 /// Bursts that the size of the next block is guessed from (`ZIL_BURSTS`).
 const BURSTS: usize = 8;
+/// So many writes take the best time half-way to the usual one.
+const FORGET: u32 = 64;
 /// Most writes of log blocks on their way at a time.
 const MAX_FLIGHTS: usize = 16;
 /// Smallest and largest log block (`ZIL_MIN_BLKSZ`, `zil_maxblocksize`).
@@ -80,21 +82,30 @@ pub(super) struct Chain {
     /// Flights whose blocks point at blocks of a group.
     in_flight: [usize; TXG_SIZE],
     last_issue: Option<Instant>,
+    /// What writing takes, of late and at its best.
     latency: Duration,
+    best: Duration,
     bursts: [u64; BURSTS],
     burst: usize,
 }
 
 impl Chain {
-    /// Whether whoever wants something written is to begin now. While nothing is on its way, at once; else after a little while, in which others
-    /// may come and join (`zfs_commit_timeout_pct`). If not now: how long to wait at most.
+    /// Whether whoever wants something written is to begin now. While nothing is on its way, at once; else after a while, in which others
+    /// may come and join. If not now: how long to wait at most.
+    ///
+    /// What is on its way at a time is of use only where the devices do it at a time. So the while is a tenth of what a write takes at its best
+    /// (`zfs_commit_timeout_pct`), and what it takes longer than that, which is what it waited for others before it: ten are on their way to devices that
+    /// make none wait, and two to those that take one after another, one of them waiting.
     pub(super) fn due(&self) -> Result<(), Option<Duration>> {
         let flying = self.flights.iter().filter(|f| f.landed.is_none()).count();
         let Some(last) = self.last_issue.filter(|_| flying > 0) else { return Ok(()) };
         if flying >= MAX_FLIGHTS {
             return Err(None);
         }
-        match (self.latency / 10).checked_sub(last.elapsed()) {
+        let queued = self.latency.saturating_sub(self.best);
+        // One alone has not waited for any of ours: a device that is busy with others is not to keep the next one from standing behind it.
+        let queued = if flying == 1 { queued.min(self.best) } else { queued };
+        match (queued + self.best / 10).checked_sub(last.elapsed()) {
             None | Some(Duration::ZERO) => Ok(()),
             left => Err(left),
         }
@@ -135,7 +146,16 @@ impl Chain {
         }
         if let Some(flight) = self.flights.iter_mut().find(|f| f.id == id) {
             flight.landed = Some(well);
-            self.latency = (self.latency * 7 + flight.since.elapsed()) / 8;
+            let took = flight.since.elapsed();
+            // One that failed may have taken no time at all.
+            if well {
+                self.latency = (self.latency * 7 + took) / 8;
+                // Quick ones are forgotten slowly: devices change, and may be busy with others.
+                self.best = match self.best {
+                    Duration::ZERO => took,
+                    best => took.min(best + self.latency.saturating_sub(best) / FORGET),
+                };
+            }
         }
         self.settle();
     }
