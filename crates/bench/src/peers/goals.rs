@@ -25,6 +25,8 @@ const GOALS: &[Goal] = &[
     Goal { name: "fsync-storm-disk.t64.ops_s", ratio: 2.0 },
     Goal { name: "free-*.one_cpu_us", ratio: 1.8 },
     Goal { name: "free-1000000.all_cpu_s", ratio: 4.0 },
+    // The kernel answers these from its own cache, whoever serves the mount: what differs is noise.
+    Goal { name: "fuse-read-hot.*", ratio: 0.85 },
 ];
 
 /// A figure of both sides.
