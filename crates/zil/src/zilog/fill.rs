@@ -124,7 +124,7 @@ impl Draft {
                 set_place(record, txg.0, *seq);
                 self.note(txg, len);
                 let offset = offset + n as u64;
-                (bytes.len() > 0).then(|| Piece { txg, what: What::Data { object, offset, bytes } })
+                (bytes.len() > 0).then_some(Piece { txg, what: What::Data { object, offset, bytes } })
             }
             what => Some(Piece { txg, what }),
         }
