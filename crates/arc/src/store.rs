@@ -525,8 +525,7 @@ impl Bucket {
 
 impl Inner {
     fn bucket(&self, key: &Key) -> &Mutex<Bucket> {
-        // Other bits than those that the table of a bucket goes by.
-        &self.buckets[(key.hash() >> 40) as usize & (self.buckets.len() - 1)]
+        &self.buckets[key.bucket() & (self.buckets.len() - 1)]
     }
 
     /// Puts a header, whose bucket is locked, into the list of a state.
