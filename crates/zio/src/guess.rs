@@ -5,6 +5,7 @@ use std::cell::Cell;
 thread_local! {
     static GUESSING: Cell<bool> = const { Cell::new(false) };
     static DOUBTING: Cell<bool> = const { Cell::new(false) };
+    static GLANCING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// While it lives, this thread reads by pointers that may be out of date: that a block can't be read by one is no damage yet, and whoever reads so looks
@@ -30,6 +31,31 @@ impl Doubt {
 impl Drop for Doubt {
     fn drop(&mut self) {
         DOUBTING.set(self.before);
+    }
+}
+
+/// While it lives, this thread reads blocks that it will [look at](crate::Zio::look): whoever returned wrong bytes of one that can be read is charged, and put right,
+/// then, and not now as well.
+#[derive(Debug)]
+pub struct Glance {
+    before: bool,
+}
+
+impl Glance {
+    /// Begins it.
+    #[must_use]
+    pub fn begin() -> Glance {
+        Glance { before: GLANCING.replace(true) }
+    }
+
+    pub(crate) fn is_here() -> bool {
+        GLANCING.get()
+    }
+}
+
+impl Drop for Glance {
+    fn drop(&mut self) {
+        GLANCING.set(self.before);
     }
 }
 

@@ -32,7 +32,7 @@ pub use bookmark::Bookmark;
 pub use damage::Damage;
 pub use dedup::{Clones, Dedup, Found};
 pub use error::Error;
-pub use guess::{Doubt, Guess};
+pub use guess::{Doubt, Glance, Guess};
 pub use keys::{Entropy, KeyError, KeySource};
 pub use policy::{WritePolicy, WriteReq};
 pub use read::{Opened, Zio};

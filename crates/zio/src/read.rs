@@ -3,8 +3,8 @@
 use crate::suspend::{Forbearance, Patience, Reason};
 use crate::write::Unflushed;
 use crate::{
-    Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Guess, KeyError, KeySource, Result, Space,
-    Suspension, Workers,
+    Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Glance, Guess, KeyError, KeySource, Result,
+    Space, Suspension, Workers,
 };
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
@@ -435,6 +435,10 @@ impl Zio {
         let mut wrong = None;
         for buf in attempts.by_ref() {
             match verify(&buf) {
+                Ok(()) if Glance::is_here() => {
+                    let _ = attempts.let_be();
+                    return Ok(buf);
+                }
                 Ok(()) => {
                     // A device that is merely not there would be found out with every read; it has a DTL.
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();

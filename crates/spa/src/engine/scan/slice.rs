@@ -9,7 +9,7 @@ use device::Block;
 use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys};
 use ondisk::{Blkptr, Guid, Txg};
 use vdev::TxgRanges;
-use zio::{Bookmark, Look, Workers};
+use zio::{Bookmark, Glance, Look, Workers};
 
 use super::issue::{Issuer, Item, Windows};
 use super::plan::{self, Visit};
@@ -146,7 +146,11 @@ impl Slice<'_> {
         fresh: bool,
     ) -> ControlFlow<(), Option<Block>> {
         let zio = self.engine.cache.zio();
+        let looked_at = fresh && self.look == Look::Scrub;
+        let looked_at = looked_at && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth));
         let read = {
+            // It is charged once, and what was lent would show again what a repair has put right.
+            let _glance = looked_at.then(Glance::begin);
             let window = self.windows.of(&zio.tree(), bp);
             let _lent = window.map(|window| window.lend());
             zio.read_undecrypted(bp, bm)
