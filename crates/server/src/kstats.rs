@@ -143,7 +143,7 @@ fn logs(pools: &[Arc<Imported>]) -> Values {
 }
 
 /// What the cache here never has or does, and programs ask for: there is no such size, and it happened 0 times.
-const NEVER: [&str; 41] = [
+const NEVER: [&str; 36] = [
     "uncached_hits",
     "prescient_prefetch",
     "demand_hit_prescient_prefetch",
@@ -153,11 +153,6 @@ const NEVER: [&str; 41] = [
     "hash_collisions",
     "hash_chains",
     "hash_chain_max",
-    "evict_l2_cached",
-    "evict_l2_eligible",
-    "evict_l2_eligible_mfu",
-    "evict_l2_eligible_mru",
-    "evict_l2_ineligible",
     "dbuf_size",
     "dnode_size",
     "bonus_size",
