@@ -109,9 +109,21 @@ struct Counters {
     deleted: Counter,
     mutex_miss: Counter,
     evict_not_enough: Counter,
+    evicted: Evicted,
     waited: Counter,
     refused: Counter,
     elements_max: AtomicU64,
+}
+
+/// Bytes of blocks that were evicted, unpacked.
+#[derive(Default)]
+struct Evicted {
+    /// A cache device has them.
+    l2_cached: Counter,
+    /// None has, though one might: of blocks that were used once, and again.
+    l2_eligible: [Counter; 2],
+    /// No cache device may have them.
+    l2_ineligible: Counter,
 }
 
 /// What came of reads ahead.

@@ -91,6 +91,18 @@ fn counted_and_set() {
         read(&format!("proc/spl/kstat/zfs/tank/{log}"))
             .contains("dataset_name                    7    tank\n")
     );
+    // How long each commit took: as many rows as there are powers of two, and as many in all as there were.
+    for name in [log.replace("objset", "zil_commit"), "zil_commit".to_owned()] {
+        let text = read(&format!("proc/spl/kstat/zfs/tank/{name}"));
+        let rows: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!((rows.len(), rows[0].split_whitespace().next()), (40, Some("2")), "{text}");
+        let took: u64 =
+            rows.iter().filter_map(|row| row.split_whitespace().last()?.parse::<u64>().ok()).sum();
+        let commits = read(&format!("proc/spl/kstat/zfs/tank/{log}"));
+        let commits = commits.lines().find(|row| row.starts_with("zil_commit_count ")).expect("a count");
+        assert_eq!(commits.split_whitespace().last(), Some(took.to_string().as_str()));
+        assert!(took > 0, "{text}");
+    }
     assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
     assert!(read("proc/spl/kstat/zfs/tank/iostats").contains("trim_bytes_written"));
     daemon.good("zpool export tank");

@@ -11,7 +11,7 @@ use poolhouse::ondisk::zil::{AclLog, Create, FileId, RecordBody, Setattr, TxKind
 use poolhouse::ondisk::{BlkId, Blkptr, Level, ObjNum, Txg};
 use poolhouse::spa::create::VdevShape;
 use poolhouse::spa::engine::LogHandle;
-use poolhouse::zil::{Found, Source};
+use poolhouse::zil::{Bytes, Missing, Source};
 use poolhouse::zpl::{FileType, NewFileSystem, Pflags};
 use poolhouse::{OpenOptions, Pool, dmu};
 use std::path::Path;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 struct Nothing;
 
 impl Source for Nothing {
-    fn data(&self, _: ObjNum, _: u64, _: &mut [u8]) -> Found {
-        Found::Unreadable
+    fn data(&self, _: ObjNum, _: u64, _: usize) -> Result<Bytes, Missing> {
+        Err(Missing::Unreadable)
     }
 }
 

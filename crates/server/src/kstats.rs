@@ -7,15 +7,18 @@
 //! `arcstats` has every name that OpenZFS's programs ask for. Some tell of what the cache here never has, such as blocks on their way to disk: these are 0
 //! because there is none. `arc_sublists` is ours: how evenly the sublists of the cache's lists are filled, and what came of blocks held packed.
 //!
+//! `zil_commit` of a pool and `zil_commit-0x...` of a dataset, by its object as `objset-0x...`, are ours too: histograms of how long commits (fsync, flushes,
+//! synchronous writes) took, whose rows are those of OpenZFS's `dmu_tx_assign`.
+//!
 //! # Absent
 //! Times of reads and of creation: the head's are 0.
 
 use crate::api::{Kstat, KstatValue};
 use crate::pools::{Imported, Pools};
+use observe::HistogramSnapshot;
 use ondisk::ObjNum;
 use spa::Spa;
 use spa::txg::TxCounts;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use vdev::{VdevAux, VdevState};
 
@@ -29,8 +32,11 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
     for pool in pools.present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
+        out.extend(pool.pool.spa().writer().map(|_| of(COMMITS)));
         let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
-        out.extend(logs.iter().map(|(object, _)| of(&format!("objset-0x{object:x}"))));
+        out.extend(logs.iter().flat_map(|(object, _)| {
+            [of(&format!("objset-0x{object:x}")), of(&format!("{COMMITS}-0x{object:x}"))]
+        }));
     }
     out.push((None, "zil".to_owned()));
     out
@@ -54,6 +60,8 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
                 "state" => return text(state(imported.pool.spa()).to_owned()),
                 "guid" => return text(imported.pool.spa().guid().0.to_string()),
                 "iostats" => trims(imported.pool.spa()),
+                COMMITS => commits(&imported.pool.spa().writer()?.log_stats()),
+                _ if name.starts_with(COMMITS) => commits_of(&imported, name)?,
                 _ => objset(&imported, name)?,
             }
         }
@@ -107,20 +115,35 @@ fn objset(imported: &Imported, name: &str) -> Option<Values> {
     Some(values)
 }
 
+/// How long commits took: in all logs of a pool, and with a dataset's object behind it, in one.
+pub(crate) const COMMITS: &str = "zil_commit";
+/// Rows of that: up to 2^40 ns, and all that took longer.
+const COMMIT_ROWS: usize = 40;
+
+/// The powers of two below which commits took, with how many took at least half of that, as OpenZFS's `dmu_tx_assign` tells of its times.
+fn times(of: &HistogramSnapshot) -> Values {
+    let rows = of.powers(COMMIT_ROWS).into_iter().enumerate();
+    rows.map(|(power, n)| (format!("{} ns", 2_u64 << power), KstatValue::Number(n))).collect()
+}
+
+fn commits(logs: &[(u64, zil::Stats)]) -> Values {
+    times(&zil::Stats::sum(logs.iter().map(|(_, counters)| counters)).commit_ns)
+}
+
+fn commits_of(imported: &Imported, name: &str) -> Option<Values> {
+    let object = u64::from_str_radix(name.strip_prefix(COMMITS)?.strip_prefix("-0x")?, 16).ok()?;
+    Some(times(&imported.pool.spa().writer()?.log_stats_of(object)?.commit_ns))
+}
+
 /// The logs of all pools, in sum.
 fn logs(pools: &[Arc<Imported>]) -> Values {
-    // Programs want all names, also where there is no log.
-    let mut sums: BTreeMap<&'static str, u64> = zil::Stats::default().named().into_iter().collect();
-    for live in pools.iter().filter_map(|pool| pool.pool.spa().writer()) {
-        for (counter, n) in live.log_stats().into_iter().flat_map(|(_, counters)| counters.named()) {
-            *sums.entry(counter).or_default() += n;
-        }
-    }
-    numbers(sums)
+    let writers = pools.iter().filter_map(|pool| pool.pool.spa().writer());
+    let all: Vec<(u64, zil::Stats)> = writers.flat_map(|live| live.log_stats()).collect();
+    numbers(zil::Stats::sum(all.iter().map(|(_, counters)| counters)).named())
 }
 
 /// What the cache here never has or does, and programs ask for: there is no such size, and it happened 0 times.
-const NEVER: [&str; 41] = [
+const NEVER: [&str; 36] = [
     "uncached_hits",
     "prescient_prefetch",
     "demand_hit_prescient_prefetch",
@@ -130,11 +153,6 @@ const NEVER: [&str; 41] = [
     "hash_collisions",
     "hash_chains",
     "hash_chain_max",
-    "evict_l2_cached",
-    "evict_l2_eligible",
-    "evict_l2_eligible_mfu",
-    "evict_l2_eligible_mru",
-    "evict_l2_ineligible",
     "dbuf_size",
     "dnode_size",
     "bonus_size",

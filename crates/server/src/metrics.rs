@@ -11,6 +11,7 @@ pub(crate) mod door;
 
 use crate::api::{Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, ScanFunc, ScanState, Service};
 use crate::api::{Vdev, VdevStat, VdevState};
+use crate::kstats::COMMITS;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -54,6 +55,7 @@ impl Collector for Page {
         self.of_scans(&mut to)?;
         self.of_vdevs(&mut to)?;
         self.service_times(&mut to)?;
+        self.commits(&mut to)?;
         self.counted(&mut to)
     }
 }
@@ -318,6 +320,25 @@ impl Page {
                 .iter()
                 .map(|(io, own)| (*io, own.iter().map(|(name, value)| (*name, value.as_str())).collect()));
             told.encode(to, rows)?;
+        }
+        Ok(())
+    }
+
+    /// How long commits took, of each pool.
+    fn commits(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let (name, help) = ("poolhouse_zil_commit", "How long fsync, flushes and synchronous writes took");
+        let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for kstat in self.kstats.iter().filter(|kstat| kstat.name == COMMITS) {
+            let Some(pool) = &kstat.pool else { continue };
+            let count = |(_, value): &(String, KstatValue)| match value {
+                KstatValue::Number(n) => *n,
+                KstatValue::Signed(_) | KstatValue::Text(_) => 0,
+            };
+            let powers: Vec<u64> = kstat.values.iter().map(count).collect();
+            let (buckets, count, sum) = seconds(&powers);
+            let labels = [("pool", pool.as_str())];
+            let mut one = family.encode_family(&labels)?;
+            one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use vdev::{CHECKSUM_EVENTS, DEADMAN_EVENTS, SLOW_EVENTS, SLOW_MS};
+use zil::tunables::{COMMIT_TIMEOUT_PCT, IMMEDIATE_WRITE_SZ, MAXBLOCKSIZE, MAXCOPIED};
 
 /// A number that can be set.
 struct Knob {
@@ -131,7 +132,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 65] = [
+const STEERED: [Steered; 69] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -508,6 +509,28 @@ const STEERED: [Steered; 65] = [
     steered("zfs_vdev_min_ms_count", "fewest metaslabs of a new vdev", 2, 1 << 17, &MIN_MS_COUNT),
     steered("zfs_vdev_ms_count_limit", "most metaslabs of a new vdev", 2, 1 << 24, &MS_COUNT_LIMIT),
     steered("zfs_zevent_len_max", "events that are kept", 1, 1 << 20, &LEN_MAX),
+    steered(
+        "zfs_commit_timeout_pct",
+        "percent of a log write's time that the next waits for others to join it",
+        0,
+        10_000,
+        &COMMIT_TIMEOUT_PCT,
+    ),
+    steered(
+        "zfs_immediate_write_sz",
+        "bytes from which a synchronous write is not copied into the log, where no device is for logs",
+        0,
+        u64::MAX,
+        &IMMEDIATE_WRITE_SZ,
+    ),
+    steered("zil_maxblocksize", "bytes of the largest log block", 4096, 128 << 10, &MAXBLOCKSIZE),
+    steered(
+        "zil_maxcopied",
+        "bytes of a synchronous write up to which it is copied into its record at once",
+        0,
+        64 << 10,
+        &MAXCOPIED,
+    ),
     steered("zio_slow_io_ms", "milliseconds from which an I/O counts as slow", 1, 1 << 40, &SLOW_MS),
 ];
 

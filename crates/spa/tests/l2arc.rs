@@ -132,6 +132,8 @@ fn what_does_not_fit_is_read_from_the_cache_device() {
     bench.spa().cache().purge();
     bench.read_and_feed(file, FILE);
     let (ours, pool) = (bench.stats(), bench.pool_reads());
+    let evicted = || ["evict_l2_cached", "evict_l2_eligible"].map(|name| bench.counter(name));
+    let before = evicted();
     assert!(ours.bytes[1] > (FILE / 2) as u64, "{ours:?}");
     assert_eq!(bench.read(file, FILE), bytes);
     let (after, pool_after) = (bench.stats(), bench.pool_reads());
@@ -139,6 +141,9 @@ fn what_does_not_fit_is_read_from_the_cache_device() {
     assert!(after.bytes[0] - ours.bytes[0] > (FILE / 4) as u64, "{ours:?} {after:?}");
     assert!(pool_after - pool < (FILE / 20) as u64, "{} bytes came from the pool", pool_after - pool);
     assert!(bench.counter("l2_hits") > 0);
+    // What made way for it had been fed, and can be had from there.
+    let [cached, eligible] = [0, 1].map(|n| evicted()[n] - before[n]);
+    assert!(cached > (FILE / 4) as u64 && eligible < (FILE / 20) as u64, "{cached} and {eligible} bytes");
     assert_eq!((bench.counter("l2_cksum_bad"), bench.counter("l2_io_error")), (0, 0));
     assert!(after.alloc > 0 && after.alloc <= after.space);
 }

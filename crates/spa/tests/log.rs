@@ -20,17 +20,15 @@ use spa::engine::{AddTerms, LifeError, Live, LogHandle, ShapeError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zil::{Found, Source};
+use zil::{Bytes, Missing, Source};
 
 /// Whoever writes the files of these tests.
 struct Files<'a>(&'a dsl::Owned);
 
 impl Source for Files<'_> {
-    fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
-        match self.0.objset().dnode(object).map(|dn| dn.read_at(offset, buf)) {
-            Ok(Ok(())) => Found::Here,
-            _ => Found::Gone,
-        }
+    fn data(&self, object: ObjNum, offset: u64, len: usize) -> Result<Bytes, Missing> {
+        let dn = self.0.objset().dnode(object).map_err(|_| Missing::Gone)?;
+        Bytes::of(&dn, offset, len).map_err(|_| Missing::Gone)
     }
 }
 

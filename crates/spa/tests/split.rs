@@ -14,7 +14,7 @@ use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{Live, LogHandle, ShapeError, SplitError, SplitTerms};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
-use zil::{Found, Source};
+use zil::{Bytes, Missing, Source};
 
 const LEN: usize = 1 << 20;
 
@@ -57,11 +57,9 @@ fn check(spa: &Spa, files: &[(u64, ObjNum)]) {
 struct Files<'a>(&'a dsl::Owned);
 
 impl Source for Files<'_> {
-    fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
-        match self.0.objset().dnode(object).map(|dn| dn.read_at(offset, buf)) {
-            Ok(Ok(())) => Found::Here,
-            _ => Found::Gone,
-        }
+    fn data(&self, object: ObjNum, offset: u64, len: usize) -> Result<Bytes, Missing> {
+        let dn = self.0.objset().dnode(object).map_err(|_| Missing::Gone)?;
+        Bytes::of(&dn, offset, len).map_err(|_| Missing::Gone)
     }
 }
 

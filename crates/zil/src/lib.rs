@@ -15,17 +15,20 @@
 //! # See
 //! OpenZFS `zil.c` (`zil_parse`), `zdb_il.c`.
 
+mod bytes;
 mod claim;
 mod error;
 mod groups;
 mod log;
 mod replay;
 mod stats;
+pub mod tunables;
 mod zilog;
 
+pub use bytes::Bytes;
 pub use claim::{Claimant, Plan};
 pub use error::Error;
-pub use groups::{Found, Groups, Source};
+pub use groups::{Groups, Missing, Source};
 pub use log::{Blocks, Claim, End, Log, LogBlock, LogRecord};
 pub use replay::{Ended, ReplayError, Replayed, Replayer, may_pass};
 pub use stats::{LogBlocks, Stats};

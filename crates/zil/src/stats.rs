@@ -124,6 +124,39 @@ impl Default for Stats {
 }
 
 impl Stats {
+    /// What several logs have done together.
+    pub fn sum<'a>(all: impl IntoIterator<Item = &'a Stats>) -> Stats {
+        let mut sum = Stats::default();
+        for one in all {
+            sum.add(one);
+        }
+        sum
+    }
+
+    fn add(&mut self, other: &Stats) {
+        let blocks = |mine: &mut LogBlocks, theirs: &LogBlocks| {
+            mine.count += theirs.count;
+            mine.bytes += theirs.bytes;
+            mine.alloc += theirs.alloc;
+        };
+        self.commit_count += other.commit_count;
+        self.commit_writer_count += other.commit_writer_count;
+        self.commit_group_waits += other.commit_group_waits;
+        self.itx_count += other.itx_count;
+        self.itx_copied_count += other.itx_copied_count;
+        self.itx_copied_bytes += other.itx_copied_bytes;
+        self.itx_needcopy_count += other.itx_needcopy_count;
+        self.itx_needcopy_bytes += other.itx_needcopy_bytes;
+        self.itx_indirect_count += other.itx_indirect_count;
+        self.itx_indirect_bytes += other.itx_indirect_bytes;
+        self.block_count += other.block_count;
+        self.block_bytes += other.block_bytes;
+        blocks(&mut self.normal, &other.normal);
+        blocks(&mut self.slog, &other.slog);
+        self.flush_count += other.flush_count;
+        self.commit_ns.add(&other.commit_ns);
+    }
+
     /// All counters with their names: OpenZFS's own (`zil_kstats`), where it counts the same.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         vec![

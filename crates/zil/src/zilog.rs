@@ -55,6 +55,7 @@ mod sync;
 mod waiting;
 
 use crate::stats::Counters;
+use crate::tunables::MAXCOPIED;
 use crate::{Groups, Result, Source, Stats};
 use chain::Chain;
 use dmu::{Objset, Tx};
@@ -70,9 +71,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 use waiting::Waiting;
 use zio::WritePolicy;
-
-/// Most bytes of a write that are copied into its record at once (`zil_maxcopied`).
-const MAX_COPIED: usize = 7680;
 
 /// A commit that would copy more data than this waits for the group: the data would be written twice, and keep others' commits waiting.
 const LARGE: u64 = 32 << 20;
@@ -305,7 +303,7 @@ impl Zilog {
         }
         let length = data.len() as u64;
         self.counters.itx_count.inc();
-        let body = if soon && data.len() <= MAX_COPIED {
+        let body = if soon && length <= MAXCOPIED.get() {
             self.counters.itx_copied_count.inc();
             self.counters.itx_copied_bytes.add(length);
             let write = Write { foid: object.0, offset, length, blkptr: None, data: data.to_vec() };
@@ -377,7 +375,7 @@ impl Zilog {
             }
             leads = true;
             chain.waiting.lead();
-            if let Err(left) = chain.due() {
+            if let Err(left) = chain.due(Instant::now()) {
                 Waiting::wait_to_lead(&mut chain, left);
                 continue;
             }

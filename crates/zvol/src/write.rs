@@ -15,14 +15,13 @@
 //! OpenZFS `zvol_write`, `zvol_discard`, `zvol_set_volsize`.
 
 use crate::{Error, Result, SIZE, Volume, ZVOL_OBJ};
-use device::Block;
 use dmu::zap::Value;
 use dmu::{DirtyBlock, RangeLocks, Tx};
 use ondisk::zil::{RecordBody, TxKind};
 use ondisk::{BlkId, ObjNum, Txg};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zil::{Found, Source, SyncMode, Zilog};
+use zil::{Bytes, Missing, Source, SyncMode, Zilog};
 
 /// Most bytes that one transaction writes.
 const WRITE_MAX: u64 = 1 << 20;
@@ -239,21 +238,15 @@ impl Volume {
 }
 
 impl Source for Volume {
-    fn data(&self, _: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
-        match self.read_at(buf, offset) {
-            Ok(()) => Found::Here,
-            // It was made smaller since.
-            Err(Error::PastEnd { .. }) => Found::Gone,
-            Err(_) => Found::Unreadable,
+    fn data(&self, _: ObjNum, offset: u64, len: usize) -> std::result::Result<Bytes, Missing> {
+        let w = self.0.writer.as_ref().ok_or(Missing::Unreadable)?;
+        let end = offset.saturating_add(len as u64);
+        let _range = w.ranges.lock(offset, end, false);
+        // It was made smaller since.
+        if end > self.size() {
+            return Err(Missing::Gone);
         }
-    }
-
-    fn block(&self, _: ObjNum, offset: u64) -> Option<(Block, u64)> {
-        let w = self.0.writer.as_ref()?;
-        let _range = w.ranges.lock(offset, offset.saturating_add(1), false);
-        let blkid = offset / self.block_size();
-        let here = offset < self.size();
-        Some((self.dnode().block(BlkId(blkid)).ok().filter(|_| here)??, blkid * self.block_size()))
+        Bytes::of(self.dnode(), offset, len).map_err(|_| Missing::Unreadable)
     }
 
     fn dirty(&self, _: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {

@@ -11,6 +11,7 @@
 use super::{Bucket, Inner};
 use crate::forms::Held;
 use crate::header::{GHOST_OVERHEAD, Header, State};
+use crate::l2::index::Name;
 use crate::tunables::ARC_EVICT_BATCH_LIMIT;
 use device::Block;
 use parking_lot::MutexGuard;
@@ -115,12 +116,26 @@ impl Inner {
         self.l2.warm.store(true, Ordering::Relaxed);
         self.asked_for(header);
         let room = header.room();
+        self.count_evicted(header, state);
         let held = self.give_up(header);
         // The ghost's room is what is left of the block's.
         self.pressure.give(room - GHOST_OVERHEAD);
         self.put(header, if state == State::Mru { State::MruGhost } else { State::MfuGhost });
         self.counters.deleted.inc();
         Some(Some((held, room)))
+    }
+
+    /// Counts a block that is evicted by whether it can be had from a cache device, as OpenZFS does, also where there is no such device. Its bucket is locked.
+    fn count_evicted(&self, header: &Header, state: State) {
+        let evicted = &self.counters.evicted;
+        let of = if self.l2.any() && self.l2.index.has(&Name::of(&header.key)) {
+            &evicted.l2_cached
+        } else if header.for_l2() {
+            &evicted.l2_eligible[usize::from(state == State::Mfu)]
+        } else {
+            &evicted.l2_ineligible
+        };
+        of.add(header.key.lsize() as u64);
     }
 
     pub(super) fn lock(&self, header: &Header) -> MutexGuard<'_, Bucket> {

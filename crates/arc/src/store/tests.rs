@@ -470,3 +470,51 @@ fn ahead_in_its_place() {
 
 mod limit;
 mod packed;
+
+/// Goal: what is evicted counts by whether a cache device might have it, and by whether it was used again, also without such a device; bytes are those of the block
+/// unpacked, whatever is held of it.
+#[test]
+fn evicted_by_what_may_be_elsewhere() {
+    let rig = Rig::new(32 * ENTRY);
+    let evicted = || {
+        ["cached", "eligible_mru", "eligible_mfu", "ineligible"]
+            .map(|what| rig.named(&format!("evict_l2_{what}")) / 4096)
+    };
+    let pass = |ns: std::ops::Range<u64>, keep: bool| {
+        for n in ns {
+            let mut key = rig.key(n);
+            if keep {
+                key.keep_from_l2();
+            }
+            assert!(matches!(rig.store.find_or_start(&key, false, Arc::default, None), Found::Nothing));
+            rig.store.land(&key, Some(&Block::zeroed(4096).into()), None, false);
+            rig.settle();
+        }
+    };
+    let deleted = || rig.named("deleted");
+    pass(0..200, false);
+    let once = deleted();
+    assert!(once > 150);
+    assert_eq!(evicted(), [0, once, 0, 0]);
+    pass(1000..1200, true);
+    let [cached, mru, mfu, kept] = evicted();
+    assert_eq!((cached, mfu, mru + kept), (0, 0, deleted()));
+    assert!(kept > 150 && mru < 250, "{mru} {kept}");
+    // Used again, and pushed out by what is.
+    for round in 0..4 {
+        for n in 2000..2100 {
+            rig.read(n);
+            rig.later();
+            rig.read(n);
+            if round == 0 {
+                rig.settle();
+            }
+        }
+    }
+    rig.settle();
+    let [cached, mru, mfu, kept] = evicted();
+    assert_eq!((cached, mru + mfu + kept), (0, deleted()));
+    assert!(mfu > 0);
+    assert_eq!(rig.named("evict_l2_eligible") / 4096, mru + mfu);
+    rig.check();
+}

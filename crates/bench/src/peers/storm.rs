@@ -4,10 +4,9 @@ use super::knobs::{BS, OBJ_MB, TITLE};
 use super::stage::{Stage, duration, noise, together};
 use super::{Answer, Knobs};
 use anyhow::Result;
-use poolhouse::device::Block;
 use poolhouse::dmu::Dnode;
-use poolhouse::ondisk::{BlkId, ObjNum};
-use poolhouse::zil::{Found, Source};
+use poolhouse::ondisk::ObjNum;
+use poolhouse::zil::{Bytes, Missing, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -23,18 +22,9 @@ impl Objects {
 }
 
 impl Source for Objects {
-    fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
-        let Some(dnode) = self.of(object) else { return Found::Gone };
-        match dnode.read_at(offset, buf) {
-            Ok(()) => Found::Here,
-            Err(_) => Found::Unreadable,
-        }
-    }
-
-    fn block(&self, object: ObjNum, offset: u64) -> Option<(Block, u64)> {
-        let dnode = self.of(object)?;
-        let blkid = offset / dnode.block_size();
-        Some((dnode.block(BlkId(blkid)).ok()??, blkid * dnode.block_size()))
+    fn data(&self, object: ObjNum, offset: u64, len: usize) -> std::result::Result<Bytes, Missing> {
+        let dnode = self.of(object).ok_or(Missing::Gone)?;
+        Bytes::of(dnode, offset, len).map_err(|_| Missing::Unreadable)
     }
 }
 

@@ -108,10 +108,30 @@ fn kstats() {
         ("memory_available_bytes".to_owned(), KstatValue::Signed(-4)),
     ];
     let one = vec![("dataset_name".to_owned(), KstatValue::Text("tank/a".to_owned()))];
-    let kstats = vec![kstat(None, "arcstats", values), kstat(Some("tank"), "objset-0x36", one)];
+    // As many took 1 to 2 µs, and 4 to 8.
+    let mut took = vec![0; 40];
+    (took[10], took[12]) = (3, 1);
+    let took: Vec<(String, KstatValue)> = took
+        .iter()
+        .enumerate()
+        .map(|(power, n)| (format!("{} ns", 2_u64 << power), KstatValue::Number(*n)))
+        .collect();
+    let kstats = vec![
+        kstat(None, "arcstats", values),
+        kstat(Some("tank"), "objset-0x36", one),
+        kstat(Some("tank"), "zil_commit", took.clone()),
+        kstat(Some("tank"), "zil_commit-0x36", took),
+    ];
     let text = text(Page { pools: Vec::new(), kstats });
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.contains(&"poolhouse_arcstats_hits 12"), "{text}");
     assert!(lines.contains(&"poolhouse_arcstats_memory_available_bytes -4"), "{text}");
-    assert!(!text.contains("objset"), "{text}");
+    assert!(!text.contains("objset") && !text.contains("0x36"), "{text}");
+    for line in [
+        "poolhouse_zil_commit_seconds_count{pool=\"tank\"} 4",
+        "poolhouse_zil_commit_seconds_bucket{le=\"0.000002048\",pool=\"tank\"} 3",
+        "poolhouse_zil_commit_seconds_bucket{le=\"0.000008192\",pool=\"tank\"} 4",
+    ] {
+        assert!(lines.contains(&line), "{line}\n{text}");
+    }
 }

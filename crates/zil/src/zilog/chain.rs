@@ -1,6 +1,7 @@
 //! The chain as memory has it: its blocks from the header's on, and what of them is durable.
 
 use super::waiting::Waiting;
+use crate::tunables::{COMMIT_TIMEOUT_PCT, MAXBLOCKSIZE};
 use ondisk::{Blkptr, Txg};
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ const BURSTS: usize = 8;
 const FORGET: u32 = 64;
 /// Most writes of log blocks on their way at a time.
 const MAX_FLIGHTS: usize = 16;
-/// Smallest and largest log block (`ZIL_MIN_BLKSZ`, `zil_maxblocksize`).
+/// Smallest log block, and the largest that there can be (`ZIL_MIN_BLKSZ`, `SPA_OLD_MAXBLOCKSIZE`).
 pub(super) const MIN_BLOCK: u64 = 4096;
 pub(super) const MAX_BLOCK: u64 = 128 << 10;
 
@@ -96,7 +97,7 @@ impl Chain {
     /// What is on its way at a time is of use only where the devices do it at a time. So the while is a tenth of what a write takes at its best
     /// (`zfs_commit_timeout_pct`), and what it takes longer than that, which is what it waited for others before it: ten are on their way to devices that
     /// make none wait, and two to those that take one after another, one of them waiting.
-    pub(super) fn due(&self) -> Result<(), Option<Duration>> {
+    pub(super) fn due(&self, now: Instant) -> Result<(), Option<Duration>> {
         let flying = self.flights.iter().filter(|f| f.landed.is_none()).count();
         let Some(last) = self.last_issue.filter(|_| flying > 0) else { return Ok(()) };
         if flying >= MAX_FLIGHTS {
@@ -105,7 +106,8 @@ impl Chain {
         let queued = self.latency.saturating_sub(self.best);
         // One alone has not waited for any of ours: a device that is busy with others is not to keep the next one from standing behind it.
         let queued = if flying == 1 { queued.min(self.best) } else { queued };
-        match (queued + self.best / 10).checked_sub(last.elapsed()) {
+        let others = self.best.saturating_mul(pct(&COMMIT_TIMEOUT_PCT)) / 100;
+        match queued.saturating_add(others).checked_sub(now.saturating_duration_since(last)) {
             None | Some(Duration::ZERO) => Ok(()),
             left => Err(left),
         }
@@ -123,9 +125,8 @@ impl Chain {
     }
 
     /// Blocks that point at one of `txg` take off.
-    pub(super) fn take_off(&mut self, take: u64, txg: Txg) -> u64 {
+    pub(super) fn take_off(&mut self, take: u64, txg: Txg, since: Instant) -> u64 {
         self.last_flight += 1;
-        let since = Instant::now();
         self.flights.push_back(Flight { id: self.last_flight, take, landed: None, since });
         self.in_flight[txg.0 as usize % TXG_SIZE] += 1;
         self.last_issue = Some(since);
@@ -133,7 +134,14 @@ impl Chain {
     }
 
     /// They have come down. `seqs`: where they are in the chain, by the numbers that their pointers have.
-    pub(super) fn land(&mut self, id: u64, txg: Txg, seqs: std::ops::RangeInclusive<u64>, well: bool) {
+    pub(super) fn land(
+        &mut self,
+        id: u64,
+        txg: Txg,
+        seqs: std::ops::RangeInclusive<u64>,
+        well: bool,
+        now: Instant,
+    ) {
         self.in_flight[txg.0 as usize % TXG_SIZE] -= 1;
         let state = if well { BlockState::Durable } else { BlockState::Failed };
         // They are among the last: before them may be all blocks since the last group.
@@ -146,7 +154,7 @@ impl Chain {
         }
         if let Some(flight) = self.flights.iter_mut().find(|f| f.id == id) {
             flight.landed = Some(well);
-            let took = flight.since.elapsed();
+            let took = now.saturating_duration_since(flight.since);
             // One that failed may have taken no time at all.
             if well {
                 self.latency = (self.latency * 7 + took) / 8;
@@ -161,18 +169,13 @@ impl Chain {
     }
 
     /// A take came to nothing that had to be written.
-    pub(super) fn pass(&mut self, take: u64) {
+    pub(super) fn pass(&mut self, take: u64, since: Instant) {
         self.taken = take;
         if self.broken {
             self.lost = take;
         }
         self.last_flight += 1;
-        self.flights.push_back(Flight {
-            id: self.last_flight,
-            take,
-            landed: Some(true),
-            since: Instant::now(),
-        });
+        self.flights.push_back(Flight { id: self.last_flight, take, landed: Some(true), since });
         self.settle();
     }
 
@@ -213,7 +216,20 @@ pub(super) fn seq_of(bp: &Blkptr) -> u64 {
     bp.stored().map_or(0, |s| s.sum[ondisk::zil::ZIL_ZC_SEQ])
 }
 
-/// The size of a block that is to hold so many bytes, as far as there are such.
+/// The size of a block that is to hold so many bytes, as far as there may be such.
 pub(super) fn block_size(bytes: u64) -> u64 {
-    bytes.next_multiple_of(MIN_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
+    let most = (MAXBLOCKSIZE.get() & !(MIN_BLOCK - 1)).clamp(MIN_BLOCK, MAX_BLOCK);
+    bytes.next_multiple_of(MIN_BLOCK).clamp(MIN_BLOCK, most)
 }
+
+/// The size of a block for a record of so many bytes that can't be split: as large as it needs.
+pub(super) fn block_size_of(record: u64) -> u64 {
+    record.next_multiple_of(MIN_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
+}
+
+fn pct(of: &observe::Tunable) -> u32 {
+    u32::try_from(of.get()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,14 @@
 //! Data that is not copied into the log: its blocks go to their places, and the log names them (`WR_INDIRECT`).
 
 use super::Zilog;
-use super::fill::{Bytes, Piece, What};
+use super::fill::{Piece, What};
 use super::pending::{Body, Itx};
-use crate::Source;
+use crate::tunables::IMMEDIATE_WRITE_SZ;
+use crate::{Bytes, Source};
 use dmu::{DirtyBlock, Tx};
 use ondisk::zil::{RecordBody, TxKind, Write};
 use ondisk::{Blkptr, ObjNum, Txg};
 use zio::EarlyWrite;
-
-/// Least data whose blocks go to their places at once (`zfs_immediate_write_sz`).
-pub(super) const IMMEDIATE_WRITE: u64 = 32768;
 
 /// What a batch begins with.
 pub(super) enum Gathered {
@@ -67,7 +65,7 @@ impl Zilog {
         txg: Txg,
     ) -> Option<(Option<DirtyBlock>, u64)> {
         let throughput = self.policy().throughput;
-        if !self.names_blocks() || !throughput && length < IMMEDIATE_WRITE {
+        if !self.names_blocks() || !throughput && length < IMMEDIATE_WRITE_SZ.get() {
             return None;
         }
         let block = source.dirty(ObjNum(object), offset, txg)?;
@@ -75,7 +73,7 @@ impl Zilog {
         let within = offset.checked_sub(block.offset()).filter(|at| *at < size)?;
         let now = length.min(size - within);
         // All of the block is written for it.
-        let worth = throughput || (now >= IMMEDIATE_WRITE && now >= size / 2);
+        let worth = throughput || (now >= IMMEDIATE_WRITE_SZ.get() && now >= size / 2);
         Some((worth.then_some(block), now))
     }
 

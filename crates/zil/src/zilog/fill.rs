@@ -1,10 +1,10 @@
 //! Laying records out in log blocks.
 
-use super::chain::{MAX_BLOCK, MIN_BLOCK, block_size};
-use device::{AlignedBuf, Block};
+use super::chain::{MAX_BLOCK, MIN_BLOCK, block_size, block_size_of};
+use crate::bytes::Bytes;
+use device::AlignedBuf;
 use ondisk::zil::{LR_WRITE_SIZE, RecordHeader, ZIL_CHAIN_SIZE, ZilChain, put_write, set_place};
 use ondisk::{Blkptr, Txg};
-use std::ops::Range;
 
 /// A write is split between two blocks if at least so much of it gets into the first.
 const SPLIT_MIN: usize = 1024;
@@ -24,36 +24,6 @@ pub(super) enum What {
     Clones(Vec<u8>),
     /// A write, which may be split.
     Data { object: u64, offset: u64, bytes: Bytes },
-}
-
-/// A part of a block.
-pub(super) struct Bytes {
-    block: Block,
-    range: Range<usize>,
-}
-
-impl Bytes {
-    pub(super) fn new(block: Block, range: Range<usize>) -> Bytes {
-        assert!(range.start <= range.end && range.end <= block.len(), "a part of the block");
-        Bytes { block, range }
-    }
-
-    /// All of a block.
-    pub(super) fn all(block: Block) -> Bytes {
-        let range = 0..block.len();
-        Bytes { block, range }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// The first `n` of them, which are left out from now on.
-    fn take(&mut self, n: usize) -> &[u8] {
-        let first = self.range.start..self.range.start + n;
-        self.range.start += n;
-        &self.block[first]
-    }
 }
 
 impl What {
@@ -171,8 +141,12 @@ pub(super) fn lay_out<E>(
             left = left.saturating_sub(before - after.min(before));
             let Some(more) = &rest else { continue };
             // As large as what is left, and at least as this record if it can't be split.
-            let want = left.max(more.what.len()).min(MAX_BLOCK as usize) + ZIL_CHAIN_SIZE;
-            let next = match allocate(&draft.bp, block_size(want as u64)) {
+            let whole = match &more.what {
+                What::Whole(raw) | What::Clones(raw) => block_size_of((raw.len() + ZIL_CHAIN_SIZE) as u64),
+                What::Data { .. } => 0,
+            };
+            let size = block_size((left.max(more.what.len()) + ZIL_CHAIN_SIZE) as u64).max(whole);
+            let next = match allocate(&draft.bp, size) {
                 Ok(next) => next,
                 Err(e) => return Err((e, given)),
             };

@@ -2,16 +2,16 @@
 
 use super::chain::{BlockState, Chain, ChainBlock, MIN_BLOCK, seq_of};
 use super::early::{Boarding, Gathered};
-use super::fill::{Bytes, Draft, Laid, Piece, What, lay_out};
+use super::fill::{Draft, Laid, Piece, What, lay_out};
 use super::pending::{Body, Itx};
 use super::{Carry, Zilog};
-use crate::{Error, Found, Result, Source};
-use device::AlignedBuf;
+use crate::{Error, Missing, Result, Source};
 use dmu::Tx;
 use ondisk::blkptr::Body as BpBody;
 use ondisk::zil::{LR_WRITE_SIZE, ZIL_CHAIN_SIZE, ZilHeader};
 use ondisk::{Blkptr, ObjNum, Psize, Txg, VdevId};
 use std::collections::BTreeSet;
+use std::time::Instant;
 use zio::EarlyWrite;
 
 /// Bytes of data that are gathered and written at a time.
@@ -48,33 +48,9 @@ impl Drop for Flight<'_> {
             self.early.displace();
         }
         let mut chain = self.log.chain.lock();
-        chain.land(self.id, self.txg, self.seqs.clone(), self.well);
+        chain.land(self.id, self.txg, self.seqs.clone(), self.well, Instant::now());
         Chain::wake(chain);
         self.log.landed.notify_all();
-    }
-}
-
-/// Why data are not there.
-enum Missing {
-    Gone,
-    Unreadable,
-}
-
-/// The data of a write: of its block, if they are so much of it that a copy that somebody may have to make who changes it meanwhile is no larger.
-fn fetch(source: &dyn Source, object: ObjNum, offset: u64, len: u64) -> std::result::Result<Bytes, Missing> {
-    let len = usize::try_from(len).expect("a batch fits into memory");
-    if let Some((block, start)) = source.block(object, offset)
-        && let Some(at) = offset.checked_sub(start).and_then(|at| usize::try_from(at).ok())
-        && at.checked_add(len).is_some_and(|end| end <= block.len())
-        && len >= block.len() / 2
-    {
-        return Ok(Bytes::new(block, at..at + len));
-    }
-    let mut bytes = AlignedBuf::zeroed(len);
-    match source.data(object, offset, &mut bytes) {
-        Found::Here => Ok(Bytes::all(bytes.freeze())),
-        Found::Gone => Err(Missing::Gone),
-        Found::Unreadable => Err(Missing::Unreadable),
     }
 }
 
@@ -99,7 +75,7 @@ impl Zilog {
         let pieces = self.gather(&mut carry, source);
         if pieces.is_empty() {
             if carry.records.is_empty() {
-                self.chain.lock().pass(carry.take);
+                self.chain.lock().pass(carry.take, Instant::now());
             }
             return Ok(());
         }
@@ -114,7 +90,7 @@ impl Zilog {
             // All that was taken has synced, or will be waited for.
             Ok(Filled::Gone) => {
                 carry.records.clear();
-                self.chain.lock().pass(carry.take);
+                self.chain.lock().pass(carry.take, Instant::now());
                 return Ok(());
             }
             Err(e) => {
@@ -168,7 +144,8 @@ impl Zilog {
                         out.push(Gathered::Block { object, offset, length, block });
                         continue;
                     }
-                    let bytes = match fetch(source, ObjNum(object), offset, now) {
+                    let len = usize::try_from(now).expect("a batch fits into memory");
+                    let bytes = match source.data(ObjNum(object), offset, len) {
                         Ok(bytes) => bytes,
                         Err(Missing::Gone) => continue,
                         // What comes behind may rely on it.
@@ -311,7 +288,7 @@ impl Zilog {
         // A take of which more is to come is not there yet.
         let take = if whole { carry.take } else { carry.take - 1 };
         chain.taken = take;
-        let id = chain.take_off(take, txg);
+        let id = chain.take_off(take, txg, Instant::now());
         drop(chain);
         let flight = Flight { log: self, id, txg, seqs, early, well: false };
         Ok(Filled::Some(Loaded { flight, full, writes }))

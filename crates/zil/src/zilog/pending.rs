@@ -1,7 +1,7 @@
 //! Records that are not in a log block yet.
 
 use super::NAMED_SHARE;
-use super::early::IMMEDIATE_WRITE;
+use crate::tunables::IMMEDIATE_WRITE_SZ;
 use ondisk::Txg;
 use std::collections::{HashMap, VecDeque};
 
@@ -112,7 +112,7 @@ impl Pending {
     pub(super) fn bytes_of(&self, object: u64, named: Option<Txg>) -> u64 {
         let records = self.groups.iter().filter_map(|g| g.of_object.get(&object)).flatten();
         let bytes = records.map(|itx| match itx.body {
-            Body::Data { length, .. } if length >= IMMEDIATE_WRITE && named == Some(itx.txg) => {
+            Body::Data { length, .. } if length >= IMMEDIATE_WRITE_SZ.get() && named == Some(itx.txg) => {
                 length / NAMED_SHARE
             }
             Body::Data { length, .. } => length,

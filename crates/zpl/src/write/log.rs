@@ -14,12 +14,11 @@ use super::replay::{FLAG_BITS, PROJID};
 use super::setattr::SetAttr;
 use super::{Purpose, Writer};
 use crate::{Attr, Error, FileSystem, FileType, Node, Result, Time};
-use device::Block;
 use dmu::{DirtyBlock, Dnode, Tx};
 use ondisk::zil::{Create, FileId, RecordBody, Rename, Setattr, TxKind, Whiteout, Write, Xvattr};
 use ondisk::znode::Pflags;
 use ondisk::{BlkId, Blkptr, ObjNum, Txg};
-use zil::{Found, Source, SyncMode, Zilog};
+use zil::{Bytes, Missing, Source, SyncMode, Zilog};
 
 /// Bits of `lr_setattr_t.lr_mask` as Linux's port has them (`ATTR_*`).
 const ATTR_MODE: u64 = 1 << 0;
@@ -328,30 +327,19 @@ impl FileSystem {
 }
 
 impl Source for FileSystem {
-    fn data(&self, object: ObjNum, offset: u64, buf: &mut [u8]) -> Found {
-        let Some(w) = self.writer_if_any() else { return Found::Unreadable };
+    fn data(&self, object: ObjNum, offset: u64, len: usize) -> std::result::Result<Bytes, Missing> {
+        let w = self.writer_if_any().ok_or(Missing::Unreadable)?;
         let held = w.locks.hold(object);
-        let _range = held.range(offset, offset.saturating_add(buf.len() as u64), false);
-        let node = match self.node(object) {
-            Ok(node) => node,
-            Err(Error::NoFile { .. }) => return Found::Gone,
-            Err(_) => return Found::Unreadable,
-        };
+        let _range = held.range(offset, offset.saturating_add(len as u64), false);
+        let node = self.node(object).map_err(|e| match e {
+            Error::NoFile { .. } => Missing::Gone,
+            _ => Missing::Unreadable,
+        })?;
         let a = node.attr();
         if a.kind != FileType::Regular || a.nlink == 0 || offset >= a.size {
-            return Found::Gone;
+            return Err(Missing::Gone);
         }
-        match node.dn.read_at(offset, buf) {
-            Ok(()) => Found::Here,
-            Err(_) => Found::Unreadable,
-        }
-    }
-
-    fn block(&self, object: ObjNum, offset: u64) -> Option<(Block, u64)> {
-        self.amid(object, offset, |dn| {
-            let blkid = offset / dn.block_size();
-            Some((dn.block(BlkId(blkid)).ok()??, blkid * dn.block_size()))
-        })
+        Bytes::of(&node.dn, offset, len).map_err(|_| Missing::Unreadable)
     }
 
     fn dirty(&self, object: ObjNum, offset: u64, txg: Txg) -> Option<DirtyBlock> {

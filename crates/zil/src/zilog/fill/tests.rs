@@ -1,4 +1,5 @@
 use super::*;
+use crate::tunables::{MAXBLOCKSIZE, STEERING};
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::zil::{Record, Records};
 use ondisk::zil::{RecordBody, TxKind};
@@ -53,13 +54,14 @@ proptest::proptest! {
     fn everything_gets_a_place(
         sizes in proptest::collection::vec((proptest::bool::ANY, 1usize..200_000), 1..20),
         first in 1u64..33,
+        most in 1u64..33,
     ) {
         let mut want = Vec::new();
         let pieces = sizes.iter().enumerate().map(|(n, (data, size))| {
             let txg = Txg(5 + n as u64 / 8);
             let what = if *data {
                 want.push((n as u64, *size as u64));
-                What::Data { object: n as u64, offset: 1000, bytes: Bytes::all(Block::copy_of(&vec![n as u8; *size])) }
+                What::Data { object: n as u64, offset: 1000, bytes: Bytes::new(device::Block::copy_of(&vec![n as u8; *size]), 0..*size) }
             } else {
                 let name = size % (RECORD_MAX - 48);
                 want.push((u64::MAX, name as u64));
@@ -68,10 +70,14 @@ proptest::proptest! {
             Piece { txg, what }
         });
         let (mut seq, mut number) = (41, 1);
+        let steering = STEERING.lock();
+        MAXBLOCKSIZE.set(most * 4096);
         let laid = lay_out(pointer(1, first * 4096), pieces.collect(), &mut seq, 8192, |_, size| {
             number += 1;
             Ok::<_, ()>(pointer(number, size))
         });
+        MAXBLOCKSIZE.set(MAXBLOCKSIZE.default());
+        drop(steering);
         let laid = laid.unwrap_or_else(|_| panic!("there is room"));
         let mut got: Vec<(u64, u64)> = Vec::new();
         for (n, record) in records(&laid).into_iter().enumerate() {
@@ -88,6 +94,13 @@ proptest::proptest! {
             }
         }
         proptest::prop_assert_eq!(got, want);
+        for draft in laid.full.iter().skip(1).filter(|draft| draft.bytes.len() as u64 > most * 4096) {
+            // It begins with a record that can't be split, and is no larger than that needs.
+            let (_, used) = ZilChain::decode(ChecksumKind::Zilog2, &draft.bytes).unwrap();
+            let header = RecordHeader::decode(used).unwrap();
+            let need = (header.reclen + ZIL_CHAIN_SIZE).next_multiple_of(4096);
+            proptest::prop_assert_eq!((header.kind, draft.bytes.len()), (TxKind::Remove, need));
+        }
         proptest::prop_assert_eq!(laid.next.lsize.0, 8192);
     }
 }

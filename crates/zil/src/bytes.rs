@@ -1,0 +1,52 @@
+//! Data on its way into the log: a part of a block.
+
+use device::{AlignedBuf, Block};
+use dmu::Dnode;
+use ondisk::BlkId;
+use std::ops::Range;
+
+/// A part of a block, which may be somebody else's too.
+pub struct Bytes {
+    block: Block,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    /// `len` bytes of an object from `offset` on, with zeros behind its end. Those that are at least half of one block are shared with it: a copy that somebody
+    /// may have to make who changes it meanwhile is not much larger. Others are copied.
+    ///
+    /// # Errors
+    /// As reading fails.
+    pub fn of(dn: &Dnode, offset: u64, len: usize) -> dmu::Result<Bytes> {
+        let size = dn.block_size();
+        let (blkid, start) = (BlkId(offset / size), (offset % size) as usize);
+        let (half, whole) = (size as usize / 2, size as usize);
+        if len >= half
+            && start + len <= whole
+            && blkid <= dn.max_blkid()
+            && let Some(block) = dn.block(blkid)?
+        {
+            return Ok(Bytes::new(block, start..start + len));
+        }
+        let mut bytes = AlignedBuf::zeroed(len);
+        dn.read_at(offset, &mut bytes)?;
+        let block = bytes.freeze();
+        Ok(Bytes { range: 0..block.len(), block })
+    }
+
+    pub(crate) fn new(block: Block, range: Range<usize>) -> Bytes {
+        assert!(range.start <= range.end && range.end <= block.len(), "a part of the block");
+        Bytes { block, range }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The first `n` of them, which are left out from now on.
+    pub(crate) fn take(&mut self, n: usize) -> &[u8] {
+        let first = self.range.start..self.range.start + n;
+        self.range.start += n;
+        &self.block[first]
+    }
+}
