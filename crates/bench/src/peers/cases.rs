@@ -28,6 +28,8 @@ pub(super) struct Case {
     pub(super) mounted: bool,
     /// The word of ours that makes images for both sides beforehand.
     pub(super) made_by: Option<&'static str>,
+    /// Whether it is so large that it is asked once, however many rounds there are.
+    pub(super) once: bool,
 }
 
 /// How much is done.
@@ -55,7 +57,7 @@ pub(super) fn cases(places: &Places, scale: Scale, cpus: usize) -> Vec<Case> {
 
 fn case(title: &str, group: &'static str, work: &'static str, dir: &Path, knobs: &[String]) -> Case {
     let (title, dir, knobs) = (title.to_owned(), dir.to_owned(), knobs.to_vec());
-    Case { title, group, work, dir, knobs, mounted: false, made_by: None }
+    Case { title, group, work, dir, knobs, mounted: false, made_by: None, once: false }
 }
 
 fn set(name: &str, value: impl std::fmt::Display) -> String {
@@ -100,27 +102,33 @@ fn storms(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     }
 }
 
+/// More blocks than this are asked for once, and lie on the disk: memory is full of what is cached of them.
+const MANY: u64 = 4 << 20;
+
 fn frees(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     let counts: &[u64] = match scale {
         Scale::Smoke => &[1_000],
         Scale::Normal => &[10_000, 100_000, 1_000_000],
         Scale::Full => &[10_000, 100_000, 1_000_000, 10_000_000],
     };
-    for count in counts {
-        let mb = (count >> 10) + 1024;
-        let knobs = [set("count", count), set("rs", 512), set("ashift", 9), set("size_mb", mb)];
-        all.push(case(&format!("free-{count}"), "free", "free", &places.memory, &knobs));
-    }
     // One block of 512 B in each eight: sixteen million of them are a volume of 64 GiB.
-    let count: u64 = match scale {
-        Scale::Smoke => 1_000,
-        Scale::Normal => 1 << 20,
-        Scale::Full => 16 << 20,
+    let sparse: &[u64] = match scale {
+        Scale::Smoke => &[1_000],
+        Scale::Normal => &[1 << 20],
+        Scale::Full => &[1 << 20, 16 << 20],
     };
-    let mb = (count >> 10) + 1024;
-    let knobs =
-        [set("count", count), set("stride", 8), set("rs", 512), set("ashift", 9), set("size_mb", mb * 2)];
-    all.push(case(&format!("unmap-{count}"), "unmap", "unmap", &places.memory, &knobs));
+    let mut add = |work: &'static str, count: u64, stride: u64| {
+        let (once, mb) = (count > MANY, (count >> 10) + 1024);
+        let dir = if once { &places.disk } else { &places.memory };
+        let mut knobs = vec![set("count", count), set("rs", 512), set("ashift", 9)];
+        match stride {
+            1 => knobs.push(set("size_mb", mb)),
+            _ => knobs.extend([set("stride", stride), set("size_mb", mb * 2)]),
+        }
+        all.push(Case { once, ..case(&format!("{work}-{count}"), work, work, dir, &knobs) });
+    };
+    counts.iter().for_each(|count| add("free", *count, 1));
+    sparse.iter().for_each(|count| add("unmap", *count, 8));
 }
 
 fn overwrites(all: &mut Vec<Case>, places: &Places, scale: Scale) {

@@ -9,8 +9,14 @@ use crate::measure::round;
 use crate::plan::machine;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+
+/// Workloads that have plots, by what is plotted.
+const CACHED: &[&str] = &["cached-read", "cached-read-large"];
+const STORMS: &[&str] = &["fsync-storm-disk", "fsync-storm-memory", "fsync-storm-5ms"];
+const MOUNTED: &[&str] = &["fuse-read-cold", "fuse-read-hot", "mail", "mail-log-device"];
 
 /// See the module.
 #[derive(Debug)]
@@ -110,6 +116,7 @@ impl Report {
                 row.goal
             );
         }
+        out.push_str(&self.scaling());
         let alone = self.ours.figures.iter().filter(|(name, _)| !self.theirs.figures.contains_key(*name));
         out.push_str("\nOurs alone:\n\n| figure | value |\n|---|---|\n");
         for (name, value) in alone {
@@ -117,6 +124,22 @@ impl Report {
         }
         for (title, who, why) in &self.failed {
             let _ = writeln!(out, "\nNot measured: {title}, {who}: {why}");
+        }
+        out
+    }
+
+    /// How what is read from memory goes with the threads, beside plain copies that share nothing.
+    fn scaling(&self) -> String {
+        let mut out = "\nHow much of one thread's pace each keeps with as many threads as processors, and how much of all their pace is left with twice as many:\n\n| workload | each | all |\n|---|---|---|\n".to_owned();
+        for title in CACHED
+            .iter()
+            .flat_map(|t| ["", "-by-reference", "-memory-control"].map(|end| format!("{t}{end}")))
+        {
+            let pace = |threads: usize| self.ours.figures.get(&format!("{title}.t{threads}.ops_s"));
+            if let (Some(one), Some(each), Some(twice)) = (pace(1), pace(self.cpus), pace(self.cpus * 2)) {
+                let kept = each / one / self.cpus as f64 * 100.0;
+                let _ = writeln!(out, "| {title} | {kept:.0} % | {:.0} % |", twice / each * 100.0);
+            }
         }
         out
     }
@@ -142,41 +165,53 @@ impl Report {
 
     fn plots(&self) -> Vec<(String, Plot)> {
         let mut out = Vec::new();
-        for title in
-            ["cached-read", "cached-read-large", "fsync-storm-disk", "fsync-storm-memory", "fsync-storm-5ms"]
-        {
+        for title in CACHED.iter().chain(STORMS).chain(MOUNTED) {
             let mut plot = Plot::new(&format!("{title}: operations/s by threads"), "threads", "operations/s");
             plot.x = Scale::Log2;
             for (who, side) in self.sides() {
                 plot.line(who, by_threads(side, title));
             }
-            if title.starts_with("cached") {
-                plot.line("ours, by reference", by_threads(&self.ours, &format!("{title}-by-reference")));
+            for (name, end) in [("ours, by reference", "-by-reference"), ("memory copy", "-memory-control")] {
+                plot.line(name, by_threads(&self.ours, &format!("{title}{end}")));
             }
             out.push((format!("{title}-by-threads.svg"), plot));
         }
-        for title in ["fsync-storm-disk", "fsync-storm-memory", "fsync-storm-5ms"] {
-            let mut plot = Plot::new(&format!("{title}: latency of a commit"), "µs", "share done");
+        for title in STORMS.iter().chain(MOUNTED) {
+            let mut plot = Plot::new(&format!("{title}: latency"), "µs", "share done");
             plot.x = Scale::Log10;
             for (who, side) in self.sides() {
-                for threads in [1, 8, 64] {
-                    if let Some(curve) = side.curves.get(&format!("{title}.t{threads}.latency_us")) {
-                        plot.line(&format!("{who}, {threads}"), curve.clone());
-                    }
+                let start = format!("{title}.t");
+                let curves = side.curves.iter().filter_map(|(name, curve)| {
+                    let threads = name.strip_prefix(&start)?.strip_suffix(".latency_us")?;
+                    Some((threads.parse::<usize>().ok()?, curve))
+                });
+                for (threads, curve) in curves.collect::<BTreeMap<_, _>>() {
+                    plot.line(&format!("{who}, {threads}"), curve.clone());
                 }
             }
             out.push((format!("{title}-latency.svg"), plot));
         }
-        let mut plot = Plot::new("freeing one block amid cached ones", "cached blocks", "µs of CPU");
-        plot.x = Scale::Log10;
-        for (who, side) in self.sides() {
-            let points = side.figures.iter().filter_map(|(name, value)| {
-                let count = name.strip_prefix("free-")?.strip_suffix(".one_cpu_us")?;
-                Some((count.parse().ok()?, *value))
-            });
-            plot.line(who, sorted(points.collect()));
+        for (name, title, figure, scale) in [
+            ("free-by-cached-blocks", "freeing one block amid cached ones: µs of CPU", "one_cpu_us", None),
+            (
+                "free-all-by-cached-blocks",
+                "freeing a whole object: µs of CPU a block",
+                "all_cpu_s",
+                Some(1e6),
+            ),
+        ] {
+            let mut plot = Plot::new(title, "cached blocks", "µs");
+            plot.x = Scale::Log10;
+            for (who, side) in self.sides() {
+                let points = side.figures.iter().filter_map(|(name, value)| {
+                    let count: f64 =
+                        name.strip_prefix("free-")?.strip_suffix(figure)?.strip_suffix('.')?.parse().ok()?;
+                    Some((count, scale.map_or(*value, |s| value * s / count)))
+                });
+                plot.line(who, sorted(points.collect()));
+            }
+            out.push((format!("{name}.svg"), plot));
         }
-        out.push(("free-by-cached-blocks.svg".to_owned(), plot));
         out.retain(|(_, plot)| !plot.is_empty());
         out
     }
@@ -206,5 +241,50 @@ fn short(v: f64) -> String {
         v if v >= 1000.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         _ => format!("{v:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(figures: &[(&str, f64)]) -> Report {
+        let ours = Answer {
+            figures: figures.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
+            ..Answer::default()
+        };
+        let (theirs, failed) = (ours.clone(), Vec::new());
+        Report { machine: Value::Null, peer: String::new(), rounds: 1, cpus: 2, ours, theirs, failed }
+    }
+
+    /// Goal: it is told how much of its pace a thread keeps beside others, and what is left of all when there are more than processors.
+    #[test]
+    fn threads_beside_each_other() {
+        let figures = [
+            ("cached-read.t1.ops_s", 100.0),
+            ("cached-read.t2.ops_s", 180.0),
+            ("cached-read.t4.ops_s", 171.0),
+        ];
+        assert!(
+            report(&figures).table().contains("| cached-read | 90 % | 95 % |"),
+            "{}",
+            report(&figures).table()
+        );
+        assert!(!report(&figures[..2]).table().contains("| cached-read | 9"));
+    }
+
+    /// Goal: what was measured is plotted, and nothing else; a whole object by what a block of it costs.
+    #[test]
+    fn plotted() {
+        let names = |figures: &[(&str, f64)]| {
+            let plots = report(figures).plots().into_iter();
+            plots.map(|(name, plot)| (name, plot.svg())).collect::<Vec<_>>()
+        };
+        let plots = names(&[("mail.t1.ops_s", 5.0), ("free-1000.all_cpu_s", 0.001)]);
+        let found: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(found, ["mail-by-threads.svg", "free-all-by-cached-blocks.svg"]);
+        // A microsecond each: the top rung.
+        assert!(plots[1].1.contains("points=\"80.0,40.0\""), "{}", plots[1].1);
+        assert!(names(&[]).is_empty());
     }
 }

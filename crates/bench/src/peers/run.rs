@@ -72,7 +72,7 @@ impl Run {
             }
             let (mut ours, mut peers) = (Side::default(), Side::default());
             let (case, _images) = self.prepared(case, &me, &mut ours)?;
-            for _ in 0..self.rounds {
+            for _ in 0..if case.once { 1 } else { self.rounds } {
                 if case.mounted {
                     ours.ask(command(&mut Command::new(&me), &["peers", "mount", "poolhouse"], &case));
                     peers.ask(command(&mut Command::new(&me), &["peers", "mount", "zfs-fuse"], &case));
