@@ -34,31 +34,33 @@ fn good(dir: &Path, line: &str) -> String {
 }
 
 /// Two daemons: one with the ground, on which the sick pool of the other lies, beside its pool `well`, and `inner`, which is mounted inside of that.
+/// They end in this order, before their folders go: nothing can be removed from what a stopped one serves.
 struct Stand {
     daemon: Daemon,
+    ground: Daemon,
     dir: tempfile::TempDir,
-    ground: (tempfile::TempDir, Daemon),
+    below: tempfile::TempDir,
 }
 
 impl Stand {
     fn new() -> Option<Stand> {
-        let ground = tank()?;
-        ground.1.good("zfs create -o quota=24M tank/home/small");
+        let (below, ground) = tank()?;
+        ground.good("zfs create -o quota=24M tank/home/small");
         let dir = tempfile::tempdir().expect("a folder");
         let daemon = Daemon::start_with(dir.path(), &["--stop-timeout", "2"]).expect("a daemon");
-        let (at, below) = (dir.path().display(), ground.0.path().display());
-        image(&ground.0.path().join("mnt/home/small/d0"));
+        let (at, under) = (dir.path().display(), below.path().display());
+        image(&below.path().join("mnt/home/small/d0"));
         fs::create_dir(dir.path().join("dev")).expect("a folder");
         image(&dir.path().join("dev/well"));
         image(&dir.path().join("dev/inner"));
-        daemon.good(&format!("zpool create -m {at}/sick sick {below}/mnt/home/small/d0"));
+        daemon.good(&format!("zpool create -m {at}/sick sick {under}/mnt/home/small/d0"));
         daemon.good(&format!("zpool create -m {at}/well well {at}/dev/well"));
         daemon.good(&format!("zpool create -m {at}/well/inner inner {at}/dev/inner"));
         for pool in ["sick", "well", "well/inner"] {
             fs::write(dir.path().join(pool).join("file"), "content").expect("it is mounted");
         }
         daemon.good("zpool sync");
-        Some(Stand { ground, dir, daemon })
+        Some(Stand { daemon, ground, dir, below })
     }
 
     /// Fills the sick pool's device until it is suspended. What comes back is written when it goes on.
@@ -145,14 +147,14 @@ fn suspended() {
     assert_eq!(fs::read_to_string(at.join("well/inner/file")).expect("it is mounted"), "content");
     // Cleared while nothing is better, it is soon suspended again.
     timely(at, "zpool clear sick");
-    stand.ground.1.good("zfs set quota=none tank/home/small");
+    stand.ground.good("zfs set quota=none tank/home/small");
     while good(at, "zpool list -H -o health sick") != "ONLINE\n" {
         good(at, "zpool clear sick");
     }
     writer.join().expect("a thread").expect("it is written in the end");
     good(at, "zfs create sick/x");
     good(at, "zpool export sick");
-    good(at, &format!("zpool import -d {}/mnt/home/small sick", stand.ground.0.path().display()));
+    good(at, &format!("zpool import -d {}/mnt/home/small sick", stand.below.path().display()));
     assert_eq!(fs::metadata(at.join("sick/large")).expect("it is mounted").len(), 32 << 20);
     good(at, "zpool export sick");
 }
@@ -163,16 +165,16 @@ fn asked_for_the_first_time() {
     let Some(stand) = Stand::new() else { return };
     let at = stand.dir.path().to_owned();
     good(&at, "zpool export -a");
-    for dir in [stand.ground.0.path().join("mnt/home/small"), at.join("dev")] {
+    for dir in [stand.below.path().join("mnt/home/small"), at.join("dev")] {
         good(&at, &format!("zpool import -d {} -a", dir.display()));
     }
-    stand.ground.1.signal("STOP");
+    stand.ground.signal("STOP");
     let file = at.join("sick/new");
     let writer = std::thread::spawn(move || fs::File::create(file)?.sync_all());
     let lines = ["zpool list -H -o name", "zpool status -x", "zpool list", "zpool status"];
     let ran = lines.map(|line| (line, within(&at, 40, line)));
     // A failure is not to wait for it either.
-    stand.ground.1.signal("CONT");
+    stand.ground.signal("CONT");
     for (line, ran) in &ran {
         assert!(ran.status.success(), "{line}: {} {}", ran.status, said(ran));
     }
@@ -194,7 +196,7 @@ fn asking(daemon: &Daemon) -> usize {
 fn hanging_device_beside_imports() {
     let Some(stand) = Stand::new() else { return };
     let at = stand.dir.path().to_owned();
-    let device = format!("{}/mnt/home/small/d0", stand.ground.0.path().display());
+    let device = format!("{}/mnt/home/small/d0", stand.below.path().display());
     let (kept, cache) = (at.join("kept").display().to_string(), at.join("cache").display().to_string());
     for pool in ["sick", "well", "inner"] {
         good(&at, &format!("zpool set cachefile={kept} {pool}"));
@@ -204,7 +206,7 @@ fn hanging_device_beside_imports() {
     good(&at, "zpool export -a");
     std::os::unix::fs::symlink(&device, at.join("dev/link")).expect("a link");
     good(&at, "set tunable zfs_probe_timeout_ms=1000");
-    stand.ground.1.signal("STOP");
+    stand.ground.signal("STOP");
     // Only its own devices are looked at.
     let ran = timely(&at, &format!("zpool import -c {cache} well"));
     assert!(ran.status.success() && said(&ran).is_empty(), "{}", said(&ran));
@@ -233,7 +235,7 @@ fn hanging_device_beside_imports() {
         "cannot import 'sick': no such pool available\n\tThese devices do not answer:\n\t\t{device}\n"
     );
     assert!(ran.status.code() == Some(1) && said(&ran).ends_with(&told), "{}", said(&ran));
-    stand.ground.1.signal("CONT");
+    stand.ground.signal("CONT");
     good(&at, &format!("zpool import -c {cache} -a"));
     assert_eq!(good(&at, "zpool list -H -o name"), "inner\nsick\nwell\n");
     assert_eq!(fs::read_to_string(at.join("sick/file")).expect("it is mounted"), "content");
@@ -246,14 +248,18 @@ fn hanging_device_beside_imports() {
 #[test]
 fn ends_with_a_pool_that_hangs() {
     let Some(mut stand) = Stand::new() else { return };
-    stand.ground.1.signal("STOP");
+    stand.ground.signal("STOP");
     // Somebody waits for it.
     let waiting = stand.dir.path().join("sick/more");
+    let (opened, is_open) = std::sync::mpsc::channel();
     let writer = std::thread::spawn(move || {
         let file = fs::File::create(waiting)?;
+        opened.send(()).expect("somebody listens");
         file.write_all_at(&[7; 1 << 20], 0)?;
         file.sync_all()
     });
+    // Where nothing is mounted any more anybody can write.
+    is_open.recv().expect("it is in memory");
     stand.daemon.signal("TERM");
     let ended = stand.daemon.ended();
     let log = fs::read_to_string(stand.dir.path().join("log")).expect("a log");
@@ -261,9 +267,9 @@ fn ends_with_a_pool_that_hangs() {
     assert!(log.contains("'sick' has devices that do not answer"), "{log}");
     assert!(writer.join().expect("a thread").is_err(), "nobody serves it");
     stand.are_well();
-    stand.ground.1.signal("CONT");
+    stand.ground.signal("CONT");
     let daemon = Daemon::start(stand.dir.path());
-    daemon.good(&format!("zpool import -d {}/mnt/home/small sick", stand.ground.0.path().display()));
+    daemon.good(&format!("zpool import -d {}/mnt/home/small sick", stand.below.path().display()));
     assert_eq!(fs::read_to_string(stand.dir.path().join("sick/file")).expect("it is mounted"), "content");
     daemon.good("zpool export sick");
 }
@@ -273,7 +279,7 @@ fn ends_with_a_pool_that_hangs() {
 fn ends_while_an_export_hangs() {
     let Some(mut stand) = Stand::new() else { return };
     let at = stand.dir.path().to_owned();
-    stand.ground.1.signal("STOP");
+    stand.ground.signal("STOP");
     fs::write(at.join("sick/more"), "more").expect("it is in memory");
     let mut export = command(&at, "zpool export sick").spawn().expect("it runs");
     while good(&at, "zfs list -H -o name").contains("sick\n") {}
@@ -285,7 +291,7 @@ fn ends_while_an_export_hangs() {
     assert_eq!(ended.code(), Some(1), "{log}");
     assert!(log.contains("'sick' has devices that do not answer"), "{log}");
     assert!(!export.wait().expect("it ends").success());
-    stand.ground.1.signal("CONT");
+    stand.ground.signal("CONT");
 }
 
 /// Goal: the same while one pool is suspended: who waits for it hears that it failed, and it is left.
@@ -306,8 +312,8 @@ fn ends_with_a_suspended_pool() {
 #[test]
 fn device_gone() {
     let Some(mut stand) = Stand::new() else { return };
-    stand.ground.1.signal("KILL");
-    stand.ground.1.ended();
+    stand.ground.signal("KILL");
+    stand.ground.ended();
     let at = stand.dir.path().to_owned();
     fs::write(at.join("sick/more"), "more").expect("it is in memory");
     let asked = command(&at, "zpool sync sick").spawn().expect("it runs");

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A daemon of its own, in the foreground.
 pub struct Daemon {
@@ -74,9 +75,19 @@ impl Daemon {
         assert!(sent.success(), "kill -s {name}");
     }
 
-    /// Waits for its end.
+    /// Waits for its end, for two minutes.
     pub fn ended(&mut self) -> std::process::ExitStatus {
-        self.child.wait().expect("a child")
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            if since.elapsed() > Duration::from_secs(120) {
+                self.child.kill().expect("a child");
+                panic!("the daemon does not end: {}", self.child.wait().expect("a child"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
