@@ -86,7 +86,7 @@ impl Daemon {
                 self.child.kill().expect("a child");
                 panic!("the daemon does not end: {}", self.child.wait().expect("a child"));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::yield_now();
         }
     }
 }
