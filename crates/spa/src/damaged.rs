@@ -207,6 +207,24 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// The pointers to what is at a place now. Of an object set, the block of itself and its first block of dnodes are at the same.
+    pub(crate) fn blocks(&self, at: &Bookmark) -> Vec<Blkptr> {
+        if at.object.0 != 0 {
+            return self.pointer(at.objset, &self.entry(at, Txg(0), false)).into_iter().collect();
+        }
+        let (own, dnodes) = if at.objset == 0 {
+            (None, Some(self.mos.objset().meta_dnode()))
+        } else {
+            let Ok(Some(ds)) = self.dataset(at.objset) else { return Vec::new() };
+            let os = dmu::Objset::open(Arc::clone(self.mos.objset().cache()), at.objset, &ds.bp);
+            (Some(ds.bp), os.ok().map(|os| os.meta_dnode()))
+        };
+        let own = own.filter(|_| (at.level, at.blkid) == (Level(0), BlkId(0)));
+        let dnodes = dnodes.filter(|dnodes| at.level.0 < dnodes.phys().nlevels);
+        let below = dnodes.and_then(|dnodes| dnodes.bp(at.level, at.blkid).ok());
+        own.into_iter().chain(below).filter(|bp| !bp.is_hole()).collect()
+    }
+
     /// An entry of the old form in the new one; nothing if there is no such block any more (`sync_upgrade_errlog`).
     pub(crate) fn with_birth(&self, e: &ErrBookmark) -> Option<ErrBookmark> {
         let known = |birth| Some(ErrBookmark { birth: Some(birth), ..*e });

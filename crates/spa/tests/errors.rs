@@ -11,14 +11,16 @@ use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::promote::Promote;
 use dsl::ops::snapshot::Snapshot;
 use dsl::sync::SyncTask;
+use dsl::{Setting, Value};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::scan::{ScanFunc, ScanState};
-use ondisk::{BlkId, Level, ObjNum};
+use ondisk::{BlkId, Blkptr, Level, ObjNum};
 use pool::errlog::ErrLog;
-use rig::{ask, images, import, noise, own, pool_of, remove_file, write_file};
+use rig::{ask, file_system, images, import, new_pool, noise, own, pool_of, remove_file, write_file};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{Live, PoolProp, ScanCommand, ScanDone};
+use zio::Bookmark;
 
 const LEN: usize = 1 << 20;
 const BLOCK: u64 = 1 << 17;
@@ -284,4 +286,99 @@ fn an_error_scrub() {
     let dir = tempfile::tempdir().unwrap();
     let (spa, _) = single(dir.path(), false);
     assert!(live(&spa).scan(ScanCommand::ErrorScrub).is_err());
+}
+
+/// Goal: of a block that has copies in several places, one that a read finds wrong is right again once a group has been made, in whatever tree the block is, and is charged once; a block that
+/// is nobody's any more is left alone, though a read of it is remembered.
+#[test]
+fn a_copy_elsewhere_is_healed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (spa, image) = single(dir.path(), true);
+    live(&spa)
+        .run(file_system("tank/two", vec![Setting { name: "copies".into(), value: Value::Number(2) }]))
+        .unwrap();
+    let owned = own(live(&spa), "tank/two");
+    let file = write_file(live(&spa), &owned, &noise(5, LEN)).unwrap();
+    drop(owned);
+    live(&spa).sync_all().unwrap();
+    let two = live(&spa).dsl().dataset("tank/two").unwrap();
+    let os = two.objset().unwrap().unwrap();
+    let (dnode, meta) = (os.dnode(file).unwrap(), os.meta_dnode());
+    let own_block = BlkId(file.0 / 32);
+    // A block of the file, one that leads to it, one of dnodes, one that leads to that, and one of the pool's own.
+    let mos = spa.mos().objset().dnode(ObjNum(1)).unwrap();
+    let blocks: [Blkptr; 5] = [
+        dnode.bp(Level(0), BlkId(3)).unwrap(),
+        dnode.bp(Level(1), BlkId(0)).unwrap(),
+        meta.bp(Level(0), own_block).unwrap(),
+        meta.bp(Level(1), BlkId(0)).unwrap(),
+        mos.bp(Level(0), BlkId(0)).unwrap(),
+    ];
+    let firsts = blocks.each_ref().map(|bp| {
+        let copies: Vec<_> = bp.stored().unwrap().copies().copied().collect();
+        assert!(copies.len() > 1, "{bp:?}");
+        LABELS + copies[0].offset.0
+    });
+    let sector = |at: u64| {
+        let mut bytes = [0; 512];
+        std::fs::File::open(&image).unwrap().read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    };
+    let right = firsts.map(sector);
+    firsts.iter().for_each(|at| flip(&image, *at));
+    let errors = || spa.tree().describe().children[0].stats.checksum_errors;
+    let before = errors();
+    let reads = || {
+        spa.cache().purge();
+        let os = live(&spa).dsl().dataset("tank/two").unwrap().objset().unwrap().unwrap();
+        let mut bytes = vec![0; LEN];
+        os.dnode(file).unwrap().read_at(0, &mut bytes).unwrap();
+        assert_eq!(bytes, noise(5, LEN));
+        spa.mos().objset().dnode(ObjNum(1)).unwrap().read_at(0, &mut [0; 512]).unwrap();
+    };
+    reads();
+    live(&spa).sync_all().unwrap();
+    assert!(firsts.map(sector) == right, "every first copy is right again");
+    assert_eq!(errors() - before, firsts.len() as u64);
+    assert_eq!((spa.error_count(), spa.cache().zio().unhealed().count()), (0, 0));
+
+    let (at, met) =
+        (firsts[0], Bookmark { objset: two.object().0, object: file, level: Level(0), blkid: BlkId(3) });
+    let owned = own(live(&spa), "tank/two");
+    remove_file(live(&spa), &owned, file).unwrap();
+    drop(owned);
+    live(&spa).sync_all().unwrap();
+    flip(&image, at);
+    spa.cache().zio().unhealed().note(&met, blocks[0].stored().unwrap().phys_birth);
+    live(&spa).sync_all().unwrap();
+    assert!(sector(at) == right[0].map(|b| !b), "the place is another's");
+    assert_eq!(spa.cache().zio().unhealed().count(), 0);
+    drop((os, dnode, meta, mos, two));
+    again(spa, dir.path());
+}
+
+/// Goal: a side of a mirror that a read finds wrong is right again once a group has been made.
+#[test]
+fn a_side_is_healed() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, SIZE);
+    let spa = new_pool(VdevShape::Mirror, &images);
+    let object = write(&spa, 7);
+    for (block, image) in images.iter().enumerate() {
+        let at = place(&spa, object, block as u64);
+        flip(image, at);
+        // Which side is asked is the mirror's choice.
+        let tries =
+            (0..200).find(|_| read(&spa, object, block as u64) && spa.cache().zio().unhealed().count() > 0);
+        assert!(tries.is_some(), "{}", image.display());
+        live(&spa).sync_all().unwrap();
+        let sides = [0, 1].map(|side| {
+            let mut bytes = vec![0; BLOCK as usize];
+            std::fs::File::open(&images[side]).unwrap().read_exact_at(&mut bytes, at).unwrap();
+            bytes
+        });
+        assert!(
+            sides[0] == sides[1] && sides[0] == noise(7, LEN)[block * BLOCK as usize..][..BLOCK as usize]
+        );
+    }
 }

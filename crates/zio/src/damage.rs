@@ -1,4 +1,4 @@
-//! Blocks that could not be read right, until somebody writes them down.
+//! Blocks that could not be read right, or of which copies are wrong, until somebody sees to them.
 //!
 //! # Theory
 //! Whoever reads a block learns at once that no copy of it is right; the pool remembers it beyond that, in a log of its own. The pipeline is where all reads
@@ -23,7 +23,7 @@ const MOST: usize = 1 << 17;
 
 type Listener = Arc<dyn Fn() + Send + Sync>;
 
-/// Damaged blocks that are in no log yet (`spa_errlist_last`, `spa_errlist_scrub`).
+/// Damaged blocks that are in no log yet (`spa_errlist_last`, `spa_errlist_scrub`), or blocks that wait to be healed.
 #[derive(Default)]
 pub struct Damage {
     list: Mutex<BTreeMap<Bookmark, Txg>>,
@@ -64,8 +64,8 @@ impl Damage {
         }
     }
 
-    /// Drops what is in the log now. What was met since then stays, and the listener is called for it.
-    pub fn logged(&self, entries: &[(Bookmark, Txg)]) {
+    /// Drops what is in the log now, or has been put right. What was met since then stays, and the listener is called for it.
+    pub fn seen_to(&self, entries: &[(Bookmark, Txg)]) {
         let rest = {
             let mut list = self.list.lock();
             for (bookmark, birth) in entries {

@@ -36,10 +36,9 @@ pub struct Zio {
     /// Held while a block is looked up in the dedup table, placed and entered: batches may be written at the same time.
     pub(crate) sharing: Mutex<()>,
     clones: RwLock<Option<Arc<dyn Clones>>>,
-    /// Blocks born before this group are written again where they are found wrong; 0 while the pool is not ours to write.
-    heals_before: AtomicU64,
     suspension: Arc<Suspension>,
     damage: Damage,
+    unhealed: Damage,
     /// What devices took and may not hold for good yet.
     pub(crate) unflushed: Mutex<Unflushed>,
     pub(crate) cordon: vdev::Cordon,
@@ -95,9 +94,9 @@ impl Zio {
             dedup: RwLock::new(None),
             sharing: Mutex::new(()),
             clones: RwLock::new(None),
-            heals_before: AtomicU64::new(0),
             suspension: Arc::default(),
             damage: Damage::default(),
+            unhealed: Damage::default(),
             unflushed: Mutex::default(),
             cordon: vdev::Cordon::default(),
             version: AtomicU64::new(SPA_VERSION_FEATURES),
@@ -119,12 +118,6 @@ impl Zio {
         if self.pool_version() < SPA_VERSION_DITTO_BLOCKS { 1 } else { 3 }
     }
 
-    /// From now on reads repair what they find wrong of blocks born before this group, whose blocks may still be overwritten in
-    /// their places: set when a group has been synced. [`Txg`]`(0)`, as in the beginning, for a pool that is not ours to write.
-    pub fn set_healing(&self, before: Txg) {
-        self.heals_before.store(before.0, Relaxed);
-    }
-
     /// Whether the pool waits for its devices.
     pub fn suspension(&self) -> &Arc<Suspension> {
         &self.suspension
@@ -138,6 +131,12 @@ impl Zio {
     /// The blocks that were found damaged and are in no log yet.
     pub fn damage(&self) -> &Damage {
         &self.damage
+    }
+
+    /// Blocks that were read, though a device has something else in a place of theirs, or can't read it. A pointer may be groups old when it is read by, and the place another's by
+    /// then: so nothing is written here, and whoever finds that a block is still where it was [heals](Zio::heal) it.
+    pub fn unhealed(&self) -> &Damage {
+        &self.unhealed
     }
 
     /// Sets the dedup table; without one nothing is deduplicated.
@@ -399,9 +398,17 @@ impl Zio {
         }
         loop {
             let mut failure = None;
+            let mut wrong = false;
             for dva in s.copies() {
-                match read(dva) {
-                    Ok(got) => return Ok(got),
+                let got = read(dva);
+                wrong |= matches!(got, Err(Error::Checksum { .. } | Error::Io { source: Some(_), .. }));
+                match got {
+                    Ok(got) => {
+                        if wrong {
+                            self.note_unhealed(bm, s.phys_birth);
+                        }
+                        return Ok(got);
+                    }
                     // The first copy's failure is the one worth telling, unless a later one was at least readable.
                     Err(e) if failure.is_none() || matches!(e, Error::Checksum { .. }) => failure = Some(e),
                     Err(_) => {}
@@ -411,6 +418,13 @@ impl Zio {
             if !(self.is_gone(&failure, bp, s, bm) && self.suspension.wait(Reason::Io)) {
                 return Err(failure);
             }
+        }
+    }
+
+    /// Remembers a block that was read, and of which something is wrong on a device, by its physical birth.
+    fn note_unhealed(&self, bm: &Bookmark, birth: Txg) {
+        if !(Guess::is_here() || Glance::is_here()) {
+            self.unhealed.note(bm, birth);
         }
     }
 
@@ -442,13 +456,9 @@ impl Zio {
                 Ok(()) => {
                     // A device that is merely not there would be found out with every read; it has a DTL.
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
-                    let healing = damaged && !Guess::is_here();
                     attempts.settle(Some(&buf));
-                    if healing && f.birth.0 < self.heals_before.load(Relaxed) {
-                        let good = Block::copy_of(&buf);
-                        let _pass = self.cordon.pass(vec![self.place_of(&dva, f.size as u64)]);
-                        // What can't be repaired stays as it was, and the reader has its bytes.
-                        let _ = tree.repair(dva.vdev, dva.offset.0, &good, f.birth);
+                    if damaged && !f.speculative {
+                        self.note_unhealed(&bookmark, f.birth);
                     }
                     return Ok(buf);
                 }

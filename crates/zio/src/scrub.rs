@@ -33,6 +33,17 @@ pub enum Look {
     Resilver,
 }
 
+/// What is done with what is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// [`Look::Scrub`].
+    Scrub,
+    /// [`Look::Resilver`].
+    Resilver,
+    /// Copies that a read has found wrong are written again; who was wrong was charged then (`ZIO_FLAG_SELF_HEAL`).
+    Heal,
+}
+
 /// One place of a block: all of its copies, and what tells whether bytes are right.
 struct Place<'a> {
     dvas: Vec<&'a Dva>,
@@ -49,7 +60,7 @@ struct Place<'a> {
 struct Looking<'a> {
     zio: &'a Zio,
     bookmark: &'a Bookmark,
-    how: Look,
+    how: How,
     done: Mended,
     /// The vdevs, as they were when it began.
     tree: Arc<Tree>,
@@ -76,8 +87,16 @@ impl Zio {
     /// # Errors
     /// As [`Zio::read`]: no copy is right. Who returned wrong bytes has been charged.
     pub fn look(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<(Option<Block>, Mended)> {
-        let looked = self.look_as(bp, bookmark, Look::Scrub)?;
+        let looked = self.look_as(bp, bookmark, How::Scrub)?;
         Ok(looked.map_or_else(Default::default, |(raw, looking)| (Some(raw), looking.done)))
+    }
+
+    /// Writes every copy of a block again that is not right. The caller knows that the block is still in its places.
+    ///
+    /// # Errors
+    /// As [`Zio::look`].
+    pub fn heal(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<()> {
+        self.look_as(bp, bookmark, How::Heal).map(drop)
     }
 
     /// Looks at a block for the devices that are known to have missed it, and writes nothing; what has no place of its own lacks nothing.
@@ -85,7 +104,7 @@ impl Zio {
     /// # Errors
     /// As [`Zio::look`].
     pub fn lacking(&self, bp: &Blkptr, bookmark: &Bookmark) -> Result<Option<Lacking>> {
-        let looked = self.look_as(bp, bookmark, Look::Resilver)?;
+        let looked = self.look_as(bp, bookmark, How::Resilver)?;
         Ok(looked.map(|(_, Looking { tree, lacking: laid, done: known, .. })| Lacking { laid, tree, known }))
     }
 
@@ -93,7 +112,7 @@ impl Zio {
         &'a self,
         bp: &Blkptr,
         bookmark: &'a Bookmark,
-        how: Look,
+        how: How,
     ) -> Result<Option<(Block, Looking<'a>)>> {
         let Body::Stored(s) = &bp.body else { return Ok(None) };
         let headers_left = 3 * ((s.psize.0 >> SPA_MINBLOCKSHIFT) + u64::from(MAX_DEPTH));
@@ -175,7 +194,7 @@ impl Looking<'_> {
     fn at(&mut self, place: &Place<'_>, verify: &dyn Fn(&[u8]) -> codec::Result<()>) -> Result<Block> {
         let tree = Arc::clone(&self.tree);
         let psize = Psize(place.size as u64);
-        if self.how == Look::Resilver {
+        if self.how == How::Resilver {
             let good = self.any_of(place, verify)?;
             for dva in place.dvas.iter().filter(|dva| tree.is_behind(dva.vdev, place.birth)) {
                 match tree.lay_out_missed(dva.vdev, dva.offset.0, &good, place.birth) {
@@ -185,6 +204,14 @@ impl Looking<'_> {
                     }
                     Err(_) => self.done.incomplete = true,
                 }
+            }
+            return Ok(good);
+        }
+        if self.how == How::Heal {
+            let good = self.any_of(place, verify)?;
+            for dva in place.dvas.iter().filter(|_| place.sure) {
+                // What can't be written stays as it was.
+                self.done.incomplete |= tree.repair(dva.vdev, dva.offset.0, &good, place.birth).is_err();
             }
             return Ok(good);
         }
@@ -232,7 +259,9 @@ impl Looking<'_> {
                     Err(e) => wrong = Some(e),
                 }
             }
-            let failed = if place.speculative { attempts.let_be() } else { attempts.give_up() };
+            // Who heals was told by a reader, who has charged them.
+            let uncharged = place.speculative || self.how == How::Heal;
+            let failed = if uncharged { attempts.let_be() } else { attempts.give_up() };
             let error = match wrong {
                 Some(source) => Error::Checksum { bookmark, dva, source },
                 None => {

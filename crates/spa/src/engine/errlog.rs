@@ -52,10 +52,13 @@ impl Live {
         self.txgs().handle().touch();
     }
 
-    /// From now on a damaged block makes a group, so that the log soon tells of it.
+    /// From now on a damaged block makes a group, so that the log soon tells of it, and so does one of which a copy is wrong, so that it is soon right.
     pub(super) fn keep_error_logs(&self) {
-        let handle = self.txgs().handle();
-        self.engine().cache.zio().damage().listen(move || handle.touch());
+        let zio = self.engine().cache.zio();
+        for list in [zio.damage(), zio.unhealed()] {
+            let handle = self.txgs().handle();
+            list.listen(move || handle.touch());
+        }
     }
 }
 
@@ -89,7 +92,7 @@ impl Engine {
         let written = write();
         drop(forbearance);
         if written.is_ok() {
-            self.cache.zio().damage().logged(&met);
+            self.cache.zio().damage().seen_to(&met);
         } else {
             self.errors.gone.lock().extend(gone);
             let mut now = self.errors.turn.lock();

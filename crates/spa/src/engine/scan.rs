@@ -40,6 +40,7 @@
 
 mod defer;
 mod errors;
+mod heal;
 mod issue;
 mod plan;
 mod slice;

@@ -24,9 +24,9 @@ fn each_block_once() {
     let entered = damage.pending();
     damage.note(&block(2), Txg(7));
     assert_eq!((damage.count(), calls.load(Ordering::Relaxed)), (3, 1));
-    damage.logged(&entered);
+    damage.seen_to(&entered);
     assert_eq!((damage.pending(), calls.load(Ordering::Relaxed)), (vec![(block(2), Txg(7))], 2));
-    damage.logged(&damage.pending());
+    damage.seen_to(&damage.pending());
     assert_eq!((damage.count(), calls.load(Ordering::Relaxed)), (0, 2));
     damage.note(&block(1), Txg(7));
     assert_eq!(calls.load(Ordering::Relaxed), 3);

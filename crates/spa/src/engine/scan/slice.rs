@@ -276,6 +276,7 @@ impl Engine {
             || scan.held.load(Ordering::Relaxed)
             || self.cache.zio().suspension().reason().is_some();
         if !idle {
+            self.heal_slice();
             self.error_slice();
         }
         let Some(stat) = scan.stat().filter(|_| !idle && scan.goes_on()) else { return };
