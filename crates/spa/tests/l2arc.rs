@@ -21,6 +21,7 @@ use spa::Spa;
 use spa::create::{CreateError, NewLeaf, VdevShape, claim_file};
 use spa::engine::{Live, ShapeError};
 use spa::import::Options;
+use vdev::VdevState;
 use zio::Bookmark;
 
 const MIB: usize = 1 << 20;
@@ -619,4 +620,44 @@ fn zstd_and_secrets_go_there_too() {
         bench.spa().cache().purge();
         assert_eq!(bench.spa().cache().store().stats().size, 0, "{what}: what was taken is given back");
     }
+}
+
+/// Goal: a cache device that is offline is neither read nor written, stays so over an import unless that was for now, and what lay on it is found again when it is brought back; one that is gone is told as such.
+#[test]
+fn it_goes_offline_and_comes_back() {
+    let mut bench = Bench::new(64 * MIB);
+    let state = |bench: &Bench| bench.spa().l2cache()[0].state;
+    let bytes = contents(100);
+    let file = bench.write(&bytes);
+    bench.read_and_feed(file, FILE);
+    let logs = bench.counter("l2_log_blk_count");
+    for temporary in [false, true] {
+        live(bench.spa()).offline(bench.guid, temporary).unwrap();
+        assert_eq!(state(&bench), VdevState::Offline);
+        assert!(bench.spa().cache().device_stats(bench.guid).is_none());
+        let hits = bench.counter("l2_hits");
+        assert!(bench.read(file, FILE) == bytes);
+        assert_eq!((bench.feed(), bench.counter("l2_hits"), bench.counter("l2_size")), (0, hits, 0));
+        // Twice is no failure.
+        live(bench.spa()).offline(bench.guid, temporary).unwrap();
+        let told = bench.export_and_ask();
+        assert!(told.is_none_or(|text| log_blocks(&text) == logs));
+        bench.import();
+        let now = if temporary { VdevState::Healthy } else { VdevState::Offline };
+        assert_eq!(state(&bench), now);
+        assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::Healthy);
+        assert_eq!(state(&bench), VdevState::Healthy);
+        bench.await_rebuilt();
+        assert_eq!((bench.counter("l2_rebuild_success"), bench.counter("l2_rebuild_log_blks")), (1, logs));
+        let pool = bench.pool_reads();
+        assert!(bench.read(file, FILE) == bytes);
+        assert!(bench.pool_reads() - pool < (FILE / 8) as u64);
+    }
+    assert!(live(bench.spa()).online(bench.guid, true).is_err(), "it does not grow");
+    live(bench.spa()).offline(bench.guid, false).unwrap();
+    std::fs::rename(bench.image(), bench.path().join("elsewhere")).unwrap();
+    assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::CantOpen);
+    assert_eq!(state(&bench), VdevState::CantOpen);
+    std::fs::rename(bench.path().join("elsewhere"), bench.image()).unwrap();
+    assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::Healthy);
 }
