@@ -3,8 +3,10 @@
 use crate::ahead::{Crew, Run};
 use crate::header::Key;
 use crate::policy::{Policies, Policy};
+use crate::recipe::Recipe;
 use crate::second::Seconds;
-use crate::store::{Flight, Found, Hand, Stats, Store};
+use crate::store::{Flight, Found, Hand, Stats, Store, Stored};
+use codec::compress::ZstdLevel;
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
 use std::any::Any;
@@ -96,6 +98,7 @@ struct Landing<'a> {
     kept: bool,
     result: Option<zio::Result<Sparse>>,
     packed: Option<Block>,
+    recipe: Recipe,
 }
 
 impl Drop for Landing<'_> {
@@ -109,13 +112,14 @@ impl Drop for Landing<'_> {
         let block = result.as_ref().ok().filter(|_| self.kept).cloned();
         if block.is_none() {
             // Nothing to wait for; and who tries it again himself does not meet this one again.
-            self.store.land(&self.key, None, None, self.ahead);
+            self.store.land(&self.key, None, Stored::default(), self.ahead);
         }
         // Before it is entered, which may wait for room.
         *self.flight.done.lock() = Some(result);
         self.flight.landed.notify_all();
         if block.is_some() {
-            self.store.land(&self.key, block.as_ref(), self.packed.as_ref(), self.ahead);
+            let stored = Stored { packed: self.packed.as_ref(), recipe: Some(self.recipe) };
+            self.store.land(&self.key, block.as_ref(), stored, self.ahead);
         }
     }
 }
@@ -346,11 +350,12 @@ impl Cache {
         ahead: bool,
     ) -> zio::Result<Sparse> {
         let kept = self.policies.keeps(bookmark.objset, key.kind() == 1);
-        let mut landing =
-            Landing { store: &self.store, key, flight, ahead, kept, result: None, packed: None };
+        let (store, recipe) = (&*self.store, Recipe::of(bp, None));
+        let mut landing = Landing { store, key, flight, ahead, kept, result: None, packed: None, recipe };
         let opened = self.second_read(bp, bookmark, &key);
         let opened = opened.unwrap_or_else(|| self.zio.read_packed(bp, bookmark));
         let result = opened.map(|zio::Opened { block, packed }| {
+            landing.recipe = Recipe::of(bp, Recipe::level_of(bp, packed.as_ref()));
             landing.packed = packed;
             if key.is_mostly_free() { Sparse::trimmed(&block) } else { block.into() }
         });
@@ -364,28 +369,31 @@ impl Cache {
     /// # Errors
     /// As [`Zio::write_batch`].
     pub fn write_batch(&self, txg: Txg, reqs: Vec<WriteReq>) -> zio::Result<Vec<Blkptr>> {
-        let blocks: Vec<(Bookmark, Sparse)> = reqs.iter().map(|r| (r.bookmark, r.data.clone())).collect();
+        let told = |r: &WriteReq| (r.bookmark, r.data.clone(), r.policy.zstd);
+        let blocks: Vec<(Bookmark, Sparse, ZstdLevel)> = reqs.iter().map(told).collect();
         let written = self.zio.write_batch_packed(txg, reqs)?;
-        let kept =
-            written.into_iter().zip(blocks).map(|(zio::Written { pointer, packed }, (bookmark, block))| {
-                self.keep(&pointer, &bookmark, &block, packed.as_ref());
-                pointer
-            });
+        let kept = written.into_iter().zip(blocks).map(|(written, (bookmark, block, level))| {
+            let zio::Written { pointer, packed } = written;
+            let recipe = Some(Recipe::of(&pointer, Some(level)));
+            self.keep(&pointer, &bookmark, &block, Stored { packed: packed.as_ref(), recipe });
+            pointer
+        });
         Ok(kept.collect())
     }
 
     /// Caches the contents of a block that its caller knows, for the object set of the bookmark.
     pub fn insert(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Block) {
-        self.keep(bp, bookmark, &block.clone().into(), None);
+        let recipe = Some(Recipe::of(bp, None));
+        self.keep(bp, bookmark, &block.clone().into(), Stored { packed: None, recipe });
     }
 
-    fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse, packed: Option<&Block>) {
+    fn keep(&self, bp: &Blkptr, bookmark: &Bookmark, block: &Sparse, stored: Stored<'_>) {
         // The object set of an encrypted dataset gets its MACs on its way down.
         let sealed = bp.kind == DmuType::OBJSET && bp.stored().is_some_and(|s| s.crypt);
         let kept = |key: &Key| !sealed && self.policies.keeps(bookmark.objset, key.kind() == 1);
         if let Some(key) = self.key(bp, bookmark.objset).filter(kept) {
             let trimmed = (block.is_whole() && key.is_mostly_free()).then(|| Sparse::trimmed(block.head()));
-            self.store.insert(&key, trimmed.as_ref().unwrap_or(block), packed);
+            self.store.insert(&key, trimmed.as_ref().unwrap_or(block), stored);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is known of one block (`arc_buf_hdr_t`).
 
 use crate::forms::Forms;
+use crate::recipe::RECIPE_OVERHEAD;
 use device::Block;
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::{
@@ -162,19 +163,30 @@ impl Key {
     }
 
     /// Whether it may be written to a cache device.
-    fn is_for_l2(&self) -> bool {
+    pub(crate) fn is_for_l2(&self) -> bool {
         self.how & NOT_FOR_L2 == 0 && self.can_be_stored_again()
     }
 
-    /// Whether its stored form can be made again of what the object sees, and checked: what is encrypted would need its initialisation vector, what was packed by zstd the level,
-    /// and of a gang block nobody knows here what it takes.
+    /// Whether its stored form can be made again of what the object sees, and checked: of a gang block nobody knows here what it takes.
     fn can_be_stored_again(&self) -> bool {
-        self.is_verified()
-            && self.offset & GANG == 0
-            && self.how & FOREIGN == 0
-            && self.compress() != CompressKind::Zstd
-            && self.psize <= self.lsize
-            && !self.pointer().is_encrypted()
+        self.is_verified() && self.offset & GANG == 0 && self.how & FOREIGN == 0 && self.psize <= self.lsize
+    }
+
+    /// Whether it is secret.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.is_protected()
+            && self.level == 0
+            && DmuType::from_disk(self.kind).is_ok_and(DmuType::is_encrypted)
+    }
+
+    /// Whether it takes a [`Recipe`](crate::recipe::Recipe) to make its stored form again, where its packed form is held or not.
+    pub(crate) fn needs_recipe(&self, packed: bool) -> bool {
+        self.is_encrypted() || self.compress() == CompressKind::Zstd && !packed
+    }
+
+    /// The object set that has the keys of an encrypted block.
+    pub(crate) fn keyed_by(&self) -> u64 {
+        self.keyed_by
     }
 
     /// Whether its pointer's checksum alone tells its bytes from others.
@@ -294,6 +306,8 @@ const AHEAD: u8 = 2;
 const WARM: u8 = 4;
 /// Held in both forms.
 const BOTH: u8 = 8;
+/// It has a recipe.
+const RECIPE: u8 = 64;
 
 impl Header {
     pub(crate) fn new(key: Key, plain: Block, packed: Option<Block>, state: State, now_ms: u32) -> Header {
@@ -342,7 +356,23 @@ impl Header {
 
     /// What it takes while it holds something. Its bucket is locked.
     pub(crate) fn room(&self) -> u64 {
-        self.bytes() + HELD_OVERHEAD + if self.is_both() { BOTH_OVERHEAD } else { 0 }
+        let both = if self.is_both() { BOTH_OVERHEAD } else { 0 };
+        let recipe = if self.has_recipe() { RECIPE_OVERHEAD } else { 0 };
+        self.bytes() + HELD_OVERHEAD + both + recipe
+    }
+
+    /// Whether its bucket has a recipe of it. Changes under the lock of the bucket, by who changes the recipes.
+    pub(crate) fn has_recipe(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & RECIPE != 0
+    }
+
+    pub(crate) fn set_recipe(&self) {
+        self.marks.fetch_or(RECIPE, Ordering::Relaxed);
+    }
+
+    /// Says whether there was one.
+    pub(crate) fn unset_recipe(&self) -> bool {
+        self.marks.fetch_and(!RECIPE, Ordering::Relaxed) & RECIPE != 0
     }
 
     /// Whether it holds both forms. Changes under the lock of the bucket.

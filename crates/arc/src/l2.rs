@@ -7,8 +7,8 @@
 //! - *Feeding* (`store::feed`): a thread looks at the old ends of the cache's lists and writes what is not on a device yet, where the hand of the next device stands (`hands`).
 //! - *Reading*: a block that is not in memory is looked up by its place and birth (`index`), and what is read is verified as the pool's own bytes are, with the checksum of the pointer that its
 //!   reader came with, before it is decrypted and unpacked. So nothing that a device says is believed, also not which block it holds.
-//! - *What is written* is the block as the pool has it: packed, and encrypted. The cache holds blocks unpacked, so they are packed again, and the pointer's checksum says whether the same bytes
-//!   came out; where they did not, as with what another implementation packed, the block is not written.
+//! - *What is written* is the block as the pool has it: packed, and encrypted. The cache holds blocks decrypted, and some unpacked only, so they are packed and encrypted again, with what was kept of how that was
+//!   done (`recipe`), and the pointer's checksum says whether the same bytes came out; where they did not, as with what another implementation packed, the block is not written.
 //! - *Persistence* (`rebuild`): after so many blocks a log block says what they are, and after each write the device's header leads to the newest, so that an import finds again what was there.
 //!
 //! The rules that OpenZFS learned the hard way: a header whose block is being written to a device is not evicted meanwhile (it is passed over, and counted as `evict_l2_skip`); a
@@ -34,7 +34,6 @@ pub(crate) mod index;
 pub use disk::{CacheDevice, CacheDeviceStats};
 pub(crate) use disk::{Disk, HeaderRead, Writer};
 
-use codec::checksum::Checksummer;
 use index::{Index, Name, Place};
 use observe::Counter;
 use ondisk::Guid;
@@ -43,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vdev::TreeCell;
+use zio::Remaker;
 
 /// What is counted, by the names that `arcstats` has with `l2_` before them.
 #[derive(Default)]
@@ -86,6 +86,8 @@ pub(crate) struct L2 {
     pub(crate) index: Index,
     pub(crate) counters: Counters,
     next: AtomicU64,
+    /// Recipes of blocks in memory, which are with their headers.
+    pub(crate) recipes: AtomicU64,
     /// Something was evicted (`arc_warm`): before, what is young is written, since it would all stay.
     pub(crate) warm: AtomicBool,
     closing: Mutex<bool>,
@@ -100,6 +102,7 @@ impl L2 {
             index: Index::new(),
             counters: Counters::default(),
             next: AtomicU64::new(0),
+            recipes: AtomicU64::new(0),
             warm: AtomicBool::new(false),
             closing: Mutex::new(false),
             bell: Condvar::new(),
@@ -124,10 +127,10 @@ impl L2 {
         &self,
         pool: u32,
         spec: CacheDevice,
-        checksums: Arc<Checksummer>,
+        remaker: Remaker,
         trees: TreeCell,
     ) -> Option<Arc<Disk>> {
-        let disk = Arc::new(Disk::new(spec, pool, checksums, trees)?);
+        let disk = Arc::new(Disk::new(spec, pool, remaker, trees)?);
         let mut disks = self.disks.write();
         disks.push(disk.clone());
         self.any.store(true, Ordering::Relaxed);

@@ -42,6 +42,7 @@ mod l2;
 mod multilist;
 mod policy;
 mod pressure;
+mod recipe;
 mod second;
 mod store;
 mod sync;

@@ -61,8 +61,8 @@ impl Cache {
 
     /// Uses a cache device from now on (`l2arc_add_vdev`); false if it is too small for anything. What lay on it for this pool is found again in the background.
     pub fn add_device(&self, device: CacheDevice) -> bool {
-        let (checksums, trees) = (self.zio().checksums(), self.zio().trees().clone());
-        self.store.add_disk(self.pool, device, checksums, trees)
+        let (remaker, trees) = (self.zio().remaker(), self.zio().trees().clone());
+        self.store.add_disk(self.pool, device, remaker, trees)
     }
 
     /// Whether some pool that shares the memory has cache devices.

@@ -18,6 +18,7 @@ use crate::header::{BOTH_OVERHEAD, Entry, GHOST_OVERHEAD, HELD_OVERHEAD, Header,
 use crate::l2::L2;
 use crate::multilist::Multilist;
 use crate::pressure::{Pressure, Taken};
+use crate::recipe::{RECIPE_OVERHEAD, Recipe, Recipes};
 use crate::tunables::{ARC_NUM_SUBLISTS, ARC_OVERFLOW_SHIFT};
 use device::{Block, Sparse};
 use observe::{Counter, Sharded};
@@ -75,6 +76,23 @@ struct Bucket {
     entries: HashSet<Entry, BuildHasherDefault<Same>>,
     flights: Vec<Flying>,
     hits: Hits,
+    /// Of what is held here and needs one.
+    recipes: Recipes,
+}
+
+/// What is known of how a block is stored.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stored<'a> {
+    /// The bytes that it was unpacked from.
+    pub(crate) packed: Option<&'a Block>,
+    /// What else it takes to make its stored form again.
+    pub(crate) recipe: Option<Recipe>,
+}
+
+impl<'a> From<Option<&'a Block>> for Stored<'a> {
+    fn from(packed: Option<&'a Block>) -> Self {
+        Self { packed, recipe: None }
+    }
 }
 
 /// Hits, counted where they write anyway: of data and metadata, and of blocks used once and again.
@@ -378,12 +396,18 @@ impl Store {
     }
 
     /// Ends a flight: its block takes its place, or nothing does. Who read `ahead` does not wait for room.
-    /// `packed` are the bytes that it was unpacked from.
-    pub(crate) fn land(&self, key: &Key, block: Option<&Sparse>, packed: Option<&Block>, ahead: bool) {
-        let packed = block.and_then(|block| packed::worth(block, packed));
+    pub(crate) fn land<'a>(
+        &self,
+        key: &Key,
+        block: Option<&Sparse>,
+        stored: impl Into<Stored<'a>>,
+        ahead: bool,
+    ) {
+        let stored =
+            block.map_or(Stored::default(), |block| self.inner.worth_keeping(key, block, stored.into()));
         let room = |block: &Sparse| match ahead {
-            true => self.inner.pressure.take_idle(weight(block, packed), || self.wake()),
-            false => self.take(weight(block, packed)),
+            true => self.inner.pressure.take_idle(weight(block, &stored), || self.wake()),
+            false => self.take(weight(block, &stored)),
         };
         let taken = block.filter(|block| self.worth(key, block) && room(block));
         let mut bucket = self.inner.bucket(key).lock();
@@ -391,10 +415,10 @@ impl Store {
         let flying = at.map(|at| bucket.flights.swap_remove(at));
         let kept = taken.filter(|_| flying.as_ref().is_some_and(|f| !f.forget));
         let unasked = flying.is_some_and(|f| f.ahead);
-        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block, packed, unasked));
+        let entered = kept.is_some_and(|block| self.inner.enter(&mut bucket, key, block, &stored, unasked));
         drop(bucket);
         if let Some(block) = taken.filter(|_| !entered) {
-            self.inner.pressure.give(weight(block, packed));
+            self.inner.pressure.give(weight(block, &stored));
         }
     }
 
@@ -403,18 +427,18 @@ impl Store {
     }
 
     /// Enters a block that nobody asked for; nothing happens when it is there or on its way.
-    pub(crate) fn insert(&self, key: &Key, block: &Sparse, packed: Option<&Block>) {
-        let packed = packed::worth(block, packed);
+    pub(crate) fn insert<'a>(&self, key: &Key, block: &Sparse, stored: impl Into<Stored<'a>>) {
+        let stored = self.inner.worth_keeping(key, block, stored.into());
         let there = self.inner.bucket(key).lock().holds(key);
         // No lock is held while it waits for room.
-        if there || !self.worth(key, block) || !self.take(weight(block, packed)) {
+        if there || !self.worth(key, block) || !self.take(weight(block, &stored)) {
             return;
         }
         let mut bucket = self.inner.bucket(key).lock();
-        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block, packed, false);
+        let entered = !bucket.holds(key) && self.inner.enter(&mut bucket, key, block, &stored, false);
         drop(bucket);
         if !entered {
-            self.inner.pressure.give(weight(block, packed));
+            self.inner.pressure.give(weight(block, &stored));
         }
     }
 
@@ -461,7 +485,7 @@ impl Store {
         let gone = bucket.entries.take(key);
         let was_held = gone.as_ref().is_some_and(|entry| !entry.0.state().is_ghost());
         // Let go of without a lock.
-        let held = gone.map(|entry| inner.remove(&entry.0));
+        let held = gone.map(|entry| inner.remove(&mut bucket.recipes, &entry.0));
         drop(bucket);
         drop(held);
         if was_held {
@@ -476,10 +500,11 @@ impl Store {
             let mut bucket = bucket.lock();
             bucket.flights.iter_mut().filter(|f| f.key.pool == pool).for_each(|f| f.forget = true);
             let mut blocks = Vec::new();
-            bucket.entries.retain(|Entry(header)| {
+            let Bucket { entries, recipes, .. } = &mut *bucket;
+            entries.retain(|Entry(header)| {
                 let stays = header.key.pool != pool;
                 if !stays {
-                    blocks.push(inner.remove(header));
+                    blocks.push(inner.remove(recipes, header));
                 }
                 stays
             });
@@ -506,9 +531,10 @@ impl Drop for Store {
 }
 
 /// What a block takes that is held in these forms.
-fn weight(block: &Sparse, packed: Option<&Block>) -> u64 {
-    let packed = packed.map_or(0, |packed| packed.len() as u64 + BOTH_OVERHEAD);
-    block.head().len() as u64 + packed + HELD_OVERHEAD
+fn weight(block: &Sparse, stored: &Stored<'_>) -> u64 {
+    let packed = stored.packed.map_or(0, |packed| packed.len() as u64 + BOTH_OVERHEAD);
+    let recipe = stored.recipe.map_or(0, |_| RECIPE_OVERHEAD);
+    block.head().len() as u64 + packed + HELD_OVERHEAD + recipe
 }
 
 /// What a hit found.
@@ -593,15 +619,26 @@ impl Inner {
         }
     }
 
+    /// What is kept of how a block is stored: its packed form if that is worth its room, and a recipe where a cache device might need it.
+    fn worth_keeping<'a>(&self, key: &Key, block: &Sparse, stored: Stored<'a>) -> Stored<'a> {
+        let packed = packed::worth(block, stored.packed);
+        let wanted = |recipe: &Recipe| {
+            let held = packed.is_some();
+            self.l2.any() && key.is_for_l2() && key.needs_recipe(held) && recipe.serves(key, held)
+        };
+        Stored { packed, recipe: stored.recipe.filter(wanted) }
+    }
+
     /// Enters a block for which there is room, and which is not there, into a bucket, which is locked. Nobody has asked yet for what was read `ahead`.
     fn enter(
         &self,
         bucket: &mut Bucket,
         key: &Key,
         block: &Sparse,
-        packed: Option<&Block>,
+        stored: &Stored<'_>,
         ahead: bool,
     ) -> bool {
+        let packed = stored.packed;
         let ghost = bucket.entries.get(key).map(|e| e.0.clone());
         if ghost.as_ref().is_some_and(|h| !h.state().is_ghost()) {
             return false;
@@ -614,7 +651,7 @@ impl Inner {
                 .map(|s| self.sums[s.list(kind)].bytes.load(Ordering::Relaxed));
             self.balance.ghost_hit(ghost.bytes(), kind == 1, again, self.pressure.max(), ghosts);
             bucket.entries.remove(key);
-            self.remove(&ghost);
+            self.remove(&mut bucket.recipes, &ghost);
         }
         let (plain, now) = (block.head().clone(), (self.clock)());
         let header = Arc::new(Header::new(*key, plain, packed.cloned(), state, now));
@@ -622,7 +659,11 @@ impl Inner {
             // It gets a round to be asked for (`zfs_arc_min_prefetch_ms`, though that is a time).
             header.mark();
             header.mark_ahead();
-            self.ahead.fetch_add(weight(block, packed), Ordering::Relaxed);
+            self.ahead.fetch_add(weight(block, stored), Ordering::Relaxed);
+        }
+        if let Some(recipe) = stored.recipe {
+            bucket.recipes.keep(&header, recipe);
+            self.l2.recipes.fetch_add(1, Ordering::Relaxed);
         }
         bucket.entries.insert(Entry(header.clone()));
         self.put(&header, state);
@@ -634,10 +675,10 @@ impl Inner {
     }
 
     /// Does away with a header, which is no longer in its bucket; the bucket is locked.
-    fn remove(&self, header: &Header) -> Held<Block> {
+    fn remove(&self, recipes: &mut Recipes, header: &Header) -> Held<Block> {
         self.asked_for(header);
         let room = if header.state().is_ghost() { GHOST_OVERHEAD } else { header.room() };
-        let held = self.give_up(header);
+        let held = self.give_up(recipes, header);
         self.leave(header, State::Gone);
         self.pressure.give(room);
         held

@@ -38,6 +38,7 @@ mod verify;
 mod tests;
 
 pub use aux::AuxVdev;
+pub(crate) use aux::look;
 pub use load::MISSING_TOPS;
 pub(crate) use load::furnish;
 pub use mmp::{Clock, Seen, SystemClock};

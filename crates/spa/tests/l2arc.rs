@@ -5,10 +5,15 @@ mod rig;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arc::CacheDeviceStats;
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::fletcher4;
+use codec::crypt::{CryptoSuite, WrappingKey};
+use dsl::keys::KeyFormat;
+use dsl::ops::create::Create;
+use dsl::ops::key::{NewCrypt, NewKey};
 use dsl::ops::props::{SetAs, SetProps, Setting};
 use ondisk::l2arc::{DevHeader, L2ARC_HDR_OFFSET, L2ARC_HDR_SIZE, L2ARC_LOG_BLK_SIZE, LogBlock, LogEntry};
 use ondisk::{BlkId, ByteOrder, CompressKind, Guid, Level, ObjNum};
@@ -16,6 +21,7 @@ use spa::Spa;
 use spa::create::{CreateError, NewLeaf, VdevShape, claim_file};
 use spa::engine::{Live, ShapeError};
 use spa::import::Options;
+use vdev::VdevState;
 use zio::Bookmark;
 
 const MIB: usize = 1 << 20;
@@ -38,6 +44,8 @@ struct Bench {
     dir: tempfile::TempDir,
     spa: Option<Spa>,
     guid: Guid,
+    /// What is written and read.
+    dataset: &'static str,
 }
 
 impl Bench {
@@ -45,7 +53,7 @@ impl Bench {
         steer();
         let dir = tempfile::tempdir().unwrap();
         drop(rig::new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 256 << 20)));
-        let mut bench = Bench { dir, spa: None, guid: Guid(0) };
+        let mut bench = Bench { dir, spa: None, guid: Guid(0), dataset: "tank" };
         bench.import();
         let image = std::fs::File::create(bench.image()).unwrap();
         image.set_len(cache_device as u64).unwrap();
@@ -93,7 +101,7 @@ impl Bench {
     }
 
     fn write(&self, bytes: &[u8]) -> ObjNum {
-        let owned = rig::own(live(self.spa()), "tank");
+        let owned = rig::own(live(self.spa()), self.dataset);
         let file = rig::write_file(live(self.spa()), &owned, bytes).unwrap();
         live(self.spa()).sync_all().unwrap();
         file
@@ -101,7 +109,7 @@ impl Bench {
 
     /// Reads a file in pieces and feeds after each, so that all of it goes to the cache device.
     fn read_and_feed(&self, file: ObjNum, len: usize) {
-        let owned = rig::own(live(self.spa()), "tank");
+        let owned = rig::own(live(self.spa()), self.dataset);
         let dn = owned.objset().dnode(file).unwrap();
         let mut piece = vec![0; 2 * MIB];
         for at in (0..len).step_by(piece.len()) {
@@ -111,7 +119,7 @@ impl Bench {
     }
 
     fn read(&self, file: ObjNum, len: usize) -> Vec<u8> {
-        rig::read_file(&rig::own(live(self.spa()), "tank"), file, len)
+        rig::read_file(&rig::own(live(self.spa()), self.dataset), file, len)
     }
 }
 
@@ -225,7 +233,7 @@ impl Bench {
         live(&spa).export().unwrap();
         drop(spa);
         rig::judge(self.path(), "tank");
-        let out = std::process::Command::new(rig::zdb()?).arg("-lll").arg(self.image()).output().unwrap();
+        let out = std::process::Command::new(rig::zdb()?).arg("-llll").arg(self.image()).output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
         assert!(text.contains("L2ARC device header"), "{text}");
@@ -519,4 +527,137 @@ fn what_nobody_has_asked_for() {
     bench.feed();
     arc::tunables::L2ARC_NOPREFETCH.set(1);
     assert_eq!((data() - before, bench.counter("l2_prefetch_asize")), (MIB as u64, MIB as u64 / 2));
+}
+
+/// The key of encrypted datasets here.
+const KEY: [u8; 32] = [7; 32];
+
+impl Bench {
+    /// One that writes a dataset packed so, and encrypted or not.
+    fn of_dataset(compression: u64, encrypted: bool) -> Bench {
+        let mut bench = Bench::new(64 * MIB);
+        let key = Arc::new(WrappingKey::from_raw(KEY));
+        let location = Some("prompt".into());
+        let key = NewKey { format: KeyFormat::Raw, location, key, salt: 0, iterations: 0 };
+        let crypt = NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) };
+        let props = vec![Setting { name: "compression".into(), value: dsl::Value::Number(compression) }];
+        let create = Create { crypt: encrypted.then_some(crypt), ..*rig::file_system("tank/e", props) };
+        live(bench.spa()).run(Box::new(create)).unwrap();
+        bench.dataset = "tank/e";
+        bench
+    }
+
+    fn load_key(&self) {
+        let dsl = live(self.spa()).dsl();
+        dsl.keys().load(&dsl.dir(self.dataset).unwrap(), &KEY, false).unwrap();
+    }
+}
+
+/// Bytes of which each block packs by about a third.
+fn packable(seed: u64) -> Vec<u8> {
+    let mut bytes = rig::noise(seed, FILE);
+    bytes.chunks_mut(96).for_each(|piece| piece[64..].fill(7));
+    bytes
+}
+
+/// Goal: blocks packed by any level of zstd, and encrypted ones, go to the cache device as they lie in the pool, whether they were just written or read, and are read from there, also after an import; `zdb` finds them
+/// named as what they are. Nothing of an encrypted dataset lies there in the clear, nor can it be read without the key.
+#[test]
+fn zstd_and_secrets_go_there_too() {
+    let (zstd_1, zstd_fast, lz4, off) = (144, 13_200, 15, 2);
+    for (compression, encrypted, level) in
+        [(zstd_1, false, 1), (zstd_1, true, 1), (zstd_fast, true, 103), (lz4, true, 0), (off, true, 0)]
+    {
+        let what = format!("compression {compression}, encrypted: {encrypted}");
+        let mut bench = Bench::of_dataset(compression, encrypted);
+        let bytes = packable(90);
+        // As they are written, and evicted soon.
+        let file = bench.write(&bytes);
+        while bench.feed() > 0 {}
+        let fresh = bench.counter("l2_bufc_data_asize");
+        assert!(fresh > MIB as u64, "{what}: {fresh} bytes as they were written");
+        // As they are read.
+        bench.read_and_feed(file, FILE);
+        let there = bench.counter("l2_bufc_data_asize");
+        assert!(there > (FILE / 2) as u64, "{what}: {there} bytes");
+        let image = std::fs::read(bench.image()).unwrap();
+        let clear = image.chunks_exact(32).filter(|piece| *piece == [7; 32]).count();
+        assert_eq!(clear > 0, !encrypted && compression == off, "{what}");
+        for imported in [false, true] {
+            if imported {
+                if let Some(text) = bench.export_and_ask() {
+                    let compress = if level > 0 { 16 } else { compression };
+                    let protected = u8::from(encrypted);
+                    let marks = [
+                        ("compr", compress),
+                        ("complevel", level),
+                        ("type", 0),
+                        ("protected", protected.into()),
+                    ];
+                    let lines = marks.map(|(name, value)| format!("{name}: {value}\n"));
+                    let so = |entry: &str| lines.iter().all(|line| entry.contains(line));
+                    assert!(text.split("le[").filter(|entry| so(entry)).count() > 50, "{what}: {text}");
+                }
+                bench.import();
+                bench.await_rebuilt();
+                if encrypted {
+                    let dsl = live(bench.spa()).dsl();
+                    assert!(dsl.heads().own(&dsl.dataset("tank/e").unwrap()).is_err(), "{what}: locked");
+                    let os = dsl.dataset("tank/e").unwrap().objset().unwrap().unwrap();
+                    let read = os.dnode(file).and_then(|dn| dn.read_at(0, &mut [0; 512]));
+                    assert!(read.is_err(), "{what}: {read:?}");
+                    bench.load_key();
+                }
+            }
+            let (hits, pool) = (bench.counter("l2_hits"), bench.pool_reads());
+            assert!(bench.read(file, FILE) == bytes, "{what}");
+            let from_pool = bench.pool_reads() - pool;
+            assert!(from_pool < (FILE / 8) as u64, "{what}: {from_pool} bytes came from the pool");
+            assert!(bench.counter("l2_hits") - hits > 50, "{what}");
+            assert_eq!((bench.counter("l2_cksum_bad"), bench.counter("l2_io_error")), (0, 0), "{what}");
+        }
+        live(bench.spa()).remove_aux(bench.guid).unwrap();
+        bench.spa().cache().purge();
+        assert_eq!(bench.spa().cache().store().stats().size, 0, "{what}: what was taken is given back");
+    }
+}
+
+/// Goal: a cache device that is offline is neither read nor written, stays so over an import unless that was for now, and what lay on it is found again when it is brought back; one that is gone is told as such.
+#[test]
+fn it_goes_offline_and_comes_back() {
+    let mut bench = Bench::new(64 * MIB);
+    let state = |bench: &Bench| bench.spa().l2cache()[0].state;
+    let bytes = contents(100);
+    let file = bench.write(&bytes);
+    bench.read_and_feed(file, FILE);
+    let logs = bench.counter("l2_log_blk_count");
+    for temporary in [false, true] {
+        live(bench.spa()).offline(bench.guid, temporary).unwrap();
+        assert_eq!(state(&bench), VdevState::Offline);
+        assert!(bench.spa().cache().device_stats(bench.guid).is_none());
+        let hits = bench.counter("l2_hits");
+        assert!(bench.read(file, FILE) == bytes);
+        assert_eq!((bench.feed(), bench.counter("l2_hits"), bench.counter("l2_size")), (0, hits, 0));
+        // Twice is no failure.
+        live(bench.spa()).offline(bench.guid, temporary).unwrap();
+        let told = bench.export_and_ask();
+        assert!(told.is_none_or(|text| log_blocks(&text) == logs));
+        bench.import();
+        let now = if temporary { VdevState::Healthy } else { VdevState::Offline };
+        assert_eq!(state(&bench), now);
+        assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::Healthy);
+        assert_eq!(state(&bench), VdevState::Healthy);
+        bench.await_rebuilt();
+        assert_eq!((bench.counter("l2_rebuild_success"), bench.counter("l2_rebuild_log_blks")), (1, logs));
+        let pool = bench.pool_reads();
+        assert!(bench.read(file, FILE) == bytes);
+        assert!(bench.pool_reads() - pool < (FILE / 8) as u64);
+    }
+    assert!(live(bench.spa()).online(bench.guid, true).is_err(), "it does not grow");
+    live(bench.spa()).offline(bench.guid, false).unwrap();
+    std::fs::rename(bench.image(), bench.path().join("elsewhere")).unwrap();
+    assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::CantOpen);
+    assert_eq!(state(&bench), VdevState::CantOpen);
+    std::fs::rename(bench.path().join("elsewhere"), bench.image()).unwrap();
+    assert_eq!(live(bench.spa()).online(bench.guid, false).unwrap(), VdevState::Healthy);
 }

@@ -1,6 +1,7 @@
 //! Where the keys of encrypted blocks come from.
 
 use codec::crypt::DataKeys;
+use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// Why there is no key.
@@ -27,4 +28,23 @@ pub trait KeySource: Send + Sync {
     /// # Errors
     /// [`KeyError::NotLoaded`] when nobody has loaded them.
     fn keys(&self, objset: u64) -> Result<Arc<DataKeys>, KeyError>;
+}
+
+/// Where the keys of a pool come from, for all who need them; nowhere until somebody has said where.
+#[derive(Clone, Default)]
+pub(crate) struct KeyCell(Arc<RwLock<Option<Arc<dyn KeySource>>>>);
+
+impl KeyCell {
+    pub(crate) fn set(&self, source: Arc<dyn KeySource>) {
+        *self.0.write() = Some(source);
+    }
+
+    pub(crate) fn get(&self) -> Option<Arc<dyn KeySource>> {
+        self.0.read().clone()
+    }
+
+    /// The keys of a dataset.
+    pub(crate) fn keys(&self, objset: u64) -> Result<Arc<DataKeys>, KeyError> {
+        self.get().map_or(Err(KeyError::NotLoaded { objset }), |source| source.keys(objset))
+    }
 }

@@ -38,7 +38,7 @@ pub use policy::{WritePolicy, WriteReq};
 pub use read::{Opened, Zio};
 pub use scrub::{Lacking, Look};
 pub use space::{ClassHint, NoSpace, Space, Want};
-pub use stored::{stored_again, stored_of};
+pub use stored::Remaker;
 pub use suspend::{Entry, FailMode, Forbearance, Patience, Reason, Suspended, Suspension};
 pub use workers::{Alone, Workers};
 pub use write::{EarlyWrite, FlushMark, Written};

@@ -1,10 +1,11 @@
 //! Reading a block.
 
+use crate::keys::KeyCell;
 use crate::suspend::{Forbearance, Patience, Reason};
 use crate::write::Unflushed;
 use crate::{
-    Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Glance, Guess, KeyError, KeySource, Result,
-    Space, Suspension, Workers,
+    Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Glance, Guess, KeySource, Remaker, Result, Space,
+    Suspension, Workers,
 };
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
@@ -28,7 +29,7 @@ use vdev::{Tree, TreeCell, inject};
 pub struct Zio {
     tree: TreeCell,
     checksummer: RwLock<Arc<Checksummer>>,
-    keys: RwLock<Option<Arc<dyn KeySource>>>,
+    keys: KeyCell,
     space: RwLock<Option<Arc<dyn Space>>>,
     workers: RwLock<Arc<Workers>>,
     entropy: RwLock<Arc<dyn Entropy>>,
@@ -87,7 +88,7 @@ impl Zio {
         Zio {
             tree: tree.into(),
             checksummer: RwLock::new(Arc::new(Checksummer::new(&[0; 32]))),
-            keys: RwLock::new(None),
+            keys: KeyCell::default(),
             space: RwLock::new(None),
             workers: RwLock::new(Arc::new(Workers::new("zio", 1))),
             entropy: RwLock::new(Arc::new(Unset)),
@@ -194,7 +195,12 @@ impl Zio {
     }
 
     pub(crate) fn key_source(&self) -> Option<Arc<dyn KeySource>> {
-        self.keys.read().clone()
+        self.keys.get()
+    }
+
+    /// What makes the stored form of this pool's blocks again.
+    pub fn remaker(&self) -> Remaker {
+        Remaker::new(self.checksummer(), self.keys.clone())
     }
 
     /// More blocks than the devices have sectors cannot be distinct: a walk of metadata that has taken this many
@@ -225,7 +231,7 @@ impl Zio {
 
     /// Sets where keys come from.
     pub fn set_keys(&self, keys: Arc<dyn KeySource>) {
-        *self.keys.write() = Some(keys);
+        self.keys.set(keys);
     }
 
     /// Reads a block: verified, decrypted, decompressed, in the native byte order. A hole reads as zeros.
@@ -533,12 +539,7 @@ impl Zio {
     }
 
     pub(crate) fn keys(&self, bm: &Bookmark) -> Result<Arc<DataKeys>> {
-        let source = self.keys.read().clone();
-        let keys = match source {
-            Some(source) => source.keys(bm.objset),
-            None => Err(KeyError::NotLoaded { objset: bm.objset }),
-        };
-        keys.map_err(|source| Error::Key { bookmark: *bm, source })
+        self.keys.keys(bm.objset).map_err(|source| Error::Key { bookmark: *bm, source })
     }
 
     /// Decompresses into a block of exactly the logical size.

@@ -1,53 +1,98 @@
 //! The stored form of blocks that somebody else keeps, as on cache devices.
 
-use codec::checksum::Checksummer;
+use codec::checksum::{Checksum, Checksummer};
 use codec::compress::{self, ZstdLevel};
 use device::{AlignedBuf, Block};
-use ondisk::{Blkptr, CompressKind, DmuType};
+use ondisk::blkptr::Stored;
+use ondisk::{Blkptr, ByteOrder, CompressKind, DmuType};
+use std::sync::Arc;
 
+use crate::keys::KeyCell;
 use crate::read::has_mac;
 use crate::{Bookmark, Error, Opened, Result, Zio};
 
-/// Makes the stored form of a block again of what the object sees, padded to `room` bytes: if what comes out is what the pointer's checksum says. What is encrypted, or of the other byte
-/// order, is not made again.
-pub fn stored_again(bp: &Blkptr, plain: &Block, checksums: &Checksummer, room: usize) -> Option<Block> {
-    let s = bp.stored()?;
-    let psize = usize::try_from(s.psize.0).ok().filter(|psize| *psize <= room)?;
-    if bp.is_encrypted() || bp.order != ondisk::ByteOrder::Little {
-        return None;
+/// Makes the stored form of a pool's blocks again of what memory holds of them: packed as their pointers say, and encrypted as they say. All of that repeats, given the level of zstd, and a block's
+/// salt and initialisation vector; whether it did, the pointer's checksum tells, and what did not is not given out.
+pub struct Remaker {
+    checksums: Arc<Checksummer>,
+    keys: KeyCell,
+}
+
+impl Remaker {
+    pub(crate) fn new(checksums: Arc<Checksummer>, keys: KeyCell) -> Remaker {
+        Remaker { checksums, keys }
     }
-    let packed = match s.compress {
-        CompressKind::Off if plain.len() == psize && psize == room => None,
-        CompressKind::Off if plain.len() == psize => Some(AlignedBuf::padded(plain, room)),
-        CompressKind::Off => return None,
-        kind => {
-            let mut buf = AlignedBuf::zeroed(room);
-            let len = compress::compress(kind, ZstdLevel::default(), plain, &mut buf[..psize])?;
-            buf[len..].fill(0);
-            Some(buf)
+
+    /// The stored form of a block of what the object sees, padded to `room` bytes. `objset` is the one whose keys encrypt it, if it is encrypted, and `level` is that of zstd, if it is packed so. Nothing
+    /// if other bytes came out, the key isn't loaded, or the block is of the other byte order.
+    pub fn of_plain(
+        &self,
+        bp: &Blkptr,
+        objset: u64,
+        level: ZstdLevel,
+        plain: &Block,
+        room: usize,
+    ) -> Option<Block> {
+        let (s, psize) = measure(bp, room)?;
+        if bp.order != ByteOrder::Little {
+            return None;
         }
-    };
-    checked(bp, packed.map_or_else(|| plain.clone(), AlignedBuf::freeze), checksums)
-}
-
-/// The stored form of a block of its packed bytes ([`Opened::packed`]), padded to `room` bytes: if they are what the pointer's checksum says, which those of an encrypted block are not.
-pub fn stored_of(bp: &Blkptr, packed: &Block, checksums: &Checksummer, room: usize) -> Option<Block> {
-    let psize = bp.stored()?.psize.0;
-    if packed.len() as u64 != psize || packed.len() > room {
-        return None;
+        let buf = match s.compress {
+            CompressKind::Off if plain.len() != psize => return None,
+            CompressKind::Off if psize == room && !bp.is_encrypted() => {
+                return self.checked(bp, s, plain.clone());
+            }
+            CompressKind::Off => AlignedBuf::padded(plain, room),
+            kind => {
+                // With as much room as it had then: how a slow level of zstd is tried first depends on that.
+                let mut buf = AlignedBuf::zeroed(room.max(plain.len()));
+                let len = compress::compress(kind, level, plain, &mut buf).filter(|len| *len <= psize)?;
+                buf[len..].fill(0);
+                buf.truncate(room);
+                buf
+            }
+        };
+        self.sealed(bp, s, objset, buf)
     }
-    let whole = packed.len() == room;
-    let bytes = if whole { packed.clone() } else { AlignedBuf::padded(packed, room).freeze() };
-    checked(bp, bytes, checksums)
+
+    /// The stored form of a block of its packed bytes, not encrypted ([`Opened::packed`]), padded to `room` bytes; otherwise as [`Remaker::of_plain`].
+    pub fn of_packed(&self, bp: &Blkptr, objset: u64, packed: &Block, room: usize) -> Option<Block> {
+        let (s, psize) = measure(bp, room)?;
+        if packed.len() != psize {
+            return None;
+        }
+        if psize == room && !bp.is_encrypted() {
+            return self.checked(bp, s, packed.clone());
+        }
+        self.sealed(bp, s, objset, AlignedBuf::padded(packed, room))
+    }
+
+    /// Encrypts what is to be encrypted, and checks what came out.
+    fn sealed(&self, bp: &Blkptr, s: &Stored, objset: u64, mut buf: AlignedBuf) -> Option<Block> {
+        if bp.is_encrypted() {
+            let keys = self.keys.keys(objset).ok()?;
+            let stored = buf.get_mut(..usize::try_from(s.psize.0).ok()?)?;
+            let mac = keys.encrypt(bp.kind, &s.crypt_params, stored).ok()?;
+            // Another key than the one that it was encrypted with must not be taken for it.
+            if mac != Checksum(s.sum).mac(bp.order) {
+                return None;
+            }
+        }
+        self.checked(bp, s, buf.freeze())
+    }
+
+    /// These bytes, of which the beginning should be a block as stored, if it is.
+    fn checked(&self, bp: &Blkptr, s: &Stored, bytes: Block) -> Option<Block> {
+        let stored = bytes.get(..usize::try_from(s.psize.0).ok()?)?;
+        self.checksums.verify(s.checksum, bp.order, stored, Checksum(s.sum), has_mac(bp, s)).ok()?;
+        Some(bytes)
+    }
 }
 
-/// These bytes, of which the beginning should be a block as stored, if it is.
-fn checked(bp: &Blkptr, bytes: Block, checksums: &Checksummer) -> Option<Block> {
+/// What a pointer says of how its block is stored, and the bytes that this takes, if there is room for them.
+fn measure(bp: &Blkptr, room: usize) -> Option<(&Stored, usize)> {
     let s = bp.stored()?;
-    let stored = bytes.get(..usize::try_from(s.psize.0).ok()?)?;
-    let sum = codec::checksum::Checksum(s.sum);
-    checksums.verify(s.checksum, bp.order, stored, sum, has_mac(bp, s)).ok()?;
-    Some(bytes)
+    Some((s, usize::try_from(s.psize.0).ok().filter(|psize| *psize <= room)?))
 }
 
 impl Zio {

@@ -4,7 +4,7 @@ use super::hands::Hands;
 use super::index::List;
 use crate::tunables::L2ARC_REBUILD_BLOCKS_MIN_L2SIZE;
 use codec::checksum::embedded::{self, Verifier};
-use codec::checksum::{Checksummer, fletcher4};
+use codec::checksum::fletcher4;
 use codec::compress::{self, ZstdLevel};
 use device::{AlignedBuf, Device};
 use observe::Counter;
@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vdev::TreeCell;
+use zio::Remaker;
 
 /// Labels at the end of a device, and what a label takes.
 const LABELS_AT_END: u64 = 2 * LABEL;
@@ -68,7 +69,7 @@ pub(crate) struct Disk {
     ashift: Ashift,
     /// Nothing once it is no longer used: who still knows of the disk does not keep it open.
     device: RwLock<Option<Arc<dyn Device>>>,
-    pub(crate) checksums: Arc<Checksummer>,
+    pub(crate) remaker: Remaker,
     pub(crate) trees: TreeCell,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) list: List,
@@ -109,12 +110,7 @@ pub(crate) struct Writer {
 
 impl Disk {
     /// `None` if the device is too small to hold anything.
-    pub(crate) fn new(
-        spec: CacheDevice,
-        pool: u32,
-        checksums: Arc<Checksummer>,
-        trees: TreeCell,
-    ) -> Option<Disk> {
+    pub(crate) fn new(spec: CacheDevice, pool: u32, remaker: Remaker, trees: TreeCell) -> Option<Disk> {
         let sector = 1u64 << spec.ashift.0.clamp(9, 16);
         let start = L2ARC_HDR_OFFSET + sector.max(L2ARC_HDR_SIZE as u64);
         let end = (spec.device.size() / LABEL * LABEL).checked_sub(LABELS_AT_END)?;
@@ -138,7 +134,7 @@ impl Disk {
             guid: spec.guid,
             ashift: spec.ashift,
             device: RwLock::new(Some(spec.device)),
-            checksums,
+            remaker,
             trees,
             writer: Mutex::new(writer),
             list: List::default(),

@@ -96,7 +96,7 @@ impl Inner {
         state: State,
         regardless: bool,
     ) -> Option<Option<(Held<Block>, u64)>> {
-        let _bucket = self.lock(header);
+        let mut bucket = self.lock(header);
         if header.state() != state {
             return None;
         }
@@ -117,7 +117,7 @@ impl Inner {
         self.asked_for(header);
         let room = header.room();
         self.count_evicted(header, state);
-        let held = self.give_up(header);
+        let held = self.give_up(&mut bucket.recipes, header);
         // The ghost's room is what is left of the block's.
         self.pressure.give(room - GHOST_OVERHEAD);
         self.put(header, if state == State::Mru { State::MruGhost } else { State::MfuGhost });

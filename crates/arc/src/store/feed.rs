@@ -9,15 +9,17 @@
 
 use super::Inner;
 use crate::forms::Form;
-use crate::header::{Header, State};
+use crate::header::{Header, Key, State};
 use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
 use crate::l2::{Disk, Writer};
+use crate::recipe::Recipe;
 use crate::tunables::{
     L2ARC_HEADROOM, L2ARC_META_PERCENT, L2ARC_MFUONLY, L2ARC_NOPREFETCH, L2ARC_WRITE_BOOST, L2ARC_WRITE_MAX,
 };
+use codec::compress::ZstdLevel;
 use device::{Block, Sparse};
 use ondisk::l2arc::{L2ARC_LOG_BLK_SIZE, LogEntry};
-use ondisk::{SPA_MINBLOCKSHIFT, Txg};
+use ondisk::{Blkptr, CompressKind, SPA_MINBLOCKSHIFT, Txg};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -44,9 +46,31 @@ struct Going {
 }
 
 /// What the stored form of a block is made of.
-enum Source {
+struct Source {
+    held: Held,
+    recipe: Option<Recipe>,
+}
+
+enum Held {
     Plain(Block),
     Packed(Block),
+}
+
+impl Source {
+    /// Completes the pointer with what it takes; nothing if that is not known. The level of zstd, if it is packed so.
+    fn level(&self, key: &Key, pointer: &mut Blkptr) -> Option<ZstdLevel> {
+        let packed = match &self.held {
+            Held::Packed(packed) => Some(packed),
+            Held::Plain(_) => None,
+        };
+        match &self.recipe {
+            Some(recipe) => recipe.complete(pointer),
+            None if key.needs_recipe(packed.is_some()) => return None,
+            None => {}
+        }
+        let told = self.recipe.and_then(|recipe| recipe.level());
+        Some(told.or_else(|| Recipe::level_of(pointer, packed)).unwrap_or_default())
+    }
 }
 
 /// What is written in a round.
@@ -136,17 +160,17 @@ impl Inner {
 
     /// Marks a header whose block can be written as being written; the block.
     fn take_for_l2(&self, header: &Header, state: State) -> Option<Source> {
-        let _bucket = self.bucket(&header.key).lock();
+        let bucket = self.bucket(&header.key).lock();
         if header.state() != state || header.is_writing() {
             return None;
         }
-        let source = match (header.forms.packed(), header.forms.get()) {
-            (Some(packed), _) => Source::Packed(packed),
-            (None, Form::Plain(head)) => Source::Plain(Sparse::new(head, header.key.lsize()).whole()),
+        let held = match (header.forms.packed(), header.forms.get()) {
+            (Some(packed), _) => Held::Packed(packed),
+            (None, Form::Plain(head)) => Held::Plain(Sparse::new(head, header.key.lsize()).whole()),
             (None, Form::Packed(_) | Form::Nothing) => return None,
         };
         header.set_writing(true);
-        Some(source)
+        Some(Source { held, recipe: bucket.recipes.get(header) })
     }
 
     /// Ends the writing of a block: it has its place from now on, unless it is gone meanwhile or none is given.
@@ -225,11 +249,13 @@ impl Round<'_> {
             return;
         }
         let Some(source) = self.inner.take_for_l2(&header, state) else { return };
-        let (pointer, checksums) = (key.pointer(), &self.disk.checksums);
-        let stored = match source {
-            Source::Plain(block) => zio::stored_again(&pointer, &block, checksums, asize as usize),
-            Source::Packed(packed) => zio::stored_of(&pointer, &packed, checksums, asize as usize),
-        };
+        let (mut pointer, objset, remaker) = (key.pointer(), key.keyed_by(), &self.disk.remaker);
+        let level = source.level(&key, &mut pointer);
+        let stored = level.and_then(|level| match source.held {
+            Held::Plain(block) => remaker.of_plain(&pointer, objset, level, &block, asize as usize),
+            Held::Packed(packed) => remaker.of_packed(&pointer, objset, &packed, asize as usize),
+        });
+        let zstd = level.filter(|_| key.compress() == CompressKind::Zstd);
         let dva = pointer.stored().and_then(|s| s.dvas[0]);
         let placed = dva.zip(stored).and_then(|(dva, bytes)| {
             let tree = self.disk.trees.get();
@@ -249,7 +275,7 @@ impl Round<'_> {
             lsize: pointer.lsize,
             psize: ondisk::Psize(psize),
             compress: key.compress(),
-            complevel: 0,
+            complevel: zstd.map_or(0, |level| level.to_disk().into()),
             metadata,
             protected: key.is_protected(),
             prefetch: header.is_ahead(),

@@ -17,6 +17,7 @@ use super::{Inner, Store};
 use crate::forms::Held;
 use crate::header::{BOTH_OVERHEAD, Header, Key};
 use crate::multilist::Multilist;
+use crate::recipe::Recipes;
 use crate::tunables::{ARC_EVICT_BATCH_LIMIT, COMPRESSED_ARC_ENABLED, DBUF_CACHE_SHIFT};
 use device::{AlignedBuf, Block, Sparse};
 use std::sync::Arc;
@@ -132,8 +133,11 @@ impl Inner {
         self.sums[header.state().list(header.key.kind())].bytes.fetch_add(more, Relaxed);
     }
 
-    /// A header, whose bucket is locked, gives up what it holds.
-    pub(super) fn give_up(&self, header: &Header) -> Held<Block> {
+    /// A header gives up what it holds, and its recipe, which is one of these: its bucket is locked.
+    pub(super) fn give_up(&self, recipes: &mut Recipes, header: &Header) -> Held<Block> {
+        if recipes.forget(header) {
+            self.l2.recipes.fetch_sub(1, Relaxed);
+        }
         let held = header.forms.give_up();
         if let Some(packed) = &held.packed {
             self.packed.bytes.fetch_sub(packed.len() as u64, Relaxed);

@@ -10,12 +10,12 @@ use super::{Inner, Store};
 use crate::l2::index::{Name, PLACE_OVERHEAD, Place};
 use crate::l2::{CacheDevice, Disk, HeaderRead, Writer};
 use crate::tunables::L2ARC_REBUILD_ENABLED;
-use codec::checksum::Checksummer;
 use ondisk::SPA_MAXBLOCKSIZE;
 use ondisk::l2arc::{DevHeader, LogBlock, LogEntry, LogPointer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vdev::TreeCell;
+use zio::Remaker;
 
 /// Why a rebuild ended before the chain did.
 enum Cut {
@@ -28,14 +28,8 @@ enum Cut {
 
 impl Store {
     /// Uses a device from now on, and finds again what lies there; false if it is too small.
-    pub(crate) fn add_disk(
-        &self,
-        pool: u32,
-        device: CacheDevice,
-        checksums: Arc<Checksummer>,
-        trees: TreeCell,
-    ) -> bool {
-        let Some(disk) = self.inner.l2.add(pool, device, checksums, trees) else { return false };
+    pub(crate) fn add_disk(&self, pool: u32, device: CacheDevice, remaker: Remaker, trees: TreeCell) -> bool {
+        let Some(disk) = self.inner.l2.add(pool, device, remaker, trees) else { return false };
         let counters = &self.inner.l2.counters;
         match disk.read_header() {
             HeaderRead::Ours(header) => {

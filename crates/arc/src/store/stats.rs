@@ -4,6 +4,7 @@ use super::{Inner, Store};
 use crate::header::{BOTH_OVERHEAD, GHOST_OVERHEAD, HELD_OVERHEAD, State};
 use crate::l2::index::PLACE_OVERHEAD;
 use crate::multilist::Evenness;
+use crate::recipe::RECIPE_OVERHEAD;
 use observe::Counter;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,6 +93,7 @@ impl Store {
         let unpacked = packed.lsize.load(Relaxed).saturating_sub(packed.bytes.load(Relaxed));
         let headers = held * HELD_OVERHEAD
             + packed.both_count.load(Relaxed) * BOTH_OVERHEAD
+            + inner.l2.recipes.load(Relaxed) * RECIPE_OVERHEAD
             + (4..8).map(count).sum::<u64>() * GHOST_OVERHEAD;
         let (meta, pd, pm) = inner.balance.shares();
         let [iohit_data, iohit_metadata] = [0, 1].map(|n| c.iohits[n].get());

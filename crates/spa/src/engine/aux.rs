@@ -27,7 +27,7 @@ use vdev::{VdevAux, VdevState};
 use super::familiar::{is_spare, says_spare};
 use super::{Engine, Live, ShapeError, SyncError};
 use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
-use crate::import::AuxVdev;
+use crate::import::{AuxVdev, look};
 use crate::place::Openings;
 use crate::{Labels, Place};
 
@@ -285,6 +285,65 @@ impl Live {
         for (config, device) in to_use {
             engine.use_cache_device(&config, device);
         }
+        Ok(())
+    }
+
+    /// Whether it is a cache device of the pool.
+    pub(super) fn is_cache(&self, guid: Guid) -> bool {
+        self.engine().aux.read().l2cache.iter().any(|one| one.config.guid == guid)
+    }
+
+    /// Takes a cache device out of use, until it is brought back, or until the next import too if it is `temporary`. Who calls this holds `shape`.
+    pub(super) fn cache_offline(&self, guid: Guid, temporary: bool) -> Result<(), ShapeError> {
+        self.edit_cache(guid, |one| {
+            one.config.offline = !temporary;
+            (one.state, one.aux) = (VdevState::Offline, VdevAux::None);
+        })?;
+        let _ = self.engine().cache.remove_device(guid);
+        Ok(())
+    }
+
+    /// Brings a cache device back that is offline, was not there, or failed; its state then. What lay on it is found again. Who calls this holds `shape`.
+    pub(super) fn cache_online(&self, guid: Guid) -> Result<VdevState, ShapeError> {
+        let engine = self.engine();
+        let Some(mut one) = self.aux().l2cache.into_iter().find(|one| one.config.guid == guid) else {
+            return Err(vdev::VdevError::NoSuchGuid { guid }.into());
+        };
+        if engine.cache.device_stats(guid).is_some_and(|stats| !stats.failed) {
+            return Ok(VdevState::Healthy);
+        }
+        let _ = engine.cache.remove_device(guid);
+        let recorded = || one.config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
+        let place = one.place.clone().or_else(recorded);
+        let mut now = (VdevState::CantOpen, VdevAux::OpenFailed);
+        let mut device = None;
+        if let Some(place) = &place {
+            now = look(place, &one.config);
+            if now.0 == VdevState::Healthy {
+                device = Openings::new(Mode::Write, engine.world.layer()).open(place).ok();
+            }
+        }
+        if now.0 == VdevState::Healthy && device.is_none() {
+            now = (VdevState::CantOpen, VdevAux::OpenFailed);
+        }
+        one.config.offline = false;
+        let config = one.config.clone();
+        self.edit_cache(guid, |one| {
+            one.config.offline = false;
+            (one.state, one.aux, one.place) = (now.0, now.1, place);
+        })?;
+        if let Some(device) = device {
+            engine.use_cache_device(&config, device);
+        }
+        Ok(now.0)
+    }
+
+    /// Changes what is listed of a cache device, in a group of its own.
+    fn edit_cache(&self, guid: Guid, with: impl FnOnce(&mut AuxVdev)) -> Result<(), ShapeError> {
+        let mut aux = self.aux();
+        let one = aux.l2cache.iter_mut().find(|one| one.config.guid == guid);
+        with(one.ok_or(vdev::VdevError::NoSuchGuid { guid })?);
+        self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
         Ok(())
     }
 

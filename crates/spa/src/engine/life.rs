@@ -355,6 +355,9 @@ impl Live {
     /// [`LifeError::NoReplicas`], [`LifeError::NotLeaf`]; [`ShapeError`].
     pub fn offline(&self, guid: Guid, temporary: bool) -> Result<(), LifeError> {
         let _alone = self.engine().shape.lock();
+        if self.is_cache(guid) {
+            return Ok(self.cache_offline(guid, temporary)?);
+        }
         self.engine()
             .decide(&self.txgs().handle(), move |engine, tx| engine.take_offline(tx, guid, temporary))
     }
@@ -375,6 +378,12 @@ impl Live {
     pub fn online(&self, guid: Guid, expand: bool) -> Result<VdevState, LifeError> {
         let engine = self.engine();
         let _alone = engine.shape.lock();
+        if self.is_cache(guid) {
+            if expand {
+                return Err(ShapeError::Unsupported { what: "expanding a cache device" }.into());
+            }
+            return Ok(self.cache_online(guid)?);
+        }
         let _resilver = engine.scan.comes();
         let tree = engine.tree();
         let state_of = |tree: &Tree| tree.state_of(guid).map_err(|e| LifeError::Shape(e.into()));

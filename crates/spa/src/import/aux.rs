@@ -18,7 +18,7 @@ pub struct AuxVdev {
     pub config: VdevConfig,
     /// Where it was found.
     pub place: Option<Place>,
-    /// Its state: healthy, or not openable. That a spare is in use shows in the tree.
+    /// Its state: healthy, not openable, or, of a cache device, offline. That a spare is in use shows in the tree.
     pub state: VdevState,
     /// Why it is in this state.
     pub aux: VdevAux,
@@ -55,14 +55,19 @@ fn one(list: &Nvlist, what: &'static str, found: &[Member]) -> Result<AuxVdev, S
         config.path = Some(place.to_string().into_bytes());
     }
     let (state, aux) = match &place {
+        // It was taken out of use, whether it is there or not.
+        _ if config.offline => (VdevState::Offline, VdevAux::None),
         None => (VdevState::CantOpen, VdevAux::OpenFailed),
-        Some(place) => {
-            let (at, own) = (place.clone(), config.clone());
-            let checked = ask::one(&place.path, move |_| check(&at, &own));
-            checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
-        }
+        Some(place) => look(place, &config),
     };
     Ok(AuxVdev { config, place, state, aux })
+}
+
+/// Whether the device at a place is the auxiliary one, and answers.
+pub(crate) fn look(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
+    let (at, own) = (place.clone(), config.clone());
+    let checked = ask::one(&place.path, move |_| check(&at, &own));
+    checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
 }
 
 fn path_of(raw: &[u8]) -> &std::path::Path {

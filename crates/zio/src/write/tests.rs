@@ -15,6 +15,7 @@ use vdev::Tree;
 mod failing;
 mod healing;
 mod protected;
+mod remade;
 mod shared;
 
 /// Gives out space from the front, a top-level vdev for each copy, and remembers what comes back.

@@ -36,7 +36,7 @@ impl Entropy for Counter {
     }
 }
 
-fn encrypted_pool() -> Zio {
+pub(super) fn encrypted_pool() -> Zio {
     let (zio, _) = pool(3, 12, u64::MAX);
     zio.set_keys(Arc::new(Keys::new()));
     zio.set_entropy(Arc::new(Counter::default()));
@@ -44,7 +44,7 @@ fn encrypted_pool() -> Zio {
 }
 
 /// A block of dnodes, one of them in use, with a bonus that is secret.
-fn dnodes() -> Block {
+pub(super) fn dnodes() -> Block {
     let mut raw = AlignedBuf::zeroed(16_384);
     raw[512..512 + 16].copy_from_slice(&[
         DmuType::PLAIN_FILE_CONTENTS.to_disk(),
