@@ -104,6 +104,33 @@ fn initialize() {
     good("zpool export t", &house);
 }
 
+/// Goal: a cache device goes offline and comes back, is shown so, and is neither faulted nor expanded.
+#[test]
+fn cache_device() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let house = pool(dir);
+    let state = || {
+        let text = said(&house, dir, "zpool status t");
+        let line = text.lines().find(|l| l.contains("/p/k")).unwrap_or_else(|| panic!("{text}"));
+        line.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(state(), "ONLINE");
+    same("-f", &said(&house, dir, "zpool offline -f t /p/k"), "rc 1\n");
+    assert_eq!(state(), "ONLINE");
+    same("offline", &said(&house, dir, "zpool offline t /p/k"), "rc 0\n");
+    assert_eq!(state(), "OFFLINE");
+    same(
+        "-e",
+        &said(&house, dir, "zpool online -e t /p/k"),
+        "cannot expand /p/k: cannot expand cache devices\nFailed to online \"/p/k\" in pool \"t\": -1\nrc 1\n",
+    );
+    assert_eq!(state(), "OFFLINE");
+    same("online", &said(&house, dir, "zpool online t /p/k"), "rc 0\n");
+    assert_eq!(state(), "ONLINE");
+    good("zpool export t", &house);
+}
+
 /// Goal: trimming a pool, slowly, stopping it, going on after an export and in another process, and what can't be done.
 #[test]
 fn trim() {

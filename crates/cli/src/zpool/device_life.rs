@@ -19,7 +19,7 @@ pub(super) enum Target {
     /// A vdev of the tree.
     Vdev(u64),
     Spare,
-    Cache,
+    Cache(u64),
     Nothing,
 }
 
@@ -33,8 +33,18 @@ impl Target {
         match get::guid_of(pool, word) {
             Some(guid) => Target::Vdev(guid),
             None if pool.spares.iter().any(called) => Target::Spare,
-            None if pool.l2cache.iter().any(called) => Target::Cache,
-            None => Target::Nothing,
+            None => match pool.l2cache.iter().find(|v| called(v)) {
+                Some(cache) => Target::Cache(cache.guid),
+                None => Target::Nothing,
+            },
+        }
+    }
+
+    /// What can go out of use and come back: a vdev or a cache device.
+    fn device(&self) -> Result<u64, &'static str> {
+        match self {
+            Target::Cache(guid) => Ok(*guid),
+            _ => self.vdev(),
         }
     }
 
@@ -43,7 +53,7 @@ impl Target {
         match self {
             Target::Vdev(guid) => Ok(*guid),
             Target::Spare => Err("device is reserved as a hot spare"),
-            Target::Cache => Err("device is in use as a cache"),
+            Target::Cache(_) => Err("device is in use as a cache"),
             Target::Nothing => Err("no such device in pool"),
         }
     }
@@ -99,7 +109,9 @@ pub fn offline(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     let mut code = 0;
     for device in devices {
-        let why = match Target::of(&pool, device).vdev() {
+        let target = Target::of(&pool, device);
+        // A cache device that is to be faulted is none that can be.
+        let why = match if fault { target.vdev() } else { target.device() } {
             Ok(guid) => {
                 let change = PoolChange::Offline { guid, temporary, fault };
                 match cx.service()?.change_pool(name, &change) {
@@ -150,7 +162,10 @@ pub fn online(cx: &mut Cx, args: &[String]) -> Outcome {
             continue;
         }
         let what = if expand { "expand" } else { "online" };
-        let done = match target.vdev() {
+        let done = match target.device() {
+            Ok(_) if expand && matches!(target, Target::Cache(_)) => {
+                Err("cannot expand cache devices".to_owned())
+            }
             Err(why) => Err(why.to_owned()),
             Ok(guid) => {
                 let change = PoolChange::Online { guid, expand };
@@ -189,7 +204,8 @@ fn remains(
     before: &Pool,
 ) -> Result<bool, Stop> {
     let now = super::open(cx, name, PoolQuery::default())?;
-    let state = state_of(&now.root, guid).unwrap_or(VdevState::Unknown);
+    let caches = || now.l2cache.iter().find_map(|v| state_of(v, guid));
+    let state = state_of(&now.root, guid).or_else(caches).unwrap_or(VdevState::Unknown);
     if state == VdevState::Healthy {
         return Ok(true);
     }

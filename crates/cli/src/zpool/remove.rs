@@ -81,11 +81,11 @@ fn foretell(cx: &mut Cx, pool: &Pool, devices: &[String], parsable: bool) -> i32
             Target::Vdev(_) if !is_log(pool, device) => {
                 "this release of Poolhouse does not remove devices that hold data"
             }
-            Target::Vdev(_) | Target::Spare | Target::Cache if parsable => {
+            Target::Vdev(_) | Target::Spare | Target::Cache(_) if parsable => {
                 writeln!(cx.out, "{device} 0");
                 continue;
             }
-            Target::Vdev(_) | Target::Spare | Target::Cache => {
+            Target::Vdev(_) | Target::Spare | Target::Cache(_) => {
                 writeln!(cx.out, "Memory that will be used after removing {device}: 0");
                 continue;
             }
