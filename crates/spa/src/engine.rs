@@ -75,7 +75,7 @@ pub(crate) use checkpoint::decode as decode_checkpoint;
 pub use checkpoint::{CheckpointError, DISCARD_MEMORY};
 pub use deadman::{
     CHECK_MS as DEADMAN_CHECK_MS, ENABLED as DEADMAN_ENABLED, FAILMODE as DEADMAN_FAILMODE,
-    HANGS_MS as DEADMAN_HANGS_MS,
+    HANGS_MS as DEADMAN_HANGS_MS, SYNC_MS as DEADMAN_SYNC_MS,
 };
 pub(crate) use labels::SPA_VERSION;
 pub use leaf_work::{CHUNK, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};

@@ -113,6 +113,8 @@ pub struct Options {
     pub layer: Layer,
     /// The pass over all datasets when the pool is opened for writing.
     pub pass: Pass,
+    /// Scans and rebuilds that went on stand still from the start, as after [`Live::hold_scans`](crate::engine::Live::hold_scans) (`zfs_scan_suspend_progress`).
+    pub hold_scans: bool,
 }
 
 impl Default for Options {
@@ -133,6 +135,7 @@ impl Default for Options {
             seen: None,
             layer: Layer::default(),
             pass: Pass::default(),
+            hold_scans: false,
         }
     }
 }
@@ -209,7 +212,7 @@ pub fn import_for_writing(
         let (tree, used) = (Some(spa.tree().describe()), Some((ub.txg, ub.timestamp)));
         return Err(OpenFailure::Import(Box::new(Failure { error, tree, used, rewind: None })));
     }
-    Ok(spa.into_live(host, altroot, hands, &options.pass)?)
+    Ok(spa.into_live(host, altroot, hands, options)?)
 }
 
 /// Imports a pool for reading, whatever `options` say of that.

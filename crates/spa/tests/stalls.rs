@@ -282,3 +282,69 @@ fn what_hangs_is_found() {
     );
     ward.discharge(&[(1, first), (2, second)]);
 }
+
+/// Goal: what devices have not done for as long as a group may take to be written is told while that group is not on disk, again and again.
+#[test]
+fn a_group_that_hangs_is_told() {
+    use spa::tunables::{DEADMAN_CHECK_MS, DEADMAN_SYNC_MS};
+    let ward = ward(VdevShape::Single, 1);
+    let live = live(&ward.spa);
+    let first = ward.write(1).0;
+    let second = ward.dirty(2);
+    ward.patients[0].inject(Fault::Stalled);
+    DEADMAN_SYNC_MS.set(5);
+    DEADMAN_CHECK_MS.set(5);
+    let told = |reports: &[(ondisk::Guid, vdev::Report)]| {
+        reports.iter().filter(|(_, r)| matches!(r.what, vdev::Trouble::Deadman { .. })).count()
+    };
+    std::thread::scope(|s| {
+        let syncer = s.spawn(|| live.sync_all());
+        let began = std::time::Instant::now();
+        let mut count = 0;
+        while count < 2 && began.elapsed().as_secs() < 120 {
+            count += told(&ward.spa.tree().take_reports().0);
+            std::thread::yield_now();
+        }
+        let waits = !syncer.is_finished();
+        DEADMAN_SYNC_MS.set(DEADMAN_SYNC_MS.default());
+        ward.patients[0].heal();
+        syncer.join().unwrap().unwrap();
+        assert!(waits && count >= 2);
+    });
+    DEADMAN_CHECK_MS.set(DEADMAN_CHECK_MS.default());
+    ward.discharge(&[(1, first), (2, second)]);
+}
+
+/// Goal: a scan has ended, for who looks and for who waits, when that is on disk: while the group that ends it can't be written, it goes on.
+#[test]
+fn a_scan_ends_on_disk() {
+    let ward = ward(VdevShape::Single, 1);
+    let live = live(&ward.spa);
+    let first = ward.write(1).0;
+    live.hold_scans(true);
+    live.scan(spa::engine::ScanCommand::Scrub).unwrap();
+    let scrubs = || live.scan_stat().is_some_and(|s| s.is_scanning());
+    assert!(scrubs());
+    live.take_scan_notices();
+    ward.patients[0].inject(Fault::Error { op: Op::Write, range: 0..u64::MAX });
+    std::thread::scope(|s| {
+        let waiter = s.spawn(|| live.wait_for_scans());
+        live.hold_scans(false);
+        let began = std::time::Instant::now();
+        let mut ends = false;
+        while !ends && began.elapsed().as_secs() < 120 {
+            ends = live.take_scan_notices().iter().any(|n| n.what == "scrub_finish");
+            std::thread::yield_now();
+        }
+        while live.suspended().is_none() && began.elapsed().as_secs() < 120 {
+            std::thread::yield_now();
+        }
+        let (goes_on, waits) = (scrubs(), !waiter.is_finished());
+        ward.rescue();
+        waiter.join().unwrap().unwrap();
+        assert!(ends && goes_on && waits, "{ends} {goes_on} {waits}");
+    });
+    assert!(!scrubs());
+    assert_eq!(ward.spa.mos().scan().unwrap().unwrap().state, ondisk::scan::ScanState::Finished);
+    ward.discharge(&[(1, first)]);
+}

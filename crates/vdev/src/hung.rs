@@ -42,7 +42,18 @@ pub(crate) struct Underway(Mutex<List>);
 #[derive(Debug, Default)]
 struct List {
     last: u64,
-    all: Vec<(u64, Instant, Op, u64, u64)>,
+    all: Vec<One>,
+}
+
+#[derive(Debug)]
+struct One {
+    id: u64,
+    at: Instant,
+    op: Op,
+    offset: u64,
+    size: u64,
+    /// When it was last told that it takes long.
+    told: Option<Instant>,
 }
 
 /// An operation under way, until this is dropped.
@@ -58,7 +69,7 @@ impl Underway {
         let at = Instant::now();
         let list = &mut *self.0.lock();
         list.last += 1;
-        list.all.push((list.last, at, op, offset, size));
+        list.all.push(One { id: list.last, at, op, offset, size, told: None });
         Begun { of: self, id: list.last, at }
     }
 }
@@ -73,24 +84,31 @@ impl Begun<'_> {
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
         let list = &mut *self.of.0.lock();
-        if let Some(at) = list.all.iter().position(|(id, ..)| *id == self.id) {
+        if let Some(at) = list.all.iter().position(|one| one.id == self.id) {
             list.all.swap_remove(at);
         }
     }
 }
 
 impl Tree {
-    /// The operations that have been under way for longer than this, each of which is reported (`ereport.fs.zfs.deadman`); the oldest of each device first.
-    pub fn find_hung(&self, longer: Duration) -> Vec<Hung> {
+    /// The operations that have been under way for longer than this, and of which that was not told within the last `again`; each is reported
+    /// (`ereport.fs.zfs.deadman`), the oldest of each device first.
+    pub fn find_hung(&self, longer: Duration, again: Duration) -> Vec<Hung> {
         let mut found = Vec::new();
         for node in self.nodes().filter(|node| matches!(node.layout, Layout::Leaf(_))) {
             let mut here: Vec<Hung> = {
-                let list = node.underway.0.lock();
-                let old =
-                    list.all.iter().map(|(_, at, op, offset, size)| (at.elapsed(), *op, *offset, *size));
-                old.filter(|(since, ..)| *since >= longer)
-                    .map(|(since, op, offset, size)| Hung { leaf: node.guid, op, since, offset, size })
-                    .collect()
+                let list = &mut *node.underway.0.lock();
+                let now = Instant::now();
+                let old = list.all.iter_mut().filter(|one| {
+                    let told = one.told.is_some_and(|told| now.duration_since(told) < again);
+                    now.duration_since(one.at) >= longer && !told
+                });
+                old.map(|one| {
+                    one.told = Some(now);
+                    let since = now.duration_since(one.at);
+                    Hung { leaf: node.guid, op: one.op, since, offset: one.offset, size: one.size }
+                })
+                .collect()
             };
             here.sort_by_key(|hung| std::cmp::Reverse(hung.since));
             for hung in &here {

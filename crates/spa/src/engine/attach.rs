@@ -291,6 +291,8 @@ impl Engine {
         self.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
         self.edit_config(|config| config.vdev_tree = Some(changed));
         self.forget_leaf(tx, &leaf, &kept)?;
+        let top = root.children.iter().find(|top| top.find(guid).is_some());
+        top.into_iter().for_each(|top| self.end_needless_rebuild(VdevId(top.id as u32)));
         let text = format!("vdev={}", path_of(&leaf));
         let events = vec![Event { what: "detach", dataset: String::new(), object: 0, text }];
         Ok(Ok((gone, events)))

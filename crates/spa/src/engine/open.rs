@@ -10,6 +10,7 @@
 //! nobody finds the states again that were given up.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arc::Cache;
 use dmu::Objset;
@@ -23,7 +24,7 @@ use zio::{Entropy, Workers};
 
 use super::claim::{GiveUp, Logs};
 use super::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
-use crate::import::{Hands, Pass};
+use crate::import::{Hands, Options};
 use crate::txg::Stopped;
 use crate::{Host, Spa};
 
@@ -114,9 +115,9 @@ impl Spa {
         host: &Host,
         altroot: Option<String>,
         hands: Hands,
-        pass: &Pass,
+        options: &Options,
     ) -> Result<Spa, WriteRefusal> {
-        self.opened(host, altroot, hands, pass, None)
+        self.opened(host, altroot, hands, options, None)
     }
 
     /// Opens a pool that was just split off from another, and does this in its first group, which is written at once.
@@ -130,7 +131,7 @@ impl Spa {
         hands: Hands,
         first: PoolTask,
     ) -> Result<Spa, WriteRefusal> {
-        self.opened(host, altroot, hands, &Pass::default(), Some(first))
+        self.opened(host, altroot, hands, &Options::default(), Some(first))
     }
 
     fn opened(
@@ -138,7 +139,7 @@ impl Spa {
         host: &Host,
         altroot: Option<String>,
         hands: Hands,
-        pass: &Pass,
+        options: &Options,
         begin: Option<PoolTask>,
     ) -> Result<Spa, WriteRefusal> {
         let Hands { workers, world } = hands;
@@ -157,7 +158,7 @@ impl Spa {
             // It has a new number already, if this was begun before.
             (checkpoint, _) => (checkpoint, GiveUp::Unclaimed),
         };
-        let logs = Logs::survey(&reader, of, give_up, pass)?;
+        let logs = Logs::survey(&reader, of, give_up, &options.pass)?;
         let mut last = self.newest.max(state).max(logs.latest());
         equip(&self.cache, &allocator, workers, &world);
         let Synced { uberblock, config, features } = self.loaded;
@@ -165,8 +166,8 @@ impl Spa {
         let mos = Mos::open(Objset::open_live(self.cache.clone(), 0, &root)?)?;
         let missing = pool::Error::Missing { name: mos::SYNC_BPOBJ };
         let deferred: ObjNum = mos.dir(mos::SYNC_BPOBJ)?.ok_or(missing)?;
-        let options = dsl::Options { pool_name: self.name.clone(), space, altroot };
-        let dsl = Dsl::open(mos.clone(), options)?;
+        let of_dsl = dsl::Options { pool_name: self.name.clone(), space, altroot };
+        let dsl = Dsl::open(mos.clone(), of_dsl)?;
         self.cache.zio().set_keys(dsl.keys().clone());
         let config = PoolConfig {
             name: Some(self.kept_name.clone()),
@@ -206,6 +207,7 @@ impl Spa {
             engine.go_back(&loaded.uberblock).map_err(|e| WriteRefusal::GoBack(Box::new(e)))?;
         }
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
+        engine.scan.held.store(options.hold_scans, Ordering::Relaxed);
         let writer = Live::start(&self.name, last, Arc::new(engine));
         {
             // Nobody allocates anything before the first group is let go, since nobody else knows of it.

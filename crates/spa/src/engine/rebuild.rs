@@ -17,12 +17,12 @@
 //! # Life
 //! A rebuild is *active* from the group that takes its device in. It begins three groups later, when all blocks have been written that may have been laid out without the device.
 //! It is *complete* at the end of the space: then, if nothing went wrong, all that the vdev's devices missed is forgotten. It is *canceled* when no device is left that needs it or nobody has what
-//! it needs. Another device that joins the same vdev so begins it anew. A device that missed more meanwhile, or was away, and whatever went wrong, is left to a resilver, which follows.
+//! it needs: with the group in which such a device is detached, or when a slice finds so. Another device that joins the same vdev so begins it anew. A device that missed more meanwhile, or was away, and whatever went wrong, is left to a resilver, which follows.
 //!
 //! While one is active, no resilver begins, a scrub that went on is given up, and none begins.
 //!
 //! # Locks
-//! `all` is held for a few instructions.
+//! `all`, and `ending` after it, are held for a few instructions.
 //!
 //! # Crash
 //! What was copied is flushed with its group, before the uberblock that says so; what was copied after it is copied again.
@@ -103,12 +103,32 @@ struct Rebuild {
 #[derive(Debug, Default)]
 pub(super) struct Rebuilds {
     all: Mutex<BTreeMap<VdevId, Rebuild>>,
+    /// As what those that ended in the group that syncs are told, until that is on disk; locked after `all`.
+    ending: Mutex<BTreeMap<VdevId, RebuildStat>>,
 }
 
 impl Rebuilds {
     /// Whether there is one (`vdev_rebuild_active`).
     pub(super) fn any(&self) -> bool {
         !self.all.lock().is_empty()
+    }
+
+    /// The same as it is told: one whose end is not on disk has not ended.
+    pub(super) fn any_told(&self) -> bool {
+        self.any() || !self.ending.lock().is_empty()
+    }
+
+    /// What a group did is on disk: what ended in it is told from now on.
+    pub(super) fn on_disk(&self) {
+        self.ending.lock().clear();
+    }
+
+    /// One ends in the group that syncs.
+    fn end(&self, vdev: VdevId) {
+        let mut all = self.all.lock();
+        if let Some(rebuild) = all.remove(&vdev) {
+            self.ending.lock().insert(vdev, rebuild.stat());
+        }
     }
 }
 
@@ -127,7 +147,30 @@ pub struct RebuildStat {
     pub pass_skipped: u64,
 }
 
+impl Rebuild {
+    fn stat(&self) -> RebuildStat {
+        RebuildStat {
+            phys: self.phys,
+            pass_ms: self.pass.ms(),
+            pass_scanned: self.pass.scanned,
+            pass_issued: self.pass.issued,
+            pass_skipped: self.pass.skipped,
+        }
+    }
+}
+
 impl Engine {
+    /// A device has left a top-level vdev: its rebuild ends with the group that syncs if nobody needs it any more. Others go on
+    /// (`vdev_rebuild_should_cancel`).
+    pub(super) fn end_needless_rebuild(&self, vdev: VdevId) {
+        if !self.tree().behind_in(vdev).is_empty() {
+            return;
+        }
+        if let Some(rebuild) = self.rebuilds.all.lock().get_mut(&vdev) {
+            rebuild.end.get_or_insert(End::Canceled);
+        }
+    }
+
     /// Whether groups are to follow one another, since each does a slice.
     pub(super) fn is_rebuilding_now(&self) -> bool {
         self.rebuilds.any()
@@ -155,15 +198,11 @@ impl Engine {
 }
 
 impl Live {
-    /// How the active rebuild of a top-level vdev stands; nothing if there is none.
+    /// How the active rebuild of a top-level vdev stands; nothing if there is none. It is active until its end is on disk.
     pub fn rebuild_stat(&self, vdev: VdevId) -> Option<RebuildStat> {
-        let all = self.engine().rebuilds.all.lock();
-        all.get(&vdev).map(|r| RebuildStat {
-            phys: r.phys,
-            pass_ms: r.pass.ms(),
-            pass_scanned: r.pass.scanned,
-            pass_issued: r.pass.issued,
-            pass_skipped: r.pass.skipped,
-        })
+        let rebuilds = &self.engine().rebuilds;
+        let all = rebuilds.all.lock();
+        let ending = rebuilds.ending.lock().get(&vdev).copied();
+        ending.or_else(|| all.get(&vdev).map(Rebuild::stat))
     }
 }

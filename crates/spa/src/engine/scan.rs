@@ -157,6 +157,8 @@ const NOTICES: usize = 64;
 #[derive(Debug, Default)]
 struct State {
     stat: Option<ScanStat>,
+    /// As what one that ended in the group that syncs is told, until that is on disk.
+    ending: Option<ScanStat>,
     /// The next group has something to write of it.
     dirty: bool,
     /// The walk came to its end: the next group says so.
@@ -300,6 +302,13 @@ impl Scan {
         self.wanted.load(Ordering::SeqCst) || self.turning.load(Ordering::SeqCst)
     }
 
+    /// What a group did is on disk: what ended in it is told from now on.
+    pub(super) fn on_disk(&self) {
+        let mut state = self.state.lock();
+        state.ending = None;
+        self.turned.notify_all();
+    }
+
     /// What changes a scan is done: who waits for that looks again.
     fn turned(&self) {
         let _state = self.state.lock();
@@ -314,6 +323,11 @@ impl Scan {
 }
 
 impl State {
+    /// How it is told: what is not on disk has not ended.
+    fn told(&self) -> Option<ScanStat> {
+        self.ending.or(self.stat)
+    }
+
     fn notice(&mut self, what: &'static str, at: std::time::SystemTime) {
         if self.notices.len() < NOTICES {
             self.notices.push(ScanNotice { what, rebuilt: None, at });
@@ -402,7 +416,7 @@ impl Live {
         self.engine().scan.is_awaited()
     }
 
-    /// Waits until no scrub, resilver or rebuild goes on or is wanted, but for those that are paused (`spa_wait`).
+    /// Waits until no scrub, resilver or rebuild goes on or is wanted, but for those that are paused, and that is on disk (`spa_wait`).
     ///
     /// # Errors
     /// The pool has stopped.
@@ -410,8 +424,8 @@ impl Live {
         let scan = &self.engine().scan;
         let mut state = scan.state.lock();
         loop {
-            let runs = state.stat.is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
-            if !runs && !scan.is_awaited() && !self.engine().rebuilds.any() {
+            let runs = state.told().is_some_and(|s| s.is_scanning() && s.phys.flags & DSF_SCRUB_PAUSED == 0);
+            if !runs && !scan.is_awaited() && !self.engine().rebuilds.any_told() {
                 return Ok(());
             }
             if let Some(stopped) = self.txgs().stopped() {
@@ -422,9 +436,9 @@ impl Live {
         }
     }
 
-    /// How the last or current scan stands; nothing if there never was one.
+    /// How the last or current scan stands; nothing if there never was one. It goes on until its end is on disk.
     pub fn scan_stat(&self) -> Option<ScanStat> {
-        self.engine().scan.stat()
+        self.engine().scan.state.lock().told()
     }
 
     /// How the last or current scrub of the log of damaged blocks stands, and since when it is paused (0 if it isn't); nothing if there was none since the last scan.

@@ -59,6 +59,7 @@ impl txg::Engine for Engine {
         if vdev::inject::is_over(|| self.tree().root_guid(), txg) {
             self.end_all(txg);
         }
+        let _writing = self.deadman.writing();
         self.scan_slice(txg);
         self.rebuild_slice(txg);
         // What a group does can't be done again: what it reads and writes waits for devices that fail, and for blocks that are damaged.
@@ -69,6 +70,8 @@ impl txg::Engine for Engine {
         // Whoever asked learns of it only now, when it is on disk; if it is not, that is what he learns.
         if done.is_ok() {
             self.logs.clean(txg);
+            self.rebuilds.on_disk();
+            self.scan.on_disk();
             self.note_seconds();
             for (ticket, result) in results {
                 ticket.settle(result);

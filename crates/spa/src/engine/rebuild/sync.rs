@@ -145,7 +145,7 @@ impl Engine {
         self.put_rebuild(tx, vdev, &phys)?;
         let decr = self.mos.feature_decr(tx, feature());
         decr.map_err(|source| SyncError::Books { txg: tx.txg(), source })?;
-        self.rebuilds.all.lock().remove(&vdev);
+        self.rebuilds.end(vdev);
         self.edit_config(|config| {
             let top = config.vdev_tree.as_mut().and_then(|root| root.children.get_mut(vdev.0 as usize));
             top.into_iter().for_each(forget_rebuild);

@@ -182,13 +182,14 @@ impl Engine {
         tree.passed_by(&present, tx.txg());
         *self.scan.walk.lock() = Walk::from_the_beginning();
         let mut state = self.scan.state.lock();
-        let notices = std::mem::take(&mut state.notices);
+        let (notices, ending) = (std::mem::take(&mut state.notices), state.ending);
         *state = State {
             stat: Some(ScanStat::of(phys, now)),
             dirty: true,
             ours: true,
             present,
             notices,
+            ending,
             ..State::default()
         };
         let scrub = func == ScanFunc::Scrub;
@@ -218,6 +219,7 @@ impl Engine {
             let mut state = self.scan.state.lock();
             let state = &mut *state;
             let Some(stat) = &mut state.stat else { return Ok(()) };
+            state.ending.get_or_insert(*stat);
             let scrub = stat.phys.func == ScanFunc::Scrub;
             let queue = std::mem::take(&mut stat.phys.queue_obj);
             stat.phys.state = if complete { ScanState::Finished } else { ScanState::Canceled };
