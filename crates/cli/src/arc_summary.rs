@@ -262,7 +262,7 @@ impl Told {
                 Ok(parameters("Solaris Porting Layer (SPL):", all, asked))
             }
             Section::Tunables => {
-                let all = self.tunables.iter().map(|t| (&t.name, t.value.to_string(), &t.what));
+                let all = self.tunables.iter().map(|t| (&t.name, t.told(t.value), &t.what));
                 Ok(parameters("Tunables:", all, asked))
             }
         }

@@ -80,13 +80,14 @@ fn tunables(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
         return Err(format!("cannot get '{name}': there is no such tunable, or it would do nothing here"));
     }
     let wide = |of: fn(&server::api::Tunable) -> usize| all.iter().map(of).max().unwrap_or_default();
-    let (name, value) = (wide(|t| t.name.len()), wide(|t| t.value.to_string().len()));
+    let (name, value) = (wide(|t| t.name.len()), wide(|t| t.told(t.value).len()));
     for t in all.iter().filter(|t| names.is_empty() || names.contains(&t.name)) {
         match names.is_empty() {
             true => {
-                writeln!(out, "{:<name$}  {:>value$}  {} (default {})", t.name, t.value, t.what, t.default)
+                let (now, default) = (t.told(t.value), t.told(t.default));
+                writeln!(out, "{:<name$}  {now:>value$}  {} (default {default})", t.name, t.what)
             }
-            false => writeln!(out, "{}", t.value),
+            false => writeln!(out, "{}", t.told(t.value)),
         }
     }
     Ok(())
@@ -112,10 +113,16 @@ fn counted(out: &mut Out, service: &dyn Service, names: &[String]) -> Said {
 }
 
 fn set(service: &dyn Service, pairs: &[String]) -> Said {
+    let all = service.tunables().map_err(|e| why("cannot set tunables", &e))?;
     for pair in pairs {
-        let parsed = pair.split_once('=').and_then(|(name, value)| Some((name, value.parse::<u64>().ok()?)));
-        let (name, value) =
-            parsed.ok_or_else(|| format!("cannot set '{pair}': that is not NAME=VALUE with a number"))?;
+        let not_a_pair = || format!("cannot set '{pair}': that is not NAME=VALUE with a number");
+        let (name, value) = pair.split_once('=').ok_or_else(not_a_pair)?;
+        let value = match all.iter().find(|t| t.name == name && !t.words.is_empty()) {
+            Some(t) => t.word(value).ok_or_else(|| {
+                format!("cannot set '{name}': '{value}' is not one of '{}'", t.words.join(" | "))
+            })?,
+            None => value.parse::<u64>().map_err(|_| not_a_pair())?,
+        };
         service.set_tunable(name, &value).map_err(|e| why(&format!("cannot set '{name}'"), &e))?;
     }
     Ok(())

@@ -141,3 +141,43 @@ fn executables_at_events() {
     daemon.signal("TERM");
     assert!(daemon.ended().success());
 }
+
+/// Goal: operations that do not end, and what a group that does not end waits for, are told while that is so, as OpenZFS's parameters say, which are set by its words; where they say so, the daemon
+/// ends over it.
+#[test]
+fn operations_that_hang() {
+    let (dir, mut daemon) = stand(&["a"]);
+    daemon.good(&format!("zpool create -m none one{}", at(dir.path(), &["a"])));
+    assert_eq!(daemon.good("get tunable zfs_deadman_failmode"), "wait\n");
+    for bad in ["set tunable zfs_deadman_failmode=1", "set tunable zfs_deadman_failmode=stop"] {
+        let ran = daemon.ran(bad);
+        assert_eq!(ran.status.code(), Some(1));
+        assert!(daemon::said(&ran).contains("is not one of 'wait | continue | panic'"), "{bad}");
+    }
+    let delayed = format!("zinject -d {} -D 3000:64 one", dir.path().join("a").display());
+    let told = |events: &str| events.contains("class = \"ereport.fs.zfs.deadman\"");
+    // Each in its turn: single operations, then what a group waits for.
+    for limit in ["zfs_deadman_ziotime_ms", "zfs_deadman_synctime_ms"] {
+        daemon.good("zpool events -c");
+        let before = daemon.good(&format!("get tunable {limit}"));
+        daemon.good(&format!("set tunable {limit}=10 zfs_deadman_checktime_ms=10"));
+        daemon.good(&delayed);
+        let mut change =
+            daemon::command(dir.path(), &format!("zfs create one/{limit}")).spawn().expect("it runs");
+        let events = until(&daemon, "zpool events -v one", told);
+        assert!(events.contains("zio_delta = 0x") && events.contains("vdev_path ="), "{events}");
+        daemon.good("zinject -c all");
+        assert!(change.wait().expect("it ends").success());
+        daemon.good(&format!("set tunable {limit}={}", before.trim()));
+    }
+    daemon.good("zpool events -c");
+    daemon.good("zfs create one/soon");
+    assert!(!told(&daemon.good("zpool events -v one")), "nothing took long");
+    daemon.good("set tunable zfs_deadman_failmode=panic zfs_deadman_ziotime_ms=10");
+    daemon.good(&delayed);
+    let mut change = daemon::command(dir.path(), "zfs create one/never").spawn().expect("it runs");
+    assert!(!daemon.ended().success());
+    let _ = change.wait().expect("it ends");
+    let log = std::fs::read_to_string(dir.path().join("log")).expect("a log");
+    assert!(log.contains("I/O to pool 'one' appears to be hung"), "{log}");
+}

@@ -111,3 +111,84 @@ fn what_cannot_be() {
     let why = "device_rebuild feature must be enabled in order to use sequential reconstruction";
     same("feature", &refused, &format!("cannot attach {new} to {}: {why}\nrc 255\n", paths[0]));
 }
+
+/// Goal: what is resilvered, one way or the other, goes on after an export and an import, also while scans are held up from before it on; so do those that need a device that is not there meanwhile.
+#[test]
+fn resilvers_go_on_after_an_import() {
+    for how in ["", "-s "] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (house, paths) = pool(dir.path(), "", 1);
+        let new = image(dir.path(), "x");
+        house.set_tunable("zfs_scan_suspend_progress", &1).expect("it is there");
+        good(&format!("zpool attach {how}t {} {new}", paths[0]), &house);
+        let goes_on = |when: &str| {
+            let text = good("zpool status t", &house);
+            assert!(
+                text.contains("in progress since") && !text.contains("resilvered"),
+                "{how}{when}: {text}"
+            );
+        };
+        goes_on("before");
+        let import = format!("zpool import -N -d {} t", dir.path().display());
+        for _ in 0..2 {
+            good("zpool export t", &house);
+            good(&import, &house);
+            goes_on("after");
+        }
+        good("zpool export t", &house);
+        std::fs::rename(&new, dir.path().join("away")).expect("it is ours");
+        good(&import, &house);
+        house.set_tunable("zfs_scan_suspend_progress", &0).expect("it is there");
+        good("zpool wait t", &house);
+        let text = good("zpool status t", &house);
+        assert!(text.contains("UNAVAIL") && text.contains("state: DEGRADED"), "{how}: {text}");
+        good("zpool export t", &house);
+        std::fs::rename(dir.path().join("away"), &new).expect("it is ours");
+        good(&import, &house);
+        good("zpool wait t", &house);
+        let text = good("zpool status t", &house);
+        assert!(text.contains("scan: resilvered ") && text.contains("with 0 errors"), "{how}: {text}");
+        assert!(text.contains("state: ONLINE"), "{how}: {text}");
+        // It has everything.
+        good(&format!("zpool detach t {}", paths[0]), &house);
+        good("zpool scrub -w t", &house);
+        let text = good("zpool status t", &house);
+        assert!(text.contains("scrub repaired 0B") && text.contains("with 0 errors"), "{how}: {text}");
+    }
+}
+
+/// Goal: rebuilds of several top-level vdevs go on by themselves; a detached device ends that of its own at once, and the others come to their end, which is on disk when it was waited for.
+#[test]
+fn a_detach_ends_its_own_rebuild() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let paths: Vec<String> = (0..4).map(|n| image(dir.path(), &format!("d{n}"))).collect();
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    let [a, b, c, d] = [0, 1, 2, 3].map(|n| paths[n].as_str());
+    good(&format!("zpool create -m none t mirror {a} {b} mirror {c} {d}"), &house);
+    let (x, y) = (image(dir.path(), "x"), image(dir.path(), "y"));
+    let feature = |want: &str| {
+        same(want, &good("zpool get -H -o value feature@device_rebuild t", &house), &format!("{want}\n"));
+    };
+    let told = |want: [usize; 4]| {
+        let history = good("zpool history -i t", &house);
+        let count = |word: &str| {
+            history.lines().filter(|line| line.contains("rebuild") && line.contains(word)).count()
+        };
+        assert_eq!(["started", "reset", "complete", "canceled"].map(count), want, "{history}");
+    };
+    house.set_tunable("zfs_scan_suspend_progress", &1).expect("it is there");
+    good(&format!("zpool replace -s t {b} {x}"), &house);
+    good(&format!("zpool replace -s t {d} {y}"), &house);
+    told([2, 0, 0, 0]);
+    feature("active");
+    good(&format!("zpool detach t {y}"), &house);
+    told([2, 0, 0, 1]);
+    feature("active");
+    house.set_tunable("zfs_scan_suspend_progress", &0).expect("it is there");
+    good("zpool wait -t resilver t", &house);
+    told([2, 0, 1, 1]);
+    feature("enabled");
+    good("zpool wait t", &house);
+    let text = good("zpool status t", &house);
+    assert!(text.contains(&x) && !text.contains(&y) && !text.contains(b) && text.contains(d), "{text}");
+}

@@ -178,7 +178,7 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
                 let kstat = self.house.kstat(pool.as_deref(), &name).ok_or(Errno::NOENT)?;
                 kstats::text(&kstat)
             }
-            Thing::Parameter(tunable) => format!("{}\n", tunable.value),
+            Thing::Parameter(tunable) => format!("{}\n", tunable.told(tunable.value)),
             Thing::Spl(name) => {
                 let all = self.house.spl().map_err(|_| Errno::IO)?;
                 let found = all.into_iter().find(|p| p.name == name).ok_or(Errno::NOENT)?;
@@ -248,7 +248,8 @@ impl<S: Counters + Send + Sync> Tree for StatTree<S> {
 
     fn write(&self, node: Node, _: u64, data: &[u8], _: bool) -> Result<(), Errno> {
         let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
-        let value = std::str::from_utf8(data).ok().and_then(|text| number(text.trim()));
+        let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?.trim();
+        let value = if tunable.words.is_empty() { number(text) } else { tunable.word(text) };
         let set = self.house.set_tunable(&tunable.name, &value.ok_or(Errno::INVAL)?);
         set.map_err(|_| Errno::INVAL)
     }

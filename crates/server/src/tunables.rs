@@ -26,9 +26,9 @@ use dsl::ops::create::MAX_NESTING;
 use observe::Tunable;
 use parking_lot::Mutex;
 use spa::tunables::{
-    CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEFAULT_MS_COUNT,
-    DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO, MAX_MS_SHIFT,
-    MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, REBUILD_MAX_SEGMENT,
+    CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEADMAN_SYNC_MS,
+    DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO,
+    MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, REBUILD_MAX_SEGMENT,
     REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA,
     VERIFY_METADATA,
 };
@@ -129,10 +129,12 @@ struct Steered {
     least: u64,
     most: u64,
     at: &'static Tunable,
+    /// What its values are called, from the least on, if it is told and set in words.
+    words: &'static [&'static str],
 }
 
 /// All of those.
-const STEERED: [Steered; 69] = [
+const STEERED: [Steered; 70] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -298,7 +300,7 @@ const STEERED: [Steered; 69] = [
     ),
     steered(
         "zfs_deadman_checktime_ms",
-        "milliseconds between looks for operations of devices that do not end",
+        "milliseconds after which an operation or group that does not end is told again",
         1,
         u32::MAX as u64,
         &DEADMAN_CHECK_MS,
@@ -317,12 +319,18 @@ const STEERED: [Steered; 69] = [
         u32::MAX as u64,
         &DEADMAN_EVENTS,
     ),
-    steered(
+    in_words(
         "zfs_deadman_failmode",
-        "0 (wait): what does not end is told; 1 (continue): its device is given up too",
-        0,
-        1,
+        "wait: what does not end is told; continue: its device is given up too; panic: the daemon ends",
+        &["wait", "continue", "panic"],
         &DEADMAN_FAILMODE,
+    ),
+    steered(
+        "zfs_deadman_synctime_ms",
+        "milliseconds from which a group is told not to end, with what devices have not done for as long",
+        1,
+        u32::MAX as u64,
+        &DEADMAN_SYNC_MS,
     ),
     steered(
         "zfs_deadman_ziotime_ms",
@@ -562,7 +570,16 @@ const fn steered(
     most: u64,
     at: &'static Tunable,
 ) -> Steered {
-    Steered { name, what, least, most, at }
+    Steered { name, what, least, most, at, words: &[] }
+}
+
+const fn in_words(
+    name: &'static str,
+    what: &'static str,
+    words: &'static [&'static str],
+    at: &'static Tunable,
+) -> Steered {
+    Steered { name, what, least: 0, most: words.len() as u64 - 1, at, words }
 }
 
 impl Steered {
@@ -620,6 +637,11 @@ impl Tunables {
         Arc::clone(&self.store).into()
     }
 
+    /// Whether scans stand still, as a pool that is imported has to know before it begins with any.
+    pub(crate) fn hold_scans(&self) -> bool {
+        self.set.lock().get("zfs_scan_suspend_progress").is_some_and(|value| *value != 0)
+    }
+
     /// All numbers as they are now.
     pub(crate) fn list(&self) -> Vec<api::Tunable> {
         let set = self.set.lock().clone();
@@ -628,12 +650,14 @@ impl Tunables {
             value: set.get(knob.name).copied().unwrap_or_else(|| default(knob.name)),
             default: default(knob.name),
             what: knob.what.to_owned(),
+            words: Vec::new(),
         };
         let steered = |one: &Steered| api::Tunable {
             name: one.name.to_owned(),
             value: one.at.get(),
             default: one.at.default(),
             what: one.what.to_owned(),
+            words: one.words.iter().map(|&word| word.to_owned()).collect(),
         };
         let mut all: Vec<_> = KNOBS.iter().map(row).chain(STEERED.iter().chain(&KEPT).map(steered)).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));

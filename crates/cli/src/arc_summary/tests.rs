@@ -23,6 +23,7 @@ fn told() -> Told {
                 value,
                 default: 0,
                 what: format!("what {name} is"),
+                words: Vec::new(),
             })
             .into(),
         spl: spl

@@ -13,6 +13,22 @@ pub struct Tunable {
     pub default: u64,
     /// What it does.
     pub what: String,
+    /// What its values are called, from 0 on, if it is told and set in words.
+    #[serde(default)]
+    pub words: Vec<String>,
+}
+
+impl Tunable {
+    /// This value of it as it is told: in its word, if it has words.
+    pub fn told(&self, value: u64) -> String {
+        let word = usize::try_from(value).ok().and_then(|at| self.words.get(at));
+        word.cloned().unwrap_or_else(|| value.to_string())
+    }
+
+    /// The value that a word stands for; none, if it has no such word.
+    pub fn word(&self, word: &str) -> Option<u64> {
+        self.words.iter().position(|known| known == word).map(|at| at as u64)
+    }
 }
 
 /// A parameter of the module `spl`, as its file would tell it.

@@ -151,6 +151,7 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         layer: layer.clone(),
         pass: Pass { threads: threads_for(request.threads) },
         cache: pools.tunables.room(),
+        hold_scans: pools.tunables.hold_scans(),
         ..options(request, &facts)
     };
     let altroot = facts.altroot.clone();
