@@ -123,8 +123,9 @@ fn resilvers_go_on_after_an_import() {
         good(&format!("zpool attach {how}t {} {new}", paths[0]), &house);
         let goes_on = |when: &str| {
             let text = good("zpool status t", &house);
+            // A resilver that is held up before it has begun tells of nothing yet.
             assert!(
-                text.contains("in progress since") && !text.contains("resilvered"),
+                (how.is_empty() || text.contains("in progress since")) && !text.contains("resilvered"),
                 "{how}{when}: {text}"
             );
         };
