@@ -239,8 +239,13 @@ fn tables_are_cached_when_they_are_read() {
     let (core, cached) = sizes();
     assert!(cached < core / 2, "{cached} of {core}");
     stand.good("zpool prefetch -t ddt tank");
-    let (core, cached) = sizes();
-    assert_eq!(cached, core);
+    // A block that another reader has under way is there a moment later.
+    let mut last = (0, 0);
+    let all = (0..200).any(|_| {
+        last = sizes();
+        last.0 == last.1
+    });
+    assert!(all, "{last:?}");
 }
 
 /// Goal: with `ZFS_ABORT` a command dumps core when it has done what it was asked for.
