@@ -87,6 +87,9 @@ impl Tree {
                 _ => return Err(VdevError::Absent { vdev: way.top }),
             }
         }
+        if start >= end {
+            return Ok(());
+        }
         // Columns are the top-level vdev's alone: below it offsets stay as they are.
         let Some((top, place)) = way.steps.first() else {
             each(start, end);

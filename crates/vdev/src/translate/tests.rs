@@ -67,6 +67,7 @@ proptest! {
             let (tree, _) = open(&root(vec![spec]), leaves);
             let (mut taken, mut free) = (Vec::new(), Vec::new());
             let mut at = start * unit;
+            prop_assert!(translated(&tree, leaves, at, at).is_empty(), "nothing covers nothing");
             for (size, gap) in &blocks {
                 let asize = tree.psize_to_asize(TOP, Psize(*size), Txg(5)).unwrap().0;
                 let laid = tree.lay_out(TOP, at, &Block::zeroed(*size as usize), Txg(5)).unwrap();
