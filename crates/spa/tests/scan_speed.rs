@@ -121,8 +121,8 @@ fn a_scrub_is_sequential() {
     }
 }
 
-/// Puts a new disk beside one of a pool's, or in its place, and fills it by a resilver or by a sequential one: the others read, and the new one writes, at 70 % of what they
-/// could do at most. A share of `data` of the bytes is on each.
+/// Puts a new disk beside one of a pool's, or in its place, and fills it by a resilver or by a sequential one: the others read at 70 % of what they could do at most, and the new one writes at
+/// 60 %, which counts what the groups write with which a resilver begins and ends: some forty seeks, where all of it takes one to four seconds. A share of `data` of the bytes is on each.
 fn resilver(shape: VdevShape, count: usize, data: f64, sequential: bool) {
     let mut pool = disks(shape, count);
     pool.fill(0..FILES);
@@ -162,7 +162,7 @@ fn resilver(shape: VdevShape, count: usize, data: f64, sequential: bool) {
     let read: Vec<u64> = all.map(|(disk, [reads, _])| busy_with(disk, reads.bytes, *reads)).collect();
     println!("{shape:?}, sequential {sequential}: read at {read:?} %, written at {written} %");
     assert!(
-        !read.is_empty() && read.iter().all(|percent| *percent >= 70) && written >= 70,
+        !read.is_empty() && read.iter().all(|percent| *percent >= 70) && written >= 60,
         "{read:?}, {written}"
     );
 }
