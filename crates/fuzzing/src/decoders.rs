@@ -118,7 +118,7 @@ pub fn gpt(data: &[u8]) {
     if let Ok(header) = ondisk::gpt::Header::decode(&sector, SECTOR as u64, 1 << 30) {
         let _ = header.other_offset();
         let _ = header.entries_offset();
-        assert!(header.entries_len() < LARGEST_BLOCK);
+        assert!(header.entries_len() <= LARGEST_BLOCK);
         if let Ok(partitions) = header.partitions(entries) {
             partitions.iter().for_each(|p| {
                 let _ = p.is_zfs();

@@ -45,3 +45,20 @@ fn misplaced_tables() {
     let h = Header::decode(&REAL[..512], 512, 1 << 20).unwrap();
     assert_eq!(h.partitions(&entries()).unwrap(), []);
 }
+
+/// Goal: the largest table that is believed takes 16 MiB of entries, and none that says more is read.
+#[test]
+fn largest_table() {
+    let header = |entries: u32, size: u32| {
+        let mut sector = REAL[..512].to_vec();
+        sector[80..84].copy_from_slice(&entries.to_le_bytes());
+        sector[84..88].copy_from_slice(&size.to_le_bytes());
+        sector[16..20].fill(0);
+        let crc = Crc32::new().update(&sector[..HEADER_SIZE]).finish();
+        sector[16..20].copy_from_slice(&crc.to_le_bytes());
+        Header::decode(&sector, 512, DISK)
+    };
+    assert_eq!(header(MAX_ENTRIES, MAX_ENTRY_SIZE).unwrap().entries_len(), 1 << 24);
+    assert!(header(MAX_ENTRIES + 1, 128).is_err());
+    assert!(header(128, MAX_ENTRY_SIZE + 8).is_err());
+}
