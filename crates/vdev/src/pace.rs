@@ -214,6 +214,8 @@ impl Precedence {
                     break;
                 }
                 state.disturbed();
+                // By another clock it might be much later.
+                state.due_ns = state.due_ns.min(now.saturating_add(PATIENCE_NS));
                 if now >= state.due_ns {
                     // Another one waits until this is over, and then for its turn.
                     state.due_ns = now.saturating_add(PATIENCE_NS);
