@@ -57,7 +57,7 @@ mod vdev_props;
 
 use std::sync::Arc;
 
-use device::Layer;
+use device::{Clock, Layer, SystemClock};
 use dsl::Dsl;
 use ondisk::{ObjNum, PoolConfig, Txg, Uberblock};
 use parking_lot::{Mutex, RwLock};
@@ -120,6 +120,10 @@ pub trait World: Send + Sync {
     /// What is put around devices that the engine opens itself: those that come back, that take others' places, and cache devices.
     fn layer(&self) -> Layer {
         Layer::default()
+    }
+    /// What scans measure by how long devices take, and wait for their turn; each engine asks once.
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(SystemClock::default())
     }
 }
 
@@ -303,6 +307,8 @@ pub(crate) struct Engine {
     errors: errlog::ErrorLogs,
     /// Scrub and resilver.
     scan: scan::Scan,
+    /// What scans measure time by.
+    clock: Arc<dyn Clock>,
     rebuilds: rebuild::Rebuilds,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,

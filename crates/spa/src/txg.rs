@@ -566,6 +566,7 @@ impl Shared {
                 return Ok(None);
             }
             delayed = true;
+            let _waits = Waits::begin(&shared.waiters);
             shared.done.wait_for(&mut s, pause);
         }
         let txg = s.open;

@@ -29,6 +29,8 @@ struct State {
     next: u64,
     closed: Vec<(u64, Place)>,
     passing: Vec<(u64, Vec<Place>)>,
+    /// How many wait to pass.
+    waiting: usize,
 }
 
 /// A stretch that is closed until this is dropped.
@@ -74,11 +76,18 @@ impl Cordon {
     pub fn pass(&self, places: Vec<Place>) -> Pass<'_> {
         let mut state = self.state.lock();
         while state.closed.iter().any(|(_, closed)| places.iter().any(|p| touch(p, closed))) {
+            state.waiting += 1;
             self.moved.wait(&mut state);
+            state.waiting -= 1;
         }
         let id = state.number();
         state.passing.push((id, places));
         Pass { cordon: self, id }
+    }
+
+    /// Whether somebody waits to pass.
+    pub fn is_awaited(&self) -> bool {
+        self.state.lock().waiting > 0
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{DeviceError, Op};
+use device::{Device, DeviceError, Op};
 use ondisk::{Psize, Txg, VdevId};
 
 use crate::hung::nanos;
@@ -126,7 +126,7 @@ impl Tree {
         done
     }
 
-    /// The same, without charging a failure, which will be met again.
+    /// The same, without charging a failure, which will be met again. In the background it is done when it has its turn, in parts that nobody waits behind for long.
     pub(crate) fn read_quietly(
         &self,
         leaf: NodeId,
@@ -135,6 +135,27 @@ impl Tree {
     ) -> std::result::Result<(), Unread> {
         let node = self.node(leaf);
         let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
+        let mut done = 0;
+        loop {
+            let stride = usize::try_from(node.precedence.stride()).unwrap_or(usize::MAX);
+            let end = done + stride.min(buf.len() - done);
+            let part = &mut buf[done..end];
+            node.precedence.run(|| self.read_part(leaf, &**device, offset + done as u64, part))?;
+            done = end;
+            if done == buf.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read_part(
+        &self,
+        leaf: NodeId,
+        device: &dyn Device,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> std::result::Result<(), Unread> {
+        let node = self.node(leaf);
         let at = device_offset(offset);
         node.in_flight.fetch_add(1, Relaxed);
         node.stats.reads_begun.inc();

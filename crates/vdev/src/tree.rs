@@ -21,6 +21,7 @@ use crate::draid::Draid;
 use crate::hung::{Underway, nanos};
 use crate::indirect::Indirect;
 use crate::kind;
+use crate::pace::Precedence;
 use crate::raidz::Raidz;
 use crate::report::{Reports, Trouble};
 use crate::write::turns::Turns;
@@ -91,6 +92,8 @@ pub(crate) struct Vitals {
     pub(crate) could_trim: AtomicBool,
     /// Whose turn it is to flush it.
     pub(crate) flushing: Turns,
+    /// Who goes first on its device.
+    pub(crate) precedence: Precedence,
     /// Device operations under way, and where the last one ended: what a mirror chooses by.
     pub(crate) in_flight: AtomicU32,
     pub(crate) last_end: AtomicU64,

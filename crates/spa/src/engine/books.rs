@@ -138,6 +138,7 @@ impl Engine {
             errors: Default::default(),
             to_free: Default::default(),
             deferred,
+            clock: parts.world.clock(),
             world: parts.world,
             heart,
             began: std::time::Instant::now(),

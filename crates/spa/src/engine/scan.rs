@@ -11,7 +11,8 @@
 //! dataset, and the first block in it that was not looked at. Datasets that come, go or are renamed between slices need no message to the scan: it asks anew ([`plan`]).
 //!
 //! A slice is short while somebody waits for a group, or for room to change more, and some seconds otherwise. In it blocks are gathered, and looked at
-//! in the order in which they lie on the devices ([`issue`]).
+//! in the order in which they lie on the devices ([`issue`]). Whoever else asks for devices goes first ([`vdev::Pace`]); nobody waits for a group because of that, since a slice makes way for
+//! nobody while somebody waits for it.
 //!
 //! # On disk
 //! `scan` in the MOS's directory ([`ScanPhys`]) has the state, the range of groups and the position; a ZAP has the datasets to come, as OpenZFS wants them: those
@@ -51,11 +52,13 @@ use crate::txg::TxgHandle;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use observe::Counter;
 use ondisk::scan::{DSF_SCRUB_PAUSED, ErrorScrubPhys, ScanFunc, ScanPhys, ScanState};
 use ondisk::{Guid, Txg};
 use parking_lot::{Condvar, Mutex};
-use vdev::TxgRanges;
+use vdev::{Pace, TxgRanges};
 
 use super::{Engine, Live};
 use crate::txg::Stopped;
@@ -194,7 +197,7 @@ pub(super) struct Scan {
     /// One is to follow the one that goes on.
     pub(super) deferred: AtomicBool,
     /// The pool is being let go: nothing is looked at any more.
-    pub(super) quiet: AtomicBool,
+    pub(super) quiet: Arc<AtomicBool>,
     /// Nothing is looked at, though scans go on (`zfs_scan_suspend_progress`).
     pub(super) held: AtomicBool,
     /// Milliseconds of a slice (`zfs_scrub_min_time_ms`, `zfs_resilver_min_time_ms`); 0 is the default.
@@ -207,6 +210,8 @@ pub(super) struct Scan {
     replan: AtomicBool,
     /// How many wait for a group.
     waiters: Arc<AtomicU64>,
+    /// Nanoseconds that operations of scans and rebuilds have waited for others.
+    waited_ns: Arc<Counter>,
 }
 
 /// Milliseconds of a slice that nobody waits for, where nothing was set: as long as a group may be open (`zfs_txg_timeout`).
@@ -215,6 +220,8 @@ const SLICE_MS: u64 = 5000;
 pub const SCRUB_MS: u64 = 1000;
 /// The same of a resilver (`zfs_resilver_min_time_ms`).
 pub const RESILVER_MS: u64 = 3000;
+/// How far beyond its time a slice goes on making way.
+const LATE: Duration = Duration::from_millis(SLICE_MS);
 /// Bytes for each device that a scan reads at a time (`zfs_scan_vdev_limit`).
 pub const SCAN_VDEV_LIMIT: u64 = 16 << 20;
 
@@ -349,6 +356,23 @@ impl Engine {
             || self.cache.zio().suspension().reason().is_some()
     }
 
+    /// How threads work that look at blocks in a slice, or copy them, which began then and takes so long: they make way for whoever asks for devices, unless somebody waits for the group, or for
+    /// space that is being copied, or the slice is late, or nothing goes on any more.
+    pub(super) fn pace(&self, since: Instant, long: Duration) -> Pace {
+        let scan = &self.scan;
+        let (cache, waiters, quiet) =
+            (Arc::clone(&self.cache), Arc::clone(&scan.waiters), Arc::clone(&scan.quiet));
+        let hurries = move || {
+            let zio = cache.zio();
+            waiters.load(Ordering::Relaxed) > 0
+                || quiet.load(Ordering::Relaxed)
+                || since.elapsed() >= long.saturating_add(LATE)
+                || zio.cordon().is_awaited()
+                || zio.suspension().reason().is_some()
+        };
+        Pace::background(Arc::clone(&self.clock), Arc::clone(&scan.waited_ns), hurries)
+    }
+
     /// The groups, from the first to before the second, that devices which are there have missed (`vdev_resilver_needed`).
     pub(super) fn missing(&self) -> Option<(u64, u64)> {
         let tree = self.tree();
@@ -445,6 +469,11 @@ impl Live {
     pub fn error_scrub_stat(&self) -> Option<(ErrorScrubPhys, u64)> {
         let scrub = self.engine().scan.errors.lock();
         (scrub.phys.func == ScanFunc::ErrorScrub).then_some((scrub.phys, scrub.paused_at))
+    }
+
+    /// Nanoseconds that operations of scans and rebuilds have waited since the import, all devices together, since others asked for these.
+    pub fn scans_waited_ns(&self) -> u64 {
+        self.engine().scan.waited_ns.get()
     }
 
     /// What happened to scans since the last call.

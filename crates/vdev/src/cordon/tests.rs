@@ -21,12 +21,16 @@ fn places_are_kept_apart() {
             written.store(true, SeqCst);
             drop(pass);
         });
-        std::thread::yield_now();
+        while !cordon.is_awaited() {
+            assert!(!through.load(SeqCst));
+            std::thread::yield_now();
+        }
         assert!(!through.load(SeqCst));
         drop(closed);
         while !through.load(SeqCst) {
             std::thread::yield_now();
         }
+        assert!(!cordon.is_awaited());
         let _closed = cordon.close(VDEV, 0..100);
         assert!(written.load(SeqCst));
     });

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use device::{AlignedBuf, Block};
 use ondisk::{Guid, Psize, Txg, VdevId};
 
+use crate::pace::Pace;
 use crate::tree::{NodeId, Tree};
 
 /// Most bytes of a read (`zfs_vdev_aggregation_limit` and beyond: nobody waits behind it).
@@ -153,12 +154,17 @@ impl Tree {
             }
             (self.node(leaf).guid, runs)
         };
-        let read = &read;
+        let (read, pace) = (&read, &Pace::here());
         let runs = std::thread::scope(|scope| {
             let mut devices = wanted.into_iter();
             let first = devices.next();
-            let others: Vec<_> =
-                devices.map(|(leaf, ranges)| scope.spawn(move || read(leaf, ranges))).collect();
+            let spawn = |(leaf, ranges)| {
+                scope.spawn(move || {
+                    let _paced = pace.enter();
+                    read(leaf, ranges)
+                })
+            };
+            let others: Vec<_> = devices.map(spawn).collect();
             let first = first.map(|(leaf, ranges)| read(leaf, ranges));
             let others = others.into_iter().map(|t| t.join().expect("a panic ends the program"));
             first.into_iter().chain(others).collect()

@@ -99,7 +99,9 @@ impl Tree {
             source: std::io::Error::other("an earlier flush failed"),
         };
         let begun = node.underway.begin(Op::Flush, 0, 0);
-        let done = flushed(self.root_guid(), node.guid, device)
+        let done = node
+            .precedence
+            .run(|| flushed(self.root_guid(), node.guid, device))
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) });
         drop(begun);
         let Err(source) = done else { return Flushed::Durable };

@@ -20,6 +20,7 @@ use ondisk::{Txg, VdevId};
 
 use super::{Laid, MAX_VISITS, Mended, Part, Refused, Run, join};
 use crate::Result;
+use crate::pace::Pace;
 use crate::tree::{Layout, Tree};
 
 /// The column of what is only written so that runs don't end.
@@ -81,11 +82,17 @@ impl Tree {
         runs.sort_by_key(Run::place);
         let devices: Vec<&[Run]> = runs.chunk_by(|a, b| a.place().0 == b.place().0).collect();
         let write = |runs: &[Run]| runs.iter().flat_map(|run| self.fill_run(run)).collect::<Vec<_>>();
-        let write = &write;
+        let (write, pace) = (&write, &Pace::here());
         let refused: Vec<Refused> = std::thread::scope(|scope| {
             let mut devices = devices.into_iter();
             let first = devices.next();
-            let others: Vec<_> = devices.map(|runs| scope.spawn(move || write(runs))).collect();
+            let spawn = |runs| {
+                scope.spawn(move || {
+                    let _paced = pace.enter();
+                    write(runs)
+                })
+            };
+            let others: Vec<_> = devices.map(spawn).collect();
             let first = first.map_or_else(Vec::new, write);
             let others = others.into_iter().flat_map(|t| t.join().expect("a panic ends the program"));
             first.into_iter().chain(others).collect()

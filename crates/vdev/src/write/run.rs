@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{Block, DeviceError, Op};
+use device::{Block, Device, DeviceError, Op};
 
 use super::{Laid, Piece, Refused};
 use crate::hung::nanos;
@@ -122,7 +122,7 @@ impl Tree {
         refused
     }
 
-    /// Writes to a leaf, counting the operation and its failure.
+    /// Writes to a leaf, counting the operation and its failure; in the background when it has its turn.
     pub(super) fn write_leaf(
         &self,
         leaf: NodeId,
@@ -133,6 +133,17 @@ impl Tree {
         let Layout::Leaf(Some(device)) = &node.layout else {
             unreachable!("a piece was made for a leaf that has a device, and it stays so");
         };
+        node.precedence.run(|| self.write_now(leaf, &**device, offset, bufs))
+    }
+
+    fn write_now(
+        &self,
+        leaf: NodeId,
+        device: &dyn Device,
+        offset: u64,
+        bufs: &[&[u8]],
+    ) -> Result<(), Arc<DeviceError>> {
+        let node = self.node(leaf);
         let at = device_offset(offset);
         node.in_flight.fetch_add(1, Relaxed);
         node.stats.writes_begun.inc();

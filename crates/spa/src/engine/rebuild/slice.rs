@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use device::Block;
 use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId};
-use vdev::{Closed, StretchError};
+use vdev::{Closed, Pace, StretchError};
 
 use super::{End, REBUILD_MAX_SEGMENT, REBUILD_VDEV_LIMIT};
 use crate::engine::Engine;
@@ -65,6 +65,7 @@ struct Lane<'a> {
     from: u64,
     since: Instant,
     long: Duration,
+    pace: &'a Pace,
     /// Most stretches; 0 is no limit.
     most: u64,
 }
@@ -159,6 +160,7 @@ impl<'a> Lane<'a> {
     /// Reads one stretch; if that can't be, the pieces of it that are in use.
     fn read(&self, start: u64, end: u64, used: &[(u64, u64)]) -> Result<Stretch<'a>, Came> {
         let engine = self.engine;
+        let _paced = self.pace.enter();
         let closed = Some(engine.cache.zio().cordon().close(self.vdev, start..end));
         let bytes = within(used, start, end).map(|(s, e)| e - s).sum();
         let mut stretch = Stretch { end, used: bytes, pieces: Vec::new(), failed: 0, _closed: closed };
@@ -185,6 +187,7 @@ impl<'a> Lane<'a> {
     }
 
     fn write_all(&self, take: &Receiver<Stretch<'a>>, copied: &mut Copied) {
+        let _paced = self.pace.enter();
         for stretch in take {
             let mut lacked = stretch.failed > 0;
             copied.errors += stretch.failed;
@@ -225,9 +228,10 @@ impl Engine {
         let most = self.scan.slice_blocks.load(Ordering::Relaxed);
         let before = self.here();
         let since = Instant::now();
+        let pace = &self.pace(since, long);
         let copied: Vec<(VdevId, Copied)> = std::thread::scope(|scope| {
             let lane = |(vdev, phys): (VdevId, RebuildPhys)| {
-                let lane = Lane { engine: self, vdev, from: phys.last_offset, since, long, most };
+                let lane = Lane { engine: self, vdev, from: phys.last_offset, since, long, pace, most };
                 let thread = std::thread::Builder::new().name("rebuild".into());
                 let thread = thread.spawn_scoped(scope, move || lane.run());
                 (vdev, thread.expect("the system has room for a thread"))

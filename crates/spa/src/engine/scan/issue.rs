@@ -19,7 +19,7 @@ use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
 use ondisk::{BlkId, Blkptr, Level, ObjNum, Psize, VdevId};
-use vdev::{Extent, Fetched, Laid, Mended, Tree};
+use vdev::{Extent, Fetched, Laid, Mended, Pace, Tree};
 use zio::{Bookmark, Lacking, Look, Workers};
 
 /// Most bytes of blocks that are read ahead, for each vdev.
@@ -131,11 +131,16 @@ impl Issuer<'_> {
         for item in items {
             lanes.entry(item.place().map(|(vdev, _)| vdev)).or_default().push(item);
         }
+        let pace = &Pace::here();
         std::thread::scope(|scope| {
             let mut lanes = lanes.into_values();
             let first = lanes.next();
             let lane = |items| {
-                std::thread::Builder::new().name("scan-lane".into()).spawn_scoped(scope, || self.lane(items))
+                let work = || {
+                    let _paced = pace.enter();
+                    self.lane(items)
+                };
+                std::thread::Builder::new().name("scan-lane".into()).spawn_scoped(scope, work)
             };
             let others: Vec<_> = lanes.map(lane).collect();
             let mut done = first.map_or_else(Vec::new, |items| self.lane(items));
@@ -151,11 +156,13 @@ impl Issuer<'_> {
         items.sort_by_key(Item::place);
         let aside = self.aside(&items);
         let chunks = self.chunks(items);
+        let pace = &Pace::here();
         std::thread::scope(|scope| {
             // Nothing is kept between them, so that of each there is one chunk that it has done and the next has not taken.
             let (have_read, read) = sync_channel(0);
             let (have_looked, looked) = sync_channel(0);
             let reader = move || {
+                let _paced = pace.enter();
                 for (n, chunk) in chunks.into_iter().enumerate() {
                     if n > 0 && (self.stops)() {
                         return;
@@ -167,6 +174,7 @@ impl Issuer<'_> {
                 }
             };
             let writer = || {
+                let _paced = pace.enter();
                 let mut filling = Filling::default();
                 looked.into_iter().for_each(|chunk| filling.take(chunk));
                 filling.end()
@@ -219,8 +227,9 @@ impl Issuer<'_> {
     }
 
     fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Seen> {
-        let (cache, how) = (Arc::clone(self.cache), self.look);
+        let (cache, how, pace) = (Arc::clone(self.cache), self.look, Pace::here());
         self.workers.map(items, move |item: Item| {
+            let _paced = pace.enter();
             let _lent = fetched.lend();
             let (zio, place) = (cache.zio(), item.place());
             let saw = match how {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use device::Block;
 use ondisk::scan::{DSF_SCRUB_PAUSED, ScanFunc, ScanPhys};
 use ondisk::{Blkptr, Guid, Txg};
-use vdev::TxgRanges;
+use vdev::{Pace, TxgRanges};
 use zio::{Bookmark, Glance, Look, Workers};
 
 use super::issue::{Issuer, Item, Windows};
@@ -29,6 +29,8 @@ const GATHER_HURRIED: u64 = 4 << 20;
 const PATIENCE: u32 = 3;
 /// What is gathered and is more than that was gathered while nobody waited, and is left when somebody does: beyond any block, so that whoever is in a hurry gets on.
 const INTERRUPTED: u64 = 2 * ondisk::SPA_MAXBLOCKSIZE;
+/// One part in so many of a slice's time, waited, is much.
+const MUCH: u128 = 4;
 /// Threads that look at blocks.
 const THREADS: usize = 8;
 
@@ -75,6 +77,9 @@ pub(super) struct Slice<'a> {
     gathered_from: Position,
     counted: (u64, u64),
     windows: Windows,
+    pace: Pace,
+    /// Nanoseconds that scans had waited for others before.
+    waited_ns: u64,
     /// Blocks that it came to.
     met: u64,
     /// Most of them; 0 is no limit.
@@ -117,10 +122,17 @@ impl Slice<'_> {
         let hurried = self.engine.scan.waiters.load(Ordering::Relaxed) > 0;
         let most = self.at_a_time.saturating_mul(TIMES).min(GATHER.1);
         let most = if hurried { most.min(GATHER_HURRIED) } else { most };
+        let most = if self.makes_way() { most.min(self.at_a_time) } else { most };
         if self.gathered.len() >= GATHER.0 || self.gathered_bytes >= most {
             return self.look_at_gathered();
         }
         ControlFlow::Continue(())
+    }
+
+    /// Whether it waits for others much of the time: what is gathered takes long then.
+    fn makes_way(&self) -> bool {
+        let waited = self.engine.scan.waited_ns.get().saturating_sub(self.waited_ns);
+        u128::from(waited) > self.since.elapsed().as_nanos() / MUCH
     }
 
     /// Counts a block; whether it is to be looked at.
@@ -149,6 +161,7 @@ impl Slice<'_> {
         let looked_at = fresh && self.look == Look::Scrub;
         let looked_at = looked_at && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth));
         let read = {
+            let _paced = self.pace.enter();
             // It is charged once, and what was lent would show again what a repair has put right.
             let _glance = looked_at.then(Glance::begin);
             let window = self.windows.of(&zio.tree(), bp);
@@ -200,6 +213,7 @@ impl Slice<'_> {
         let stops = || large && self.is_interrupted();
         let (cache, workers) = (&self.engine.cache, self.workers);
         let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
+        let _paced = self.pace.enter();
         let done = Issuer { cache, workers, look, most, windows, stops: &stops }.run(items);
         let stopped = done.len() < count;
         if done.iter().any(|(_, done)| done.is_err()) {
@@ -303,6 +317,8 @@ impl Engine {
             gathered_from: (0, 0),
             counted: (0, 0),
             windows: Windows::default(),
+            pace: self.pace(Instant::now(), scan.long(look)),
+            waited_ns: scan.waited_ns.get(),
             met: 0,
             found: Found::default(),
         };

@@ -1,0 +1,442 @@
+//! Scans make way for whoever asks for devices, and for no longer than they have to.
+//!
+//! Time is what disks with heads would need: nothing waits here but for what a test holds up.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
+
+mod rig;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use device::{Clock, Device, Effort, Spinning};
+use ondisk::ObjNum;
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::scan::{ScanFunc, ScanState};
+use parking_lot::{Condvar, Mutex};
+use rig::{images, judge, noise, own, pool_in, read_file, write_file};
+use spa::Spa;
+use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
+use spa::engine::{AttachTerms, Live, ScanCommand, SystemWorld, World};
+use vdev::VdevKind;
+
+/// Bytes a second, and what a seek takes: a disk of today.
+const RATE: u64 = 200_000_000;
+const SEEK_NS: u64 = 8_000_000;
+/// Files, each of so many bytes: more than the cache takes.
+const FILES: u64 = 20;
+const LEN: usize = 8 << 20;
+/// How long a test waits for what has to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Time that is wherever somebody wants to wait for.
+#[derive(Default)]
+struct Time(AtomicU64);
+
+impl Clock for Time {
+    fn now_ns(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+
+    fn sleep_until(&self, deadline_ns: u64) {
+        self.0.fetch_max(deadline_ns, SeqCst);
+    }
+}
+
+/// The same time for those who wait for their turn: while it is to stand still for them they wait in vain.
+struct Turn {
+    time: Arc<Time>,
+    stands: AtomicBool,
+    asked: AtomicU64,
+    /// It stood still for so long that something must be wrong.
+    gave_up: AtomicBool,
+    since: Instant,
+}
+
+impl Turn {
+    /// Waits until somebody waits for his turn again.
+    fn is_asked(&self) {
+        let before = self.asked.load(SeqCst);
+        while self.asked.load(SeqCst) < before + 10 {
+            assert!(self.since.elapsed() < PATIENCE, "nobody waits for his turn");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Clock for Turn {
+    fn now_ns(&self) -> u64 {
+        self.time.now_ns()
+    }
+
+    fn sleep_until(&self, deadline_ns: u64) {
+        self.asked.fetch_add(1, SeqCst);
+        if self.stands.load(SeqCst) {
+            if self.since.elapsed() < PATIENCE {
+                return std::thread::yield_now();
+            }
+            self.gave_up.store(true, SeqCst);
+        }
+        self.time.sleep_until(deadline_ns);
+    }
+}
+
+/// The system's world with another clock.
+struct Timed(Arc<dyn Clock>);
+
+impl World for Timed {
+    fn now(&self) -> u64 {
+        SystemWorld.now()
+    }
+
+    fn random(&self) -> u64 {
+        SystemWorld.random()
+    }
+
+    fn memory(&self) -> u64 {
+        SystemWorld.memory()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.0.clone()
+    }
+}
+
+const READER: &str = "reader";
+
+/// A disk that keeps readers waiting while it is closed to them, and says how long reads of others are.
+struct Door {
+    disk: Spinning,
+    state: Mutex<Kept>,
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct Kept {
+    closed: bool,
+    waiting: usize,
+    longest: u64,
+}
+
+impl Door {
+    fn close(&self) {
+        self.state.lock().closed = true;
+    }
+
+    fn open(&self) {
+        self.state.lock().closed = false;
+        self.opened.notify_all();
+    }
+
+    /// Bytes of the longest read since this was last asked.
+    fn longest(&self) -> u64 {
+        std::mem::take(&mut self.state.lock().longest)
+    }
+}
+
+impl Device for Door {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> device::Result<()> {
+        let mut kept = self.state.lock();
+        if std::thread::current().name() == Some(READER) {
+            kept.waiting += 1;
+            while kept.closed {
+                self.opened.wait(&mut kept);
+            }
+            kept.waiting -= 1;
+        } else {
+            kept.longest = kept.longest.max(buf.len() as u64);
+        }
+        drop(kept);
+        self.disk.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
+        self.disk.write_at(buf, offset)
+    }
+
+    fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> device::Result<()> {
+        self.disk.write_vectored_at(bufs, offset)
+    }
+
+    fn flush(&self) -> device::Result<()> {
+        self.disk.flush()
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> device::Result<()> {
+        self.disk.trim(offset, len)
+    }
+
+    fn can_trim(&self) -> bool {
+        self.disk.can_trim()
+    }
+
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn logical_sector(&self) -> u32 {
+        self.disk.logical_sector()
+    }
+
+    fn physical_sector(&self) -> u32 {
+        self.disk.physical_sector()
+    }
+
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+}
+
+struct Pool {
+    time: Arc<Time>,
+    turn: Arc<Turn>,
+    doors: Vec<Arc<Door>>,
+    files: Vec<(u64, ObjNum)>,
+    spa: Spa,
+    dir: tempfile::TempDir,
+}
+
+/// Opens a disk, and adds it to those that there are.
+fn claim(
+    path: &Path,
+    time: &Arc<Time>,
+    doors: &Mutex<Vec<Arc<Door>>>,
+) -> device::Result<(Arc<dyn Device>, VdevKind)> {
+    let (inner, kind) = claim_file(path)?;
+    let disk = Spinning::new(inner, time.clone(), RATE, SEEK_NS);
+    let door = Arc::new(Door { disk, state: Mutex::default(), opened: Condvar::new() });
+    doors.lock().push(door.clone());
+    Ok((door as Arc<dyn Device>, kind))
+}
+
+/// A mirror of two disks with files.
+fn pool() -> Pool {
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = images(dir.path(), 2, 512 << 20);
+    let (time, doors) = (Arc::new(Time::default()), Mutex::default());
+    let turn = Arc::new(Turn {
+        time: time.clone(),
+        stands: AtomicBool::new(false),
+        asked: AtomicU64::new(0),
+        gave_up: AtomicBool::new(false),
+        since: Instant::now(),
+    });
+    let leaves = paths.into_iter().map(|path| NewLeaf { path }).collect();
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let vdev = NewVdev { shape: VdevShape::Mirror, bias: None, leaves };
+    let world = Arc::new(Timed(turn.clone()));
+    let spa = pool_in(vec![vdev], &features, &|path| claim(path, &time, &doors), 1, world);
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let files = (0..FILES).map(|seed| (seed, write_file(live, &owned, &noise(seed, LEN)).unwrap())).collect();
+    live.sync_all().unwrap();
+    drop(owned);
+    Pool { time, turn, doors: doors.into_inner(), files, spa, dir }
+}
+
+impl Pool {
+    fn live(&self) -> &Live {
+        self.spa.writer().unwrap()
+    }
+
+    /// Does something while on each disk somebody waits for what he reads.
+    fn while_read<T>(&self, work: impl FnOnce(&dsl::Owned) -> T) -> T {
+        self.doors.iter().for_each(|door| door.close());
+        let owned = own(self.live(), "tank");
+        std::thread::scope(|scope| {
+            let _open = Opens(&self.doors);
+            let readers: Vec<_> = (0..4)
+                .map(|n| {
+                    let owned = &owned;
+                    let work = move || {
+                        for (seed, object) in self.files.iter().skip(n).step_by(4) {
+                            assert!(read_file(owned, *object, LEN) == noise(*seed, LEN), "file {seed}");
+                        }
+                    };
+                    std::thread::Builder::new().name(READER.into()).spawn_scoped(scope, work).unwrap()
+                })
+                .collect();
+            while self.doors.iter().any(|door| door.state.lock().waiting == 0) {
+                assert!(!readers.iter().all(|r| r.is_finished()), "nobody reads disks");
+                std::thread::yield_now();
+            }
+            work(&owned)
+        })
+    }
+
+    fn finish(&self, func: ScanFunc) {
+        self.live().wait_for_scans().unwrap();
+        let stat = self.live().scan_stat().unwrap();
+        assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
+    }
+
+    /// What it takes to do something.
+    fn work(&self, work: impl FnOnce()) -> Work {
+        let efforts = || self.doors.iter().map(|door| door.disk.take_efforts()).collect();
+        let _: Vec<_> = efforts();
+        let (from, waited, txg) = (self.time.now_ns(), self.live().scans_waited_ns(), self.synced());
+        work();
+        Work {
+            took_ns: self.time.now_ns() - from,
+            waited_ns: self.live().scans_waited_ns() - waited,
+            groups: self.synced() - txg,
+            efforts: efforts(),
+        }
+    }
+
+    fn synced(&self) -> u64 {
+        self.live().txgs().synced().0
+    }
+
+    /// Lets the pool go, and has it judged.
+    fn end(self) {
+        self.live().export().unwrap();
+        self.judge();
+    }
+
+    fn judge(self) {
+        assert!(!self.turn.gave_up.load(SeqCst));
+        drop((self.spa, self.doors));
+        judge(self.dir.path(), "tank");
+    }
+}
+
+/// What something took.
+#[derive(Debug)]
+struct Work {
+    took_ns: u64,
+    /// How long scans waited for others.
+    waited_ns: u64,
+    groups: u64,
+    /// Of each disk: to read, and to write.
+    efforts: Vec<[Effort; 2]>,
+}
+
+impl Work {
+    fn busy_ns(&self) -> u64 {
+        self.efforts.iter().flatten().map(|effort| effort.busy_ns).sum()
+    }
+}
+
+/// Has readers go on however a test ends.
+struct Opens<'a>(&'a [Arc<Door>]);
+
+impl Drop for Opens<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|door| door.open());
+    }
+}
+
+/// Makes a sector of a file wrong on a disk.
+fn damage(door: &Door, seed: u64) {
+    const CHUNK: usize = 1 << 20;
+    let (sector, mut chunk) = (&noise(seed, 512)[..], vec![0; CHUNK]);
+    for start in (0..door.size()).step_by(CHUNK) {
+        door.disk.read_at(&mut chunk, start).unwrap();
+        if let Some(n) = chunk.chunks(512).position(|have| have == sector) {
+            return door.disk.write_at(&[7; 512], start + n as u64 * 512).unwrap();
+        }
+    }
+    panic!("the file is nowhere");
+}
+
+/// Goal: a scrub beside readers who are always there has a seventh of each disk's time, by reads of a megabyte; it comes to its end, and puts right what is wrong.
+#[test]
+fn a_scrub_gets_on_beside_readers() {
+    let pool = pool();
+    for (door, seed) in pool.doors.iter().zip([1, 2]) {
+        damage(door, seed);
+        door.longest();
+    }
+    pool.while_read(|_| {
+        let work = pool.work(|| {
+            pool.live().scan(ScanCommand::Scrub).unwrap();
+            pool.finish(ScanFunc::Scrub);
+        });
+        println!("beside readers: {work:?}");
+        for (door, [reads, _]) in pool.doors.iter().zip(&work.efforts) {
+            assert!(reads.bytes >= FILES * LEN as u64);
+            assert!(work.took_ns >= 6 * reads.busy_ns, "{work:?}");
+            assert!(door.longest() <= 1 << 20);
+        }
+        // Time went by as disks were busy, or scans waited.
+        assert!(work.waited_ns + work.busy_ns() >= work.took_ns, "{work:?}");
+        let repaired = pool.live().scan_stat().unwrap().phys.processed;
+        assert!((2 * 512..=2 * (128 << 10)).contains(&repaired), "{repaired}");
+    });
+    pool.live().scan(ScanCommand::Scrub).unwrap();
+    pool.finish(ScanFunc::Scrub);
+    assert_eq!(pool.live().scan_stat().unwrap().phys.processed, 0);
+    pool.end();
+}
+
+/// Goal: a scrub of a pool that nobody reads waits for nobody, but for a moment after each group.
+#[test]
+fn an_idle_pool_is_scrubbed_at_once() {
+    let pool = pool();
+    let work = pool.work(|| {
+        pool.live().scan(ScanCommand::Scrub).unwrap();
+        pool.finish(ScanFunc::Scrub);
+    });
+    println!("alone: {work:?}");
+    let moments = 2 * (work.groups + 2) * pool.doors.len() as u64;
+    assert!(work.waited_ns <= moments * 20_000_000, "{work:?}");
+    pool.end();
+}
+
+/// Goal: nobody who waits for a group waits because a scan makes way: not to have changes on disk, nor to stop it, nor to let the pool go.
+#[test]
+fn nobody_waits_because_it_makes_way() {
+    let pool = pool();
+    pool.live().limit_scan_slices(1);
+    pool.while_read(|owned| {
+        pool.live().scan(ScanCommand::Scrub).unwrap();
+        pool.turn.stands.store(true, SeqCst);
+        for seed in 100..103 {
+            pool.turn.is_asked();
+            write_file(pool.live(), owned, &noise(seed, 4096)).unwrap();
+            pool.live().sync_all().unwrap();
+            assert!(pool.live().scan_stat().unwrap().is_scanning());
+        }
+        pool.turn.is_asked();
+        pool.live().scan(ScanCommand::Stop).unwrap();
+        pool.live().scan(ScanCommand::Scrub).unwrap();
+        pool.turn.is_asked();
+        pool.live().export().unwrap();
+    });
+    pool.judge();
+}
+
+/// Goal: a sequential resilver makes way too, and gets on beside readers.
+#[test]
+fn a_rebuild_gets_on_beside_readers() {
+    let mut pool = pool();
+    let dir = pool.dir.path().join("new");
+    std::fs::create_dir(&dir).unwrap();
+    let path = images(&dir, 1, 512 << 20).remove(0);
+    let (time, new) = (pool.time.clone(), Mutex::default());
+    let leaf = pool.spa.tree().describe().children[0].children[1].guid;
+    pool.while_read(|_| {
+        let claimer = |path: &Path| claim(path, &time, &new);
+        let terms = AttachTerms {
+            replace: false,
+            sequential: true,
+            force: false,
+            unattended: false,
+            claimer: &claimer,
+        };
+        let work = pool.work(|| {
+            pool.live().attach(leaf, &NewLeaf { path }, &terms).unwrap();
+            pool.live().wait_for_scans().unwrap();
+        });
+        println!("rebuilt: {work:?}");
+        assert!(pool.spa.tree().behind().is_empty());
+        // What is on the disks is read from one or the other, and then all of it by the scrub that follows.
+        let reads: u64 = work.efforts.iter().map(|[reads, _]| reads.busy_ns).sum();
+        assert!(work.took_ns >= 3 * reads, "{work:?}");
+    });
+    pool.doors.extend(new.into_inner());
+    pool.end();
+}

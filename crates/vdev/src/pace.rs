@@ -1,0 +1,236 @@
+//! Who works in the background makes way for those who wait for devices.
+//!
+//! # Theory
+//! A scrub or resilver has devices busy for as long as it takes, and whoever reads meanwhile would wait behind it each time. So each leaf counts what is asked of it in the *foreground*, which is
+//! whatever comes from a thread that has not said otherwise ([`Pace::enter`]), and who works in the *background* takes his turn for each operation:
+//!
+//! - While nobody else asks, there is nothing to wait for.
+//! - When somebody has asked, it waits until nobody has for as long as its own last operation took: who comes more often would be in its way, and it in his. Then it goes on, with short
+//!   operations first.
+//! - While somebody asks again and again, it has one part in [`SHARE`] of the device's time, by one operation at a time. So it gets on however busy the device is, and who reads meets it
+//!   now and then.
+//! - It waits for nothing while somebody waits for itself ([`Pace::background`]).
+//!
+//! All of this goes by what operations take, and so is the same for a disk with a head and for one without.
+//!
+//! # Locks
+//! Each leaf's one is held for a few instructions, never while anybody waits. The foreground takes none: it counts.
+//!
+//! # Absent
+//! Queues, and an order of what is in them: the system has those. Shares between those in the background.
+//!
+//! # See
+//! OpenZFS `vdev_queue.c` (`zfs_vdev_nia_delay`, `zfs_vdev_nia_credit`, `zfs_vdev_scrub_min_active`), which goes by numbers of operations instead.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use device::Clock;
+use observe::Counter;
+use parking_lot::Mutex;
+
+/// One part in so many of a device's time is the background's while somebody asks again and again.
+const SHARE: u64 = 7;
+/// Longest that it is kept waiting by what its own last operation took, nanoseconds: a device that is slow to answer is not to stop it for good.
+const PATIENCE_NS: u64 = 500_000_000;
+/// Least and most time, in nanoseconds, for which nobody has to ask so that it goes on.
+const WINDOW_NS: (u64, u64) = (500_000, 20_000_000);
+/// Longest that it doesn't notice that it has its turn, or is waited for, nanoseconds.
+const STEP_NS: u64 = 5_000_000;
+/// Bytes of an operation when somebody has asked of late.
+const SHORT: u64 = 1 << 20;
+/// How often they are doubled while nobody asks.
+const DOUBLINGS: u32 = 2;
+/// Nanoseconds within which an operation must be done for the next to be longer: whoever comes then waits for that one.
+const QUICK_NS: u64 = 5_000_000;
+
+/// How a thread works: in the foreground, unless it has said otherwise.
+#[derive(Clone, Default)]
+pub struct Pace(Option<Arc<Manner>>);
+
+struct Manner {
+    clock: Arc<dyn Clock>,
+    hurries: Box<dyn Fn() -> bool + Send + Sync>,
+    waited_ns: Arc<Counter>,
+}
+
+thread_local! {
+    static PACE: RefCell<Pace> = const { RefCell::new(Pace(None)) };
+}
+
+/// While it lives, this thread works as [`Pace::enter`] was told.
+#[must_use]
+pub struct Background {
+    before: Pace,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        PACE.set(std::mem::take(&mut self.before));
+    }
+}
+
+impl Pace {
+    /// In the background, by this clock. `hurries` says whether somebody waits for whoever works so, or he is to end: he waits for nobody then. How long his
+    /// operations waited, in nanoseconds, is added up in `waited_ns`.
+    pub fn background(
+        clock: Arc<dyn Clock>,
+        waited_ns: Arc<Counter>,
+        hurries: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(Manner { clock, waited_ns, hurries: Box::new(hurries) })))
+    }
+
+    /// How this thread works: for those that work for it.
+    pub fn here() -> Self {
+        PACE.with_borrow(Clone::clone)
+    }
+
+    /// This thread works so from here on.
+    pub fn enter(&self) -> Background {
+        Background { before: PACE.replace(self.clone()) }
+    }
+}
+
+/// Operations of the foreground on a leaf; on a line of its own, since it is written by everybody.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Asked {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// What is asked of a leaf, and who goes first.
+#[derive(Debug, Default)]
+pub(crate) struct Precedence {
+    asked: Asked,
+    background: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Nobody is in the way, nor will have been while this many have begun.
+    clear: Option<u64>,
+    /// What the last operation took.
+    took_ns: u64,
+    /// When the next one has its turn, whoever is in the way.
+    due_ns: u64,
+    /// How often operations were doubled.
+    doublings: u32,
+}
+
+/// An operation of the foreground, until this is dropped.
+struct One<'a>(&'a Asked);
+
+impl Drop for One<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+impl Asked {
+    /// How many have begun, and whether all of these have ended.
+    fn look(&self) -> (u64, bool) {
+        // In this order: who begins in between is seen.
+        let ended = self.ended.load(Relaxed);
+        let begun = self.begun.load(Relaxed);
+        (begun, ended == begun)
+    }
+}
+
+impl State {
+    /// Whether nobody is in the way, and nobody was since that was last known.
+    fn is_clear(&self, asked: &Asked) -> bool {
+        let (begun, ended) = asked.look();
+        ended && self.clear == Some(begun)
+    }
+
+    fn disturbed(&mut self) {
+        (self.clear, self.doublings) = (None, 0);
+    }
+}
+
+impl Precedence {
+    /// Does an operation of this thread: of the foreground at once, of the background when it has its turn.
+    pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Pace(Some(manner)) = Pace::here() else {
+            self.asked.begun.fetch_add(1, Relaxed);
+            let _one = One(&self.asked);
+            return work();
+        };
+        self.wait(&manner);
+        let (begun, ended) = self.asked.look();
+        let from = manner.clock.now_ns();
+        let out = work();
+        let now = manner.clock.now_ns();
+        let state = &mut *self.background.lock();
+        state.took_ns = now.saturating_sub(from);
+        state.due_ns = now.saturating_add(state.took_ns.saturating_mul(SHARE - 1).min(PATIENCE_NS));
+        if !ended || self.asked.look() != (begun, true) {
+            state.disturbed();
+        } else if state.clear == Some(begun) || state.took_ns >= WINDOW_NS.0 {
+            // It was watched meanwhile for as long as it took.
+            state.clear = Some(begun);
+            if state.took_ns < QUICK_NS {
+                state.doublings = (state.doublings + 1).min(DOUBLINGS);
+            }
+        }
+        out
+    }
+
+    /// Most bytes of this thread's next read.
+    pub(crate) fn stride(&self) -> u64 {
+        if Pace::here().0.is_none() {
+            return u64::MAX;
+        }
+        let state = self.background.lock();
+        SHORT << if state.is_clear(&self.asked) { state.doublings } else { 0 }
+    }
+
+    /// Waits for the turn of the background.
+    fn wait(&self, manner: &Manner) {
+        let clock = &manner.clock;
+        // Since when how many had begun, none of which is under way.
+        let mut still: Option<(u64, u64)> = None;
+        let mut began = None;
+        while !(manner.hurries)() {
+            let now = clock.now_ns();
+            let until = {
+                let state = &mut *self.background.lock();
+                if state.is_clear(&self.asked) {
+                    break;
+                }
+                let (begun, ended) = self.asked.look();
+                let window = state.took_ns.clamp(WINDOW_NS.0, WINDOW_NS.1);
+                still = match still {
+                    _ if !ended => None,
+                    Some((from, was)) if was == begun => Some((from, was)),
+                    _ => Some((now, begun)),
+                };
+                if still.is_some_and(|(from, _)| now >= from.saturating_add(window)) {
+                    state.clear = Some(begun);
+                    break;
+                }
+                state.disturbed();
+                // By another clock it might be much later.
+                state.due_ns = state.due_ns.min(now.saturating_add(PATIENCE_NS));
+                if now >= state.due_ns {
+                    // Another one waits until this is over, and then for its turn.
+                    state.due_ns = now.saturating_add(PATIENCE_NS);
+                    break;
+                }
+                still.map_or(state.due_ns, |(from, _)| state.due_ns.min(from.saturating_add(window)))
+            };
+            began.get_or_insert(now);
+            clock.sleep_until(until.min(now.saturating_add(STEP_NS)));
+        }
+        if let Some(began) = began {
+            manner.waited_ns.add(clock.now_ns().saturating_sub(began));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

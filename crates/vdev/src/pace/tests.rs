@@ -1,0 +1,361 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
+use device::{Device, MemDevice, Spinning};
+use parking_lot::Condvar;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+/// A disk of today: bytes a second, and what a seek takes.
+const RATE: u64 = 200_000_000;
+const SEEK_NS: u64 = 8 * MS;
+const SIZE: u64 = 64 << 20;
+/// What a read of 8 KiB takes elsewhere on it, and one of 1 MiB.
+const SMALL_READ_NS: u64 = SEEK_NS + (8 << 10) * 5;
+const LARGE_READ_NS: u64 = SEEK_NS + (1 << 20) * 5;
+
+/// Time on a stage: of all actors one acts at a time, in no time at all, until he waits. Then it is the turn, and the time, of the one who waits for the earliest.
+#[derive(Default)]
+struct Stage {
+    state: Mutex<Scene>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Scene {
+    now_ns: u64,
+    /// Those who are on the stage, and those of them who wait: until when, and who came first.
+    actors: usize,
+    waiting: BTreeMap<(u64, u64), ()>,
+    came: u64,
+}
+
+impl Stage {
+    fn next(&self, scene: &mut Scene) {
+        if scene.waiting.len() == scene.actors
+            && let Some(((until, _), ())) = scene.waiting.first_key_value()
+        {
+            scene.now_ns = scene.now_ns.max(*until);
+            self.moved.notify_all();
+        }
+    }
+
+    /// Has all of them act until they are done.
+    fn play<'a>(&self, actors: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        self.state.lock().actors = actors.len();
+        std::thread::scope(|scope| {
+            for (n, actor) in (0..).zip(actors) {
+                scope.spawn(move || {
+                    // In the order in which they were named.
+                    self.sleep_until(n);
+                    actor();
+                    let scene = &mut *self.state.lock();
+                    scene.actors -= 1;
+                    self.next(scene);
+                });
+            }
+        });
+    }
+}
+
+impl Clock for Stage {
+    fn now_ns(&self) -> u64 {
+        self.state.lock().now_ns
+    }
+
+    fn sleep_until(&self, deadline_ns: u64) {
+        let mut scene = self.state.lock();
+        scene.came += 1;
+        let me = (deadline_ns.max(scene.now_ns), scene.came);
+        scene.waiting.insert(me, ());
+        self.next(&mut scene);
+        while scene.waiting.len() < scene.actors || scene.waiting.first_key_value() != Some((&me, &())) {
+            self.moved.wait(&mut scene);
+        }
+        scene.waiting.remove(&me);
+    }
+}
+
+/// A leaf on a disk with a head.
+struct Leaf {
+    stage: Arc<Stage>,
+    disk: Spinning,
+    precedence: Precedence,
+    waited_ns: Arc<Counter>,
+}
+
+impl Leaf {
+    fn new(rate: u64, seek_ns: u64) -> Self {
+        let stage = Arc::new(Stage::default());
+        let disk = Spinning::new(Arc::new(MemDevice::new("disk", SIZE)), stage.clone(), rate, seek_ns);
+        Self { stage, disk, precedence: Precedence::default(), waited_ns: Arc::default() }
+    }
+
+    fn read(&self, offset: u64, len: u64) {
+        let mut buf = vec![0; len as usize];
+        self.precedence.run(|| self.disk.read_at(&mut buf, offset)).unwrap();
+    }
+
+    fn pace(&self, hurries: impl Fn() -> bool + Send + Sync + 'static) -> Pace {
+        Pace::background(self.stage.clone(), Arc::clone(&self.waited_ns), hurries)
+    }
+
+    /// Reads 8 KiB here and there, with pauses; how long each took, in order of length.
+    fn look_up(&self, times: u64, pause_ns: u64) -> Vec<u64> {
+        let mut took: Vec<u64> = (0..times)
+            .map(|n| {
+                self.stage.sleep_until(self.stage.now_ns() + pause_ns);
+                let from = self.stage.now_ns();
+                self.read(((n + 1) * 7919 % 4096) << 13, 8 << 10);
+                self.stage.now_ns() - from
+            })
+            .collect();
+        took.sort_unstable();
+        took
+    }
+
+    /// Reads the second half from one end to the other in the background, again and again, until somebody says so; how many bytes.
+    fn scan(&self, over: &AtomicBool) -> u64 {
+        let _paced = self.pace(|| false).enter();
+        let (mut at, mut bytes) = (0, 0);
+        while !over.load(SeqCst) {
+            let len = self.precedence.stride().min(SIZE / 2 - at);
+            self.read(SIZE / 2 + at, len);
+            (at, bytes) = ((at + len) % (SIZE / 2), bytes + len);
+        }
+        bytes
+    }
+}
+
+/// What somebody meets who reads, with a scan beside him or without: how long reads took, how long all of it, and what the scan read meanwhile.
+fn beside(times: u64, pause_ns: u64, scans: bool) -> (Vec<u64>, u64, u64) {
+    let leaf = Leaf::new(RATE, SEEK_NS);
+    let over = AtomicBool::new(false);
+    let (mut took, mut lasted, mut scanned) = (Vec::new(), 0, 0);
+    let mut actors: Vec<Box<dyn FnOnce() + Send + '_>> = vec![Box::new(|| {
+        took = leaf.look_up(times, pause_ns);
+        lasted = leaf.stage.now_ns();
+        over.store(true, SeqCst);
+    })];
+    if scans {
+        actors.push(Box::new(|| scanned = leaf.scan(&over)));
+    }
+    leaf.stage.play(actors);
+    (took, lasted, scanned)
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+/// Goal: who reads without a pause takes as long as without a scan, mostly, and one operation of it longer at worst; the scan has its share of the disk meanwhile.
+#[test]
+fn who_reads_again_and_again_meets_it_now_and_then() {
+    let (alone, _, _) = beside(2000, 0, false);
+    assert_eq!((percentile(&alone, 0), percentile(&alone, 100)), (SMALL_READ_NS, SMALL_READ_NS));
+    let (took, lasted, scanned) = beside(2000, 0, true);
+    assert_eq!(percentile(&took, 50), SMALL_READ_NS);
+    assert!(percentile(&took, 100) <= SMALL_READ_NS + LARGE_READ_NS, "{took:?}");
+    let share = scanned / (1 << 20) * LARGE_READ_NS * 100 / lasted;
+    assert!((10..=15).contains(&share), "{share} %");
+}
+
+/// Goal: who reads now and then waits for one operation at worst, and the scan has most of the disk.
+#[test]
+fn who_reads_now_and_then_waits_for_one_operation() {
+    let (took, lasted, scanned) = beside(300, 100 * MS, true);
+    assert!(percentile(&took, 100) <= SMALL_READ_NS + LARGE_READ_NS, "{took:?}");
+    let share = scanned * 5 * 100 / lasted;
+    assert!(share >= 60, "{share} %");
+}
+
+/// Goal: while nobody reads nothing waits, and operations become longer where they are quick, until somebody comes.
+#[test]
+fn alone_it_waits_for_nobody() {
+    let leaf = Leaf::new(4_000_000_000, 0);
+    let _paced = leaf.pace(|| false).enter();
+    leaf.stage.state.lock().actors = 1;
+    let mut strides = Vec::new();
+    for round in 0..6 {
+        strides.push(leaf.precedence.stride() >> 20);
+        leaf.read(0, 4 << 20);
+        if round == 3 {
+            let _foreground = Pace::default().enter();
+            assert_eq!(leaf.precedence.stride(), u64::MAX);
+            leaf.read(0, 8 << 10);
+        }
+    }
+    assert_eq!(strides, [1, 2, 4, 4, 1, 2]);
+    // For who came in between.
+    assert_eq!(leaf.waited_ns.get(), (4 << 20) / 4);
+    // Where they are not, whoever comes would wait long.
+    let leaf = Leaf::new(RATE, 0);
+    let _paced = leaf.pace(|| false).enter();
+    leaf.stage.state.lock().actors = 1;
+    for at in 0..10 {
+        assert_eq!(leaf.precedence.stride(), 1 << 20);
+        leaf.read(at << 20, 1 << 20);
+    }
+    assert_eq!(leaf.waited_ns.get(), 0);
+}
+
+/// An operation of the foreground that doesn't end until this is dropped.
+fn stuck(leaf: &Leaf) -> One<'_> {
+    leaf.precedence.asked.begun.fetch_add(1, Relaxed);
+    One(&leaf.precedence.asked)
+}
+
+/// Goal: beside somebody who never goes away it gets on, in its share of the time; nobody's slowness has it wait for longer than its patience.
+#[test]
+fn it_gets_on_whatever_happens() {
+    for (took, waits) in [(MS, 6 * MS), (70 * MS, 420 * MS), (2000 * MS, 500 * MS)] {
+        let leaf = Leaf::new(RATE, SEEK_NS);
+        leaf.stage.state.lock().actors = 1;
+        let _stuck = stuck(&leaf);
+        let _paced = leaf.pace(|| false).enter();
+        for n in 0..10 {
+            leaf.precedence.run(|| leaf.stage.sleep_until(leaf.stage.now_ns() + took));
+            assert_eq!(leaf.stage.now_ns(), (n + 1) * took + n * waits);
+        }
+        assert_eq!(leaf.waited_ns.get(), 9 * waits);
+    }
+}
+
+/// Goal: beside somebody it does one operation at a time, however many there are.
+#[test]
+fn one_at_a_time() {
+    let leaf = &Leaf::new(RATE, SEEK_NS);
+    let _stuck = stuck(leaf);
+    let busy = &AtomicBool::new(false);
+    let actor = || -> Box<dyn FnOnce() + Send + '_> {
+        Box::new(move || {
+            let _paced = leaf.pace(|| false).enter();
+            for _ in 0..20 {
+                leaf.precedence.run(|| {
+                    assert!(!busy.swap(true, SeqCst));
+                    leaf.stage.sleep_until(leaf.stage.now_ns() + 10 * MS);
+                    assert!(busy.swap(false, SeqCst));
+                });
+            }
+        })
+    };
+    leaf.stage.play(vec![actor(), actor(), actor()]);
+    let least = 60 * 10 * MS + 59 * 60 * MS;
+    assert!((least..least + 60 * STEP_NS).contains(&leaf.stage.now_ns()), "{}", leaf.stage.now_ns());
+}
+
+/// Goal: when somebody waits for it, it waits for nobody any more, and notices that soon.
+#[test]
+fn it_hurries_when_it_is_waited_for() {
+    let leaf = Leaf::new(RATE, SEEK_NS);
+    let _stuck = stuck(&leaf);
+    let waited_for = Arc::new(AtomicBool::new(false));
+    let hurries = Arc::clone(&waited_for);
+    let pace = leaf.pace(move || hurries.load(SeqCst));
+    let mut began = Vec::new();
+    leaf.stage.play(vec![
+        Box::new(|| {
+            let _paced = pace.enter();
+            for _ in 0..4 {
+                leaf.precedence.run(|| {
+                    began.push(leaf.stage.now_ns());
+                    leaf.stage.sleep_until(leaf.stage.now_ns() + 60 * MS);
+                });
+            }
+        }),
+        Box::new(|| {
+            leaf.stage.sleep_until(100 * MS);
+            waited_for.store(true, SeqCst);
+        }),
+    ]);
+    let [first, second, third, fourth] = began[..] else { panic!("{began:?}") };
+    assert_eq!(first, 0);
+    assert!((100 * MS..=100 * MS + STEP_NS).contains(&second), "{began:?}");
+    assert_eq!((third, fourth), (second + 60 * MS, second + 120 * MS));
+}
+
+/// Goal: a thread works as it said, for as long as it said, and has others do so that work for it.
+#[test]
+fn threads_say_how_they_work() {
+    let leaf = Leaf::new(RATE, SEEK_NS);
+    let is_background = || Pace::here().0.is_some();
+    assert!(!is_background());
+    {
+        let _paced = leaf.pace(|| false).enter();
+        assert!(is_background());
+        let here = Pace::here();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                assert!(!is_background());
+                let _paced = here.enter();
+                assert!(is_background());
+            });
+        });
+        let inner = Pace::default().enter();
+        assert!(!is_background());
+        drop(inner);
+        assert!(is_background());
+    }
+    assert!(!is_background());
+}
+
+/// Time that stands still.
+struct NoTime;
+
+impl Clock for NoTime {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn sleep_until(&self, _: u64) {}
+}
+
+/// Goal: what is read and written of many blocks together takes its turn on each device, in parts.
+#[test]
+fn every_device_is_asked_in_turn() {
+    use crate::tests::{open, root, top};
+    use crate::{Extent, VdevAux, VdevKind, VdevState};
+    use device::Block;
+    use ondisk::{Guid, Psize, Txg, VdevId};
+
+    let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 3)]), 3);
+    let reads =
+        || tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().read_ops.get()).collect::<Vec<_>>();
+    let good = Block::copy_of(&[7; 1 << 20]);
+    let blocks: Vec<Extent> = (0..3)
+        .map(|n| Extent { vdev: VdevId(0), offset: n << 20, psize: Psize(1 << 20), birth: Txg(9) })
+        .collect();
+    for child in [100, 101] {
+        tree.set_state(Guid(child), VdevState::Offline, VdevAux::None).unwrap();
+    }
+    for block in &blocks {
+        tree.write_block(VdevId(0), block.offset, &good, block.birth).unwrap();
+    }
+    for child in [100, 101] {
+        tree.set_state(Guid(child), VdevState::Healthy, VdevAux::None).unwrap();
+    }
+    let turns = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&turns);
+    let pace = Pace::background(Arc::new(NoTime), Arc::default(), move || {
+        counted.fetch_add(1, Relaxed);
+        false
+    });
+    let lacking: Vec<_> = blocks
+        .iter()
+        .flat_map(|block| tree.lay_out_missed(VdevId(0), block.offset, &good, block.birth).unwrap().0)
+        .collect();
+    tree.fetch(&blocks, true);
+    assert_eq!((reads(), turns.load(Relaxed)), (vec![1; 3], 0));
+    let paced = pace.enter();
+    tree.fetch(&blocks, true);
+    assert_eq!((reads(), turns.swap(0, Relaxed)), (vec![4; 3], 9));
+    let filled = tree.refill(&lacking);
+    drop(paced);
+    assert_eq!(filled.iter().map(|done| done.repaired).sum::<u64>(), 2 * (3 << 20));
+    // Runs of 1 MiB, on two devices.
+    assert_eq!(turns.swap(0, Relaxed), 6);
+    tree.refill(&lacking);
+    assert_eq!(turns.load(Relaxed), 0);
+}
