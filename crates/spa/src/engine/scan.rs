@@ -59,6 +59,7 @@ use vdev::TxgRanges;
 
 use super::{Engine, Live};
 use crate::txg::Stopped;
+pub use defer::DEFER_PERCENT;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
