@@ -134,7 +134,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 70] = [
+const STEERED: [Steered; 72] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -516,6 +516,14 @@ const STEERED: [Steered; 70] = [
     ),
     steered("zfs_vdev_min_ms_count", "fewest metaslabs of a new vdev", 2, 1 << 17, &MIN_MS_COUNT),
     steered("zfs_vdev_ms_count_limit", "most metaslabs of a new vdev", 2, 1 << 24, &MS_COUNT_LIMIT),
+    steered(
+        "zfs_resilver_defer_percent",
+        "percent of a resilver that must be done for another to wait for its end, not have it begin anew",
+        0,
+        100,
+        &spa::engine::DEFER_PERCENT,
+    ),
+    steered("zfs_txg_history", "transaction groups that are remembered", 0, 1 << 20, &txg::HISTORY),
     steered("zfs_zevent_len_max", "events that are kept", 1, 1 << 20, &LEN_MAX),
     steered(
         "zfs_commit_timeout_pct",
@@ -548,7 +556,7 @@ const KEPT: [Steered; 6] = {
     static KEEP_LOGS: Tunable = Tunable::new(0);
     static LIVELIST_ENTRIES: Tunable = Tunable::new(500_000);
     static LIVELIST_SHARED: Tunable = Tunable::new(75);
-    static TXG_HISTORY: Tunable = Tunable::new(100);
+    static LEGACY: Tunable = Tunable::new(0);
     static RETAIN: Tunable = Tunable::new(2000);
     const fn kept(name: &'static str, what: &'static str, at: &'static Tunable) -> Steered {
         steered(name, what, 0, u64::MAX, at)
@@ -558,7 +566,7 @@ const KEPT: [Steered; 6] = {
         kept("zfs_keep_log_spacemaps_at_export", "without effect: export decides by itself", &KEEP_LOGS),
         kept("zfs_livelist_max_entries", "without effect: clones get no livelists", &LIVELIST_ENTRIES),
         kept("zfs_livelist_min_percent_shared", "without effect: clones get no livelists", &LIVELIST_SHARED),
-        kept("zfs_txg_history", "without effect: no history of groups is kept", &TXG_HISTORY),
+        kept("zfs_scan_legacy", "without effect: scans have one way through a pool", &LEGACY),
         kept("zfs_zevent_retain_max", "without effect: events are told as often as they happen", &RETAIN),
     ]
 };

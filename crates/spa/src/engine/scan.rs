@@ -62,6 +62,7 @@ use vdev::{Pace, TxgRanges};
 
 use super::{Engine, Live};
 use crate::txg::Stopped;
+pub use defer::DEFER_PERCENT;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
