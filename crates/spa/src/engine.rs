@@ -181,6 +181,15 @@ pub enum SyncError {
         #[source]
         source: zio::Error,
     },
+    /// What was held of its metadata.
+    #[error("transaction group {txg}: writing metadata")]
+    Write {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: zio::Error,
+    },
     /// Devices could not make their writes durable.
     #[error("transaction group {txg}: flushing")]
     Flush {
