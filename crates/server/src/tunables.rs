@@ -29,8 +29,8 @@ use spa::tunables::{
     CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEADMAN_SYNC_MS,
     DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO,
     MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, REBUILD_MAX_SEGMENT,
-    REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA,
-    VERIFY_METADATA,
+    REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT, TRIM_BATCH,
+    TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -442,6 +442,20 @@ const STEERED: [Steered; 72] = [
         1 << 20,
         1 << 30,
         &REBUILD_VDEV_LIMIT,
+    ),
+    steered(
+        "zfs_scan_checkpoint_intval",
+        "seconds after which a scrub or resilver looks at all that it has met, so that an import can go on there",
+        1,
+        1 << 32,
+        &SCAN_CHECKPOINT_INTVAL,
+    ),
+    steered(
+        "zfs_scan_mem_lim_fact",
+        "divisor: a part of the memory that blocks may take which a pool's scrub or resilver has met and not looked at",
+        1,
+        1 << 20,
+        &SCAN_MEM_LIM_FACT,
     ),
     steered(
         "zfs_spa_discard_memory_limit",
