@@ -32,7 +32,7 @@ fn seeks(events: &[Event]) -> Vec<u64> {
 /// metadata until the group's end it was 60 seeks and the labels.
 #[test]
 fn a_group_goes_through_a_device_once() {
-    let shapes = [(VdevShape::Single, 1, 4), (VdevShape::Mirror, 2, 4), (VdevShape::Raidz(1), 3, 12)];
+    let shapes = [(VdevShape::Single, 1, 4), (VdevShape::Mirror, 2, 4), (VdevShape::Raidz(1), 3, 4)];
     for (shape, count, most) in shapes {
         let dir = tempfile::tempdir().unwrap();
         let paths: Vec<PathBuf> = images(dir.path(), count, 1 << 30);

@@ -42,6 +42,8 @@ use crate::{Result, VdevError};
 
 /// Most vdevs looked at for the copies of one column.
 const MAX_VISITS: u32 = 1024;
+/// The column of what is only written so that runs don't end.
+const PADDING: usize = usize::MAX;
 
 pub(crate) use fetch::answered;
 pub use fetch::{Extent, Fetched, Lent};
@@ -196,6 +198,17 @@ impl Tree {
     /// Those of [`VdevError`] that name a vdev: no block can be there.
     pub fn lay_out(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg) -> Result<Laid> {
         self.lay_out_as(vdev, offset, data, txg, true)
+    }
+
+    /// As [`Tree::lay_out`], for who writes many blocks together: with zeros for the sectors that a raidz leaves behind the block, which belong to it, so that a
+    /// run doesn't end there.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`].
+    pub fn lay_out_padded(&self, vdev: VdevId, offset: u64, data: &Block, txg: Txg) -> Result<Laid> {
+        let mut laid = self.lay_out(vdev, offset, data, txg)?;
+        self.pad(&mut laid, data.len(), txg);
+        Ok(laid)
     }
 
     /// The same; where only the places matter, parity need not be right.
@@ -357,7 +370,8 @@ impl Tree {
         laid: &Laid,
         refused: impl IntoIterator<Item = &'r Refused>,
     ) -> std::result::Result<Written, WriteError> {
-        let refused: Vec<&Refused> = refused.into_iter().collect();
+        // Nobody lacks what holds nothing.
+        let refused: Vec<&Refused> = refused.into_iter().filter(|r| r.column != PADDING).collect();
         let mut missed: Vec<(usize, NodeId)> = laid.absent.iter().map(|(node, col)| (*col, *node)).collect();
         missed.extend(refused.iter().map(|r| (r.column, r.account)));
         if missed.is_empty() {

@@ -199,7 +199,7 @@ impl Zio {
             bound.iter().map(|b| (b.req, b.txg, b.dva, b.bytes.clone())).collect();
         let now = self.tree();
         let tree = Arc::clone(&now);
-        let lay = move |b: Bound| tree.lay_out(b.dva.vdev, b.dva.offset.0, &b.bytes, b.txg);
+        let lay = move |b: Bound| tree.lay_out_padded(b.dva.vdev, b.dva.offset.0, &b.bytes, b.txg);
         let (mut laid, mut places, mut failed) =
             (Vec::<Laid>::with_capacity(whose.len()), Vec::new(), Vec::new());
         for (result, place) in workers.map(bound, lay).into_iter().zip(whose) {
@@ -212,7 +212,8 @@ impl Zio {
             }
         }
         let tree: Arc<Tree> = Arc::clone(&now);
-        let mut refused = workers.map(vdev::join(&laid), move |run| tree.issue(&run)).concat();
+        let runs = vdev::join(&laid).into_iter().filter(|run| !run.is_padding()).collect();
+        let mut refused = workers.map(runs, move |run| tree.issue(&run)).concat();
         refused.sort_by_key(|r| r.block);
         let mut kept = Vec::new();
         let mut rest = refused.as_slice();

@@ -167,6 +167,14 @@ impl Engine {
             paid = sink.delta;
             self.bury(&tx, pass, &sink.dead)?;
             if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
+                self.cache.zio().write_held().map_err(|source| SyncError::Write { txg, source })?;
+                // Who misses what was held has missed it as of this group.
+                if self.write_dtls(&tx, pass)? {
+                    self.write_config(&tx)?;
+                }
+                if os.is_dirty(txg) {
+                    continue;
+                }
                 self.commit(txg, &root)?;
                 self.allocator.sync_done(txg, &self.mos);
                 self.shared_synced();

@@ -143,6 +143,11 @@ impl Tree {
                 }
             }
         }
+        self.fetch_ranges(wanted)
+    }
+
+    /// Reads these ranges of leaves, those of each in the order of their places and all at once.
+    pub(super) fn fetch_ranges(&self, wanted: BTreeMap<NodeId, Vec<(u64, u64)>>) -> Fetched {
         let read = |leaf: NodeId, mut ranges: Vec<(u64, u64)>| {
             ranges.sort_unstable();
             let mut runs = Vec::new();

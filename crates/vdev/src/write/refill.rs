@@ -18,13 +18,10 @@
 use device::Block;
 use ondisk::{Txg, VdevId};
 
-use super::{Laid, MAX_VISITS, Mended, Part, Refused, Run, join};
+use super::{Laid, MAX_VISITS, Mended, PADDING, Part, Refused, Run, join};
 use crate::Result;
 use crate::pace::Pace;
 use crate::tree::{Layout, Tree};
-
-/// The column of what is only written so that runs don't end.
-const PADDING: usize = usize::MAX;
 
 impl Tree {
     /// What the devices that are known to have missed a block lack of it, and no others: laid out, not written. Who lacks it and is not there is named. `good` are its right bytes, `birth` its

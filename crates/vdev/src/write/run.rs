@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Block, Device, DeviceError, Op};
 
-use super::{Laid, Piece, Refused};
+use super::{Laid, PADDING, Piece, Refused};
 use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
@@ -51,6 +51,11 @@ impl Run {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether it holds nothing: nobody needs it written.
+    pub fn is_padding(&self) -> bool {
+        self.pieces.iter().all(|(_, part)| part.column == PADDING)
     }
 
     fn takes(&self, piece: &Piece) -> bool {

@@ -11,11 +11,13 @@
 //! # See
 //! OpenZFS `vdev_rebuild_range`, `vdev_draid_rebuild_asize`, `vdev_mirror_rebuild_asize`.
 
+use std::collections::BTreeMap;
+
 use device::Block;
 use ondisk::{Guid, Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
 
-use super::Mended;
-use crate::tree::{Layout, Tree};
+use super::{Fetched, Laid, Mended, Piece};
+use crate::tree::{Layout, NodeId, Tree};
 use crate::{Attempts, Result, VdevError};
 
 /// The birth of what nobody knows the group of: who has missed any group may lack it (`TXG_UNKNOWN`). No block is born in this one.
@@ -103,17 +105,84 @@ impl Tree {
         Err(StretchError::Unread { vdev, offset, size, source: attempts.let_be().io })
     }
 
-    /// Writes what a stretch holds to the devices that have missed anything.
+    /// Whether any device that is there lacks something of a stretch, and which ones are not there that have a part in it.
     ///
     /// # Errors
     /// As [`Tree::lay_out`].
-    pub fn fill_stretch(&self, vdev: VdevId, offset: u64, good: &Block) -> Result<Mended> {
-        let mut done = Mended::default();
-        let laid = self.lay_out(vdev, offset, good, TXG_UNKNOWN)?;
-        for piece in laid.pieces.iter().filter(|piece| self.piece_missed(piece, TXG_UNKNOWN)) {
-            self.put_right(piece, &piece.bytes[piece.range.clone()], &mut done);
+    pub fn lacks_of_stretch(&self, vdev: VdevId, offset: u64, size: u64) -> Result<(bool, Vec<Guid>)> {
+        let laid = self.lay_out_stretch(vdev, offset, size)?;
+        let mut away = Mended::default();
+        self.name_absent(&laid, &mut away);
+        Ok((laid.pieces.iter().any(|piece| self.piece_missed(piece, TXG_UNKNOWN)), away.behind))
+    }
+
+    /// Where the parts of a stretch lie.
+    fn lay_out_stretch(&self, vdev: VdevId, offset: u64, size: u64) -> Result<Laid> {
+        let psize = match &self.node(self.top(vdev)?).layout {
+            Layout::Draid(draid) => draid.psize(size),
+            _ => size,
+        };
+        if psize > SPA_MAXBLOCKSIZE {
+            return Err(VdevError::Size { vdev, size: psize });
         }
-        self.name_absent(&laid, &mut done);
-        Ok(done)
+        self.lay_out_as(vdev, offset, &Block::zeroed(psize as usize), TXG_UNKNOWN, false)
+    }
+
+    /// Reads what [`Tree::read_stretch`] needs of these stretches of a dRAID, given by place and size, all devices at once, to be lent to who calls that. Of other vdevs, which have all of a
+    /// stretch on each device, nothing is read.
+    pub fn fetch_stretches(&self, vdev: VdevId, stretches: &[(u64, u64)]) -> Fetched {
+        let mut wanted: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
+        let is_draid = self.top(vdev).is_ok_and(|top| matches!(self.node(top).layout, Layout::Draid(_)));
+        for (offset, size) in stretches.iter().filter(|_| is_draid) {
+            let Ok(laid) = self.lay_out_stretch(vdev, *offset, *size) else { continue };
+            // Of each column the first copy that is whole.
+            let mut columns: BTreeMap<usize, &Piece> = BTreeMap::new();
+            for piece in laid.pieces.iter().filter(|piece| !self.piece_missed(piece, TXG_UNKNOWN)) {
+                columns.entry(piece.column).or_insert(piece);
+            }
+            let is_parity = |column: &usize| column % laid.width < laid.tolerated;
+            let data = columns.keys().filter(|column| !is_parity(column)).count();
+            // A stretch is of one row.
+            let mut parity = (laid.width - laid.tolerated).saturating_sub(data);
+            for (column, piece) in columns {
+                if is_parity(&column) {
+                    if parity == 0 {
+                        continue;
+                    }
+                    parity -= 1;
+                }
+                let range = (piece.offset, piece.offset + piece.range.len() as u64);
+                wanted.entry(piece.leaf).or_default().push(range);
+            }
+        }
+        self.fetch_ranges(wanted)
+    }
+
+    /// Writes what stretches hold, given by their places, to the devices that have missed anything: each in the order of its places, all devices at once. What became of each.
+    ///
+    /// # Errors
+    /// Of each, as [`Tree::lay_out`].
+    pub fn fill_stretches(&self, vdev: VdevId, stretches: &[(u64, &Block)]) -> Vec<Result<Mended>> {
+        let mut all = Vec::new();
+        let mut known = Vec::with_capacity(stretches.len());
+        for (offset, good) in stretches {
+            let laid = self.lay_out_missed(vdev, *offset, good, TXG_UNKNOWN);
+            known.push(laid.map(|(laid, away)| {
+                all.extend(laid);
+                (all.len(), away)
+            }));
+        }
+        let filled = self.refill(&all);
+        let mut from = 0;
+        let each = |known: Result<(usize, Mended)>| {
+            let (until, mut done) = known?;
+            filled[from..until].iter().for_each(|more| done.add(more.clone()));
+            from = until;
+            Ok(done)
+        };
+        known.into_iter().map(each).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,3 +117,30 @@ fn odd_sizes_and_places() {
     assert!(matches!(tree.write(TOP, 512, &bytes(512), Txg(9)), Err(WriteError::Place(_))));
     assert!(matches!(tree.write(VdevId(3), 0, &bytes(512), Txg(9)), Err(WriteError::Place(_))));
 }
+
+/// Goal: where a raidz leaves sectors between neighbours, they are still one write of each device; what holds nothing is no part of the block, also where it can't be written, and is not written alone.
+#[test]
+fn skipped_sectors_are_written_over() {
+    let (tree, devices) = open(&root(vec![raidz(3, 1)]), 3);
+    let block = Block::copy_of(&bytes(512 * 2));
+    // Three sectors, and one that is skipped.
+    let lay = |n: u64| tree.lay_out_padded(TOP, n * 4 * 512, &block, Txg(9)).unwrap();
+    let laid: Vec<_> = (0..9).map(lay).collect();
+    let runs = join(&laid);
+    assert_eq!((runs.len(), runs.iter().map(|run| run.bytes()).sum::<usize>()), (3, 9 * 4 * 512));
+    // Of a raidz2's six sectors two are skipped: one on a device that has nothing else of the block.
+    let (wide, _) = open(&root(vec![raidz(5, 2)]), 5);
+    let alone = join(&[wide.lay_out_padded(TOP, 0, &block, Txg(9)).unwrap()]);
+    assert_eq!((alone.len(), alone.iter().filter(|run| run.is_padding()).count()), (5, 1));
+    // The last sector of the second block's, on the device after its last column.
+    let skipped = LABEL_START_SIZE + 7 / 3 * 512;
+    devices[7 % 3].inject(Fault::Error { op: Op::Write, range: skipped..skipped + 512 });
+    let refused: Vec<_> = runs.iter().flat_map(|run| tree.issue(run)).collect();
+    assert_eq!(refused.iter().map(|r| r.block).collect::<Vec<_>>(), [1]);
+    assert_eq!(tree.conclude(&laid[1], &refused).unwrap().missed, 0);
+    assert!(missed(&tree).is_empty());
+    for n in 0..9 {
+        let mut attempts = tree.attempts(TOP, n * 4 * 512, Psize(1024), Txg(9)).unwrap();
+        assert_eq!(attempts.next().unwrap()[..], bytes(1024));
+    }
+}

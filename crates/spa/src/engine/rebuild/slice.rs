@@ -2,9 +2,11 @@
 //!
 //! # Theory
 //! One thread reads stretches, and closes each before; another writes them and opens them again. So the devices that are read and those that are written work at the
-//! same time, each from one end to the other.
+//! same time, each from one end to the other. Both take several stretches together, so that all devices which one lies on work at once. A stretch of a dRAID that lies on no device which lacks anything is
+//! passed over.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -23,6 +25,10 @@ const GAP: u64 = 128 << 10;
 const PIECE: u64 = 64 << 10;
 /// Most stretches that are read ahead.
 const AHEAD: u64 = 16;
+/// Most stretches that are read together, or written.
+const TOGETHER: usize = 8;
+/// Of more of the vdev's space none are read together.
+const TOGETHER_BYTES: u64 = 32 << 20;
 
 /// What a slice of one vdev came to.
 #[derive(Debug, Default)]
@@ -47,7 +53,15 @@ struct Stretch<'a> {
     pieces: Vec<(u64, Block)>,
     /// Pieces that could not be read.
     failed: u64,
-    _closed: Option<Closed<'a>>,
+    /// Devices that are not there and have a part in it.
+    away: Vec<Guid>,
+    closed: Option<Closed<'a>>,
+}
+
+impl Stretch<'_> {
+    fn new(end: u64, used: u64, failed: u64) -> Self {
+        Self { end, used, pieces: Vec::new(), failed, away: Vec::new(), closed: None }
+    }
 }
 
 /// How the thread that reads ended.
@@ -132,42 +146,80 @@ impl<'a> Lane<'a> {
                 if !engine.tree().is_whole() {
                     return Came::Stop;
                 }
-                let lost = Stretch { end: until, used: 0, pieces: Vec::new(), failed: 1, _closed: None };
-                let _ = send.send(lost);
+                let _ = send.send(Stretch::new(until, 0, 1));
                 continue;
             };
             let all: Vec<(u64, u64)> = used.iter().collect();
             let used: Vec<(u64, u64)> = within(&all, self.from, until).collect();
+            let mut batch = Vec::new();
             for (start, end) in joined(&used) {
                 let mut at = start;
                 while at < end {
                     if done > 0 && self.stops(done) {
-                        return Came::Stop;
+                        return self.read_batch(&mut batch, &used, send).err().unwrap_or(Came::Stop);
                     }
                     let len = engine.tree().stretch(self.vdev, at, end - at, segment).max(1);
-                    match self.read(at, at + len, &used) {
-                        // Who writes has ended only with this.
-                        Ok(stretch) => drop(send.send(stretch)),
-                        Err(came) => return came,
-                    }
+                    batch.push((at, len));
                     (at, done) = (at + len, done + 1);
+                    let bytes: u64 = batch.iter().map(|(_, len)| len).sum();
+                    if (batch.len() >= TOGETHER || bytes >= TOGETHER_BYTES)
+                        && let Err(came) = self.read_batch(&mut batch, &used, send)
+                    {
+                        return came;
+                    }
                 }
+            }
+            if let Err(came) = self.read_batch(&mut batch, &used, send) {
+                return came;
             }
         }
         Came::End
     }
 
-    /// Reads one stretch; if that can't be, the pieces of it that are in use.
-    fn read(&self, start: u64, end: u64, used: &[(u64, u64)]) -> Result<Stretch<'a>, Came> {
-        let engine = self.engine;
+    /// Reads stretches, given by place and size, and hands them on.
+    fn read_batch(
+        &self,
+        batch: &mut Vec<(u64, u64)>,
+        used: &[(u64, u64)],
+        send: &SyncSender<Stretch<'a>>,
+    ) -> Result<(), Came> {
         let _paced = self.pace.enter();
-        let closed = Some(engine.cache.zio().cordon().close(self.vdev, start..end));
-        let bytes = within(used, start, end).map(|(s, e)| e - s).sum();
-        let mut stretch = Stretch { end, used: bytes, pieces: Vec::new(), failed: 0, _closed: closed };
+        let batch = std::mem::take(batch);
+        let tree = self.engine.tree();
+        let mut stretches = Vec::with_capacity(batch.len());
+        let mut lacked = Vec::new();
+        for (at, len) in batch {
+            let used = within(used, at, at + len).map(|(s, e)| e - s).sum();
+            let mut stretch = Stretch::new(at + len, used, 0);
+            // What can't be laid out is found out by who reads it.
+            let (lacks, away) =
+                tree.lacks_of_stretch(self.vdev, at, len).unwrap_or_else(|_| (true, Vec::new()));
+            if lacks {
+                stretch.closed = Some(self.engine.cache.zio().cordon().close(self.vdev, at..at + len));
+                lacked.push((at, len));
+            } else {
+                stretch.away = away;
+            }
+            stretches.push((at, stretch));
+        }
+        let _lent = Arc::new(tree.fetch_stretches(self.vdev, &lacked)).lend();
+        for (at, mut stretch) in stretches {
+            if stretch.closed.is_some() {
+                self.read(at, &mut stretch, used)?;
+            }
+            // Who writes has ended only with this.
+            let _ = send.send(stretch);
+        }
+        Ok(())
+    }
+
+    /// Reads one stretch; if that can't be, the pieces of it that are in use.
+    fn read(&self, start: u64, stretch: &mut Stretch<'a>, used: &[(u64, u64)]) -> Result<(), Came> {
+        let (engine, end) = (self.engine, stretch.end);
         let tree = engine.tree();
         if let Ok(block) = tree.read_stretch(self.vdev, start, end - start) {
             stretch.pieces.push((start, block));
-            return Ok(stretch);
+            return Ok(());
         }
         for (start, end) in within(used, start, end) {
             let mut at = start;
@@ -183,29 +235,36 @@ impl<'a> Lane<'a> {
                 at += len;
             }
         }
-        Ok(stretch)
+        Ok(())
     }
 
     fn write_all(&self, take: &Receiver<Stretch<'a>>, copied: &mut Copied) {
         let _paced = self.pace.enter();
-        for stretch in take {
-            let mut lacked = stretch.failed > 0;
-            copied.errors += stretch.failed;
-            for (at, block) in &stretch.pieces {
-                match self.engine.tree().fill_stretch(self.vdev, *at, block) {
-                    Ok(done) => {
-                        copied.rebuilt += done.repaired;
-                        copied.errors += u64::from(done.refused > 0);
-                        lacked |= done.repaired > 0 || done.refused > 0;
-                        copied.behind.extend(done.behind);
-                    }
-                    Err(_) => copied.errors += 1,
+        while let Ok(first) = take.recv() {
+            let batch: Vec<Stretch<'_>> =
+                std::iter::once(first).chain(take.try_iter().take(TOGETHER - 1)).collect();
+            let pieces = batch.iter().flat_map(|stretch| &stretch.pieces);
+            let pieces: Vec<(u64, &Block)> = pieces.map(|(at, block)| (*at, block)).collect();
+            let mut filled = self.engine.tree().fill_stretches(self.vdev, &pieces).into_iter();
+            for stretch in &batch {
+                let mut lacked = stretch.failed > 0;
+                copied.errors += stretch.failed;
+                for done in filled.by_ref().take(stretch.pieces.len()) {
+                    let Ok(done) = done else {
+                        copied.errors += 1;
+                        continue;
+                    };
+                    copied.rebuilt += done.repaired;
+                    copied.errors += u64::from(done.refused > 0);
+                    lacked |= done.repaired > 0 || done.refused > 0;
+                    copied.behind.extend(done.behind);
                 }
+                copied.behind.extend(&stretch.away);
+                copied.scanned += stretch.used;
+                let sum = if lacked { &mut copied.issued } else { &mut copied.skipped };
+                *sum += stretch.used;
+                copied.position = stretch.end;
             }
-            copied.scanned += stretch.used;
-            let sum = if lacked { &mut copied.issued } else { &mut copied.skipped };
-            *sum += stretch.used;
-            copied.position = stretch.end;
         }
     }
 }
