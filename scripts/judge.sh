@@ -52,6 +52,10 @@ make_pool() { # SHAPE
     dedup) images 2 && zpool create "${options[@]}" -O dedup=on judge "${d[@]}" ;;
     added) images 4 && zpool create "${options[@]}" judge mirror "${d[0]}" "${d[1]}" && zpool add judge mirror "${d[2]}" "${d[3]}" ;;
     encrypted) images 2 && zpool create "${options[@]}" judge mirror "${d[@]}" ;;
+    offlined | missed) images 3 && zpool create "${options[@]}" judge raidz "${d[@]}" ;;
+    replaced) images 3 && zpool create "${options[@]}" judge mirror "${d[0]}" "${d[1]}" ;;
+    spared) images 7 && zpool create "${options[@]}" judge draid2:3d:6c:1s "${d[@]:0:6}" ;;
+    healed) images 5 && zpool create "${options[@]}" judge raidz2 "${d[@]}" ;;
     *) echo "there is no shape $1" >&2 && return 2 ;;
   esac
 }
@@ -80,16 +84,47 @@ fill() { # SHAPE: file systems with this project's own files, snapshots, a clone
   zfs bookmark "$home@two" "$home#mark"
 }
 
+befalls() { # SHAPE: what becomes of its devices before it is filled
+  case $1 in
+    offlined) zpool offline judge "${d[1]}" ;;
+    # It is back after the export, and lacks what is written until then.
+    missed) zpool offline -t judge "${d[1]}" ;;
+  esac
+}
+
+mended() { # SHAPE: what becomes of its devices afterwards
+  case $1 in
+    offlined) zpool online judge "${d[1]}" && zpool wait -t resilver judge ;;
+    replaced) zpool replace -s -w judge "${d[1]}" "${d[2]}" && rm "${d[1]}" ;;
+    spared)
+      zpool offline judge "${d[1]}"
+      zpool replace -w judge "${d[1]}" draid2-0-0
+      cp -a docs "$room/mnt/home/spared"
+      zpool replace -w judge "${d[1]}" "${d[6]}"
+      rm "${d[1]}"
+      ;;
+    healed)
+      zpool export judge
+      for i in 1 3; do dd if=/dev/urandom of="${d[i]}" bs=1M seek=8 count=150 conv=notrunc status=none; done
+      zpool import -d "$dir" judge
+      zpool scrub -w judge
+      zpool status -v judge | grep -q 'No known data errors'
+      ;;
+  esac
+}
+
 sums() { (cd "$room/mnt" && find . -type f -print0 | sort -z | xargs -0 sha256sum); }
 
-[ $# -gt 0 ] || set -- disk stripe mirror raidz1 raidz2 raidz3 draid classes dedup added encrypted
+[ $# -gt 0 ] || set -- disk stripe mirror raidz1 raidz2 raidz3 draid classes dedup added encrypted offlined missed replaced spared healed
 bad=0
 for shape in "$@"; do
   dir=$room/$shape
   mkdir "$dir"
   echo "$shape"
   make_pool "$shape"
+  befalls "$shape"
   fill "$shape"
+  mended "$shape"
   before=$(sums)
   zpool export judge
   if [ -n "${ZDB:-}" ]; then

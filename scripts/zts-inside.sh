@@ -3,6 +3,7 @@
 # Makes the root that is thrown away, enters it, and runs the chosen tests there, each as OpenZFS's own runner does: a group's setup, its tests, each with
 # a limit, its cleanup. A test that exits with 0 passed, with 4 it was skipped.
 set -u
+here=$PWD
 [ $$ = 1 ] || { echo "$0 runs in namespaces of its own, made by scripts/zts.sh" >&2; exit 2; }
 die() {
   echo "zts: $*" >&2
@@ -62,6 +63,11 @@ furnish() {
   . /zts/suite/include/commands.cfg
   for one in zpool zfs zdb zinject mount.zfs zfs_ids_to_path; do ln -s "$POOLHOUSE" "/zts/path/$one"; done
   ln -sf "$POOLHOUSE" /sbin/mount.zfs
+  # Its zedlets are the package's, and tests find it by its name.
+  if [ -d "$ZTS_TOOLS/etc/zfs/zed.d" ]; then
+    ln -s "$here/scripts/zts-zed.py" /zts/path/zed
+    mkdir -p /usr/lib/zfs-linux && cp -a "$ZTS_TOOLS/usr/lib/zfs-linux/zed.d" /usr/lib/zfs-linux/ && cp -a "$ZTS_TOOLS/etc/zfs/zed.d" /etc/zfs/ || die 'no zedlets'
+  fi
   # Scripts of OpenZFS that read kstats, pointed at ours; other programs of OpenZFS are absent.
   for one in arc_summary arcstat dbufstat zilstat; do
     found=$(PATH=$path type -P "$one") && sed 's#/proc/spl#/zts/tree/proc/spl#g; s#/sys/module/#/zts/tree/sys/module/#g' "$found" >"/zts/path/$one" && chmod 755 "/zts/path/$one"

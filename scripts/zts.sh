@@ -38,7 +38,7 @@ done
 shift $((OPTIND - 1))
 [ $# -gt 0 ] || set -- 'cli_root/*' 'cli_user/*'
 
-tools=${ZTS_TOOLS:-$(scripts/oracle-tools.sh ksh93u+m pax attr parted libparted2 lsscsi rsync xxhash)} || exit 1
+tools=${ZTS_TOOLS:-$(scripts/oracle-tools.sh ksh93u+m pax attr parted libparted2 lsscsi rsync xxhash zfs-zed/bookworm-backports)} || exit 1
 suite=$tools/usr/share/zfs
 [ -d "$suite/zfs-tests" ] || { echo "no OpenZFS test suite in $suite" >&2; exit 1; }
 mkdir -p "$report"

@@ -105,6 +105,29 @@ fn counted_and_set() {
     }
     assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
     assert!(read("proc/spl/kstat/zfs/tank/iostats").contains("trim_bytes_written"));
+    // The groups: the last is open, those before it are on disk, and one of them holds what was written.
+    daemon.good("zpool sync tank");
+    let groups = read("proc/spl/kstat/zfs/tank/txgs");
+    let mut rows = groups.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let head = rows.next().expect("a head");
+    assert_eq!(
+        (head[0], head[2], head[3], head[5], head[11]),
+        ("txg", "state", "ndirty", "nwritten", "stime")
+    );
+    let rows: Vec<(u64, &str, [u64; 3])> = rows
+        .map(|row| {
+            let n = |at: usize| row[at].parse::<u64>().expect("a number");
+            assert_eq!(row.len(), 12, "{groups}");
+            (n(0), row[2], [3, 5, 11].map(n))
+        })
+        .collect();
+    assert!(rows.is_sorted_by(|a, b| a.0 + 1 == b.0), "{groups}");
+    assert!(rows.iter().any(|(_, state, counts)| *state == "C" && counts.iter().all(|n| *n > 0)), "{groups}");
+    assert_eq!(rows.last().map(|(_, state, counts)| (*state, *counts)), Some(("O", [0; 3])), "{groups}");
+    daemon.good("set tunable zfs_txg_history=2");
+    daemon.good("zpool sync tank");
+    daemon.good("zpool sync -f tank");
+    assert_eq!(read("proc/spl/kstat/zfs/tank/txgs").lines().count(), 3);
     daemon.good("zpool export tank");
     for name in ["m0", "m1"] {
         image(&dir.path().join(name));

@@ -295,8 +295,21 @@ fn undecodable_files() {
             daemon.good(&format!("zinject -a -t data -e {error} {}", at(file).display()));
         }
         forget(&daemon);
+        daemon.good("zpool events -c");
         assert_eq!(read(bad), Err(Some(5)), "{error}");
         assert!(read(good).expect("it is well") == text, "{error}");
+        let told = daemon.good("zpool events -v");
+        let told = |class: &str| {
+            let class = format!("class = \"ereport.fs.zfs.{class}\"");
+            let found = told.split("\n\n").find(|event| event.contains(&class));
+            found.map(|event| {
+                let object = format!("zio_object = 0x{:x}\n", fs::metadata(at(bad)).expect("a file").ino());
+                assert!(event.contains("zio_err = 0x5\n") && event.contains("zio_blkid = 0x"), "{event}");
+                assert!(event.contains("pool_failmode = \"") && event.contains(&object), "{event}");
+            })
+        };
+        assert!(told("data").is_some(), "{error}");
+        assert_eq!(told("authentication").is_some(), error == "decrypt");
         daemon.good("zinject -c all");
         forget(&daemon);
         assert!(read(bad).expect("it is well again") == text, "{error}");

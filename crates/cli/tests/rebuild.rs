@@ -4,6 +4,8 @@ mod common;
 
 use std::path::Path;
 use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{good, run, same};
 use server::api::*;
@@ -191,4 +193,48 @@ fn a_detach_ends_its_own_rebuild() {
     good("zpool wait t", &house);
     let text = good("zpool status t", &house);
     assert!(text.contains(&x) && !text.contains(&y) && !text.contains(b) && text.contains(d), "{text}");
+}
+
+/// Goal: a distributed spare stands in for a device by hand, by either way, and goes back when another has come; nothing else can be done with it, and each refusal says so.
+#[test]
+fn a_distributed_spare_by_its_name() {
+    for how in ["", "-s "] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (house, paths) = pool(dir.path(), "draid1:2d:5c:1s", 5);
+        let (d1, new) = (&paths[1], image(dir.path(), "x"));
+        good(&format!("zpool offline t {d1}"), &house);
+        good(&format!("zpool replace {how}-w t {d1} draid1-0-0"), &house);
+        let text = good("zpool status t", &house);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let has = |words: &[&str]| lines.iter().any(|line| line.starts_with(words));
+        assert!(has(&["draid1-0-0", "ONLINE"]) && has(&["draid1-0-0", "INUSE"]), "{text}");
+        let other = said(&house, &format!("zpool replace t {} draid1-0-0", paths[2]));
+        let refused = format!("cannot replace {} with draid1-0-0: draid1-0-0 is busy\nrc 255\n", paths[2]);
+        same("in use", &other, &refused);
+        good(&format!("zpool replace {how}-w t {d1} {new}"), &house);
+        // The spare goes back as soon as nobody waits for the device; the tree has that before it is on disk.
+        let until = Instant::now() + Duration::from_secs(60);
+        let text = loop {
+            let text = good("zpool status t", &house);
+            assert!(!text.contains("UNKNOWN") && Instant::now() < until, "{text}");
+            if !text.contains("spare-1") && text.contains("AVAIL") {
+                break text;
+            }
+            thread::yield_now();
+        };
+        assert!(text.contains(&new) && !text.contains(d1), "{text}");
+        assert!(text.contains("with 0 errors"), "{text}");
+        let missing = said(&house, &format!("zpool replace t {} draid1-0-7", paths[2]));
+        assert!(missing.starts_with(&format!("cannot replace {} with draid1-0-7: ", paths[2])), "{missing}");
+        let attached = said(&house, &format!("zpool attach t {} draid1-0-0", paths[2]));
+        assert!(attached.starts_with(&format!("cannot attach draid1-0-0 to {}: ", paths[2])), "{attached}");
+        for (line, why) in [
+            ("zpool add t spare draid1-0-0", "dRAID spares can only be used to replace primary vdevs"),
+            ("zpool add -f t draid1-0-0", "invalid vdev configuration"),
+            ("zpool create -f u draid1-0-0", "invalid vdev configuration"),
+        ] {
+            let refused = said(&house, line);
+            assert!(refused.contains(why), "{line}: {refused}");
+        }
+    }
 }

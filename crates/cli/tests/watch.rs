@@ -318,3 +318,51 @@ fn events_tell_of_a_device_that_lies() {
     assert!(report.contains(&images[0]), "{report}");
     good("zpool destroy tank", &house);
 }
+
+/// Goal: what a pool does by itself after a command is told as what commands do: the history's entries of a resilver that ends, and of the device that goes then, and its going.
+/// What is removed is told by what it was.
+#[test]
+fn events_tell_what_pools_do_by_themselves() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let images: Vec<String> =
+        (0..4).map(|i| dir.path().join(format!("d{i}.img")).display().to_string()).collect();
+    for image in &images {
+        std::fs::File::create(image).expect("an image").set_len(256 << 20).expect("room");
+    }
+    let house: Rc<dyn Service> = Rc::new(House::new());
+    good(&format!("zpool create -m none tank mirror {} {}", images[0], images[1]), &house);
+    good("zpool events -c", &house);
+    good(&format!("zpool replace tank {} {}", images[0], images[2]), &house);
+    good("zpool wait -t replace tank", &house);
+    let out = good("zpool events -v tank", &house);
+    let events: Vec<&str> = out.split("\n\n").collect();
+    let gone = format!("vdev_path = \"{}\"\n", images[0]);
+    let mut at = 0;
+    for wanted in [
+        vec!["fs.zfs.resilver_start\""],
+        vec!["history_event\"", "func=2 "],
+        vec!["fs.zfs.resilver_finish\""],
+        vec!["history_event\"", "history_internal_name = \"scan done\""],
+        vec!["fs.zfs.vdev_remove\"", &gone],
+        vec!["history_event\"", "history_internal_name = \"detach\""],
+    ] {
+        let found = events[at..].iter().position(|event| wanted.iter().all(|part| event.contains(part)));
+        at += found.unwrap_or_else(|| panic!("{wanted:?} after {at} in {out}")) + 1;
+    }
+    assert!(out.contains("fs.zfs.vdev_attach\""), "{out}");
+    for (role, class) in
+        [("spare", "vdev_remove_aux"), ("cache", "vdev_remove_aux"), ("log", "vdev_remove_dev")]
+    {
+        good(&format!("zpool add tank {role} {}", images[3]), &house);
+        good("zpool events -c", &house);
+        good(&format!("zpool remove tank {}", images[3]), &house);
+        let out = good("zpool events -v tank", &house);
+        let path = format!("vdev_path = \"{}\"\n", images[3]);
+        let told =
+            out.split("\n\n").any(|event| event.contains(&format!("{class}\"")) && event.contains(&path));
+        assert!(told, "{role}: {out}");
+    }
+    good(&format!("zpool detach tank {}", images[1]), &house);
+    assert_eq!(good("zpool events -H tank", &house).matches("fs.zfs.vdev_remove\n").count(), 1);
+    good("zpool destroy tank", &house);
+}

@@ -7,7 +7,7 @@ use spa::engine::{AttachTerms, LifeError, Live, ShapeError, Verdict};
 use crate::api::{DeviceRefusal, Error, PoolChange, Reason};
 use crate::pools::Imported;
 use crate::shape::of_shape;
-use crate::work::leaf;
+use crate::work::stand_in;
 
 /// Does such a change.
 ///
@@ -30,7 +30,7 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
                 unattended: false,
                 claimer: &claim_file,
             };
-            live.attach(Guid(*guid), &leaf(name, new)?, &terms)
+            live.attach(Guid(*guid), &stand_in(name, new)?, &terms)
         }
         PoolChange::Detach { guid } => live.detach(Guid(*guid)),
         _ => {

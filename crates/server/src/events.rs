@@ -2,11 +2,11 @@
 //!
 //! # Theory
 //! A ring holds the newest events of all pools; who reads it remembers the number of the last one that it has seen. What the daemon does to a pool it
-//! enters itself, under the classes that OpenZFS's kernel module posts; what operations on datasets did is taken from the pool's history
-//! after each of them; what went wrong on devices is taken from the vdevs, which keep it, when somebody asks: who runs something at events (`zedlets`) asks all the time.
+//! enters itself, under the classes that OpenZFS's kernel module posts; what the pool does by itself, and what its history was told, the engine keeps, and what went wrong
+//! the devices and the pipeline, until somebody asks: an operation when it is done, whoever reads events, and who runs something at them (`zedlets`) all the time.
 //!
 //! # Absent
-//! The state of an I/O in the pipeline (`zio_stage`, `zio_objset`): a report of a device knows the place on it alone.
+//! The state of an I/O in the pipeline (`zio_stage`): a report of a device knows the place on it alone, and one of a block its bookmark.
 //!
 //! # See
 //! OpenZFS `fm.c`, `zfs_fm.c`, `spa_history_log_notify`.
@@ -22,11 +22,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vdev::{Report, Trouble, VdevInfo, VdevState};
+use zio::Why;
 
 /// Events that are kept (`zfs_zevent_len_max`).
 pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(512);
-/// Records of a history that are taken at once, bytes; what is more is not told.
-const HISTORY_MAX: u64 = 1 << 20;
+/// `ECKSUM` and `EIO`, as the kernel module numbers them.
+const ECKSUM: u64 = 52;
+const EIO: u64 = 5;
 
 /// How a pool is used (`spa_load_state_t`), as `pool_context` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +63,6 @@ struct Ring {
     teller: u64,
     last: u64,
     kept: VecDeque<Event>,
-    /// Where the history of each pool ends that has been told, by the pool's guid.
-    told: HashMap<u64, u64>,
 }
 
 /// What all events of a pool say of it.
@@ -72,6 +72,27 @@ struct Of {
     /// `pool_state_t`.
     state: u64,
     context: Context,
+}
+
+/// Something that happened, before it has a number.
+struct Found {
+    class: String,
+    details: Vec<(String, EventValue)>,
+    at: SystemTime,
+}
+
+/// What time it is by both clocks.
+#[derive(Clone, Copy)]
+struct Clock(Instant, SystemTime);
+
+impl Clock {
+    fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    fn wall(self, at: Instant) -> SystemTime {
+        self.1.checked_sub(self.0.saturating_duration_since(at)).unwrap_or(self.1)
+    }
 }
 
 impl Events {
@@ -96,8 +117,7 @@ impl Events {
     /// Enters what happened to devices since somebody asked last.
     pub(crate) fn gather(&self, pools: &[Arc<Imported>]) {
         for pool in pools {
-            self.reports(pool.pool.spa());
-            self.notices(pool.pool.spa());
+            self.ask(pool.pool.spa(), Context::None);
         }
     }
 
@@ -146,88 +166,27 @@ impl Events {
             self.enter(&of, &format!("sysevent.fs.zfs.{what}"), Vec::new(), SystemTime::now());
         }
         let ring = &mut *self.ring.lock();
-        ring.told.remove(&guid);
         ring.nameless.retain(|(pool, _)| *pool != guid);
     }
 
-    /// What operations did since the last call, by the pool's history. What it held before the first one is not told, unless the
-    /// pool is new.
-    pub(crate) fn history(&self, imported: &Imported, context: Context) {
-        let spa = imported.pool.spa();
-        // Before the pool may go.
-        self.notices(spa);
-        let guid = spa.guid().0;
-        let records = loop {
-            let told = self.ring.lock().told.get(&guid).copied();
-            let from = told.or((context == Context::Create).then_some(0));
-            let (records, end) = match spa.read(|| history_from(spa, from)) {
-                Ok(read) => read,
-                Err(error) => {
-                    tracing::warn!(pool = spa.name(), %error, "its history can't be told as events");
-                    return;
-                }
-            };
-            let ring = &mut *self.ring.lock();
-            if ring.told.get(&guid).copied() == told {
-                ring.told.insert(guid, end);
-                break records;
-            }
-            // Another operation ended meanwhile, and these were told with it.
-        };
+    /// Enters what happened to a pool that nobody has asked for, in the order in which it did: what its history was told, what its scans and devices did, and what went wrong.
+    pub(crate) fn ask(&self, spa: &Spa, context: Context) {
+        let mut found = reports(spa);
+        found.extend(losses(spa));
+        found.extend(notices(spa));
+        let recorded = spa.writer().map(|live| live.take_recorded()).unwrap_or_default();
+        found.extend(recorded.into_iter().map(|one| Found {
+            class: "sysevent.fs.zfs.history_event".to_owned(),
+            details: history_details(&one.record),
+            at: one.at,
+        }));
+        if found.is_empty() {
+            return;
+        }
+        found.sort_by_key(|one| one.at);
         let of = of(spa, 0, context);
-        for record in records.iter().filter(|r| r.get("internal_name").is_some()) {
-            let details = history_details(record);
-            self.enter(&of, "sysevent.fs.zfs.history_event", details, SystemTime::now());
-        }
-    }
-
-    /// What went wrong on devices since the last call.
-    fn reports(&self, spa: &Spa) {
-        let tree = spa.tree();
-        let (reports, lost) = tree.take_reports();
-        if lost > 0 {
-            tracing::warn!(pool = spa.name(), lost, "more went wrong on its devices than is told");
-        }
-        if reports.is_empty() {
-            return;
-        }
-        let (now, wall) = (Instant::now(), SystemTime::now());
-        let info = tree.describe();
-        let mut vdevs = HashMap::new();
-        index(&info, None, &mut vdevs);
-        let of = of(spa, 0, Context::None);
-        for (guid, report) in &reports {
-            let Some((vdev, parent)) = vdevs.get(&guid.0) else { continue };
-            let (class, details) = told(spa, &of, report, vdev, *parent);
-            let when = wall.checked_sub(now.saturating_duration_since(report.at)).unwrap_or(wall);
-            if matches!(report.what, Trouble::State { now: VdevState::Removed, .. }) {
-                self.enter(&of, "resource.fs.zfs.removed", details.clone(), when);
-            }
-            self.enter(&of, class, details, when);
-        }
-    }
-
-    /// What happened to scans and to the work of devices since the last call (`spa_event_notify`).
-    fn notices(&self, spa: &Spa) {
-        for notice in spa.writer().map(|live| live.take_scan_notices()).unwrap_or_default() {
-            let class = format!("sysevent.fs.zfs.{}", notice.what);
-            let kind = |kind: &str| ("resilver_type".to_owned(), EventValue::Text(kind.to_owned()));
-            let details = match notice.rebuilt {
-                Some(top) => [described(&spa.tree().describe(), top.0), vec![kind("sequential")]].concat(),
-                None if notice.what.starts_with("resilver") => vec![kind("healing")],
-                None => Vec::new(),
-            };
-            self.enter(&of(spa, 0, Context::None), &class, details, notice.at);
-        }
-        let notices = spa.writer().map(|live| live.take_work_notices()).unwrap_or_default();
-        if notices.is_empty() {
-            return;
-        }
-        let info = spa.tree().describe();
-        for notice in notices {
-            let details = described(&info, notice.leaf.0);
-            let class = format!("sysevent.fs.zfs.{}", notice.what);
-            self.enter(&of(spa, 0, Context::None), &class, details, notice.at);
+        for Found { class, details, at } in found {
+            self.enter(&of, &class, details, at);
         }
     }
 
@@ -266,19 +225,103 @@ impl Events {
     }
 }
 
-/// What a pool's history holds from a place on, and where it ends; without a place only that.
-fn history_from(spa: &Spa, from: Option<u64>) -> pool::Result<(Vec<Nvlist>, u64)> {
-    let Some(mut all) = spa.mos().history_from(from.unwrap_or(u64::MAX))? else {
-        return Ok((Vec::new(), 0));
-    };
-    let end = all.phys().eof;
-    let mut records = Vec::new();
-    if from.is_some_and(|from| end.saturating_sub(from) <= HISTORY_MAX) {
-        for record in all.by_ref() {
-            records.push(record?);
+/// What went wrong on devices since the last call.
+fn reports(spa: &Spa) -> Vec<Found> {
+    let tree = spa.tree();
+    let (reports, lost) = tree.take_reports();
+    if lost > 0 {
+        tracing::warn!(pool = spa.name(), lost, "more went wrong on its devices than is told");
+    }
+    if reports.is_empty() {
+        return Vec::new();
+    }
+    let clock = Clock::now();
+    let info = tree.describe();
+    let mut vdevs = HashMap::new();
+    index(&info, None, &mut vdevs);
+    let mut found = Vec::new();
+    for (guid, report) in &reports {
+        let Some((vdev, parent)) = vdevs.get(&guid.0) else { continue };
+        let (class, details) = told(spa, report, vdev, *parent);
+        let at = clock.wall(report.at);
+        if matches!(report.what, Trouble::State { now: VdevState::Removed, .. }) {
+            found.push(Found { class: "resource.fs.zfs.removed".to_owned(), details: details.clone(), at });
+        }
+        found.push(Found { class: class.to_owned(), details, at });
+    }
+    found
+}
+
+/// Blocks that no copy could give since the last call; one that is not what its dataset's key had sealed is told twice, as in OpenZFS.
+fn losses(spa: &Spa) -> Vec<Found> {
+    let (losses, dropped) = spa.take_losses();
+    if dropped > 0 {
+        tracing::warn!(pool = spa.name(), dropped, "more of its blocks are damaged than is told");
+    }
+    let clock = Clock::now();
+    let mut found = Vec::new();
+    for loss in &losses {
+        let classes: &[&str] = match loss.why {
+            Why::Mac => &["authentication", "data"],
+            Why::Unread | Why::Checksum => &["data"],
+        };
+        let error = if loss.why == Why::Checksum { ECKSUM } else { EIO };
+        let of = &loss.bookmark;
+        let place = [
+            ("zio_err", error),
+            ("zio_objset", of.objset),
+            ("zio_object", of.object.0),
+            ("zio_level", of.level.0.into()),
+            ("zio_blkid", of.blkid.0),
+        ];
+        let place = place.map(|(name, n)| (name.to_owned(), EventValue::Number(n)));
+        let details: Vec<_> = failmode(spa).into_iter().chain(place).collect();
+        for class in classes {
+            let class = format!("ereport.fs.zfs.{class}");
+            found.push(Found { class, details: details.clone(), at: clock.wall(loss.at) });
         }
     }
-    Ok((records, end.max(all.position().min(end))))
+    found
+}
+
+/// What happened to scans and to the work of devices since the last call (`spa_event_notify`).
+fn notices(spa: &Spa) -> Vec<Found> {
+    let Some(live) = spa.writer() else { return Vec::new() };
+    let (scans, works) = (live.take_scan_notices(), live.take_work_notices());
+    if scans.is_empty() && works.is_empty() {
+        return Vec::new();
+    }
+    let info = spa.tree().describe();
+    let class = |what: &str| format!("sysevent.fs.zfs.{what}");
+    let kind = |kind: &str| ("resilver_type".to_owned(), EventValue::Text(kind.to_owned()));
+    let mut found = Vec::new();
+    for notice in scans {
+        let details = match notice.rebuilt {
+            Some(top) => [described(&info, top.0), vec![kind("sequential")]].concat(),
+            None if notice.what.starts_with("resilver") => vec![kind("healing")],
+            None => Vec::new(),
+        };
+        found.push(Found { class: class(notice.what), details, at: notice.at });
+    }
+    for notice in works {
+        let mut details = described(&info, notice.leaf.0);
+        if let Some(path) = &notice.path {
+            let path = String::from_utf8_lossy(path).into_owned();
+            details.push(("vdev_path".to_owned(), EventValue::Text(path)));
+        }
+        found.push(Found { class: class(notice.what), details, at: notice.at });
+    }
+    found
+}
+
+/// What a pool does when it can't go on, as reports tell it.
+fn failmode(spa: &Spa) -> Option<(String, EventValue)> {
+    let words = match spa.writer()?.failmode() {
+        spa::engine::FailMode::Wait => "wait",
+        spa::engine::FailMode::Continue => "continue",
+        spa::engine::FailMode::Panic => "panic",
+    };
+    Some(("pool_failmode".to_owned(), EventValue::Text(words.to_owned())))
 }
 
 fn of(spa: &Spa, state: u64, context: Context) -> Of {
@@ -331,7 +374,6 @@ fn history_details(record: &Nvlist) -> Vec<(String, EventValue)> {
 /// The class of a report of a device, and what it says.
 fn told(
     spa: &Spa,
-    of: &Of,
     report: &Report,
     vdev: &VdevInfo,
     parent: Option<&VdevInfo>,
@@ -347,17 +389,11 @@ fn told(
             put("vdev_path", Text(path));
         }
         put("vdev_laststate", State(before as u64));
-        tracing::info!(pool = of.pool, vdev = vdev.name, ?now, ?aux, "a device is in another state");
+        tracing::info!(pool = spa.name(), vdev = vdev.name, ?now, ?aux, "a device is in another state");
         return ("resource.fs.zfs.statechange", all);
     }
-    if let Some(live) = spa.writer() {
-        let words = match live.failmode() {
-            spa::engine::FailMode::Wait => "wait",
-            spa::engine::FailMode::Continue => "continue",
-            spa::engine::FailMode::Panic => "panic",
-        };
-        put("pool_failmode", Text(words.to_owned()));
-    }
+    all.extend(failmode(spa));
+    let mut put = |name: &str, value| all.push((name.to_owned(), value));
     put("vdev_guid", Number(vdev.guid.0));
     put("vdev_type", Text(vdev.kind.name().to_owned()));
     if let Some(path) = path {
@@ -372,13 +408,12 @@ fn told(
         put("parent_guid", Number(parent.guid.0));
         put("parent_type", Text(parent.kind.name().to_owned()));
     }
-    // `ECKSUM` and `EIO`, as the kernel module numbers them.
     let (class, error, took) = match report.what {
-        Trouble::Checksum => ("ereport.fs.zfs.checksum", 52, None),
+        Trouble::Checksum => ("ereport.fs.zfs.checksum", ECKSUM, None),
         Trouble::Delay { took_ns } => ("ereport.fs.zfs.delay", 0, Some(took_ns)),
         Trouble::Deadman { for_ns } => ("ereport.fs.zfs.deadman", 0, Some(for_ns)),
         Trouble::Read | Trouble::Write | Trouble::Flush | Trouble::State { .. } => {
-            ("ereport.fs.zfs.io", 5, None)
+            ("ereport.fs.zfs.io", EIO, None)
         }
     };
     put("zio_err", Number(error));

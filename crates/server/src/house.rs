@@ -207,7 +207,7 @@ impl Service for House {
         let outcome = import::import(&self.pools, &how, request)?;
         self.pools.devices_after(&outcome.name);
         if let Ok(imported) = self.pools.pool(&outcome.name) {
-            self.events.history(&imported, Context::Import);
+            self.events.ask(imported.pool.spa(), Context::Import);
             self.events.post(&imported, "config_sync", Context::None);
             self.events.post(&imported, "pool_import", Context::None);
         }
@@ -303,7 +303,7 @@ impl Service for House {
         })?;
         let imported = self.pools.pool(name)?;
         self.events.post(&imported, "pool_create", Context::Create);
-        self.events.history(&imported, Context::Create);
+        self.events.ask(imported.pool.spa(), Context::Create);
         self.events.post(&imported, "config_sync", Context::None);
         Ok(())
     }
@@ -322,17 +322,18 @@ impl Service for House {
             | PoolChange::Log { .. }
             | PoolChange::PruneDdt { .. } => return Ok(()),
             PoolChange::Work { .. } | PoolChange::Scan { .. } => {
-                self.events.history(&*self.pools.pool_or_going(name)?, Context::None);
+                self.events.ask(self.pools.pool_or_going(name)?.pool.spa(), Context::None);
                 return Ok(());
             }
             PoolChange::Add { .. } => Some("vdev_add"),
-            PoolChange::Remove { .. } => Some("vdev_remove_aux"),
             PoolChange::Clear { .. } => Some("vdev_clear"),
             PoolChange::Online { .. } => Some("vdev_online"),
             PoolChange::Attach { .. } => Some("vdev_attach"),
-            PoolChange::Detach { .. } => Some("vdev_remove"),
             PoolChange::Reguid { .. } => Some("pool_reguid"),
-            PoolChange::Split { .. }
+            // Of what leaves the engine tells, which lets things go by itself, too.
+            PoolChange::Detach { .. }
+            | PoolChange::Remove { .. }
+            | PoolChange::Split { .. }
             | PoolChange::Set { .. }
             | PoolChange::SetVdev { .. }
             | PoolChange::Upgrade { .. }
@@ -342,7 +343,7 @@ impl Service for House {
             | PoolChange::Reopen => None,
         };
         let imported = self.pools.pool_or_going(name)?;
-        self.events.history(&imported, Context::None);
+        self.events.ask(imported.pool.spa(), Context::None);
         what.iter().for_each(|what| self.events.post(&imported, what, Context::None));
         if !matches!(change, PoolChange::Clear { .. }) {
             self.events.post(&imported, "config_sync", Context::None);
@@ -358,7 +359,7 @@ impl Service for House {
         self.pools.devices_after(change.subject());
         let changed = changed?;
         if let Ok(imported) = self.pools.pool_of(change.subject()) {
-            self.events.history(&imported, Context::None);
+            self.events.ask(imported.pool.spa(), Context::None);
         }
         if !peer::owns() {
             self.tickets.give(peer::asker(), change.subject());

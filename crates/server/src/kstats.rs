@@ -18,8 +18,9 @@ use crate::pools::{Imported, Pools};
 use observe::HistogramSnapshot;
 use ondisk::ObjNum;
 use spa::Spa;
-use spa::txg::TxCounts;
+use spa::txg::{Group, Stage, TxCounts};
 use std::sync::Arc;
+use std::time::Duration;
 use vdev::{VdevAux, VdevState};
 
 /// A kstat's name, within the pool that it is of.
@@ -32,7 +33,7 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
     for pool in pools.present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
-        out.extend(pool.pool.spa().writer().map(|_| of(COMMITS)));
+        out.extend(pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, "txgs"].map(of)));
         let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
         out.extend(logs.iter().flat_map(|(object, _)| {
             [of(&format!("objset-0x{object:x}")), of(&format!("{COMMITS}-0x{object:x}"))]
@@ -59,6 +60,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
             match name {
                 "state" => return text(state(imported.pool.spa()).to_owned()),
                 "guid" => return text(imported.pool.spa().guid().0.to_string()),
+                "txgs" => return text(groups(&imported.pool.spa().writer()?.txgs().groups())),
                 "iostats" => trims(imported.pool.spa()),
                 COMMITS => commits(&imported.pool.spa().writer()?.log_stats()),
                 _ if name.starts_with(COMMITS) => commits_of(&imported, name)?,
@@ -96,6 +98,54 @@ fn state(spa: &Spa) -> &'static str {
         (VdevState::Healthy, _) => "ONLINE",
         (VdevState::Unknown, _) => "UNKNOWN",
     }
+}
+
+/// The newest groups, a line each below the names of the columns (`spa_txg_history_show`): times in nanoseconds, their births by the clock that counts since the system began.
+fn groups(groups: &[Group]) -> String {
+    let row = |cells: [String; 12]| -> String {
+        const WIDTHS: [usize; 12] = [8, 16, 5, 12, 12, 12, 8, 8, 12, 12, 12, 12];
+        let cells = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    let head = [
+        "txg", "birth", "state", "ndirty", "nread", "nwritten", "reads", "writes", "otime", "qtime", "wtime",
+        "stime",
+    ];
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));
+    let mut rows = vec![row(head.map(str::to_owned))];
+    for group in groups {
+        let stage = match group.stage {
+            Stage::Open => "O",
+            Stage::Quiescing => "Q",
+            Stage::Waiting => "W",
+            Stage::Syncing => "S",
+            Stage::Committed => "C",
+        };
+        let birth = now.saturating_sub(group.opened.elapsed()).as_nanos();
+        let took = group.took.map(|time| time.as_nanos().to_string());
+        let [open, quiesce, wait, sync] = took;
+        let moved = &group.moved;
+        let counts =
+            [group.dirty, moved.read, moved.written, moved.reads, moved.writes].map(|n| n.to_string());
+        let [dirty, read, written, reads, writes] = counts;
+        let (txg, birth) = (group.txg.0.to_string(), birth.to_string());
+        rows.push(row([
+            txg,
+            birth,
+            stage.to_owned(),
+            dirty,
+            read,
+            written,
+            reads,
+            writes,
+            open,
+            quiesce,
+            wait,
+            sync,
+        ]));
+    }
+    rows.join("\n")
 }
 
 /// What `zpool trim` did to a pool's devices (`spa_iostats_t`, in part).

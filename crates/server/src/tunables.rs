@@ -29,8 +29,8 @@ use spa::tunables::{
     CHUNK, DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEADMAN_SYNC_MS,
     DEFAULT_MS_COUNT, DEFAULT_MS_SHIFT, DISCARD_MEMORY, FILE_LOGICAL, FILE_PHYSICAL, FREE_BUDGET, MAX_AUTO,
     MAX_MS_SHIFT, MIN_AUTO, MIN_MS_COUNT, MISSING_TOPS, MS_COUNT_LIMIT, PROBE_TIMEOUT, REBUILD_MAX_SEGMENT,
-    REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA,
-    VERIFY_METADATA,
+    REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT, TRIM_BATCH,
+    TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE, VERIFY_DATA, VERIFY_METADATA,
 };
 use spa::txg;
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 70] = [
+const STEERED: [Steered; 72] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
@@ -444,6 +444,20 @@ const STEERED: [Steered; 70] = [
         &REBUILD_VDEV_LIMIT,
     ),
     steered(
+        "zfs_scan_checkpoint_intval",
+        "seconds after which a scrub or resilver looks at all that it has met, so that an import can go on there",
+        1,
+        1 << 32,
+        &SCAN_CHECKPOINT_INTVAL,
+    ),
+    steered(
+        "zfs_scan_mem_lim_fact",
+        "divisor: a part of the memory that blocks may take which a pool's scrub or resilver has met and not looked at",
+        1,
+        1 << 20,
+        &SCAN_MEM_LIM_FACT,
+    ),
+    steered(
         "zfs_spa_discard_memory_limit",
         "bytes of a checkpoint that a group looks at to free them",
         0,
@@ -516,6 +530,14 @@ const STEERED: [Steered; 70] = [
     ),
     steered("zfs_vdev_min_ms_count", "fewest metaslabs of a new vdev", 2, 1 << 17, &MIN_MS_COUNT),
     steered("zfs_vdev_ms_count_limit", "most metaslabs of a new vdev", 2, 1 << 24, &MS_COUNT_LIMIT),
+    steered(
+        "zfs_resilver_defer_percent",
+        "percent of a resilver that must be done for another to wait for its end, not have it begin anew",
+        0,
+        100,
+        &spa::engine::DEFER_PERCENT,
+    ),
+    steered("zfs_txg_history", "transaction groups that are remembered", 0, 1 << 20, &txg::HISTORY),
     steered("zfs_zevent_len_max", "events that are kept", 1, 1 << 20, &LEN_MAX),
     steered(
         "zfs_commit_timeout_pct",
@@ -548,7 +570,7 @@ const KEPT: [Steered; 6] = {
     static KEEP_LOGS: Tunable = Tunable::new(0);
     static LIVELIST_ENTRIES: Tunable = Tunable::new(500_000);
     static LIVELIST_SHARED: Tunable = Tunable::new(75);
-    static TXG_HISTORY: Tunable = Tunable::new(100);
+    static LEGACY: Tunable = Tunable::new(0);
     static RETAIN: Tunable = Tunable::new(2000);
     const fn kept(name: &'static str, what: &'static str, at: &'static Tunable) -> Steered {
         steered(name, what, 0, u64::MAX, at)
@@ -558,7 +580,7 @@ const KEPT: [Steered; 6] = {
         kept("zfs_keep_log_spacemaps_at_export", "without effect: export decides by itself", &KEEP_LOGS),
         kept("zfs_livelist_max_entries", "without effect: clones get no livelists", &LIVELIST_ENTRIES),
         kept("zfs_livelist_min_percent_shared", "without effect: clones get no livelists", &LIVELIST_SHARED),
-        kept("zfs_txg_history", "without effect: no history of groups is kept", &TXG_HISTORY),
+        kept("zfs_scan_legacy", "without effect: scans have one way through a pool", &LEGACY),
         kept("zfs_zevent_retain_max", "without effect: events are told as often as they happen", &RETAIN),
     ]
 };

@@ -171,8 +171,16 @@ fn root_props(name: &str, request: &CreatePool) -> Result<PropList, Error> {
     tasks::settings_in(name, context, &request.root_props)
 }
 
-/// A device of a new vdev.
+/// A device of a new vdev. A distributed spare is none: it is part of a draid already, and can only stand in for another ([`stand_in`]).
 pub(crate) fn leaf(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
+    if v.kind == "dspare" {
+        return Err(Error::new(name, Reason::InvalidConfig));
+    }
+    stand_in(name, v)
+}
+
+/// A device that comes beside another or takes its place.
+pub(crate) fn stand_in(name: &str, v: &Vdev) -> Result<NewLeaf, Error> {
     let path = v.path.clone().ok_or_else(|| Error::new(name, Reason::InvalidConfig))?;
     Ok(NewLeaf { path: PathBuf::from(path) })
 }

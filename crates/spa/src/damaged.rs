@@ -273,6 +273,11 @@ impl Spa {
         logs.into_iter().fold(pending, u64::saturating_add)
     }
 
+    /// Blocks that no copy could give since the last call, and how many more there were.
+    pub fn take_losses(&self) -> (Vec<zio::Loss>, u64) {
+        self.cache.zio().damage().take_losses()
+    }
+
     /// The damaged objects: dataset and object, each once, in OpenZFS's order (`spa_get_errlog`, `zpool_get_errlog`). `heads` are those of the pool's datasets
     /// that are being changed. What turns out to be in no dataset any more is forgotten with the next group.
     ///

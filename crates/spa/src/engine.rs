@@ -55,11 +55,12 @@ mod sync;
 mod tasks;
 mod vdev_props;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use device::{Clock, Layer, SystemClock};
 use dsl::Dsl;
-use ondisk::{ObjNum, PoolConfig, Txg, Uberblock};
+use ondisk::{Nvlist, ObjNum, PoolConfig, Txg, Uberblock};
 use parking_lot::{Mutex, RwLock};
 use pool::Mos;
 use pool::alloc::Allocator;
@@ -90,7 +91,8 @@ pub use prune::Prune;
 pub use rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
 pub(crate) use replicas::can_spare;
 pub use scan::{
-    RESILVER_MS, SCAN_VDEV_LIMIT, SCRUB_MS, ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat,
+    DEFER_PERCENT, RESILVER_MS, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT, SCAN_VDEV_LIMIT, SCRUB_MS,
+    ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat,
 };
 use shape::PoolTask;
 pub use shape::{AddTerms, ShapeError};
@@ -173,6 +175,15 @@ pub enum SyncError {
     /// A block that is freed.
     #[error("transaction group {txg}: freeing")]
     Free {
+        /// The group.
+        txg: Txg,
+        /// Why.
+        #[source]
+        source: zio::Error,
+    },
+    /// What was held of its metadata.
+    #[error("transaction group {txg}: writing metadata")]
+    Write {
         /// The group.
         txg: Txg,
         /// Why.
@@ -282,6 +293,8 @@ pub(crate) struct Engine {
     log_frees: [Mutex<Vec<ondisk::Blkptr>>; TXG_SIZE],
     /// Commands that the history is to tell of.
     commands: Mutex<Vec<Command>>,
+    /// What the history was told of operations, for whoever wants to know.
+    recorded: Mutex<VecDeque<Recorded>>,
     /// Hot spares and cache devices.
     pub(crate) aux: RwLock<aux::Aux>,
     /// The generation of properties of which the cache was told what goes to cache devices.
@@ -312,6 +325,18 @@ pub(crate) struct Engine {
     rebuilds: rebuild::Rebuilds,
     /// Held by whoever changes the pool's shape, from its look at the pool until the change is on disk: taken before anything else.
     shape: Mutex<()>,
+}
+
+/// Records that are kept until somebody takes them.
+const RECORDED: usize = 1024;
+
+/// What the history was told of an operation (`ESC_ZFS_HISTORY_EVENT`).
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// When.
+    pub at: std::time::SystemTime,
+    /// The record.
+    pub record: Nvlist,
 }
 
 /// A command that somebody gave.

@@ -41,14 +41,18 @@ use std::time::{Duration, Instant};
 use observe::Site;
 use ondisk::Txg;
 use parking_lot::Condvar;
+use vdev::Moved;
 use zio::{Entry, Suspended, Suspension};
 
 mod counts;
+mod history;
 #[cfg(test)]
 mod tests;
 
 use counts::Asker;
 pub use counts::{Bar, TxCounts};
+use history::History;
+pub use history::{Group, HISTORY, Stage};
 
 /// Groups that can be told apart at a time: three alive, and the one that has just synced (`TXG_SIZE`).
 pub const TXG_SIZE: usize = 4;
@@ -71,6 +75,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Where it is counted how many wait for a group, or for room to change more: what can be put off is then done in small parts.
     fn waiters(&self) -> Arc<AtomicU64> {
         Arc::default()
+    }
+
+    /// What its devices have moved so far; nothing by default.
+    fn moved(&self) -> Moved {
+        Moved::default()
     }
 
     /// Where it is counted how changes get into groups.
@@ -183,6 +192,7 @@ struct State {
     last: Option<Txg>,
     stopped: Option<Stopped>,
     tunables: Tunables,
+    history: History,
 }
 
 impl State {
@@ -268,6 +278,8 @@ impl Drop for Hold {
 impl Txgs {
     /// Starts the clockwork: `last` is the last synced group, the next one opens at once. `pool` names the threads.
     pub fn start(pool: &str, last: Txg, tunables: Tunables, engine: Arc<dyn Engine>) -> Txgs {
+        let mut history = History::default();
+        history.open(Txg(last.0 + 1));
         let state = State {
             open: Txg(last.0 + 1),
             quiescing: None,
@@ -281,6 +293,7 @@ impl Txgs {
             last: None,
             stopped: None,
             tunables,
+            history,
         };
         let shared = Arc::new(Shared {
             state: observe::Mutex::new(&STATE, state),
@@ -419,6 +432,11 @@ impl Txgs {
     /// Why nothing is written any more, if so.
     pub fn stopped(&self) -> Option<Stopped> {
         self.shared.state.lock().stopped.clone()
+    }
+
+    /// The newest groups, the oldest first, so many as [`HISTORY`] says.
+    pub fn groups(&self) -> Vec<Group> {
+        self.shared.state.lock().history.groups()
     }
 
     /// Bytes that are dirty (`dp_dirty_total`).
@@ -645,11 +663,14 @@ impl Shared {
             let txg = s.open;
             s.open = Txg(txg.0 + 1);
             s.quiescing = Some(txg);
+            s.history.enter(txg, Stage::Quiescing);
+            s.history.open(Txg(txg.0 + 1));
             while s.slot(txg).holders > 0 {
                 self.work.wait(&mut s);
             }
             s.quiescing = None;
             s.quiesced = Some(txg);
+            s.history.enter(txg, Stage::Waiting);
             self.work.notify_all();
             self.done.notify_all();
         }
@@ -669,12 +690,15 @@ impl Shared {
             };
             s.quiesced = None;
             s.syncing = Some(txg);
+            s.history.enter(txg, Stage::Syncing);
             self.work.notify_all();
             drop(s);
+            let before = engine.moved();
             // A panic of the engine is a broken invariant: nobody may wait for it to end.
             let guard = StopOnPanic(self);
             let result = engine.sync(txg);
             std::mem::forget(guard);
+            let moved = engine.moved().since(&before);
             s = self.state.lock();
             s.syncing = None;
             match result {
@@ -693,6 +717,9 @@ impl Shared {
             }
             let slot = std::mem::take(s.slot(txg));
             s.dirty -= slot.dirty;
+            if s.stopped.is_none() {
+                s.history.committed(txg, slot.dirty, moved);
+            }
             self.work.notify_all();
             self.done.notify_all();
         }

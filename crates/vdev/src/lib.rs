@@ -71,7 +71,7 @@ pub use pace::{Background, Pace};
 pub use raidz::Reflow;
 pub use report::{CHECKSUM_EVENTS, DEADMAN_EVENTS, Report, SLOW_EVENTS, Trouble};
 pub use state::{VdevAux, VdevState};
-pub use stats::{SLOW_MS, StatsSnapshot, VdevStats};
+pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
     Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run, StretchError,

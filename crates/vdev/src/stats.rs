@@ -142,6 +142,31 @@ impl StatsSnapshot {
     }
 }
 
+/// What devices have moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+impl Moved {
+    /// What was moved since then. Of devices that have left nothing is known.
+    pub fn since(&self, before: &Moved) -> Moved {
+        Moved {
+            reads: self.reads.saturating_sub(before.reads),
+            read: self.read.saturating_sub(before.read),
+            writes: self.writes.saturating_sub(before.writes),
+            written: self.written.saturating_sub(before.written),
+        }
+    }
+}
+
 impl VdevStats {
     /// The counters now.
     pub fn snapshot(&self) -> StatsSnapshot {

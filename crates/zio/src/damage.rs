@@ -2,12 +2,12 @@
 //!
 //! # Theory
 //! Whoever reads a block learns at once that no copy of it is right; the pool remembers it beyond that, in a log of its own. The pipeline is where all reads
-//! end, so it collects what failed, each block once, and whoever keeps the log enters it with each group. A block is dropped here after it is in the log, so that who
+//! end, so it collects what failed, each block once, for events ([`Loss`]) and for the log, and whoever keeps the log enters it with each group. A block is dropped here after it is in the log, so that who
 //! looks here first and into the log then misses none. Reads that may well find nothing (log blocks, whose chain
 //! ends where a crash left it) are no damage, and neither is the want of a key.
 //!
 //! # Locks
-//! One mutex, held for a few instructions. The listener is called without it.
+//! Mutexes, each held for a few instructions, and none within another. The listener is called without it.
 //!
 //! # See
 //! OpenZFS `spa_log_error`, `spa_errlist_last`.
@@ -15,11 +15,43 @@
 use crate::{Bookmark, Error};
 use ondisk::{Blkptr, DmuType, Txg};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Most blocks that are remembered at a time; more than these are told to their readers alone.
 const MOST: usize = 1 << 17;
+
+/// Losses that are kept until somebody takes them; older ones are counted.
+const LOSSES: usize = 512;
+
+/// Why no copy of a block was any good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// None could be read, or what was read could not be made out.
+    Unread,
+    /// None matched its checksum.
+    Checksum,
+    /// What matched its checksum was not what its dataset's key had sealed.
+    Mac,
+}
+
+/// A block that no copy could give, for whoever wants to know (`FM_EREPORT_ZFS_DATA`, `FM_EREPORT_ZFS_AUTHENTICATION`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// When it was found out.
+    pub at: Instant,
+    /// Which block.
+    pub bookmark: Bookmark,
+    /// Why.
+    pub why: Why,
+}
+
+#[derive(Debug, Default)]
+struct Losses {
+    kept: VecDeque<Loss>,
+    dropped: u64,
+}
 
 type Listener = Arc<dyn Fn() + Send + Sync>;
 
@@ -28,6 +60,7 @@ type Listener = Arc<dyn Fn() + Send + Sync>;
 pub struct Damage {
     list: Mutex<BTreeMap<Bookmark, Txg>>,
     listener: Mutex<Option<Listener>>,
+    losses: Mutex<Losses>,
 }
 
 impl std::fmt::Debug for Damage {
@@ -90,24 +123,44 @@ impl Damage {
         self.list.lock().len() as u64
     }
 
+    /// Takes what was lost since the last call, each block once for each group in which it was met, in order; and how many losses were dropped, since nobody came for them.
+    pub fn take_losses(&self) -> (Vec<Loss>, u64) {
+        let losses = std::mem::take(&mut *self.losses.lock());
+        (losses.kept.into(), losses.dropped)
+    }
+
+    fn lose(&self, bookmark: &Bookmark, why: Why) {
+        let losses = &mut *self.losses.lock();
+        if losses.kept.len() == LOSSES {
+            losses.kept.pop_front();
+            losses.dropped += 1;
+        }
+        losses.kept.push_back(Loss { at: Instant::now(), bookmark: *bookmark, why });
+    }
+
     /// Enters a block whose read failed with this, if that says that it is damaged.
     pub(crate) fn judge(&self, bp: &Blkptr, bookmark: &Bookmark, error: &Error) {
         if bp.kind == DmuType::INTENT_LOG {
             return;
         }
-        match error {
-            Error::Place { .. }
-            | Error::Io { .. }
-            | Error::Checksum { .. }
-            | Error::Decode { .. }
-            | Error::Corrupt { .. } => self.note(bookmark, bp.birth),
+        let why = match error {
+            Error::Checksum { .. } => Why::Checksum,
+            Error::Decode { source: codec::Error::Mac { .. }, .. } => Why::Mac,
+            Error::Place { .. } | Error::Io { .. } | Error::Decode { .. } | Error::Corrupt { .. } => {
+                Why::Unread
+            }
             Error::Key { .. }
             | Error::Encode { .. }
             | Error::NoSpace { .. }
             | Error::Write { .. }
             | Error::Suspended { .. }
-            | Error::Redacted { .. } => {}
+            | Error::Redacted { .. } => return,
+        };
+        // Whoever reads it again and again tells nothing new.
+        if !self.list.lock().contains_key(bookmark) {
+            self.lose(bookmark, why);
         }
+        self.note(bookmark, bp.birth);
     }
 }
 

@@ -29,7 +29,7 @@ mod workers;
 mod write;
 
 pub use bookmark::Bookmark;
-pub use damage::Damage;
+pub use damage::{Damage, Loss, Why};
 pub use dedup::{Clones, Dedup, Found};
 pub use error::Error;
 pub use guess::{Doubt, Glance, Guess};

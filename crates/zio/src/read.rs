@@ -2,7 +2,7 @@
 
 use crate::keys::KeyCell;
 use crate::suspend::{Forbearance, Patience, Reason};
-use crate::write::Unflushed;
+use crate::write::{Held, Unflushed};
 use crate::{
     Bookmark, Clones, Damage, Dedup, Doubt, Entropy, Error, Glance, Guess, KeySource, Remaker, Result, Space,
     Suspension, Workers,
@@ -42,6 +42,8 @@ pub struct Zio {
     unhealed: Damage,
     /// What devices took and may not hold for good yet.
     pub(crate) unflushed: Mutex<Unflushed>,
+    /// What is to be written with the rest of its group.
+    pub(crate) held: Held,
     pub(crate) cordon: vdev::Cordon,
     /// The pool's version.
     version: AtomicU64,
@@ -99,6 +101,7 @@ impl Zio {
             damage: Damage::default(),
             unhealed: Damage::default(),
             unflushed: Mutex::default(),
+            held: Held::default(),
             cordon: vdev::Cordon::default(),
             version: AtomicU64::new(SPA_VERSION_FEATURES),
         }
@@ -448,6 +451,11 @@ impl Zio {
         verify: impl Fn(&[u8]) -> codec::Result<()>,
     ) -> Result<AlignedBuf> {
         let (bookmark, dva) = (*f.bookmark, *f.dva);
+        if let Some(held) = self.held.at(&dva, f.size)
+            && verify(&held).is_ok()
+        {
+            return Ok(AlignedBuf::copy_of(&held));
+        }
         let tree = self.tree();
         let mut attempts = tree
             .attempts(dva.vdev, dva.offset.0, Psize(f.size as u64), f.birth)

@@ -17,6 +17,7 @@
 mod early;
 mod free;
 mod gang;
+mod held;
 mod log;
 mod place;
 mod prepare;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use vdev::{Laid, Tree};
 
 pub use early::EarlyWrite;
+pub(crate) use held::Held;
 pub use unflushed::FlushMark;
 pub(crate) use unflushed::Unflushed;
 
@@ -145,9 +147,10 @@ impl Zio {
     fn store(&self, txg: Txg, batch: &mut Batch, mut placed: Vec<Placed>) -> Result<Vec<Written>> {
         let mut tries = 0;
         loop {
-            let bound = std::mem::take(&mut batch.bound);
+            let bound = self.hold(std::mem::take(&mut batch.bound), &placed);
             let failed = self.put(bound, |_| true);
             let Some(first) = failed.first() else {
+                self.relieve()?;
                 return Ok(placed.into_iter().map(Written::from).collect());
             };
             let bookmark = |n: usize| placed[n].sealed.as_ref().expect("what is written was sealed").bookmark;

@@ -50,7 +50,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut code = 0;
     for device in devices {
         let change = PoolChange::Remove { device: device.clone() };
-        let fault = if is_distributed_spare(device) {
+        let fault = if super::spec::is_draid_spare(device) {
             "dRAID spares cannot be removed: no such device in pool".to_owned()
         } else {
             match cx.service()?.change_pool(name, &change) {
@@ -100,11 +100,4 @@ fn foretell(cx: &mut Cx, pool: &Pool, devices: &[String], parsable: bool) -> i32
 fn is_log(pool: &Pool, word: &str) -> bool {
     let Target::Vdev(guid) = Target::of(pool, word) else { return false };
     pool.root.children.iter().any(|top| top.guid == guid && top.is_log)
-}
-
-/// Whether a name is that of a distributed spare: `draid2-0-3` (`zpool_is_draid_spare`).
-fn is_distributed_spare(device: &str) -> bool {
-    let Some(numbers) = device.strip_prefix("draid") else { return false };
-    let parts: Vec<&str> = numbers.split('-').collect();
-    parts.len() == 3 && parts.iter().all(|p| p.parse::<u64>().is_ok())
 }

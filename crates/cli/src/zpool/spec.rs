@@ -245,12 +245,15 @@ fn draid(text: &str, parity: u64, children: u64) -> Result<(u64, u64), Fault> {
     Ok((data, spares))
 }
 
-/// Finds a device of this machine: a path, or a name in `/dev`.
+/// Finds a device of this machine: a path, or a name in `/dev`. A distributed spare is no device: the pool knows which it is.
 pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
-    if is_draid_spare(word) && whose == Place::Other {
-        return fault(format!(
-            "cannot open '{word}': dRAID spares can only be used to replace primary vdevs"
-        ));
+    if is_draid_spare(word) {
+        if whose == Place::Other {
+            return fault(format!(
+                "cannot open '{word}': dRAID spares can only be used to replace primary vdevs"
+            ));
+        }
+        return Ok(Vdev { kind: "dspare".into(), path: Some(word.to_owned()), ..Vdev::default() });
     }
     let path = if word.starts_with('/') {
         if std::fs::canonicalize(word).is_err() {
@@ -279,8 +282,8 @@ pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
     Ok(Vdev { kind: kind.into(), path: Some(shown), ..Vdev::default() })
 }
 
-/// Names such as `draid1-0-0`.
-fn is_draid_spare(word: &str) -> bool {
+/// Whether a name is that of a distributed spare: `draid2-0-3` (`zpool_is_draid_spare`).
+pub fn is_draid_spare(word: &str) -> bool {
     let Some(numbers) = word.strip_prefix("draid") else { return false };
     let parts: Vec<&str> = numbers.split('-').collect();
     parts.len() == 3 && parts.iter().all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))

@@ -1,5 +1,6 @@
 //! The vdev tree with its statistics.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -83,7 +84,9 @@ impl<'a> Tree<'a> {
         let ashift = config.ashift.map_or(ashift, |a| u64::from(a.0));
         v.stat.configured_ashift = if depth == 0 { 0 } else { ashift };
         for c in &config.children {
-            v.children.push(self.vdev(c, depth + 1, ashift)?);
+            if !is_group(config.kind) || self.stands(c) || !config.children.iter().any(|c| self.stands(c)) {
+                v.children.push(self.vdev(&self.in_place_of(c), depth + 1, ashift)?);
+            }
         }
         v.stat.pspace = match config.kind {
             VdevKind::DraidSpare => self.spare_size(config),
@@ -115,6 +118,29 @@ impl<'a> Tree<'a> {
         v.stat.removing = config.removing;
         v.stat.resilver_deferred = config.resilver_defer;
         Ok(v)
+    }
+
+    /// Whether a vdev, or one below it that is left of it, is part of the tree. What was detached isn't, though the configuration names it until the group that says so is on disk.
+    fn stands(&self, config: &VdevConfig) -> bool {
+        self.states.contains_key(&config.guid.0)
+            || is_group(config.kind) && config.children.iter().any(|c| self.stands(c))
+    }
+
+    /// What is in the place of a vdev: the one that is left of it, if that is all of it that the tree has.
+    fn in_place_of<'c>(&self, config: &'c VdevConfig) -> Cow<'c, VdevConfig> {
+        let mut left = config;
+        while is_group(left.kind) && !self.states.contains_key(&left.guid.0) {
+            let mut there = left.children.iter().filter(|c| self.stands(c));
+            match (there.next(), there.next()) {
+                (Some(one), None) => left = one,
+                _ => return Cow::Borrowed(config),
+            }
+        }
+        if left.guid == config.guid {
+            return Cow::Borrowed(config);
+        }
+        let VdevConfig { id, ashift, is_log, alloc_bias, .. } = *config;
+        Cow::Owned(VdevConfig { id, ashift, is_log, alloc_bias, ..left.clone() })
     }
 
     fn top(&self, v: &mut Vdev, top: &TopVdev, space: &VdevSpace, pinned: u64) -> pool::Result<()> {
@@ -292,6 +318,11 @@ pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     (s.bytes[1], s.bytes[2]) = (info.stats.read_bytes, info.stats.write_bytes);
     (s.ops[5], s.bytes[5]) = (info.stats.trim_ops, info.stats.trim_bytes);
     s.configured_ashift = u64::from(info.ashift);
+}
+
+/// Whether a vdev goes when there is but one left of it.
+fn is_group(kind: VdevKind) -> bool {
+    matches!(kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare)
 }
 
 /// A vdev as its configuration alone tells it.

@@ -291,6 +291,7 @@ impl Engine {
         self.put_tree(&changed, &Claimed::new(), |_| Ok(())).map_err(shape)?;
         self.edit_config(|config| config.vdev_tree = Some(changed));
         self.forget_leaf(tx, &leaf, &kept)?;
+        self.notice_gone(guid, leaf.path.clone(), "vdev_remove");
         let top = root.children.iter().find(|top| top.find(guid).is_some());
         top.into_iter().for_each(|top| self.end_needless_rebuild(VdevId(top.id as u32)));
         let text = format!("vdev={}", path_of(&leaf));

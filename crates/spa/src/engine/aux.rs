@@ -375,12 +375,14 @@ impl Live {
             return Err(ShapeError::Unsupported { what: "removing a distributed spare" });
         }
         let gone = aux.list(role).remove(at).config;
+        let was_at = gone.path.clone();
         self.change_pool(Box::new(move |engine, tx| {
             engine.put_aux(tx, &aux)?;
             let path = String::from_utf8_lossy(gone.path.as_deref().unwrap_or(b"-")).into_owned();
             let text = format!("{} vdev ({}) {path}", engine.dsl.pool_name(), role.word());
             Ok(vec![Event { what: "vdev remove", dataset: String::new(), object: 0, text }])
         }))?;
+        engine.notice_gone(guid, was_at, "vdev_remove_aux");
         // Of a spare nothing is known there.
         let _ = engine.cache.remove_device(guid);
         Ok(())

@@ -7,14 +7,14 @@ use dsl::sync::{Env, Event, Syncing};
 use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::version::SPA_VERSION_ZPOOL_HISTORY;
-use ondisk::{Blkptr, ObjNum, PoolConfig, Psize, VdevConfig, VdevId, VdevKind, mos};
+use ondisk::{Blkptr, Nvlist, ObjNum, PoolConfig, Psize, VdevConfig, VdevId, VdevKind, mos};
 use parking_lot::{Mutex, RwLock};
 use pool::Mos;
 use pool::alloc::{Allocator, ClassKind};
 use pool::metaslab::TopVdev;
 use vdev::Tree;
 
-use super::{Engine, Parts, SyncError, Synced};
+use super::{Engine, Parts, RECORDED, Recorded, SyncError, Synced};
 use crate::create::Beginning;
 
 /// `com.klarasystems:vdev_zaps_v2`: the root vdev has a ZAP too.
@@ -104,6 +104,9 @@ impl Engine {
         let config = loaded.config.clone();
         let heart = super::mmp::Heart::new(loaded.uberblock.clone());
         let dtls = super::dtl::loaded(&config, &parts.cache.zio().tree());
+        let scan = super::scan::Scan::default();
+        // Who frees asks the pipeline for it: so a scan learns of each block that is freed.
+        parts.cache.zio().set_space(Arc::new(scan.watched(parts.allocator.clone())));
         Ok(Engine {
             shared: super::shared::Shared::open(&mos, &parts)?,
             checkpoint: super::checkpoint::Checkpoint::of(&mos)?,
@@ -121,6 +124,7 @@ impl Engine {
             claimed: Mutex::default(),
             log_frees: Default::default(),
             commands: Mutex::default(),
+            recorded: Mutex::default(),
             aux: RwLock::default(),
             seconds_as_of: Default::default(),
             logs: Default::default(),
@@ -128,7 +132,7 @@ impl Engine {
             early_tasks: Default::default(),
             shape: Mutex::default(),
             works: Default::default(),
-            scan: Default::default(),
+            scan,
             rebuilds: Default::default(),
             placing: Mutex::default(),
             reopening: Mutex::default(),
@@ -228,8 +232,25 @@ impl Engine {
             let room = self.allocator.totals().of(ClassKind::Normal).dspace;
             self.mos.create_history(tx, room).map_err(books)?;
         }
-        let events = events.iter().map(|e| crate::events::internal(e, txg, now, &hostname));
+        let events: Vec<Nvlist> =
+            events.iter().map(|e| crate::events::internal(e, txg, now, &hostname)).collect();
+        self.record(&events);
         let commands = commands.iter().map(|c| crate::events::command(&c.line, c.uid, now, &hostname));
-        events.chain(commands).try_for_each(|record| self.mos.log_history(tx, &record).map_err(books))
+        events
+            .into_iter()
+            .chain(commands)
+            .try_for_each(|record| self.mos.log_history(tx, &record).map_err(books))
+    }
+
+    /// Keeps what the history is told of operations for whoever wants to know (`spa_history_log_notify`).
+    fn record(&self, records: &[Nvlist]) {
+        let at = self.world.wall();
+        let mut recorded = self.recorded.lock();
+        for record in records {
+            if recorded.len() == RECORDED {
+                recorded.pop_front();
+            }
+            recorded.push_back(Recorded { at, record: record.clone() });
+        }
     }
 }

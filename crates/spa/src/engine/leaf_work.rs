@@ -128,10 +128,12 @@ pub struct WorkStat {
 }
 
 /// Something that happened to a device or its work, for whoever wants to know (`ESC_ZFS_TRIM_*`, `ESC_ZFS_VDEV_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkNotice {
     /// The device.
     pub leaf: Guid,
+    /// Where it was, of one that has left the pool and had a place.
+    pub path: Option<Vec<u8>>,
     /// `trim_start`, `vdev_spare` and so on.
     pub what: &'static str,
     /// When.
@@ -302,9 +304,18 @@ impl Engine {
 
     /// Notes that something happened to a device.
     pub(super) fn notice(&self, leaf: Guid, what: &'static str) {
+        self.put_notice(WorkNotice { leaf, path: None, what, at: self.world.wall() });
+    }
+
+    /// Notes that a device has left the pool.
+    pub(super) fn notice_gone(&self, guid: Guid, path: Option<Vec<u8>>, what: &'static str) {
+        self.put_notice(WorkNotice { leaf: guid, path, what, at: self.world.wall() });
+    }
+
+    fn put_notice(&self, notice: WorkNotice) {
         let mut notices = self.works.notices.lock();
         if notices.len() < NOTICES {
-            notices.push(WorkNotice { leaf, what, at: self.world.wall() });
+            notices.push(notice);
         }
     }
 

@@ -12,7 +12,7 @@ use zio::{FailMode, Reason};
 use super::leaf_work::Keeper;
 use super::mmp::Beating;
 use super::tasks::{Queued, Ticket};
-use super::{Engine, Synced};
+use super::{Engine, Recorded, Synced};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 
 /// What changes a pool that is open for writing. Dropping it syncs what is open; the pool is then left as a crash would leave it, to be
@@ -300,6 +300,12 @@ impl Live {
         let _hold = self.txgs.hold(0)?;
         self.engine.commands.lock().push(super::Command { line: line.to_owned(), uid });
         Ok(())
+    }
+
+    /// What the history was told of operations since the last call, and since the pool was opened: not the commands that somebody gave (`spa_history_log_notify`). Of more than
+    /// a thousand records the newest.
+    pub fn take_recorded(&self) -> Vec<Recorded> {
+        std::mem::take(&mut *self.engine.recorded.lock()).into()
     }
 
     /// Waits until everything that was changed before the call is on disk (`zpool sync`).

@@ -93,6 +93,7 @@ impl Engine {
             .map_err(|source| SyncError::Shape { txg, source })?;
         self.edit_config(|config| config.vdev_tree = Some(root));
         self.forget_top(tx, &top)?;
+        self.notice_gone(guid, top.path.clone(), "vdev_remove_dev");
         let path = match &top.path {
             Some(path) => String::from_utf8_lossy(path).into_owned(),
             None => "-".to_owned(),

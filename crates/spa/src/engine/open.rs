@@ -102,6 +102,7 @@ pub(crate) fn equip(
     let zio = cache.zio();
     zio.set_workers(workers);
     zio.set_space(allocator.clone());
+    zio.hold_writes();
     zio.set_entropy(Arc::new(Dice(world.clone())));
 }
 

@@ -7,16 +7,17 @@
 //!
 //! That is safe only while nobody frees the block: its place may be given to another, and a repair would go over that. So a scan works in *slices*, and each is done by the sync
 //! thread before its group frees or writes anything ([`Engine::scan_slice`]). It walks what the last uberblock reaches. Of that nothing is freed but by
-//! the sync thread itself, and what only open groups know is not met. So there is nothing to lock, and between slices only numbers are kept: which
-//! dataset, and the first block in it that was not looked at. Datasets that come, go or are renamed between slices need no message to the scan: it asks anew ([`plan`]).
+//! the sync thread itself, and what only open groups know is not met. So a walk locks nothing, and keeps only numbers between slices: which
+//! dataset, and the first block in it that was not met. Datasets that come, go or are renamed between slices need no message to the scan: it asks anew ([`plan`]).
 //!
-//! A slice is short while somebody waits for a group, or for room to change more, and some seconds otherwise. In it blocks are gathered, and looked at
-//! in the order in which they lie on the devices ([`issue`]). Whoever else asks for devices goes first ([`vdev::Pace`]); nobody waits for a group because of that, since a slice makes way for
-//! nobody while somebody waits for it.
+//! What a walk meets waits ([`queue`]), over as many slices as there is room for, so that files that were written in any order are read in the order of the devices all the same. What is freed
+//! meanwhile is taken out of what waits, before its place is free. When there is no more room, or nothing more to be met, all that waits is looked at ([`drain`]), some at a time ([`issue`]), each top-level
+//! vdev from one end to the other; then the walk goes on. A slice is short while somebody waits for a group, or for room to change more, and some seconds otherwise.
+//! Whoever else asks for devices goes first ([`vdev::Pace`]); nobody waits for a group because of that, since a slice makes way for nobody while somebody waits for it.
 //!
 //! # On disk
 //! `scan` in the MOS's directory ([`ScanPhys`]) has the state, the range of groups and the position; a ZAP has the datasets to come, as OpenZFS wants them: those
-//! whose predecessor is not among them too, since it enters a successor itself. Both are written with each group that a slice came before. So
+//! whose predecessor is not among them too, since it enters a successor itself. Both say how the walk stood when nothing waited, and are written when that is another than before. So
 //! each software goes on with what the other began. OpenZFS looks at deduplicated blocks by their table first; here each is met where it is referred to, and the record
 //! says so (its class of tables is 0), so that OpenZFS passes over none.
 //!
@@ -27,10 +28,11 @@
 //! knows no more of it: a scan that has errors then shortens no DTL.
 //!
 //! # Locks
-//! `errors`, and `state` after it, are held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone.
+//! `errors`, and `state` after it, are held for a few instructions, by whoever asks or starts; `walk` by the sync thread alone. What waits has a lock of its own, the last.
 //!
 //! # Crash
-//! The position on disk is that of the last group, and what was repaired after it is looked at again.
+//! The position on disk is that when nothing waited, and what was met after it is met again, as it is after an export. It is no older than `zfs_scan_checkpoint_intval` and what it takes to look at all that waits then.
+//! An import lets little wait at first, so that a program that ends again and again comes to its end with a scan, too.
 //!
 //! # Absent
 //! Blocks that only a checkpoint refers to: while there is one, no DTL is shortened. Copies that a dedup table added after a block was first referred to. A block to which a clone or a deduplicated write made
@@ -40,10 +42,12 @@
 //! OpenZFS `module/zfs/dsl_scan.c`, `vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
 
 mod defer;
+mod drain;
 mod errors;
 mod heal;
 mod issue;
 mod plan;
+mod queue;
 mod slice;
 mod sync;
 mod walk;
@@ -60,8 +64,11 @@ use ondisk::{Guid, Txg};
 use parking_lot::{Condvar, Mutex};
 use vdev::{Pace, TxgRanges};
 
+pub use queue::{SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};
+
 use super::{Engine, Live};
 use crate::txg::Stopped;
+pub use defer::DEFER_PERCENT;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +171,8 @@ struct State {
     ending: Option<ScanStat>,
     /// The next group has something to write of it.
     dirty: bool,
+    /// What this import has written of it last.
+    put: Option<ScanPhys>,
     /// The walk came to its end: the next group says so.
     over: bool,
     /// It was begun by this import, so that `behind` has all.
@@ -184,6 +193,14 @@ struct State {
 pub(super) struct Scan {
     state: Mutex<State>,
     walk: Mutex<walk::Walk>,
+    /// What is to be looked at.
+    queue: Arc<queue::Queue>,
+    /// Bytes of memory that it may take; 0 is the default.
+    queue_memory: AtomicU64,
+    /// Nothing that waits is looked at.
+    looks_held: AtomicBool,
+    /// So that nothing goes on at all.
+    stands_still: AtomicBool,
     /// The scrub of what is known to be damaged; locked before `state`.
     errors: Mutex<errors::ErrorScrub>,
     /// A resilver is asked for.
@@ -271,7 +288,13 @@ impl Scan {
         ours && (self.wanted.load(Ordering::Relaxed) && !rebuilding
             || self.state.lock().over
             || self.errors.lock().is_over()
-            || (self.goes_on() || self.errors.lock().goes_on()) && !self.held.load(Ordering::Relaxed))
+            || (self.goes_on() && !self.stands_still.load(Ordering::Relaxed) || self.errors.lock().goes_on())
+                && !self.held.load(Ordering::Relaxed))
+    }
+
+    /// An allocator that tells the scan of what is given up.
+    pub(super) fn watched(&self, space: Arc<dyn zio::Space>) -> queue::Watched {
+        queue::Watched { space, queue: Arc::clone(&self.queue) }
     }
 
     /// How long a slice is that nobody waits for.
@@ -507,6 +530,20 @@ impl Live {
     /// How many blocks a slice comes to at most, so that a test sees what happens between any two; 0 is no limit.
     pub fn limit_scan_slices(&self, blocks: u64) {
         self.engine().scan.slice_blocks.store(blocks, Ordering::Relaxed);
+    }
+
+    /// How many bytes of memory what waits to be looked at may take; 0 is the default, a part of the machine's (`zfs_scan_mem_lim_fact`).
+    pub fn limit_scan_queue(&self, bytes: u64) {
+        self.engine().scan.queue_memory.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Has scans gather what is to be looked at, and look at nothing, or look again: so that a test sees what happens to what waits.
+    pub fn hold_scan_looks(&self, hold: bool) {
+        let scan = &self.engine().scan;
+        if scan.looks_held.swap(hold, Ordering::Relaxed) && !hold {
+            scan.stands_still.store(false, Ordering::Relaxed);
+            self.txgs().handle().kick();
+        }
     }
 
     /// Goes on with what was scanning when the pool was let go, and begins a resilver that is needed.

@@ -88,6 +88,10 @@ impl txg::Engine for Engine {
         self.scan.waiters()
     }
 
+    fn moved(&self) -> vdev::Moved {
+        self.tree().moved()
+    }
+
     fn counts(&self) -> Arc<txg::TxCounts> {
         Arc::clone(txg::TxCounts::of_process())
     }

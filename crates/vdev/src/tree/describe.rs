@@ -3,7 +3,7 @@
 use ondisk::Guid;
 
 use super::{NodeId, Tree};
-use crate::{AllocBias, StatsSnapshot, VdevAux, VdevKind, VdevState};
+use crate::{AllocBias, Moved, StatsSnapshot, VdevAux, VdevKind, VdevState};
 
 /// A vdev and everything below it at one moment, as `zpool status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,16 @@ impl Tree {
     /// The tree as it is now.
     pub fn describe(&self) -> VdevInfo {
         self.picture(Self::ROOT)
+    }
+
+    /// What all devices have moved so far.
+    pub fn moved(&self) -> Moved {
+        self.nodes().fold(Moved::default(), |all, node| Moved {
+            reads: all.reads + node.stats.read_ops.get(),
+            read: all.read + node.stats.read_bytes.get(),
+            writes: all.writes + node.stats.write_ops.get(),
+            written: all.written + node.stats.write_bytes.get(),
+        })
     }
 
     // As deep as the tree, which is bounded when it is built.

@@ -57,3 +57,28 @@ fn what_is_none() {
     damage.judge(&bp, &bookmark, &error);
     assert_eq!(damage.count(), 1);
 }
+
+/// Goal: what was lost is told once for each time that it waits to be logged, with why, and what nobody comes for is counted.
+#[test]
+fn losses_are_told() {
+    let damage = Damage::default();
+    let bp = Blkptr { kind: DmuType::PLAIN_FILE_CONTENTS, ..Blkptr::HOLE };
+    let sealed = |n| {
+        let source = codec::Error::Mac { what: "block" };
+        damage.judge(&bp, &block(n), &Error::Decode { bookmark: block(n), source });
+    };
+    let told = || {
+        let (losses, dropped) = damage.take_losses();
+        (losses.iter().map(|loss| (loss.bookmark, loss.why)).collect::<Vec<_>>(), dropped)
+    };
+    [1, 1, 2].into_iter().for_each(sealed);
+    assert_eq!(told(), (vec![(block(1), Why::Mac), (block(2), Why::Mac)], 0));
+    assert_eq!(told(), (Vec::new(), 0));
+    sealed(1);
+    damage.seen_to(&damage.pending());
+    sealed(1);
+    assert_eq!(told(), (vec![(block(1), Why::Mac)], 0));
+    (10..10 + LOSSES as u64 + 3).for_each(sealed);
+    let (losses, dropped) = told();
+    assert_eq!((losses.len(), losses[0].0, dropped), (LOSSES, block(13), 3));
+}

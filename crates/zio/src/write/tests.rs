@@ -14,6 +14,7 @@ use vdev::Tree;
 
 mod failing;
 mod healing;
+mod held;
 mod protected;
 mod remade;
 mod shared;

@@ -70,7 +70,11 @@ impl Zio {
     ///
     /// # Errors
     /// [`vdev::FlushError`] when the pool can't do without a device, and nobody attends the pool.
+    ///
+    /// # Panics
+    /// When there is something that [`Zio::write_held`] has not written.
     pub fn flush(&self, txg: Txg) -> Result<(), FlushError> {
+        assert!(self.holds_nothing(), "all of a group is written before it is made durable");
         loop {
             let (mark, failed, failures) = {
                 let unflushed = self.unflushed.lock();
@@ -176,6 +180,7 @@ impl Zio {
         if places.is_empty() {
             return;
         }
+        self.held.forget(places.iter().copied());
         let Unflushed { blocks, bytes, .. } = &mut *self.unflushed.lock();
         for (_, _, block) in blocks.iter_mut().filter(|(_, dva, _)| places.contains(&(dva.vdev, dva.offset)))
         {

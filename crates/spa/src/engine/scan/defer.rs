@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 
 use dmu::Tx;
 use dsl::sync::Event;
+use observe::Tunable;
 use ondisk::feature::Feature;
 use ondisk::{Guid, VdevConfig};
 
@@ -22,7 +23,7 @@ use super::sync::{DEFER, event};
 use crate::engine::{Engine, SyncError, replicas};
 
 /// Percent of a resilver that must have been done for another to wait for its end (`zfs_resilver_defer_percent`).
-const PERCENT: u64 = 10;
+pub static DEFER_PERCENT: Tunable = Tunable::new(10);
 
 fn feature() -> &'static Feature {
     Feature::by_guid(DEFER).expect("it is in the table")
@@ -43,7 +44,7 @@ impl Engine {
         }
         self.scan.deferred.store(true, Ordering::Relaxed);
         let whole = stat.phys.to_examine.saturating_sub(stat.phys.skipped);
-        if stat.issued < whole / 100 * PERCENT {
+        if stat.issued < whole / 100 * DEFER_PERCENT.get() {
             return self.restart_resilver(tx, events);
         }
         let books = |source| SyncError::Books { txg: tx.txg(), source };

@@ -8,7 +8,7 @@
 //! looked at with the others.
 //!
 //! # Absent
-//! Anything between slices: what was gathered is looked at before the group that follows.
+//! What waits ([`super::queue`]), and for how long.
 //!
 //! # See
 //! OpenZFS `scan_io_queues_run`, `scan_exec_io`.
@@ -18,9 +18,11 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
-use ondisk::{BlkId, Blkptr, Level, ObjNum, Psize, VdevId};
+use ondisk::{Blkptr, Psize, VdevId};
 use vdev::{Extent, Fetched, Laid, Mended, Pace, Tree};
 use zio::{Bookmark, Lacking, Look, Workers};
+
+use super::queue::Entry;
 
 /// Most bytes of blocks that are read ahead, for each vdev.
 const AHEAD: u64 = 8 << 20;
@@ -29,32 +31,29 @@ const AHEAD: u64 = 8 << 20;
 pub(super) struct Item {
     pub(super) bp: Blkptr,
     pub(super) bookmark: Bookmark,
+    /// Where it waits.
+    pub(super) entry: Entry,
+}
+
+/// Where the copies of a block lie, as far as that is one place each.
+fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
+    bp.stored().into_iter().flat_map(|s| {
+        s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
+            vdev: dva.vdev,
+            offset: dva.offset.0,
+            psize: s.psize,
+            birth: s.phys_birth,
+        })
+    })
 }
 
 impl Item {
-    fn of(bp: &Blkptr) -> Item {
-        let bookmark = Bookmark { objset: 0, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-        Item { bp: *bp, bookmark }
-    }
-
     fn place(&self) -> Option<(VdevId, u64)> {
         self.bp.stored().and_then(|s| s.copies().next()).map(|dva| (dva.vdev, dva.offset.0))
     }
 
     pub(super) fn bytes(&self) -> u64 {
         self.bp.stored().map_or(0, |s| s.psize.0)
-    }
-
-    /// Where its copies lie, as far as that is one place each.
-    fn extents(&self) -> impl Iterator<Item = Extent> {
-        self.bp.stored().into_iter().flat_map(|s| {
-            s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
-                vdev: dva.vdev,
-                offset: dva.offset.0,
-                psize: s.psize,
-                birth: s.phys_birth,
-            })
-        })
     }
 }
 
@@ -66,7 +65,11 @@ struct Aside {
 }
 
 /// What a look at a block came to.
-pub(super) type Looked = (Blkptr, zio::Result<Mended>);
+pub(super) struct Looked {
+    pub(super) bp: Blkptr,
+    pub(super) entry: Entry,
+    pub(super) done: zio::Result<Mended>,
+}
 
 /// Who looks.
 pub(super) struct Issuer<'a> {
@@ -101,7 +104,7 @@ impl Windows {
 
     /// A read in which a block is, made if there is none.
     pub(super) fn of(&mut self, tree: &vdev::Tree, bp: &Blkptr) -> Option<Arc<Fetched>> {
-        let of = Item::of(bp).extents().next()?;
+        let of = extents(bp).next()?;
         if let Some(fetched) = self.around(&of) {
             return Some(Arc::clone(fetched));
         }
@@ -209,7 +212,7 @@ impl Issuer<'_> {
 
     /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first.
     fn aside(&self, items: &[Item]) -> Aside {
-        let mut extents: Vec<Extent> = items.iter().flat_map(|item| item.extents().skip(1)).collect();
+        let mut extents: Vec<Extent> = items.iter().flat_map(|item| extents(&item.bp).skip(1)).collect();
         let whole = extents.iter().map(|e| e.psize.0).sum::<u64>() <= AHEAD;
         if !whole {
             extents.clear();
@@ -220,7 +223,7 @@ impl Issuer<'_> {
 
     fn fetch(&self, items: &[Item], aside: &Aside) -> Arc<Fetched> {
         let copies = if aside.whole { 1 } else { usize::MAX };
-        let extents = items.iter().flat_map(|item| item.extents().take(copies));
+        let extents = items.iter().flat_map(|item| extents(&item.bp).take(copies));
         let extents: Vec<Extent> = extents.filter(|e| self.windows.around(e).is_none()).collect();
         let fetched = self.cache.zio().tree().fetch(&extents, self.look == Look::Scrub);
         Arc::new(fetched.with([Arc::clone(&aside.read)]).with(self.windows.all()))
@@ -236,7 +239,7 @@ impl Issuer<'_> {
                 Look::Scrub => zio.look(&item.bp, &item.bookmark).map(|(_, done)| Saw::Done(done)),
                 Look::Resilver => zio.lacking(&item.bp, &item.bookmark).map(Saw::of),
             };
-            Seen { bp: item.bp, place, saw }
+            Seen { bp: item.bp, entry: item.entry, place, saw }
         })
     }
 }
@@ -244,6 +247,7 @@ impl Issuer<'_> {
 /// A block that was looked at, with what is to be written of it.
 struct Seen {
     bp: Blkptr,
+    entry: Entry,
     place: Option<(VdevId, u64)>,
     saw: zio::Result<Saw>,
 }
@@ -273,20 +277,20 @@ struct Filling {
 impl Filling {
     fn take(&mut self, chunk: Vec<Seen>) {
         let mut here: Vec<ToFill> = Vec::new();
-        for Seen { bp, place, saw } in chunk {
+        for Seen { bp, entry, place, saw } in chunk {
             let n = self.done.len();
             let Lacking { laid, tree, known } = match saw {
                 Ok(Saw::Lacking(lacking)) => lacking,
                 Ok(Saw::Done(done)) => {
-                    self.done.push((bp, Ok(done)));
+                    self.done.push(Looked { bp, entry, done: Ok(done) });
                     continue;
                 }
                 Err(e) => {
-                    self.done.push((bp, Err(e)));
+                    self.done.push(Looked { bp, entry, done: Err(e) });
                     continue;
                 }
             };
-            self.done.push((bp, Ok(known)));
+            self.done.push(Looked { bp, entry, done: Ok(known) });
             for laid in laid.into_iter().filter(|laid| laid.bytes() > 0) {
                 if place.is_none_or(|place| place == laid.place()) {
                     here.push((n, Arc::clone(&tree), laid));
@@ -318,7 +322,7 @@ impl Filling {
                 together.push(laid);
             }
             for (n, mended) in blocks.into_iter().zip(tree.refill(&together)) {
-                if let (_, Ok(done)) = &mut self.done[n] {
+                if let Ok(done) = &mut self.done[n].done {
                     done.add(mended);
                 }
             }

@@ -11,24 +11,23 @@ use ondisk::{Blkptr, Guid, Txg};
 use vdev::{Pace, TxgRanges};
 use zio::{Bookmark, Glance, Look, Workers};
 
-use super::issue::{Issuer, Item, Windows};
+use super::issue::Windows;
 use super::plan::{self, Visit};
-use super::walk::{Position, Walk};
+use super::queue::{self, Queue, asize};
+use super::walk::{Counted, Position, Walk};
 use super::{SCAN_VDEV_LIMIT, ScanStat, covers};
 use crate::engine::Engine;
 
 /// A slice while somebody waits for a group.
 pub(super) const HURRIED: Duration = Duration::from_millis(25);
-/// Most blocks, and most of their bytes, that are gathered before they are looked at.
-const GATHER: (usize, u64) = (8192, 256 << 20);
-/// So many times what is read at a time is gathered.
-const TIMES: u64 = 4;
+/// Most blocks, and most of their bytes, that are looked at together.
+pub(super) const GATHER: (usize, u64) = (8192, 256 << 20);
+/// So many times what is read at a time is looked at together.
+pub(super) const TIMES: u64 = 4;
 /// Most of their bytes while somebody waits for a group.
-const GATHER_HURRIED: u64 = 4 << 20;
+pub(super) const GATHER_HURRIED: u64 = 4 << 20;
 /// How often in succession it is tried to read what is needed to go on.
 const PATIENCE: u32 = 3;
-/// What is gathered and is more than that was gathered while nobody waited, and is left when somebody does: beyond any block, so that whoever is in a hurry gets on.
-const INTERRUPTED: u64 = 2 * ondisk::SPA_MAXBLOCKSIZE;
 /// One part in so many of a slice's time, waited, is much.
 const MUCH: u128 = 4;
 /// Threads that look at blocks.
@@ -36,9 +35,10 @@ const THREADS: usize = 8;
 
 /// What a slice found.
 #[derive(Debug, Default)]
-struct Found {
+pub(super) struct Found {
     examined: u64,
     skipped: u64,
+    pub(super) issued: u64,
     repaired: u64,
     errors: u64,
     behind: HashMap<Guid, TxgRanges>,
@@ -57,10 +57,13 @@ enum NotEntered {
 
 /// A slice under way.
 pub(super) struct Slice<'a> {
-    engine: &'a Engine,
+    pub(super) engine: &'a Engine,
     phys: ScanPhys,
-    look: Look,
-    workers: &'a Workers,
+    pub(super) look: Look,
+    pub(super) workers: &'a Workers,
+    /// What is to be looked at.
+    pub(super) queue: &'a Queue,
+    room: Room,
     /// Blocks of the dataset born up to this group are another's.
     pub(super) min: u64,
     /// What was looked at before.
@@ -69,94 +72,96 @@ pub(super) struct Slice<'a> {
     to: Position,
     since: Instant,
     long: Duration,
-    gathered: Vec<Item>,
-    gathered_bytes: u64,
     /// Bytes that are looked at together.
-    at_a_time: u64,
-    /// Where the first of those stands, and what had been counted then: bytes met, and passed over.
-    gathered_from: Position,
-    counted: (u64, u64),
-    windows: Windows,
-    pace: Pace,
+    pub(super) at_a_time: u64,
+    pub(super) windows: Windows,
+    pub(super) pace: Pace,
     /// Nanoseconds that scans had waited for others before.
     waited_ns: u64,
     /// Blocks that it came to.
     met: u64,
     /// Most of them; 0 is no limit.
     most: u64,
-    found: Found,
+    /// All that was gathered is looked at before it ends.
+    pub(super) whole: bool,
+    pub(super) found: Found,
+}
+
+/// How much may wait to be looked at.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// Bytes of memory.
+    memory: u64,
+    blocks: u64,
+    /// Stored bytes of the blocks.
+    bytes: u64,
 }
 
 impl Slice<'_> {
     /// Stops here if the slice is over: `at` is the next block. It gets on, however slow: an indirect block stands where the first below it does.
     pub(super) fn rest(&mut self, at: Position) -> ControlFlow<()> {
-        if at <= self.from || !self.is_over() {
+        if at <= self.from || !self.is_over() && !self.is_full() {
             self.met += 1;
             return ControlFlow::Continue(());
         }
-        self.look_at_gathered()?;
         self.to = at;
         ControlFlow::Break(())
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.since.elapsed() >= self.long || self.most != 0 && self.met >= self.most || self.is_interrupted()
     }
 
     /// Somebody waits, or nothing goes on any more.
-    fn is_interrupted(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         self.engine.is_called_off(self.since)
     }
 
-    /// Enters a block that nothing is below.
-    pub(super) fn gather(&mut self, bp: &Blkptr, bookmark: &Bookmark, at: Position) -> ControlFlow<()> {
-        let counted = (self.found.examined, self.found.skipped);
-        if !self.wants(bp) {
-            return ControlFlow::Continue(());
+    /// What the record says if it says where the walk is now.
+    fn counted(&self) -> Counted {
+        Counted {
+            examined: self.phys.examined.saturating_add(self.found.examined),
+            skipped: self.phys.skipped.saturating_add(self.found.skipped),
+            errors: self.phys.errors.saturating_add(self.found.errors),
         }
-        if self.gathered.is_empty() {
-            (self.gathered_from, self.counted) = (at, counted);
-        }
-        self.gathered_bytes += bp.stored().map_or(0, |s| s.psize.0);
-        self.gathered.push(Item { bp: *bp, bookmark: *bookmark });
-        let hurried = self.engine.scan.waiters.load(Ordering::Relaxed) > 0;
-        let most = self.at_a_time.saturating_mul(TIMES).min(GATHER.1);
-        let most = if hurried { most.min(GATHER_HURRIED) } else { most };
-        let most = if self.makes_way() { most.min(self.at_a_time) } else { most };
-        if self.gathered.len() >= GATHER.0 || self.gathered_bytes >= most {
-            return self.look_at_gathered();
-        }
-        ControlFlow::Continue(())
     }
 
-    /// Whether it waits for others much of the time: what is gathered takes long then.
-    fn makes_way(&self) -> bool {
+    /// Somebody waits for a group.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.engine.scan.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it waits for others much of the time: what is looked at together takes long then.
+    pub(super) fn makes_way(&self) -> bool {
         let waited = self.engine.scan.waited_ns.get().saturating_sub(self.waited_ns);
         u128::from(waited) > self.since.elapsed().as_nanos() / MUCH
     }
 
-    /// Counts a block; whether it is to be looked at.
-    fn wants(&mut self, bp: &Blkptr) -> bool {
-        let Some(s) = bp.stored() else { return false };
-        let bytes = s.copies().fold(0u64, |n, dva| n.saturating_add(dva.asize.0));
-        self.found.examined = self.found.examined.saturating_add(bytes);
+    /// No more is to wait.
+    fn is_full(&self) -> bool {
+        let (memory, bytes) = self.queue.size();
+        let hurried = self.room.bytes != u64::MAX && self.is_waited_for();
+        let most = if hurried { self.room.bytes.min(GATHER_HURRIED) } else { self.room.bytes };
+        memory >= self.room.memory || self.queue.len() >= self.room.blocks || bytes >= most
+    }
+
+    /// Enters a block, which is looked at later.
+    pub(super) fn gather(&mut self, bp: &Blkptr, bookmark: &Bookmark) {
+        let Some(s) = bp.stored() else { return };
+        let bytes = asize(bp);
         let tree = self.engine.tree();
         let behind = || s.copies().any(|dva| dva.gang || tree.is_behind(dva.vdev, s.phys_birth));
         let wanted = covers(&self.phys, s.phys_birth) && (self.look == Look::Scrub || behind());
         if !wanted {
             self.found.skipped = self.found.skipped.saturating_add(bytes);
         }
-        wanted
+        if !wanted || self.queue.add(bp, bookmark) {
+            self.found.examined = self.found.examined.saturating_add(bytes);
+        }
     }
 
-    /// The contents of a block that others are below, which stand from `at` on: looked at too, with others, if it is `fresh`.
-    pub(super) fn lead(
-        &mut self,
-        bp: &Blkptr,
-        bm: &Bookmark,
-        at: Position,
-        fresh: bool,
-    ) -> ControlFlow<(), Option<Block>> {
+    /// The contents of a block that others are below: looked at too, with others, if it is `fresh`.
+    pub(super) fn lead(&mut self, bp: &Blkptr, bm: &Bookmark, fresh: bool) -> ControlFlow<(), Option<Block>> {
         let zio = self.engine.cache.zio();
         let looked_at = fresh && self.look == Look::Scrub;
         let looked_at = looked_at && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth));
@@ -171,7 +176,7 @@ impl Slice<'_> {
         match read {
             Ok(block) => {
                 if fresh {
-                    self.gather(bp, bm, at)?;
+                    self.gather(bp, bm);
                 }
                 ControlFlow::Continue(Some(block))
             }
@@ -201,41 +206,7 @@ impl Slice<'_> {
         walk.failures >= PATIENCE
     }
 
-    /// Looks at what was gathered, in the order in which it lies on the devices.
-    pub(super) fn look_at_gathered(&mut self) -> ControlFlow<()> {
-        let items = std::mem::take(&mut self.gathered);
-        self.gathered_bytes = 0;
-        if items.is_empty() {
-            return ControlFlow::Continue(());
-        }
-        let bytes: u64 = items.iter().map(Item::bytes).sum();
-        let (count, large) = (items.len(), bytes > INTERRUPTED);
-        let stops = || large && self.is_interrupted();
-        let (cache, workers) = (&self.engine.cache, self.workers);
-        let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
-        let _paced = self.pace.enter();
-        let done = Issuer { cache, workers, look, most, windows, stops: &stops }.run(items);
-        let stopped = done.len() < count;
-        if done.iter().any(|(_, done)| done.is_err()) {
-            self.check_devices(self.gathered_from)?;
-        }
-        for (bp, done) in done {
-            match done {
-                Ok(done) => self.mended(bp.stored().map_or(bp.birth, |s| s.phys_birth), done),
-                // It is met again, and counted then.
-                Err(_) if stopped => {}
-                Err(_) => self.failed(&bp),
-            }
-        }
-        if stopped {
-            (self.found.examined, self.found.skipped) = self.counted;
-            self.to = self.gathered_from;
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn mended(&mut self, birth: Txg, done: vdev::Mended) {
+    pub(super) fn mended(&mut self, birth: Txg, done: vdev::Mended) {
         self.found.repaired += done.repaired;
         if done.refused > 0 || done.incomplete {
             self.found.errors += 1;
@@ -300,31 +271,31 @@ impl Engine {
         }
         let look = if phys.func == ScanFunc::Resilver { Look::Resilver } else { Look::Scrub };
         let workers = Workers::new("scan", THREADS);
+        let most = scan.slice_blocks.load(Ordering::Relaxed);
+        let mut walk = scan.walk.lock();
         let mut slice = Slice {
             engine: self,
             phys,
             look,
             workers: &workers,
-            most: scan.slice_blocks.load(Ordering::Relaxed),
+            queue: &scan.queue,
+            room: self.room_to_wait(walk.young),
+            most,
+            whole: most != 0,
             min: 0,
             from: (0, 0),
             to: (0, 0),
             since: Instant::now(),
             long: scan.long(look),
-            gathered: Vec::new(),
-            gathered_bytes: 0,
             at_a_time: self.bytes_at_a_time(),
-            gathered_from: (0, 0),
-            counted: (0, 0),
             windows: Windows::default(),
             pace: self.pace(Instant::now(), scan.long(look)),
             waited_ns: scan.waited_ns.get(),
             met: 0,
-            found: Found::default(),
+            found: Found { skipped: scan.queue.take_freed(), ..Found::default() },
         };
         let before = self.here();
-        let mut walk = scan.walk.lock();
-        let over = self.walk_on(&mut walk, &mut slice, Txg(txg.0.saturating_sub(1)));
+        let over = self.gather_and_drain(&mut walk, &mut slice, Txg(txg.0.saturating_sub(1)));
         let after = self.here();
         let found = std::mem::take(&mut slice.found);
         let mut state = scan.state.lock();
@@ -343,11 +314,10 @@ impl Engine {
             state.behind.insert(guid, TxgRanges::new(all.iter().chain(groups.iter())));
         }
         state.lost = TxgRanges::new(state.lost.iter().chain(found.lost.iter()));
-        let issued = found.examined.saturating_sub(found.skipped);
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut stat.pass_examined, found.examined);
-        add(&mut stat.pass_issued, issued);
-        add(&mut stat.issued, issued);
+        add(&mut stat.pass_issued, found.issued);
+        add(&mut stat.issued, found.issued);
         let phys = &mut stat.phys;
         add(&mut phys.examined, found.examined);
         add(&mut phys.skipped, found.skipped);
@@ -355,6 +325,47 @@ impl Engine {
         add(&mut phys.errors, found.errors);
         phys.cur_min_txg = walk.min.max(phys.min_txg);
         (state.dirty, state.over) = (true, over);
+    }
+
+    /// How much may wait: little of a scan that an import went on with, until that has been looked at, so that one after which the program ends again and again gets on.
+    fn room_to_wait(&self, young: bool) -> Room {
+        let set = self.scan.queue_memory.load(Ordering::Relaxed);
+        let memory = if set == 0 { queue::memory_limit(self.world.memory()) } else { set };
+        let little = || self.bytes_at_a_time().saturating_mul(TIMES).min(GATHER.1);
+        let (blocks, bytes) = if young { (GATHER.0 as u64, little()) } else { (u64::MAX, u64::MAX) };
+        Room { memory, blocks, bytes }
+    }
+
+    /// Walks until no more may wait or the walk is at its end, then looks at all that waits, and so on, until the slice is over; whether all has been visited and looked at.
+    fn gather_and_drain(&self, walk: &mut Walk, slice: &mut Slice<'_>, as_of: Txg) -> bool {
+        let looks_held = self.scan.looks_held.load(Ordering::Relaxed);
+        let mut over = false;
+        loop {
+            if !walk.draining {
+                if slice.queue.is_empty() {
+                    walk.record(slice.counted());
+                }
+                let ended = self.walk_on(walk, slice, as_of);
+                walk.draining = ended || slice.is_full() || slice.whole || walk.young || walk.is_due();
+            }
+            if !walk.draining || looks_held {
+                break;
+            }
+            if !slice.drain() {
+                break;
+            }
+            walk.drained();
+            over = walk.at.is_none();
+            if over || slice.is_over() {
+                break;
+            }
+            slice.room = self.room_to_wait(false);
+        }
+        if slice.queue.is_empty() {
+            walk.drained();
+        }
+        self.scan.stands_still.store(looks_held && walk.draining, Ordering::Relaxed);
+        over
     }
 
     /// Bytes that a scan of all devices reads together.
@@ -392,7 +403,7 @@ impl Engine {
                 },
                 None => return true,
             };
-            if went.is_break() || slice.look_at_gathered().is_break() {
+            if went.is_break() {
                 walk.position = slice.to;
                 return false;
             }
@@ -409,7 +420,7 @@ impl Engine {
             if walk.at.is_none() {
                 return true;
             }
-            if slice.is_over() {
+            if slice.is_over() || slice.is_full() {
                 return false;
             }
         }
@@ -451,11 +462,7 @@ impl Engine {
         slice.min = visit.min.max(slice.phys.min_txg);
         if visit.is_head() && walk.position == (0, 0) && !visit.bp.is_hole() {
             match dmu::Objset::open(self.cache.clone(), objset, &visit.bp) {
-                Ok(os) => {
-                    if slice.log(&os).is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                }
+                Ok(os) => slice.log(&os),
                 Err(_) if slice.check_devices((0, 0)).is_break() => return Ok(ControlFlow::Break(())),
                 // Its log can't be found.
                 Err(_) => slice.unknown(u64::MAX),

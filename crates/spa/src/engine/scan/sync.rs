@@ -181,6 +181,7 @@ impl Engine {
         // The scan is as old as this group.
         tree.passed_by(&present, tx.txg());
         *self.scan.walk.lock() = Walk::from_the_beginning();
+        self.scan.queue.clear();
         let mut state = self.scan.state.lock();
         let (notices, ending) = (std::mem::take(&mut state.notices), state.ending);
         *state = State {
@@ -240,6 +241,7 @@ impl Engine {
             (phys, state.ours, behind, lost, std::mem::take(&mut state.present), !moved.is_empty())
         };
         *self.scan.walk.lock() = Walk { loaded: true, ..Walk::default() };
+        self.scan.queue.clear();
         if phys.queue_obj != 0 && self.is_queue(phys.queue_obj) {
             let freed = self.mos.objset().free_object(tx, ObjNum(phys.queue_obj));
             freed.map_err(|source| SyncError::Mos { txg: tx.txg(), source })?;
@@ -335,21 +337,27 @@ impl Engine {
         let Some(stat) = state.stat.as_mut().filter(|s| s.is_scanning()) else { return };
         if !walk.loaded {
             // Nobody has read the record yet, and the datasets that it names may be gone.
-            *walk = Walk::from_the_beginning();
+            *walk = Walk { young: true, ..Walk::from_the_beginning() };
         } else if walk.at != Some(0) {
             let list = plan::datasets(&self.mos);
             if list.cut_short && !std::mem::replace(&mut walk.cut_short, true) {
-                stat.phys.errors = stat.phys.errors.saturating_add(1);
+                let recorded = walk.recorded.as_mut().map(|r| &mut r.counted.errors);
+                recorded.into_iter().chain([&mut stat.phys.errors]).for_each(|n| *n = n.saturating_add(1));
                 state.lost = TxgRanges::new([(0, u64::MAX)]);
             }
             walk.plan(&list.all);
+            // In the MOS nothing is planned yet.
+            if let Some(recorded) = walk.recorded.as_mut().filter(|r| r.walk.at != Some(0)) {
+                recorded.walk.plan(&list.all);
+            }
         }
         state.dirty = true;
     }
 
+    /// Writes how the scan stands as far as all that was met has been looked at: what waits is met again after an import (`SYNC_CACHED`).
     fn put_scan(&self, tx: &Tx) -> pool::Result<()> {
         let walk = &mut *self.scan.walk.lock();
-        let mut phys = {
+        let (phys, walk) = {
             let mut state = self.scan.state.lock();
             let state = &mut *state;
             if self.scan.replan.swap(false, Ordering::Relaxed) {
@@ -358,16 +366,26 @@ impl Engine {
             let Some(stat) = state.stat.as_mut().filter(|_| std::mem::take(&mut state.dirty)) else {
                 return Ok(());
             };
+            let (known, counted) = match &walk.recorded {
+                Some(recorded) => (&recorded.walk, Some(recorded.counted)),
+                None => (&*walk, None),
+            };
             // Of a scan that this import has not gone on with yet, the record knows the place.
-            if stat.phys.state == ScanState::Scanning && walk.loaded {
-                let at = walk.at.unwrap_or(DESTROYED);
-                stat.phys.bookmark = [at, walk.position.0, 0, walk.position.1];
-                stat.phys.cur_min_txg = walk.min.max(stat.phys.min_txg);
-                let current = walk.left.iter().find(|v| Some(v.objset) == walk.at);
+            if stat.phys.state == ScanState::Scanning && known.loaded {
+                let at = known.at.unwrap_or(DESTROYED);
+                stat.phys.bookmark = [at, known.position.0, 0, known.position.1];
+                stat.phys.cur_min_txg = known.min.max(stat.phys.min_txg);
+                let current = known.left.iter().find(|v| Some(v.objset) == known.at);
                 stat.phys.cur_max_txg = current.map_or(stat.phys.max_txg, |v| v.max().min(stat.phys.max_txg));
             }
-            stat.phys
+            let mut phys = stat.phys;
+            if let Some(counted) = counted {
+                (phys.examined, phys.skipped) = (counted.examined, counted.skipped);
+                phys.errors = counted.errors;
+            }
+            (phys, known)
         };
+        let mut phys = phys;
         if phys.state == ScanState::Scanning && walk.loaded {
             if !self.is_queue(phys.queue_obj) {
                 let old = self.synced.read().uberblock.version < DSL_SCRUB;
@@ -378,6 +396,10 @@ impl Engine {
                 }
             }
             self.put_queue(tx, ObjNum(phys.queue_obj), walk)?;
+        }
+        // While blocks wait nothing is known that was not before, and a group with nothing else in it is not written.
+        if self.scan.state.lock().put.replace(phys) == Some(phys) {
+            return Ok(());
         }
         self.mos.set_dir_words(tx, mos::SCAN, &phys.encode())
     }
@@ -419,7 +441,7 @@ impl Engine {
             return;
         }
         let [objset, object, level, block] = phys.bookmark;
-        *walk = Walk::from_the_beginning();
+        *walk = Walk { young: true, ..Walk::from_the_beginning() };
         if objset == 0 {
             // In the MOS a position may have become another: it is small.
             return;

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use device::Block;
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
@@ -16,6 +17,7 @@ use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum};
 use zio::Bookmark;
 
 use super::plan::{Visit, Visited};
+use super::queue::SCAN_CHECKPOINT_INTVAL;
 use super::slice::Slice;
 use crate::traverse::leads_on;
 
@@ -23,7 +25,7 @@ use crate::traverse::leads_on;
 pub(super) type Position = (u64, u64);
 
 /// Where a scan is.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Walk {
     /// What the record on disk says is known.
     pub(super) loaded: bool,
@@ -41,12 +43,53 @@ pub(super) struct Walk {
     pub(super) failures: u32,
     /// That some datasets can't be read has been counted.
     pub(super) cut_short: bool,
+    /// An import went on with it, and has not looked at anything yet.
+    pub(super) young: bool,
+    /// What waits is being looked at, and nothing is added until none is left.
+    pub(super) draining: bool,
+    /// How it stood when nothing waited; nothing if that is now.
+    pub(super) recorded: Option<Box<Recorded>>,
+}
+
+/// What is known of a walk that has been looked at: after an import it goes on there.
+#[derive(Debug, Clone)]
+pub(super) struct Recorded {
+    pub(super) walk: Walk,
+    pub(super) counted: Counted,
+    since: Instant,
+}
+
+/// Sums of a scan's record that go with a position.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    pub(super) examined: u64,
+    pub(super) skipped: u64,
+    pub(super) errors: u64,
 }
 
 /// A walk of everything.
 impl Walk {
     pub(super) fn from_the_beginning() -> Walk {
         Walk { loaded: true, at: Some(0), ..Walk::default() }
+    }
+
+    /// Nothing waits: if something does from now on, this is what is known.
+    pub(super) fn record(&mut self, counted: Counted) {
+        self.recorded = None;
+        let walk = self.clone();
+        self.recorded = Some(Box::new(Recorded { walk, counted, since: Instant::now() }));
+    }
+
+    /// Whether what waits has waited so long that it is to be looked at, so that something is known (`zfs_scan_checkpoint_intval`).
+    pub(super) fn is_due(&self) -> bool {
+        let longest = Duration::from_secs(SCAN_CHECKPOINT_INTVAL.get());
+        self.recorded.as_ref().is_some_and(|r| r.since.elapsed() >= longest)
+    }
+
+    /// All that waited has been looked at, or is gone.
+    pub(super) fn drained(&mut self) {
+        self.recorded = None;
+        (self.young, self.draining) = (self.young && !self.draining, false);
     }
 
     /// Goes on as these datasets are now.
@@ -102,7 +145,7 @@ impl Object<'_> {
 impl Slice<'_> {
     /// Looks at what the log of a head holds that was claimed and has not been replayed (`dsl_scan_zil`). What one that is in use holds is
     /// soon free.
-    pub(super) fn log(&mut self, os: &dmu::Objset) -> ControlFlow<()> {
+    pub(super) fn log(&mut self, os: &dmu::Objset) {
         match zil::Log::open(os, 0, 0) {
             Ok(None) => {}
             Ok(Some(log)) if log.header().claim_txg == 0 => {}
@@ -111,7 +154,7 @@ impl Slice<'_> {
                 for bp in blocks {
                     let bm =
                         Bookmark { objset: os.id(), object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-                    self.gather(&bp, &bm, (0, 0))?;
+                    self.gather(&bp, &bm);
                 }
                 if !whole {
                     self.unknown(u64::MAX);
@@ -119,7 +162,6 @@ impl Slice<'_> {
             }
             Err(_) => self.unknown(u64::MAX),
         }
-        ControlFlow::Continue(())
     }
 
     /// Visits a dataset from the slice's position on.
@@ -128,7 +170,7 @@ impl Slice<'_> {
             return ControlFlow::Continue(());
         }
         let bm = Bookmark { objset, object: ObjNum(0), level: Level(0), blkid: BlkId(0) };
-        let Some(block) = self.lead(bp, &bm, (0, 0), self.from == (0, 0))? else {
+        let Some(block) = self.lead(bp, &bm, self.from == (0, 0))? else {
             return ControlFlow::Continue(());
         };
         let Ok(os) = ObjsetPhys::decode(&block) else {
@@ -179,9 +221,12 @@ impl Slice<'_> {
         }
         let bm = Bookmark { objset: o.objset, object: o.object, level, blkid };
         if !leads_on(&bm, Some(o.dnode)) || o.dnode.kind == DmuType::DNODE && o.object.0 != 0 {
-            return if fresh { self.gather(bp, &bm, start) } else { ControlFlow::Continue(()) };
+            if fresh {
+                self.gather(bp, &bm);
+            }
+            return ControlFlow::Continue(());
         }
-        let Some(block) = self.lead(bp, &bm, start, fresh)? else { return ControlFlow::Continue(()) };
+        let Some(block) = self.lead(bp, &bm, fresh)? else { return ControlFlow::Continue(()) };
         if level.0 > 0 {
             self.indirect(o, &block, level, blkid)
         } else {

@@ -17,7 +17,7 @@ struct Slots {
     turn: Mutex<u32>,
 }
 
-const SLOT: u64 = 128 << 10;
+pub(super) const SLOT: u64 = 128 << 10;
 
 impl Space for Slots {
     fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], NoSpace> {
@@ -46,17 +46,17 @@ impl Space for Slots {
     }
 }
 
-struct Bench {
-    zio: Arc<Zio>,
+pub(super) struct Bench {
+    pub(super) zio: Arc<Zio>,
     space: Arc<Slots>,
-    devices: Vec<Arc<Faulty>>,
+    pub(super) devices: Vec<Arc<Faulty>>,
 }
 
 fn leaf(id: u64) -> VdevConfig {
     VdevConfig { id, ashift: Some(Ashift(12)), ..VdevConfig::new(VdevKind::File, Guid(100 + id)) }
 }
 
-fn bench(tops: u64) -> Bench {
+pub(super) fn bench(tops: u64) -> Bench {
     bench_of((0..tops).map(leaf).collect(), tops)
 }
 
@@ -80,12 +80,12 @@ fn bench_of(children: Vec<VdevConfig>, leaves: u64) -> Bench {
 }
 
 impl Bench {
-    fn attend(&self) {
+    pub(super) fn attend(&self) {
         self.zio.suspension().attend("tank", FailMode::Wait, Box::new(|| ()));
     }
 
     /// Waits until the pool is suspended, heals its devices and clears it.
-    fn rescue(&self) {
+    pub(super) fn rescue(&self) {
         self.rescue_into(None);
     }
 
@@ -105,7 +105,7 @@ impl Bench {
     }
 }
 
-const ALL: std::ops::Range<u64> = 0..u64::MAX;
+pub(super) const ALL: std::ops::Range<u64> = 0..u64::MAX;
 
 /// Goal: a block that hits a bad place goes to another one, and only it; the bad place is given back.
 #[test]

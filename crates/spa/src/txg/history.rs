@@ -1,0 +1,98 @@
+//! The newest groups: what each held, and how long each part of its life took.
+//!
+//! See OpenZFS `spa_txg_history_t` of `spa_stats.c`.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use observe::Tunable;
+use ondisk::Txg;
+use vdev::Moved;
+
+/// How many groups are remembered (`zfs_txg_history`).
+pub static HISTORY: Tunable = Tunable::new(100);
+
+/// Where a group is in its life (`txg_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It takes holders.
+    Open = 0,
+    /// It is closed, and waits for its last holders.
+    Quiescing = 1,
+    /// It waits for the one before to be on disk.
+    Waiting = 2,
+    /// It is written.
+    Syncing = 3,
+    /// It is on disk.
+    Committed = 4,
+}
+
+/// One group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Which.
+    pub txg: Txg,
+    /// Where it is.
+    pub stage: Stage,
+    /// When it opened.
+    pub opened: Instant,
+    /// Bytes that were changed in it.
+    pub dirty: u64,
+    /// What devices moved while it was written, for whomever.
+    pub moved: Moved,
+    /// How long it was in each stage before the one in which it is, by their numbers; 0 in those to come.
+    pub took: [Duration; 4],
+    /// Since when it is where it is.
+    since: Instant,
+}
+
+/// The newest groups of a pool, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct History(VecDeque<Group>);
+
+impl History {
+    /// A group opens.
+    pub(super) fn open(&mut self, txg: Txg) {
+        let most = usize::try_from(HISTORY.get()).unwrap_or(usize::MAX);
+        while !self.0.is_empty() && self.0.len() >= most {
+            self.0.pop_front();
+        }
+        let now = Instant::now();
+        if most > 0 {
+            self.0.push_back(Group {
+                txg,
+                stage: Stage::Open,
+                opened: now,
+                dirty: 0,
+                moved: Moved::default(),
+                took: Default::default(),
+                since: now,
+            });
+        }
+    }
+
+    /// A group goes on; one that is not remembered any more does without.
+    pub(super) fn enter(&mut self, txg: Txg, stage: Stage) {
+        let now = Instant::now();
+        if let Some(group) = self.find(txg) {
+            group.took[group.stage as usize % 4] = now.saturating_duration_since(group.since);
+            (group.stage, group.since) = (stage, now);
+        }
+    }
+
+    /// What a group that is on disk held, and what devices moved meanwhile.
+    pub(super) fn committed(&mut self, txg: Txg, dirty: u64, moved: Moved) {
+        self.enter(txg, Stage::Committed);
+        if let Some(group) = self.find(txg) {
+            (group.dirty, group.moved) = (dirty, moved);
+        }
+    }
+
+    fn find(&mut self, txg: Txg) -> Option<&mut Group> {
+        self.0.iter_mut().rev().find(|group| group.txg == txg)
+    }
+
+    pub(super) fn groups(&self) -> Vec<Group> {
+        self.0.iter().copied().collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! Metadata that waits until its group is written.
+//!
+//! # Theory
+//! A group writes its metadata in many small batches, one for each stage and pass, each block in two or three copies far from each other, and much of it once in every pass.
+//! Written as they come, these batches have a disk's head go to and fro: some forty seeks for a group that holds next to nothing. So they are held, and written together, sorted by place, before
+//! the devices are flushed; of what a later pass writes over only the last is written. Readers of such a block get it from here.
+//!
+//! A block that has a single copy is not held, since it is placed anew where it can't be written: of one that is held, the places are known to others by then. It is written as
+//! soon as one copy is; what devices lack then is in their DTLs, and looked up before the next group as what readers find wrong is. When no copy arrives the pool is
+//! suspended, and what is left is written when that is over.
+//!
+//! # Locks
+//! `sweeping` is held across writes: what takes a place that a held block has, or had, must not be overtaken by it. The table's lock is held for a few instructions.
+//!
+//! # Crash
+//! Nothing refers to a block that is held but what is held or not written either: the uberblock comes after the flush.
+//!
+//! # See
+//! OpenZFS `vdev_queue_io_to_issue`, which sorts what is under way at one time.
+
+use super::place::Bound;
+use super::{Failed, Placed};
+use crate::{Bookmark, Error, Reason, Result, Zio};
+use device::Block;
+use ondisk::{Dva, Offset, Txg, VdevId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Bytes of blocks that are held before they are written.
+const HELD_MAX: u64 = 16 << 20;
+
+/// A block that is held.
+#[derive(Clone)]
+struct Waiting {
+    txg: Txg,
+    dvas: [Option<Dva>; 3],
+    bytes: Block,
+    bookmark: Bookmark,
+}
+
+#[derive(Default)]
+struct Table {
+    /// In the order in which they came.
+    blocks: BTreeMap<u64, Waiting>,
+    /// Where their copies go.
+    places: HashMap<(VdevId, Offset), u64>,
+    next: u64,
+    bytes: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Held {
+    on: AtomicBool,
+    table: Mutex<Table>,
+    /// Blocks in it: who reads looks here first.
+    count: AtomicUsize,
+    sweeping: Mutex<()>,
+}
+
+fn place(dva: &Dva) -> (VdevId, Offset) {
+    (dva.vdev, dva.offset)
+}
+
+impl Table {
+    fn put(&mut self, waiting: Waiting) {
+        for dva in waiting.dvas.iter().flatten() {
+            self.forget(place(dva));
+        }
+        self.bytes += waiting.bytes.len() as u64;
+        self.places.extend(waiting.dvas.iter().flatten().map(|dva| (place(dva), self.next)));
+        self.blocks.insert(self.next, waiting);
+        self.next += 1;
+    }
+
+    /// Forgets the block that has a copy at a place.
+    fn forget(&mut self, at: (VdevId, Offset)) {
+        if let Some(n) = self.places.get(&at).copied() {
+            self.take(n);
+        }
+    }
+
+    fn take(&mut self, n: u64) {
+        if let Some(gone) = self.blocks.remove(&n) {
+            self.bytes -= gone.bytes.len() as u64;
+            for dva in gone.dvas.iter().flatten() {
+                self.places.remove(&place(dva));
+            }
+        }
+    }
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
+        let mut table = self.table.lock();
+        let out = change(&mut table);
+        self.count.store(table.blocks.len(), Ordering::Release);
+        out
+    }
+
+    /// What is held for a place, if it has so many bytes.
+    pub(crate) fn at(&self, dva: &Dva, size: usize) -> Option<Block> {
+        if self.is_empty() {
+            return None;
+        }
+        let table = self.table.lock();
+        let n = table.places.get(&place(dva))?;
+        table.blocks.get(n).map(|waiting| waiting.bytes.clone()).filter(|bytes| bytes.len() == size)
+    }
+
+    /// These places get something else, or are given back: nothing is written there of what is held.
+    pub(super) fn forget(&self, places: impl IntoIterator<Item = (VdevId, Offset)>) {
+        if self.is_empty() {
+            return;
+        }
+        let places: Vec<_> = places.into_iter().collect();
+        let held = |table: &Table| places.iter().any(|at| table.places.contains_key(at));
+        if held(&self.table.lock()) {
+            let _none_under_way = self.sweeping.lock();
+            self.change(|table| places.iter().for_each(|at| table.forget(*at)));
+        }
+    }
+}
+
+impl Placed {
+    /// Itself as it is held, if it may be: metadata with more than one copy, each in one piece, which no other block shares.
+    fn waiting(&self) -> Option<Waiting> {
+        let sealed = self.sealed.as_ref()?;
+        let s = self.pointer.stored()?;
+        let metadata = sealed.want.level.0 > 0 || sealed.want.kind.is_metadata();
+        let whole = s.copies().count() > 1 && s.copies().all(|dva| !dva.gang);
+        let (txg, bytes, bookmark) = (sealed.want.txg, sealed.bytes.clone(), sealed.bookmark);
+        (metadata && whole && !s.dedup).then_some(Waiting { txg, dvas: s.dvas, bytes, bookmark })
+    }
+}
+
+impl Zio {
+    /// From now on metadata waits for [`Zio::write_held`], which whoever syncs groups calls before the flush of each.
+    pub fn hold_writes(&self) {
+        self.held.on.store(true, Ordering::Relaxed);
+    }
+
+    /// Holds what may be held of what was placed; gives back what is to be written now.
+    pub(super) fn hold(&self, bound: Vec<Bound>, placed: &[Placed]) -> Vec<Bound> {
+        let mut now = Vec::new();
+        if self.held.on.load(Ordering::Relaxed) {
+            let mut done = None;
+            for b in bound {
+                if done == Some(b.req) {
+                    continue;
+                }
+                match placed[b.req].waiting() {
+                    Some(waiting) => {
+                        done = Some(b.req);
+                        self.held.change(|table| table.put(waiting));
+                    }
+                    None => now.push(b),
+                }
+            }
+        } else {
+            now = bound;
+        }
+        self.held.forget(now.iter().map(|b| place(&b.dva)));
+        now
+    }
+
+    /// Writes what is held, if that is much.
+    pub(super) fn relieve(&self) -> Result<()> {
+        let full = self.held.table.lock().bytes > HELD_MAX;
+        if full { self.write_held() } else { Ok(()) }
+    }
+
+    /// Whether nothing is held.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Writes all that is held, the blocks of each device in the order of their places. Where no copy of a block arrives the pool is suspended, and what is left is written
+    /// when that is over.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when no device takes a block and nobody attends the pool, [`Error::Suspended`] when it may be another host's.
+    pub fn write_held(&self) -> Result<()> {
+        let held = &self.held;
+        let _one = held.sweeping.lock();
+        loop {
+            let (numbers, blocks): (Vec<u64>, Vec<Waiting>) =
+                held.table.lock().blocks.iter().map(|(n, waiting)| (*n, waiting.clone())).unzip();
+            let Some(first) = blocks.first() else { return Ok(()) };
+            if !self.suspension().pass() {
+                return Err(Error::Suspended { bookmark: first.bookmark });
+            }
+            let bound = blocks.iter().enumerate().flat_map(|(req, waiting)| {
+                let Waiting { txg, dvas, bytes, .. } = waiting;
+                dvas.iter().flatten().map(move |dva| Bound {
+                    req,
+                    txg: *txg,
+                    dva: *dva,
+                    bytes: bytes.clone(),
+                })
+            });
+            let failed = self.put(bound.collect(), |_| true);
+            let mut lost = HashSet::new();
+            let mut error = None;
+            for copies in failed.chunk_by(|a, b| a.req == b.req) {
+                let [Failed { req, dva, source }, ..] = copies else { continue };
+                let waiting = &blocks[*req];
+                if copies.len() == waiting.dvas.iter().flatten().count() {
+                    lost.insert(numbers[*req]);
+                    let (bookmark, source) = (waiting.bookmark, source.clone());
+                    error.get_or_insert(Error::Write { bookmark, dva: *dva, source });
+                } else {
+                    self.unhealed().note(&waiting.bookmark, waiting.txg);
+                }
+            }
+            held.change(|table| numbers.iter().filter(|n| !lost.contains(n)).for_each(|n| table.take(*n)));
+            let Some(error) = error else { return Ok(()) };
+            if !self.suspension().wait(Reason::Io) {
+                return Err(error);
+            }
+        }
+    }
+}
