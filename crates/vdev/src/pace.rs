@@ -33,8 +33,8 @@ use parking_lot::Mutex;
 
 /// One part in so many of a device's time is the background's while somebody asks again and again.
 const SHARE: u64 = 7;
-/// Longest that it is kept waiting by what its own last operation took, nanoseconds: a device that is slow to answer is not to stop it for good.
-const PATIENCE_NS: u64 = 500_000_000;
+/// Longest that it is kept waiting by what its own last operation took, nanoseconds: who waits in a device's queue behind others gets on too.
+const PATIENCE_NS: u64 = 200_000_000;
 /// Least and most time, in nanoseconds, for which nobody has to ask so that it goes on.
 const WINDOW_NS: (u64, u64) = (500_000, 20_000_000);
 /// Longest that it doesn't notice that it has its turn, or is waited for, nanoseconds.
@@ -43,8 +43,8 @@ const STEP_NS: u64 = 5_000_000;
 const SHORT: u64 = 1 << 20;
 /// How often they are doubled while nobody asks.
 const DOUBLINGS: u32 = 2;
-/// Nanoseconds within which an operation must be done for the next to be longer: whoever comes then waits for that one.
-const QUICK_NS: u64 = 5_000_000;
+/// Nanoseconds within which an operation must be done for the next to be longer, for which whoever comes then waits.
+const QUICK_NS: u64 = 10_000_000;
 
 /// How a thread works: in the foreground, unless it has said otherwise.
 #[derive(Clone, Default)]
@@ -155,15 +155,21 @@ impl State {
 impl Precedence {
     /// Does an operation of this thread: of the foreground at once, of the background when it has its turn.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.run_part(0, |_| work())
+    }
+
+    /// The same with as many of these bytes as one operation may have: all of them in the foreground. `work` is told how many.
+    pub(crate) fn run_part<T>(&self, bytes: u64, work: impl FnOnce(u64) -> T) -> T {
         let Pace(Some(manner)) = Pace::here() else {
             self.asked.begun.fetch_add(1, Relaxed);
             let _one = One(&self.asked);
-            return work();
+            return work(bytes);
         };
         self.wait(&manner);
+        let most = self.stride();
         let (begun, ended) = self.asked.look();
         let from = manner.clock.now_ns();
-        let out = work();
+        let out = work(bytes.min(most));
         let now = manner.clock.now_ns();
         let state = &mut *self.background.lock();
         state.took_ns = now.saturating_sub(from);
@@ -173,18 +179,16 @@ impl Precedence {
         } else if state.clear == Some(begun) || state.took_ns >= WINDOW_NS.0 {
             // It was watched meanwhile for as long as it took.
             state.clear = Some(begun);
-            if state.took_ns < QUICK_NS {
+            // Shorter ones say nothing of what a longer one would take.
+            if bytes >= most && state.took_ns < QUICK_NS {
                 state.doublings = (state.doublings + 1).min(DOUBLINGS);
             }
         }
         out
     }
 
-    /// Most bytes of this thread's next read.
-    pub(crate) fn stride(&self) -> u64 {
-        if Pace::here().0.is_none() {
-            return u64::MAX;
-        }
+    /// Most bytes of the next operation of the background.
+    fn stride(&self) -> u64 {
         let state = self.background.lock();
         SHORT << if state.is_clear(&self.asked) { state.doublings } else { 0 }
     }

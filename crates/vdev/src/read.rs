@@ -137,11 +137,11 @@ impl Tree {
         let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
         let mut done = 0;
         loop {
-            let stride = usize::try_from(node.precedence.stride()).unwrap_or(usize::MAX);
-            let end = done + stride.min(buf.len() - done);
-            let part = &mut buf[done..end];
-            node.precedence.run(|| self.read_part(leaf, &**device, offset + done as u64, part))?;
-            done = end;
+            let left = (buf.len() - done) as u64;
+            done += node.precedence.run_part(left, |len| {
+                let part = &mut buf[done..done + len as usize];
+                self.read_part(leaf, &**device, offset + done as u64, part).map(|()| part.len())
+            })?;
             if done == buf.len() {
                 return Ok(());
             }
