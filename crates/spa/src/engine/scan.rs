@@ -171,8 +171,8 @@ struct State {
     ending: Option<ScanStat>,
     /// The next group has something to write of it.
     dirty: bool,
-    /// What this import has written of it last.
-    put: Option<ScanPhys>,
+    /// What this import has written of it last, and bytes met and looked at when a group came last.
+    put: Option<(ScanPhys, [u64; 2])>,
     /// The walk came to its end: the next group says so.
     over: bool,
     /// It was begun by this import, so that `behind` has all.

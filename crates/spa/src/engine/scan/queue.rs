@@ -164,6 +164,16 @@ impl Queue {
         true
     }
 
+    /// Whether a block is here, whoever refers to it.
+    pub(super) fn holds(&self, bp: &Blkptr) -> bool {
+        let Some(first) = bp.stored().and_then(|s| s.copies().next()) else { return false };
+        let places = self.places.lock();
+        let there = places.by_vdev.get(&first.vdev);
+        there.is_some_and(|there| {
+            there.range((first.offset.0, 0)..=(first.offset.0, u32::MAX)).next().is_some()
+        })
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -122,6 +122,7 @@ impl Slice<'_> {
         Counted {
             examined: self.phys.examined.saturating_add(self.found.examined),
             skipped: self.phys.skipped.saturating_add(self.found.skipped),
+            processed: self.phys.processed.saturating_add(self.found.repaired),
             errors: self.phys.errors.saturating_add(self.found.errors),
         }
     }
@@ -160,11 +161,12 @@ impl Slice<'_> {
         }
     }
 
-    /// The contents of a block that others are below: looked at too, with others, if it is `fresh`.
+    /// The contents of a block that others are below: looked at too, later, if it is `fresh`.
     pub(super) fn lead(&mut self, bp: &Blkptr, bm: &Bookmark, fresh: bool) -> ControlFlow<(), Option<Block>> {
         let zio = self.engine.cache.zio();
-        let looked_at = fresh && self.look == Look::Scrub;
-        let looked_at = looked_at && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth));
+        let looked_at = self.look == Look::Scrub
+            && bp.stored().is_some_and(|s| covers(&self.phys, s.phys_birth))
+            && (fresh || self.queue.holds(bp));
         let read = {
             let _paced = self.pace.enter();
             // It is charged once, and what was lent would show again what a repair has put right.
@@ -346,7 +348,8 @@ impl Engine {
                     walk.record(slice.counted());
                 }
                 let ended = self.walk_on(walk, slice, as_of);
-                walk.draining = ended || slice.is_full() || slice.whole || walk.young || walk.is_due();
+                let due = slice.is_full() || slice.whole || walk.young || walk.is_due();
+                walk.draining = ended || due && !slice.queue.is_empty();
             }
             if !walk.draining || looks_held {
                 break;
@@ -360,6 +363,8 @@ impl Engine {
                 break;
             }
             slice.room = self.room_to_wait(false);
+            // What was read of it before may have been put right.
+            slice.windows = Windows::default();
         }
         if slice.queue.is_empty() {
             walk.drained();

@@ -357,7 +357,7 @@ impl Engine {
     /// Writes how the scan stands as far as all that was met has been looked at: what waits is met again after an import (`SYNC_CACHED`).
     fn put_scan(&self, tx: &Tx) -> pool::Result<()> {
         let walk = &mut *self.scan.walk.lock();
-        let (phys, walk) = {
+        let (phys, sums, walk) = {
             let mut state = self.scan.state.lock();
             let state = &mut *state;
             if self.scan.replan.swap(false, Ordering::Relaxed) {
@@ -378,12 +378,16 @@ impl Engine {
                 let current = known.left.iter().find(|v| Some(v.objset) == known.at);
                 stat.phys.cur_max_txg = current.map_or(stat.phys.max_txg, |v| v.max().min(stat.phys.max_txg));
             }
-            let mut phys = stat.phys;
+            let (mut phys, sums) = (stat.phys, [stat.phys.examined, stat.issued]);
             if let Some(counted) = counted {
                 (phys.examined, phys.skipped) = (counted.examined, counted.skipped);
                 phys.errors = counted.errors;
+                // What a resilver has written it writes again after an import; what a scrub has put right is right.
+                if phys.func == ScanFunc::Resilver {
+                    phys.processed = counted.processed;
+                }
             }
-            (phys, known)
+            (phys, sums, known)
         };
         let mut phys = phys;
         if phys.state == ScanState::Scanning && walk.loaded {
@@ -397,8 +401,10 @@ impl Engine {
             }
             self.put_queue(tx, ObjNum(phys.queue_obj), walk)?;
         }
-        // While blocks wait nothing is known that was not before, and a group with nothing else in it is not written.
-        if self.scan.state.lock().put.replace(phys) == Some(phys) {
+        // While blocks wait nothing is known that was not before, and a group with nothing else in it is not written. One before which a scan did not get on is: if devices
+        // have gone, that shows then.
+        let put = self.scan.state.lock().put.replace((phys, sums));
+        if put.is_some_and(|(before, then)| before == phys && then != sums) {
             return Ok(());
         }
         self.mos.set_dir_words(tx, mos::SCAN, &phys.encode())

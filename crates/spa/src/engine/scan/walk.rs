@@ -64,6 +64,7 @@ pub(super) struct Recorded {
 pub(super) struct Counted {
     pub(super) examined: u64,
     pub(super) skipped: u64,
+    pub(super) processed: u64,
     pub(super) errors: u64,
 }
 
@@ -271,3 +272,6 @@ impl Slice<'_> {
         ControlFlow::Continue(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,9 @@ fn what_is_freed_waits_no_longer() {
     assert_eq!((queue.len(), queue.size()), (4, (4 * BLOCK, 4 * SECTOR)));
     assert_eq!((queue.take_freed(), queue.take_freed()), (2 * asize(&twice), 0));
     assert_eq!(ledger.0.lock().as_slice(), [dva(0, 5, false)]);
+    assert!(queue.holds(&one(1, 5, 4)) && !queue.holds(&twice));
     watched.unallocate(&dva(1, 5, false), Txg(8));
+    assert!(!queue.holds(&one(1, 5, 4)));
     assert_eq!(waiting(&queue).iter().map(|w| w.1.blkid.0).collect::<Vec<_>>(), [4, 6, 9]);
 }
 
