@@ -75,7 +75,7 @@ pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
     Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run, StretchError,
-    WipeError, WriteError, Written, join,
+    WipeError, WriteError, Written, by_device, join,
 };
 
 /// A result of this room.

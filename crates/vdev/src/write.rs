@@ -50,7 +50,7 @@ pub use fetch::{Extent, Fetched, Lent};
 pub use flush::FlushError;
 pub(crate) use flush::OPEN_GROUPS;
 pub use repair::Repaired;
-pub use run::{Run, join};
+pub use run::{Run, by_device, join};
 pub use scrub::{Examined, Mended};
 pub use stretch::StretchError;
 pub(crate) use stretch::TXG_UNKNOWN;

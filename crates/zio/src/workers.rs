@@ -5,6 +5,9 @@
 //! has no thread of its own: then everything happens in order, on the caller's thread, and a run of the engine is a function of
 //! its inputs.
 //!
+//! There are as many as can compute at a time. Devices are often more, and whoever waits for one doesn't compute: so what is done to each of several devices gets threads for itself
+//! ([`Workers::at_once`]).
+//!
 //! # Locks
 //! The queue's lock is held to take a helper's invitation; each item and each result has a lock of its own, held to move
 //! it. The work's is held for reading by those who do it.
@@ -15,6 +18,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+
+/// Most threads that wait for devices at a time.
+const WAITERS_MAX: usize = 64;
 
 type Help = Box<dyn FnOnce() + Send>;
 
@@ -134,6 +140,36 @@ impl Workers {
         *task.work.write() = None;
         task.results.iter().map(|slot| slot.lock().take().expect("no work panics")).collect()
     }
+
+    /// What `work` makes of each item, in the order of the items, all at the same time: for a few items each of which waits for a device of its own. A pool of one does them in order.
+    ///
+    /// # Panics
+    /// When `work` does, or the system has no room for a thread.
+    pub fn at_once<T: Send, R: Send>(&self, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+        if self.threads.is_empty() || items.len() < 2 {
+            return items.into_iter().map(work).collect();
+        }
+        let count = items.len();
+        let (items, results) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(Vec::new()));
+        let help = || {
+            loop {
+                let next = items.lock().next();
+                let Some((n, item)) = next else { return };
+                let result = work(item);
+                results.lock().push((n, result));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..count.min(WAITERS_MAX) {
+                let thread = std::thread::Builder::new().name("zio-device".into());
+                thread.spawn_scoped(scope, help).expect("the system has room for a few threads");
+            }
+            help();
+        });
+        let mut results = results.into_inner();
+        results.sort_unstable_by_key(|(n, _)| *n);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
 }
 
 thread_local! {
@@ -213,6 +249,19 @@ mod tests {
                 assert_eq!(list.join().unwrap(), want);
             }
         }
+    }
+
+    /// Goal: what is done at once is under way at the same time, more of it than there are threads that compute, and comes in the order of the items; a pool of one does it in order.
+    #[test]
+    fn devices_are_waited_for_at_once() {
+        let all = std::sync::Barrier::new(7);
+        let wait = |n: u64| (all.wait(), n * 10).1;
+        assert_eq!(Workers::new("test", 2).at_once((0..7).collect(), wait), [0, 10, 20, 30, 40, 50, 60]);
+        let here = std::thread::current().id();
+        let alone = Workers::new("test", 1).at_once(vec![3, 4], |n| (n, std::thread::current().id()));
+        assert_eq!(alone, [(3, here), (4, here)]);
+        let many = Workers::new("test", 3).at_once((0..1000).collect(), |n: u64| n + 1);
+        assert_eq!(many, (1..=1000).collect::<Vec<u64>>());
     }
 
     /// Goal: when a list is done, nobody holds what its work was about any more, though invitations may be left.

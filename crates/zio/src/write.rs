@@ -29,7 +29,7 @@ use ondisk::{Blkptr, CompressKind, Dva, Txg};
 use place::{Batch, Bound};
 use prepare::{Env, Prepared, Sealed};
 use std::sync::Arc;
-use vdev::{Laid, Tree};
+use vdev::{Laid, Run, Tree};
 
 pub use early::EarlyWrite;
 pub(crate) use held::Held;
@@ -67,6 +67,15 @@ impl From<Placed> for Written {
         let packed = sealed.filter(|sealed| same(sealed)).map(|sealed| sealed.bytes);
         Self { pointer, packed }
     }
+}
+
+/// Who writes the runs of a batch.
+#[derive(Debug, Clone, Copy)]
+enum Together {
+    /// The workers, in the order of places on all devices: a device may get several at a time.
+    Batch,
+    /// A thread for each device, in the order of its places.
+    Devices,
 }
 
 /// Bytes that did not get to a place.
@@ -148,7 +157,7 @@ impl Zio {
         let mut tries = 0;
         loop {
             let bound = self.hold(std::mem::take(&mut batch.bound), &placed);
-            let failed = self.put(bound, |_| true);
+            let failed = self.put(bound, Together::Batch, |_| true);
             let Some(first) = failed.first() else {
                 self.relieve()?;
                 return Ok(placed.into_iter().map(Written::from).collect());
@@ -193,7 +202,7 @@ impl Zio {
 
     /// Hands bytes to their devices and waits for them. Yields those that were not written, in the order of their requests; of the others those of the requests that
     /// `keep` names are kept until they are durable.
-    fn put(&self, bound: Vec<Bound>, keep: impl Fn(usize) -> bool) -> Vec<Failed> {
+    fn put(&self, bound: Vec<Bound>, together: Together, keep: impl Fn(usize) -> bool) -> Vec<Failed> {
         let workers = self.workers();
         let whose: Vec<(usize, Txg, Dva, Block)> =
             bound.iter().map(|b| (b.req, b.txg, b.dva, b.bytes.clone())).collect();
@@ -213,7 +222,15 @@ impl Zio {
         }
         let tree: Arc<Tree> = Arc::clone(&now);
         let runs = vdev::join(&laid).into_iter().filter(|run| !run.is_padding()).collect();
-        let mut refused = workers.map(runs, move |run| tree.issue(&run)).concat();
+        let issue = move |run: Run| tree.issue(&run);
+        let mut refused = match together {
+            Together::Batch => workers.map(runs, issue),
+            Together::Devices => {
+                let each = |runs: Vec<Run>| runs.into_iter().flat_map(&issue).collect();
+                workers.at_once(vdev::by_device(runs), each)
+            }
+        }
+        .concat();
         refused.sort_by_key(|r| r.block);
         let mut kept = Vec::new();
         let mut rest = refused.as_slice();

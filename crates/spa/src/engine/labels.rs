@@ -104,17 +104,25 @@ impl Engine {
             .collect()
     }
 
+    /// What `work` makes of each device, all at once, in the order of the devices.
+    fn on_each<T: Send, R: Send>(&self, devices: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+        self.cache.zio().workers().at_once(devices, work)
+    }
+
     /// Writes the labels of one parity of all devices. Each top-level vdev that holds data needs one device that took them.
     fn write_labels(&self, config: &PoolConfig, txg: Txg, parity: usize) -> Result<(), SyncError> {
         let tree = config.vdev_tree.as_ref().expect("an engine's config has a tree");
-        for top in &tree.children {
-            let leaves = self.leaves(top);
+        let each = tree.children.iter().map(|top| self.leaves(top)).collect::<Vec<_>>();
+        let took = self.on_each(each.iter().flatten().collect(), |(leaf, device)| {
+            let label = config.to_label(leaf.guid, txg)?;
+            let writer = LabelWriter::of(&**device, leaf.guid);
+            Some((parity..LABELS).step_by(2).map(|l| writer.config(l, &label).is_ok()).collect::<Vec<_>>())
+        });
+        let mut took = took.into_iter();
+        for (top, leaves) in tree.children.iter().zip(&each) {
             let mut written = 0;
-            for (leaf, device) in &leaves {
-                let Some(label) = config.to_label(leaf.guid, txg) else { continue };
-                let writer = LabelWriter::of(&**device, leaf.guid);
-                let done = (parity..LABELS).step_by(2).map(|l| writer.config(l, &label).is_ok());
-                written += usize::from(self.judge_labels(leaf.guid, done));
+            for ((leaf, _), done) in leaves.iter().zip(took.by_ref()) {
+                written += usize::from(done.is_some_and(|done| self.judge_labels(leaf.guid, &done)));
             }
             // Without a log device the pool can live.
             let needed = !top.is_log && self.cache.zio().tree().holds_blocks(VdevId(top.id as u32));
@@ -126,10 +134,10 @@ impl Engine {
     }
 
     /// Charges a device with its labels that were not written, and has it probed if there are any: one that works for the rest is used further. Says whether one was.
-    fn judge_labels(&self, leaf: Guid, done: impl Iterator<Item = bool>) -> bool {
-        let (good, bad): (Vec<bool>, Vec<bool>) = done.partition(|good| *good);
-        self.cache.zio().tree().blame(leaf, bad.len() as u64);
-        !good.is_empty()
+    fn judge_labels(&self, leaf: Guid, done: &[bool]) -> bool {
+        let bad = done.iter().filter(|good| !**good).count();
+        self.cache.zio().tree().blame(leaf, bad as u64);
+        bad < done.len()
     }
 
     /// Writes the uberblock to all devices, or to those of a few vdevs; if none of these takes it, to all.
@@ -151,20 +159,21 @@ impl Engine {
         let tops: Vec<&VdevConfig> = root.children.iter().filter(concrete).collect();
         let count = if all { tops.len() } else { tops.len().min(MIN_VDEVS) };
         let first = if all { 0 } else { ub.txg.0 as usize };
-        let (mut written, mut wanted) = (0, 0);
+        let mut all = Vec::new();
         for i in 0..count {
             let top = tops[(first + i) % tops.len()];
             let shift = uberblock_shift(top.ashift.unwrap_or_default());
             let slots = uberblock_count(shift) as u64
                 - if self.heart.is_on() { MMP_BLOCKS_PER_LABEL as u64 } else { 0 };
             let slot = (ub.txg.0 % slots) as usize;
-            for (leaf, device) in self.leaves(top) {
-                let writer = LabelWriter::of(&*device, leaf.guid);
-                wanted += 1;
-                let done = (0..LABELS).map(|l| writer.uberblock(l, shift, slot, ub).is_ok());
-                written += usize::from(self.judge_labels(leaf.guid, done));
-            }
+            all.extend(self.leaves(top).into_iter().map(|(leaf, device)| (leaf.guid, device, shift, slot)));
         }
+        let wanted = all.len();
+        let took = self.on_each(all, |(leaf, device, shift, slot)| {
+            let writer = LabelWriter::of(&*device, leaf);
+            (leaf, (0..LABELS).map(|l| writer.uberblock(l, shift, slot, ub).is_ok()).collect::<Vec<_>>())
+        });
+        let written = took.into_iter().filter(|(leaf, done)| self.judge_labels(*leaf, done)).count();
         if written == 0 {
             return Err(SyncError::Labels { txg: ub.txg, what: "uberblock", written, wanted });
         }

@@ -1,5 +1,6 @@
 //! Runs: pieces of many blocks that touch on a device, written at once.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -91,6 +92,13 @@ pub fn join(laid: &[Laid]) -> Vec<Run> {
     }
     rounds.sort_by_key(|(round, _)| *round);
     rounds.into_iter().map(|(_, run)| run).collect()
+}
+
+/// The same runs, those of each device by themselves, in their order.
+pub fn by_device(runs: Vec<Run>) -> Vec<Vec<Run>> {
+    let mut out: BTreeMap<NodeId, Vec<Run>> = BTreeMap::new();
+    runs.into_iter().for_each(|run| out.entry(run.leaf).or_default().push(run));
+    out.into_values().collect()
 }
 
 impl Tree {

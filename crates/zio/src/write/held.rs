@@ -19,7 +19,7 @@
 //! OpenZFS `vdev_queue_io_to_issue`, which sorts what is under way at one time.
 
 use super::place::Bound;
-use super::{Failed, Placed};
+use super::{Failed, Placed, Together};
 use crate::{Bookmark, Error, Reason, Result, Zio};
 use device::Block;
 use ondisk::{Dva, Offset, Txg, VdevId};
@@ -204,7 +204,7 @@ impl Zio {
                     bytes: bytes.clone(),
                 })
             });
-            let failed = self.put(bound.collect(), |_| true);
+            let failed = self.put(bound.collect(), Together::Devices, |_| true);
             let mut lost = HashSet::new();
             let mut error = None;
             for copies in failed.chunk_by(|a, b| a.req == b.req) {

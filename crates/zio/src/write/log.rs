@@ -1,8 +1,8 @@
 //! Blocks of intent logs: allocated ahead, since each is pointed at before it is written.
 
 use super::EarlyWrite;
-use super::Failed;
 use super::place::Batch;
+use super::{Failed, Together};
 use crate::{Bookmark, ClassHint, Error, KeyError, Result, Want, Zio};
 use codec::checksum::Checksum;
 use codec::checksum::embedded::{self, Verifier};
@@ -110,7 +110,7 @@ impl Zio {
         let places = batch.bound.iter().map(|b| self.place_of(&b.dva, b.bytes.len() as u64));
         let _pass = self.cordon().pass(places.collect());
         // Blocks of a log are nothing that a group needs.
-        match self.put(batch.bound, |req| req >= logs).into_iter().next() {
+        match self.put(batch.bound, Together::Batch, |req| req >= logs).into_iter().next() {
             Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
             None => Ok(()),
         }

@@ -139,8 +139,13 @@ impl Zio {
 
     fn flush_leaves(&self, leaves: Vec<Guid>, txg: Txg) -> Result<(), FlushError> {
         let tree = self.tree();
-        let flushed: Result<(), _> =
-            self.workers().map(leaves, move |leaf| tree.flush_leaf(leaf, txg)).into_iter().collect();
+        let workers = self.workers();
+        let flush = move |leaf| tree.flush_leaf(leaf, txg);
+        let flushed = match leaves.len() > workers.count() {
+            true => workers.at_once(leaves, flush),
+            false => workers.map(leaves, flush),
+        };
+        let flushed: Result<(), _> = flushed.into_iter().collect();
         if let Err(e) = &flushed {
             self.unflushed.lock().fail(e.clone());
         }
