@@ -174,6 +174,11 @@ impl Cache {
         self.policies.set(objset, policy);
     }
 
+    /// Whether data of an object set is kept.
+    pub fn keeps_data(&self, objset: u64) -> bool {
+        self.policies.keeps(objset, false)
+    }
+
     /// Whether data of an object set is read ahead, or metadata only; `None` if neither is.
     pub fn prefetches(&self, objset: u64) -> Option<bool> {
         self.policies.reads_ahead(objset)

@@ -73,6 +73,28 @@ fn a_shared_spare() {
     assert_eq!(line(&daemon.good("zpool status two"), &s), "AVAIL");
 }
 
+/// Goal: a pool's own hot spares come before the distributed ones that are made with them, as OpenZFS has it, and so step in first; what is added later comes last.
+#[test]
+fn spares_in_their_order() {
+    let names = ["a", "b", "c", "s", "t"];
+    let (dir, daemon) = stand(&names);
+    let paths = names.map(|name| dir.path().join(name).display().to_string());
+    daemon.good(&format!(
+        "zpool create -m none one draid1:1s{} spare {}",
+        at(dir.path(), &names[..3]),
+        paths[3]
+    ));
+    daemon.good(&format!("zpool add one spare {}", paths[4]));
+    let status = daemon.good("zpool status -P one");
+    let listed = status.split_once("spares\n").expect("spares").1.lines().take(3);
+    let listed: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(listed, [paths[3].as_str(), "draid1-0-0", paths[4].as_str()], "{status}");
+    daemon.good(&format!("zpool offline -f one {}", paths[0]));
+    until(&daemon, "zpool status -P one", |status| {
+        status.lines().any(|line| line.contains(&paths[3]) && line.contains("INUSE"))
+    });
+}
+
 /// Goal: operations that take longer than `zio_slow_io_ms` are counted by `zpool status -s` and told as events, no more a second than is asked for.
 #[test]
 fn slow_operations() {

@@ -315,3 +315,26 @@ fn undecodable_files() {
         assert!(read(bad).expect("it is well again") == text, "{error}");
     }
 }
+
+/// Goal: what `primarycache=none` does not keep is not kept by the kernel either: a file that is opened again is read from its devices.
+#[test]
+fn what_is_not_kept() {
+    let Some((dir, daemon)) = tank() else { return };
+    daemon.good("zfs create -o primarycache=none tank/bare");
+    // Or so little would be in the block pointer.
+    daemon.good("zfs set compression=off tank");
+    let at = |name: &str| dir.path().join("mnt").join(name).join("file");
+    let read = |name: &str| fs::read(at(name)).map_err(|e| e.raw_os_error());
+    for name in ["home", "bare"] {
+        fs::write(at(name), b"text").expect("room");
+    }
+    daemon.good("zpool sync tank");
+    for name in ["home", "bare"] {
+        assert_eq!(read(name).expect("it is well"), b"text", "{name}");
+        daemon.good(&format!("zinject -t data -e io {}", at(name).display()));
+    }
+    assert_eq!(read("home").expect("it is kept"), b"text");
+    assert_eq!(read("bare"), Err(Some(5)));
+    daemon.good("zinject -c all");
+    assert_eq!(read("bare").expect("it is well again"), b"text");
+}

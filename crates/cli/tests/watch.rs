@@ -205,6 +205,13 @@ fn events_tell_what_was_done() {
     assert!(out.starts_with("TIME                           CLASS\n"), "{out}");
     let made = short(&classes(&out));
     assert_eq!(made[0], "pool_create");
+    let out = good("zpool events -v", &house);
+    let versions = "history_internal_str = \"pool version 5000; software version poolhouse-";
+    let told = |out: &str, what: &str| {
+        let name = format!("history_internal_name = \"{what}\"\n");
+        out.split("\n\n").any(|event| event.contains(&name) && event.contains(versions))
+    };
+    assert!(told(&out, "create"), "{out}");
     assert!(made.contains(&"config_sync".to_owned()));
     let line = out.lines().nth(1).expect("an event");
     assert_eq!((line.len(), &line[20..21], &line[30..31]), (58, ".", " "), "{line}");
@@ -228,6 +235,14 @@ fn events_tell_what_was_done() {
     let image = dir.path().display().to_string();
     good("zpool export tank", &house);
     good(&format!("zpool import -d {image} tank"), &house);
+    good("zpool sync -f tank", &house);
+    let out = good("zpool events -v", &house);
+    assert!(told(&out, "import"), "{out}");
+    let out = good("zpool history -i tank", &house);
+    assert!(
+        out.contains("] create pool version 5000; ") && out.contains("] import pool version 5000; "),
+        "{out}"
+    );
     good("zpool destroy tank", &house);
     let out = good("zpool events -H", &house);
     let kinds: Vec<&str> = out
@@ -316,6 +331,10 @@ fn events_tell_of_a_device_that_lies() {
         assert!(report.contains(line), "{line} in {report}");
     }
     assert!(report.contains(&images[0]), "{report}");
+    // What it was charged with by then, not by the time at which it is told.
+    let charged = out.lines().filter_map(|line| line.trim().strip_prefix("vdev_cksum_errors = 0x"));
+    let charged: Vec<u64> = charged.filter_map(|n| u64::from_str_radix(n, 16).ok()).collect();
+    assert!(charged.first() < charged.last(), "{charged:?}");
     good("zpool destroy tank", &house);
 }
 

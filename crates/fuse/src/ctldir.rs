@@ -435,6 +435,10 @@ impl Tree for WithSnapshots {
         self.head.writable()
     }
 
+    fn keeps_pages(&self) -> bool {
+        self.head.keeps_pages()
+    }
+
     fn names_stay(&self, dir: Node) -> bool {
         match Self::place(dir) {
             Ok(Place::Head) => self.head.names_stay(dir),

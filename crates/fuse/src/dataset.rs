@@ -355,6 +355,10 @@ impl Tree for Dataset {
         Dataset::is_writable(self)
     }
 
+    fn keeps_pages(&self) -> bool {
+        self.fs().is_none_or(|fs| fs.keeps_data())
+    }
+
     fn names_stay(&self, _dir: Node) -> bool {
         // Sizes that are asked for anew are of one that can be changed, or may be later.
         let fixed = self.sizes.is_none() && !Dataset::is_writable(self);

@@ -110,6 +110,10 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
             out.put(&abi::OpenOut { open_flags: FOPEN_DIRECT_IO, ..abi::OpenOut::default() });
             Ok(())
         }
+        op::OPEN if !tree.keeps_pages() => {
+            out.put(&abi::OpenOut::default());
+            Ok(())
+        }
         op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
         // OPEN, OPENDIR, CREATE, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
         // learn that it needn't ask.

@@ -273,6 +273,11 @@ pub trait Tree: Send + Sync {
         true
     }
 
+    /// Whether pages of a file stay good when nobody has it open. If they do when a file is opened for the first time, the kernel never asks again.
+    fn keeps_pages(&self) -> bool {
+        true
+    }
+
     /// Whether files say something else at each read, so that the kernel may keep nothing of them, nor trust their sizes.
     fn is_live(&self) -> bool {
         false

@@ -400,10 +400,10 @@ fn told(
         put("vdev_path", Text(path));
     }
     put("vdev_ashift", Number(vdev.ashift.into()));
-    put("vdev_read_errors", Number(vdev.stats.read_errors));
-    put("vdev_write_errors", Number(vdev.stats.write_errors));
-    put("vdev_cksum_errors", Number(vdev.stats.checksum_errors));
-    put("vdev_delays", Number(vdev.stats.slow_ios));
+    put("vdev_read_errors", Number(report.charged.reads));
+    put("vdev_write_errors", Number(report.charged.writes));
+    put("vdev_cksum_errors", Number(report.charged.checksums));
+    put("vdev_delays", Number(report.charged.slow));
     if let Some(parent) = parent {
         put("parent_guid", Number(parent.guid.0));
         put("parent_type", Text(parent.kind.name().to_owned()));

@@ -89,13 +89,15 @@ pub(crate) fn change(imported: &Imported, live: &Live, change: &PoolChange) -> R
     match change {
         PoolChange::Add { layout, ashift, check_ashift, force } => {
             let tops = vdevs(name, layout)?;
+            // Before the distributed ones that come with it.
+            let at = live.spare_count();
             let shift = ashift.and_then(|n| u8::try_from(n).ok()).map(Ashift);
             let terms =
                 AddTerms { ashift: shift, check_ashift: *check_ashift, force: *force, claimer: &claim_file };
             if !tops.is_empty() {
                 live.add(&tops, &terms).map_err(failed)?;
             }
-            add_aux(live, name, layout, *force)
+            add_aux(live, name, layout, at, *force)
         }
         PoolChange::Remove { device } => {
             let guid = find(imported, device)?;
@@ -132,18 +134,18 @@ pub(crate) fn of_checkpoint(error: &CheckpointError) -> Reason {
     }
 }
 
-/// Adds the hot spares and cache devices of a layout, if it has any.
+/// Adds the hot spares and cache devices of a layout, if it has any; the spares at this place in the list of all.
 ///
 /// # Errors
 /// As the engine refuses.
-pub(crate) fn add_aux(live: &Live, name: &str, layout: &Layout, force: bool) -> Result<(), Error> {
+pub(crate) fn add_aux(live: &Live, name: &str, layout: &Layout, at: usize, force: bool) -> Result<(), Error> {
     if layout.spares.is_empty() && layout.cache.is_empty() {
         return Ok(());
     }
     let leaves =
         |list: &[crate::api::Vdev]| list.iter().map(|v| leaf(name, v)).collect::<Result<Vec<NewLeaf>, _>>();
     let (spares, cache) = (leaves(&layout.spares)?, leaves(&layout.cache)?);
-    live.add_aux(&spares, &cache, force, &claim_file).map_err(|e| Error::new(name, of_shape(&e)))
+    live.add_aux_at(at, &spares, &cache, force, &claim_file).map_err(|e| Error::new(name, of_shape(&e)))
 }
 
 /// The device that people call so: by its path, its last part, its guid, or the name that it is shown with (`zpool_find_vdev`).

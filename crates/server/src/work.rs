@@ -110,7 +110,7 @@ fn furnish(
     let set = if props.is_empty() { Ok(()) } else { live.set(props) };
     let done = set
         .map_err(|e| Error::new(name, crate::shape::of_shape(&e)))
-        .and_then(|()| crate::shape::add_aux(live, name, &request.layout, request.force))
+        .and_then(|()| crate::shape::add_aux(live, name, &request.layout, 0, request.force))
         .and_then(|()| limit_space(live, name, space));
     if done.is_err() {
         // Its devices are free again.

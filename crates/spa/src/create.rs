@@ -99,6 +99,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
     begin_labels(&config, &claimed, TXG_INITIAL).map_err(|e| failed(e.into()))?;
     let parts = parts(&config, &claimed, setting).map_err(failed)?;
     let engine = books(parts, config, begin, setting.altroot.clone()).map_err(failed)?;
+    engine.announce_versions("create", &setting.host.hostname);
     let name = begin.temporary_name.unwrap_or(&new.name);
     let live = Live::start(name, Txg(TXG_INITIAL.0 - 1), Arc::new(engine));
     live.sync_first(TXG_INITIAL).map_err(|e| CreateError::Write(Arc::new(e)))?;

@@ -60,6 +60,7 @@ use std::sync::Arc;
 
 use device::{Clock, Layer, SystemClock};
 use dsl::Dsl;
+use dsl::sync::Event;
 use ondisk::{Nvlist, ObjNum, PoolConfig, Txg, Uberblock};
 use parking_lot::{Mutex, RwLock};
 use pool::Mos;
@@ -293,6 +294,8 @@ pub(crate) struct Engine {
     log_frees: [Mutex<Vec<ondisk::Blkptr>>; TXG_SIZE],
     /// Commands that the history is to tell of.
     commands: Mutex<Vec<Command>>,
+    /// What the history is to tell with the next group, of what was done outside of groups.
+    announced: Mutex<Vec<Event>>,
     /// What the history was told of operations, for whoever wants to know.
     recorded: Mutex<VecDeque<Recorded>>,
     /// Hot spares and cache devices.

@@ -41,6 +41,24 @@ impl Host {
     }
 }
 
+/// What a pool's history says of who makes or imports it: the pool's version, this program's, and the system's (`spa_history_log_version`).
+pub(crate) fn versions(pool: u64, nodename: &str) -> String {
+    versions_below(Path::new("/"), pool, nodename)
+}
+
+fn versions_below(root: &Path, pool: u64, nodename: &str) -> String {
+    let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let kernel = |file: &str| {
+        let text = text(&format!("proc/sys/kernel/{file}"));
+        text.map_or_else(|| "-".to_owned(), |text| text.trim().to_owned())
+    };
+    let (own, release, version) = (env!("CARGO_PKG_VERSION"), kernel("osrelease"), kernel("version"));
+    let machine = std::env::consts::ARCH;
+    format!(
+        "pool version {pool}; software version poolhouse-{own}; uts {nodename} {release} {version} {machine}"
+    )
+}
+
 /// Bytes of memory that this process may use: the machine's, or what its control group is limited to. 1 GiB where that can't be found out.
 pub fn memory() -> u64 {
     memory_below(Path::new("/"))

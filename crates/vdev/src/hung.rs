@@ -112,8 +112,7 @@ impl Tree {
             };
             here.sort_by_key(|hung| std::cmp::Reverse(hung.since));
             for hung in &here {
-                node.reports
-                    .note(Trouble::Deadman { for_ns: nanos(hung.since) }, Some((hung.offset, hung.size)));
+                node.report(Trouble::Deadman { for_ns: nanos(hung.since) }, Some((hung.offset, hung.size)));
             }
             found.extend(here);
         }

@@ -11,8 +11,8 @@ use observe::Tunable;
 use ondisk::Guid;
 use parking_lot::Mutex;
 
-use crate::tree::Tree;
-use crate::{VdevAux, VdevState};
+use crate::tree::{Node, Tree};
+use crate::{VdevAux, VdevState, VdevStats};
 
 /// Reports that a vdev keeps.
 const KEPT: usize = 4096;
@@ -65,6 +65,32 @@ pub struct Report {
     pub what: Trouble,
     /// Where on the device, and how many bytes, if it was an operation on a range.
     pub range: Option<(u64, u64)>,
+    /// What its vdev had been charged with by then, with this.
+    pub charged: Charged,
+}
+
+/// What a vdev was charged with at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Reads that failed.
+    pub reads: u64,
+    /// Writes that failed.
+    pub writes: u64,
+    /// Wrong checksums.
+    pub checksums: u64,
+    /// Slow operations.
+    pub slow: u64,
+}
+
+impl Charged {
+    fn of(stats: &VdevStats) -> Self {
+        Self {
+            reads: stats.read_errors.get(),
+            writes: stats.write_errors.get(),
+            checksums: stats.checksum_errors.get(),
+            slow: stats.slow_ios.get(),
+        }
+    }
 }
 
 /// The newest reports of a vdev.
@@ -106,9 +132,8 @@ impl Kept {
 }
 
 impl Reports {
-    /// Enters one; says whether it did, or there were too many like it just now.
-    pub(crate) fn note(&self, what: Trouble, range: Option<(u64, u64)>) -> bool {
-        let at = Instant::now();
+    fn note(&self, what: Trouble, range: Option<(u64, u64)>, stats: &VdevStats) -> bool {
+        let (at, charged) = (Instant::now(), Charged::of(stats));
         let kept = &mut *self.0.lock();
         if !kept.allows(what, at) {
             return false;
@@ -117,13 +142,20 @@ impl Reports {
             kept.reports.pop_front();
             kept.lost += 1;
         }
-        kept.reports.push_back(Report { at, what, range });
+        kept.reports.push_back(Report { at, what, range, charged });
         true
     }
 
     fn take(&self) -> (VecDeque<Report>, u64) {
         let kept = &mut *self.0.lock();
         (std::mem::take(&mut kept.reports), std::mem::take(&mut kept.lost))
+    }
+}
+
+impl Node {
+    /// Enters a report; says whether it did, or there were too many like it just now.
+    pub(crate) fn report(&self, what: Trouble, range: Option<(u64, u64)>) -> bool {
+        self.reports.note(what, range, &self.stats)
     }
 }
 

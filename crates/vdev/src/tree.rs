@@ -127,7 +127,7 @@ impl Node {
         let before = VdevState::from_u8(self.state.swap(state as u8, Relaxed));
         // A device that is opened for the first time has no state before.
         if before != state && before != VdevState::Unknown && matches!(self.layout, Layout::Leaf(_)) {
-            self.reports.note(Trouble::State { before, now: state, aux }, None);
+            self.report(Trouble::State { before, now: state, aux }, None);
             self.aux.store(aux as u8, Relaxed);
             self.bell.ring();
         }
@@ -294,14 +294,14 @@ impl Tree {
     pub(crate) fn lied(&self, leaf: NodeId, range: Option<(u64, u64)>) {
         let node = self.node(leaf);
         node.stats.checksum_errors.inc();
-        if node.reports.note(Trouble::Checksum, range) {
+        if node.report(Trouble::Checksum, range) {
             self.complain(leaf, Symptom::Checksum, range);
         }
     }
 
     /// Charges a leaf with an operation that failed.
     pub(crate) fn failed(&self, leaf: NodeId, what: Trouble, range: Option<(u64, u64)>) {
-        self.node(leaf).reports.note(what, range);
+        self.node(leaf).report(what, range);
         self.complain(leaf, Symptom::Io, range);
     }
 
@@ -313,7 +313,7 @@ impl Tree {
         }
         let node = self.node(leaf);
         node.stats.slow_ios.inc();
-        if node.reports.note(Trouble::Delay { took_ns: ns }, Some(range)) {
+        if node.report(Trouble::Delay { took_ns: ns }, Some(range)) {
             self.complain(leaf, Symptom::Slow, None);
         }
     }

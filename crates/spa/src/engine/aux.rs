@@ -220,12 +220,32 @@ impl Live {
         self.engine().aux.read().clone()
     }
 
+    /// How many hot spares there are.
+    pub fn spare_count(&self) -> usize {
+        self.engine().aux.read().spares.len()
+    }
+
     /// Adds hot spares and cache devices (`spa_vdev_add`).
     ///
     /// # Errors
     /// [`ShapeError`]; the pool is then as it was, though devices may have lost their old labels.
     pub fn add_aux(
         &self,
+        spares: &[NewLeaf],
+        cache: &[NewLeaf],
+        force: bool,
+        claimer: &Claimer<'_>,
+    ) -> Result<(), ShapeError> {
+        self.add_aux_at(usize::MAX, spares, cache, force, claimer)
+    }
+
+    /// The same, with the new spares at this place in the list of all, in whose order they are tried.
+    ///
+    /// # Errors
+    /// As [`Live::add_aux`].
+    pub fn add_aux_at(
+        &self,
+        at: usize,
         spares: &[NewLeaf],
         cache: &[NewLeaf],
         force: bool,
@@ -272,6 +292,7 @@ impl Live {
             }
         }
         let mut to_use = Vec::new();
+        let behind = aux.spares.split_off(at.min(aux.spares.len()));
         for (role, device, config) in new {
             label(&*device, &config, role, self.engine().mos.version())?;
             if role == Role::Cache {
@@ -281,6 +302,7 @@ impl Live {
             let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
             aux.list(role).push(added);
         }
+        aux.spares.extend(behind);
         self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
         for (config, device) in to_use {
             engine.use_cache_device(&config, device);

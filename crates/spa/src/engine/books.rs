@@ -124,6 +124,7 @@ impl Engine {
             claimed: Mutex::default(),
             log_frees: Default::default(),
             commands: Mutex::default(),
+            announced: Mutex::default(),
             recorded: Mutex::default(),
             aux: RwLock::default(),
             seconds_as_of: Default::default(),
@@ -223,7 +224,9 @@ impl Engine {
         let hostname = self.synced.read().config.hostname.clone().unwrap_or_default();
         let now = self.world.now();
         let commands = std::mem::take(&mut *self.commands.lock());
-        if self.mos.version() < SPA_VERSION_ZPOOL_HISTORY || events.len() + commands.len() == 0 {
+        let announced = std::mem::take(&mut *self.announced.lock());
+        let nothing = events.len() + commands.len() + announced.len() == 0;
+        if self.mos.version() < SPA_VERSION_ZPOOL_HISTORY || nothing {
             return Ok(());
         }
         let books = |source| SyncError::Books { txg, source };
@@ -233,13 +236,19 @@ impl Engine {
             self.mos.create_history(tx, room).map_err(books)?;
         }
         let events: Vec<Nvlist> =
-            events.iter().map(|e| crate::events::internal(e, txg, now, &hostname)).collect();
+            announced.iter().chain(events).map(|e| crate::events::internal(e, txg, now, &hostname)).collect();
         self.record(&events);
         let commands = commands.iter().map(|c| crate::events::command(&c.line, c.uid, now, &hostname));
         events
             .into_iter()
             .chain(commands)
             .try_for_each(|record| self.mos.log_history(tx, &record).map_err(books))
+    }
+
+    /// Has the history tell with the next group with what programs the pool is made or imported from now on (`spa_history_log_version`).
+    pub(crate) fn announce_versions(&self, what: &'static str, hostname: &str) {
+        let text = crate::host::versions(self.synced.read().uberblock.version, hostname);
+        self.announced.lock().push(Event { what, dataset: String::new(), object: 0, text });
     }
 
     /// Keeps what the history is told of operations for whoever wants to know (`spa_history_log_notify`).

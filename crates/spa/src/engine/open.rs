@@ -198,6 +198,7 @@ impl Spa {
         }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let engine = Engine::new(parts, mos.clone(), dsl, deferred, loaded.clone())?;
+        engine.announce_versions("import", &host.hostname);
         let root = loaded.config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
         let begin = begin.or_else(|| super::split::finish(root, &self.cache.zio().tree()));
         let begins = begin.is_some();

@@ -21,6 +21,23 @@ fn sources_of_the_hostid() {
     assert_eq!(Host::from_root(root.path()).hostid, 77);
 }
 
+/// Goal: a pool's history says with what it was made, in OpenZFS's words, also where the system says nothing of itself.
+#[test]
+fn versions_of_all() {
+    let root = tempfile::tempdir().unwrap();
+    let own = env!("CARGO_PKG_VERSION");
+    let told = |system: &str| {
+        let machine = std::env::consts::ARCH;
+        format!("pool version 28; software version poolhouse-{own}; uts box {system} {machine}")
+    };
+    assert_eq!(versions_below(root.path(), 28, "box"), told("- -"));
+    std::fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+    for (file, text) in [("osrelease", "6.1.0-4\n"), ("version", "#1 SMP Debian\n")] {
+        std::fs::write(root.path().join("proc/sys/kernel").join(file), text).unwrap();
+    }
+    assert_eq!(versions_below(root.path(), 28, "box"), told("6.1.0-4 #1 SMP Debian"));
+}
+
 /// Goal: memory is the machine's, or what the narrowest of the control groups above allows, in both versions of them.
 #[test]
 fn memory_of_a_control_group() {

@@ -225,7 +225,7 @@ impl Tree {
                     // Not for the alarm: while the pool is being repaired its devices stay in use.
                     let lied = self.node(piece.leaf);
                     lied.stats.checksum_errors.inc();
-                    lied.reports.note(crate::Trouble::Checksum, Some((at, want.len() as u64)));
+                    lied.report(crate::Trouble::Checksum, Some((at, want.len() as u64)));
                     done.wrong += 1;
                 }
                 self.put_right(piece, want, &mut done);

@@ -139,6 +139,12 @@ impl FileSystem {
         })
     }
 
+    /// Whether data of it is kept in memory (`primarycache`).
+    pub fn keeps_data(&self) -> bool {
+        let os = self.objset();
+        os.cache().keeps_data(os.id())
+    }
+
     /// True if names that differ may mean one entry: case is ignored, or names are normalized.
     pub fn folds_names(&self) -> bool {
         self.case_sensitivity() == CaseSensitivity::Insensitive || !self.normalization().is_none()
