@@ -27,12 +27,14 @@ use zio::{Bookmark, NoSpace, Space, Want};
 
 use super::issue::Item;
 
-/// What part of the machine's memory the blocks of a scan may take that wait, as a divisor (`zfs_scan_mem_lim_fact`).
+/// What part of the machine's memory the blocks of all scans may take that wait, as a divisor (`zfs_scan_mem_lim_fact`).
 pub static SCAN_MEM_LIM_FACT: Tunable = Tunable::new(20);
 /// Seconds after which all that waits is looked at, so that the scan's progress can be recorded (`zfs_scan_checkpoint_intval`).
 pub static SCAN_CHECKPOINT_INTVAL: Tunable = Tunable::new(7200);
 /// They may take so much however little memory there is (`zfs_scan_mem_lim_min`).
 const MEM_LIM_MIN: u64 = 16 << 20;
+/// Bytes of memory that the blocks of all pools take which wait.
+static OF_ALL_POOLS: AtomicU64 = AtomicU64::new(0);
 /// Bytes of memory that a block takes at most, in a map that is half full.
 const BLOCK: u64 = 256;
 /// And if it has several copies.
@@ -126,6 +128,7 @@ impl Places {
         }
         let bp = packed.open().0;
         self.memory -= packed.memory();
+        OF_ALL_POOLS.fetch_sub(packed.memory(), Ordering::Relaxed);
         self.bytes -= bp.stored().map_or(0, |s| s.psize.0);
         Some(bp)
     }
@@ -158,6 +161,7 @@ impl Queue {
         let memory = packed.memory();
         if there.insert((offset, n), packed).is_none() {
             places.memory += memory;
+            OF_ALL_POOLS.fetch_add(memory, Ordering::Relaxed);
             places.bytes += s.psize.0;
             self.len.fetch_add(1, Ordering::Relaxed);
         }
@@ -180,6 +184,12 @@ impl Queue {
 
     pub(super) fn len(&self) -> u64 {
         self.len.load(Ordering::Relaxed)
+    }
+
+    /// Whether they take so much memory, or those of all pools together do and these more than a little: a machine whose pools are all scrubbed at once has no more memory for that.
+    pub(super) fn takes(&self, memory: u64) -> bool {
+        let own = self.size().0;
+        own >= memory || own >= MEM_LIM_MIN && OF_ALL_POOLS.load(Ordering::Relaxed) >= memory
     }
 
     /// Bytes of memory that they take, and stored bytes of the blocks.
@@ -219,6 +229,7 @@ impl Queue {
     /// Takes out all.
     pub(super) fn clear(&self) {
         let mut places = self.places.lock();
+        OF_ALL_POOLS.fetch_sub(places.memory, Ordering::Relaxed);
         *places = Places::default();
         self.len.store(0, Ordering::Relaxed);
     }
@@ -251,7 +262,13 @@ impl Queue {
     }
 }
 
-/// Bytes of memory that a scan's blocks may take that wait, of a machine that has so much.
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Bytes of memory that blocks may take that wait, of a machine that has so much.
 pub(super) fn memory_limit(memory: u64) -> u64 {
     (memory / SCAN_MEM_LIM_FACT.get().max(1)).max(MEM_LIM_MIN)
 }

@@ -140,10 +140,10 @@ impl Slice<'_> {
 
     /// No more is to wait.
     fn is_full(&self) -> bool {
-        let (memory, bytes) = self.queue.size();
+        let (_, bytes) = self.queue.size();
         let hurried = self.room.bytes != u64::MAX && self.is_waited_for();
         let most = if hurried { self.room.bytes.min(GATHER_HURRIED) } else { self.room.bytes };
-        memory >= self.room.memory || self.queue.len() >= self.room.blocks || bytes >= most
+        self.queue.takes(self.room.memory) || self.queue.len() >= self.room.blocks || bytes >= most
     }
 
     /// Enters a block, which is looked at later.

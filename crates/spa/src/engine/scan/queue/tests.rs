@@ -137,6 +137,25 @@ fn a_part_of_the_memory() {
     assert_eq!(memory_limit(1 << 20), 16 << 20);
 }
 
+/// Goal: the queues of all pools together take no more than one may, but for the little that each may have.
+#[test]
+fn all_pools_share_the_memory() {
+    let full = || {
+        let queue = Queue::default();
+        for sector in 0..MEM_LIM_MIN / BLOCK {
+            queue.add(&one(0, sector, 1), &mark(1, sector));
+        }
+        queue
+    };
+    let (queue, little) = (full(), Queue::default());
+    little.add(&one(0, 1, 1), &mark(1, 1));
+    assert!(queue.takes(MEM_LIM_MIN) && !queue.takes(2 * MEM_LIM_MIN));
+    let other = full();
+    assert!(queue.takes(2 * MEM_LIM_MIN) && !little.takes(2 * MEM_LIM_MIN));
+    drop(other);
+    assert!(!queue.takes(2 * MEM_LIM_MIN));
+}
+
 proptest! {
     /// Goal: what is taken out says all that a look needs: only salt and IV of a block with one copy may be gone, and what of the fill shares their word.
     #[test]
