@@ -38,7 +38,6 @@ impl Engine {
         let zio = self.cache.zio();
         zio.suspension().set_mode(self.failmode());
         let mmp = self.heart.fields(self.multihost(), self.uptime());
-        zio.write_held().map_err(|source| SyncError::Write { txg, source })?;
         zio.flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
         let changed = {
             let mut config = self.changed_config.lock();
