@@ -3,7 +3,8 @@
 //! # Theory
 //! The tree remembers which groups a device missed, and readers ask it last for blocks of these. When the pool is imported again this must still be
 //! known, so each group writes the logs that changed: a space map for each leaf, whose ranges are groups. Writing them may miss the
-//! device again, but only ever the same group, so that passes still end.
+//! device again, but only ever the same group, so that passes still end. What is held of a group ([`zio::Zio::write_held`]) is written after its passes: if a device misses it that wasn't known to miss
+//! the group, there is another pass.
 //!
 //! # Crash
 //! What a device misses after the last pass, when labels are written or devices flushed, is on disk with the next group. In between a crash may leave a

@@ -166,15 +166,7 @@ impl Engine {
             let root = os.sync(&tx, pass, &mut sink).map_err(|source| SyncError::Mos { txg, source })?;
             paid = sink.delta;
             self.bury(&tx, pass, &sink.dead)?;
-            if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) {
-                self.cache.zio().write_held().map_err(|source| SyncError::Write { txg, source })?;
-                // Who misses what was held has missed it as of this group.
-                if self.write_dtls(&tx, pass)? {
-                    self.write_config(&tx)?;
-                }
-                if os.is_dirty(txg) {
-                    continue;
-                }
+            if !os.is_dirty(txg) && !self.allocator.is_dirty(txg) && self.write_held(&tx, pass)? {
                 self.commit(txg, &root)?;
                 self.allocator.sync_done(txg, &self.mos);
                 self.shared_synced();
@@ -182,6 +174,16 @@ impl Engine {
             }
         }
         Err(SyncError::Endless { txg })
+    }
+
+    /// Writes what was held of the group. False: a device has missed some of it, which is to be said in this group, in another pass.
+    fn write_held(&self, tx: &Tx, pass: u32) -> Result<bool, SyncError> {
+        let txg = tx.txg();
+        self.cache.zio().write_held().map_err(|source| SyncError::Write { txg, source })?;
+        if self.write_dtls(tx, pass)? {
+            self.write_config(tx)?;
+        }
+        Ok(!self.mos.objset().is_dirty(txg))
     }
 
     /// Writes the datasets that changed, and in the first pass does what was asked for.
