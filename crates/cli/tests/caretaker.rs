@@ -5,7 +5,7 @@
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, image};
+use daemon::{Daemon, image, said};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -93,6 +93,31 @@ fn spares_in_their_order() {
     until(&daemon, "zpool status -P one", |status| {
         status.lines().any(|line| line.contains(&paths[3]) && line.contains("INUSE"))
     });
+}
+
+/// Goal: a distributed spare steps in by hand too, named as the pool shows it, and can be taken out again; one that no draid has is none.
+#[test]
+fn a_distributed_spare_by_hand() {
+    let names = ["a", "b", "c"];
+    let (dir, daemon) = stand(&names);
+    let paths = names.map(|name| dir.path().join(name).display().to_string());
+    daemon.good(&format!("zpool create -m none one draid1:1s{}", at(dir.path(), &names)));
+    for line in
+        [format!("replace one {} draid1-0-1", paths[0]), format!("attach one {} draid1-0-0", paths[0])]
+    {
+        let refused = daemon.ran(&format!("zpool {line}"));
+        assert!(!refused.status.success() && said(&refused).starts_with("cannot open 'draid1-0-"), "{line}");
+    }
+    let spare = |state: &str| {
+        let status = daemon.good("zpool status one");
+        let row = status.lines().rfind(|line| line.contains("draid1-0-0")).expect("a spare").to_owned();
+        assert!(row.contains(state), "{status}");
+        status
+    };
+    daemon.good(&format!("zpool replace -w one {} draid1-0-0", paths[0]));
+    assert!(spare("INUSE").contains("spare-0"));
+    daemon.good("zpool detach one draid1-0-0");
+    assert!(!spare("AVAIL").contains("spare-0"));
 }
 
 /// Goal: operations that take longer than `zio_slow_io_ms` are counted by `zpool status -s` and told as events, no more a second than is asked for.

@@ -73,6 +73,12 @@ pub fn one(
     let_pass: Lenience,
     replace: bool,
 ) -> Result<Vdev, Stop> {
+    // A distributed spare is nowhere but in its pool (`zpool_is_draid_spare`).
+    let distributed = pool.spares.iter().find(|spare| spare.path.as_deref() == Some(word));
+    if let Some(spare) = distributed.filter(|_| replace && spec::is_draid_spare(word)) {
+        check_ashift(cx, ashift)?;
+        return Ok(spare.clone());
+    }
     // A device of the pool may be named as the pool shows it.
     let layout = spec::read(cx, &[word.to_owned()])?;
     let [new] = &layout.tops[..] else {

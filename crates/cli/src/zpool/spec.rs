@@ -280,7 +280,7 @@ pub fn find_device(word: &str, whose: Place) -> Result<Vdev, Fault> {
 }
 
 /// Names such as `draid1-0-0`.
-fn is_draid_spare(word: &str) -> bool {
+pub fn is_draid_spare(word: &str) -> bool {
     let Some(numbers) = word.strip_prefix("draid") else { return false };
     let parts: Vec<&str> = numbers.split('-').collect();
     parts.len() == 3 && parts.iter().all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
