@@ -5,7 +5,7 @@
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, image};
+use daemon::{Daemon, image, said};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -93,6 +93,25 @@ fn spares_in_their_order() {
     until(&daemon, "zpool status -P one", |status| {
         status.lines().any(|line| line.contains(&paths[3]) && line.contains("INUSE"))
     });
+}
+
+/// Goal: a distributed spare that stepped in by hand, for a device that is well, can be taken out again.
+#[test]
+fn a_distributed_spare_by_hand() {
+    let names = ["a", "b", "c"];
+    let (dir, daemon) = stand(&names);
+    let paths = names.map(|name| dir.path().join(name).display().to_string());
+    daemon.good(&format!("zpool create -m none one draid1:1s{}", at(dir.path(), &names)));
+    let spare = |state: &str| {
+        let status = daemon.good("zpool status one");
+        let row = status.lines().rfind(|line| line.contains("draid1-0-0")).expect("a spare").to_owned();
+        assert!(row.contains(state), "{status}");
+        status
+    };
+    daemon.good(&format!("zpool replace -w one {} draid1-0-0", paths[0]));
+    assert!(spare("INUSE").contains("spare-0"));
+    daemon.good("zpool detach one draid1-0-0");
+    assert!(!spare("AVAIL").contains("spare-0"));
 }
 
 /// Goal: operations that take longer than `zio_slow_io_ms` are counted by `zpool status -s` and told as events, no more a second than is asked for.

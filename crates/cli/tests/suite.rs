@@ -5,6 +5,7 @@ mod common;
 use common::stand::Stand;
 use common::{good, pool, run};
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 /// Goal: a dataset that is a clone of what is below it, after a promotion, is looked at once.
 #[test]
@@ -229,7 +230,7 @@ fn pools_and_spares_are_let_go() {
     good(&import, &house);
 }
 
-/// Goal: the label of a detached device is nobody's, and may be cleared once; before, its pool has it.
+/// Goal: the label of a detached device is nobody's, and may be cleared once; before, its pool has it, which lets it go by force when it was taken offline or given up, to be replaced by itself.
 #[test]
 fn what_is_detached_may_be_cleared() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -238,6 +239,24 @@ fn what_is_detached_may_be_cleared() {
     fs::File::create(&side).and_then(|file| file.set_len(128 << 20)).expect("an image");
     good(&format!("zpool attach -w tank {first} {side}"), &house);
     let clear = format!("zpool labelclear {side}");
+    let by_force = format!("zpool labelclear -f {side}");
+    for rest in ["offline", "offline -f"] {
+        assert_ne!(run(&by_force, house.clone()).code, 0, "{rest}");
+        good(&format!("zpool {rest} tank {side}"), &house);
+        assert_ne!(run(&clear, house.clone()).code, 0, "{rest}");
+        good(&by_force, &house);
+        good(&format!("zpool replace -w tank {side}"), &house);
+        good("zpool scrub -w tank", &house);
+        let status = good("zpool status tank", &house);
+        assert!(status.contains("state: ONLINE") && status.contains(" 0 errors "), "{status}");
+    }
+    // Overwritten under the pool's hands, it is replaced by itself as well.
+    let file = fs::File::options().write(true).open(&side).expect("an image");
+    file.write_all_at(&vec![0; 128 << 20], 0).expect("room");
+    good(&format!("zpool replace -w tank {side}"), &house);
+    good("zpool scrub -w tank", &house);
+    let status = good("zpool status tank", &house);
+    assert!(status.contains("state: ONLINE") && status.contains(" 0 errors "), "{status}");
     assert_ne!(run(&clear, house.clone()).code, 0);
     good(&format!("zpool detach tank {side}"), &house);
     good(&clear, &house);

@@ -684,7 +684,14 @@ fn vdevs_grow() {
         names.iter().for_each(|name| longer(&p, name, 512 << 20));
         let room = p.spa.room_to_grow(&top(&p));
         assert!(room > before, "{room}");
+        p.live().take_recorded();
         p.live().online(p.guid("a"), true).unwrap();
+        // The history tells of it as OpenZFS's.
+        let recorded = p.live().take_recorded();
+        let told = recorded.iter().find(|one| one.record.string("internal_name") == Some(b"vdev online"));
+        let told = told.and_then(|one| one.record.string("history internal str")).expect("an entry");
+        let told = String::from_utf8_lossy(told);
+        assert!(told.starts_with("pool '") && told.ends_with(&format!("(+{room})")), "{told} {room}");
         assert_eq!(p.spa.room_to_grow(&top(&p)), 0);
         let after = top(&p).asize.unwrap();
         assert!(after >= before + room);

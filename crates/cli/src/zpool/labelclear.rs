@@ -6,7 +6,7 @@ use device::{Device, FileDevice, Mode};
 use ondisk::Txg;
 use ondisk::config::PoolState;
 use ondisk::label::{LABEL_START_SIZE, LABELS};
-use server::api::{PoolQuery, Vdev};
+use server::api::{PoolQuery, Vdev, VdevState};
 use spa::Labels;
 use vdev::label::LabelWriter;
 
@@ -47,7 +47,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let aside = matches!(label.state, PoolState::Spare | PoolState::L2cache);
     let guid = label.pool_guid.map(|guid| guid.0).filter(|_| !aside);
     let own = label.guid.map(|guid| guid.0).filter(|_| aside);
-    let asked = if aside || guid.is_some() { is_active(cx, (guid, own), &path) } else { Some(false) };
+    let asked = if aside || guid.is_some() { is_active(cx, (guid, own), &path, force) } else { Some(false) };
     let active = asked == Some(true);
     let refusal = match label.state {
         _ if active => Some(format!("{path} is a member (ACTIVE) of pool \"{pool}\"")),
@@ -123,12 +123,14 @@ fn find(cx: &mut Cx, word: &str) -> Option<String> {
     None
 }
 
-/// Whether an imported pool uses the device, which has this path or, if it is known, this guid; of the pool's guid, if that is known. `None` where that can't be told.
-fn is_active(cx: &mut Cx, (pool, own): (Option<u64>, Option<u64>), path: &str) -> Option<bool> {
-    fn has(vdev: &Vdev, own: Option<u64>, path: &Path) -> bool {
+/// Whether an imported pool uses the device, which has this path or, if it is known, this guid; of the pool's guid, if that is known. One that was taken offline or is faulted is not used by
+/// force (`vdev_is_active`). `None` where that can't be told.
+fn is_active(cx: &mut Cx, (pool, own): (Option<u64>, Option<u64>), path: &str, force: bool) -> Option<bool> {
+    fn has(vdev: &Vdev, own: Option<u64>, path: &Path, force: bool) -> bool {
         let at = vdev.path.as_deref().and_then(|p| std::fs::canonicalize(p).ok());
         let it = at.is_some_and(|at| at == path) || own.is_some_and(|own| own == vdev.guid);
-        it || vdev.children.iter().any(|child| has(child, own, path))
+        let rests = force && matches!(vdev.stat.state, VdevState::Offline | VdevState::Faulted);
+        it && !rests || vdev.children.iter().any(|child| has(child, own, path, force))
     }
     let service = cx.service().ok()?;
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
@@ -139,7 +141,7 @@ fn is_active(cx: &mut Cx, (pool, own): (Option<u64>, Option<u64>), path: &str) -
             continue;
         };
         let mut devices = std::iter::once(&found.root).chain(&found.spares).chain(&found.l2cache);
-        if pool.is_none_or(|guid| found.guid == guid) && devices.any(|v| has(v, own, &real)) {
+        if pool.is_none_or(|guid| found.guid == guid) && devices.any(|v| has(v, own, &real, force)) {
             return Some(true);
         }
     }

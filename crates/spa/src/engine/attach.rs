@@ -408,10 +408,10 @@ fn replaced_with_spare(root: &VdevConfig, replacing: Guid) -> Option<Guid> {
 
 impl Live {
     /// Attaches a device to another, or puts it in another's place (`spa_vdev_attach`). It is on disk when this returns; bringing the new device up to date
-    /// goes on.
+    /// goes on. A device whose labels somebody has overwritten may be put in its own place.
     ///
     /// # Errors
-    /// [`LifeError`]; the pool is then as it was, though the device may have lost its old label.
+    /// [`LifeError`]; the pool is then as it was, though the device may have lost its old label, and one that was overwritten is offline.
     pub fn attach(&self, old: Guid, new: &NewLeaf, terms: &AttachTerms<'_>) -> Result<(), LifeError> {
         self.engine().attach(&self.txgs().handle(), old, new, terms)
     }
@@ -503,6 +503,9 @@ impl Engine {
             claimer: terms.claimer,
             version: config.version,
         };
+        if terms.replace && !terms.unattended && self.is_overwritten(beside, new) {
+            self.decide(txgs, move |engine, tx| engine.take_offline(tx, old, true))?;
+        }
         let (device, mut leaf) =
             claim_aux(new, &common, &mut || self.world.random()).map_err(ShapeError::from)?;
         let labels = Labels::read(&*device);
@@ -547,6 +550,21 @@ impl Engine {
         }
         let claimed = Claimed::from([(leaf.guid, device)]);
         Ok(Newcomer { old, kind, leaf, above, claimed, labelled })
+    }
+
+    /// Whether a device is to be replaced by what is at its own path, and that does not say any more that it is this device: the pool lets it go then, as far as it can do
+    /// without, or nobody could have it.
+    fn is_overwritten(&self, beside: &VdevConfig, new: &NewLeaf) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let Some(path) = beside.path.as_deref() else { return false };
+        let here = crate::place::Identity::of_path(&new.path);
+        let own = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+        if here.is_none() || crate::place::Identity::of_path(own) != here {
+            return false;
+        }
+        let tree = self.tree();
+        let device = tree.devices().find(|(guid, _)| *guid == beside.guid).map(|(_, device)| device);
+        device.is_some_and(|device| Labels::read(&**device).newest().is_none())
     }
 
     /// The hot spare of the pool that is at this path.

@@ -15,6 +15,7 @@
 //! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`).
 
 use dmu::Tx;
+use dsl::sync::Event;
 use ondisk::{Guid, Psize, VdevConfig, VdevId, VdevKind};
 use pool::metaslab::TopVdev;
 use vdev::Tree;
@@ -90,6 +91,7 @@ impl Engine {
         let mut root = config.vdev_tree.clone().expect("an engine's config has a tree");
         let top = root.children.iter().find(|top| top.guid == guid);
         let Some(now) = top.and_then(|top| grown(&tree, top)) else { return Ok(Ok(((), Vec::new()))) };
+        let before = self.allocator.totals().size();
         replicas::edit(&mut root, guid, &mut |top| top.asize = Some(now));
         let top = root.children.iter().find(|top| top.guid == guid).cloned().expect("it was just there");
         for leaf in top.leaves() {
@@ -106,6 +108,8 @@ impl Engine {
             self.allocator.grow_vdev(&described);
         }
         self.edit_config(|config| config.vdev_tree = Some(root));
-        Ok(Ok(((), Vec::new())))
+        let size = self.allocator.totals().size();
+        let text = format!("pool '{}' size: {size}(+{})", self.dsl.pool_name(), size.saturating_sub(before));
+        Ok(Ok(((), vec![Event { what: "vdev online", dataset: String::new(), object: 0, text }])))
     }
 }

@@ -196,7 +196,7 @@ impl Engine {
         self.put_tree(&root, &Claimed::new(), |_| Ok(())).map(drop).map_err(shape)
     }
 
-    fn take_offline(&self, tx: &Tx, guid: Guid, temporary: bool) -> Result<Change<()>, SyncError> {
+    pub(super) fn take_offline(&self, tx: &Tx, guid: Guid, temporary: bool) -> Result<Change<()>, SyncError> {
         let config = self.config_now();
         let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
         let leaf = match device_of(root, guid) {
