@@ -5,7 +5,7 @@
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, image, said};
+use daemon::{Daemon, image};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
