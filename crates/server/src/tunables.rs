@@ -452,7 +452,7 @@ const STEERED: [Steered; 72] = [
     ),
     steered(
         "zfs_scan_mem_lim_fact",
-        "divisor: a part of the memory that blocks may take which a pool's scrub or resilver has met and not looked at",
+        "divisor: a part of the memory that blocks may take which scrubs and resilvers have met and not looked at",
         1,
         1 << 20,
         &SCAN_MEM_LIM_FACT,
