@@ -105,6 +105,8 @@ fn counted_and_set() {
     }
     assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
     assert!(read("proc/spl/kstat/zfs/tank/iostats").contains("trim_bytes_written"));
+    // Nothing was scanned, so nothing has waited.
+    assert_eq!(value("tank/scans", "waited_ns"), 0);
     // The groups: the last is open, those before it are on disk, and one of them holds what was written.
     daemon.good("zpool sync tank");
     let groups = read("proc/spl/kstat/zfs/tank/txgs");

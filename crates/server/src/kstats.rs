@@ -10,6 +10,8 @@
 //! `zil_commit` of a pool and `zil_commit-0x...` of a dataset, by its object as `objset-0x...`, are ours too: histograms of how long commits (fsync, flushes,
 //! synchronous writes) took, whose rows are those of OpenZFS's `dmu_tx_assign`.
 //!
+//! `scans` of a pool is ours: how many nanoseconds operations of scrubs, resilvers and rebuilds waited, all devices together, since others asked for these.
+//!
 //! # Absent
 //! Times of reads and of creation: the head's are 0.
 
@@ -33,7 +35,7 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
     for pool in pools.present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
-        out.extend(pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, "txgs"].map(of)));
+        out.extend(pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, SCANS, "txgs"].map(of)));
         let logs = pool.pool.spa().writer().map(|live| live.log_stats()).unwrap_or_default();
         out.extend(logs.iter().flat_map(|(object, _)| {
             [of(&format!("objset-0x{object:x}")), of(&format!("{COMMITS}-0x{object:x}"))]
@@ -62,6 +64,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
                 "guid" => return text(imported.pool.spa().guid().0.to_string()),
                 "txgs" => return text(groups(&imported.pool.spa().writer()?.txgs().groups())),
                 "iostats" => trims(imported.pool.spa()),
+                SCANS => scans(imported.pool.spa())?,
                 COMMITS => commits(&imported.pool.spa().writer()?.log_stats()),
                 _ if name.starts_with(COMMITS) => commits_of(&imported, name)?,
                 _ => objset(&imported, name)?,
@@ -152,6 +155,13 @@ fn groups(groups: &[Group]) -> String {
 fn trims(spa: &Spa) -> Values {
     let stats = spa.tree().describe().stats;
     numbers([("trim_extents_written", stats.trim_ops), ("trim_bytes_written", stats.trim_bytes)])
+}
+
+/// What scans and rebuilds of a pool have done since its import.
+const SCANS: &str = "scans";
+
+fn scans(spa: &Spa) -> Option<Values> {
+    Some(numbers([("waited_ns", spa.writer()?.scans_waited_ns())]))
 }
 
 /// What the log of a dataset has done. Whose it is, the pool's books are asked.

@@ -134,7 +134,7 @@ struct Steered {
 }
 
 /// All of those.
-const STEERED: [Steered; 72] = [
+const STEERED: [Steered; 74] = [
     steered(
         "dbuf_cache_shift",
         "what of the cache unpacked forms of packed blocks may take when room is made, as a shift",
