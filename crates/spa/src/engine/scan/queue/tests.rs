@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use zio::{Bookmark, NoSpace, Space, Want};
 
-use super::{BLOCK, LARGE, Queue, Watched, asize, memory_limit};
+use super::{BLOCK, LARGE, MEM_LIM_MIN, Queue, Watched, asize, memory_limit};
 
 const SECTOR: u64 = 4096;
 
