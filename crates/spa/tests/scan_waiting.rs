@@ -141,6 +141,14 @@ fn check_without(dir: &Path, image: &Path, files: &[File]) {
     std::fs::rename(&hidden, image).unwrap();
 }
 
+/// Lets a pool go, has it judged, and reads files without each of some devices.
+fn discharge(spa: Spa, dir: &Path, images: &[PathBuf], files: &[File]) {
+    live(&spa).export().unwrap();
+    drop(spa);
+    judge(dir, "tank");
+    images.iter().for_each(|image| check_without(dir, image, files));
+}
+
 /// What a scan meets.
 struct History {
     /// These stay.
@@ -221,12 +229,7 @@ fn freed_and_given_to_others() {
     // Three files of two copies and one of one, at least, were passed over, and four files were put right.
     assert!(stat.phys.skipped.max(skipped) - met.phys.skipped >= 7 * LEN as u64, "{met:?}, {stat:?}");
     assert!(stat.phys.processed >= 4 * LEN as u64, "{stat:?}");
-    live(&spa).export().unwrap();
-    drop(spa);
-    judge(dir.path(), "tank");
-    for image in &images {
-        check_without(dir.path(), image, &history.files);
-    }
+    discharge(spa, dir.path(), &images, &history.files);
 }
 
 /// Goal: so it is with a resilver: the device that was away has in the end what it lacked, and nothing that is gone over what is there now.
@@ -255,12 +258,7 @@ fn freed_while_a_resilver_waits() {
     assert_eq!((stat.phys.func, stat.phys.state), (ScanFunc::Resilver, ScanState::Finished));
     assert_eq!(stat.phys.errors, 0, "{stat:?}");
     assert!(spa.tree().behind().is_empty());
-    live(&spa).export().unwrap();
-    drop(spa);
-    judge(dir.path(), "tank");
-    for image in &images {
-        check_without(dir.path(), image, &history.files);
-    }
+    discharge(spa, dir.path(), &images, &history.files);
 }
 
 /// Goal: a program that ends, or lets the pool go, while blocks wait has not said that they were looked at; and a scan after which it ends again and again comes to its end.
@@ -303,10 +301,7 @@ fn ended_while_blocks_wait() {
         assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);
         let again = finish(&spa);
         assert_eq!((again.phys.processed, again.phys.errors), (0, 0));
-        live(&spa).export().unwrap();
-        drop(spa);
-        judge(dir.path(), "tank");
-        check_without(dir.path(), &images[1], &files);
+        discharge(spa, dir.path(), &images[1..], &files);
     }
 }
 
@@ -338,10 +333,7 @@ fn paused_and_stopped_while_blocks_wait() {
     let stat = finish(&spa);
     assert_eq!((stat.phys.state, stat.phys.errors), (ScanState::Finished, 0));
     assert_eq!(stat.issued + stat.phys.skipped, stat.phys.examined, "{stat:?}");
-    live(&spa).export().unwrap();
-    drop(spa);
-    judge(dir.path(), "tank");
-    check_without(dir.path(), &images[1], &files);
+    discharge(spa, dir.path(), &images[1..], &files);
 }
 
 /// Goal: whatever is made and destroyed while blocks wait over many slices, and wherever the program ends meanwhile, no block is passed over.
@@ -407,9 +399,6 @@ fn datasets_come_and_go_while_blocks_wait() {
         assert_eq!(live(&spa).scan(ScanCommand::Scrub).unwrap(), ScanDone::Done);
         let again = finish(&spa);
         assert_eq!((again.phys.processed, again.phys.errors), (0, 0), "{ends}, {waiting}");
-        live(&spa).export().unwrap();
-        drop(spa);
-        judge(dir.path(), "tank");
-        check_without(dir.path(), &images[1], &files);
+        discharge(spa, dir.path(), &images[1..], &files);
     }
 }

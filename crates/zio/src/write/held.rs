@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! A group writes its metadata in many small batches, one for each stage and pass, each block in two or three copies far from each other, and much of it once in every pass.
-//! Written as they come, these batches have a disk's head go to and fro: some forty seeks for a group that holds next to nothing. So they are held, and written together, sorted by place, before
+//! Written as they come, these batches have a disk's head go to and fro: sixty seeks for a group that makes one file. So they are held, and written together, sorted by place, before
 //! the devices are flushed; of what a later pass writes over only the last is written. Readers of such a block get it from here.
 //!
 //! A block that has a single copy is not held, since it is placed anew where it can't be written: of one that is held, the places are known to others by then. It is written as
