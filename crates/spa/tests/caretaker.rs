@@ -450,6 +450,13 @@ fn mark(path: &Path, at: i64, bytes: &[u8]) {
     image.write_all_at(bytes, at.checked_add(if at < 0 { size as i64 } else { 0 }).unwrap() as u64).unwrap();
 }
 
+/// Puts an image in place whole: whoever looks at devices in the background sees nothing of how it was made.
+fn put(p: &Patient, name: &str, make: impl FnOnce(&Path)) {
+    let made = image(p.dir.path(), "made");
+    make(&made);
+    std::fs::rename(made, p.path(name)).unwrap();
+}
+
 /// Goal: with `autoreplace=on` nothing takes the place of a missing device that is not blank: not what has the mark of any file system, volume or partition table, at its front or its end,
 /// which stays as it is to the last byte.
 #[test]
@@ -459,15 +466,11 @@ fn what_is_not_blank_is_left_alone() {
     let p = p.again(|dir| std::fs::remove_file(dir.join("a")).unwrap());
     p.set("autoreplace", 1);
     for (what, at, bytes) in MARKS {
-        image(p.dir.path(), "a");
-        // What is behind the last label belongs to the device too.
-        std::fs::OpenOptions::new()
-            .write(true)
-            .open(p.path("a"))
-            .unwrap()
-            .set_len((128 << 20) + 65536)
-            .unwrap();
-        mark(&p.path("a"), at, bytes);
+        put(&p, "a", |made| {
+            // What is behind the last label belongs to the device too.
+            std::fs::OpenOptions::new().write(true).open(made).unwrap().set_len((128 << 20) + 65536).unwrap();
+            mark(made, at, bytes);
+        });
         let before = std::fs::read(p.path("a")).unwrap();
         p.live().see_to_devices();
         assert_eq!((p.shape().as_str(), p.state("a").0), ("mirror(a b)", VdevState::CantOpen), "{what}");
@@ -498,23 +501,27 @@ fn what_is_no_spare_is_left_alone() {
         assert_eq!(p.shape(), "mirror(a b)", "{what}");
         assert!(std::fs::read(p.path("s")).unwrap() == before, "{what} is as it was");
     };
-    std::fs::copy(other.path("x"), p.path("s")).unwrap();
+    put(&p, "s", |made| assert!(std::fs::copy(other.path("x"), made).unwrap() > 0));
     p.live().fault(p.guid("a"), Verdict::ByHand).unwrap();
     strange("another pool's device");
-    std::fs::copy(other.path("y"), p.path("s")).unwrap();
+    put(&p, "s", |made| assert!(std::fs::copy(other.path("y"), made).unwrap() > 0));
     strange("another pool's spare");
-    image(p.dir.path(), "s");
+    put(&p, "s", |_| ());
     strange("a blank device");
     // Those at the end outlive it, or those before the first label and behind the second.
+    let spoiled = |at, bytes: &[u8]| {
+        put(&p, "s", |made| {
+            std::fs::write(made, &spare).unwrap();
+            mark(made, at, bytes);
+        });
+    };
     for (what, at, bytes) in MARKS.into_iter().filter(|(_, at, _)| (0..8192).contains(at)) {
-        std::fs::write(p.path("s"), &spare).unwrap();
-        mark(&p.path("s"), at, bytes);
+        spoiled(at, bytes);
         strange(what);
     }
-    std::fs::write(p.path("s"), &spare).unwrap();
-    mark(&p.path("s"), 0, &vec![7; 1 << 20]);
+    spoiled(0, &vec![7; 1 << 20]);
     strange("something at the front");
-    std::fs::write(p.path("s"), &spare).unwrap();
+    put(&p, "s", |made| std::fs::write(made, &spare).unwrap());
     p.live().see_to_devices();
     p.until_shape("mirror(spare(a s) b)");
     p.healed();
