@@ -144,15 +144,20 @@ impl Draid {
         self.child(offset / slice, self.children - 1 - spare) as usize
     }
 
+    /// Bytes of the vdev's space in a stripe that is one sector high.
+    pub(crate) fn stripe(&self) -> u64 {
+        self.group_width() << self.ashift
+    }
+
     /// Whether a block can begin at `offset`: stripes are whole.
     pub(crate) fn aligned(&self, offset: u64) -> bool {
-        offset.is_multiple_of(self.group_width() << self.ashift)
+        offset.is_multiple_of(self.stripe())
     }
 
     /// Hands `each` the bytes of a child that a range covers: in each group that the child is in one run, a sector for each whole stripe
     /// (`vdev_draid_xlate`).
     pub(crate) fn child_runs(&self, child: u64, start: u64, end: u64, each: &mut dyn FnMut(u64, u64)) {
-        let stripe = self.group_width() << self.ashift;
+        let stripe = self.stripe();
         let end = end / stripe * stripe;
         let mut at = start.next_multiple_of(stripe);
         while at < end {

@@ -410,6 +410,14 @@ impl Tree {
         self.top(vdev).is_ok_and(columns)
     }
 
+    /// What the places of blocks on a top-level vdev are multiples of, in bytes of its space: a sector, or a stripe of a dRAID. At least 1.
+    pub fn unit_of(&self, vdev: VdevId) -> u64 {
+        self.top(vdev).map_or(1, |id| match &self.node(id).layout {
+            Layout::Draid(draid) => draid.stripe(),
+            _ => 1 << self.node(id).ashift().0,
+        })
+    }
+
     /// The smallest allocation of any top-level vdev that holds data, and the greatest common divisor of them all, in bytes
     /// (`spa_min_alloc`, `spa_gcd_alloc`): what compressed sizes are rounded to. Both are 512 while there is none.
     pub fn alloc_unit(&self) -> (u64, u64) {

@@ -19,7 +19,8 @@
 use device::{AlignedBuf, Block};
 use ondisk::{Guid, Psize, Txg, VdevId};
 
-use super::{Laid, Piece};
+use super::{Extent, Laid, MAX_VISITS, Piece};
+use crate::columns::Col;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Result, VdevError};
 
@@ -104,6 +105,59 @@ impl Tree {
             todo.extend(&node.children);
         }
         false
+    }
+
+    /// Whether a device that is there lacks a part of a copy of a block (`vdev_raidz_need_resilver`, `vdev_draid_need_resilver`): where columns lie on some of a vdev's
+    /// devices, those count, and for a raidz those that have what the block leaves behind it. Where that is not told, all count.
+    pub fn lacks(&self, copy: &Extent) -> bool {
+        let birth = copy.birth;
+        self.is_behind(copy.vdev, birth)
+            && self.columns_of(copy).is_none_or(|columns| {
+                columns.iter().any(|(id, offset)| self.lacks_there(*id, *offset, birth, &mut { MAX_VISITS }))
+            })
+    }
+
+    /// Children of a raidz or dRAID on which a copy has something, and where; nothing where no copy can be, or nobody knows.
+    fn columns_of(&self, copy: &Extent) -> Option<Vec<(NodeId, u64)>> {
+        let (vdev, offset, psize, birth) = (copy.vdev, copy.offset, copy.psize.0, copy.birth);
+        let top = self.top(vdev).ok()?;
+        let node = self.node(top);
+        if psize == 0 || psize > ondisk::SPA_MAXBLOCKSIZE {
+            return None;
+        }
+        crate::attempts::check_range(self, top, vdev, offset, copy.psize, birth).ok()?;
+        let sector = 1u64 << node.ashift().0;
+        let size = psize.next_multiple_of(sector);
+        let at = |col: &Col| (node.children[col.child], col.offset);
+        match &node.layout {
+            Layout::Raidz(raidz) if !raidz.is_expanding() && offset.is_multiple_of(sector) => {
+                let map = raidz.map(offset, size, birth);
+                let behind = raidz.skipped(offset, size, birth).map(|(child, at)| (node.children[child], at));
+                Some(map.cols.iter().filter(|col| col.size > 0).map(at).chain(behind).collect())
+            }
+            // Its stripes are whole.
+            Layout::Draid(draid) if draid.aligned(offset) => {
+                Some(draid.map(offset, size).cols.iter().map(at).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a device below a vdev, or one that stands in for it at `offset`, is there and missed the group.
+    // As deep as the tree, but for distributed spares: in a configuration made to harm, one may lead to itself.
+    fn lacks_there(&self, id: NodeId, offset: u64, birth: Txg, budget: &mut u32) -> bool {
+        let node = self.node(id);
+        if *budget == 0 || node.is_here() && node.missed(birth) {
+            return true;
+        }
+        *budget -= 1;
+        if let Layout::DraidSpare { draid, spare } = &node.layout
+            && let Layout::Draid(geometry) = &self.node(*draid).layout
+        {
+            let child = self.node(*draid).children[geometry.spare_child(*spare, offset)];
+            return self.lacks_there(child, offset, birth, budget);
+        }
+        node.children.iter().any(|child| self.lacks_there(*child, offset, birth, budget))
     }
 
     /// The parts of a block on vdevs that are there: one, unless it was on a vdev that has been removed.
@@ -261,3 +315,6 @@ impl Tree {
         done.behind.extend(laid.absent.iter().map(|(id, _)| guid(id)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,21 +9,21 @@
 
 use super::issue::{Issuer, Looked};
 use super::queue::asize;
-use super::slice::{GATHER, GATHER_HURRIED, Slice, TIMES};
+use super::slice::{GATHER, GATHER_HURRIED, Slice};
 
 impl Slice<'_> {
     /// Goes on looking at what waits, until the slice is over; whether nothing is left. It gets on, however slow.
     pub(super) fn drain(&mut self) -> bool {
         loop {
-            let most = self.at_a_time.saturating_mul(TIMES).min(GATHER.1);
-            let most = if self.is_waited_for() { most.min(GATHER_HURRIED) } else { most };
+            // At the end of what is looked at in one go reader and writer wait for each other. When the slice is over it stops before that.
+            let most = if self.is_waited_for() { GATHER_HURRIED } else { u64::MAX };
             let most = if self.makes_way() { most.min(self.at_a_time) } else { most };
             let items = self.queue.first(GATHER.0, most);
             if items.is_empty() {
                 return true;
             }
             let whole = self.whole;
-            let stops = || !whole && self.is_interrupted();
+            let stops = || !whole && self.is_over();
             let (cache, workers) = (&self.engine.cache, self.workers);
             let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
             let _paced = self.pace.enter();

@@ -36,7 +36,7 @@ pub(super) struct Item {
 }
 
 /// Where the copies of a block lie, as far as that is one place each.
-fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
+pub(super) fn extents(bp: &Blkptr) -> impl Iterator<Item = Extent> {
     bp.stored().into_iter().flat_map(|s| {
         s.copies().filter(|dva| !dva.gang).map(|dva| Extent {
             vdev: dva.vdev,
@@ -109,7 +109,8 @@ impl Windows {
             return Some(Arc::clone(fetched));
         }
         // Blocks of one group lie side by side, in either order.
-        let start = of.offset - of.offset % WINDOW;
+        let near = of.offset - of.offset % WINDOW;
+        let start = near - near % tree.unit_of(of.vdev);
         let psize = Psize(WINDOW.max(of.offset - start + of.psize.0));
         let extent = Extent { offset: start, psize, ..of };
         // Where no block can begin, or end, only this one is read.
@@ -210,14 +211,17 @@ impl Issuer<'_> {
         chunks
     }
 
-    /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first.
+    /// Further copies of all of them, if that is not much: of what leads on, they lie side by side far from the first. A resilver needs none, but where the first is wrong.
     fn aside(&self, items: &[Item]) -> Aside {
+        if self.look == Look::Resilver {
+            return Aside { read: Arc::default(), whole: true };
+        }
         let mut extents: Vec<Extent> = items.iter().flat_map(|item| extents(&item.bp).skip(1)).collect();
         let whole = extents.iter().map(|e| e.psize.0).sum::<u64>() <= AHEAD;
         if !whole {
             extents.clear();
         }
-        let read = Arc::new(self.cache.zio().tree().fetch(&extents, self.look == Look::Scrub));
+        let read = Arc::new(self.cache.zio().tree().fetch(&extents, true));
         Aside { read, whole }
     }
 

@@ -11,7 +11,7 @@ use ondisk::{Blkptr, Guid, Txg};
 use vdev::{Pace, TxgRanges};
 use zio::{Bookmark, Glance, Look, Workers};
 
-use super::issue::Windows;
+use super::issue::{Windows, extents};
 use super::plan::{self, Visit};
 use super::queue::{self, Queue, asize};
 use super::walk::{Counted, Position, Walk};
@@ -20,10 +20,10 @@ use crate::engine::Engine;
 
 /// A slice while somebody waits for a group.
 pub(super) const HURRIED: Duration = Duration::from_millis(25);
-/// Most blocks, and most of their bytes, that are looked at together.
+/// Most blocks that are looked at in one go, and most bytes that wait of a scan that an import went on with.
 pub(super) const GATHER: (usize, u64) = (8192, 256 << 20);
-/// So many times what is read at a time is looked at together.
-pub(super) const TIMES: u64 = 4;
+/// So many times what is read at a time waits of such a scan at most.
+const TIMES: u64 = 4;
 /// Most of their bytes while somebody waits for a group.
 pub(super) const GATHER_HURRIED: u64 = 4 << 20;
 /// How often in succession it is tried to read what is needed to go on.
@@ -151,7 +151,8 @@ impl Slice<'_> {
         let Some(s) = bp.stored() else { return };
         let bytes = asize(bp);
         let tree = self.engine.tree();
-        let behind = || s.copies().any(|dva| dva.gang || tree.is_behind(dva.vdev, s.phys_birth));
+        // The pieces of a gang block may be anywhere.
+        let behind = || s.copies().any(|dva| dva.gang) || extents(bp).any(|copy| tree.lacks(&copy));
         let wanted = covers(&self.phys, s.phys_birth) && (self.look == Look::Scrub || behind());
         if !wanted {
             self.found.skipped = self.found.skipped.saturating_add(bytes);
