@@ -33,7 +33,7 @@ use super::Failure;
 use super::disk::Rack;
 use super::model::{self, Contents, Model, Op};
 use super::shape::Shape;
-use super::slots::image;
+use super::slots::{Faults, image};
 use crate::chain;
 use crate::crash::SplitMix;
 
@@ -77,8 +77,8 @@ pub struct Terms {
     pub shape: Shape,
     /// What decides about its steps.
     pub seed: u64,
-    /// Something befalls the devices too.
-    pub faults: bool,
+    /// What befalls the devices too.
+    pub faults: Faults,
 }
 
 /// A pool and what it should hold.
@@ -194,7 +194,7 @@ impl Life {
         }
     }
 
-    fn import(&mut self) -> Result<(), Failure> {
+    pub(super) fn import(&mut self) -> Result<(), Failure> {
         self.import_at(false)
     }
 
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn other_guids_at_each_import() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: false };
+        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: Faults::None };
         let mut life = Life::begin(dir.path(), terms, 1).unwrap();
         let mut guid_of_new = |name: &str| {
             // Left as it is: nothing says that it is exported.
