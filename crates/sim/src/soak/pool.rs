@@ -24,7 +24,7 @@ use dsl::{Dsl, Kind, SyncTask};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
-use spa::engine::{CheckpointError, Live, World};
+use spa::engine::{CheckpointError, Live, REBUILD_MAX_SEGMENT, World};
 use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
 use zpl::NewFileSystem;
@@ -46,6 +46,8 @@ const KEY: [u8; 32] = [7; 32];
 
 /// Blocks of a slice of a scan: so that it takes many groups, and is killed in its middle.
 const SLICE: u64 = 40;
+/// Bytes that a rebuild copies of a device at once: so that its slices are as many.
+const STRETCH: u64 = 32 << 10;
 
 struct Seeded {
     state: AtomicU64,
@@ -106,6 +108,7 @@ impl Life {
     fn of(dir: &Path, terms: Terms, workers: usize) -> Life {
         let model = Model::new(terms.shape, terms.faults);
         let (dir, seed) = (dir.to_owned(), terms.seed);
+        REBUILD_MAX_SEGMENT.set(STRETCH);
         Life { dir, seed, workers, steps: 0, model, rack: Arc::default(), spa: None }
     }
 
