@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
 use sim::crash::SplitMix;
-use sim::soak::{Life, Op, Shape, Terms, plan};
+use sim::soak::{Faults, Life, Op, Shape, Terms, plan};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 fn terms(shape: &str, seed: &str) -> Result<Terms> {
     let shape = *Shape::ALL.get(shape.parse::<usize>()?).ok_or("there is no such shape")?;
-    Ok(Terms { shape, seed: seed.parse()?, faults: true })
+    Ok(Terms { shape, seed: seed.parse()?, faults: Faults::All })
 }
 
 fn act(dir: &str, shape: &str, seed: &str, steps: &str) -> Result<()> {
@@ -120,7 +120,7 @@ fn soak(minutes: &str, seed: &str) -> Result<()> {
         let dir = tempfile::tempdir()?;
         let killed = live(dir.path(), shape, seed)
             .map_err(|e| format!("{:?}, seed {seed}: {e}", Shape::ALL[shape]))?;
-        count(&mut befell, Terms { shape: Shape::ALL[shape], seed, faults: true });
+        count(&mut befell, Terms { shape: Shape::ALL[shape], seed, faults: Faults::All });
         lives += 1;
         kills += killed;
         steps += STEPS;
@@ -183,7 +183,8 @@ fn live(dir: &Path, shape: usize, seed: u64) -> Result<u64> {
         }
         kills += 1;
         // What it had done of the next step, if anything, is told by the pool.
-        done = Life::resume(dir, Terms { shape: Shape::ALL[shape], seed, faults: true }, 1, done)?.steps();
+        done = Life::resume(dir, Terms { shape: Shape::ALL[shape], seed, faults: Faults::All }, 1, done)?
+            .steps();
     }
     // As it is with what befell its devices, and then whole.
     judge(dir)?;

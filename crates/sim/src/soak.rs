@@ -6,7 +6,7 @@
 //! which is killed (`SIGKILL`) at any moment; the pool that it left must show the state after the last acknowledged step or after the one
 //! that was begun, and the life goes on from there.
 //!
-//! Something befalls the devices too, if that is asked for ([`slots`]): they are pulled and put back, taken out of use, replaced, given wrong bytes, fail, are full or slow, never more of
+//! Something befalls the devices too, if that is asked for ([`slots`]): they are pulled and put back, taken out of use, replaced, given wrong bytes, also in labels, fail, lose writes, are full or slow, never more of
 //! them than redundancy makes up for; and what a device was not asked to flush is lost with the actor ([`disk`]).
 //!
 //! # Absent
@@ -22,7 +22,7 @@ mod slots;
 pub use model::{Model, Op};
 pub use pool::{Life, Terms, plan};
 pub use shape::Shape;
-pub use slots::DeviceOp;
+pub use slots::{DeviceOp, Faults};
 
 /// Anything that goes wrong ends a soak.
 pub type Failure = Box<dyn std::error::Error>;

@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use ondisk::label::LABEL_START_SIZE;
+use ondisk::label::{LABEL_SIZE, LABEL_START_SIZE, LABELS, PHYS_OFFSET, RING_OFFSET, label_offset};
 use ondisk::scan::{ScanFunc, ScanState};
 use ondisk::{Guid, VdevConfig, VdevKind};
+use spa::Labels;
 use spa::create::{NewLeaf, claim_file};
 use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ScanRefusal};
 use vdev::VdevState;
@@ -15,6 +16,7 @@ use super::Failure;
 use super::disk::Mood;
 use super::pool::{Life, SIZE};
 use super::slots::{DeviceOp, Ill};
+use crate::chain;
 use crate::crash::SplitMix;
 
 /// Where devices are that were pulled.
@@ -71,7 +73,18 @@ impl Life {
                 state => Err(format!("{device} is brought online, and {state:?}").into()),
             },
             DeviceOp::Spoil(device, seed) => self.spoil(device, *seed),
-            DeviceOp::Fail(..) | DeviceOp::Fill(_) | DeviceOp::Slow(_) => {
+            DeviceOp::SpoilLabels(device, seed, exported) => {
+                if *exported {
+                    self.export()?;
+                }
+                self.spoil_labels(device, *seed)?;
+                if *exported {
+                    self.check()?;
+                    self.import()?;
+                }
+                Ok(())
+            }
+            DeviceOp::Fail(..) | DeviceOp::Fill(_) | DeviceOp::Lose(..) | DeviceOp::Slow(_) => {
                 self.set_moods();
                 Ok(())
             }
@@ -79,9 +92,20 @@ impl Life {
                 self.set_moods();
                 Ok(self.live()?.clear(Some(self.known(device)?))?)
             }
-            DeviceOp::Attach(device, new) => self.attach(device, new, false),
-            DeviceOp::Replace(device, new) => self.attach(device, new, true),
-            DeviceOp::Detach(device) => self.detach(device),
+            DeviceOp::Attach(device, new, sequential) => self.attach(device, new, false, *sequential),
+            DeviceOp::Replace(device, new, sequential) => {
+                // What is on its way out loses nothing any more: its labels are to say that it has left.
+                self.set_moods();
+                self.attach(device, new, true, *sequential)
+            }
+            DeviceOp::Detach(device, deaf) => {
+                self.detach(device)?;
+                if *deaf {
+                    // Its labels may say still that it is there.
+                    self.hide(device)?;
+                }
+                Ok(())
+            }
             DeviceOp::Scrub => match self.live()?.scan(ScanCommand::Scrub) {
                 Ok(_) | Err(ScanRefusal::Busy) => Ok(()),
                 Err(e) => Err(e.into()),
@@ -141,7 +165,30 @@ impl Life {
         Ok(())
     }
 
-    fn attach(&self, device: &str, new: &str, replace: bool) -> Result<(), Failure> {
+    /// Puts rubbish in one to three of a device's labels: in the whole of it, its config, its uberblocks, or a few bytes.
+    fn spoil_labels(&self, device: &str, seed: u64) -> Result<(), Failure> {
+        let image = OpenOptions::new().write(true).open(self.dir.join(device))?;
+        let mut dice = SplitMix(seed);
+        let (first, count) = (dice.below(LABELS as u64), 1 + dice.below(LABELS as u64 - 1));
+        for label in first..first + count {
+            let start = label_offset(SIZE, label as usize % LABELS).ok_or("a device without labels")?;
+            let (from, to) = match dice.below(4) {
+                0 => (0, LABEL_SIZE),
+                1 => (PHYS_OFFSET, RING_OFFSET),
+                2 => (RING_OFFSET, LABEL_SIZE),
+                _ => {
+                    let from = dice.below(LABEL_SIZE - 1);
+                    (from, (from + 1 + dice.below(4096)).min(LABEL_SIZE))
+                }
+            };
+            let bytes: Vec<u8> =
+                (0..(to - from).div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
+            image.write_all_at(&bytes[..(to - from) as usize], start + from)?;
+        }
+        Ok(())
+    }
+
+    fn attach(&self, device: &str, new: &str, replace: bool, sequential: bool) -> Result<(), Failure> {
         if self.guid(new)?.is_some() {
             return Ok(());
         }
@@ -150,13 +197,12 @@ impl Life {
         let rack = &self.rack;
         let claimer =
             |path: &std::path::Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
-        let terms =
-            AttachTerms { replace, sequential: false, force: true, unattended: false, claimer: &claimer };
+        let terms = AttachTerms { replace, sequential, force: true, unattended: false, claimer: &claimer };
         let (live, leaf) = (self.live()?, NewLeaf { path });
         for _ in 0..ROUNDS {
             match live.attach(self.known(device)?, &leaf, &terms) {
-                // A distributed spare may have just stepped in: no resilver begins beside that.
-                Err(LifeError::Rebuilding) => live.sync_anew()?,
+                // No resilver begins beside a rebuild, as of a distributed spare that has just stepped in, and no rebuild beside a resilver.
+                Err(LifeError::Rebuilding | LifeError::Resilvering) => live.sync_anew()?,
                 done => return Ok(done?),
             };
         }
@@ -271,6 +317,16 @@ impl Life {
             let state = spa.tree().state_of(self.known(device)?)?;
             if state.0 != VdevState::Healthy {
                 return Err(format!("{device} is {state:?} in the end").into());
+            }
+        }
+        for (_, device) in spa.tree().devices() {
+            let spoiled: Vec<String> = Labels::read(&**device)
+                .copies
+                .iter()
+                .filter_map(|copy| Some(chain(copy.as_ref().err()?)))
+                .collect();
+            if !spoiled.is_empty() {
+                return Err(format!("{} has spoiled labels in the end: {spoiled:?}", device.name()).into());
             }
         }
         let damaged = spa.damaged_objects(self.live()?.dsl().heads())?;

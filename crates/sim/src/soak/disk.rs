@@ -5,6 +5,8 @@
 //! in memory until it is flushed, some of them, and whoever is killed has lost those. What a disk is like is said to the [`Rack`] by its name, and holds for every opening of it, until something else is
 //! said; one that is pulled is gone for whoever has it open, and what comes back is opened anew.
 //!
+//! One that loses writes is another thing than what a kill costs: there it broke no promise, as nothing was flushed; here it says that it has written, and flushed, what never was there.
+//!
 //! # Absent
 //! The image's own flush: the system outlives whoever is killed.
 
@@ -34,6 +36,8 @@ pub(super) enum Mood {
     Errors(u64),
     /// It takes no writes: nothing is left where its blocks are kept.
     Full,
+    /// One in so many writes is lost, wherever it goes, though it says that it has been done. Nobody has it: also not who asks before there was a flush.
+    Loses(u64),
     /// Everything takes its time.
     Slow,
 }
@@ -182,6 +186,11 @@ impl Device for Disk {
         self.gate(Op::Write, offset, buf.len() as u64)?;
         let mut inner = self.inner.lock();
         let image = inner.image.clone().ok_or_else(|| self.gone(Op::Write))?;
+        if let Mood::Loses(one_in) = self.rack.mood(&self.image_name)
+            && self.rack.roll().is_multiple_of(one_in.max(1))
+        {
+            return Ok(());
+        }
         // Some reach the disk at once, ahead of others.
         if self.rack.roll().is_multiple_of(4) && !inner.holds(offset, buf.len() as u64) {
             return image.write_at(buf, offset);
@@ -227,5 +236,39 @@ impl Device for Disk {
 
     fn name(&self) -> &str {
         &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use device::MemDevice;
+
+    use super::*;
+
+    /// Goal: a write that is lost is answered, and found nowhere: neither before a flush nor after it, and other writes are.
+    #[test]
+    fn lost_writes_are_answered() {
+        let rack: Arc<Rack> = Arc::default();
+        let image = Arc::new(MemDevice::new("d0.img", 1 << 20));
+        let disk = rack.around(Arc::<MemDevice>::clone(&image));
+        let seen = |offset| {
+            let mut byte = [0];
+            disk.read_at(&mut byte, offset).unwrap();
+            byte[0]
+        };
+        disk.write_at(&[1; 512], 0).unwrap();
+        rack.set("d0.img", Mood::Loses(1));
+        disk.write_at(&[2; 512], 0).unwrap();
+        disk.write_at(&[2; 512], 4096).unwrap();
+        assert_eq!((seen(0), seen(4096)), (1, 0));
+        disk.flush().unwrap();
+        assert_eq!((seen(0), seen(4096)), (1, 0));
+        rack.calm();
+        disk.write_at(&[3; 512], 4096).unwrap();
+        disk.flush().unwrap();
+        let mut byte = [0];
+        image.read_at(&mut byte, 4096).unwrap();
+        assert_eq!((seen(4096), byte[0]), (3, 3));
     }
 }

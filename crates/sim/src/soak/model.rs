@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::shape::Shape;
-use super::slots::{DeviceOp, Slots, image};
+use super::slots::{DeviceOp, Faults, Slots, image};
 use crate::crash::SplitMix;
 
 /// Most heads at a time.
@@ -40,8 +40,8 @@ pub struct Model {
     slots: Slots,
     /// Images of hot spares.
     spares: Vec<String>,
-    /// Something befalls the devices too.
-    faults: bool,
+    /// What befalls the devices too.
+    faults: Faults,
 }
 
 /// One step.
@@ -110,7 +110,7 @@ impl Model {
     pub const POOL: &'static str = POOL;
 
     /// A new pool of this shape.
-    pub fn new(shape: Shape, faults: bool) -> Model {
+    pub fn new(shape: Shape, faults: Faults) -> Model {
         let heads = BTreeMap::from([(POOL.to_owned(), Head::default())]);
         let first: usize = shape.tops.iter().map(|(.., count)| count).sum();
         let spares = (first..first + shape.spares).map(image).collect();
@@ -164,8 +164,8 @@ impl Model {
     }
 
     fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
-        if self.faults && dice.below(4) == 0 {
-            return self.slots.choose(dice, self.checkpoint.is_some()).map(Op::Device);
+        if self.faults != Faults::None && dice.below(4) == 0 {
+            return self.slots.choose(dice, self.faults, self.checkpoint.is_some()).map(Op::Device);
         }
         let kind = dice.below(108);
         if kind < 12 {

@@ -24,7 +24,7 @@ use dsl::{Dsl, Kind, SyncTask};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, create};
-use spa::engine::{CheckpointError, Live, World};
+use spa::engine::{CheckpointError, Live, REBUILD_MAX_SEGMENT, World};
 use spa::import::{Hands, Options, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
 use zpl::NewFileSystem;
@@ -33,7 +33,7 @@ use super::Failure;
 use super::disk::Rack;
 use super::model::{self, Contents, Model, Op};
 use super::shape::Shape;
-use super::slots::image;
+use super::slots::{Faults, image};
 use crate::chain;
 use crate::crash::SplitMix;
 
@@ -46,6 +46,8 @@ const KEY: [u8; 32] = [7; 32];
 
 /// Blocks of a slice of a scan: so that it takes many groups, and is killed in its middle.
 const SLICE: u64 = 40;
+/// Bytes that a rebuild copies of a device at once: so that its slices are as many.
+const STRETCH: u64 = 32 << 10;
 
 struct Seeded {
     state: AtomicU64,
@@ -77,8 +79,8 @@ pub struct Terms {
     pub shape: Shape,
     /// What decides about its steps.
     pub seed: u64,
-    /// Something befalls the devices too.
-    pub faults: bool,
+    /// What befalls the devices too.
+    pub faults: Faults,
 }
 
 /// A pool and what it should hold.
@@ -106,6 +108,7 @@ impl Life {
     fn of(dir: &Path, terms: Terms, workers: usize) -> Life {
         let model = Model::new(terms.shape, terms.faults);
         let (dir, seed) = (dir.to_owned(), terms.seed);
+        REBUILD_MAX_SEGMENT.set(STRETCH);
         Life { dir, seed, workers, steps: 0, model, rack: Arc::default(), spa: None }
     }
 
@@ -194,7 +197,7 @@ impl Life {
         }
     }
 
-    fn import(&mut self) -> Result<(), Failure> {
+    pub(super) fn import(&mut self) -> Result<(), Failure> {
         self.import_at(false)
     }
 
@@ -461,7 +464,7 @@ mod tests {
     #[test]
     fn other_guids_at_each_import() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: false };
+        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: Faults::None };
         let mut life = Life::begin(dir.path(), terms, 1).unwrap();
         let mut guid_of_new = |name: &str| {
             // Left as it is: nothing says that it is exported.

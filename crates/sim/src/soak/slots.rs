@@ -1,10 +1,12 @@
 //! What the devices of a pool are like, and what may befall them next.
 //!
 //! # Theory
-//! Each place in a top-level vdev is well or ill: its device is away, out of use, has wrong bytes, fails, or lacks what was written without it. Of a mirror one side is always well; of a
+//! Each place in a top-level vdev is well or ill: its device is away, out of use, has wrong bytes, fails, loses writes, or lacks what was written without it. Of a mirror one side is always well; of a
 //! raidz or draid no more are ill than it has parity. That is the *budget*: as long as it holds, nobody may notice anything. A device is well again when the pool has been
 //! *settled*: everything is back, brought up to date, and scrubbed without an error. So what the pool does by itself meanwhile, and how far it has come, makes no difference to what may
 //! happen next, which follows from the seed alone.
+//!
+//! Of a device's four labels some may be spoiled besides, never all: it makes up for that itself, so it is well, and nothing of the budget is used. They count as spoiled until the pool has been settled.
 
 use spa::create::VdevShape;
 
@@ -14,6 +16,17 @@ use crate::crash::SplitMix;
 
 /// Most sides of a mirror.
 const MOST_SIDES: usize = 4;
+
+/// What befalls the devices of a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Faults {
+    /// Nothing.
+    None,
+    /// What befell them before there were lost writes, spoiled labels and sequential rebuilds: the seeds that are kept as tests lead to their steps by these.
+    Early,
+    /// Everything.
+    All,
+}
 
 /// What is the matter with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +52,14 @@ pub(super) struct Slot {
     pub(super) device: String,
     pub(super) ill: Option<Ill>,
     pub(super) slow: bool,
+    /// Some of its labels may be spoiled.
+    labels: bool,
+}
+
+impl Slot {
+    fn new(device: String, ill: Option<Ill>) -> Slot {
+        Slot { device, ill, slow: false, labels: false }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -72,16 +93,20 @@ pub enum DeviceOp {
     Fail(String, u64),
     /// It takes no writes.
     Fill(String),
+    /// One in so many writes, to its labels too, is lost, and it says that all is well.
+    Lose(String, u64),
+    /// It gets rubbish in some of its labels, but not in all, as follows from a seed; while the pool is exported, or used.
+    SpoilLabels(String, u64, bool),
     /// It takes its time for everything.
     Slow(String),
     /// It is as it was.
     Calm(String),
-    /// A new one joins it.
-    Attach(String, String),
-    /// A new one takes its place.
-    Replace(String, String),
-    /// It leaves its mirror.
-    Detach(String),
+    /// A new one joins it, and is filled in the order of its space (`-s`), or by a resilver.
+    Attach(String, String, bool),
+    /// A new one takes its place, filled so or so.
+    Replace(String, String, bool),
+    /// It leaves its mirror; and the machine too, if it would not hear that it has left.
+    Detach(String, bool),
     /// A scrub is begun.
     Scrub,
     /// It is paused, if it still goes on.
@@ -101,11 +126,16 @@ impl DeviceOp {
             DeviceOp::Spoil(..) => "spoiled",
             DeviceOp::Fail(..) => "failing",
             DeviceOp::Fill(_) => "full",
+            DeviceOp::Lose(..) => "losing writes",
+            DeviceOp::SpoilLabels(_, _, false) => "labels spoiled",
+            DeviceOp::SpoilLabels(_, _, true) => "labels spoiled while exported",
             DeviceOp::Slow(_) => "slow",
             DeviceOp::Calm(_) => "calmed",
-            DeviceOp::Attach(..) => "attached",
-            DeviceOp::Replace(..) => "replaced",
-            DeviceOp::Detach(_) => "detached",
+            DeviceOp::Attach(_, _, false) => "attached",
+            DeviceOp::Attach(_, _, true) => "attached -s",
+            DeviceOp::Replace(_, _, false) => "replaced",
+            DeviceOp::Replace(_, _, true) => "replaced -s",
+            DeviceOp::Detach(..) => "detached",
             DeviceOp::Scrub => "scrubs",
             DeviceOp::Pause => "pauses",
             DeviceOp::Settle => "settled",
@@ -123,6 +153,11 @@ impl Top {
         matches!(self.shape, VdevShape::Single | VdevShape::Mirror)
     }
 
+    /// Whether it can be rebuilt in the order of its space.
+    fn is_sequential(&self) -> bool {
+        self.is_mirror() || matches!(self.shape, VdevShape::Draid(..))
+    }
+
     /// How many more of its devices may fall ill.
     fn budget(&self) -> usize {
         let ill = self.slots.iter().filter(|s| s.ill.is_some()).count();
@@ -138,7 +173,7 @@ impl Slots {
         let mut made = 0;
         let mut slot = || {
             made += 1;
-            Slot { device: image(made - 1), ill: None, slow: false }
+            Slot::new(image(made - 1), None)
         };
         let top = |(shape, _, count): &(VdevShape, _, usize)| Top {
             shape: *shape,
@@ -177,8 +212,13 @@ impl Slots {
     }
 
     /// What may befall a device next. With a checkpoint the pool's shape stays as it is.
-    pub(super) fn choose(&mut self, dice: &mut SplitMix, checkpoint: bool) -> Option<DeviceOp> {
-        let kind = dice.below(100);
+    pub(super) fn choose(
+        &mut self,
+        dice: &mut SplitMix,
+        faults: Faults,
+        checkpoint: bool,
+    ) -> Option<DeviceOp> {
+        let kind = dice.below(if faults == Faults::All { 114 } else { 100 });
         if matches!(kind, 70..82) && checkpoint {
             return None;
         }
@@ -201,7 +241,9 @@ impl Slots {
                 let room = |top: &Top, slot: &Slot| {
                     top.is_mirror() && top.slots.len() < MOST_SIDES && slot.ill.is_none()
                 };
-                Some(DeviceOp::Attach(self.pick(dice, room)?, self.new_image()))
+                let device = self.pick(dice, room)?;
+                let sequential = self.by_space(dice, faults, &device);
+                Some(DeviceOp::Attach(device, self.new_image(), sequential))
             }
             74..79 => {
                 // One that is ill takes nothing more of the budget when it is replaced.
@@ -209,7 +251,9 @@ impl Slots {
                     None => top.budget() > 0,
                     Some(ill) => !matches!(ill, Ill::New | Ill::Successor),
                 };
-                Some(DeviceOp::Replace(self.pick(dice, fits)?, self.new_image()))
+                let device = self.pick(dice, fits)?;
+                let sequential = self.by_space(dice, faults, &device);
+                Some(DeviceOp::Replace(device, self.new_image(), sequential))
             }
             79..82 => {
                 let fits = |top: &Top, slot: &Slot| {
@@ -218,13 +262,25 @@ impl Slots {
                         && top.slots.len() > 1
                         && (leaves || slot.ill.is_none() && top.budget() > 0)
                 };
-                Some(DeviceOp::Detach(self.pick(dice, fits)?))
+                let device = self.pick(dice, fits)?;
+                let deaf = matches!(self.find(&device).ill, Some(Ill::Failing(Mood::Loses(_))));
+                Some(DeviceOp::Detach(device, deaf))
             }
             82..87 => Some(DeviceOp::Scrub),
             87..90 => Some(DeviceOp::Pause),
             // What a device lacks it lacks as long as there is a checkpoint: no scan sees all that this holds.
-            _ => (!checkpoint).then_some(DeviceOp::Settle),
+            90..100 => (!checkpoint).then_some(DeviceOp::Settle),
+            100..107 => Some(DeviceOp::Lose(self.pick(dice, well)?, 1 + dice.below(6))),
+            _ => {
+                let whole = |_: &Top, slot: &Slot| slot.ill.is_none() && !slot.labels;
+                Some(DeviceOp::SpoilLabels(self.pick(dice, whole)?, dice.roll(), dice.below(2) == 0))
+            }
         }
+    }
+
+    /// Whether what is put beside a device is filled in the order of its space.
+    fn by_space(&mut self, dice: &mut SplitMix, faults: Faults, device: &str) -> bool {
+        faults == Faults::All && self.top_of(device).is_sequential() && dice.below(2) == 0
     }
 
     fn new_image(&mut self) -> String {
@@ -243,6 +299,10 @@ impl Slots {
             DeviceOp::Plug(device) | DeviceOp::Online(device) | DeviceOp::Spoil(device, _) => {
                 self.find(device).ill = Some(Ill::Doubtful);
             }
+            DeviceOp::Lose(device, one_in) => {
+                self.find(device).ill = Some(Ill::Failing(Mood::Loses(*one_in)));
+            }
+            DeviceOp::SpoilLabels(device, ..) => self.find(device).labels = true,
             DeviceOp::Slow(device) => self.find(device).slow = true,
             DeviceOp::Calm(device) => {
                 let slot = self.find(device);
@@ -251,18 +311,17 @@ impl Slots {
                     slot.ill = Some(Ill::Doubtful);
                 }
             }
-            DeviceOp::Attach(device, new) => {
-                let slot = Slot { device: new.clone(), ill: Some(Ill::New), slow: false };
-                self.top_of(device).slots.push(slot);
+            DeviceOp::Attach(device, new, _) => {
+                self.top_of(device).slots.push(Slot::new(new.clone(), Some(Ill::New)));
             }
-            DeviceOp::Replace(device, new) => {
-                *self.find(device) = Slot { device: new.clone(), ill: Some(Ill::Successor), slow: false };
+            DeviceOp::Replace(device, new, _) => {
+                *self.find(device) = Slot::new(new.clone(), Some(Ill::Successor));
             }
-            DeviceOp::Detach(device) => self.top_of(device).slots.retain(|slot| slot.device != *device),
+            DeviceOp::Detach(device, _) => self.top_of(device).slots.retain(|slot| slot.device != *device),
             DeviceOp::Scrub | DeviceOp::Pause => {}
             DeviceOp::Settle => {
                 for slot in self.tops.iter_mut().flat_map(|top| &mut top.slots) {
-                    (slot.ill, slot.slow) = (None, false);
+                    (slot.ill, slot.slow, slot.labels) = (None, false, false);
                 }
             }
         }
