@@ -19,7 +19,9 @@ use parking_lot::{Condvar, Mutex};
 use rig::{images, judge, noise, own, pool_in, read_file, write_file};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand, SystemWorld, World};
+use spa::engine::{
+    AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand, SystemWorld, WorkCommand, WorkKind, World,
+};
 use vdev::VdevKind;
 
 /// Bytes a second, and what a seek takes: a disk of today.
@@ -105,8 +107,9 @@ impl World for Timed {
 }
 
 const READER: &str = "reader";
+const INITIALIZER: &str = "vdev_initialize/tank";
 
-/// A disk that keeps readers waiting while it is closed to them, and says how long reads of others are.
+/// A disk that keeps readers waiting while it is closed to them, and says how long reads of others are, and what initialisation writes.
 struct Door {
     disk: Spinning,
     state: Mutex<Kept>,
@@ -118,9 +121,35 @@ struct Kept {
     closed: bool,
     waiting: usize,
     longest: u64,
+    /// Bytes that initialisation has written, and after how many it is held up, if it is.
+    filled: u64,
+    quota: Option<u64>,
 }
 
 impl Door {
+    fn filled(&self) -> u64 {
+        self.state.lock().filled
+    }
+
+    fn set_quota(&self, quota: Option<u64>) {
+        self.state.lock().quota = quota;
+        self.opened.notify_all();
+    }
+
+    fn write(&self, bytes: usize, write: impl FnOnce() -> device::Result<()>) -> device::Result<()> {
+        if std::thread::current().name() != Some(INITIALIZER) {
+            return write();
+        }
+        let mut kept = self.state.lock();
+        while kept.quota.is_some_and(|quota| kept.filled >= quota) {
+            self.opened.wait(&mut kept);
+        }
+        drop(kept);
+        let done = write();
+        self.state.lock().filled += bytes as u64;
+        done
+    }
+
     fn close(&self) {
         self.state.lock().closed = true;
     }
@@ -153,11 +182,12 @@ impl Device for Door {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> device::Result<()> {
-        self.disk.write_at(buf, offset)
+        self.write(buf.len(), || self.disk.write_at(buf, offset))
     }
 
     fn write_vectored_at(&self, bufs: &[&[u8]], offset: u64) -> device::Result<()> {
-        self.disk.write_vectored_at(bufs, offset)
+        let bytes = bufs.iter().map(|buf| buf.len()).sum();
+        self.write(bytes, || self.disk.write_vectored_at(bufs, offset))
     }
 
     fn flush(&self) -> device::Result<()> {
@@ -286,6 +316,24 @@ impl Pool {
         }
     }
 
+    /// Begins the initialisation of both disks, which is held up after so many bytes of each.
+    fn initialize(&self, quota: u64) -> Fills<'_> {
+        let fills = Fills(&self.doors);
+        fills.hold_after(quota);
+        let leaves: Vec<_> = self.spa.tree().devices().map(|(guid, _)| guid).collect();
+        let start = WorkCommand::Start { rate: 0, secure: false };
+        assert_eq!(self.live().work(&leaves, WorkKind::Initialize, start).unwrap(), []);
+        fills
+    }
+
+    /// Waits until so much of each disk is initialised.
+    fn is_filled(&self, bytes: u64) {
+        while self.doors.iter().any(|door| door.filled() < bytes) {
+            assert!(self.turn.since.elapsed() < PATIENCE, "nothing is initialised");
+            std::thread::yield_now();
+        }
+    }
+
     fn synced(&self) -> u64 {
         self.live().txgs().synced().0
     }
@@ -326,6 +374,21 @@ struct Opens<'a>(&'a [Arc<Door>]);
 impl Drop for Opens<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(|door| door.open());
+    }
+}
+
+/// Has initialisation go on however a test ends.
+struct Fills<'a>(&'a [Arc<Door>]);
+
+impl Fills<'_> {
+    fn hold_after(&self, quota: u64) {
+        self.0.iter().for_each(|door| door.set_quota(Some(quota)));
+    }
+}
+
+impl Drop for Fills<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|door| door.set_quota(None));
     }
 }
 
@@ -442,5 +505,40 @@ fn a_rebuild_gets_on_beside_readers() {
         assert!(work.efforts.iter().all(|[reads, _]| work.took_ns >= 6 * reads.busy_ns), "{work:?}");
     });
     pool.doors.extend(new.into_inner());
+    pool.end();
+}
+
+/// Goal: an initialisation makes way too, and gets on beside readers.
+#[test]
+fn an_initialization_gets_on_beside_readers() {
+    const FILLED: u64 = 64 << 20;
+    let pool = pool();
+    pool.while_read(|_| {
+        let mut fills = None;
+        let work = pool.work(|| {
+            fills = Some(pool.initialize(FILLED));
+            pool.is_filled(FILLED);
+        });
+        println!("initialised: {work:?}");
+        assert!(work.took_ns >= 6 * FILLED * 1_000_000_000 / RATE, "{work:?}");
+    });
+    pool.end();
+}
+
+/// Goal: a scrub beside an initialisation, also one whose write takes for ever, doesn't make way for it.
+#[test]
+fn a_scrub_does_not_wait_for_an_initialization() {
+    let pool = pool();
+    let fills = pool.initialize(4 << 20);
+    pool.is_filled(4 << 20);
+    let work = pool.work(|| {
+        pool.live().scan(ScanCommand::Scrub).unwrap();
+        fills.hold_after(32 << 20);
+        pool.finish(ScanFunc::Scrub);
+    });
+    println!("beside an initialisation: {work:?}");
+    let moments = 2 * (work.groups + 2) * pool.doors.len() as u64;
+    assert!(work.waited_ns <= moments * 20_000_000, "{work:?}");
+    drop(fills);
     pool.end();
 }

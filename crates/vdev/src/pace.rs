@@ -1,7 +1,7 @@
 //! Who works in the background makes way for those who wait for devices.
 //!
 //! # Theory
-//! A scrub or resilver has devices busy for as long as it takes, and whoever reads meanwhile would wait behind it each time. So each leaf counts what is asked of it in the *foreground*, which is
+//! A scrub or resilver, or the initialisation of a device, has devices busy for as long as it takes, and whoever reads meanwhile would wait behind it each time. So each leaf counts what is asked of it in the *foreground*, which is
 //! whatever comes from a thread that has not said otherwise ([`Pace::enter`]), and who works in the *background* takes his turn for each operation:
 //!
 //! - While nobody else asks, there is nothing to wait for.

@@ -109,9 +109,9 @@ impl Aside<'_> {
         self.never_used
     }
 
-    /// Somebody waits for room: it is to be given back.
+    /// Somebody waits for room: it is to be given back ([`Allocator::is_room_wanted`]).
     pub fn is_wanted(&self) -> bool {
-        self.allocator.state.lock().aside.starving > 0
+        self.allocator.is_room_wanted()
     }
 }
 
@@ -164,6 +164,11 @@ impl State {
 }
 
 impl Allocator {
+    /// Somebody waits for room that is set aside: whoever has a metaslab aside is to give it back, and to wait for nothing meanwhile.
+    pub fn is_room_wanted(&self) -> bool {
+        self.state.lock().aside.starving > 0
+    }
+
     /// Has what may be used again noted from now on, for [`Aside::take_freed`], or not any more, and forgotten.
     pub fn note_frees(&self, note: bool) {
         let mut state = self.state.lock();

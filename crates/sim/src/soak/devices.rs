@@ -10,7 +10,7 @@ use ondisk::{Guid, VdevConfig, VdevKind};
 use spa::Labels;
 use spa::create::{NewLeaf, claim_file};
 use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ScanRefusal};
-use vdev::VdevState;
+use vdev::{VdevAux, VdevState};
 
 use super::Failure;
 use super::disk::Mood;
@@ -254,7 +254,8 @@ impl Life {
         self.tidy(&devices)
     }
 
-    /// Lets groups pass until no device lacks anything, and nothing stands in for another.
+    /// Lets groups pass until no device lacks anything, and nothing stands in for another. What a resilver finds wrong with a device may be more than it may have: it is
+    /// degraded then, and a spare stands in for it until somebody clears it.
     fn heal(&self) -> Result<(), Failure> {
         let live = self.live()?;
         let spa = self.spa.as_ref().ok_or("the pool is not imported")?;
@@ -263,6 +264,9 @@ impl Life {
             live.see_to_devices();
             if live.scan_stat().is_some_and(|s| s.is_scanning() && s.phys.func == ScanFunc::Resilver) {
                 continue;
+            }
+            if self.has_too_many_errors()? {
+                live.clear(None)?;
             }
             if spa.tree().behind().is_empty() && self.stand_ins()? == 0 {
                 return Ok(());
@@ -283,6 +287,15 @@ impl Life {
             format!("{} {name} {state:?}{}", vdev.kind.name(), lacks.unwrap_or_default())
         };
         Ok(self.root()?.walk().map(one).collect::<Vec<_>>().join(", "))
+    }
+
+    /// Whether a device is degraded or faulted for its errors.
+    fn has_too_many_errors(&self) -> Result<bool, Failure> {
+        let tree = self.spa.as_ref().ok_or("the pool is not imported")?.tree();
+        let root = self.root()?;
+        Ok(root
+            .leaves()
+            .any(|leaf| tree.state_of(leaf.guid).is_ok_and(|(_, aux)| aux == VdevAux::ErrExceeded)))
     }
 
     /// Vdevs in which one device stands in for another.

@@ -272,7 +272,7 @@ impl Model {
         self.heads.get_mut(name).expect("a step is chosen among what is there")
     }
 
-    fn apply(&mut self, op: &Op) {
+    pub(super) fn apply(&mut self, op: &Op) {
         match op {
             Op::Create(name) | Op::CreateEncrypted(name) => {
                 let encrypted = matches!(op, Op::CreateEncrypted(_));

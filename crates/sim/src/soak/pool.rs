@@ -458,7 +458,49 @@ fn bare(mut seen: BTreeMap<String, Contents>) -> BTreeMap<String, Contents> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::os::unix::fs::FileExt;
+    use std::time::Duration;
+
+    use vdev::{Limit, Symptom};
+
+    use super::super::slots::DeviceOp;
     use super::*;
+
+    /// Does a step that these tests have chosen.
+    fn meet(life: &mut Life, op: Op) {
+        life.model.apply(&op);
+        life.perform(&op).unwrap();
+    }
+
+    /// Goal: a device of which a resilver finds so much wrong that a spare steps in for it, after everything has been cleared, keeps nobody from bringing all up to date.
+    /// Seed 20261814 of a long soak waited for ever.
+    #[test]
+    fn a_resilver_finds_too_much() {
+        let dir = tempfile::tempdir().unwrap();
+        let terms = Terms { shape: Shape::ALL[3], seed: 20_261_814, faults: Faults::None };
+        let mut life = Life::begin(dir.path(), terms, 2).unwrap();
+        let head = format!("{}/full", Model::POOL);
+        meet(&mut life, Op::Create(head.clone()));
+        for object in 1..=model::OBJECTS {
+            let (head, seed) = (head.clone(), object);
+            meet(&mut life, Op::Write { head, object, offset: 0, len: 1 << 20, seed });
+        }
+        let spoiled = std::fs::OpenOptions::new().write(true).open(dir.path().join(image(1))).unwrap();
+        spoiled.write_all_at(&vec![7; 100 << 20], ondisk::label::LABEL_START_SIZE).unwrap();
+        // So that it is not over before everything is cleared.
+        life.live().unwrap().limit_scan_slices(2);
+        meet(&mut life, Op::Device(DeviceOp::Replace(image(2), image(6), false)));
+        let tree = life.spa.as_ref().unwrap().tree();
+        let few = Limit { count: 3, within: Duration::from_secs(600) };
+        for (guid, _) in tree.devices() {
+            tree.set_limit(guid, Symptom::Checksum, few).unwrap();
+        }
+        // It has the devices open.
+        drop(tree);
+        meet(&mut life, Op::Device(DeviceOp::Settle));
+        life.export().unwrap();
+        life.check().unwrap();
+    }
 
     /// Goal: who imports a pool between two steps draws other guids than whoever had it before, as the model counts on. Seed 20261402 of a long soak drew the same.
     #[test]

@@ -3,7 +3,7 @@
 //! # Theory
 //! Both go through the metaslabs of the device's top-level vdev, set one aside after another ([`pool::alloc::Aside`]) and write or discard, of what is free there, the
 //! part that lies on this device. Each has a thread for each device ([`toil`]). It waits for no transaction group while it has a metaslab aside, since the group's sync may
-//! be what needs that metaslab.
+//! be what needs that metaslab. What is written makes way for whoever asks for the device, as scans do ([`vdev::Pace`]), and scans don't make way for it; discards do neither.
 //!
 //! # On disk
 //! Where a device's work stands, and how far it came, is in the ZAP of the leaf, under OpenZFS's names. What threads and commands

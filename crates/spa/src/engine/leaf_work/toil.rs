@@ -1,12 +1,13 @@
 //! The thread that goes through what is free on a device.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use observe::Tunable;
+use observe::{Counter, Tunable};
 use ondisk::{Guid, VdevId};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
-use vdev::WipeError;
+use vdev::{Pace, WipeError};
 
 use super::{Control, Key, WorkKind, WorkState, progress};
 use crate::engine::Engine;
@@ -25,7 +26,7 @@ pub static TRIM_SKIP: Tunable = Tunable::new(0);
 /// Most that is written at once, whatever [`CHUNK`] says.
 const CHUNK_MAX: u64 = 16 << 20;
 /// Time between two looks whether more may be discarded.
-const PACE: Duration = Duration::from_millis(10);
+const DISCARD_LOOK: Duration = Duration::from_millis(10);
 /// Time until a metaslab is tried again whose map could not be read.
 const LATER: Duration = Duration::from_millis(500);
 
@@ -50,6 +51,8 @@ struct Toil<'a> {
     control: &'a Control,
     top: VdevId,
     filler: Vec<u8>,
+    /// How it writes.
+    pace: Pace,
     /// Bytes of a sector of the top-level vdev.
     sector: u64,
     rate: u64,
@@ -68,7 +71,7 @@ pub(super) fn whole(bytes: u64, sector: u64) -> u64 {
 }
 
 /// Goes on with a device's work until it is done or is to stop.
-pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Control) {
+pub(super) fn toil(engine: &Arc<Engine>, txgs: &TxgHandle, key: Key, control: &Arc<Control>) {
     let tree = engine.tree();
     let Ok(top) = tree.top_of(key.0) else { return };
     let (next, rate, partial) = {
@@ -90,8 +93,9 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
         }
         WorkKind::Trim => Vec::new(),
     };
+    let pace = pace(engine, control);
     let mut toil =
-        Toil { engine, txgs, key, control, top, filler, sector, rate, partial, next, since, discarded };
+        Toil { engine, txgs, key, control, top, filler, pace, sector, rate, partial, next, since, discarded };
     toil.note(next, done, all);
     let end = toil.metaslabs();
     let tree = engine.tree();
@@ -107,6 +111,17 @@ pub(super) fn toil(engine: &Engine, txgs: &TxgHandle, key: Key, control: &Contro
         End::Stopped | End::GivenBack | End::Later => {}
     }
     txgs.touch();
+}
+
+/// It makes way for whoever asks for the device, and is nobody whom a scan makes way for; unless it is to stop, somebody wants the metaslab, or nothing goes on any more.
+fn pace(engine: &Arc<Engine>, control: &Arc<Control>) -> Pace {
+    let (allocator, cache, control) =
+        (Arc::clone(&engine.allocator), Arc::clone(&engine.cache), Arc::clone(control));
+    let hurries = move || {
+        control.is_stopped() || allocator.is_room_wanted() || cache.zio().suspension().reason().is_some()
+    };
+    // Nobody asks how long it waited.
+    Pace::background(Arc::clone(&engine.clock), Arc::new(Counter::new()), hurries)
 }
 
 pub(super) fn path_of(engine: &Engine, leaf: Guid) -> String {
@@ -244,7 +259,10 @@ impl Toil<'_> {
     fn wipe(&mut self, at: u64, len: u64) -> Result<(), WipeError> {
         let tree = self.engine.tree();
         match self.key.1 {
-            WorkKind::Initialize => tree.fill(self.key.0, at, &self.filler[..len as usize]),
+            WorkKind::Initialize => {
+                let _paced = self.pace.enter();
+                tree.fill(self.key.0, at, &self.filler[..len as usize])
+            }
             WorkKind::Trim => {
                 self.discarded += len;
                 tree.discard(self.key.0, at, len)
@@ -270,7 +288,7 @@ impl Toil<'_> {
             if self.rate == 0 || self.discarded.saturating_mul(1000) / took <= self.rate {
                 return None;
             }
-            self.control.stopped.wait_for(&mut stop, PACE);
+            self.control.stopped.wait_for(&mut stop, DISCARD_LOOK);
         }
     }
 }
