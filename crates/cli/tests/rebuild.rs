@@ -238,3 +238,36 @@ fn a_distributed_spare_by_its_name() {
         }
     }
 }
+
+/// Goal: a distributed spare whose device is detached is shown in its place and as one that is in use, and as free when a device has taken the place.
+#[test]
+fn a_distributed_spare_for_good() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (house, paths) = pool(dir.path(), "draid1:2d:5c:1s", 5);
+    good(&format!("zpool replace -w t {} draid1-0-0", paths[1]), &house);
+    good(&format!("zpool detach t {}", paths[1]), &house);
+    let rows = |text: &str| -> Vec<String> {
+        let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        rows.filter(|row| row.starts_with("draid1-0-0") || row.starts_with("spare-")).collect()
+    };
+    let text = good("zpool status t", &house);
+    assert_eq!(rows(&text), ["draid1-0-0 ONLINE 0 0 0", "draid1-0-0 INUSE currently in use"], "{text}");
+    good("zpool export t", &house);
+    good(&format!("zpool import -d {} t", dir.path().display()), &house);
+    let text = good("zpool status t", &house);
+    assert_eq!(rows(&text), ["draid1-0-0 ONLINE 0 0 0", "draid1-0-0 INUSE currently in use"], "{text}");
+    good(&format!("zpool replace -w t draid1-0-0 {}", image(dir.path(), "x")), &house);
+    let until = Instant::now() + Duration::from_secs(60);
+    let text = loop {
+        let text = good("zpool status t", &house);
+        if rows(&text) == ["draid1-0-0 AVAIL"] {
+            break text;
+        }
+        assert!(Instant::now() < until, "{text}");
+        thread::yield_now();
+    };
+    assert!(
+        text.contains(&dir.path().join("x").display().to_string()) && !text.contains("DEGRADED"),
+        "{text}"
+    );
+}

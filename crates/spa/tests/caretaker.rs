@@ -718,3 +718,51 @@ fn vdevs_grow() {
         p.check(&[first, last]);
     }
 }
+
+/// Goal: the labels at the end of a device that has grown have the uberblocks that those in front have, of groups before it grew too, whatever lay there; also when it grew while it was away.
+#[test]
+fn uberblocks_at_a_new_end() {
+    let draid = VdevShape::Draid(1, DraidShape { ndata: 1, nspares: 1, ngroups: 3 });
+    for (shape, away) in
+        [(VdevShape::Single, false), (VdevShape::Mirror, true), (VdevShape::Raidz(1), true), (draid, false)]
+    {
+        let names = &["a", "b", "c"][..if matches!(shape, VdevShape::Single) { 1 } else { 3 }];
+        let p = patient(shape, names);
+        let first = p.write(1);
+        let longer = |name: &str| {
+            let file = std::fs::File::options().write(true).open(p.path(name)).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 20], 511 << 20).unwrap();
+        };
+        if away {
+            p.live().offline(p.guid("a"), true).unwrap();
+            p.write(2);
+        }
+        names.iter().for_each(|name| longer(name));
+        for name in names {
+            p.live().online(p.guid(name), true).unwrap();
+        }
+        p.healed();
+        let before = p.spa.config().txg;
+        let second = p.write(3);
+        let path = |name: &str| p.path(name);
+        for name in names {
+            let device = FileDevice::open(&path(name), Mode::Peek).unwrap();
+            let labels = vdev::label::Labels::new(&device);
+            let shift = p.spa.config().vdev_tree.as_ref().unwrap().children[0].ashift.unwrap();
+            let ring = |label| labels.uberblocks(label, ondisk::label::uberblock_shift(shift)).unwrap();
+            let front = ring(0);
+            assert!(front.iter().any(|(_, ub)| ub.txg < before), "{name}");
+            (1..4).for_each(|label| assert!(ring(label) == front, "{name}: label {label}"));
+            let Some(zdb) = rig::zdb() else { continue };
+            let told = std::process::Command::new(zdb).arg("-lu").arg(path(name)).output().unwrap();
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let lines: Vec<&str> = told.lines().filter(|line| line.contains("labels = ")).collect();
+            assert!(
+                lines.len() > 2 && lines.iter().all(|line| line.ends_with("labels = 0 1 2 3 ")),
+                "{told}"
+            );
+        }
+        let p = p.again(|_| ());
+        p.check(&[first, second]);
+    }
+}

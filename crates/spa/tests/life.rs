@@ -512,6 +512,32 @@ fn spares_by_hand() {
     assert!(spa.spares().is_empty());
 }
 
+/// Goal: of two hot spares that stand in for a device the last stays for good when that is detached, and the other goes back to the spares.
+#[test]
+fn of_two_spares_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Raidz(1), &["a", "b", "c"]);
+    let first = write(&spa, 1);
+    let spares = ["s", "t"].map(|name| NewLeaf { path: image(d, name) });
+    live(&spa).add_aux(&spares, &[], false, &claim_file).unwrap();
+    live(&spa).hold_scans(true);
+    join(&spa, d, "a", &d.join("s"), true).unwrap();
+    join(&spa, d, "s", &d.join("t"), true).unwrap();
+    assert_eq!(shape(&spa), "raidz(spare(a s t) b c)");
+    live(&spa).detach(guid(&spa, d, "a")).unwrap();
+    assert_eq!(spa.spares().len(), 1);
+    live(&spa).hold_scans(false);
+    live(&spa).wait_for_scans().unwrap();
+    live(&spa).end_replacements().unwrap();
+    assert_eq!(shape(&spa), "raidz(t b c)");
+    let spa = again(d, spa);
+    check(&spa, &[first]);
+    let spares = spa.spares();
+    assert_eq!((spares.len(), spares[0].state), (1, VdevState::Healthy));
+    assert!(spares[0].config.path.as_deref().unwrap().ends_with(b"/s"));
+}
+
 /// Goal: a hot spare that was out of reach when it was let go is labelled as a spare when it is found again: until then its labels tell of a mirror that is no more. Found by a long soak.
 #[test]
 fn a_spare_that_was_away() {

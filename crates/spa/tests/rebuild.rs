@@ -308,3 +308,63 @@ fn filled_without(away: usize, sequential: bool) -> bool {
     }
     lacks
 }
+
+/// Goal: a distributed spare whose device is detached has its place for good, and is in use there: it stays on the list of spares, is read like any device when another fails, and is free again as
+/// soon as a device has taken its place.
+#[test]
+fn a_distributed_spare_for_good() {
+    for sequential in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = images(dir.path(), 5, SIZE);
+        let shape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
+        let spa = new_pool(shape, &paths);
+        let mut files = write(&spa, 0..8);
+        let named = Path::new("draid1-0-0");
+        join(&spa, &paths[1], named, true, sequential).unwrap();
+        live(&spa).wait_for_scans().unwrap();
+        let spare = guid(&spa, named);
+        live(&spa).detach(guid(&spa, &paths[1])).unwrap();
+        let place = |spa: &Spa| spa.config().vdev_tree.as_ref().unwrap().children[0].children[1].clone();
+        let listed = |spa: &Spa| spa.spares().iter().map(|one| one.config.guid).collect::<Vec<_>>();
+        assert_eq!((place(&spa).guid, place(&spa).is_spare, listed(&spa)), (spare, true, vec![spare]));
+        files.extend(write(&spa, 8..12));
+        let other = join(&spa, &paths[2], named, true, sequential);
+        assert!(matches!(other, Err(LifeError::InUse)), "{other:?}");
+        live(&spa).export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+        if let Some(text) = ask(dir.path(), "tank", &["-C"]) {
+            let leaf = text.split_once("type: 'dspare'").expect("it is in the tree").1;
+            let leaf = leaf.split_once("children[2]").expect("another follows").0;
+            assert!(leaf.contains("is_spare: 1") && leaf.contains(&format!("guid: {}", spare.0)), "{text}");
+        }
+        // What it has is read, and what is written is spread over it, while another is away.
+        let hidden = dir.path().join("hidden");
+        std::fs::rename(&paths[3], &hidden).unwrap();
+        let spa = import(dir.path()).unwrap();
+        assert_eq!((place(&spa).guid, listed(&spa)), (spare, vec![spare]));
+        check(&spa, &files);
+        files.extend(write(&spa, 12..14));
+        std::fs::rename(&hidden, &paths[3]).unwrap();
+        live(&spa).reopen(None).unwrap();
+        live(&spa).wait_for_scans().unwrap();
+        let new = new_image(dir.path(), "new");
+        join(&spa, named, &new, true, sequential).unwrap();
+        live(&spa).wait_for_scans().unwrap();
+        live(&spa).end_replacements().unwrap();
+        assert_eq!(
+            (place(&spa).path, place(&spa).is_spare),
+            (Some(new.display().to_string().into_bytes()), false)
+        );
+        assert_eq!(listed(&spa), [spare]);
+        // It is free.
+        join(&spa, &paths[4], named, true, sequential).unwrap();
+        live(&spa).wait_for_scans().unwrap();
+        live(&spa).detach(spare).unwrap();
+        check(&spa, &files);
+        assert_eq!((listed(&spa), spa.error_count()), (vec![spare], 0));
+        live(&spa).export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+    }
+}

@@ -72,6 +72,22 @@ pub enum LabelError {
 
 type Result<T> = std::result::Result<T, LabelError>;
 
+/// The ring of uberblocks of one label, as it is copied to others.
+pub struct Ring {
+    bytes: AlignedBuf,
+    /// log2 of a slot's size.
+    shift: u8,
+    /// Those that hold an uberblock.
+    slots: Vec<usize>,
+}
+
+impl Ring {
+    /// One without uberblocks.
+    pub fn empty() -> Self {
+        Ring { bytes: AlignedBuf::zeroed(RING_SIZE as usize), shift: 10, slots: Vec::new() }
+    }
+}
+
 /// The four labels of a device.
 pub struct Labels<'d> {
     face: Face<'d>,
@@ -142,6 +158,21 @@ impl<'d> Labels<'d> {
     /// # Errors
     /// [`LabelError::TooSmall`], [`LabelError::Io`].
     pub fn uberblocks(&self, label: usize, shift: u8) -> Result<Vec<(usize, Uberblock)>> {
+        Ok(self.slots(label, shift)?.1)
+    }
+
+    /// The ring of label 0 to 3 as it is to be copied to another label ([`LabelWriter::ring`]); `shift` as for [`Labels::uberblocks`]. Slots that were never
+    /// written or are damaged are empty.
+    ///
+    /// # Errors
+    /// [`LabelError::TooSmall`], [`LabelError::Io`].
+    pub fn ring(&self, label: usize, shift: u8) -> Result<Ring> {
+        let (bytes, slots) = self.slots(label, shift)?;
+        Ok(Ring { bytes, shift, slots: slots.into_iter().map(|(slot, _)| slot).collect() })
+    }
+
+    /// The bytes of a ring, and what is in its slots.
+    fn slots(&self, label: usize, shift: u8) -> Result<(AlignedBuf, Vec<(usize, Uberblock)>)> {
         let (ring, start) = self.read(label, RING_OFFSET, RING_SIZE)?;
         let size = 1 << shift;
         let slots = (0..uberblock_count(shift)).filter_map(|slot| {
@@ -153,7 +184,8 @@ impl<'d> Labels<'d> {
             codec::checksum::embedded::verify(&verifier, bytes, false).ok()?;
             Some((slot, uberblock))
         });
-        Ok(slots.collect())
+        let slots = slots.collect();
+        Ok((ring, slots))
     }
 
     /// The boot environment in label 0 to 3; `None` when there is none (`vdev_boot_envblock_t`).

@@ -8,7 +8,8 @@
 //!
 //! # On disk
 //! A vdev that takes a top-level place takes over what belongs to that: metaslabs, sizes, ZAP. One that takes its mirror's place takes its guid too, by
-//! which all devices know the top-level vdev, and `orig_guid` keeps its own. A hot spare that is in use stays on the list of spares.
+//! which all devices know the top-level vdev, and `orig_guid` keeps its own. A hot spare that is in use stays on the list of spares, until it has the place for good, as the device is detached; a distributed
+//! one stays there even then, and is free again when another device has taken the place.
 //!
 //! # Crash
 //! A new device's labels say "group 0" before the group that takes it in, as those of vdevs that are added ([`super::shape`]); a hot spare stays one until that group. A spare that goes because its
@@ -345,15 +346,17 @@ fn part(root: &mut VdevConfig, parent: &VdevConfig, leaf: &VdevConfig) -> Kept {
         let first = above.children.first().is_some_and(|side| side.guid == leaf.guid);
         above.children.retain(|side| side.guid != leaf.guid);
         (0..).zip(&mut above.children).for_each(|(id, side)| side.id = id);
-        if above.kind == VdevKind::Spare {
-            above.children.iter_mut().for_each(|side| side.unspare = false);
-        }
+        let more = above.children.len() > 1;
         let last = above.children.last_mut().expect("what it had, another has");
-        if above.kind == VdevKind::Spare && first && last.is_spare {
-            last.is_spare = false;
+        // A distributed spare is no device that its draid could be without: it stays one, in use, for as long as it is in this place.
+        let ordinary = last.is_spare && last.kind != VdevKind::DraidSpare;
+        if above.kind == VdevKind::Spare && first && ordinary {
+            (last.is_spare, last.unspare) = (false, more);
             kept.no_spare_any_more = Some(last.guid);
         }
-        if let [last] = &above.children[..] {
+        if let [last] = &mut above.children[..] {
+            // Whatever was said of spares has come about.
+            last.unspare &= above.kind != VdevKind::Spare;
             kept.renamed = (top && last.kind.is_leaf()).then_some((last.guid, above.guid));
             take_place(above, top);
         }
@@ -381,6 +384,8 @@ fn done_with(tree: &vdev::Tree, root: &VdevConfig) -> Option<(Guid, Guid)> {
             VdevKind::Replacing => (whole(last) && free(first)).then_some(first.guid),
             // The device is back, or has been cleared: its spare has done its work.
             VdevKind::Spare if first.unspare && whole(first) && free(last) => Some(last.guid),
+            // One of several spares has taken the place for good.
+            VdevKind::Spare if last.unspare && whole(last) && free(first) => Some(first.guid),
             // Of several spares one is enough.
             VdevKind::Spare if vdev.children.len() > 2 => {
                 let second = &vdev.children[1];
@@ -424,7 +429,10 @@ impl Live {
         let engine = self.engine();
         let _alone = engine.shape.lock();
         engine.shape_is_free()?;
-        engine.part_with(&self.txgs().handle(), guid, None)
+        engine.part_with(&self.txgs().handle(), guid, None)?;
+        // Of other spares beside it nobody needs one any more.
+        engine.errands.end_replacements(&engine.tree());
+        Ok(())
     }
 
     /// Ends the replacements whose new device lacks nothing any more: the old one is detached (`spa_vdev_resilver_done`). It goes by itself when a resilver is

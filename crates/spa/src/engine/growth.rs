@@ -3,22 +3,27 @@
 //! # Theory
 //! A top-level vdev has so many metaslabs of one size. When all of its devices have become larger, there is room for more of them at its end: they are added in
 //! one group, which writes the new size to the config and to all labels. Those at the ends of the devices lie further behind from then on. A vdev takes
-//! in what it can as a whole: with `zpool online -e` of any of its devices, or by itself with `autoexpand=on`.
+//! in what it can as a whole: with `zpool online -e` of any of its devices, or by itself with `autoexpand=on`. The labels at the new end get the uberblocks of
+//! those at the front, of all groups that there are: who must go back has them at both ends.
 //!
 //! # Crash
-//! Until that group's uberblock is on the devices nothing refers to what is new. The labels at the front are those of the group before, and stay where they are.
+//! Until that group's uberblock is on the devices nothing refers to what is new. The labels at the front are those of the group before, and stay where they are;
+//! so are the uberblocks at the new end, which are durable with the group's own labels.
 //!
 //! # Absent
 //! A partition is as large as its table says; tables are not changed. A device that has shrunk is not noticed before it is asked for what is gone.
 //!
 //! # See
-//! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`).
+//! OpenZFS `vdev_expand`, `vdev_metaslab_init`, `vdev_get_stats_ex` (`vs_esize`), `vdev_copy_uberblocks`.
 
+use device::Device;
 use dmu::Tx;
 use dsl::sync::Event;
+use ondisk::label::{LABELS, uberblock_shift};
 use ondisk::{Guid, Psize, VdevConfig, VdevId, VdevKind};
 use pool::metaslab::TopVdev;
 use vdev::Tree;
+use vdev::label::{LabelWriter, Labels, Ring};
 
 use super::life::Change;
 use super::{Engine, LifeError, SyncError, replicas};
@@ -48,6 +53,16 @@ pub(crate) fn room_to_grow(tree: &Tree, top: &VdevConfig) -> u64 {
     let metaslab = top.metaslab_shift.filter(|shift| *shift < 63).map_or(1, |shift| 1u64 << shift);
     let more = grown(tree, top).map_or(0, |now| now - top.asize.unwrap_or(0));
     more / metaslab * metaslab
+}
+
+/// Has the labels at the end of a device have the uberblocks of those in front, and says which of them took these: at an end that is new lies what somebody else has left there.
+pub(super) fn copy_rings(top: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Vec<bool> {
+    let labels = Labels::of(device, leaf.guid);
+    let shift = uberblock_shift(top.ashift.unwrap_or_default());
+    // If none can be read in front, there are none behind either.
+    let ring = labels.ring(0, shift).or_else(|_| labels.ring(1, shift)).unwrap_or_else(|_| Ring::empty());
+    let writer = LabelWriter::of(device, leaf.guid);
+    (LABELS / 2..LABELS).map(|label| writer.ring(label, &ring).is_ok()).collect()
 }
 
 impl Engine {
@@ -95,7 +110,13 @@ impl Engine {
         replicas::edit(&mut root, guid, &mut |top| top.asize = Some(now));
         let top = root.children.iter().find(|top| top.guid == guid).cloned().expect("it was just there");
         for leaf in top.leaves() {
-            tree.devices().filter(|(of, _)| *of == leaf.guid).for_each(|(_, device)| device.grow());
+            for (_, device) in tree.devices().filter(|(of, _)| *of == leaf.guid) {
+                let before = device.size();
+                device.grow();
+                if device.size() > before && tree.is_writable(leaf.guid) {
+                    self.judge_labels(leaf.guid, &copy_rings(&top, leaf, &**device));
+                }
+            }
         }
         let shape = |source| SyncError::Shape { txg, source };
         // The tree keeps closed what is closed.

@@ -134,7 +134,7 @@ impl Engine {
     }
 
     /// Charges a device with its labels that were not written, and has it probed if there are any: one that works for the rest is used further. Says whether one was.
-    fn judge_labels(&self, leaf: Guid, done: &[bool]) -> bool {
+    pub(super) fn judge_labels(&self, leaf: Guid, done: &[bool]) -> bool {
         let bad = done.iter().filter(|good| !**good).count();
         self.cache.zio().tree().blame(leaf, bad as u64);
         bad < done.len()

@@ -17,9 +17,12 @@
 
 use std::sync::Arc;
 
-use ondisk::{Guid, VdevConfig, VdevKind};
+use device::Device;
+use ondisk::label::LABELS;
+use ondisk::{Guid, PoolConfig, VdevConfig, VdevKind};
 use vdev::{Devices, VdevAux, VdevState};
 
+use super::growth::copy_rings;
 use super::{Engine, Live};
 use crate::Labels;
 use crate::txg::TxgHandle;
@@ -133,9 +136,26 @@ impl Engine {
     pub(super) fn put_opened(&self, found: &Devices) -> Result<(), vdev::VdevError> {
         let _one = self.placing.lock();
         let tree = Arc::new(self.tree().reopened(found)?);
+        for top in &tree.config().children {
+            for leaf in top.leaves() {
+                // Before anybody writes to it. If it doesn't take them, that is found out with its labels.
+                match found.get(&leaf.guid) {
+                    Some(device) if self.has_other_end(leaf, &**device) => copy_rings(top, leaf, &**device),
+                    _ => continue,
+                };
+            }
+        }
         self.cache.zio().trees().set(tree);
         found.keys().for_each(|device| self.cache.zio().doubt(*device));
         Ok(())
+    }
+
+    /// Whether the end of a device is not where it was, since it has grown while it was away: no label there is its own.
+    fn has_other_end(&self, leaf: &VdevConfig, device: &dyn Device) -> bool {
+        let pool = self.config_now().pool_guid;
+        let labels = Labels::of(device, leaf.guid);
+        let own = |label: &PoolConfig| label.pool_guid == pool && label.guid == Some(leaf.guid);
+        !labels.copies[LABELS / 2..].iter().flatten().any(own)
     }
 }
 

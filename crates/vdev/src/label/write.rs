@@ -12,7 +12,7 @@ use ondisk::label::{
 };
 use ondisk::{Guid, Nvlist, Txg, Uberblock};
 
-use super::Face;
+use super::{Face, Ring};
 
 /// Why a part of a label could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +84,24 @@ impl<'d> LabelWriter<'d> {
         let bytes = uberblock.encode();
         part[..bytes.len()].copy_from_slice(&bytes);
         self.sealed(label, uberblock_offset(shift, slot), part)
+    }
+
+    /// Writes the ring of label 0 to 3 as it is elsewhere, each uberblock sealed for its new place (`vdev_copy_uberblocks`).
+    ///
+    /// # Errors
+    /// [`LabelWriteError::TooSmall`], [`LabelWriteError::Io`].
+    pub fn ring(&self, label: usize, ring: &Ring) -> Result<()> {
+        let start = self.start(label)?;
+        let mut bytes = AlignedBuf::zeroed(RING_SIZE as usize);
+        for slot in &ring.slots {
+            let at = uberblock_offset(ring.shift, *slot);
+            let within = (at - RING_OFFSET) as usize..(at - RING_OFFSET) as usize + (1 << ring.shift);
+            let part = &mut bytes[within.clone()];
+            part.copy_from_slice(&ring.bytes[within]);
+            seal(&Verifier::Label { offset: start + at }, part, None)
+                .expect("a slot has room for its checksum");
+        }
+        self.put(label, RING_OFFSET, &bytes)
     }
 
     /// Empties the ring and the boot environment of all labels of a new device, whatever was there before

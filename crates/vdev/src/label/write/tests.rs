@@ -62,3 +62,36 @@ fn cleared_and_wiped() {
     assert!(Labels::new(&device).config(3).is_err());
     assert_eq!(read(&device, start + 1024, 512), [7; 512]);
 }
+
+/// Goal: a ring that is copied to labels elsewhere has there what verified where it was, byte for byte but for the checksums, which are of the place; and nothing else, whatever lay there.
+#[test]
+fn a_ring_elsewhere() {
+    let Some(fixture) = testkit::find("single-lz4") else { return };
+    let real = FileDevice::open(&fixture.images()[0], Mode::Peek).unwrap();
+    let labels = Labels::new(&real);
+    let shift =
+        labels.config(0).unwrap().list("vdev_tree").and_then(|t| t.u64("ashift")).unwrap().max(10) as u8;
+    let ours = MemDevice::new("ours", real.size() + (64 << 20));
+    let writer = LabelWriter::new(&ours);
+    let size = 1usize << shift;
+    for label in 2..LABELS {
+        let start = label_offset(ours.size(), label).unwrap();
+        ours.write_at(&vec![7; RING_SIZE as usize], start + RING_OFFSET).unwrap();
+        writer.ring(label, &labels.ring(0, shift).unwrap()).unwrap();
+        let there = labels.uberblocks(0, shift).unwrap();
+        assert!(!there.is_empty());
+        assert_eq!(Labels::new(&ours).uberblocks(label, shift).unwrap(), there);
+        for slot in 0..(RING_SIZE as usize >> shift) {
+            let at = uberblock_offset(shift, slot);
+            let (is, was) = (read(&ours, start + at, size as u64), read(&real, at, size as u64));
+            let used = there.iter().any(|(one, _)| *one == slot);
+            assert_eq!(
+                is[..size - ECK_SIZE],
+                if used { was } else { vec![0; size] }[..size - ECK_SIZE],
+                "{slot}"
+            );
+        }
+        writer.ring(label, &super::super::Ring::empty()).unwrap();
+        assert_eq!(Labels::new(&ours).uberblocks(label, shift).unwrap(), []);
+    }
+}
