@@ -13,8 +13,11 @@ use std::sync::Arc;
 
 use clock::{Alone, ModelClock, alone};
 use device::{Clock, Device, Effort, Spinning};
+use dmu::NewObject;
+use dsl::Need;
 use ondisk::config::DraidShape;
 use ondisk::scan::{ScanFunc, ScanState};
+use ondisk::{DmuType, ObjNum};
 use parking_lot::Mutex;
 use rig::{images, new_pool_with, noise, own, write_file};
 use spa::Spa;
@@ -129,6 +132,42 @@ fn a_scrub_is_sequential() {
         println!("{shape:?}: scrubbed at {percent} % in {} ms", took / 1_000_000);
         assert!(percent >= 70, "{shape:?}: {percent} %, {efforts:?}");
     }
+}
+
+/// Files of one small record each, and groups in which they are written again, each some from all over.
+const SMALL: u64 = 8192;
+const RECORD: usize = 16 << 10;
+const GROUPS: u64 = 512;
+
+/// Goal: small files that were written in no order, so that each block of dnodes lies by itself, take no longer than their bytes do at 30 % of the disk's rate: what leads to them is read in the
+/// order of its places too.
+#[test]
+fn small_files_in_no_order() {
+    let pool = disks(VdevShape::Single, 1, SIZE);
+    let live = live(&pool.spa);
+    let owned = own(live, "tank");
+    let tx = || live.tx_for(&owned, Need { bytes: RECORD as u64, netfree: false }).unwrap();
+    let spec = NewObject { block_size: RECORD as u32, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let create = |_| owned.objset().create_object(&tx(), &spec).unwrap().object();
+    let files: Vec<ObjNum> = (0..SMALL).map(create).collect();
+    for n in 0..SMALL {
+        // Each once, as the factor has no divisor in common with how many there are.
+        let file = files[(n * 7919 % SMALL) as usize];
+        owned.objset().dnode(file).unwrap().write_at(&tx(), 0, &noise(n, RECORD)).unwrap();
+        if n % (SMALL / GROUPS) == 0 {
+            live.sync_all().unwrap();
+        }
+    }
+    live.sync_all().unwrap();
+    live.set_scan_slices(600_000, 600_000);
+    live.hold_scans(true);
+    live.scan(ScanCommand::Scrub).unwrap();
+    let took = pool.time();
+    pool.finished(ScanFunc::Scrub);
+    let [[reads, _]] = pool.efforts()[..] else { panic!("there is one disk") };
+    let percent = pool.share(SMALL * RECORD as u64, took);
+    println!("small files: scrubbed at {percent} % in {} ms: {reads:?}", took / 1_000_000);
+    assert!(percent >= 30, "{percent} %, {reads:?}");
 }
 
 /// How a new disk is put beside one of a pool's, or in its place, and filled.

@@ -51,6 +51,7 @@ mod queue;
 mod slice;
 mod sync;
 mod walk;
+mod windows;
 
 use crate::txg::TxgHandle;
 use std::collections::{BTreeSet, HashMap};

@@ -4,7 +4,7 @@
 //! Who looks at all blocks of a pool meets them in the order of their places, where the pieces of neighbours lie side by side on each device. [`Tree::fetch`] joins
 //! them, and small gaps between them, into reads of megabytes, with all devices at work at once. What was read is then *lent* to a thread ([`Fetched::lend`]): a piece that it reads
 //! is answered from there. So whoever examines or reconstructs a block knows nothing of it, and what could not be read so is read by itself, and its failure counted
-//! then.
+//! then. Memory is taken for twice what is asked for at most, in whole sectors, and for one read of each device.
 //!
 //! # Locks
 //! None; what is lent belongs to one thread.
@@ -25,7 +25,7 @@ use crate::tree::{NodeId, Tree};
 /// Most bytes of a read (`zfs_vdev_aggregation_limit` and beyond: nobody waits behind it).
 const READ_MAX: u64 = 4 << 20;
 /// A gap that is read over, however little is around it: less than a seek costs (`zfs_vdev_read_gap_limit` is smaller, as others may want the time).
-const SMALL_GAP: u64 = 128 << 10;
+pub(super) const SMALL_GAP: u64 = 128 << 10;
 /// Largest gap that is read over.
 const LARGE_GAP: u64 = 1 << 20;
 /// At most one part in so many of a read is gaps, but for small ones.
@@ -102,23 +102,45 @@ pub(crate) fn answered(device: Guid, offset: u64, buf: &mut [u8]) -> bool {
     LENT.with_borrow(|lent| lent.as_ref().is_some_and(|fetched| fetched.get(device, offset, buf)))
 }
 
-/// Joins ranges, which come in order, into the reads to be made.
-fn joined(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut out: Vec<(u64, u64)> = Vec::new();
+/// What is kept of a read: all of it, or, where much of it is gaps, the ranges that were asked for, which come in order.
+fn kept(start: u64, read: AlignedBuf, ranges: &[(u64, u64)]) -> Vec<(u64, AlignedBuf)> {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    for (from, until) in ranges.iter().copied() {
+        match parts.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(until),
+            _ => parts.push((from, until)),
+        }
+    }
+    let asked: u64 = parts.iter().map(|(from, until)| until - from).sum();
+    if asked * 2 >= read.len() as u64 {
+        return vec![(start, read)];
+    }
+    let part = |(from, until): (u64, u64)| {
+        let mut buf = AlignedBuf::zeroed((until - from) as usize);
+        buf.copy_from_slice(&read[(from - start) as usize..(until - start) as usize]);
+        (from, buf)
+    };
+    parts.into_iter().map(part).collect()
+}
+
+/// Joins ranges, which come in order, into the reads to be made: from where, to where, and of how many.
+fn joined(ranges: &[(u64, u64)], small_gap: u64) -> Vec<(u64, u64, usize)> {
+    let mut out: Vec<(u64, u64, usize)> = Vec::new();
     let mut waste = 0;
     for (start, end) in ranges.iter().copied() {
-        if let Some((from, until)) = out.last_mut() {
+        if let Some((from, until, of)) = out.last_mut() {
             let gap = start.saturating_sub(*until);
             let whole = end.max(*until) - *from;
-            let bears = gap <= SMALL_GAP || gap <= LARGE_GAP && (waste + gap) * WASTE <= whole;
+            let bears = gap <= small_gap || gap <= LARGE_GAP && (waste + gap) * WASTE <= whole;
             if whole <= READ_MAX && bears {
                 *until = end.max(*until);
+                *of += 1;
                 waste += gap;
                 continue;
             }
         }
         waste = 0;
-        out.push((start, end));
+        out.push((start, end, 1));
     }
     out
 }
@@ -127,6 +149,11 @@ impl Tree {
     /// Reads all pieces of these copies of blocks, each device in the order of its places and all devices at once; with `missed`, also of
     /// devices that are known to have missed them. What can't be read is left out.
     pub fn fetch(&self, extents: &[Extent], missed: bool) -> Fetched {
+        self.fetch_over(extents, missed, SMALL_GAP)
+    }
+
+    /// The same, and reads over gaps of so many bytes however little is around them.
+    pub fn fetch_over(&self, extents: &[Extent], missed: bool, small_gap: u64) -> Fetched {
         let mut wanted: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
         for e in extents {
             for (_, vdev, offset, len) in
@@ -143,18 +170,20 @@ impl Tree {
                 }
             }
         }
-        self.fetch_ranges(wanted)
+        self.fetch_ranges(wanted, small_gap)
     }
 
     /// Reads these ranges of leaves, those of each in the order of their places and all at once.
-    pub(super) fn fetch_ranges(&self, wanted: BTreeMap<NodeId, Vec<(u64, u64)>>) -> Fetched {
+    pub(super) fn fetch_ranges(&self, wanted: BTreeMap<NodeId, Vec<(u64, u64)>>, small_gap: u64) -> Fetched {
         let read = |leaf: NodeId, mut ranges: Vec<(u64, u64)>| {
             ranges.sort_unstable();
-            let mut runs = Vec::new();
-            for (start, end) in joined(&ranges) {
+            let (mut runs, mut left) = (Vec::new(), &ranges[..]);
+            for (start, end, of) in joined(&ranges, small_gap) {
+                let (asked, others) = left.split_at(of);
+                left = others;
                 let mut buf = AlignedBuf::zeroed((end - start) as usize);
                 if self.read_quietly(leaf, start, &mut buf).is_ok() {
-                    runs.push((start, buf));
+                    runs.extend(kept(start, buf, asked));
                 }
             }
             (self.node(leaf).guid, runs)

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use device::Block;
 use ondisk::{Guid, Psize, SPA_MAXBLOCKSIZE, Txg, VdevId};
 
+use super::fetch::SMALL_GAP;
 use super::{Fetched, Laid, Mended, Piece};
 use crate::tree::{Layout, NodeId, Tree};
 use crate::{Attempts, Result, VdevError};
@@ -155,7 +156,7 @@ impl Tree {
                 wanted.entry(piece.leaf).or_default().push(range);
             }
         }
-        self.fetch_ranges(wanted)
+        self.fetch_ranges(wanted, SMALL_GAP)
     }
 
     /// Writes what stretches hold, given by their places, to the devices that have missed anything: each in the order of its places, all devices at once. What became of each.

@@ -4,7 +4,7 @@
 //! Each top-level vdev is a *lane* of its own. What lies there is taken in the order of its places, some megabytes at a time: they are read with all devices of the vdev at work
 //! ([`vdev::Tree::fetch`]), and while they are looked at, with as many threads as there are, the next are read. What a resilver finds to be lacking is joined, too, and written while others are
 //! looked at ([`vdev::Tree::refill`]), so that the device that is written goes from its beginning to its end. Second copies, which lie elsewhere, wait until the lane has come
-//! to its end, or are many. Blocks that lead on are read before, with what follows them ([`Windows`]), and
+//! to its end, or are many. Blocks that lead on are read before ([`Windows`]), and
 //! looked at with the others.
 //!
 //! # Absent
@@ -13,19 +13,20 @@
 //! # See
 //! OpenZFS `scan_io_queues_run`, `scan_exec_io`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
-use ondisk::{Blkptr, Psize, VdevId};
+use ondisk::{Blkptr, VdevId};
 use vdev::{Extent, Fetched, Laid, Mended, Pace, Tree};
 use zio::{Bookmark, Lacking, Look, Workers};
 
 use super::queue::Entry;
+use super::windows::Windows;
 
 /// Most bytes of blocks that are read ahead, for each vdev.
-const AHEAD: u64 = 8 << 20;
+pub(super) const AHEAD: u64 = 8 << 20;
 
 /// A block that is to be looked at.
 pub(super) struct Item {
@@ -82,50 +83,6 @@ pub(super) struct Issuer<'a> {
     pub(super) windows: &'a Windows,
     /// Whether to stop where that is.
     pub(super) stops: &'a (dyn Fn() -> bool + Sync),
-}
-
-/// Bytes that are read where something is needed that leads on: what follows it is needed next, mostly.
-const WINDOW: u64 = 256 << 10;
-/// Most of these reads that are kept.
-const WINDOWS: usize = 16;
-
-/// What lies around blocks that lead on, read a moment ago.
-#[derive(Default)]
-pub(super) struct Windows(VecDeque<(Extent, Arc<Fetched>)>);
-
-impl Windows {
-    fn around(&self, of: &Extent) -> Option<&Arc<Fetched>> {
-        let within = |e: &Extent| {
-            let end = of.offset.saturating_add(of.psize.0);
-            e.vdev == of.vdev && e.offset <= of.offset && end <= e.offset.saturating_add(e.psize.0)
-        };
-        self.0.iter().find(|(e, _)| within(e)).map(|(_, fetched)| fetched)
-    }
-
-    /// A read in which a block is, made if there is none.
-    pub(super) fn of(&mut self, tree: &vdev::Tree, bp: &Blkptr) -> Option<Arc<Fetched>> {
-        let of = extents(bp).next()?;
-        if let Some(fetched) = self.around(&of) {
-            return Some(Arc::clone(fetched));
-        }
-        // Blocks of one group lie side by side, in either order.
-        let near = of.offset - of.offset % WINDOW;
-        let start = near - near % tree.unit_of(of.vdev);
-        let psize = Psize(WINDOW.max(of.offset - start + of.psize.0));
-        let extent = Extent { offset: start, psize, ..of };
-        // Where no block can begin, or end, only this one is read.
-        let extent = if tree.pieces_of(extent.vdev, start, psize, of.birth).is_ok() { extent } else { of };
-        let fetched = Arc::new(tree.fetch(&[extent], false));
-        if self.0.len() == WINDOWS {
-            self.0.pop_front();
-        }
-        self.0.push_back((extent, Arc::clone(&fetched)));
-        Some(fetched)
-    }
-
-    fn all(&self) -> impl Iterator<Item = Arc<Fetched>> {
-        self.0.iter().map(|(_, fetched)| Arc::clone(fetched))
-    }
 }
 
 impl Issuer<'_> {

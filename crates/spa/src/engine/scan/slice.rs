@@ -11,10 +11,11 @@ use ondisk::{Blkptr, Guid, Txg};
 use vdev::{Pace, TxgRanges};
 use zio::{Bookmark, Glance, Look, Workers};
 
-use super::issue::{Windows, extents};
+use super::issue::extents;
 use super::plan::{self, Visit};
 use super::queue::{self, Queue, asize};
 use super::walk::{Counted, Position, Walk};
+use super::windows::{Row, Windows};
 use super::{SCAN_VDEV_LIMIT, ScanStat, covers};
 use crate::engine::Engine;
 
@@ -189,6 +190,22 @@ impl Slice<'_> {
                 ControlFlow::Continue(None)
             }
         }
+    }
+
+    /// Reads blocks that lead on and are needed next, unless somebody waits; which is the first that is left to be read ahead later, of these numbers, if one is.
+    pub(super) fn look_ahead(
+        &mut self,
+        row: Row,
+        blocks: impl Iterator<Item = (usize, Blkptr)>,
+    ) -> Option<usize> {
+        if self.is_waited_for() || self.makes_way() || self.is_over() {
+            return None;
+        }
+        let _paced = self.pace.enter();
+        let mut windows = std::mem::take(&mut self.windows);
+        let left = windows.ahead(row, &self.engine.tree(), blocks, || self.is_over());
+        self.windows = windows;
+        left
     }
 
     /// Stops, to come back to `at`, if too many devices have gone: what fails then says nothing.

@@ -19,6 +19,7 @@ use zio::Bookmark;
 use super::plan::{Visit, Visited};
 use super::queue::SCAN_CHECKPOINT_INTVAL;
 use super::slice::Slice;
+use super::windows::Row;
 use crate::traverse::leads_on;
 
 /// First block that was not looked at: object, and block at level 0.
@@ -236,12 +237,23 @@ impl Slice<'_> {
     }
 
     fn indirect(&mut self, o: &Object<'_>, block: &Block, level: Level, blkid: BlkId) -> ControlFlow<()> {
-        for i in 0..block.len() >> BLKPTR_SHIFT {
-            let at = i << BLKPTR_SHIFT;
-            let below = BlkId(blkid.0.wrapping_shl(o.dnode.epbs()).wrapping_add(i as u64));
-            match Blkptr::decode(&block[at..at + BLKPTR_SIZE]) {
-                Ok(bp) => self.child(o, &bp, Level(level.0 - 1), below)?,
-                Err(_) if o.span(Level(level.0 - 1), below).1 > self.from => self.unknown(u64::MAX),
+        let (min, from, level) = (self.min, self.from, Level(level.0 - 1));
+        let pointers = block.len() >> BLKPTR_SHIFT;
+        let pointer = |i: usize| Blkptr::decode(&block[i << BLKPTR_SHIFT..][..BLKPTR_SIZE]);
+        let below = |i: usize| BlkId(blkid.0.wrapping_shl(o.dnode.epbs()).wrapping_add(i as u64));
+        let needed = |i: &usize| o.span(level, below(*i)).1 > from;
+        let row = if level.0 > 0 { Row::Pointers } else { Row::Dnodes };
+        // From where on nothing is read ahead yet; data is not.
+        let mut next = if level.0 == 0 && o.object.0 != 0 { pointers } else { 0 };
+        for i in 0..pointers {
+            if i == next {
+                let blocks = (i..pointers).filter(needed).filter_map(|i| Some((i, pointer(i).ok()?)));
+                let blocks = blocks.filter(|(_, bp)| bp.birth.0 > min && bp.level == level);
+                next = self.look_ahead(row, blocks).unwrap_or(pointers);
+            }
+            match pointer(i) {
+                Ok(bp) => self.child(o, &bp, level, below(i))?,
+                Err(_) if needed(&i) => self.unknown(u64::MAX),
                 Err(_) => {}
             }
         }
@@ -250,23 +262,26 @@ impl Slice<'_> {
 
     fn dnodes(&mut self, objset: u64, block: &Block, blkid: BlkId) -> ControlFlow<()> {
         let per = block.len() / DNODE_MIN_SIZE;
-        let mut slot = 0;
+        let (mut slot, mut found) = (0, Vec::new());
         while slot < per {
             let object = ObjNum(blkid.0.wrapping_mul(per as u64).wrapping_add(slot as u64));
-            match DnodePhys::decode(&block[slot * DNODE_MIN_SIZE..]) {
-                Ok(None) => slot += 1,
-                Ok(Some(dnode)) => {
-                    slot += dnode.num_slots().max(1);
-                    if object.0 >= self.from.0 {
-                        self.object(&Object { objset, object, dnode: &dnode })?;
-                    }
-                }
-                Err(_) => {
-                    if object.0 >= self.from.0 {
-                        self.unknown(u64::MAX);
-                    }
-                    slot += 1;
-                }
+            let dnode = DnodePhys::decode(&block[slot * DNODE_MIN_SIZE..]);
+            slot += if let Ok(Some(dnode)) = &dnode { dnode.num_slots().max(1) } else { 1 };
+            if object.0 >= self.from.0
+                && let Some(dnode) = dnode.transpose()
+            {
+                found.push((object, dnode));
+            }
+        }
+        let min = self.min;
+        let tops = found.iter().filter_map(|(_, dnode)| dnode.as_ref().ok()).flat_map(|d| &d.blkptrs);
+        let tops = tops.filter(|bp| bp.level.0 > 0 && bp.birth.0 > min);
+        // What is not read ahead is read when it is met.
+        let _ = self.look_ahead(Row::Objects, tops.cloned().enumerate());
+        for (object, dnode) in found {
+            match dnode {
+                Ok(dnode) => self.object(&Object { objset, object, dnode: &dnode })?,
+                Err(_) => self.unknown(u64::MAX),
             }
         }
         ControlFlow::Continue(())

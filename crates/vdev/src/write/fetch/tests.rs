@@ -1,3 +1,6 @@
+use device::Device;
+use ondisk::label::LABEL_START_SIZE;
+
 use super::*;
 use crate::tests::{open, root, top};
 use crate::{VdevConfig, VdevKind};
@@ -6,12 +9,42 @@ use crate::{VdevConfig, VdevKind};
 #[test]
 fn ranges_are_joined() {
     let kib = |list: &[(u64, u64)]| list.iter().map(|(a, b)| (a << 10, b << 10)).collect::<Vec<_>>();
+    let joined = |ranges: &[(u64, u64)]| {
+        let reads = joined(ranges, SMALL_GAP);
+        assert_eq!(reads.iter().map(|(_, _, of)| of).sum::<usize>(), ranges.len());
+        reads.into_iter().map(|(start, end, _)| (start, end)).collect::<Vec<_>>()
+    };
     assert_eq!(joined(&kib(&[(0, 4), (4, 8), (40, 44)])), kib(&[(0, 44)]));
     assert_eq!(joined(&kib(&[(0, 4), (133, 137)])), kib(&[(0, 4), (133, 137)]));
     assert_eq!(joined(&kib(&[(0, 1000), (1100, 1200)])), kib(&[(0, 1200)]));
     assert_eq!(joined(&kib(&[(0, 4096), (4096, 4100)])), kib(&[(0, 4096), (4096, 4100)]));
     // The same block twice.
     assert_eq!(joined(&kib(&[(0, 128), (0, 128), (0, 64)])), kib(&[(0, 128)]));
+}
+
+/// Goal: of a read that is gaps for the most part no more is kept than was asked for, and that is what lies there, also where blocks overlap.
+#[test]
+fn gaps_are_not_kept() {
+    let (tree, devices) = open(&root(vec![top(VdevKind::Mirror, 1)]), 1);
+    let bytes: Vec<u8> = (0..2u32 << 20).map(|i| (i / 512 + i) as u8).collect();
+    devices[0].write_at(&bytes, LABEL_START_SIZE).unwrap();
+    let extent =
+        |offset: u64, psize: u64| Extent { vdev: VdevId(0), offset, psize: Psize(psize), birth: Txg(9) };
+    let sparse: Vec<Extent> = (0..16).map(|n| extent(n * 65536, 1024)).chain([extent(512, 1024)]).collect();
+    let dense: Vec<Extent> = (0..16).map(|n| extent(n * 4096, 3072)).collect();
+    for (extents, most) in [(sparse, 16 * 1024 + 512), (dense, 15 * 4096 + 3072)] {
+        let fetched = Arc::new(tree.fetch(&extents, false));
+        let held: usize = fetched.runs.values().flatten().map(|(_, buf)| buf.len()).sum();
+        assert_eq!(held, most);
+        let before = tree.stats(Guid(100)).unwrap().read_ops.get();
+        let _lent = fetched.lend();
+        for e in extents {
+            let mut buf = vec![0; e.psize.0 as usize];
+            assert!(answered(Guid(100), e.offset, &mut buf), "{e:?}");
+            assert!(buf == bytes[e.offset as usize..][..buf.len()], "{e:?}");
+        }
+        assert_eq!(tree.stats(Guid(100)).unwrap().read_ops.get(), before);
+    }
 }
 
 /// Goal: what was fetched answers reads within it of the thread to which it is lent, and no others.
