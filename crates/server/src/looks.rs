@@ -205,9 +205,9 @@ fn look_at(
 pub(crate) fn shared_spares(told: &mut Pool, others: &[Arc<Imported>]) {
     let own: Vec<u64> = guids(&told.root);
     for spare in told.spares.iter_mut().filter(|spare| !own.contains(&spare.guid)) {
+        // As it is in memory, which is what that pool tells of it itself.
         let uses = |other: &&Arc<Imported>| {
-            let config = other.pool.spa().config();
-            config.vdev_tree.as_ref().is_some_and(|root| root.find(ondisk::Guid(spare.guid)).is_some())
+            other.pool.spa().tree().config().find(ondisk::Guid(spare.guid)).is_some()
         };
         if let Some(other) = others.iter().find(uses) {
             spare.spared_by = Some(other.pool.name().to_owned());

@@ -397,6 +397,9 @@ impl Live {
         };
         let changed =
             engine.decide(&self.txgs().handle(), move |engine, tx| engine.take_online(tx, guid, &found))?;
+        if before >= VdevState::Degraded {
+            engine.close_lost(Some(guid)).map_err(ShapeError::from)?;
+        }
         let (now, _) = state_of(&engine.tree())?;
         if changed && now >= VdevState::Degraded {
             self.resume_works();
