@@ -257,3 +257,36 @@ fn one_that_is_gone_is_replaced_below_its_spare() {
         until(&daemon, "zpool status one", |said| !said.contains("replacing") && !said.contains("spare-0"));
     assert_eq!(row(&said, &s), [format!("{s} AVAIL")], "{said}");
 }
+
+/// Goal: a distributed spare that is let go by one device steps in for another that has been faulted all the time, without being told, and a resilver begins when the one before is over: never are there
+/// two at a time, nor does `zpool clear` of the device, whose labels are gone, have another one begin.
+#[test]
+fn one_resilver_at_a_time() {
+    let names: Vec<String> = (0..10).map(|n| format!("d{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (dir, daemon) = stand(&names);
+    let d = |n: usize| dir.path().join(names[n]).display().to_string();
+    daemon.good(&format!("zpool create -m none one draid1:8d:1s{}", at(dir.path(), &names)));
+    daemon.good("zfs create one/fs");
+    daemon.good(&format!("zpool offline -f one {}", d(5)));
+    until(&daemon, "zpool status one", |said| said.contains("spare-5"));
+    daemon.good("zpool wait -t resilver one");
+    daemon.good("zpool wait -t scrub one");
+    daemon.good(&format!("zpool offline -f one {}", d(6)));
+    daemon.good(&format!("zpool labelclear -f {}", d(5)));
+    daemon.good(&format!("zpool labelclear -f {}", d(6)));
+    daemon.good("zpool events -c");
+    daemon.good(&format!("zpool replace -w one {}", d(5)));
+    until(&daemon, "zpool status one", |said| said.contains("spare-6"));
+    daemon.good("zpool clear one");
+    daemon.good("zpool wait -t resilver one");
+    daemon.good("zpool wait -t scrub one");
+    let said = daemon.good("zpool status one");
+    let row = said.lines().find(|line| line.contains(&d(6))).expect("the device");
+    assert!(row.contains("UNAVAIL") && said.contains("spare-6") && said.contains("INUSE"), "{said}");
+    assert!(said.contains("with 0 errors") && !said.contains("resilvering"), "{said}");
+    let events = daemon.good("zpool events -H");
+    let words =
+        events.lines().filter_map(|line| line.split_once("zfs.resilver_")).map(|(_, word)| word.trim());
+    assert_eq!(words.collect::<Vec<_>>(), ["start", "finish", "start", "finish"], "{events}\n{said}");
+}
