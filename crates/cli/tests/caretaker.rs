@@ -222,3 +222,71 @@ fn operations_that_hang() {
     let log = std::fs::read_to_string(dir.path().join("log")).expect("a log");
     assert!(log.contains("I/O to pool 'one' appears to be hung"), "{log}");
 }
+
+/// Goal: a device that tells that it is gone is UNAVAIL after `zpool reopen`, a spare takes its place, and it can be replaced there: replacing and spare vdevs are nested, and the pool still grows.
+#[test]
+fn one_that_is_gone_is_replaced_below_its_spare() {
+    let names = ["a", "b", "c", "s", "t", "r", "n"];
+    let (dir, daemon) = stand(&names);
+    let [a, b, c, s, t, r, n] = names.map(|name| dir.path().join(name).display().to_string());
+    daemon.good(&format!("zpool create -m none one raidz1 {a} {b} {c} spare {s}"));
+    daemon.good(&format!("zinject -d {a} -e nxio -T all -f 100 one"));
+    daemon.good("zpool reopen one");
+    let row = |said: &str, name: &str| {
+        let rows = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        rows.filter(|row| row.starts_with(&format!("{name} "))).collect::<Vec<_>>()
+    };
+    let said =
+        until(&daemon, "zpool status one", |said| row(said, &s).len() == 2 && said.contains("resilvered"));
+    assert_eq!(row(&said, &a), [format!("{a} UNAVAIL 0 0 0 cannot open")], "{said}");
+    assert_eq!(row(&said, &s)[1], format!("{s} INUSE currently in use"), "{said}");
+    assert_eq!(row(&said, "one"), ["one DEGRADED 0 0 0"], "{said}");
+    daemon.good("set tunable zfs_scan_suspend_progress=1");
+    daemon.good(&format!("zpool replace one {a} {r}"));
+    let said = daemon.good("zpool status one");
+    let names: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let nested = ["one", "raidz1-0", "spare-0", "replacing-0"];
+    assert!(names.windows(4).any(|four| four == nested), "{said}");
+    daemon.good(&format!("zpool add one spare {t}"));
+    daemon.good(&format!("zpool add -f one {n}"));
+    let said = daemon.good("zpool status one");
+    assert_eq!(row(&said, &t), [format!("{t} AVAIL")], "{said}");
+    assert!(row(&said, &n)[0].contains("ONLINE"), "{said}");
+    daemon.good("set tunable zfs_scan_suspend_progress=0");
+    let said =
+        until(&daemon, "zpool status one", |said| !said.contains("replacing") && !said.contains("spare-0"));
+    assert_eq!(row(&said, &s), [format!("{s} AVAIL")], "{said}");
+}
+
+/// Goal: a distributed spare that is let go by one device steps in for another that has been faulted all the time, without being told, and a resilver begins when the one before is over: never are there
+/// two at a time, nor does `zpool clear` of the device, whose labels are gone, have another one begin.
+#[test]
+fn one_resilver_at_a_time() {
+    let names: Vec<String> = (0..10).map(|n| format!("d{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (dir, daemon) = stand(&names);
+    let d = |n: usize| dir.path().join(names[n]).display().to_string();
+    daemon.good(&format!("zpool create -m none one draid1:8d:1s{}", at(dir.path(), &names)));
+    daemon.good("zfs create one/fs");
+    daemon.good(&format!("zpool offline -f one {}", d(5)));
+    until(&daemon, "zpool status one", |said| said.contains("spare-5"));
+    daemon.good("zpool wait -t resilver one");
+    daemon.good("zpool wait -t scrub one");
+    daemon.good(&format!("zpool offline -f one {}", d(6)));
+    daemon.good(&format!("zpool labelclear -f {}", d(5)));
+    daemon.good(&format!("zpool labelclear -f {}", d(6)));
+    daemon.good("zpool events -c");
+    daemon.good(&format!("zpool replace -w one {}", d(5)));
+    until(&daemon, "zpool status one", |said| said.contains("spare-6"));
+    daemon.good("zpool clear one");
+    daemon.good("zpool wait -t resilver one");
+    daemon.good("zpool wait -t scrub one");
+    let said = daemon.good("zpool status one");
+    let row = said.lines().find(|line| line.contains(&d(6))).expect("the device");
+    assert!(row.contains("UNAVAIL") && said.contains("spare-6") && said.contains("INUSE"), "{said}");
+    assert!(said.contains("with 0 errors") && !said.contains("resilvering"), "{said}");
+    let events = daemon.good("zpool events -H");
+    let words =
+        events.lines().filter_map(|line| line.split_once("zfs.resilver_")).map(|(_, word)| word.trim());
+    assert_eq!(words.collect::<Vec<_>>(), ["start", "finish", "start", "finish"], "{events}\n{said}");
+}

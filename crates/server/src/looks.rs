@@ -205,8 +205,8 @@ fn look_at(
 pub(crate) fn shared_spares(told: &mut Pool, others: &[Arc<Imported>]) {
     let own: Vec<u64> = guids(&told.root);
     for spare in told.spares.iter_mut().filter(|spare| !own.contains(&spare.guid)) {
+        // As it is in memory, which is what that pool tells of it itself.
         let uses = |other: &&Arc<Imported>| {
-            // As the pool itself tells it: what it let go is free at once, though the group that says so is not on disk yet.
             other.pool.spa().tree().config().find(ondisk::Guid(spare.guid)).is_some()
         };
         if let Some(other) = others.iter().find(uses) {

@@ -12,10 +12,10 @@ mod ward;
 use ondisk::label::LABELS;
 use ondisk::{DmuType, Guid, Txg};
 use spa::create::VdevShape;
-use spa::engine::PoolProp;
-use vdev::VdevState;
+use spa::engine::{PoolProp, ScanCommand};
 use vdev::inject::{self, ALWAYS, Bad, Fault, MosBlocks, On, Part, Spell, Target, Wrong};
 use vdev::label::Labels;
+use vdev::{VdevAux, VdevState};
 use ward::{Ward, live, ward};
 
 const EIO: Wrong = Wrong::Error(5);
@@ -241,4 +241,61 @@ fn lost_writes_end_the_program() {
         "{words}"
     );
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&out.status), Some(6));
+}
+
+/// Goal: a device that tells that it is gone, or of whose labels none can be read, is not to be had any more when somebody says that devices are looked at again, and one that can't be probed is
+/// faulted; what the pool can't do without stays. It comes back when it is well, by itself or cleared, has what it missed, and a scrub finds nothing.
+#[test]
+fn a_device_is_lost() {
+    let gone = |leaf| Target::Leaf { leaf, on: Some(On::Free), wrong: Wrong::Error(6) };
+    let label = |leaf, part| Target::Label { leaf, part, on: Some(On::Read), wrong: EIO };
+    for (what, by_reopen) in
+        [("gone", true), ("gone", false), ("label", true), ("label", false), ("probe", true)]
+    {
+        let mut ward = ward(VdevShape::Mirror, 2);
+        let first = ward.write(1).0;
+        let (ill, needed) = (leaf(&ward, 0), leaf(&ward, 1));
+        let (target, state, aux) = match what {
+            "gone" => (gone(ill), VdevState::CantOpen, VdevAux::OpenFailed),
+            "label" => (label(ill, Part::Nvlist), VdevState::CantOpen, VdevAux::BadLabel),
+            _ => (label(ill, Part::Pad2), VdevState::Faulted, VdevAux::ErrExceeded),
+        };
+        let asked = Asked::target(&ward, target);
+        let second = ward.dirty(2);
+        if by_reopen {
+            assert_eq!(live(&ward.spa).reopen(None).unwrap(), 0);
+        } else {
+            assert_eq!(live(&ward.spa).online(ill, false).unwrap(), state);
+        }
+        let now = || ward.spa.tree().state_of(ill).unwrap();
+        assert_eq!(now(), (state, aux), "{what}");
+        let other = Asked::target(&ward, label(needed, Part::Nvlist));
+        live(&ward.spa).reopen(None).unwrap();
+        drop(other);
+        assert_eq!(ward.states(), [state, VdevState::Healthy], "{what}");
+        let (third, suspended) = ward.write(3);
+        assert!(!suspended);
+        live(&ward.spa).see_to_devices();
+        live(&ward.spa).reopen(None).unwrap();
+        assert_eq!(now().0, state, "{what}: it is as it was");
+        if state == VdevState::Faulted {
+            live(&ward.spa).clear(None).unwrap();
+            assert_eq!(now().0, state, "{what}: that it is cleared makes nothing well");
+        }
+        drop(asked);
+        // Nobody has it open any more.
+        drop(ward.patients.remove(0));
+        match state {
+            VdevState::Faulted => live(&ward.spa).clear(None).unwrap(),
+            _ => live(&ward.spa).see_to_devices(),
+        }
+        assert_eq!(ward.states(), [VdevState::Healthy; 2], "{what}");
+        live(&ward.spa).wait_for_scans().unwrap();
+        assert!(ward.spa.tree().behind().is_empty());
+        live(&ward.spa).scan(ScanCommand::Scrub).unwrap();
+        live(&ward.spa).wait_for_scans().unwrap();
+        let scrub = live(&ward.spa).scan_stat().unwrap().phys;
+        assert_eq!((scrub.errors, scrub.processed), (0, 0), "{what}");
+        ward.discharge(&[(1, first), (2, second), (3, third)]);
+    }
 }

@@ -150,6 +150,41 @@ fn offline_and_back() {
     check(&spa, &[first, second, third]);
 }
 
+/// Goal: while a device is being replaced, neither it nor the new one is counted on: of a raidz2 one device is faulted then, and the next is degraded, and used. Afterwards it is faulted as well.
+#[test]
+fn a_replacement_is_not_counted_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let spa = new_pool(d, VdevShape::Raidz(2), &["a", "b", "c", "e", "f"]);
+    let first = write(&spa, 1);
+    live(&spa).hold_scans(true);
+    join(&spa, d, "f", &image(d, "n"), true).unwrap();
+    live(&spa).offline(guid(&spa, d, "n"), true).unwrap();
+    let fault = |name: &str| live(&spa).fault(guid(&spa, d, name), Verdict::ByHandForNow).unwrap();
+    let states = || ["a", "b"].map(|name| state(&spa, d, name));
+    fault("a");
+    fault("b");
+    assert_eq!(states(), [VdevState::Faulted, VdevState::Degraded]);
+    // What is replaced can be taken out itself, as long as what it has is elsewhere.
+    live(&spa).clear(None).unwrap();
+    fault("f");
+    assert_eq!(state(&spa, d, "f"), VdevState::Faulted);
+    let second = write(&spa, 2);
+    check(&spa, &[first, second]);
+    live(&spa).online(guid(&spa, d, "n"), false).unwrap();
+    live(&spa).hold_scans(false);
+    live(&spa).wait_for_scans().unwrap();
+    live(&spa).end_replacements().unwrap();
+    assert_eq!(shape(&spa), "raidz(a b c e n)");
+    fault("a");
+    fault("b");
+    assert_eq!(states(), [VdevState::Faulted; 2]);
+    live(&spa).clear(None).unwrap();
+    healed(&spa);
+    let spa = again(d, spa);
+    check(&spa, &[first, second]);
+}
+
 /// Goal: a fault by hand outlasts an import only if it shall, is cleared, and leaves a device offline that was so before.
 #[test]
 fn faults_by_hand() {

@@ -1,10 +1,10 @@
 //! Faults that somebody asks for (`zinject`): errors and delays of a device, errors of parts of its labels, of blocks of an object, and of objects of a kind in the MOS.
 //!
 //! # Theory
-//! A process has one list of them, and whoever reads or writes asks it: [`strike`] for an operation on a leaf, [`strike_label`] for one on its labels, [`spoil`] for
-//! a copy of a block. While nobody has asked for anything, that costs a look at one number. A fault of a device changes the outcome of an operation, nothing of the
+//! A process has one list of them, and whoever reads or writes asks it: [`strike`] for an operation on a leaf, [`is_gone`] for opening it, [`strike_label`] for one on its labels,
+//! [`spoil`] for a copy of a block. While nobody has asked for anything, that costs a look at one number. A fault of a device changes the outcome of an operation, nothing of the
 //! device itself: an error is told instead of it, bytes that were read are changed on their way up, a write is told to have been done. A device's faults spare its
-//! labels, as in OpenZFS: what is tried is how blocks fare, not whether a pool is found. Labels have faults of their own, by the parts of which each of the four
+//! labels, as in OpenZFS: what is tried is how blocks fare, not whether a pool is found; but one that tells that it is gone can't be opened again. Labels have faults of their own, by the parts of which each of the four
 //! has one.
 //!
 //! # Locks
@@ -195,6 +195,8 @@ pub struct Fault {
 pub const ALWAYS: u32 = u32::MAX;
 /// The object set of the pool itself (`DMU_META_OBJSET`).
 const MOS: u64 = 0;
+/// The error of a device that is gone (`ENXIO`).
+const GONE: i32 = 6;
 /// Faults at a time.
 const MOST: usize = 4096;
 
@@ -288,6 +290,22 @@ pub(crate) fn strike(pool: impl Fn() -> Guid, leaf: Guid, on: On) -> Option<Wron
         Target::Writes(_) if fault.pool == pool && on == On::Write => Some(Wrong::Noop),
         _ => None,
     })
+}
+
+/// Whether opening a leaf fails, since somebody asked for its device to be gone (`ENXIO`), whatever is asked of it (`zio_handle_device_injection` in `vdev_open`).
+pub fn is_gone(pool: Guid, leaf: Guid) -> bool {
+    if COUNT.load(Relaxed) == 0 {
+        return false;
+    }
+    let gone = |fault: &Fault| match fault.target {
+        Target::Leaf { leaf: of, wrong: wrong @ Wrong::Error(GONE), .. }
+            if fault.pool == pool && of == leaf =>
+        {
+            Some(wrong)
+        }
+        _ => None,
+    };
+    struck(On::Read, gone).is_some()
 }
 
 /// What a read or a write comes to that begins `at` this byte of a label, whichever of the four that is. A guid is enough, since pools have no leaf in common.

@@ -3,7 +3,7 @@
 //! # Theory
 //! A device that is offline or faulted stays in the tree, closed: nothing is read from it or written to it, and what it misses goes to its
 //! dirty time log. So it can come back at any time, and only what it missed must be brought up to date. Whether the pool can do without it is decided in
-//! the group that takes it out, by what its sisters have ([`replicas`](super::replicas)).
+//! the group that takes it out, by what its sisters have ([`replicas`](super::replicas)); who is faulted is not made up for by a device that is being replaced.
 //!
 //! # On disk
 //! `offline` and `faulted` in the config, `aux_state` with a fault that shall outlast an import. What is temporary is known to this engine alone; a fault that is
@@ -235,7 +235,7 @@ impl Engine {
         }
         let (why, aux) = verdict.aux();
         let tree = self.tree();
-        if verdict == Verdict::Poor || replicas::is_required(&tree, root, guid) {
+        if verdict == Verdict::Poor || replicas::is_required_when_faulting(&tree, root, guid) {
             // What only it holds must stay readable.
             self.edit_leaf(guid, |leaf| {
                 (leaf.degraded, leaf.faulted, leaf.aux_state) = (true, false, aux.clone());
@@ -397,6 +397,9 @@ impl Live {
         };
         let changed =
             engine.decide(&self.txgs().handle(), move |engine, tx| engine.take_online(tx, guid, &found))?;
+        if before >= VdevState::Degraded {
+            engine.close_lost(Some(guid)).map_err(ShapeError::from)?;
+        }
         let (now, _) = state_of(&engine.tree())?;
         if changed && now >= VdevState::Degraded {
             self.resume_works();

@@ -136,9 +136,11 @@ impl Live {
         }
         let given_up = zio.tree().given_up();
         zio.tree().clear(guid)?;
-        given_up.into_iter().for_each(|device| zio.doubt(device));
+        given_up.iter().for_each(|device| zio.doubt(*device));
         self.engine.allocator.retry();
         zio.suspension().clear();
+        // One that is as it was is not well for being cleared.
+        given_up.iter().try_for_each(|device| self.engine.close_lost(Some(*device)))?;
         self.resume_works();
         let config = self.config();
         let within = guid.and_then(|guid| config.vdev_tree.as_ref()?.find(guid));

@@ -4,6 +4,9 @@
 //! A device that was pulled, or was not there when the pool was imported, is looked for again when somebody says so: where its path leads. It is
 //! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
 //!
+//! One that is open, but tells that it is gone, or has no label any more that can be read, is closed then, as far as the pool can do without it: it shows as not to be opened, a spare takes its
+//! place, and it is looked for as any other that is missing. One that has labels is probed, and faulted if it doesn't work.
+//!
 //! # Locks
 //! A pool that is suspended has a sync thread that waits with half a group in hand, perhaps within a change of the tree's shape. So this takes
 //! `placing` alone, which is held only while one tree takes the place of another; and before it `reopening`, while devices are opened and read: who comes second finds in the tree what another has claimed
@@ -13,17 +16,17 @@
 //! A device is looked for at its path and nowhere else.
 //!
 //! # See
-//! OpenZFS `vdev_reopen`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
+//! OpenZFS `vdev_reopen`, `vdev_open`, `vdev_validate`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
 
 use std::sync::Arc;
 
 use device::Device;
 use ondisk::label::LABELS;
-use ondisk::{Guid, PoolConfig, VdevConfig, VdevKind};
-use vdev::{Devices, VdevAux, VdevState};
+use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
+use vdev::{Devices, VdevAux, VdevState, inject};
 
 use super::growth::copy_rings;
-use super::{Engine, Live};
+use super::{Engine, Live, replicas};
 use crate::Labels;
 use crate::txg::TxgHandle;
 
@@ -61,15 +64,17 @@ impl Engine {
             if !matches!(leaf.kind, VdevKind::Disk | VdevKind::File) || !wanted(leaf) {
                 continue;
             }
-            let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
+            if inject::is_gone(root.guid, leaf.guid) {
+                continue;
+            }
+            let answers = |device: &dyn Device| Labels::of(device, leaf.guid).newest().is_some();
             // One that answers is only cleared of its errors.
-            if open.is_some_and(|device| Labels::of(&*device, leaf.guid).newest().is_some()) {
+            if tree.devices().any(|(guid, device)| guid == leaf.guid && answers(&**device)) {
                 continue;
             }
             let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
-            if let Some(device) =
-                crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer())
-            {
+            let there = crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer());
+            if let Some(device) = there.filter(|device| Labels::of(&**device, leaf.guid).valid() > 0) {
                 found.insert(leaf.guid, device);
             }
         }
@@ -110,6 +115,37 @@ impl Engine {
         Ok(found.into_keys().collect())
     }
 
+    /// Closes the devices of a vdev, or of all, that are open and not to be had any more, if the pool can do without them; probes the others (`vdev_open`, `vdev_validate`).
+    pub(super) fn close_lost(&self, of: Option<Guid>) -> Result<(), vdev::VdevError> {
+        let (config, tree) = (self.config_now(), self.tree());
+        let root = config.vdev_tree.as_ref().expect("an engine's config has a tree");
+        let within = of.map_or(Some(tree.config()), |guid| tree.config().find(guid));
+        for leaf in within.into_iter().flat_map(VdevConfig::leaves) {
+            let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
+            let Some(device) = open.filter(|_| tree.is_writable(leaf.guid)) else { continue };
+            match lost(tree.config().guid, leaf, &*device) {
+                Some(why) if !replicas::is_required(&tree, root, leaf.guid) => {
+                    self.close_one(leaf.guid, why)?
+                }
+                Some(_) => {}
+                None => tree.look_at(leaf.guid),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the tree in place that has a device no more. What that took and was not flushed, it misses.
+    fn close_one(&self, guid: Guid, why: VdevAux) -> Result<(), vdev::VdevError> {
+        let _one = self.placing.lock();
+        let tree = self.tree();
+        let unsynced = || tree.leaves_out(guid, Txg(self.synced.read().uberblock.txg.0 + 1));
+        unsynced()?;
+        tree.set_state(guid, VdevState::CantOpen, why)?;
+        self.cache.zio().trees().set(Arc::new(tree.closed(guid)?));
+        // Meanwhile a group may have begun.
+        unsynced()
+    }
+
     /// Says of those of these devices for which a hot spare stands in that they are back: the spare goes as soon as they lack nothing (`vdev_unspare`).
     pub(super) fn unspare(&self, back: &dyn Fn(&VdevConfig) -> bool) {
         let config = self.config_now();
@@ -127,7 +163,7 @@ impl Engine {
         self.edit_config(|config| {
             let root = config.vdev_tree.as_mut().expect("an engine's config has a tree");
             for guid in &back {
-                super::replicas::edit(root, *guid, &mut |leaf| leaf.unspare = true);
+                replicas::edit(root, *guid, &mut |leaf| leaf.unspare = true);
             }
         });
     }
@@ -159,12 +195,28 @@ impl Engine {
     }
 }
 
+/// Why a device that is open is not to be had any more, if it isn't. One whose label is another's is left to whoever says what becomes of it.
+fn lost(pool: Guid, leaf: &VdevConfig, device: &dyn Device) -> Option<VdevAux> {
+    if inject::is_gone(pool, leaf.guid) {
+        return Some(VdevAux::OpenFailed);
+    }
+    // The system says itself what has become of one that was pulled.
+    let readable = device.is_gone() || Labels::of(device, leaf.guid).valid() > 0;
+    (!readable).then_some(VdevAux::BadLabel)
+}
+
 impl Live {
-    /// Looks for devices that are not to be had, of a vdev or of all, where they should be; how many came back (`vdev_reopen`).
+    /// Looks for devices that are not to be had, of a vdev or of all, where they should be; how many came back. One that is open, and can't be had any more, is closed if the pool can do
+    /// without it (`vdev_reopen`).
     ///
     /// # Errors
     /// [`vdev::VdevError`] never but for a defect.
     pub fn reopen(&self, of: Option<Guid>) -> Result<usize, vdev::VdevError> {
-        Ok(self.engine().reopen(&self.txgs().handle(), of, false)?.len())
+        let back = self.engine().reopen(&self.txgs().handle(), of, false)?.len();
+        // A pool that has stopped keeps what it has.
+        if self.txgs().check_suspended().is_ok() {
+            self.engine().close_lost(of)?;
+        }
+        Ok(back)
     }
 }

@@ -38,6 +38,16 @@ pub(super) fn is_required(tree: &Tree, root: &VdevConfig, leaf: Guid) -> bool {
     top.is_none_or(|top| top.guid == leaf || !outage(tree, top, &[leaf]).is_empty())
 }
 
+/// The same for one that is to be faulted: devices that replace others, or are replaced, are not counted on, since they are the likeliest to fail too (`faulting` in `vdev_dtl_reassess`).
+pub(super) fn is_required_when_faulting(tree: &Tree, root: &VdevConfig, leaf: Guid) -> bool {
+    let Some(top) = root.children.iter().find(|top| top.find(leaf).is_some()) else { return true };
+    let mut gone = vec![leaf];
+    for replacing in top.walk().filter(|vdev| vdev.kind == VdevKind::Replacing) {
+        gone.extend(replacing.children.iter().filter(|side| side.kind.is_leaf()).map(|side| side.guid));
+    }
+    top.guid == leaf || !outage(tree, top, &gone).is_empty()
+}
+
 /// Whether everything can be read without these devices.
 pub(crate) fn can_spare(tree: &Tree, root: &VdevConfig, leaves: &[Guid]) -> bool {
     root.children.iter().all(|top| outage(tree, top, leaves).is_empty())

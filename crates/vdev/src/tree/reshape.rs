@@ -75,6 +75,16 @@ impl Tree {
         Ok(tree)
     }
 
+    /// The same tree without the device of a leaf, which it has open no more (`vdev_close`). Whoever still works with the old tree may have it for a while.
+    ///
+    /// # Errors
+    /// As [`Tree::reshape`].
+    pub fn closed(&self, leaf: Guid) -> Result<Tree> {
+        let mut config = self.config.clone();
+        keep_out(&mut config, leaf);
+        self.rebuilt(&config, &Devices::new(), &mut |_| Err(VdevAux::OpenFailed))
+    }
+
     fn rebuilt(&self, root: &VdevConfig, anew: &Devices, open: &mut Opener<'_>) -> Result<Tree> {
         let mut known = |leaf: &VdevConfig| match anew.get(&leaf.guid) {
             Some(device) => Ok(Arc::clone(device)),
@@ -120,6 +130,13 @@ fn let_in(vdev: &mut VdevConfig, devices: &Devices) {
         (vdev.offline, vdev.faulted, vdev.degraded, vdev.removed) = (false, false, false, false);
     }
     vdev.children.iter_mut().for_each(|child| let_in(child, devices));
+}
+
+/// Has a device not opened, as one that is offline.
+// As deep as the tree, which is bounded when it is built.
+fn keep_out(vdev: &mut VdevConfig, leaf: Guid) {
+    vdev.offline |= vdev.guid == leaf;
+    vdev.children.iter_mut().for_each(|child| keep_out(child, leaf));
 }
 
 #[cfg(test)]

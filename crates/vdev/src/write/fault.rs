@@ -48,6 +48,13 @@ impl Tree {
         }
     }
 
+    /// Probes the device of a leaf, and gives it up if it doesn't work (`vdev_probe` in `vdev_open`).
+    pub fn look_at(&self, guid: Guid) {
+        if let Some(id) = self.by_guid.get(&guid) {
+            self.suspect(*id);
+        }
+    }
+
     /// Faults a device that somebody has found not to answer, as far as the pool can do without it.
     pub fn give_up(&self, guid: Guid) {
         if let Some(id) = self.by_guid.get(&guid).filter(|id| self.writable(**id)) {
