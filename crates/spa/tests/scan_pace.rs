@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use device::{Clock, Device, Effort, Spinning};
-use ondisk::ObjNum;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::scan::{ScanFunc, ScanState};
+use ondisk::{ObjNum, Psize, Txg, VdevId};
 use parking_lot::{Condvar, Mutex};
 use rig::{images, judge, noise, own, pool_in, read_file, write_file};
 use spa::Spa;
@@ -472,6 +472,86 @@ fn nobody_waits_because_it_makes_way() {
         pool.live().export().unwrap();
     });
     pool.judge();
+}
+
+/// Goal: a slice that is late makes way for nobody, so that its group gets on though nobody waits for that.
+#[test]
+fn a_late_slice_makes_way_for_nobody() {
+    let pool = pool();
+    pool.live().limit_scan_slices(1);
+    // Each is late five seconds after its beginning.
+    pool.live().set_scan_slices(1, 1);
+    pool.while_read(|_| {
+        let _goes_on = GoesOn(&pool.turn);
+        pool.live().scan(ScanCommand::Scrub).unwrap();
+        pool.turn.stands.store(true, SeqCst);
+        pool.turn.is_asked();
+        let (synced, since) = (pool.synced(), Instant::now());
+        while pool.synced() == synced {
+            assert!(since.elapsed() < PATIENCE, "a late slice waits for its turn");
+            std::thread::yield_now();
+        }
+        assert!(pool.live().scan_stat().unwrap().is_scanning());
+        pool.live().scan(ScanCommand::Stop).unwrap();
+    });
+    pool.end();
+}
+
+/// Has time go on for those who wait for their turn however a test ends.
+struct GoesOn<'a>(&'a Turn);
+
+impl Drop for GoesOn<'_> {
+    fn drop(&mut self) {
+        self.0.stands.store(false, SeqCst);
+    }
+}
+
+/// Goal: a sequential resilver makes way too where it writes: beside somebody who is always asking for the new disk it has a seventh of that one's time, and gets on.
+#[test]
+fn what_a_rebuild_writes_makes_way() {
+    REBUILD_SCRUB_ENABLED.set(0);
+    let mut pool = pool();
+    let dir = pool.dir.path().join("new");
+    std::fs::create_dir(&dir).unwrap();
+    let path = images(&dir, 1, 512 << 20).remove(0);
+    let (time, new) = (pool.time.clone(), Mutex::default());
+    let leaf = pool.spa.tree().describe().children[0].children[1].guid;
+    let claimer = |path: &Path| claim(path, &time, &new);
+    let terms =
+        AttachTerms { replace: false, sequential: true, force: false, unattended: false, claimer: &claimer };
+    pool.live().hold_scans(true);
+    pool.live().attach(leaf, &NewLeaf { path }, &terms).unwrap();
+    pool.doors.extend(new.into_inner());
+    let door = &pool.doors[2..];
+    door[0].close();
+    std::thread::scope(|scope| {
+        let open = Opens(door);
+        let tree = pool.spa.tree();
+        // Looks at every side of what is there, the new one too.
+        let asks = move || {
+            let all = tree.attempts(VdevId(0), 0, Psize(4096), Txg(1)).unwrap();
+            all.filter(|bytes| bytes.len() == 4096).count()
+        };
+        let asks = std::thread::Builder::new().name(READER.into()).spawn_scoped(scope, asks).unwrap();
+        while door[0].state.lock().waiting == 0 {
+            assert!(!asks.is_finished(), "nobody asks for the new disk");
+            std::thread::yield_now();
+        }
+        let work = pool.work(|| {
+            pool.live().hold_scans(false);
+            pool.live().wait_for_scans().unwrap();
+        });
+        println!("written: {work:?}");
+        assert!(pool.spa.tree().behind().is_empty());
+        let all = FILES * LEN as u64;
+        assert!(work.efforts[2][1].bytes >= all, "{work:?}");
+        // Reads have nobody in their way.
+        let takes_ns = all * 1_000_000_000 / RATE;
+        assert!(work.took_ns >= 6 * takes_ns, "{work:?}");
+        drop(open);
+        assert_eq!(asks.join().unwrap(), 3);
+    });
+    pool.end();
 }
 
 /// Goal: a sequential resilver makes way too, and gets on beside readers.

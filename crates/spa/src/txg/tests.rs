@@ -1,6 +1,6 @@
 use super::*;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Default)]
 struct Log {
@@ -9,6 +9,7 @@ struct Log {
     go_on: Mutex<Vec<u64>>,
     suspension: Arc<Suspension>,
     counts: Arc<TxCounts>,
+    waiters: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -36,6 +37,10 @@ impl Engine for Log {
 
     fn counts(&self) -> Arc<TxCounts> {
         self.counts.clone()
+    }
+
+    fn waiters(&self) -> Arc<AtomicU64> {
+        self.waiters.clone()
     }
 }
 
@@ -204,4 +209,38 @@ fn what_is_in_the_way_is_counted() {
     assert!(txgs.hold(1).is_err());
     assert_eq!((log.counted("dmu_tx_suspended"), log.counted("dmu_tx_assigned")), (1, 4));
     log.suspension.clear();
+}
+
+/// Goal: who is slowed down as much is dirty waits, for all who ask whether anybody does, and does no longer when he got in.
+#[test]
+fn who_is_slowed_down_waits() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let log = Arc::new(Log::default());
+    let tunables = Tunables {
+        dirty_max: 1_000_000,
+        sync_percent: 100,
+        delay_min_percent: 50,
+        delay_scale_ns: 1_000_000_000,
+        ..never()
+    };
+    let txgs = Txgs::start("t", Txg(0), tunables, log.clone());
+    let waiting = || log.waiters.load(Ordering::Relaxed);
+    let first = txgs.hold(600_000).unwrap();
+    assert_eq!(waiting(), 0);
+    let (since, seen) = (Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // A tenth of a second each time, until somebody has looked meanwhile.
+        scope.spawn(|| {
+            while !seen.load(Ordering::Relaxed) && since.elapsed() < PATIENCE {
+                drop(txgs.hold(1).unwrap());
+            }
+        });
+        while waiting() == 0 && since.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        seen.store(since.elapsed() < PATIENCE, Ordering::Relaxed);
+    });
+    assert!(seen.load(Ordering::Relaxed), "nobody waited");
+    assert_eq!((waiting(), log.counted("dmu_tx_dirty_over_max")), (0, 0));
+    drop(first);
 }

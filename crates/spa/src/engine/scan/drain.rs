@@ -17,7 +17,6 @@ impl Slice<'_> {
         loop {
             // At the end of what is looked at in one go reader and writer wait for each other. When the slice is over it stops before that.
             let most = if self.is_waited_for() { GATHER_HURRIED } else { u64::MAX };
-            let most = if self.makes_way() { most.min(self.at_a_time) } else { most };
             let items = self.queue.first(GATHER.0, most);
             if items.is_empty() {
                 return true;
