@@ -212,7 +212,7 @@ impl Life {
     /// Takes a device out of its mirror, and first what stands in for it, which would take its place for good otherwise.
     fn detach(&self, device: &str) -> Result<(), Failure> {
         let (root, live) = (self.root()?, self.live()?);
-        let Some(guid) = self.guid(device)? else { return Ok(()) };
+        let Some(guid) = self.guid(device)? else { return self.recall_spares() };
         let has = |vdev: &VdevConfig| vdev.leaves().any(|leaf| leaf.guid == guid);
         let replaced = root.walk().find(|vdev| vdev.kind == VdevKind::Spare && has(vdev));
         let spares = self.model.spares();
@@ -220,7 +220,33 @@ impl Life {
         if let Some(spare) = replaced.and_then(|vdev| vdev.leaves().find(stands_in)) {
             live.detach(spare.guid)?;
         }
-        Ok(live.detach(guid)?)
+        live.detach(guid)?;
+        self.recall_spares()
+    }
+
+    /// Has hot spares be spares again that stepped in just when a device was taken out, and so took its place for good.
+    fn recall_spares(&self) -> Result<(), Failure> {
+        let (root, live, spares) = (self.root()?, self.live()?, self.model.spares());
+        let is_spare = |vdev: &&VdevConfig| file_name(vdev).is_some_and(|name| spares.contains(&name));
+        let ordinary = root.walk().filter(|vdev| vdev.kind != VdevKind::Spare);
+        for side in ordinary.flat_map(|vdev| &vdev.children).filter(is_spare) {
+            live.detach(side.guid)?;
+        }
+        let known: Vec<String> = self
+            .spa
+            .as_ref()
+            .ok_or("the pool is not imported")?
+            .spares()
+            .iter()
+            .filter_map(|spare| file_name(&spare.config))
+            .collect();
+        for name in spares.iter().filter(|name| !known.contains(name)) {
+            let rack = &self.rack;
+            let claimer =
+                |path: &std::path::Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
+            live.add_aux(&[NewLeaf { path: self.dir.join(name) }], &[], true, &claimer)?;
+        }
+        Ok(())
     }
 
     /// Brings everything back and up to date, and scrubs it: nothing is wrong then.

@@ -461,6 +461,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::time::Duration;
 
+    use spa::engine::AttachTerms;
     use vdev::{Limit, Symptom};
 
     use super::super::slots::DeviceOp;
@@ -497,6 +498,37 @@ mod tests {
         }
         // It has the devices open.
         drop(tree);
+        meet(&mut life, Op::Device(DeviceOp::Settle));
+        life.export().unwrap();
+        life.check().unwrap();
+    }
+
+    /// Goal: a hot spare that steps in just when its device is taken out, and so becomes an ordinary device, is a spare again. Seed 20261923 of a long soak had one device too many.
+    #[test]
+    fn a_spare_amid_a_detach() {
+        let dir = tempfile::tempdir().unwrap();
+        let terms = Terms { shape: Shape::ALL[1], seed: 20_261_923, faults: Faults::None };
+        let mut life = Life::begin(dir.path(), terms, 2).unwrap();
+        let guid_of = |life: &Life, device: usize| {
+            let root = life.live().unwrap().config().vdev_tree.clone().unwrap();
+            let path = dir.path().join(image(device));
+            root.leaves().find(|leaf| leaf.path.as_deref() == path.to_str().map(str::as_bytes)).unwrap().guid
+        };
+        let (rack, leaf) = (Arc::clone(&life.rack), NewLeaf { path: dir.path().join(image(2)) });
+        let claimer = |path: &Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
+        let terms = AttachTerms {
+            replace: true,
+            sequential: false,
+            force: false,
+            unattended: false,
+            claimer: &claimer,
+        };
+        let live = life.live().unwrap();
+        live.attach(guid_of(&life, 1), &leaf, &terms).unwrap();
+        live.detach(guid_of(&life, 1)).unwrap();
+        assert_eq!(live.spare_count(), 0);
+        meet(&mut life, Op::Device(DeviceOp::Detach(image(1), false)));
+        assert_eq!(life.live().unwrap().spare_count(), 1);
         meet(&mut life, Op::Device(DeviceOp::Settle));
         life.export().unwrap();
         life.check().unwrap();
