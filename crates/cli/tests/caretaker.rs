@@ -290,3 +290,43 @@ fn one_resilver_at_a_time() {
         events.lines().filter_map(|line| line.split_once("zfs.resilver_")).map(|(_, word)| word.trim());
     assert_eq!(words.collect::<Vec<_>>(), ["start", "finish", "start", "finish"], "{events}\n{said}");
 }
+
+/// Goal: who asks while devices join and leave finds each of them once, in its state, and below a vdev that has more than one: whatever group is just being written.
+#[test]
+fn each_device_is_shown_once() {
+    let names = ["a", "b", "c", "s"];
+    let (dir, daemon) = stand(&names);
+    let [a, b, c, s] = names.map(|name| dir.path().join(name).display().to_string());
+    daemon.good(&format!("zpool create -m none one mirror {a} {b} spare {s}"));
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            for _ in 0..8 {
+                daemon.good(&format!("zpool attach -f -w one {a} {c}"));
+                daemon.good(&format!("zpool replace -w one {b} {s}"));
+                daemon.good(&format!("zpool detach one {s}"));
+                daemon.good(&format!("zpool detach one {c}"));
+                daemon.good(&format!("zpool replace -f -w one {b} {c}"));
+                daemon.good(&format!("zpool detach one {c}"));
+                daemon.good(&format!("zpool attach -f -w one {a} {b}"));
+            }
+        });
+        while !changes.is_finished() {
+            let said = daemon.good("zpool status one");
+            let (_, rows) = said.split_once("NAME ").expect("a table");
+            let (rows, _) = rows.split_once("spares").expect("a spare");
+            let rows: Vec<&str> = rows.lines().skip(1).filter(|row| !row.trim().is_empty()).collect();
+            for name in [&a, &b, &c, &s] {
+                let of = rows.iter().filter(|row| row.split_whitespace().next() == Some(name));
+                assert!(of.count() < 2, "{name}: {said}");
+            }
+            assert!(rows.iter().all(|row| row.split_whitespace().nth(1) == Some("ONLINE")), "{said}");
+            let depth = |row: &str| row.len() - row.trim_start().len();
+            for (n, group) in rows.iter().enumerate().filter(|(_, row)| row.contains("-0 ")) {
+                let below = rows[n + 1..].iter().take_while(|row| depth(row) > depth(group));
+                let children = below.filter(|row| depth(row) == depth(group) + 2).count();
+                assert!(children > 1, "{group}: {said}");
+            }
+        }
+        changes.join().expect("all went well");
+    });
+}

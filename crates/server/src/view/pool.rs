@@ -42,8 +42,10 @@ fn build(
 ) -> pool::Result<Pool> {
     // Before it is seen what goes on: what begins meanwhile is seen then.
     let resilver_wanted = spa.writer().is_some_and(|live| live.awaits_resilver());
-    let info = spa.tree().describe();
-    let tree = Tree::of(spa, &info, facts.readonly)?;
+    // The tree first: what has joined it by then is on disk, or not known from there.
+    let (vdevs, config) = (spa.tree(), spa.config());
+    let info = vdevs.describe();
+    let tree = Tree::of(spa, (&vdevs, &info), &config, facts.readonly)?;
     let ddts = spa.ddts(&spa.top_vdevs()?)?;
     let mut tables = ddt::summary(spa, &ddts)?;
     if query.dedup_cached {

@@ -1,11 +1,14 @@
 //! The vdev tree with its statistics.
+//!
+//! # Theory
+//! What is shown is the tree that is in memory, whose states these are: who asks while a group that changes its shape is being written finds each vdev once, and in its state. What else is known
+//! of a vdev is in the configuration that is on disk.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
-use ondisk::{ObjNum, VdevConfig, VdevKind};
+use ondisk::{Guid, ObjNum, PoolConfig, VdevConfig, VdevKind};
 use pool::metaslab::{Class, TopVdev, VdevSpace};
 use spa::engine::{WorkKind, WorkStat};
 use spa::import::AuxVdev;
@@ -26,6 +29,9 @@ const DRAID_RESERVE: u64 = 32 << 20;
 /// Everything that the vdevs of a pool are shown with.
 pub struct Tree<'a> {
     spa: &'a Spa,
+    shape: &'a VdevConfig,
+    /// What the configuration on disk says of each vdev.
+    known: HashMap<Guid, &'a VdevConfig>,
     states: HashMap<u64, &'a VdevInfo>,
     sizes: HashMap<u64, u64>,
     /// Whether initialisation and TRIM go on: where nothing is written, neither is known (`vdev_trim_restart`).
@@ -35,11 +41,16 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Reads the space maps' headers of a pool; `info` is its tree at this moment, `readonly` whether nothing is written.
+    /// Reads the space maps' headers of a pool; `tree` is its tree, `info` that at this moment, `config` the pool's, `readonly` whether nothing is written.
     ///
     /// # Errors
     /// As reading fails.
-    pub fn of(spa: &'a Spa, info: &'a VdevInfo, readonly: bool) -> pool::Result<Self> {
+    pub fn of(
+        spa: &'a Spa,
+        (tree, info): (&'a vdev::Tree, &'a VdevInfo),
+        config: &'a PoolConfig,
+        readonly: bool,
+    ) -> pool::Result<Self> {
         let mut tops = HashMap::new();
         for top in spa.top_vdevs()? {
             let space = spa.mos().vdev_space(&top)?;
@@ -48,8 +59,9 @@ impl<'a> Tree<'a> {
         }
         let mut states = HashMap::new();
         index(info, &mut states);
-        let sizes = spa.tree().devices().map(|(guid, d)| (guid.0, d.size() / LABEL * LABEL)).collect();
-        Ok(Self { spa, states, sizes, works: !readonly, tops })
+        let sizes = tree.devices().map(|(guid, d)| (guid.0, d.size() / LABEL * LABEL)).collect();
+        let known = config.vdev_tree.iter().flat_map(VdevConfig::walk).map(|v| (v.guid, v)).collect();
+        Ok(Self { spa, shape: tree.config(), known, states, sizes, works: !readonly, tops })
     }
 
     /// The root, with everything below it.
@@ -57,8 +69,7 @@ impl<'a> Tree<'a> {
     /// # Errors
     /// As reading fails.
     pub fn root(&self) -> pool::Result<Vdev> {
-        let Some(config) = &self.spa.config().vdev_tree else { return Ok(Vdev::default()) };
-        let mut root = self.vdev(config, 0, 0)?;
+        let mut root = self.vdev(self.shape, 0, 0)?;
         for (top, space, pinned) in self.tops.values().filter(|t| t.0.class != Class::Log) {
             let s = &mut root.stat;
             s.space = s.space.saturating_add(space.space);
@@ -74,8 +85,15 @@ impl<'a> Tree<'a> {
         Ok(root)
     }
 
-    fn vdev(&self, config: &VdevConfig, depth: usize, ashift: u64) -> pool::Result<Vdev> {
-        let mut v = from_config(config);
+    /// What the configuration on disk says of a vdev of the tree. One that is new, or has another's guid since it took its place, is not there yet.
+    fn known<'c>(&'c self, shape: &'c VdevConfig) -> &'c VdevConfig {
+        self.known.get(&shape.guid).filter(|known| known.kind == shape.kind).map_or(shape, |known| known)
+    }
+
+    // As deep as the tree, which is bounded when it is built.
+    fn vdev(&self, shape: &VdevConfig, depth: usize, ashift: u64) -> pool::Result<Vdev> {
+        let config = self.known(shape);
+        let mut v = Vdev { id: shape.id, ..from_config(config) };
         if let Some(info) = self.states.get(&config.guid.0) {
             v.path = info.path.as_ref().map(|p| String::from_utf8_lossy(p).into_owned()).or(v.path);
             counters(&mut v.stat, info);
@@ -83,22 +101,20 @@ impl<'a> Tree<'a> {
         // What is below a top-level vdev has its sector size.
         let ashift = config.ashift.map_or(ashift, |a| u64::from(a.0));
         v.stat.configured_ashift = if depth == 0 { 0 } else { ashift };
-        for c in &config.children {
-            if !is_group(config.kind) || self.stands(c) || !config.children.iter().any(|c| self.stands(c)) {
-                v.children.push(self.vdev(&self.in_place_of(c), depth + 1, ashift)?);
-            }
+        for c in &shape.children {
+            v.children.push(self.vdev(c, depth + 1, ashift)?);
         }
         v.stat.pspace = match config.kind {
             VdevKind::DraidSpare => self.spare_size(config),
             _ => self.sizes.get(&config.guid.0).copied().unwrap_or(0),
         };
         if depth == 1
-            && let Some((top, space, pinned)) = self.tops.get(&config.id)
+            && let Some((top, space, pinned)) = self.tops.get(&shape.id)
         {
             self.top(&mut v, top, space, *pinned)?;
             v.stat.esize = self.spa.room_to_grow(config);
         }
-        if let (Some(zap), true) = (config.leaf_zap, self.works && config.children.is_empty()) {
+        if let (Some(zap), true) = (config.leaf_zap, self.works && shape.children.is_empty()) {
             match self.spa.writer() {
                 Some(live) => {
                     v.stat.initialize = work_of(live.work_stat(config.guid, WorkKind::Initialize));
@@ -118,29 +134,6 @@ impl<'a> Tree<'a> {
         v.stat.removing = config.removing;
         v.stat.resilver_deferred = config.resilver_defer;
         Ok(v)
-    }
-
-    /// Whether a vdev, or one below it that is left of it, is part of the tree. What was detached isn't, though the configuration names it until the group that says so is on disk.
-    fn stands(&self, config: &VdevConfig) -> bool {
-        self.states.contains_key(&config.guid.0)
-            || is_group(config.kind) && config.children.iter().any(|c| self.stands(c))
-    }
-
-    /// What is in the place of a vdev: the one that is left of it, if that is all of it that the tree has.
-    fn in_place_of<'c>(&self, config: &'c VdevConfig) -> Cow<'c, VdevConfig> {
-        let mut left = config;
-        while is_group(left.kind) && !self.states.contains_key(&left.guid.0) {
-            let mut there = left.children.iter().filter(|c| self.stands(c));
-            match (there.next(), there.next()) {
-                (Some(one), None) => left = one,
-                _ => return Cow::Borrowed(config),
-            }
-        }
-        if left.guid == config.guid {
-            return Cow::Borrowed(config);
-        }
-        let VdevConfig { id, ashift, is_log, alloc_bias, .. } = *config;
-        Cow::Owned(VdevConfig { id, ashift, is_log, alloc_bias, ..left.clone() })
     }
 
     fn top(&self, v: &mut Vdev, top: &TopVdev, space: &VdevSpace, pinned: u64) -> pool::Result<()> {
@@ -186,9 +179,7 @@ impl<'a> Tree<'a> {
     /// A distributed spare is as large as the smallest device that it is spread over.
     fn spare_size(&self, config: &VdevConfig) -> u64 {
         let Some((top, _)) = config.draid_spare else { return 0 };
-        let config = self.spa.config();
-        let root = config.vdev_tree.as_ref();
-        let draid = root.and_then(|r| r.children.iter().find(|c| c.guid == top));
+        let draid = self.shape.children.iter().find(|c| c.guid == top);
         let sizes = draid.iter().flat_map(|d| &d.children).filter_map(|c| self.sizes.get(&c.guid.0));
         sizes.copied().min().unwrap_or(0)
     }
@@ -318,11 +309,6 @@ pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     (s.bytes[1], s.bytes[2]) = (info.stats.read_bytes, info.stats.write_bytes);
     (s.ops[5], s.bytes[5]) = (info.stats.trim_ops, info.stats.trim_bytes);
     s.configured_ashift = u64::from(info.ashift);
-}
-
-/// Whether a vdev goes when there is but one left of it.
-fn is_group(kind: VdevKind) -> bool {
-    matches!(kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare)
 }
 
 /// A vdev as its configuration alone tells it.
