@@ -170,6 +170,29 @@ fn small_files_in_no_order() {
     assert!(percent >= 30, "{percent} %, {reads:?}");
 }
 
+/// Goal: so is a dRAID, though each group of columns lies on some of its devices only: the one that has most of the data is read so.
+#[test]
+fn a_draid_is_scrubbed() {
+    for (count, ngroups) in [(5, 4), (7, 2)] {
+        let shape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups });
+        let pool = disks(shape, count, SIZE);
+        pool.fill(0..FILES);
+        live(&pool.spa).set_scan_slices(600_000, 600_000);
+        live(&pool.spa).hold_scans(true);
+        live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
+        let took = pool.time();
+        pool.finished(ScanFunc::Scrub);
+        let efforts = pool.efforts();
+        let read: Vec<u64> = efforts.iter().map(|[reads, _]| reads.bytes).collect();
+        let all = FILES * LEN as u64 * 3 / 2;
+        // Gaps that are read over are few.
+        assert!((all..all * 21 / 20).contains(&read.iter().sum()), "{efforts:?}: {all} are there");
+        let percent = pool.share(read.iter().copied().max().unwrap(), took);
+        println!("{shape:?} of {count}: scrubbed at {percent} % in {} ms", took / 1_000_000);
+        assert!(percent >= 70, "{shape:?} of {count}: {percent} %, {efforts:?}");
+    }
+}
+
 /// How a new disk is put beside one of a pool's, or in its place, and filled.
 struct Filled {
     shape: VdevShape,

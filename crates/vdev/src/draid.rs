@@ -149,6 +149,11 @@ impl Draid {
         self.group_width() << self.ashift
     }
 
+    /// Bytes of data that fit in a row.
+    pub(crate) fn row(&self) -> u64 {
+        self.psize(self.ndisks() * ROW_HEIGHT)
+    }
+
     /// Whether a block can begin at `offset`: stripes are whole.
     pub(crate) fn aligned(&self, offset: u64) -> bool {
         offset.is_multiple_of(self.stripe())

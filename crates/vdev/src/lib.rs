@@ -74,8 +74,8 @@ pub use state::{VdevAux, VdevState};
 pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
-    Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run, StretchError,
-    WipeError, WriteError, Written, by_device, join,
+    Ahead, Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run,
+    StretchError, WipeError, WriteError, Written, by_device, join,
 };
 
 /// A result of this room.

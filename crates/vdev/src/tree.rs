@@ -418,6 +418,15 @@ impl Tree {
         })
     }
 
+    /// Bytes of data that take, one behind the other, all devices of a dRAID: those of a row, as each group of columns lies on some of them only. 0 of other vdevs, which have a block on all of
+    /// their devices or, if it is small, on any.
+    pub fn breadth_of(&self, vdev: VdevId) -> u64 {
+        self.top(vdev).map_or(0, |id| match &self.node(id).layout {
+            Layout::Draid(draid) => draid.row(),
+            _ => 0,
+        })
+    }
+
     /// The smallest allocation of any top-level vdev that holds data, and the greatest common divisor of them all, in bytes
     /// (`spa_min_alloc`, `spa_gcd_alloc`): what compressed sizes are rounded to. Both are 512 while there is none.
     pub fn alloc_unit(&self) -> (u64, u64) {

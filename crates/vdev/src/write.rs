@@ -18,6 +18,7 @@
 //! # See
 //! OpenZFS `vdev_mirror_io_start`, `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_stat_update`.
 
+mod ahead;
 mod fault;
 mod fetch;
 mod flush;
@@ -45,6 +46,7 @@ const MAX_VISITS: u32 = 1024;
 /// The column of what is only written so that runs don't end.
 const PADDING: usize = usize::MAX;
 
+pub use ahead::Ahead;
 pub(crate) use fetch::answered;
 pub use fetch::{Extent, Fetched, Lent};
 pub use flush::FlushError;

@@ -48,7 +48,7 @@ pub struct Extent {
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// By device, in the order of their places.
-    runs: BTreeMap<Guid, Vec<(u64, AlignedBuf)>>,
+    pub(super) runs: BTreeMap<Guid, Runs>,
     /// Where to look for what is not there.
     others: Vec<Arc<Fetched>>,
 }
@@ -145,6 +145,11 @@ fn joined(ranges: &[(u64, u64)], small_gap: u64) -> Vec<(u64, u64, usize)> {
     out
 }
 
+/// Ranges of leaves, each from its first byte to before its second.
+pub(super) type Wanted = BTreeMap<NodeId, Vec<(u64, u64)>>;
+/// What was read of a device, in the order of places.
+pub(super) type Runs = Vec<(u64, AlignedBuf)>;
+
 impl Tree {
     /// Reads all pieces of these copies of blocks, each device in the order of its places and all devices at once; with `missed`, also of
     /// devices that are known to have missed them. What can't be read is left out.
@@ -154,7 +159,12 @@ impl Tree {
 
     /// The same, and reads over gaps of so many bytes however little is around them.
     pub fn fetch_over(&self, extents: &[Extent], missed: bool, small_gap: u64) -> Fetched {
-        let mut wanted: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
+        self.fetch_ranges(self.wanted(extents, missed), small_gap)
+    }
+
+    /// Where all pieces of these copies lie.
+    pub(super) fn wanted(&self, extents: &[Extent], missed: bool) -> Wanted {
+        let mut wanted = Wanted::new();
         for e in extents {
             for (_, vdev, offset, len) in
                 self.parts_of(e.vdev, e.offset, e.psize.0 as usize).unwrap_or_default()
@@ -170,24 +180,27 @@ impl Tree {
                 }
             }
         }
-        self.fetch_ranges(wanted, small_gap)
+        wanted
+    }
+
+    /// Reads these ranges of a leaf in the order of their places.
+    pub(super) fn read_ranges(&self, leaf: NodeId, mut ranges: Vec<(u64, u64)>, small_gap: u64) -> Runs {
+        ranges.sort_unstable();
+        let (mut runs, mut left) = (Runs::new(), &ranges[..]);
+        for (start, end, of) in joined(&ranges, small_gap) {
+            let (asked, others) = left.split_at(of);
+            left = others;
+            let mut buf = AlignedBuf::zeroed((end - start) as usize);
+            if self.read_quietly(leaf, start, &mut buf).is_ok() {
+                runs.extend(kept(start, buf, asked));
+            }
+        }
+        runs
     }
 
     /// Reads these ranges of leaves, those of each in the order of their places and all at once.
-    pub(super) fn fetch_ranges(&self, wanted: BTreeMap<NodeId, Vec<(u64, u64)>>, small_gap: u64) -> Fetched {
-        let read = |leaf: NodeId, mut ranges: Vec<(u64, u64)>| {
-            ranges.sort_unstable();
-            let (mut runs, mut left) = (Vec::new(), &ranges[..]);
-            for (start, end, of) in joined(&ranges, small_gap) {
-                let (asked, others) = left.split_at(of);
-                left = others;
-                let mut buf = AlignedBuf::zeroed((end - start) as usize);
-                if self.read_quietly(leaf, start, &mut buf).is_ok() {
-                    runs.extend(kept(start, buf, asked));
-                }
-            }
-            (self.node(leaf).guid, runs)
-        };
+    pub(super) fn fetch_ranges(&self, wanted: Wanted, small_gap: u64) -> Fetched {
+        let read = |leaf, ranges| (self.node(leaf).guid, self.read_ranges(leaf, ranges, small_gap));
         let (read, pace) = (&read, &Pace::here());
         let runs = std::thread::scope(|scope| {
             let mut devices = wanted.into_iter();

@@ -25,8 +25,9 @@ impl Slice<'_> {
             let stops = || !whole && self.is_over();
             let (cache, workers) = (&self.engine.cache, self.workers);
             let (look, most, windows) = (self.look, self.at_a_time, &self.windows);
+            let memory = self.room.memory;
             let _paced = self.pace.enter();
-            let looked = Issuer { cache, workers, look, most, windows, stops: &stops }.run(items);
+            let looked = Issuer { cache, workers, look, most, memory, windows, stops: &stops }.run(items);
             if !self.conclude(looked) {
                 return false;
             }

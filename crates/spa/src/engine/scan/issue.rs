@@ -2,10 +2,13 @@
 //!
 //! # Theory
 //! Each top-level vdev is a *lane* of its own. What lies there is taken in the order of its places, some megabytes at a time: they are read with all devices of the vdev at work
-//! ([`vdev::Tree::fetch`]), and while they are looked at, with as many threads as there are, the next are read. What a resilver finds to be lacking is joined, too, and written while others are
+//! ([`vdev::Ahead`]), and while they are looked at, with as many threads as there are, the next are read, and those after them: so many that all devices have some to read, also of a dRAID. What a resilver finds to be lacking is joined, too, and written while others are
 //! looked at ([`vdev::Tree::refill`]), so that the device that is written goes from its beginning to its end. Second copies, which lie elsewhere, wait until the lane has come
 //! to its end, or are many. Blocks that lead on are read before ([`Windows`]), and
 //! looked at with the others.
+//!
+//! In memory are, for each lane, the bytes that are looked at, those that are written, and those under way: 8 MiB each, and of those under way twice as many, or, of a dRAID, 16 MiB for each device
+//! at most, as far as what waits may take as much memory. Parity and copies come to that, and gaps as [`vdev::Tree::fetch`] says.
 //!
 //! # Absent
 //! What waits ([`super::queue`]), and for how long.
@@ -13,13 +16,13 @@
 //! # See
 //! OpenZFS `scan_io_queues_run`, `scan_exec_io`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use arc::Cache;
 use ondisk::{Blkptr, VdevId};
-use vdev::{Extent, Fetched, Laid, Mended, Pace, Tree};
+use vdev::{Ahead, Extent, Fetched, Laid, Mended, Pace, Tree};
 use zio::{Bookmark, Lacking, Look, Workers};
 
 use super::queue::Entry;
@@ -79,6 +82,8 @@ pub(super) struct Issuer<'a> {
     pub(super) look: Look,
     /// Most bytes that are read at a time.
     pub(super) most: u64,
+    /// Most bytes of memory that what is read of a vdev may take.
+    pub(super) memory: u64,
     /// What is read already.
     pub(super) windows: &'a Windows,
     /// Whether to stop where that is.
@@ -116,6 +121,7 @@ impl Issuer<'_> {
     fn lane(&self, mut items: Vec<Item>) -> Vec<Looked> {
         items.sort_by_key(Item::place);
         let aside = self.aside(&items);
+        let depth = self.depth(&items);
         let chunks = self.chunks(items);
         let pace = &Pace::here();
         std::thread::scope(|scope| {
@@ -124,15 +130,28 @@ impl Issuer<'_> {
             let (have_looked, looked) = sync_channel(0);
             let reader = move || {
                 let _paced = pace.enter();
-                for (n, chunk) in chunks.into_iter().enumerate() {
-                    if n > 0 && (self.stops)() {
-                        return;
+                std::thread::scope(|scope| {
+                    let mut ahead = Ahead::new(scope);
+                    let (mut chunks, mut under_way, mut got_on) =
+                        (chunks.into_iter(), VecDeque::new(), false);
+                    loop {
+                        while under_way.len() < depth && (under_way.is_empty() || !(self.stops)()) {
+                            let Some(chunk) = chunks.next() else { break };
+                            self.begin(&mut ahead, &chunk, &aside);
+                            under_way.push_back(chunk);
+                        }
+                        let Some(chunk) = under_way.pop_front() else { return };
+                        if got_on && (self.stops)() {
+                            return;
+                        }
+                        let fetched = ahead.take().expect("it was begun");
+                        let fetched = fetched.with([Arc::clone(&aside.read)]).with(self.windows.all());
+                        if have_read.send((chunk, Arc::new(fetched))).is_err() {
+                            return;
+                        }
+                        got_on = true;
                     }
-                    let fetched = self.fetch(&chunk, &aside);
-                    if have_read.send((chunk, fetched)).is_err() {
-                        return;
-                    }
-                }
+                });
             };
             let writer = || {
                 let _paced = pace.enter();
@@ -152,9 +171,23 @@ impl Issuer<'_> {
         })
     }
 
+    /// Most bytes that are read together.
+    fn together(&self) -> u64 {
+        AHEAD.min(self.most).max(1)
+    }
+
+    /// How many chunks are read at once: two, or as many as it takes for all devices of a dRAID to have a share.
+    fn depth(&self, items: &[Item]) -> usize {
+        let place = items.first().and_then(Item::place);
+        let breadth = place.map_or(0, |(vdev, _)| self.cache.zio().tree().breadth_of(vdev));
+        usize::try_from(breadth.min(self.most).min(self.memory) / self.together())
+            .unwrap_or(usize::MAX)
+            .max(2)
+    }
+
     /// What is read together, in order.
     fn chunks(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
-        let most = AHEAD.min(self.most);
+        let most = self.together();
         let mut chunks: Vec<Vec<Item>> = Vec::new();
         let mut bytes = most;
         for item in items {
@@ -182,12 +215,11 @@ impl Issuer<'_> {
         Aside { read, whole }
     }
 
-    fn fetch(&self, items: &[Item], aside: &Aside) -> Arc<Fetched> {
+    fn begin(&self, ahead: &mut Ahead<'_, '_>, items: &[Item], aside: &Aside) {
         let copies = if aside.whole { 1 } else { usize::MAX };
         let extents = items.iter().flat_map(|item| extents(&item.bp).take(copies));
         let extents: Vec<Extent> = extents.filter(|e| self.windows.around(e).is_none()).collect();
-        let fetched = self.cache.zio().tree().fetch(&extents, self.look == Look::Scrub);
-        Arc::new(fetched.with([Arc::clone(&aside.read)]).with(self.windows.all()))
+        ahead.begin(&self.cache.zio().tree(), &extents, self.look == Look::Scrub);
     }
 
     fn chunk(&self, items: Vec<Item>, fetched: Arc<Fetched>) -> Vec<Seen> {

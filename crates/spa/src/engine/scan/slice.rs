@@ -64,7 +64,7 @@ pub(super) struct Slice<'a> {
     pub(super) workers: &'a Workers,
     /// What is to be looked at.
     pub(super) queue: &'a Queue,
-    room: Room,
+    pub(super) room: Room,
     /// Blocks of the dataset born up to this group are another's.
     pub(super) min: u64,
     /// What was looked at before.
@@ -90,9 +90,9 @@ pub(super) struct Slice<'a> {
 
 /// How much may wait to be looked at.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+pub(super) struct Room {
     /// Bytes of memory.
-    memory: u64,
+    pub(super) memory: u64,
     blocks: u64,
     /// Stored bytes of the blocks.
     bytes: u64,
@@ -395,7 +395,7 @@ impl Engine {
     fn bytes_at_a_time(&self) -> u64 {
         let set = self.scan.bytes.load(Ordering::Relaxed);
         let each = if set == 0 { SCAN_VDEV_LIMIT } else { set };
-        each.saturating_mul(self.tree().devices().count() as u64).clamp(1, GATHER.1)
+        each.saturating_mul(self.tree().devices().count() as u64).max(1)
     }
 
     /// The devices that are there and take writes.

@@ -1,0 +1,129 @@
+//! Reading what many blocks need, several lots at once.
+//!
+//! # Theory
+//! Of each lot ([`Tree::fetch`]) some devices have more than others, and of a dRAID some have nothing. Were one lot read after the other, each device would wait for the slowest. So each has a thread
+//! of its own, which reads its share of one lot after the other, in their order: it is ahead of others by as many lots as are begun.
+//!
+//! # Life
+//! The caller begins lots and takes them in their order; how many are under way is his to limit, and memory with it. When he has enough, what no device has begun to read is not read any more.
+//!
+//! # Locks
+//! None; what is asked for and what was read goes through channels.
+//!
+//! # See
+//! OpenZFS `scan_io_queues_run_one`, `zfs_scan_vdev_limit`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, Scope};
+
+use ondisk::Guid;
+
+use super::fetch::{Extent, Fetched, Runs, SMALL_GAP};
+use crate::pace::Pace;
+use crate::tree::{NodeId, Tree};
+
+/// What was read of a lot, by its number, from a device.
+type Done = (u64, Guid, Runs);
+
+/// What a device has of a lot. What was read of it, nothing if that is not done, is told when this is dropped.
+struct Share {
+    lot: u64,
+    tree: Arc<Tree>,
+    leaf: NodeId,
+    ranges: Vec<(u64, u64)>,
+    runs: Runs,
+    done: Sender<Done>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let guid = self.tree.node(self.leaf).guid;
+        // Who doesn't want it any more is gone.
+        let _ = self.done.send((self.lot, guid, std::mem::take(&mut self.runs)));
+    }
+}
+
+/// A lot under way, and how many devices have not read their shares.
+#[derive(Default)]
+struct Lot {
+    left: usize,
+    fetched: Fetched,
+}
+
+/// Lots that are read ahead. See the module.
+pub struct Ahead<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    devices: BTreeMap<Guid, Sender<Share>>,
+    lots: VecDeque<Lot>,
+    /// Number of the first of them.
+    first: u64,
+    done: (Sender<Done>, Receiver<Done>),
+    over: Arc<AtomicBool>,
+}
+
+impl<'scope, 'env> Ahead<'scope, 'env> {
+    /// Reads with threads of this scope, which work as this thread does ([`Pace`]).
+    pub fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
+        let (devices, lots) = (BTreeMap::new(), VecDeque::new());
+        Self { scope, devices, lots, first: 0, done: channel(), over: Arc::default() }
+    }
+
+    /// Begins to read a lot, as [`Tree::fetch`] does.
+    pub fn begin(&mut self, tree: &Arc<Tree>, extents: &[Extent], missed: bool) {
+        let wanted = tree.wanted(extents, missed);
+        let number = self.first + self.lots.len() as u64;
+        self.lots.push_back(Lot { left: wanted.len(), ..Lot::default() });
+        for (leaf, ranges) in wanted {
+            let (tree, done) = (Arc::clone(tree), self.done.0.clone());
+            let guid = tree.node(leaf).guid;
+            let share = Share { lot: number, tree, leaf, ranges, runs: Runs::new(), done };
+            // Its thread goes on until this ends.
+            let _ = self.device(guid).send(share);
+        }
+    }
+
+    fn device(&mut self, guid: Guid) -> &Sender<Share> {
+        let (scope, over) = (self.scope, &self.over);
+        self.devices.entry(guid).or_insert_with(|| {
+            let (send, take) = channel::<Share>();
+            let (pace, over) = (Pace::here(), Arc::clone(over));
+            let read = move || {
+                let _paced = pace.enter();
+                for mut share in take {
+                    if !over.load(Ordering::Relaxed) {
+                        let ranges = std::mem::take(&mut share.ranges);
+                        share.runs = share.tree.read_ranges(share.leaf, ranges, SMALL_GAP);
+                    }
+                }
+            };
+            let thread = Builder::new().name("device-ahead".into()).spawn_scoped(scope, read);
+            thread.expect("the system has room for a thread");
+            send
+        })
+    }
+
+    /// The first lot that is under way, if one is, when it has been read.
+    pub fn take(&mut self) -> Option<Fetched> {
+        while self.lots.front()?.left > 0 {
+            let (number, guid, runs) = self.done.1.recv().expect("this has a sender");
+            let lot = usize::try_from(number - self.first).expect("few are under way");
+            let lot = &mut self.lots[lot];
+            lot.left -= 1;
+            lot.fetched.runs.insert(guid, runs);
+        }
+        self.first += 1;
+        self.lots.pop_front().map(|lot| lot.fetched)
+    }
+}
+
+impl Drop for Ahead<'_, '_> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
