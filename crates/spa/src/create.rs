@@ -153,15 +153,14 @@ fn parts(config: &PoolConfig, claimed: &Claimed, setting: &Setting<'_>) -> Resul
     let root = config.vdev_tree.as_ref().expect("it was just made");
     let mut open = |leaf: &VdevConfig| Ok(claimed[&leaf.guid].clone());
     let tree = Arc::new(Tree::open(root, &mut open)?);
-    let zio = Zio::new(tree.clone());
+    let zio = Zio::new(tree);
     zio.set_pool_version(config.version);
     let allocator = Arc::new(Allocator::new(zio.trees().clone()));
     let mut salt = [0; 32];
     salt.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&setting.world.random().to_le_bytes()));
     zio.set_salt(&salt);
     let cache = Arc::new(Cache::new(zio, setting.cache.clone()));
-    crate::engine::equip(&cache, &allocator, setting.workers.clone(), &setting.world);
-    Ok(Parts { tree, cache, allocator, world: setting.world.clone(), salt })
+    Ok(Parts::new(cache, allocator, setting.workers.clone(), setting.world.clone(), salt))
 }
 
 /// Makes the MOS of a new pool.

@@ -86,7 +86,6 @@ pub use life::{LifeError, Verdict};
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
-pub(crate) use open::equip;
 pub use props::PoolProp;
 pub use prune::Prune;
 pub use rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
@@ -260,6 +259,7 @@ pub(crate) struct Parts {
     pub(crate) world: Arc<dyn World>,
     /// Salt of the salted checksums.
     pub(crate) salt: [u8; 32],
+    scan: scan::Scan,
 }
 
 /// A pool being written.

@@ -104,9 +104,6 @@ impl Engine {
         let config = loaded.config.clone();
         let heart = super::mmp::Heart::new(loaded.uberblock.clone());
         let dtls = super::dtl::loaded(&config, &parts.cache.zio().tree());
-        let scan = super::scan::Scan::default();
-        // Who frees asks the pipeline for it: so a scan learns of each block that is freed.
-        parts.cache.zio().set_space(Arc::new(scan.watched(parts.allocator.clone())));
         Ok(Engine {
             shared: super::shared::Shared::open(&mos, &parts)?,
             checkpoint: super::checkpoint::Checkpoint::of(&mos)?,
@@ -133,7 +130,7 @@ impl Engine {
             early_tasks: Default::default(),
             shape: Mutex::default(),
             works: Default::default(),
-            scan,
+            scan: parts.scan,
             rebuilds: Default::default(),
             placing: Mutex::default(),
             reopening: Mutex::default(),

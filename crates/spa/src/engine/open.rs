@@ -23,6 +23,7 @@ use pool::alloc::Allocator;
 use zio::{Entropy, Workers};
 
 use super::claim::{GiveUp, Logs};
+use super::scan::Scan;
 use super::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
 use crate::import::{Hands, Options};
 use crate::txg::Stopped;
@@ -92,18 +93,23 @@ impl Entropy for Dice {
     }
 }
 
-/// Gives a pipeline what only writing needs.
-pub(crate) fn equip(
-    cache: &Cache,
-    allocator: &Arc<Allocator>,
-    workers: Arc<Workers>,
-    world: &Arc<dyn World>,
-) {
-    let zio = cache.zio();
-    zio.set_workers(workers);
-    zio.set_space(allocator.clone());
-    zio.hold_writes();
-    zio.set_entropy(Arc::new(Dice(world.clone())));
+impl Parts {
+    /// What an engine is made of, whose pipeline gets what only writing needs. Who frees a block asks the pipeline for it: so the scan learns of each, of the first on.
+    pub(crate) fn new(
+        cache: Arc<Cache>,
+        allocator: Arc<Allocator>,
+        workers: Arc<Workers>,
+        world: Arc<dyn World>,
+        salt: [u8; 32],
+    ) -> Parts {
+        let (zio, scan) = (cache.zio(), Scan::default());
+        zio.set_workers(workers);
+        zio.set_space(Arc::new(scan.watched(allocator.clone())));
+        zio.hold_writes();
+        zio.set_entropy(Arc::new(Dice(world.clone())));
+        let tree = zio.tree();
+        Parts { tree, cache, allocator, world, salt, scan }
+    }
 }
 
 impl Spa {
@@ -161,7 +167,7 @@ impl Spa {
         };
         let logs = Logs::survey(&reader, of, give_up, &options.pass)?;
         let mut last = self.newest.max(state).max(logs.latest());
-        equip(&self.cache, &allocator, workers, &world);
+        let parts = Parts::new(self.cache.clone(), allocator, workers, world, [0; 32]);
         let Synced { uberblock, config, features } = self.loaded;
         let root = Blkptr::decode(&uberblock.rootbp)?;
         let mos = Mos::open(Objset::open_live(self.cache.clone(), 0, &root)?)?;
@@ -177,14 +183,7 @@ impl Spa {
             hostname: Some(host.hostname.clone()),
             ..PoolConfig::clone(&config)
         };
-        let now = world.now();
-        let parts = Parts {
-            tree: self.cache.zio().tree(),
-            cache: self.cache.clone(),
-            allocator,
-            world,
-            salt: [0; 32],
-        };
+        let now = parts.world.now();
         if last.0 > LAST_TXG {
             return Err(Corrupt::Range { what: "uberblock", field: "txg", value: last.0 }.into());
         }
