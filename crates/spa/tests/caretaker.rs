@@ -737,32 +737,34 @@ fn uberblocks_at_a_new_end() {
             p.live().offline(p.guid("a"), true).unwrap();
             p.write(2);
         }
+        let before = p.spa.last_synced_txg();
+        let ashift = p.spa.config().vdev_tree.as_ref().unwrap().children[0].ashift.unwrap();
         names.iter().for_each(|name| longer(name));
         for name in names {
             p.live().online(p.guid(name), true).unwrap();
         }
-        p.healed();
-        let before = p.spa.config().txg;
         let second = p.write(3);
-        let path = |name: &str| p.path(name);
-        for name in names {
-            let device = FileDevice::open(&path(name), Mode::Peek).unwrap();
-            let labels = vdev::label::Labels::new(&device);
-            let shift = p.spa.config().vdev_tree.as_ref().unwrap().children[0].ashift.unwrap();
-            let ring = |label| labels.uberblocks(label, ondisk::label::uberblock_shift(shift)).unwrap();
-            let front = ring(0);
-            assert!(front.iter().any(|(_, ub)| ub.txg < before), "{name}");
-            (1..4).for_each(|label| assert!(ring(label) == front, "{name}: label {label}"));
-            let Some(zdb) = rig::zdb() else { continue };
-            let told = std::process::Command::new(zdb).arg("-lu").arg(path(name)).output().unwrap();
-            let told = String::from_utf8_lossy(&told.stdout).into_owned();
-            let lines: Vec<&str> = told.lines().filter(|line| line.contains("labels = ")).collect();
-            assert!(
-                lines.len() > 2 && lines.iter().all(|line| line.ends_with("labels = 0 1 2 3 ")),
-                "{told}"
-            );
-        }
-        let p = p.again(|_| ());
+        // When nobody writes to them.
+        let look = |dir: &Path| {
+            for name in names {
+                let device = FileDevice::open(&dir.join(name), Mode::Peek).unwrap();
+                let labels = vdev::label::Labels::new(&device);
+                let ring = |label| labels.uberblocks(label, ondisk::label::uberblock_shift(ashift)).unwrap();
+                let front = ring(0);
+                assert!(front.iter().any(|(_, ub)| ub.txg <= before), "{name}");
+                (1..4).for_each(|label| assert!(ring(label) == front, "{name}: label {label}"));
+                let Some(zdb) = rig::zdb() else { continue };
+                let told = std::process::Command::new(zdb).arg("-lu").arg(dir.join(name)).output().unwrap();
+                let told = String::from_utf8_lossy(&told.stdout).into_owned();
+                let lines: Vec<&str> = told.lines().filter(|line| line.contains("labels = ")).collect();
+                assert!(
+                    lines.len() > 2 && lines.iter().all(|line| line.ends_with("labels = 0 1 2 3 ")),
+                    "{told}"
+                );
+            }
+        };
+        let p = p.again(look);
+        p.healed();
         p.check(&[first, second]);
     }
 }
