@@ -5,16 +5,19 @@ mod rig;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
-use device::{FileDevice, Mode};
+use device::{FileDevice, Layer, Mode};
 use ondisk::config::DraidShape;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::label::LABEL_SIZE;
 use ondisk::{Guid, ObjNum};
-use rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
+use parking_lot::{Condvar, Mutex};
+use rig::{ask, import_as, judge, noise, own, pool_in, pool_of, read_file, write_file};
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AttachTerms, Live, PoolProp, VdevValue, Verdict};
+use spa::engine::{AttachTerms, Live, PoolProp, SystemWorld, VdevValue, Verdict, World};
 use spa::import::Options;
 use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
 use vdev::label::LabelWriter;
@@ -249,6 +252,8 @@ fn limits_are_properties() {
 #[test]
 fn slow_devices() {
     vdev::SLOW_MS.set(20);
+    // All count, also where all of this is over within a second.
+    vdev::SLOW_EVENTS.set(u64::MAX);
     let p = patient(VdevShape::Raidz(1), &["a", "b", "c"]);
     let files = [p.write(1)];
     let p = p.again(|_| ());
@@ -624,6 +629,80 @@ fn a_spare_that_is_free_again_is_called() {
     p.live().clear(Some(p.guid("a"))).unwrap();
     p.until_shape("raidz(a spare(b s) c d)");
     p.healed();
+    let p = p.again(|_| ());
+    p.check(&[first]);
+}
+
+/// Keeps the pool's own thread from a spare that it is about to send.
+#[derive(Default)]
+struct Way {
+    /// Closed, somebody waits, open again.
+    stage: Mutex<u8>,
+    changed: Condvar,
+    armed: AtomicBool,
+}
+
+impl Way {
+    fn is(&self, stage: u8) {
+        let mut now = self.stage.lock();
+        while *now != stage {
+            assert!(!self.changed.wait_for(&mut now, Duration::from_secs(120)).timed_out(), "never {stage}");
+        }
+    }
+
+    fn set(&self, stage: u8) {
+        *self.stage.lock() = stage;
+        self.changed.notify_all();
+    }
+}
+
+struct Delayed(Arc<Way>);
+
+impl World for Delayed {
+    fn now(&self) -> u64 {
+        SystemWorld.now()
+    }
+
+    fn random(&self) -> u64 {
+        SystemWorld.random()
+    }
+
+    fn memory(&self) -> u64 {
+        SystemWorld.memory()
+    }
+
+    /// How devices are opened: asked for when a spare is about to step in.
+    fn layer(&self) -> Layer {
+        if self.0.armed.swap(false, Relaxed) {
+            self.0.set(1);
+            self.0.is(2);
+        }
+        SystemWorld.layer()
+    }
+}
+
+/// Goal: a device that is cleared when its spare is on its way has it no longer than it takes. A long soak waited for ever for such a spare to go.
+#[test]
+fn a_spare_comes_too_late() {
+    let (way, dir) = (Arc::new(Way::default()), Arc::new(tempfile::tempdir().unwrap()));
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let leaves = ["a", "b"].map(|name| NewLeaf { path: image(dir.path(), name) }).into();
+    let vdevs = vec![NewVdev { shape: VdevShape::Mirror, bias: None, leaves }];
+    let spa = pool_in(vdevs, &features, &claim_file, 2, Arc::new(Delayed(Arc::clone(&way))));
+    let p = Patient { spa, dir };
+    p.spare("s");
+    let first = p.write(1);
+    way.armed.store(true, Relaxed);
+    p.live().fault(p.guid("a"), Verdict::Poor).unwrap();
+    way.is(1);
+    p.live().clear(None).unwrap();
+    assert_eq!((p.state("a").0, p.shape().as_str()), (VdevState::Healthy, "mirror(a b)"));
+    way.set(2);
+    // Waits until the spare is there.
+    p.live().see_to_devices();
+    p.until_shape("mirror(a b)");
+    p.healed();
+    assert_eq!(p.live().spare_count(), 1);
     let p = p.again(|_| ());
     p.check(&[first]);
 }

@@ -156,6 +156,11 @@ impl Engine {
             };
             if distributed && joins(true) || joins(false) {
                 self.notice(spare.guid, "vdev_spare");
+                if !self.not_well().contains(&guid) {
+                    // Whoever cleared it, or has it back, found no spare to let go: nobody says so again.
+                    self.unspare(&|leaf| leaf.guid == guid);
+                    self.errands.end_replacements(&self.tree());
+                }
                 return true;
             }
         }
