@@ -178,8 +178,8 @@ impl Engine {
         let tree = self.tree();
         tree.devices().filter_map(|(guid, _)| tree.stats(guid).ok()).for_each(|s| s.scan_repaired.clear());
         let present = self.here();
-        // The scan is as old as this group.
-        tree.passed_by(&present, tx.txg());
+        // The scan is as old as this group, and ends behind it if somebody has missed some of this very group.
+        tree.passed_by(&present, Txg(tx.txg().0.max(max_txg)));
         *self.scan.walk.lock() = Walk::from_the_beginning();
         self.scan.queue.clear();
         let mut state = self.scan.state.lock();
