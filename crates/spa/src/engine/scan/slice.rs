@@ -327,7 +327,8 @@ impl Engine {
             |guid: &Guid| before.contains(guid) && after.contains(guid) && !found.in_part.contains(guid);
         state.present.retain(got_all);
         if state.present.len() < were_here {
-            self.tree().passed_by(&state.present, txg);
+            // Behind all that the scan covers, as when it began.
+            self.tree().passed_by(&state.present, Txg(txg.0.max(stat.phys.max_txg)));
         }
         for (guid, groups) in found.behind {
             let all = state.behind.remove(&guid).unwrap_or_default();
