@@ -1,9 +1,11 @@
 //! What a pool does about its devices by itself: too many errors, hot spares, devices that come back; judged by OpenZFS's `zdb` where it is at hand.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "rig/patient.rs"]
+mod patient;
 mod rig;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,166 +14,14 @@ use device::{FileDevice, Layer, Mode};
 use ondisk::config::DraidShape;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::label::LABEL_SIZE;
-use ondisk::{Guid, ObjNum};
 use parking_lot::{Condvar, Mutex};
-use rig::{ask, import_as, judge, noise, own, pool_in, pool_of, read_file, write_file};
-use spa::Spa;
+use patient::{LEN, Patient, hide, image, patient, unhide};
+use rig::{ask, own, pool_in};
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AttachTerms, Live, PoolProp, SystemWorld, VdevValue, Verdict, World};
-use spa::import::Options;
-use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
+use spa::engine::{AttachTerms, SystemWorld, VdevValue, Verdict, World};
+use vdev::inject::{self, On, Wrong};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};
-
-const LEN: usize = 4 << 20;
-
-/// A pool, whose faults go with it.
-struct Patient {
-    spa: Spa,
-    dir: Arc<tempfile::TempDir>,
-}
-
-impl Drop for Patient {
-    fn drop(&mut self) {
-        inject::forget(self.spa.guid());
-    }
-}
-
-fn image(dir: &Path, name: &str) -> PathBuf {
-    let path = dir.join(name);
-    std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
-    path
-}
-
-/// Puts an image where nobody looks for it.
-fn hide(dir: &Path, name: &str) {
-    std::fs::create_dir_all(dir.join("hidden")).unwrap();
-    std::fs::rename(dir.join(name), dir.join("hidden").join(name)).unwrap();
-}
-
-fn unhide(dir: &Path, name: &str) {
-    std::fs::rename(dir.join("hidden").join(name), dir.join(name)).unwrap();
-}
-
-fn live(spa: &Spa) -> &Live {
-    spa.writer().unwrap()
-}
-
-fn patient(shape: VdevShape, names: &[&str]) -> Patient {
-    let dir = Arc::new(tempfile::tempdir().unwrap());
-    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let leaves = names.iter().map(|name| NewLeaf { path: image(dir.path(), name) }).collect();
-    let spa = pool_of(vec![NewVdev { shape, bias: None, leaves }], &features);
-    Patient { spa, dir }
-}
-
-impl Patient {
-    fn live(&self) -> &Live {
-        live(&self.spa)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn leaf(&self, name: &str) -> NewLeaf {
-        NewLeaf { path: image(self.dir.path(), name) }
-    }
-
-    fn write(&self, seed: u64) -> (u64, ObjNum) {
-        let object = write_file(self.live(), &own(self.live(), "tank"), &noise(seed, LEN)).unwrap();
-        self.live().sync_all().unwrap();
-        (seed, object)
-    }
-
-    fn check(&self, files: &[(u64, ObjNum)]) {
-        let owned = own(self.live(), "tank");
-        for (seed, object) in files {
-            assert!(read_file(&owned, *object, LEN) == noise(*seed, LEN), "file {seed}");
-        }
-    }
-
-    /// Exports it, has it judged, does something to its devices, and imports it again: nothing of it is in memory then.
-    fn again(self, meanwhile: impl FnOnce(&Path)) -> Patient {
-        self.live().export().unwrap();
-        judge(self.dir.path(), "tank");
-        meanwhile(self.dir.path());
-        let dir = Arc::clone(&self.dir);
-        drop(self);
-        let spa = import_as(dir.path(), Options::default()).map_err(|e| e.to_string()).unwrap();
-        Patient { spa, dir }
-    }
-
-    fn guid(&self, name: &str) -> Guid {
-        let config = self.spa.config();
-        let path = self.path(name).display().to_string().into_bytes();
-        let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
-        leaves.find(|leaf| leaf.path.as_ref() == Some(&path)).unwrap().guid
-    }
-
-    fn state(&self, name: &str) -> (VdevState, VdevAux) {
-        self.spa.tree().state_of(self.guid(name)).unwrap()
-    }
-
-    fn ails(&self, name: &str, on: Option<On>, wrong: Wrong) {
-        let target = Target::Leaf { leaf: self.guid(name), on, wrong };
-        inject::add(Fault { pool: self.spa.guid(), target, often: ALWAYS }).unwrap();
-    }
-
-    /// Whatever is asked of it fails, and it can't be probed.
-    fn dies(&self, name: &str) {
-        self.ails(name, None, Wrong::Error(5));
-        self.ails(name, Some(On::Probe), Wrong::Error(5));
-    }
-
-    fn spare(&self, name: &str) {
-        self.live().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
-    }
-
-    fn set(&self, name: &str, number: u64) {
-        self.live().set(vec![PoolProp::Number(name.to_owned(), number)]).unwrap();
-    }
-
-    /// The tree below the root in words.
-    fn shape(&self) -> String {
-        fn words(v: &ondisk::VdevConfig) -> String {
-            if v.kind.is_leaf() {
-                let path =
-                    v.path.as_deref().map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
-                let old = path.strip_suffix("/old").map_or("", |_| "/old");
-                return path.trim_end_matches("/old").rsplit('/').next().unwrap().to_owned() + old;
-            }
-            let all: Vec<String> = v.children.iter().map(words).collect();
-            format!("{}({})", v.kind.name(), all.join(" "))
-        }
-        let config = self.spa.config();
-        let tops: Vec<String> = config.vdev_tree.as_ref().unwrap().children.iter().map(words).collect();
-        tops.join(" ")
-    }
-
-    /// Lets groups go by until something is so.
-    fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
-        for _ in 0..100_000 {
-            if so(self) {
-                return;
-            }
-            self.live().sync_all().unwrap();
-            std::thread::yield_now();
-        }
-        panic!("never {what}: {} {:?}", self.shape(), self.spa.tree().behind());
-    }
-
-    fn until_shape(&self, shape: &str) {
-        self.until(shape, |p| p.shape() == shape);
-    }
-
-    /// Waits until every device has all that it missed.
-    fn healed(&self) {
-        self.until("healed", |p| {
-            !p.live().scan_stat().is_some_and(|s| s.is_scanning()) && p.spa.tree().behind().is_empty()
-        });
-    }
-}
 
 /// Goal: a device whose reads fail ten times is faulted, and the pool lives without it; before it has failed so often it is not. When it is well and cleared it
 /// is brought up to date.
@@ -747,103 +597,4 @@ fn changes_of_the_config_are_kept() {
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-}
-
-/// Goal: a vdev takes in what all of its devices have grown by when it is asked to, and by itself with `autoexpand=on`; what was there stays, and what is new is used.
-#[test]
-fn vdevs_grow() {
-    let top = |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().children[0].clone();
-    let longer = |p: &Patient, name: &str, size: u64| {
-        std::fs::File::options().write(true).open(p.path(name)).unwrap().set_len(size).unwrap();
-    };
-    for (shape, names) in [(VdevShape::Mirror, &["a", "b"][..]), (VdevShape::Raidz(1), &["a", "b", "c"])] {
-        let p = patient(shape, names);
-        let first = p.write(1);
-        let before = top(&p).asize.unwrap();
-        longer(&p, "a", 512 << 20);
-        p.live().online(p.guid("a"), true).unwrap();
-        assert_eq!(
-            (top(&p).asize.unwrap(), p.spa.room_to_grow(&top(&p))),
-            (before, 0),
-            "the others have not grown"
-        );
-        names.iter().for_each(|name| longer(&p, name, 512 << 20));
-        let room = p.spa.room_to_grow(&top(&p));
-        assert!(room > before, "{room}");
-        p.live().take_recorded();
-        p.live().online(p.guid("a"), true).unwrap();
-        // The history tells of it as OpenZFS's.
-        let recorded = p.live().take_recorded();
-        let told = recorded.iter().find(|one| one.record.string("internal_name") == Some(b"vdev online"));
-        let told = told.and_then(|one| one.record.string("history internal str")).expect("an entry");
-        let told = String::from_utf8_lossy(told);
-        assert!(told.starts_with("pool '") && told.ends_with(&format!("(+{room})")), "{told} {room}");
-        assert_eq!(p.spa.room_to_grow(&top(&p)), 0);
-        let after = top(&p).asize.unwrap();
-        assert!(after >= before + room);
-        // More than there was room for.
-        let files: Vec<_> = (2..60).map(|seed| p.write(seed)).collect();
-        let p = p.again(|_| ());
-        assert_eq!(top(&p).asize, Some(after));
-        p.check(&[first]);
-        p.check(&files);
-        names.iter().for_each(|name| longer(&p, name, 1 << 30));
-        p.live().see_to_devices();
-        assert_eq!(top(&p).asize, Some(after));
-        p.set("autoexpand", 1);
-        p.until("larger", |p| top(p).asize > Some(after));
-        let last = p.write(100);
-        let p = p.again(|_| ());
-        p.check(&[first, last]);
-    }
-}
-
-/// Goal: the labels at the end of a device that has grown have the uberblocks that those in front have, of groups before it grew too, whatever lay there; also when it grew while it was away.
-#[test]
-fn uberblocks_at_a_new_end() {
-    let draid = VdevShape::Draid(1, DraidShape { ndata: 1, nspares: 1, ngroups: 3 });
-    for (shape, away) in
-        [(VdevShape::Single, false), (VdevShape::Mirror, true), (VdevShape::Raidz(1), true), (draid, false)]
-    {
-        let names = &["a", "b", "c"][..if matches!(shape, VdevShape::Single) { 1 } else { 3 }];
-        let p = patient(shape, names);
-        let first = p.write(1);
-        let longer = |name: &str| {
-            let file = std::fs::File::options().write(true).open(p.path(name)).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 20], 511 << 20).unwrap();
-        };
-        if away {
-            p.live().offline(p.guid("a"), true).unwrap();
-            p.write(2);
-        }
-        let before = p.spa.last_synced_txg();
-        let ashift = p.spa.config().vdev_tree.as_ref().unwrap().children[0].ashift.unwrap();
-        names.iter().for_each(|name| longer(name));
-        for name in names {
-            p.live().online(p.guid(name), true).unwrap();
-        }
-        let second = p.write(3);
-        // When nobody writes to them.
-        let look = |dir: &Path| {
-            for name in names {
-                let device = FileDevice::open(&dir.join(name), Mode::Peek).unwrap();
-                let labels = vdev::label::Labels::new(&device);
-                let ring = |label| labels.uberblocks(label, ondisk::label::uberblock_shift(ashift)).unwrap();
-                let front = ring(0);
-                assert!(front.iter().any(|(_, ub)| ub.txg <= before), "{name}");
-                (1..4).for_each(|label| assert!(ring(label) == front, "{name}: label {label}"));
-                let Some(zdb) = rig::zdb() else { continue };
-                let told = std::process::Command::new(zdb).arg("-lu").arg(dir.join(name)).output().unwrap();
-                let told = String::from_utf8_lossy(&told.stdout).into_owned();
-                let lines: Vec<&str> = told.lines().filter(|line| line.contains("labels = ")).collect();
-                assert!(
-                    lines.len() > 2 && lines.iter().all(|line| line.ends_with("labels = 0 1 2 3 ")),
-                    "{told}"
-                );
-            }
-        };
-        let p = p.again(look);
-        p.healed();
-        p.check(&[first, second]);
-    }
 }

@@ -1,0 +1,167 @@
+//! Pools whose devices are made to ail.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{Guid, ObjNum};
+use spa::Spa;
+use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
+use spa::engine::{Live, PoolProp};
+use spa::import::Options;
+use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
+use vdev::{VdevAux, VdevState};
+
+use crate::rig::{import_as, judge, noise, own, pool_of, read_file, write_file};
+
+/// Bytes of a file.
+pub const LEN: usize = 4 << 20;
+
+/// A pool, whose faults go with it.
+pub struct Patient {
+    pub spa: Spa,
+    pub dir: Arc<tempfile::TempDir>,
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        inject::forget(self.spa.guid());
+    }
+}
+
+pub fn image(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
+    path
+}
+
+/// Puts an image where nobody looks for it.
+pub fn hide(dir: &Path, name: &str) {
+    std::fs::create_dir_all(dir.join("hidden")).unwrap();
+    std::fs::rename(dir.join(name), dir.join("hidden").join(name)).unwrap();
+}
+
+pub fn unhide(dir: &Path, name: &str) {
+    std::fs::rename(dir.join("hidden").join(name), dir.join(name)).unwrap();
+}
+
+pub fn live(spa: &Spa) -> &Live {
+    spa.writer().unwrap()
+}
+
+pub fn patient(shape: VdevShape, names: &[&str]) -> Patient {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
+    let leaves = names.iter().map(|name| NewLeaf { path: image(dir.path(), name) }).collect();
+    let spa = pool_of(vec![NewVdev { shape, bias: None, leaves }], &features);
+    Patient { spa, dir }
+}
+
+impl Patient {
+    pub fn live(&self) -> &Live {
+        live(&self.spa)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn leaf(&self, name: &str) -> NewLeaf {
+        NewLeaf { path: image(self.dir.path(), name) }
+    }
+
+    pub fn write(&self, seed: u64) -> (u64, ObjNum) {
+        let object = write_file(self.live(), &own(self.live(), "tank"), &noise(seed, LEN)).unwrap();
+        self.live().sync_all().unwrap();
+        (seed, object)
+    }
+
+    pub fn check(&self, files: &[(u64, ObjNum)]) {
+        let owned = own(self.live(), "tank");
+        for (seed, object) in files {
+            assert!(read_file(&owned, *object, LEN) == noise(*seed, LEN), "file {seed}");
+        }
+    }
+
+    /// Exports it, has it judged, does something to its devices, and imports it again: nothing of it is in memory then.
+    pub fn again(self, meanwhile: impl FnOnce(&Path)) -> Patient {
+        self.live().export().unwrap();
+        judge(self.dir.path(), "tank");
+        meanwhile(self.dir.path());
+        let dir = Arc::clone(&self.dir);
+        drop(self);
+        let spa = import_as(dir.path(), Options::default()).map_err(|e| e.to_string()).unwrap();
+        Patient { spa, dir }
+    }
+
+    pub fn guid(&self, name: &str) -> Guid {
+        let config = self.spa.config();
+        let path = self.path(name).display().to_string().into_bytes();
+        let mut leaves = config.vdev_tree.as_ref().unwrap().leaves();
+        leaves.find(|leaf| leaf.path.as_ref() == Some(&path)).unwrap().guid
+    }
+
+    pub fn state(&self, name: &str) -> (VdevState, VdevAux) {
+        self.spa.tree().state_of(self.guid(name)).unwrap()
+    }
+
+    pub fn ails(&self, name: &str, on: Option<On>, wrong: Wrong) {
+        let target = Target::Leaf { leaf: self.guid(name), on, wrong };
+        inject::add(Fault { pool: self.spa.guid(), target, often: ALWAYS }).unwrap();
+    }
+
+    /// Whatever is asked of it fails, and it can't be probed.
+    pub fn dies(&self, name: &str) {
+        self.ails(name, None, Wrong::Error(5));
+        self.ails(name, Some(On::Probe), Wrong::Error(5));
+    }
+
+    pub fn spare(&self, name: &str) {
+        self.live().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
+    }
+
+    pub fn set(&self, name: &str, number: u64) {
+        self.live().set(vec![PoolProp::Number(name.to_owned(), number)]).unwrap();
+    }
+
+    /// The tree below the root in words.
+    pub fn shape(&self) -> String {
+        fn words(v: &ondisk::VdevConfig) -> String {
+            if v.kind.is_leaf() {
+                let path =
+                    v.path.as_deref().map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
+                let old = path.strip_suffix("/old").map_or("", |_| "/old");
+                return path.trim_end_matches("/old").rsplit('/').next().unwrap().to_owned() + old;
+            }
+            let all: Vec<String> = v.children.iter().map(words).collect();
+            format!("{}({})", v.kind.name(), all.join(" "))
+        }
+        let config = self.spa.config();
+        let tops: Vec<String> = config.vdev_tree.as_ref().unwrap().children.iter().map(words).collect();
+        tops.join(" ")
+    }
+
+    /// Lets groups go by until something is so.
+    pub fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
+        for _ in 0..100_000 {
+            if so(self) {
+                return;
+            }
+            self.live().sync_all().unwrap();
+            std::thread::yield_now();
+        }
+        panic!("never {what}: {} {:?}", self.shape(), self.spa.tree().behind());
+    }
+
+    pub fn until_shape(&self, shape: &str) {
+        self.until(shape, |p| p.shape() == shape);
+    }
+
+    /// Waits until every device has all that it missed.
+    pub fn healed(&self) {
+        self.until("healed", |p| {
+            !p.live().scan_stat().is_some_and(|s| s.is_scanning()) && p.spa.tree().behind().is_empty()
+        });
+    }
+}
