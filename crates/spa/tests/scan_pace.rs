@@ -316,6 +316,20 @@ impl Pool {
         }
     }
 
+    /// Has another disk join, which a sequential resilver fills; its door.
+    fn rebuild_onto_another(&self) -> Vec<Arc<Door>> {
+        let dir = self.dir.path().join("new");
+        std::fs::create_dir(&dir).unwrap();
+        let path = images(&dir, 1, 512 << 20).remove(0);
+        let new = Mutex::default();
+        let leaf = self.spa.tree().describe().children[0].children[1].guid;
+        let claimer = |path: &Path| claim(path, &self.time, &new);
+        let (replace, sequential, force, unattended) = (false, true, false, false);
+        let terms = AttachTerms { replace, sequential, force, unattended, claimer: &claimer };
+        self.live().attach(leaf, &NewLeaf { path }, &terms).unwrap();
+        new.into_inner()
+    }
+
     /// Begins the initialisation of both disks, which is held up after so many bytes of each.
     fn initialize(&self, quota: u64) -> Fills<'_> {
         let fills = Fills(&self.doors);
@@ -511,17 +525,9 @@ impl Drop for GoesOn<'_> {
 fn what_a_rebuild_writes_makes_way() {
     REBUILD_SCRUB_ENABLED.set(0);
     let mut pool = pool();
-    let dir = pool.dir.path().join("new");
-    std::fs::create_dir(&dir).unwrap();
-    let path = images(&dir, 1, 512 << 20).remove(0);
-    let (time, new) = (pool.time.clone(), Mutex::default());
-    let leaf = pool.spa.tree().describe().children[0].children[1].guid;
-    let claimer = |path: &Path| claim(path, &time, &new);
-    let terms =
-        AttachTerms { replace: false, sequential: true, force: false, unattended: false, claimer: &claimer };
     pool.live().hold_scans(true);
-    pool.live().attach(leaf, &NewLeaf { path }, &terms).unwrap();
-    pool.doors.extend(new.into_inner());
+    let new = pool.rebuild_onto_another();
+    pool.doors.extend(new);
     let door = &pool.doors[2..];
     door[0].close();
     std::thread::scope(|scope| {
@@ -560,22 +566,10 @@ fn a_rebuild_gets_on_beside_readers() {
     // No scrub follows.
     REBUILD_SCRUB_ENABLED.set(0);
     let mut pool = pool();
-    let dir = pool.dir.path().join("new");
-    std::fs::create_dir(&dir).unwrap();
-    let path = images(&dir, 1, 512 << 20).remove(0);
-    let (time, new) = (pool.time.clone(), Mutex::default());
-    let leaf = pool.spa.tree().describe().children[0].children[1].guid;
+    let mut new = Vec::new();
     pool.while_read(|_| {
-        let claimer = |path: &Path| claim(path, &time, &new);
-        let terms = AttachTerms {
-            replace: false,
-            sequential: true,
-            force: false,
-            unattended: false,
-            claimer: &claimer,
-        };
         let work = pool.work(|| {
-            pool.live().attach(leaf, &NewLeaf { path }, &terms).unwrap();
+            new = pool.rebuild_onto_another();
             pool.live().wait_for_scans().unwrap();
         });
         println!("rebuilt: {work:?}");
@@ -584,7 +578,7 @@ fn a_rebuild_gets_on_beside_readers() {
         assert!(work.efforts.iter().map(|[reads, _]| reads.bytes).sum::<u64>() >= FILES * LEN as u64);
         assert!(work.efforts.iter().all(|[reads, _]| work.took_ns >= 6 * reads.busy_ns), "{work:?}");
     });
-    pool.doors.extend(new.into_inner());
+    pool.doors.extend(new);
     pool.end();
 }
 
