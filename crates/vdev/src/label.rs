@@ -82,9 +82,9 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// One without uberblocks.
-    pub fn empty() -> Self {
-        Ring { bytes: AlignedBuf::zeroed(RING_SIZE as usize), shift: 10, slots: Vec::new() }
+    /// Whether there is no uberblock in it.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
     }
 }
 

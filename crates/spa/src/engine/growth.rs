@@ -23,7 +23,7 @@ use ondisk::label::{LABELS, uberblock_shift};
 use ondisk::{Guid, Psize, VdevConfig, VdevId, VdevKind};
 use pool::metaslab::TopVdev;
 use vdev::Tree;
-use vdev::label::{LabelWriter, Labels, Ring};
+use vdev::label::{LabelWriter, Labels};
 
 use super::life::Change;
 use super::{Engine, LifeError, SyncError, replicas};
@@ -59,8 +59,9 @@ pub(crate) fn room_to_grow(tree: &Tree, top: &VdevConfig) -> u64 {
 pub(super) fn copy_rings(top: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Vec<bool> {
     let labels = Labels::of(device, leaf.guid);
     let shift = uberblock_shift(top.ashift.unwrap_or_default());
-    // If none can be read in front, there are none behind either.
-    let ring = labels.ring(0, shift).or_else(|_| labels.ring(1, shift)).unwrap_or_else(|_| Ring::empty());
+    let found = |label| labels.ring(label, shift).ok().filter(|ring| !ring.is_empty());
+    // Where there is none in front, those behind may be all that the device has.
+    let Some(ring) = found(0).or_else(|| found(1)) else { return vec![true; LABELS / 2] };
     let writer = LabelWriter::of(device, leaf.guid);
     (LABELS / 2..LABELS).map(|label| writer.ring(label, &ring).is_ok()).collect()
 }
