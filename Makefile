@@ -6,16 +6,18 @@ demo:
 	@scripts/needs.sh rust cc mount tar zstd
 	@scripts/demo.sh
 
-# Every fast test, with the bundled fixtures.
+# Every fast test, with the bundled fixtures: all of them run, and what failed is named at the end.
+# scripts/test.sh says what TEST_ARGS=--retry does.
+TEST_ARGS ?=
 test:
 	@scripts/needs.sh rust cc mount
-	cargo test --workspace
+	@scripts/test.sh $(TEST_ARGS)
 
 # The fixture tests with the whole set: make fixtures FIXTURES=DIR
 fixtures:
 	@test -d "$(FIXTURES)" || { echo 'usage: make fixtures FIXTURES=DIR' >&2; exit 2; }
 	@scripts/needs.sh rust cc mount
-	FIXTURES="$(abspath $(FIXTURES))" cargo test --workspace
+	@FIXTURES="$(abspath $(FIXTURES))" scripts/test.sh $(TEST_ARGS)
 
 # Fresh ztest pools and OpenZFS's own old test pools, with zdb as the second truth.
 oracle:
