@@ -94,6 +94,11 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
             }
             text + "\nUse 'zpool replace', or copy them while nothing is written; 'zpool export -f' gives them up."
         }
+        Reason::TooMuch => {
+            "the answer would take more memory or time than the daemon gives to other users; \
+             ask for fewer datasets or properties at once"
+                .into()
+        }
         Reason::Silent => "its devices do not answer".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
         Reason::BadRequest { what } | Reason::Daemon { what } | Reason::Program { what } => what.clone(),

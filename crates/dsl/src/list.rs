@@ -13,10 +13,11 @@ use crate::dir::Dir;
 use crate::{Dsl, Error, Result, is_hidden};
 use ondisk::ObjNum;
 use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to list.
 #[derive(Debug, Clone, Copy)]
-pub struct ListOptions {
+pub struct ListOptions<'a> {
     /// Snapshots too.
     pub snapshots: bool,
     /// Internal and temporary datasets too.
@@ -25,11 +26,13 @@ pub struct ListOptions {
     pub depth: Option<usize>,
     /// Threads to use; at least one is.
     pub threads: usize,
+    /// Set, it ends the listing early.
+    pub stop: Option<&'a AtomicBool>,
 }
 
-impl Default for ListOptions {
+impl Default for ListOptions<'_> {
     fn default() -> Self {
-        Self { snapshots: false, hidden: false, depth: None, threads: 4 }
+        Self { snapshots: false, hidden: false, depth: None, threads: 4, stop: None }
     }
 }
 
@@ -90,7 +93,7 @@ impl Dsl {
     pub fn list(
         &self,
         start: Option<Dir>,
-        options: &ListOptions,
+        options: &ListOptions<'_>,
         each: &(dyn Fn(Listed) + Sync),
     ) -> Result<()> {
         let start = start.map_or_else(|| self.root(), Ok)?;
@@ -115,7 +118,7 @@ impl Dsl {
     ///
     /// # Errors
     /// As opening the root fails; later failures are in the listing.
-    pub fn list_sorted(&self, start: Option<Dir>, options: &ListOptions) -> Result<Listing> {
+    pub fn list_sorted(&self, start: Option<Dir>, options: &ListOptions<'_>) -> Result<Listing> {
         let out = Mutex::new(Listing::default());
         self.list(start, options, &|l| match l {
             Listed::Dataset(d) => out.lock().datasets.push(d),
@@ -131,7 +134,7 @@ impl Dsl {
     }
 }
 
-fn work(stack: &Mutex<Stack>, wake: &Condvar, options: &ListOptions, each: &(dyn Fn(Listed) + Sync)) {
+fn work(stack: &Mutex<Stack>, wake: &Condvar, options: &ListOptions<'_>, each: &(dyn Fn(Listed) + Sync)) {
     loop {
         let job = {
             let mut s = stack.lock();
@@ -146,7 +149,8 @@ fn work(stack: &Mutex<Stack>, wake: &Condvar, options: &ListOptions, each: &(dyn
                 wake.wait(&mut s);
             }
         };
-        let more = visit(job, options, each);
+        let stopped = || options.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        let more = if stopped() { Vec::new() } else { visit(job, options, each) };
         let mut s = stack.lock();
         s.jobs.extend(more);
         s.busy -= 1;
@@ -155,7 +159,7 @@ fn work(stack: &Mutex<Stack>, wake: &Condvar, options: &ListOptions, each: &(dyn
 }
 
 /// Hands out one directory's datasets and returns its children.
-fn visit(job: Job, options: &ListOptions, each: &(dyn Fn(Listed) + Sync)) -> Vec<Job> {
+fn visit(job: Job, options: &ListOptions<'_>, each: &(dyn Fn(Listed) + Sync)) -> Vec<Job> {
     let fail = |name: String, error| each(Listed::Failed { name, error });
     let (dir, level) = match job {
         Job::Open(dir, level) => (dir, level),

@@ -3,16 +3,19 @@
 //! # Theory
 //! A request about a pool whose devices don't answer may never end, and each has a thread. So that they don't use up all threads, users that don't own the
 //! daemon have few turns each and not many together, and those that do have more; a request that gets no turn for a while is refused. Nor may one user
-//! hold all connections. What makes a pool go on, and what ends the daemon, needs no turn (`http`).
+//! hold all connections, nor more memory than its share (`budget`). What makes a pool go on, and what ends the daemon, needs no turn (`http`).
 
+use crate::budget::{Budget, Share, TIME_OF_OTHERS};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections of one user that does not own the daemon.
 const CONNECTIONS: usize = 64;
+/// Connections of all such users.
+const CONNECTIONS_OF_OTHERS: usize = 512;
 /// Requests of one such user that are answered at once.
 const TURNS: usize = 32;
 /// Those of all such users.
@@ -26,19 +29,21 @@ pub(crate) const THREADS: usize = TURNS_OF_OTHERS + TURNS_OF_OWNERS;
 pub(crate) struct Callers {
     owners: Arc<Semaphore>,
     others: Arc<Semaphore>,
+    memory: Arc<Share>,
     each: Mutex<BTreeMap<u32, Caller>>,
 }
 
 struct Caller {
     connections: usize,
     turns: Arc<Semaphore>,
+    memory: Arc<Share>,
 }
 
 /// A connection's place among those of its user.
 pub(crate) struct Seat {
     callers: Arc<Callers>,
-    /// Who it is, and its turns; `None` for owners.
-    other: Option<(u32, Arc<Semaphore>)>,
+    /// Who it is, its turns, and its memory; `None` for owners.
+    other: Option<(u32, Arc<Semaphore>, Arc<Share>)>,
 }
 
 /// The right to be answered, for as long as it lives.
@@ -49,27 +54,38 @@ impl Default for Callers {
         Self {
             owners: Arc::new(Semaphore::new(TURNS_OF_OWNERS)),
             others: Arc::new(Semaphore::new(TURNS_OF_OTHERS)),
+            memory: Share::of_users(spa::host::memory()),
             each: Mutex::default(),
         }
     }
 }
 
 impl Callers {
-    /// A place for a connection of this user, who owns the daemon or does not; `None` if he has too many.
+    /// A place for a connection of this user, who owns the daemon or does not; `None` if there are too many.
     pub(crate) fn seat(self: &Arc<Self>, uid: u32, owns: bool) -> Option<Seat> {
         if owns {
             return Some(Seat { callers: Arc::clone(self), other: None });
         }
         let mut each = self.each.lock();
         // Requests outlive their connections, and still count.
-        each.retain(|_, caller| caller.connections > 0 || Arc::strong_count(&caller.turns) > 1);
-        let new = || Caller { connections: 0, turns: Arc::new(Semaphore::new(TURNS)) };
+        each.retain(|_, caller| {
+            caller.connections > 0 || Arc::strong_count(&caller.turns) + Arc::strong_count(&caller.memory) > 2
+        });
+        if each.values().map(|caller| caller.connections).sum::<usize>() >= CONNECTIONS_OF_OTHERS {
+            return None;
+        }
+        let new = || Caller {
+            connections: 0,
+            turns: Arc::new(Semaphore::new(TURNS)),
+            memory: Share::of_user(spa::host::memory()),
+        };
         let caller = each.entry(uid).or_insert_with(new);
         if caller.connections == CONNECTIONS {
             return None;
         }
         caller.connections += 1;
-        Some(Seat { callers: Arc::clone(self), other: Some((uid, Arc::clone(&caller.turns))) })
+        let own = (uid, Arc::clone(&caller.turns), Arc::clone(&caller.memory));
+        Some(Seat { callers: Arc::clone(self), other: Some(own) })
     }
 }
 
@@ -79,10 +95,21 @@ impl Seat {
         let turns = async {
             match &self.other {
                 None => Some([take(&self.callers.owners).await, None]),
-                Some((_, own)) => Some([take(own).await, take(&self.callers.others).await]),
+                Some((_, own, _)) => Some([take(own).await, take(&self.callers.others).await]),
             }
         };
         tokio::time::timeout(patience, turns).await.ok().flatten().map(Turn)
+    }
+
+    /// What the answer to one request may take.
+    pub(crate) fn budget(&self) -> Arc<Budget> {
+        match &self.other {
+            None => Budget::of_owner(),
+            Some((_, _, own)) => {
+                let shares = vec![Arc::clone(own), Arc::clone(&self.callers.memory)];
+                Budget::new(shares, Instant::now().checked_add(TIME_OF_OTHERS))
+            }
+        }
     }
 }
 
@@ -92,7 +119,7 @@ async fn take(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some((uid, _)) = &self.other
+        if let Some((uid, ..)) = &self.other
             && let Some(caller) = self.callers.each.lock().get_mut(uid)
         {
             caller.connections -= 1;

@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// The largest answer that is taken, bytes: several times what a pool of 100,000 datasets with all their properties is.
-const ANSWER_MAX: u64 = 1 << 30;
+const ANSWER_MAX: u64 = crate::budget::ANSWER_MAX;
 /// Methods after which a daemon must be there.
 const STARTS: [&str; 2] = ["import", "create_pool"];
 /// Methods about this user's own pools and devices, which another's daemon is not asked.
@@ -75,7 +75,11 @@ impl Socket {
                     None => return Ok(None),
                 }
             }
-            None => return Ok(Some(dispatch(&*self.absent, method, body).1)),
+            None => {
+                let mut answer = Vec::new();
+                dispatch(&*self.absent, method, body, &mut answer)?;
+                return Ok(Some(answer));
+            }
         };
         post(stream, method, body)
     }
@@ -147,26 +151,41 @@ pub(crate) fn post(
         Err(error) if gone(&error) && answer.is_empty() => return Ok(None),
         result => result?,
     };
-    body_of(&answer).map(|body| Some(body.to_vec())).ok_or(TransportError::Malformed)
+    body_of(answer).map(Some).ok_or(TransportError::Malformed)
 }
 
-/// The body of an HTTP answer that was read to its end.
-fn body_of(answer: &[u8]) -> Option<&[u8]> {
+/// The body of an HTTP answer that was read to its end; `None` if the connection broke before that.
+fn body_of(mut answer: Vec<u8>) -> Option<Vec<u8>> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
-    let body = &answer[end + 4..];
     let mut lines = head.split("\r\n");
     if !lines.next()?.starts_with("HTTP/1.1 ") || answer.len() as u64 > ANSWER_MAX {
         return None;
     }
-    let length = lines
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .map(|(_, value)| value.trim().parse::<usize>());
-    // A connection that broke in the middle is not an answer.
-    match length {
-        Some(Ok(length)) if length == body.len() => Some(body),
-        _ => None,
+    let fields: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
+    let field = |wanted: &str| fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    if field("transfer-encoding").is_some_and(|(_, value)| value.trim().eq_ignore_ascii_case("chunked")) {
+        return chunks(&answer[end + 4..]);
+    }
+    let length = field("content-length")?.1.trim().parse::<usize>().ok()?;
+    answer.drain(..end + 4);
+    (length == answer.len()).then_some(answer)
+}
+
+/// The text in chunks of HTTP; `None` if the last one is missing.
+fn chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|window| window == b"\r\n")?;
+        let size = std::str::from_utf8(&rest[..end]).ok()?.split(';').next()?;
+        let size = usize::from_str_radix(size.trim(), 16).ok()?;
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return Some(text);
+        }
+        let (chunk, after) = rest.split_at_checked(size)?;
+        text.extend_from_slice(chunk);
+        rest = after.strip_prefix(b"\r\n")?;
     }
 }
 

@@ -16,17 +16,16 @@
 
 use crate::api::{Error, Reason, Service};
 use crate::callers::{self, Callers};
-use crate::http;
-use crate::notify;
 use crate::peer::Peer;
 use crate::place::{Place, PlaceError};
 use crate::start::READY;
 use crate::zedlets::{Terms, USUAL, ZedletError};
+use crate::{http, inherited, logging, notify};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -234,10 +233,18 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
             Err(errno) => return Err(cannot("leave the terminal")(errno.into())),
         }
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        log_to_file(place)?;
+        inherited::take_back_nice();
     }
-    start_logging();
-    more_files();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("request")
+        .max_blocking_threads(callers::THREADS)
+        .build()
+        .map_err(cannot("start the runtime"))?;
+    // Before anything is written: a limit of the shell must not end the daemon.
+    catch_limits(&runtime)?;
+    logging::start(options.background.then(|| place.log()));
+    inherited::raise_limits();
     for (name, value) in &options.tunables {
         let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
         house.set_tunable(name, value).map_err(failed)?;
@@ -276,12 +283,6 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         say_ready()?;
     }
     tracing::info!(socket = %place.socket().display(), "serving");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .thread_name("request")
-        .max_blocking_threads(callers::THREADS)
-        .build()
-        .map_err(cannot("start the runtime"))?;
     let result = runtime.block_on(serve(options, held, metrics, &house));
     // A request that still runs on a pool that hangs is not waited for.
     runtime.shutdown_background();
@@ -291,6 +292,17 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         tracing::warn!(%error, "kstats and tunables stay mounted, dead");
     }
     result
+}
+
+/// Catches the signals of limits on file sizes and CPU time, which would end this process: a write beyond its limit then
+/// fails with `EFBIG`.
+fn catch_limits(runtime: &tokio::runtime::Runtime) -> Result<(), DaemonError> {
+    let _inside = runtime.enter();
+    for limit in [rustix::process::Signal::XFSZ, rustix::process::Signal::XCPU] {
+        // What catches a signal once does so for good.
+        drop(signal(SignalKind::from_raw(limit.as_raw())).map_err(cannot("watch for signals"))?);
+    }
+    Ok(())
 }
 
 /// Begins to run what is to be run at events. Nobody has asked for what is in the usual folder: that it can't be used keeps the daemon from nothing.
@@ -445,41 +457,6 @@ fn say_ready() -> Result<(), DaemonError> {
     rustix::stdio::dup2_stdout(&null).map_err(|e| cannot("let the pipe go")(e.into()))
 }
 
-fn log_to_file(place: &Place) -> Result<(), DaemonError> {
-    let log = std::fs::File::options()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(place.log())
-        .map_err(cannot("open the log"))?;
-    rustix::stdio::dup2_stderr(&log).map_err(|e| cannot("write to the log")(e.into()))
-}
-
-/// Messages go to standard error, as the journal likes them if that is where it leads, from the level that `POOLHOUSE_LOG` names (`info` if it names none).
-fn start_logging() {
-    let level = std::env::var("POOLHOUSE_LOG").ok().and_then(|level| level.parse().ok());
-    let level = level.unwrap_or(tracing::level_filters::LevelFilter::INFO);
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
-    let started = if notify::is_journal() {
-        lines.without_time().with_level(false).with_writer(notify::Journal).try_init()
-    } else {
-        lines.with_writer(std::io::stderr).try_init()
-    };
-    // Fails where a program that embeds this has its own.
-    if started.is_err() {
-        tracing::debug!("messages go where they went before");
-    }
-}
-
-/// Lets this process open as many files as it may. A mount is an open file; thousands need more than the usual limit.
-pub fn more_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::debug!(%errno, "the limit of open files stays as it is");
-    }
-}
-
 /// Takes away what a daemon of this folder left when it died: devices over its volumes, then mounts. The user's usual daemon does so for all folders of his: those of some will never
 /// have another daemon.
 fn remove_orphans(place: &Place, tree: Option<&Path>) {
@@ -574,6 +551,7 @@ async fn serve(
     let listener = UnixListener::from_std(held.listener).map_err(cannot("listen"))?;
     let mut term = signal(SignalKind::terminate()).map_err(cannot("watch for signals"))?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot("watch for signals"))?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot("watch for signals"))?;
     if let Some(metrics) = metrics {
         let metrics = TcpListener::from_std(metrics).map_err(cannot("listen for who asks for metrics"))?;
         tokio::spawn(crate::metrics::door::open(metrics, Arc::clone(house)));
@@ -609,6 +587,7 @@ async fn serve(
             () = stop.notified() => break tracing::info!("ending: asked to"),
             _ = term.recv() => break tracing::info!("ending: terminated"),
             _ = int.recv() => break tracing::info!("ending: interrupted"),
+            _ = hangup.recv() => break tracing::info!("ending: its terminal is gone"),
             () = tokio::time::sleep(LINGER), if idle => break tracing::info!("ending: nothing is imported"),
         }
     }

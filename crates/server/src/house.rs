@@ -11,9 +11,10 @@ use crate::api::{
     DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
     ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
     MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    ScanRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
+    Reason, ScanRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
     WithdrawRequest,
 };
+use crate::budget::Budget;
 use crate::daemon;
 use crate::events::{Context, Events};
 use crate::faults::of_library;
@@ -85,13 +86,13 @@ impl House {
         Self { layer, ..self }
     }
 
-    fn datasets_of(pool: &Imported, query: &DatasetQuery) -> Result<DatasetList, Error> {
+    fn datasets_of(pool: &Imported, query: &DatasetQuery, budget: &Budget) -> Result<DatasetList, Error> {
         let listed = pool.pool.spa().mos().pool_props();
         let listed = listed.map_err(|error| Error::new(pool.pool.name(), of_library(&error.into())))?;
         let listsnapshots =
             listed.get("listsnapshots").and_then(|value| value.first()).is_some_and(|n| n != 0);
         let mounted = |dataset: &dsl::Dataset| pool.mounts.mounted_as(dataset.object().0);
-        pool.pool.spa().read(|| view::datasets(pool.pool.dsl(), query, listsnapshots, &mounted))
+        pool.pool.spa().read(|| view::datasets(pool.pool.dsl(), query, listsnapshots, &mounted, budget))
     }
 }
 
@@ -123,21 +124,23 @@ impl Service for House {
     }
 
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
-        let query = &grants::visible(&self.pools, query);
+        let budget = peer::budget();
+        let query = &grants::visible(&self.pools, &query.distinct()?);
         if let Some(root) = &query.root {
-            let mut list = Self::datasets_of(&*self.pools.pool_of(root)?, query)?;
+            let mut list = Self::datasets_of(&*self.pools.pool_of(root)?, query, &budget)?;
             grants::hide(&self.pools, query, &mut list);
             return Ok(list);
         }
         let (mut all, pools) = (DatasetList::default(), self.pools.all());
         let asked = query.clone();
-        let lists = looks::each(&pools, move |pool| Self::datasets_of(pool, &asked));
+        let lists = looks::each(&pools, move |pool| Self::datasets_of(pool, &asked, &budget));
         for (pool, list) in pools.iter().zip(lists) {
             match list.unwrap_or_else(|| Err(looks::silent(pool))) {
                 Ok(list) => {
                     all.datasets.extend(list.datasets);
                     all.failures.extend(list.failures);
                 }
+                Err(error) if error.reason == Reason::TooMuch => return Err(error),
                 // The other pools are none the worse.
                 Err(error) => all.failures.push(error),
             }

@@ -8,16 +8,20 @@
 //! # Absent
 //! What a method means ([`crate::api`]) and who may call it ([`crate::peer`]).
 
-use crate::api::{Error, PoolChange, Reason, dispatch};
+mod answer;
+
+use crate::api::{Answer, Error, METHODS, PoolChange, Reason, clipped, dispatch};
 use crate::callers::{Callers, Seat};
 use crate::daemon::House;
 use crate::peer::{Peer, asking, may};
-use http_body_util::{BodyExt, Full, Limited};
+use answer::{Text, answer};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Deserialize;
 use std::convert::Infallible;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -27,6 +31,12 @@ use tokio::sync::{Notify, oneshot};
 const REQUEST_MAX: usize = 16 << 20;
 /// The largest one of who does not own the daemon.
 const REQUEST_MAX_OTHERS: usize = 1 << 20;
+/// Most parts of such a request: more than fit into it with names that mean something.
+const ELEMENTS_MAX_OTHERS: usize = 32 << 10;
+/// Most bytes of the head of a request.
+const HEAD_MAX: usize = 16 << 10;
+/// The method that ends the daemon, which its owner alone may call.
+const SHUTDOWN: &str = "shutdown";
 /// How long a caller may take to send the head of a request, and again for its body, and how long it waits for its turn.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -52,7 +62,7 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
         return;
     };
     let seat = Arc::new(seat);
-    let answer = hyper::service::service_fn(move |request| {
+    let answers = hyper::service::service_fn(move |request| {
         let (service, stop, held) = (Arc::clone(&service), Arc::clone(&stop), busy());
         let seat = Arc::clone(&seat);
         async move {
@@ -64,7 +74,8 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(TIMEOUT)
-        .serve_connection(TokioIo::new(stream), answer)
+        .max_buf_size(HEAD_MAX)
+        .serve_connection(TokioIo::new(stream), answers)
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended badly");
@@ -76,53 +87,82 @@ async fn respond(
     (peer, owner, seat): (Peer, u32, &Seat),
     service: Arc<dyn House>,
     stop: &Notify,
-) -> Response<Full<Bytes>> {
-    let Some(method) = request.uri().path().strip_prefix("/v1/").map(str::to_owned) else {
-        return refuse(request.uri().path(), Reason::NoSuchMethod);
+) -> Response<Text> {
+    // From here on a method is one of ours: what a stranger wrote there goes into no log and no answer.
+    let path = request.uri().path();
+    let asked = path.strip_prefix("/v1/");
+    let known = |asked| METHODS.iter().chain(&[SHUTDOWN]).find(|name| **name == asked);
+    let Some(method) = asked.and_then(known).copied() else {
+        return refuse(&clipped(asked.unwrap_or(path)), Reason::NoSuchMethod);
     };
     if !matches!(*request.method(), Method::POST | Method::GET) {
-        return refuse(&method, Reason::BadRequest { what: "neither POST nor GET".to_owned() });
+        return refuse(method, Reason::BadRequest { what: "neither POST nor GET".to_owned() });
     }
-    let open = may(peer, owner, &method);
+    let open = may(peer, owner, method);
     if !open && owner != 0 {
         tracing::info!(uid = peer.uid, method, "refused");
-        return refuse(&method, Reason::Permission);
+        return refuse(method, Reason::Permission);
     }
     let most = if peer.owns(owner) { REQUEST_MAX } else { REQUEST_MAX_OTHERS };
     let body = match whole_body(request, most).await {
         Ok(body) => body,
-        Err(what) => return refuse(&method, Reason::BadRequest { what }),
+        Err(what) => return refuse(method, Reason::BadRequest { what }),
     };
     tracing::debug!(uid = peer.uid, method, "asked");
-    if method == "shutdown" && open {
+    if method == SHUTDOWN && open {
         stop.notify_one();
-        return response(200, br#"{"ok":null}"#.to_vec());
+        return response(200, Text::whole(br#"{"ok":null}"#.to_vec()));
     }
-    let urgent = open && is_urgent(&method, &body);
+    if !peer.owns(owner) && elements(&body) > ELEMENTS_MAX_OTHERS {
+        return refuse(method, Reason::TooMuch);
+    }
+    let urgent = open && is_urgent(method, &body);
     let turn = if urgent { None } else { seat.turn(TIMEOUT).await };
     if !urgent && turn.is_none() {
         tracing::warn!(uid = peer.uid, method, "refused: its other requests don't end");
-        return refuse(&method, Reason::Daemon { what: "too many other requests don't end".to_owned() });
+        return refuse(method, Reason::Daemon { what: "too many other requests don't end".to_owned() });
     }
-    let name = method.clone();
-    let answer = move || {
+    let budget = seat.budget();
+    let (mut sending, receiving) = answer(Arc::clone(&budget));
+    let make = move || {
         let _turn = turn;
-        let allowed = if open { Ok(()) } else { service.allows(peer, &method, &body) };
-        if let Err(error) = allowed {
-            tracing::info!(uid = peer.uid, method, "refused");
-            let body = serde_json::json!({ "error": &error }).to_string().into_bytes();
-            return (error.http_status(), body);
+        let allowed = if open { Ok(()) } else { service.allows(peer, method, &body) };
+        let made = match allowed {
+            Ok(()) => asking(peer, &budget, || dispatch(&*service, method, &body, &mut sending)),
+            Err(error) => {
+                tracing::info!(uid = peer.uid, method, "refused");
+                sending.begin(error.http_status());
+                sending.write_all(&body_of(&error))
+            }
+        };
+        match made {
+            Ok(()) => sending.end(),
+            Err(error) => {
+                tracing::debug!(uid = peer.uid, method, %error, "the caller does not take its answer")
+            }
         }
-        asking(peer, || dispatch(&*service, &method, &body))
     };
-    let answered = if urgent { alone(answer).await } else { tokio::task::spawn_blocking(answer).await.ok() };
-    match answered {
-        Some((status, body)) => response(status, body),
+    if urgent {
+        // Without a thread it is not answered.
+        std::thread::Builder::new().name("urgent".to_owned()).spawn(make).map_or_else(drop, drop);
+    } else {
+        drop(tokio::task::spawn_blocking(make));
+    }
+    match receiving.begin().await {
+        Some((status, text)) => response(status, text),
         None => {
-            tracing::error!(method = name, "a request died");
-            refuse(&name, Reason::Daemon { what: "the request died; the daemon's log says where".to_owned() })
+            tracing::error!(method, "a request died");
+            refuse(
+                method,
+                Reason::Daemon { what: "the request died; the daemon's log says where".to_owned() },
+            )
         }
     }
+}
+
+/// How many parts a request has at least: what follows a comma, in a list, an object or a text.
+fn elements(body: &[u8]) -> usize {
+    body.iter().filter(|byte| **byte == b',').count()
 }
 
 /// Whether a request makes a pool go on for which others may wait.
@@ -156,14 +196,18 @@ async fn whole_body(request: Request<Incoming>, most: usize) -> Result<Bytes, St
     }
 }
 
-fn refuse(about: &str, reason: Reason) -> Response<Full<Bytes>> {
+fn refuse(about: &str, reason: Reason) -> Response<Text> {
     let error = Error::new(about, reason);
-    let body = serde_json::json!({ "error": &error }).to_string().into_bytes();
-    response(error.http_status(), body)
+    response(error.http_status(), Text::whole(body_of(&error)))
 }
 
-fn response(status: u16, body: Vec<u8>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+/// The body of an answer that is an error.
+fn body_of(error: &Error) -> Vec<u8> {
+    serde_json::json!({ "error": error }).to_string().into_bytes()
+}
+
+fn response(status: u16, body: Text) -> Response<Text> {
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let json = hyper::header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);

@@ -8,7 +8,7 @@
 //! # Crash
 //! A daemon that is killed leaves the snapshot, whose name says what it is; OpenZFS would take it away with the next import.
 
-use crate::api::{DatasetChange, DiffPart, DiffRequest, Error};
+use crate::api::{DatasetChange, DiffPart, DiffRequest, Error, Reason};
 use crate::pools::Pools;
 use crate::view;
 use parking_lot::Mutex;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long a command may take from one part to the next.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Most of them at a time: commands that die between two parts leave one each.
+const MOST: usize = 64;
 /// What the names of such snapshots begin with (`ZDIFF_PREFIX`).
 const PREFIX: &str = "zfs-diff-";
 
@@ -87,6 +89,9 @@ impl Leases {
     fn snapshot(&self, pools: &Pools, head: &str) -> Result<String, Error> {
         let name = {
             let mut table = self.table.lock();
+            if table.until.len() >= MOST {
+                return Err(Error::new(head, Reason::TooMuch));
+            }
             table.made += 1;
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             let name = format!("{head}@{PREFIX}{:x}-{:x}", now.as_nanos(), table.made);

@@ -1,16 +1,14 @@
-//! Telling a service manager how the daemon fares, in words that it understands (`sd_notify`), and messages with their level (`sd-daemon`).
+//! Telling a service manager how the daemon fares, in words that it understands (`sd_notify`).
 //!
 //! # Absent
 //! A watchdog, and handing sockets or files over to the next daemon.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use tracing::{Level, Metadata};
-use tracing_subscriber::fmt::MakeWriter;
 
 /// Tells whoever started this process about its state, if anybody wants to know.
 pub fn tell(state: &str) {
@@ -34,39 +32,4 @@ pub fn is_journal() -> bool {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let meta = std::fs::metadata("/proc/self/fd/2");
     meta.is_ok_and(|meta| stream == format!("{}:{}", meta.dev(), meta.ino()))
-}
-
-/// Standard error, each line of it with its level as the journal reads it.
-pub struct Journal;
-
-/// One line of it.
-pub struct Line(&'static str);
-
-impl MakeWriter<'_> for Journal {
-    type Writer = Line;
-
-    fn make_writer(&self) -> Line {
-        Line("<6>")
-    }
-
-    fn make_writer_for(&self, meta: &Metadata<'_>) -> Line {
-        Line(match *meta.level() {
-            Level::ERROR => "<3>",
-            Level::WARN => "<4>",
-            Level::INFO => "<6>",
-            Level::DEBUG | Level::TRACE => "<7>",
-        })
-    }
-}
-
-impl Write for Line {
-    /// A message comes as a whole.
-    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        io::stderr().write_all(&[self.0.as_bytes(), message].concat())?;
-        Ok(message.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
 }

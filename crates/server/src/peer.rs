@@ -7,9 +7,11 @@
 //! ([`crate::grants`]). Everything else that changes something, reads a device, or tells what was done by whom (history) is refused.
 //!
 //! A request is answered by one thread from its begin to its end, and this thread knows who asks ([`asker`]): whose name goes into the
-//! history, and who gets what makers of datasets are granted.
+//! history, who gets what makers of datasets are granted, and how much the answer may take ([`budget`]).
 
-use std::cell::Cell;
+use crate::budget::Budget;
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +39,7 @@ const OPEN_TO_ALL: [&str; 11] = [
 
 thread_local! {
     /// Who asks what this thread answers, if it isn't this process itself.
-    static ASKER: Cell<Option<Peer>> = const { Cell::new(None) };
+    static ASKER: RefCell<Option<(Peer, Arc<Budget>)>> = const { RefCell::new(None) };
 }
 
 impl Peer {
@@ -57,22 +59,27 @@ pub fn may(peer: Peer, owner: u32, method: &str) -> bool {
     peer.owns(owner) || (owner == 0 && OPEN_TO_ALL.contains(&method))
 }
 
-/// Answers a request of `peer`.
-pub fn asking<T>(peer: Peer, answer: impl FnOnce() -> T) -> T {
+/// Answers a request of `peer`, within a budget.
+pub fn asking<T>(peer: Peer, budget: &Arc<Budget>, answer: impl FnOnce() -> T) -> T {
     /// Forgets who asked, however the answer ends.
-    struct Asked(Option<Peer>);
+    struct Asked(Option<(Peer, Arc<Budget>)>);
     impl Drop for Asked {
         fn drop(&mut self) {
-            ASKER.set(self.0);
+            ASKER.set(self.0.take());
         }
     }
-    let _asked = Asked(ASKER.replace(Some(peer)));
+    let _asked = Asked(ASKER.replace(Some((peer, Arc::clone(budget)))));
     answer()
 }
 
 /// Who asks what this thread answers: this process itself where nobody does.
 pub fn asker() -> Peer {
-    ASKER.get().unwrap_or_else(Peer::own)
+    ASKER.with_borrow(|asked| asked.as_ref().map_or_else(Peer::own, |(peer, _)| *peer))
+}
+
+/// What the answer that this thread makes may take.
+pub fn budget() -> Arc<Budget> {
+    ASKER.with_borrow(|asked| asked.as_ref().map_or_else(Budget::of_owner, |(_, budget)| Arc::clone(budget)))
 }
 
 /// Whether who asks is root or the daemon's own user.

@@ -5,6 +5,9 @@
 //! standard output. The daemon writes one line there when it listens (or when it finds that another does) and lets the
 //! pipe go. So the command waits for exactly that: a line, or the pipe's end if the daemon died, and never by asking
 //! again and again.
+//!
+//! The daemon outlives the command by far, so it inherits no file of it but the pipe: a script's lock
+//! (`flock FILE zpool import tank`) would be held, and its pipes open, until the daemon ends.
 
 use crate::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,6 +50,8 @@ pub fn start(place: &Place, program: Option<&Path>) -> Result<(), StartError> {
         None => PathBuf::from("/proc/self/exe"),
     };
     let failed = |source| StartError::Spawn { program: program.clone(), source };
+    // Nothing that this command opened itself is passed on either.
+    close_fds::set_fds_cloexec(3, &[]);
     let mut child = Command::new(&program)
         .arg0("poolhouse")
         .args(["serve", "--background"])

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
+#[path = "daemon/limits.rs"]
+mod limits;
 #[path = "../../nbd/tests/client/mod.rs"]
 mod nbd_client;
 
@@ -455,10 +457,11 @@ fn strangers_are_refused() {
     };
     let looked = ask("pool_names");
     assert!(looked.starts_with("HTTP/1.1 200") && looked.ends_with(r#"{"ok":["3"]}"#), "{looked}");
-    for method in ["import", "export", "shutdown", "nonsense"] {
+    for method in ["import", "export", "shutdown"] {
         let refused = ask(method);
         assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("permission"), "{refused}");
     }
+    assert!(ask("nonsense").starts_with("HTTP/1.1 404"));
     std::fs::set_permissions(stand.place().dir(), std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
@@ -570,8 +573,23 @@ fn main() {
             let request = format!("GET /v1/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", args[3]);
             print!("{}", raw(stream, &request));
         }
+        Some("flood") => {
+            let request = format!("GET /v1/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", args[3]);
+            limits::flood(Path::new(&args[2]), &request, 1200);
+        }
+        // A command that starts a daemon.
+        Some("import") => {
+            let program = std::env::current_exe().unwrap();
+            let absent = Box::new(Numbers::default());
+            let client = Socket::at(Place::at(Path::new(&args[2])), program, absent).client();
+            client.import(&ImportRequest { guid: 3, ..ImportRequest::default() }).unwrap();
+        }
         filter => {
-            let tests: [(&str, fn()); 9] = [
+            let tests: [(&str, fn()); 13] = [
+                ("messages_of_strangers_are_bounded", limits::messages_of_strangers_are_bounded),
+                ("a_log_that_fails_is_no_end", limits::a_log_that_fails_is_no_end),
+                ("nothing_of_the_shell_is_inherited", limits::nothing_of_the_shell_is_inherited),
+                ("long_answers_come_in_chunks", limits::long_answers_come_in_chunks),
                 ("real_pools_come_and_go", real_pools_come_and_go),
                 (
                     "lives_from_the_first_import_to_the_last_export",

@@ -6,8 +6,10 @@ use device::{Fault, Faulty, Layer};
 use parking_lot::Mutex;
 use poolhouse::{Claim, OpenOptions, Pool};
 use server::api::{
-    Error, ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest, Reason, UnmountRequest,
+    DatasetKind, DatasetQuery, Error, ExportRequest, KeyMaterial, LoadKeyRequest, MountReport, MountRequest,
+    PropSelect, Reason, UnmountRequest,
 };
+use server::budget::Budget;
 use server::pools::Pools;
 use server::view::PoolFacts;
 use std::collections::BTreeSet;
@@ -334,4 +336,31 @@ fn ends_while_a_pool_comes() {
     assert!(pools.is_empty());
     let found = spa::scan(copy.images());
     assert_eq!(found.pools[0].state, poolhouse::ondisk::config::PoolState::Exported);
+}
+
+/// Goal: a list of datasets that would exceed its budget ends with an error, and gives back what it took; the same list
+/// fits into a budget that is large enough.
+#[test]
+fn lists_keep_to_their_budget() {
+    let fixture = testkit::load("single-lz4");
+    let options = OpenOptions { claim: Claim::Nothing, ..OpenOptions::default() };
+    let pool = Pool::open(fixture.images(), &options).unwrap();
+    let list = |root: Option<&str>, budget: &Budget| {
+        let query = DatasetQuery {
+            root: root.map(str::to_owned),
+            depth: root.map(|_| 0),
+            kinds: vec![DatasetKind::Filesystem, DatasetKind::Volume, DatasetKind::Snapshot],
+            props: PropSelect::All,
+            ..DatasetQuery::default()
+        };
+        pool.spa().read(|| server::view::datasets(pool.dsl(), &query, true, &|_| None, budget))
+    };
+    let all = list(None, &Budget::of(16 << 20)).unwrap();
+    assert!(all.datasets.len() > 2 && all.failures.is_empty());
+    for root in [None, Some(fixture.pool())] {
+        let little = Budget::of(4 << 10);
+        assert_eq!(list(root, &little).unwrap_err().reason, Reason::TooMuch);
+    }
+    let memory = serde_json::to_string(&all).unwrap().len() as u64;
+    assert!(list(None, &Budget::of(memory)).is_err(), "what it takes in memory is more than its text");
 }

@@ -162,7 +162,7 @@ fn said<T>(done: Result<T, server::api::Error>, what: &str) -> Result<T> {
 /// # Errors
 /// As one of these fails, or does less than all.
 pub fn once(room: &Path, case: &Case) -> Result<Took> {
-    server::daemon::more_files();
+    server::inherited::raise_limits();
     let house = House::new().with_layer(case.layer());
     let mut took = Took::default();
     let threads = Some(case.threads);

@@ -123,7 +123,13 @@ impl Service for Live {
         view::history(name, self.spa.mos(), *from, 1 << 10)
     }
     fn datasets(&self, query: &DatasetQuery) -> Result<DatasetList, Error> {
-        view::datasets(&self.dsl, query, false, &|d| self.mounted.contains(&d.name()).then(Vec::new))
+        view::datasets(
+            &self.dsl,
+            query,
+            false,
+            &|d| self.mounted.contains(&d.name()).then(Vec::new),
+            &server::peer::budget(),
+        )
     }
     fn space(&self, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<SpaceEntry>, Error> {
         view::space(&self.dsl, dataset, classes)

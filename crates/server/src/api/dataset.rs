@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Error, Prop};
+use super::{Error, Prop, Reason};
 
 /// What a name in the dataset tree is (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -112,6 +112,29 @@ pub struct DatasetQuery {
     pub props: PropSelect,
     /// Also fill in received values.
     pub received: bool,
+}
+
+/// Most properties that one question names: far more than there are native ones, with quotas of some hundred users.
+const NAMED_MAX: usize = 4096;
+
+impl DatasetQuery {
+    /// The same question, with each kind and each property once, where it is named first.
+    ///
+    /// # Errors
+    /// [`Reason::TooMuch`] if it names more than 4,096 properties.
+    pub fn distinct(&self) -> Result<Self, Error> {
+        let mut query = self.clone();
+        let mut kinds = BTreeSet::new();
+        query.kinds.retain(|kind| kinds.insert(*kind));
+        if let PropSelect::Named(names) = &mut query.props {
+            let mut seen = BTreeSet::new();
+            names.retain(|name| seen.insert(name.clone()));
+            if names.len() > NAMED_MAX {
+                return Err(Error::new(query.root.as_deref().unwrap_or("datasets"), Reason::TooMuch));
+            }
+        }
+        Ok(query)
+    }
 }
 
 /// Which table of the space accounting an entry belongs to.

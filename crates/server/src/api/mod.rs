@@ -65,5 +65,6 @@ pub use request::{
     ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure, MountPhase, MountProgress, MountReport,
     MountRequest, UnmountRequest,
 };
-pub use service::{Client, Service, Transport, TransportError, dispatch};
+pub(crate) use service::clipped;
+pub use service::{Answer, Client, METHODS, Service, Transport, TransportError, dispatch};
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};

@@ -27,18 +27,29 @@ macro_rules! methods {
             $($(#[$doc])* fn $name(&self, $($arg: $by),*) -> Result<$ret, Error>;)*
         }
 
-        /// Answers one request: the method is what follows `/v1/` in the path. Returns the HTTP status and the body.
-        pub fn dispatch(service: &dyn Service, method: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        /// The names of the methods.
+        pub const METHODS: &[&str] = &[$(stringify!($name)),*];
+
+        /// Answers one request: the method is what follows `/v1/` in the path.
+        ///
+        /// # Errors
+        /// As writing the answer fails; it is not whole then.
+        pub fn dispatch(
+            service: &dyn Service,
+            method: &str,
+            body: &[u8],
+            out: &mut dyn Answer,
+        ) -> std::io::Result<()> {
             match method {
                 $(stringify!($name) => {
                     #[derive(Deserialize)]
                     struct Args { $($arg: $ty),* }
                     match parse::<Args>(method, body) {
-                        Ok(_args) => reply(service.$name($(&_args.$arg),*)),
-                        Err(e) => reply::<()>(Err(e)),
+                        Ok(_args) => reply(service.$name($(&_args.$arg),*), out),
+                        Err(e) => reply::<()>(Err(e), out),
                     }
                 })*
-                _ => reply::<()>(Err(Error::new(method, Reason::NoSuchMethod))),
+                _ => reply::<()>(Err(Error::new(clipped(method), Reason::NoSuchMethod)), out),
             }
         }
 
@@ -127,6 +138,17 @@ methods! {
     detach(request: DetachRequest => &DetachRequest) -> ();
 }
 
+/// Takes the answer to a request: its status, and then its body.
+pub trait Answer: std::io::Write {
+    /// The HTTP status, before anything of the body.
+    fn begin(&mut self, status: u16);
+}
+
+/// A body, whatever its status.
+impl Answer for Vec<u8> {
+    fn begin(&mut self, _status: u16) {}
+}
+
 /// Carries a request to a daemon.
 pub trait Transport {
     /// Posts a JSON body to `/v1/METHOD` and returns the body of the reply, whatever its status.
@@ -170,16 +192,29 @@ impl<T: Transport> Client<T> {
     }
 }
 
-fn parse<A: DeserializeOwned>(method: &str, body: &[u8]) -> Result<A, Error> {
-    let body = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|e| Error::new(method, Reason::BadRequest { what: e.to_string() }))
+/// The first bytes of what a stranger sent, for a message that repeats it.
+pub(crate) fn clipped(text: &str) -> std::borrow::Cow<'_, str> {
+    /// Longer than any name that has a meaning.
+    const MOST: usize = 512;
+    match text.char_indices().map(|(at, _)| at).find(|at| *at >= MOST) {
+        Some(end) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
-fn reply<T: Serialize>(result: Result<T, Error>) -> (u16, Vec<u8>) {
-    let status = result.as_ref().err().map_or(200, Error::http_status);
-    let body = match result {
-        Ok(answer) => serde_json::to_vec(&Reply::Ok(answer)),
-        Err(error) => serde_json::to_vec(&Reply::<()>::Error(error)),
-    };
-    (status, body.expect("answers hold only text keys, which JSON can always carry"))
+fn parse<A: DeserializeOwned>(method: &str, body: &[u8]) -> Result<A, Error> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    // The parser's words may repeat what the caller sent, at any length.
+    let wrong = |e: serde_json::Error| Reason::BadRequest { what: clipped(&e.to_string()).into_owned() };
+    serde_json::from_slice(body).map_err(|e| Error::new(method, wrong(e)))
+}
+
+fn reply<T: Serialize>(result: Result<T, Error>, out: &mut dyn Answer) -> std::io::Result<()> {
+    out.begin(result.as_ref().err().map_or(200, Error::http_status));
+    // Answers hold only text keys, which JSON can always carry: what fails is the writing.
+    match result {
+        Ok(answer) => serde_json::to_writer(out, &Reply::Ok(answer)),
+        Err(error) => serde_json::to_writer(out, &Reply::<()>::Error(error)),
+    }
+    .map_err(Into::into)
 }

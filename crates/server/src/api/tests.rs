@@ -124,12 +124,36 @@ impl Service for One {
     }
 }
 
+/// The status and the body of an answer.
+struct Whole(u16, Vec<u8>);
+
+impl std::io::Write for Whole {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.1.write(text)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Answer for Whole {
+    fn begin(&mut self, status: u16) {
+        self.0 = status;
+    }
+}
+
+fn answered(method: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    let mut answer = Whole(0, Vec::new());
+    dispatch(&One, method, body, &mut answer).unwrap();
+    (answer.0, answer.1)
+}
+
 /// A transport without a socket.
 struct Direct;
 
 impl Transport for Direct {
     fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError> {
-        Ok(dispatch(&One, method, body).1)
+        Ok(answered(method, body).1)
     }
 }
 
@@ -157,10 +181,31 @@ fn client_and_dispatch_agree() {
 /// Goal: what doesn't parse, or isn't there, is an error with a fitting status and never a panic.
 #[test]
 fn odd_requests_are_refused() {
-    assert_eq!(dispatch(&One, "no_such", b"").0, 404);
-    assert_eq!(dispatch(&One, "pool", b"{\"name\": 3}").0, 400);
-    assert_eq!(dispatch(&One, "pool", b"\xff").0, 400);
-    assert_eq!(dispatch(&One, "pool_names", b"").0, 200);
+    assert_eq!(answered("no_such", b"").0, 404);
+    assert_eq!(answered("pool", b"{\"name\": 3}").0, 400);
+    assert_eq!(answered("pool", b"\xff").0, 400);
+    assert_eq!(answered("pool_names", b"").0, 200);
+    let long = "a".repeat(1 << 20);
+    for (method, body) in [(long.as_str(), ""), ("logs", ""), ("diff", &*format!("{{\"{long}\": {long}"))] {
+        assert!(answered(method, body.as_bytes()).1.len() < 4096, "an error repeats what was sent");
+    }
+}
+
+/// Goal: a property that a question names again and again is answered once, in the order of the first; a question that
+/// names too many is refused.
+#[test]
+fn questions_name_each_thing_once() {
+    let named = |names: Vec<String>| DatasetQuery {
+        props: PropSelect::Named(names),
+        kinds: vec![DatasetKind::Volume; 1000],
+        ..DatasetQuery::default()
+    };
+    let names = ["used", "name"].iter().cycle().take(145_000).map(|name| (*name).to_owned());
+    let distinct = named(names.collect()).distinct().unwrap();
+    assert_eq!(distinct.props, PropSelect::Named(vec!["used".into(), "name".into()]));
+    assert_eq!(distinct.kinds, [DatasetKind::Volume]);
+    let many = named((0..90_000).map(|n| format!("written@{n}")).collect());
+    assert_eq!(many.distinct().unwrap_err().reason, Reason::TooMuch);
 }
 
 /// Goal: a key never shows in a log line.

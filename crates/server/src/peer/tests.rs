@@ -27,9 +27,11 @@ fn strangers_may_only_look() {
 #[test]
 fn askers() {
     assert_eq!(asker(), Peer::own());
-    assert_eq!(asking(peer(7), || asking(peer(8), asker)), peer(8));
-    assert_eq!(asking(peer(7), asker), peer(7));
-    let died = std::panic::catch_unwind(|| asking(peer(7), || panic!("an answer that dies")));
+    let budget = &Budget::of_owner();
+    assert_eq!(asking(peer(7), budget, || asking(peer(8), budget, asker)), peer(8));
+    assert_eq!(asking(peer(7), budget, asker), peer(7));
+    let dies = std::panic::AssertUnwindSafe(|| asking(peer(7), budget, || panic!("an answer that dies")));
+    let died = std::panic::catch_unwind(dies);
     assert!(died.is_err());
     assert_eq!(asker(), Peer::own());
 }

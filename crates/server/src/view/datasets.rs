@@ -2,11 +2,13 @@
 
 use dsl::{Bookmark, Dir, Dsl, Kind, ListOptions, Listed, Prop as Native, Property, Value};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::dataset as trouble;
 use crate::api::{
     Dataset, DatasetKind, DatasetList, DatasetQuery, Error, Granted, Hold, Prop, PropSelect, Reason, Source,
 };
+use crate::budget::Budget;
 
 /// Whether a file system is mounted, and what its mount has otherwise than properties might say.
 pub type Mounted<'a> = &'a (dyn Fn(&dsl::Dataset) -> Option<MountedAs> + Sync);
@@ -28,15 +30,18 @@ const MOUNT_OPTIONS: [Native; 7] = [
 /// Threads that list a pool.
 const THREADS: usize = 4;
 
-/// The datasets of one pool that a question is about. `listsnapshots` is the pool's property.
+/// The datasets of one pool that a question is about. `listsnapshots` is the pool's property. Each name of the question
+/// is answered once.
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`] if the root isn't there; a failure to read it. What fails below it is in the list.
+/// [`Reason::NoSuchDataset`] if the root isn't there; a failure to read it; [`Reason::TooMuch`] if the list exceeds the
+/// budget. What fails below the root is in the list.
 pub fn datasets(
     dsl: &Dsl,
     query: &DatasetQuery,
     listsnapshots: bool,
     mounted: Mounted<'_>,
+    budget: &Budget,
 ) -> Result<DatasetList, Error> {
     let root = query.root.as_deref().unwrap_or(dsl.pool_name());
     let asked = Asked::new(dsl, query, listsnapshots, mounted);
@@ -50,9 +55,10 @@ pub fn datasets(
     let start = dsl.dataset(root).map_err(|e| trouble(root, &e))?;
     if start.is_snapshot() || query.depth == Some(0) {
         let found = asked.dataset(&start).map_err(|e| trouble(root, &e))?;
+        found.iter().try_for_each(|found| budget.take(root, memory_of(found)))?;
         return Ok(DatasetList::whole(found.into_iter().collect()));
     }
-    asked.below(start.dir().clone(), root)
+    asked.below(start.dir().clone(), root, budget)
 }
 
 /// A question, with what it takes to answer it.
@@ -73,15 +79,25 @@ impl<'a> Asked<'a> {
     }
 
     /// Everything below a directory, in one pass over it with several threads.
-    fn below(&self, start: Dir, root: &str) -> Result<DatasetList, Error> {
+    fn below(&self, start: Dir, root: &str, budget: &Budget) -> Result<DatasetList, Error> {
         let limit = self.query.depth.map(|d| d as usize);
         let base = root.matches('/').count();
         let out = Mutex::new(DatasetList::default());
+        let stopped = Mutex::new(None);
+        let stop = AtomicBool::new(false);
+        let add = |found: Vec<Dataset>| match budget.take(root, found.iter().map(memory_of).sum()) {
+            Ok(()) => out.lock().datasets.extend(found),
+            Err(error) => {
+                stop.store(true, Ordering::Relaxed);
+                *stopped.lock() = Some(error);
+            }
+        };
         let fail = |name: &str, e: &dsl::Error| out.lock().failures.push(trouble(name, e));
         let options = ListOptions {
             snapshots: self.snapshots,
             depth: limit,
             threads: THREADS,
+            stop: Some(&stop),
             ..ListOptions::default()
         };
         let each = |listed: Listed| match listed {
@@ -92,7 +108,7 @@ impl<'a> Asked<'a> {
                 let fits = |level: usize| limit.is_none_or(|l| level <= l);
                 if fits(level + usize::from(d.is_snapshot())) {
                     match self.dataset(&d) {
-                        Ok(found) => out.lock().datasets.extend(found),
+                        Ok(found) => add(found.into_iter().collect()),
                         Err(e) => fail(&d.name(), &e),
                     }
                 }
@@ -103,14 +119,17 @@ impl<'a> Asked<'a> {
                         Ok(found.into_iter().flatten().collect::<Vec<_>>())
                     });
                     match marks {
-                        Ok(found) => out.lock().datasets.extend(found),
+                        Ok(found) => add(found),
                         Err(e) => fail(&d.name(), &e),
                     }
                 }
             }
         };
         self.dsl.list(Some(start), &options, &each).map_err(|e| trouble(root, &e))?;
-        Ok(out.into_inner())
+        match stopped.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(out.into_inner()),
+        }
     }
 
     /// Whether datasets of this kind are wanted.
@@ -247,6 +266,25 @@ impl<'a> Asked<'a> {
             props: all.iter().map(convert).collect(),
         }))
     }
+}
+
+/// Bytes of memory that a dataset in a list takes, about.
+fn memory_of(dataset: &Dataset) -> u64 {
+    /// What the allocator adds to each text.
+    const TEXT: usize = 16;
+    let text = |text: &str| text.len() + TEXT;
+    let prop = |prop: &Prop| {
+        let received = prop.received.as_ref().map_or(0, |(nice, exact)| text(nice) + text(exact));
+        let from = if let Source::Inherited(from) = &prop.source { text(from) } else { 0 };
+        size_of::<Prop>()
+            + text(&prop.name)
+            + text(&prop.text)
+            + prop.exact.as_deref().map_or(0, text)
+            + received
+            + from
+    };
+    let props: usize = dataset.props.iter().map(prop).sum();
+    (size_of::<Dataset>() + text(&dataset.name) + props) as u64
 }
 
 fn kind_of(kind: Kind) -> DatasetKind {

@@ -28,7 +28,10 @@ pub fn space(dsl: &Dsl, dataset: &str, classes: &[SpaceClass]) -> Result<Vec<Spa
     let fs = FileSystem::open(&objset).map_err(|e| of_zpl(dataset, &e))?;
     let domains = fs.domains().map_err(|e| of_zpl(dataset, &e))?;
     let mut all = Vec::new();
-    for &class in classes {
+    for class in [SpaceClass::User, SpaceClass::Group, SpaceClass::Project] {
+        if !classes.contains(&class) {
+            continue;
+        }
         let mut found: BTreeMap<(String, u32), SpaceEntry> = BTreeMap::new();
         for (column, kind) in tables(class).into_iter().enumerate() {
             for s in fs.space(kind).map_err(|e| of_zpl(dataset, &e))? {
