@@ -1,35 +1,54 @@
 //! What a command runs in: where it writes, whom it asks, what time it is.
 
-use std::{fmt, io, rc::Rc};
+use std::{borrow::Cow, fmt, io, rc::Rc};
 
 use server::api::{Error, PoolChange, Reason, Service};
 
 use crate::clock::Clock;
 
 /// A place to write to. Failures are remembered rather than returned, as with C's `stdout`.
+///
+/// Names, properties and lines of history can hold any byte, and strangers choose them. So on a terminal control
+/// characters are shown as octal numbers, as `ls` does, but for tabs and ends of lines.
 pub struct Out {
     sink: Box<dyn io::Write>,
+    terminal: bool,
     failed: bool,
 }
 
 impl Out {
-    /// Writes to this sink.
+    /// Writes to this sink, which is no terminal.
     pub fn new(sink: Box<dyn io::Write>) -> Self {
-        Self { sink, failed: false }
+        Self { sink, terminal: false, failed: false }
+    }
+
+    /// Writes to this terminal.
+    pub fn terminal(sink: Box<dyn io::Write>) -> Self {
+        Self { terminal: true, ..Self::new(sink) }
     }
 
     /// What `write!` calls.
     pub fn write_fmt(&mut self, args: fmt::Arguments<'_>) {
-        self.failed |= self.sink.write_fmt(args).is_err();
+        if self.terminal {
+            self.put(&args.to_string());
+        } else {
+            self.failed |= self.sink.write_fmt(args).is_err();
+        }
     }
 
-    /// Writes text as it is.
+    /// Writes text.
     pub fn put(&mut self, text: &str) {
-        self.failed |= self.sink.write_all(text.as_bytes()).is_err();
+        self.put_bytes(text.as_bytes());
     }
 
-    /// Writes bytes as they are: names on disk need not be text.
+    /// Writes bytes: names on disk need not be text.
     pub fn put_bytes(&mut self, bytes: &[u8]) {
+        let shown = if self.terminal { shown(bytes) } else { bytes.into() };
+        self.put_raw(&shown);
+    }
+
+    /// Writes bytes as they are, to a terminal too: codes for colours, and raw blocks.
+    pub fn put_raw(&mut self, bytes: &[u8]) {
         self.failed |= self.sink.write_all(bytes).is_err();
     }
 
@@ -38,6 +57,27 @@ impl Out {
         self.failed |= self.sink.flush().is_err();
         !self.failed
     }
+}
+
+/// Bytes as a terminal may get them: each byte of a control character, and of what is no text, as an octal number.
+fn shown(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(harmless)) {
+        return bytes.into();
+    }
+    let mut shown = Vec::with_capacity(bytes.len() * 2);
+    let octal = |shown: &mut Vec<u8>, bytes: &[u8]| {
+        bytes.iter().for_each(|byte| shown.extend_from_slice(format!("\\{byte:03o}").as_bytes()));
+    };
+    for part in bytes.utf8_chunks() {
+        for c in part.valid().chars() {
+            let mut buffer = [0; 4];
+            let encoded = c.encode_utf8(&mut buffer).as_bytes();
+            if harmless(c) { shown.extend_from_slice(encoded) } else { octal(&mut shown, encoded) }
+        }
+        octal(&mut shown, part.invalid());
+    }
+    shown.into()
 }
 
 /// Makes the connection to whoever holds the pools.
@@ -229,8 +269,12 @@ impl Cx {
     /// Writes text in a colour, if colours are on.
     pub fn colored(&mut self, color: Option<Color>, text: &str) {
         match color {
-            Some(c) if self.color => write!(self.out, "{}{text}\x1b[0m", c.code()),
-            _ => self.out.put(text),
+            Some(c) => {
+                self.start_color(c);
+                self.out.put(text);
+                self.end_color();
+            }
+            None => self.out.put(text),
         }
     }
 
@@ -244,14 +288,14 @@ impl Cx {
     /// From here on in this colour, if colours are on.
     pub fn start_color(&mut self, color: Color) {
         if self.color {
-            self.out.put(color.code());
+            self.out.put_raw(color.code().as_bytes());
         }
     }
 
     /// The end of a colour.
     pub fn end_color(&mut self) {
         if self.color {
-            self.out.put("\x1b[0m");
+            self.out.put_raw(b"\x1b[0m");
         }
     }
 }
@@ -286,3 +330,6 @@ impl Color {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

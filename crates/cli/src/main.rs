@@ -59,11 +59,13 @@ fn main() -> ExitCode {
 }
 
 fn out() -> Out {
-    Out::new(Box::new(BufWriter::new(std::io::stdout())))
+    let sink = Box::new(BufWriter::new(std::io::stdout()));
+    if std::io::stdout().is_terminal() { Out::terminal(sink) } else { Out::new(sink) }
 }
 
 fn err() -> Out {
-    Out::new(Box::new(std::io::stderr()))
+    let sink = Box::new(std::io::stderr());
+    if std::io::stderr().is_terminal() { Out::terminal(sink) } else { Out::new(sink) }
 }
 
 fn run(command: &str, words: &[String]) -> i32 {

@@ -9,7 +9,8 @@
 //! Mounting is root's, as on Linux: `mount` is needed for much, and mounts nothing. What would unmount or mount something for another user is refused
 //! by [`Pools`](crate::pools::Pools), or is done but for the mount.
 //!
-//! A command line goes into the history after the change that it made: who has changed a pool may write one line into its history.
+//! A command line goes into the history after the change that it made: who has changed a pool may write one line into
+//! its history, of the command `zfs`, which is all that can be granted.
 //!
 //! # Absent
 //! Groups that only a directory service or the process itself knows: a peer has the group that the kernel tells, and those of its user in
@@ -34,7 +35,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// Where a permission is needed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum At<'a> {
     /// On this dataset.
     Here(&'a str),
@@ -123,7 +124,9 @@ pub fn authorize(
         }
         "change_pool" => match serde_json::from_slice(body) {
             Ok(Line { name, change: PoolChange::Log { command } })
-                if command.len() < HISTORY_LINE_MAX && tickets.take(peer, &name) =>
+                if command.len() < HISTORY_LINE_MAX
+                    && command.starts_with("zfs ")
+                    && tickets.take(peer, &name) =>
             {
                 Ok(())
             }
@@ -345,6 +348,8 @@ fn check(pools: &Pools, peer: Peer, needs: &[Need<'_>]) -> Result<(), Error> {
         return Err(Error::new("", Reason::Permission));
     }
     let asker = Asker { uid: peer.uid, groups: accounts::groups_of(peer.uid, peer.gid) };
+    // A request may name the same thing any number of times.
+    let needs: BTreeSet<&Need<'_>> = needs.iter().collect();
     for (at, permission) in needs {
         let name = match at {
             At::Here(name) | At::Below(name) | At::Path(name) => (*name).to_owned(),

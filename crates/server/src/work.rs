@@ -141,12 +141,27 @@ fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
     })
 }
 
-/// Writes a command line to the pool's history, with the next group.
+/// Writes a command line to the pool's history, with the next transaction group. It is one line there: control
+/// characters in it are written as octal numbers.
 ///
 /// # Errors
 /// [`Reason::Suspended`].
 pub fn log(live: &Live, command: &str) -> Result<(), Reason> {
-    live.log_command(command, crate::peer::asker().uid).map_err(|_| Reason::Suspended)
+    live.log_command(&one_line(command), crate::peer::asker().uid).map_err(|_| Reason::Suspended)
+}
+
+/// A text with its control characters as octal numbers.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            let mut buffer = [0; 4];
+            c.encode_utf8(&mut buffer).bytes().for_each(|byte| line += &format!("\\{byte:03o}"));
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 /// Lets a pool go, destroyed or exported.

@@ -314,9 +314,9 @@ fn dump_raw(cx: &mut Ctx<'_>, block: &[u8], swap: bool) {
     if swap {
         let mut block = block.to_vec();
         swap_words(&mut block);
-        cx.out.put_bytes(&block);
+        cx.out.put_raw(&block);
     } else {
-        cx.out.put_bytes(block);
+        cx.out.put_raw(block);
     }
 }
 
@@ -362,7 +362,7 @@ pub fn embedded(cx: &mut Ctx<'_>, words: &str) -> Run<i32> {
         writeln!(cx.err, "decode failed: {e}");
         return Ok(1);
     }
-    cx.out.put_bytes(&block);
+    cx.out.put_raw(&block);
     Ok(0)
 }
 

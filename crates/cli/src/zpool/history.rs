@@ -112,7 +112,8 @@ fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
         when += &format!(" ({}ms)", ns / 1_000_000);
     }
     match &r.what {
-        HistoryKind::Command(line) => write!(cx.out, "{when} {line}"),
+        // What was typed is one line here, so that no part of it passes for a line of its own.
+        HistoryKind::Command(line) => write!(cx.out, "{when} {}", line.replace('\n', "\\012")),
         HistoryKind::LegacyEvent { event, txg, text } => {
             match usize::try_from(*event).ok().and_then(|e| LEGACY.get(e)) {
                 Some(name) => write!(cx.out, "{when} [internal {name} txg:{txg}] {text}"),
@@ -124,7 +125,7 @@ fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
             if let Some((dataset, object)) = dataset {
                 write!(cx.out, " {dataset} ({object})");
             }
-            write!(cx.out, " {text}");
+            write!(cx.out, " {}", text.replace('\n', "\\012"));
         }
         HistoryKind::Ioctl { name, input, output, output_size, errno } => {
             writeln!(cx.out, "{when} ioctl {name}");
