@@ -96,6 +96,7 @@ const BAD: &[(&str, i32, &str)] = &[
     ("zfs inherit quota tank/a", 1, "'quota' property cannot be inherited"),
     ("zfs inherit type tank/a", 1, "type property is read-only"),
     ("zfs inherit nope tank/a", 2, "invalid property 'nope'"),
+    ("zfs set version=4 tank/a", 1, "cannot set property for 'tank/a': Invalid argument"),
     ("zfs set type=x tank/a", 1, "cannot set property for 'tank/a': 'type' is readonly"),
     (
         "zfs set quota=1k tank/a",

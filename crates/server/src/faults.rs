@@ -53,8 +53,13 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
     match error {
         zpl::Error::Dmu(_) => io(error),
         zpl::Error::NotFileSystem => Reason::BadType,
-        zpl::Error::NotCounted => Reason::NotSupported { what: chain(error) },
-        zpl::Error::UnsupportedVersion { .. } => Reason::NotSupported { what: chain(error) },
+        // The words that `zfs_setprop_error` has for `ENOTSUP`.
+        zpl::Error::NotCounted => Reason::BadValue {
+            what: "pool and or dataset must be upgraded to set this property or value".to_owned(),
+        },
+        zpl::Error::UnsupportedVersion { version } => {
+            Reason::NotSupported { what: format!("file system version {version}") }
+        }
         zpl::Error::ReadOnly => Reason::System { errno: Errno::ROFS.raw_os_error() },
         zpl::Error::NoSpace => Reason::System { errno: Errno::NOSPC.raw_os_error() },
         zpl::Error::Quota => Reason::System { errno: Errno::DQUOT.raw_os_error() },

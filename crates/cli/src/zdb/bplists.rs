@@ -124,15 +124,21 @@ pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str, depth: u
 pub fn bookmarks(cx: &mut Ctx<'_>, ds: &Dataset) -> Run {
     let verbosity = cx.opts.count('d');
     for b in ds.bookmarks()? {
-        let p = &b.phys;
-        writeln!(
-            cx.out,
-            "\t#{}: {{guid: {:x} creation_txg: {} creation_time: {} redaction_obj: {}}}",
-            b.name, p.guid, p.creation_txg, p.creation_time, p.redaction_obj
-        );
-        if verbosity >= 5 && p.redaction_obj != 0 {
-            redaction(cx, ds, ObjNum(p.redaction_obj), verbosity >= 6)?;
-        }
+        bookmark(cx, ds, &b, verbosity >= 5, verbosity >= 6)?;
+    }
+    Ok(())
+}
+
+/// One bookmark, with what it redacts and the list of that if they are wanted (`dump_bookmark`).
+pub fn bookmark(cx: &mut Ctx<'_>, ds: &Dataset, b: &dsl::Bookmark, redacted: bool, list: bool) -> Run {
+    let p = &b.phys;
+    writeln!(
+        cx.out,
+        "\t#{}: {{guid: {:x} creation_txg: {} creation_time: {} redaction_obj: {}}}",
+        b.name, p.guid, p.creation_txg, p.creation_time, p.redaction_obj
+    );
+    if redacted && p.redaction_obj != 0 {
+        redaction(cx, ds, ObjNum(p.redaction_obj), list)?;
     }
     Ok(())
 }

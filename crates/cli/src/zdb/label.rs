@@ -12,6 +12,7 @@ use ondisk::label::{
     LABEL_SIZE, LABELS, MMP_BLOCKS_PER_LABEL, PHYS_OFFSET, PHYS_SIZE, RING_OFFSET, label_offset,
     uberblock_count, uberblock_offset, uberblock_shift,
 };
+use ondisk::nvlist::Value;
 use ondisk::uberblock::{MMP_MAGIC, UBERBLOCK_MAGIC, UBERBLOCK_SIZE};
 use ondisk::{Ashift, Nvlist, Uberblock, bytes};
 use std::path::Path;
@@ -201,6 +202,77 @@ fn config(cx: &mut Ctx<'_>, labels: &mut [Option<Label>], l: usize) {
     header(cx, label, l);
     text::nvlist(cx.out, &config, 4);
     numbers(cx, "    labels = ", &same);
+    if cx.opts.count('l') >= 2 {
+        stats(cx, &config);
+    }
+}
+
+/// What the lists of a label hold.
+#[derive(Default)]
+struct Stats {
+    lists: usize,
+    leaves: Vec<usize>,
+    /// Integers, strings and booleans: how many, and their bytes.
+    kinds: [(usize, usize); 3],
+}
+
+impl Stats {
+    fn add(&mut self, list: &Nvlist) {
+        self.lists += 1;
+        for (name, value) in list.iter() {
+            let kind = match value {
+                Value::Uint64(_) => 0,
+                Value::String(_) => 1,
+                Value::Boolean => 2,
+                Value::List(inner) => {
+                    self.add(inner);
+                    continue;
+                }
+                Value::ListArray(all) => {
+                    for inner in all {
+                        self.add(inner);
+                        if name == b"children" {
+                            self.leaves.push(inner.encode_xdr().len());
+                        }
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            let mut alone = Nvlist::new();
+            alone.set(name, value.clone());
+            self.kinds[kind].0 += 1;
+            self.kinds[kind].1 += alone.encode_xdr().len() - Nvlist::new().encode_xdr().len();
+        }
+    }
+}
+
+/// How much of a label its configuration takes, and what for (`dump_nvlist_stats`).
+fn stats(cx: &mut Ctx<'_>, config: &Nvlist) {
+    /// What a label has for its configuration: the checksum behind it is not part of that.
+    const CAPACITY: usize = PHYS_SIZE as usize - ondisk::label::ECK_SIZE;
+    let total = config.encode_xdr().len();
+    let mut stats = Stats::default();
+    stats.add(config);
+    let part = |bytes: usize| 100.0 * bytes as f64 / total as f64;
+    writeln!(cx.out, "\n\nZFS Label NVList Config Stats:");
+    let free = CAPACITY.saturating_sub(total);
+    let used = 100.0 * total as f64 / CAPACITY as f64;
+    writeln!(cx.out, "  {total} bytes used, {free} bytes free (using {used:4.1}%)\n");
+    for (what, (count, bytes)) in ["integers:", "strings:", "booleans:"].into_iter().zip(stats.kinds) {
+        writeln!(cx.out, "{what:>12} {count:4} {bytes:6} bytes ({:5.2}%)", part(bytes));
+    }
+    let rest = total.saturating_sub(stats.kinds.iter().map(|(_, bytes)| bytes).sum());
+    writeln!(cx.out, "{:>12} {:4} {rest:6} bytes ({:5.2}%)\n", "nvlists:", stats.lists, part(rest));
+    if let Some(largest) = stats.leaves.iter().max() {
+        let average = stats.leaves.iter().sum::<usize>() / stats.leaves.len();
+        writeln!(cx.out, "{:>12} {:4} {average:6} bytes average", "leaf vdevs:", stats.leaves.len());
+        writeln!(cx.out, "{largest:24} bytes largest");
+        if cx.opts.count('l') >= 3 && average > 0 {
+            writeln!(cx.out, "  space for {} additional leaf vdevs", free / average);
+        }
+    }
+    cx.out.put("\n");
 }
 
 fn uberblocks(cx: &mut Ctx<'_>, labels: &mut [Option<Label>], l: usize, ashift: Ashift) {

@@ -15,6 +15,9 @@ pub(super) const CACHE_BYTES: u64 = 256 << 20;
 const CACHE_TUNABLE: &str = "zfs_arc_max";
 const CACHE_LEAST: u64 = 32 << 20;
 
+/// What the name of a pool ends with whose checkpointed state is shown (`BOGUS_SUFFIX`).
+const CHECKPOINTED: &str = "_CHECKPOINTED_UNIVERSE";
+
 /// An open pool.
 pub struct Opened {
     /// The pool.
@@ -58,6 +61,9 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
         }
         return whole::run(cx, &opened, &metaslabs);
     }
+    if let Some((head, name)) = target.split_once('#') {
+        return bookmark(cx, &opened, target, &rest[..head.len() - end], name);
+    }
     let Some(ds) = dataset(cx, &opened, target, rest)? else {
         // Number 0 is the pool itself.
         return whole::run(cx, &opened, &metaslabs);
@@ -71,6 +77,20 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
             Ok(0)
         }
     }
+}
+
+/// Shows the bookmark `name` of the dataset `rest` below the pool.
+fn bookmark(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str, name: &str) -> Run<i32> {
+    let found = match opened.dsl.dataset(&format!("{}{rest}", opened.dsl.pool_name())) {
+        Ok(ds) => ds.bookmark(name)?.map(|bookmark| (ds, bookmark)),
+        Err(dsl::Error::NoSuchDataset { .. }) => None,
+        Err(e) => return Err(e.into()),
+    };
+    let Some((ds, bookmark)) = found else {
+        return Err(cx.fatal(format!("can't dump '{target}': No such file or directory")));
+    };
+    super::bplists::bookmark(cx, &ds, &bookmark, true, cx.opts.count('v') > 1)?;
+    Ok(0)
 }
 
 /// Sets what `-o` says.
@@ -90,7 +110,7 @@ fn set_tunables(cx: &mut Ctx<'_>) -> Run {
 /// The dataset that is meant; a number after the pool's name is an object set's, unless a dataset has that name.
 fn dataset(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str) -> Run<Option<Dataset>> {
     let (_, tail) = target.split_at(target.len() - rest.len());
-    let name = format!("{}{tail}", opened.spa.name());
+    let name = format!("{}{tail}", opened.dsl.pool_name());
     let number = rest.strip_prefix('/').and_then(|n| {
         let digits = n.strip_prefix("0x").unwrap_or(n);
         let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -101,6 +121,7 @@ fn dataset(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str) -> Run<O
             Ok(ds) => return Ok(Some(ds)),
             Err(dsl::Error::NoSuchDataset { .. }) if number.is_some() => {}
             Err(dsl::Error::NoSuchDataset { .. }) => {
+                writeln!(cx.err, "failed to hold dataset '{name}': No such file or directory");
                 return Err(cx.fatal(format!("can't open '{target}': No such file or directory")));
             }
             Err(e) => {
@@ -154,9 +175,11 @@ fn open(cx: &mut Ctx<'_>, name: &str, target: &str) -> Run<Opened> {
         },
     };
     let spa = import(cx, candidate, target)?;
+    // A checkpointed state is shown under a name of its own, as OpenZFS imports it.
+    let suffix = if cx.opts.has('k') { CHECKPOINTED } else { "" };
+    let pool_name = format!("{}{suffix}", spa.name());
     // How much room there is doesn't matter here, and must not stand in the way.
-    let options =
-        dsl::Options { pool_name: spa.name().to_owned(), space: PoolSpace::default(), altroot: None };
+    let options = dsl::Options { pool_name, space: PoolSpace::default(), altroot: None };
     let dsl = Dsl::open(spa.mos().clone(), options)?;
     spa.cache().zio().set_keys(dsl.keys().clone());
     Ok(Opened { spa, dsl })

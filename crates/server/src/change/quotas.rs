@@ -4,10 +4,11 @@ use dsl::prop::parse::number;
 use dsl::{Prop, PropError};
 use ondisk::version::newest_zpl;
 use poolhouse::Pool;
+use rustix::io::Errno;
 use zpl::{FileSystem, Fuid, Policies, SpaceKind};
 
 use super::tasks::{ZPL_VERSION, bad_value, too_old};
-use crate::api::{DatasetChange, Error, Settings};
+use crate::api::{DatasetChange, Error, Reason, Settings};
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::view::space::{Limited, limited};
 
@@ -87,7 +88,13 @@ pub fn set(pool: &Pool, dataset: &str, open: Option<FileSystem>, own: &[Own]) ->
     if own.iter().any(|own| matches!(own, Own::Version(v) if (newest + 1..=ZPL_VERSION).contains(v))) {
         return Err(too_old(dataset));
     }
-    let failed = |e: zpl::Error| Error::new(dataset, of_zpl(&e));
+    let failed = |e: zpl::Error| match e {
+        // There is none such, or it would be a step back (`zfs_set_version`).
+        zpl::Error::UnsupportedVersion { .. } => {
+            Error::new(dataset, Reason::System { errno: Errno::INVAL.raw_os_error() })
+        }
+        e => Error::new(dataset, of_zpl(&e)),
+    };
     for own in own {
         match *own {
             Own::Limit { kind, id, most } => fs.set_quota(kind, Fuid(id.into()), most).map_err(failed)?,
