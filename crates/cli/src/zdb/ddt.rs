@@ -3,8 +3,12 @@
 use super::target::Opened;
 use super::text::blkptr;
 use super::{Ctx, Run};
-use ondisk::ddt::{DDL_FLAG_CHECKPOINT, DDL_FLAG_FLUSHING, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtKey, DdtPhys};
+use ondisk::ObjNum;
+use ondisk::ddt::{
+    DDL_FLAG_CHECKPOINT, DDL_FLAG_FLUSHING, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtKey, DdtLogHeader, DdtPhys,
+};
 use pool::ddt::{Ddt, DdtClass, DdtHistogram, DdtLog, DdtStat};
+use std::collections::BTreeMap;
 
 /// Shows all tables (`dump_all_ddts`).
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
@@ -59,8 +63,14 @@ fn table(cx: &mut Ctx<'_>, pool: &Opened, ddt: &Ddt) -> Run {
     for class in &ddt.classes {
         zap(cx, pool, ddt, class)?;
     }
-    for log in &ddt.logs {
-        log_of(cx, ddt, log)?;
+    if ddt.version == 0 || ddt.flags & DDT_FLAG_LOG == 0 {
+        return Ok(());
+    }
+    for number in 0..2 {
+        match ddt.logs.iter().find(|log| log.number == number) {
+            Some(log) => log_of(cx, ddt, log)?,
+            None => log_of(cx, ddt, &unwritten(ddt, number))?,
+        }
     }
     Ok(())
 }
@@ -104,6 +114,14 @@ fn entry(cx: &mut Ctx<'_>, ddt: &Ddt, key: &DdtKey, phys: &DdtPhys, index: u64) 
         writeln!(cx.out, "index {index:x} refcnt {} phys {p} {}", slot.refcnt, blkptr(&bp));
     }
     Ok(())
+}
+
+/// A log that has never been written, as OpenZFS has it in memory: of two, the one that is not active is being flushed.
+fn unwritten(ddt: &Ddt, number: u32) -> DdtLog {
+    let flushing = ddt.logs.first().map_or(number == 1, |other| !other.is_flushing());
+    let flags = if flushing { DDL_FLAG_FLUSHING } else { 0 };
+    let header = DdtLogHeader { flags, length: 0, first_txg: 0, checkpoint: None };
+    DdtLog { number, object: ObjNum(0), header, entries: BTreeMap::new() }
 }
 
 fn log_of(cx: &mut Ctx<'_>, ddt: &Ddt, log: &DdtLog) -> Run {

@@ -81,13 +81,15 @@ pub fn run(cx: &mut Ctx<'_>, target: &str) -> Run<i32> {
 
 /// Shows the bookmark `name` of the dataset `rest` below the pool.
 fn bookmark(cx: &mut Ctx<'_>, opened: &Opened, target: &str, rest: &str, name: &str) -> Run<i32> {
-    let found = match opened.dsl.dataset(&format!("{}{rest}", opened.dsl.pool_name())) {
-        Ok(ds) => ds.bookmark(name)?.map(|bookmark| (ds, bookmark)),
-        Err(dsl::Error::NoSuchDataset { .. }) => None,
+    let ds = match opened.dsl.dataset(&format!("{}{rest}", opened.dsl.pool_name())) {
+        Ok(ds) => ds,
+        Err(dsl::Error::NoSuchDataset { .. }) => {
+            return Err(cx.fatal(format!("can't dump '{target}': No such file or directory")));
+        }
         Err(e) => return Err(e.into()),
     };
-    let Some((ds, bookmark)) = found else {
-        return Err(cx.fatal(format!("can't dump '{target}': No such file or directory")));
+    let Some(bookmark) = ds.bookmark(name)? else {
+        return Err(cx.fatal(format!("can't dump '{target}': No such process")));
     };
     super::bplists::bookmark(cx, &ds, &bookmark, true, cx.opts.count('v') > 1)?;
     Ok(0)
@@ -174,6 +176,9 @@ fn open(cx: &mut Ctx<'_>, name: &str, target: &str) -> Run<Opened> {
             None => return Err(cx.fatal(format!("can't open '{target}': No such file or directory"))),
         },
     };
+    if cx.opts.has('e') && cx.opts.count('C') > 1 {
+        config::for_import(cx, &candidate.config, cx.opts.txg);
+    }
     let spa = import(cx, candidate, target)?;
     // A checkpointed state is shown under a name of its own, as OpenZFS imports it.
     let suffix = if cx.opts.has('k') { CHECKPOINTED } else { "" };
