@@ -40,6 +40,7 @@ pub fn for_import(cx: &mut Ctx<'_>, found: &PoolConfig, txg: Option<Txg>) {
     let guid = found.pool_guid.map_or(0, |guid| guid.0);
     let tops = found.vdev_tree.as_ref().map_or(&[][..], |root| &root.children);
     let text = |text: &Option<String>| text.clone().map(|text| Value::String(text.into_bytes()));
+    let hostid = found.hostid.filter(|id| *id != 0);
     let mut config = Nvlist::new();
     config.set("vdev_children", number(tops.len() as u64));
     config.set("version", number(found.version));
@@ -49,8 +50,8 @@ pub fn for_import(cx: &mut Ctx<'_>, found: &PoolConfig, txg: Option<Txg>) {
         ("comment", text(&found.comment)),
         ("compatibility", text(&found.compatibility)),
         ("state", Some(number(found.state as u64))),
-        ("hostid", found.hostid.filter(|id| *id != 0).map(number)),
-        ("hostname", text(&found.hostname)),
+        ("hostid", hostid.map(number)),
+        ("hostname", hostid.and_then(|_| text(&found.hostname))),
     ] {
         if let Some(value) = value {
             config.set(name, value);
