@@ -338,7 +338,8 @@ fn refusals() {
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, want, ""));
     let f = testkit::load("mirror2");
     let ran = on(&f, "-d", &["xmirror2/none"]);
-    let want = "zdb: can't open 'xmirror2/none': No such file or directory\n";
+    let want = "failed to hold dataset 'xmirror2/none': No such file or directory\n\
+                zdb: can't open 'xmirror2/none': No such file or directory\n";
     assert_eq!((ran.code, ran.err.as_str()), (1, want));
     let ran = on(&f, "-d", &["xmirror2", "5:1"]);
     let want = "zdb: Bad object or range: '5:1': Start object ID may not exceed end object ID\n\n";
@@ -355,6 +356,54 @@ fn keys() {
     args.extend(["-dddd", "encrypted/pass/child", "2"].map(str::to_owned));
     let ran = healthy(zdb(&args));
     assert!(ran.out.contains("\tmode\t40755\n") && ran.out.contains("(type: Regular File)"), "{}", ran.out);
+}
+
+/// Goal: a bookmark that is the target is shown alone; one that is not there, and one of no dataset, are told apart.
+#[test]
+fn bookmarks() {
+    let f = testkit::load("single-lz4");
+    let all = healthy(on(&f, "-dddd", &["single-lz4"])).out;
+    let line = all.lines().find(|line| line.starts_with("\t#mark-one: ")).expect("it is listed");
+    let ran = healthy(on(&f, "-dddd", &["single-lz4/snaps#mark-one"]));
+    assert_eq!(ran.out, format!("{line}\n"));
+    for (target, why) in
+        [("single-lz4/snaps#none", "No such process"), ("single-lz4/no#none", "No such file or directory")]
+    {
+        let ran = on(&f, "-d", &[target]);
+        assert_eq!((ran.code, ran.err), (1, format!("zdb: can't dump '{target}': {why}\n")));
+    }
+}
+
+/// Goal: a checkpointed state goes by the name that OpenZFS imports it under.
+#[test]
+fn checkpointed_names() {
+    let f = testkit::load("checkpoint");
+    let ran = healthy(on(&f, "-kd", &[f.pool()]));
+    let of_datasets = |line: &&str| line.starts_with("Dataset ") && !line.starts_with("Dataset mos ");
+    let named: Vec<&str> = ran.out.lines().filter(of_datasets).collect();
+    let prefix = format!("Dataset {}_CHECKPOINTED_UNIVERSE", f.pool());
+    assert!(!named.is_empty() && named.iter().all(|line| line.starts_with(&prefix)), "{named:?}");
+}
+
+/// Goal: the statistics of a label account for each of its bytes, and the configuration for an import has each device's path.
+#[test]
+fn configurations() {
+    let f = testkit::load("mirror2");
+    let image = f.images()[0].display().to_string();
+    let ran = healthy(zdb(&["-ll", &image]));
+    let (_, stats) = ran.out.split_once("ZFS Label NVList Config Stats:\n").expect("statistics");
+    let column =
+        |line: &str, n: usize| line.split_whitespace().nth(n).and_then(|word| word.parse::<usize>().ok());
+    let used = column(stats.lines().next().expect("a line"), 0).expect("a number");
+    let kinds = ["integers:", "strings:", "booleans:", "nvlists:"];
+    let lines = stats.lines().filter(|line| kinds.iter().any(|kind| line.contains(kind)));
+    assert_eq!(lines.filter_map(|line| column(line, 2)).sum::<usize>(), used, "{stats}");
+    assert!(stats.contains("leaf vdevs:    2 "), "{stats}");
+    let ran = healthy(on(&f, "-CC", &["xmirror2"]));
+    let (_, config) = ran.out.split_once("\nConfiguration for import:\n").expect("a configuration");
+    let (config, _) = config.split_once("\nMOS Configuration:\n").expect("the pool's own");
+    assert_eq!(config.matches("path: ").count(), 2, "{config}");
+    assert!(config.ends_with("load-rewind-policy: 2\n"), "{config}");
 }
 
 /// Goal: a dataset can be named by its number, and ranges of objects by their types.
