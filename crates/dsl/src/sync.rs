@@ -270,7 +270,12 @@ impl<'a> Syncing<'a> {
                 None => None,
                 Some(parent) => {
                     let map = self.dir(parent)?.child_dir_zapobj;
-                    if map == 0 { None } else { self.zap(map)?.lookup_u64(name.as_bytes())? }
+                    let found = if map == 0 { None } else { self.zap(map)?.lookup_u64(name.as_bytes())? };
+                    // So each directory that has a name has a way up to the root.
+                    if let Some(dir) = found {
+                        self.check_parent(dir, parent)?;
+                    }
+                    found
                 }
             },
         };
