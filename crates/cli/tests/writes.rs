@@ -469,8 +469,9 @@ fn folders_go_with_their_file_systems() {
     assert!(!root.join("tank").exists());
 }
 
-/// Goal: a file system that depends on itself is not destroyed with its dependents: the dry run, the command and a rollback say so in
-/// OpenZFS's words and change nothing. After another promotion they do.
+/// Goal: a file system that depends on itself is not destroyed with its dependents: the dry run,
+/// the command and a rollback say so in OpenZFS's words and change nothing. After another promotion
+/// they do.
 #[test]
 fn what_depends_on_itself_is_not_half_destroyed() {
     let dir = tempfile::tempdir().expect("a folder");

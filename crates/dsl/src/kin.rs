@@ -1,14 +1,15 @@
 //! Walks along the links between directories and datasets.
 //!
 //! # Theory
-//! Directories name their parent, their children and the clones of their snapshots; datasets name the
-//! snapshot before them and their origin. These links are a graph, and it comes from disk.
-//! Two things make cycles:
+//! Directories name their parent, their children and the clones of their snapshots; datasets name
+//! the snapshot before them and their origin. These links are a graph, and it comes from disk. Two
+//! things make cycles:
 //!
-//! - A promotion is legal and can make a file system a clone of a snapshot of its own child. So a walk
-//!   along children *and* clones meets the same directory again in a sound pool, and must stop there.
-//! - A damaged pool can say anything. A walk along one kind of link meets nothing twice in a sound pool,
-//!   so a second visit is [`Corrupt`].
+//! - A promotion is legal and can make a file system a clone of a snapshot of its own child. So a
+//!   walk along children *and* clones meets the same directory again in a sound pool, and must stop
+//!   there.
+//! - A damaged pool can say anything. A walk along one kind of link meets nothing twice in a sound
+//!   pool, so a second visit is [`Corrupt`].
 //!
 //! Snapshots go back in time: a walk along them needs no memory where it checks that.
 //!
@@ -97,7 +98,8 @@ impl Syncing<'_> {
         Err(corrupt(child, "DSL directory", "it belongs to another parent"))
     }
 
-    /// Heads that were cloned from snapshots of a directory; empty where the pool's version notes none.
+    /// Heads that were cloned from snapshots of a directory; empty where the pool's version notes
+    /// none.
     ///
     /// # Errors
     /// Reading fails.

@@ -38,7 +38,8 @@ fn finds_damage(w: &mut World, task: &mut dyn SyncTask) {
     }
 }
 
-/// Goal: a directory that lists itself, or is listed by one that is not its parent, is damage, and not walked for ever.
+/// Goal: a directory that lists itself, or is listed by one that is not its parent, is damage, and
+/// not walked for ever.
 #[test]
 fn children_that_lead_back_are_damage() {
     let mut w = World::open("single-lz4");
@@ -65,7 +66,8 @@ fn children_that_lead_back_are_damage() {
     finds_damage(&mut w, &mut Rename { old: c, new, enforce_limits: true });
 }
 
-/// Goal: clones that are above each other are damage, and a snapshot is not destroyed half-way for them.
+/// Goal: clones that are above each other are damage, and a snapshot is not destroyed half-way for
+/// them.
 #[test]
 fn clones_that_lead_back_are_damage() {
     let mut w = World::open("single-lz4");
@@ -85,7 +87,8 @@ fn clones_that_lead_back_are_damage() {
     finds_damage(&mut w, &mut DestroySnapshots { names: vec![format!("{a}@1")], defer: false });
 }
 
-/// Goal: after a promotion a file system may be a clone of its own child; it can be promoted back, and renamed.
+/// Goal: after a promotion a file system may be a clone of its own child; it can be promoted back,
+/// and renamed.
 #[test]
 fn a_clone_of_its_own_child_is_legal() {
     let mut w = World::open("single-lz4");

@@ -1,4 +1,5 @@
-//! Clones, promotions, renames and keys in every order: graphs of datasets that lead back to themselves.
+//! Clones, promotions, renames and keys in every order: graphs of datasets that lead back to
+//! themselves.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a test that fails shows what led to it")]
 
@@ -69,8 +70,8 @@ fn all(live: &Live) -> Vec<Dataset> {
     live.dsl().list_sorted(None, &options).unwrap().whole().unwrap()
 }
 
-/// Checks that links agree from both ends, and that each encrypted dataset has a root of its own key, and a clone its origin's;
-/// the names of the roots.
+/// Checks that links agree from both ends, and that each encrypted dataset has a root of its own
+/// key, and a clone its origin's; the names of the roots.
 fn check(live: &Live, datasets: &[Dataset]) -> Vec<String> {
     let mut roots = Vec::new();
     for d in datasets {
@@ -91,8 +92,9 @@ fn check(live: &Live, datasets: &[Dataset]) -> Vec<String> {
     roots
 }
 
-/// Goal: an encryption root that is a clone of its own child can be promoted back, and its child's key be changed; the key that
-/// both have can't be inherited from one another. The pool is sound, and opens with the last key alone.
+/// Goal: an encryption root that is a clone of its own child can be promoted back, and its child's
+/// key be changed; the key that both have can't be inherited from one another. The pool is sound,
+/// and opens with the last key alone.
 #[test]
 fn a_root_that_is_a_clone_of_its_child() {
     let dir = tempfile::tempdir().unwrap();
@@ -254,8 +256,9 @@ impl Model<'_> {
     }
 }
 
-/// Goal: random sequences of clones, promotions, renames, new keys and removals end, each operation done or refused for a reason; after
-/// each, links agree, keys have roots, and no dataset is lost; the pool that comes out is sound and opens with its last keys.
+/// Goal: random sequences of clones, promotions, renames, new keys and removals end, each operation
+/// done or refused for a reason; after each, links agree, keys have roots, and no dataset is lost;
+/// the pool that comes out is sound and opens with its last keys.
 #[test]
 fn random_graphs_of_clones_and_keys() {
     let steps = std::env::var("LINKS_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(120);

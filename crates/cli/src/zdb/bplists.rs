@@ -86,7 +86,8 @@ pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
     with_sublists(cx, books, object, (name, 0), &mut BTreeSet::new())
 }
 
-/// The same, of a list at a depth; one that was shown is not shown again, so that lists that contain each other end.
+/// The same, of a list at a depth; one that was shown is not shown again, so that lists that
+/// contain each other end.
 fn with_sublists(
     cx: &mut Ctx<'_>,
     books: &Mos,

@@ -307,7 +307,8 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Wraps again the keys of a directory and of all below it that have this root (`spa_keystore_change_key_sync_impl`).
+    /// Wraps again the keys of a directory and of all below it that have this root
+    /// (`spa_keystore_change_key_sync_impl`).
     fn rewrap(
         &mut self,
         root: u64,
@@ -332,8 +333,9 @@ impl Syncing<'_> {
 
     /// All key objects that have this root, with the directories that have them.
     ///
-    /// The whole pool is searched. Along children and clones alone some are out of reach: promotions make directories that are
-    /// clones of their own children, and a rename can move one below its own clone.
+    /// The whole pool is searched. Along children and clones alone some are out of reach:
+    /// promotions make directories that are clones of their own children, and a rename can move one
+    /// below its own clone.
     fn keys_of_root(&mut self, root: u64) -> Result<BTreeMap<u64, Vec<u64>>> {
         let mut roots: BTreeMap<u64, u64> = BTreeMap::new();
         let mut out: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -351,10 +353,11 @@ impl Syncing<'_> {
         Ok(out)
     }
 
-    /// Key objects that have this root and are those of a directory and below it, with the directories that have them.
+    /// Key objects that have this root and are those of a directory and below it, with the
+    /// directories that have them.
     ///
-    /// A key belongs to the one of its directories that is no clone. It is below the key of the nearest directory above that one
-    /// that has another key.
+    /// A key belongs to the one of its directories that is no clone. It is below the key of the
+    /// nearest directory above that one that has another key.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a key of which all directories are clones; reading fails.
@@ -405,7 +408,8 @@ impl Syncing<'_> {
         Ok(None)
     }
 
-    /// Whether the root's key opens all keys that a change of it wraps again: found before anything is changed.
+    /// Whether the root's key opens all keys that a change of it wraps again: found before anything
+    /// is changed.
     fn check_rewrap(&mut self, root: u64, top: u64) -> Result<()> {
         let Some(key) = self.dsl.keys().root(root) else { return Ok(()) };
         for object in self.keys_under(root, top)?.into_keys().map(ObjNum) {
@@ -416,7 +420,8 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Whether a directory that goes is the encryption root of others: nobody could load their key again.
+    /// Whether a directory that goes is the encryption root of others: nobody could load their key
+    /// again.
     pub(crate) fn check_destroy_key(&mut self, dir: u64, name: &str) -> Result<()> {
         let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
         if self.key_root(object)? != dir {

@@ -97,8 +97,8 @@ impl World {
         }
     }
 
-    /// The books agree with one another: a directory's breakdown with its total, and what its children take with
-    /// what it says they do.
+    /// The books agree with one another: a directory's breakdown with its total, and what its
+    /// children take with what it says they do.
     pub fn check_sums(&self) {
         let all = dsl::ListOptions { hidden: true, snapshots: false, ..dsl::ListOptions::default() };
         let mut children = std::collections::HashMap::<u64, u64>::new();
