@@ -275,22 +275,30 @@ impl Live {
     pub fn run_all(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Vec<dsl::Result<()>>, Stopped> {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
-        let txg = hold.txg();
+        let mut txg = hold.txg();
+        let patience = if tasks.len() == 1 { 2 * TXG_DEFER_SIZE } else { 0 };
         let tickets: Vec<Ticket> = {
             let mut queue = self.engine.tasks[txg.0 as usize % TXG_SIZE].lock();
             let enter = |task| {
                 let ticket = Ticket::default();
-                queue.push(Queued { task, ticket: ticket.clone() });
+                queue.push(Queued { task, ticket: ticket.clone(), patience });
                 ticket
             };
             tasks.into_iter().map(enter).collect()
         };
         drop(hold);
-        self.txgs.wait_synced(txg)?;
-        Ok(tickets
-            .into_iter()
-            .map(|t| t.take().expect("a synced group has settled its operations"))
-            .collect())
+        let mut results = Vec::new();
+        for ticket in tickets {
+            results.push(loop {
+                self.txgs.wait_synced(txg)?;
+                match ticket.take() {
+                    Some(result) => break result,
+                    // It waits for freed space, which the next group brings nearer.
+                    None => txg = Txg(txg.0 + 1),
+                }
+            });
+        }
+        Ok(results)
     }
 
     /// Enters a command, as it was given, in the pool's history with the next group (`zpool_log_history`).
