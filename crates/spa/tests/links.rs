@@ -119,6 +119,32 @@ fn a_root_that_is_a_clone_of_its_child() {
     opens_with(dir.path(), &BTreeMap::from([(p.to_owned(), [3; 32])]));
 }
 
+/// Goal: a dataset that was moved below its own clone, out of reach of its encryption root, gets
+/// the root's new keys; the root can't be destroyed while others need its key.
+#[test]
+fn a_root_out_of_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Mirror, &rig::images(dir.path(), 2, 128 << 20));
+    let live = spa.writer().unwrap();
+    done(live, create("tank/p".into(), Some([1; 32])));
+    done(live, create("tank/p/d".into(), None));
+    done(live, snapshot("tank/p/d@s".into()));
+    done(live, clone_of("tank/p/d@s".into(), "tank/n".into()));
+    let (old, new) = ("tank/p/d".to_owned(), "tank/n/d".to_owned());
+    done(live, Rename { old, new, enforce_limits: false });
+    done(live, change_key("tank/p", Some([2; 32])));
+    assert_eq!(check(live, &all(live)), ["tank/p"]);
+    let refused = run(live, DestroyHead { name: "tank/p".into() });
+    assert!(matches!(refused, Some(Error::Key { why: KeyRefusal::RootOfOthers, .. })), "{refused:?}");
+    done(live, change_key("tank/n/d", Some([3; 32])));
+    assert_eq!(check(live, &all(live)), ["tank/n/d", "tank/p"]);
+    done(live, DestroyHead { name: "tank/p".into() });
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+    opens_with(dir.path(), &BTreeMap::from([("tank/n/d".to_owned(), [3; 32])]));
+}
+
 /// Imports a pool and loads the keys of all its roots.
 fn opens_with(dir: &Path, keys: &BTreeMap<String, Key>) {
     let spa = import(dir).unwrap();

@@ -130,6 +130,19 @@ impl SyncTask for ChangeKey {
     }
 }
 
+/// Directories by the root of their key and the object that holds it.
+#[derive(Debug, Default)]
+pub(crate) struct KeyUsers(BTreeMap<u64, BTreeMap<u64, Vec<u64>>>);
+
+impl KeyUsers {
+    /// A directory is gone.
+    fn forget(&mut self, dir: u64) {
+        for dirs in self.0.values_mut().flat_map(BTreeMap::values_mut) {
+            dirs.retain(|user| *user != dir);
+        }
+    }
+}
+
 /// What a key object says of the wrapping key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wrapper {
@@ -288,6 +301,7 @@ impl Syncing<'_> {
 
     /// Writes wrapped keys (`dsl_crypto_key_sync_impl`).
     fn put_key(&mut self, object: u64, to: &Wrapper, w: &WrappedKeys) -> Result<()> {
+        self.keys = None;
         let zap = self.zap(object)?;
         for (name, n) in [
             (ck::SUITE, w.suite as u64),
@@ -333,24 +347,29 @@ impl Syncing<'_> {
 
     /// All key objects that have this root, with the directories that have them.
     ///
-    /// The whole pool is searched. Along children and clones alone some are out of reach:
-    /// promotions make directories that are clones of their own children, and a rename can move one
-    /// below its own clone.
+    /// The whole pool is searched, once for all operations of a group that change no key. Along
+    /// children and clones alone some are out of reach: promotions make directories that are clones
+    /// of their own children, and a rename can move one below its own clone.
     fn keys_of_root(&mut self, root: u64) -> Result<BTreeMap<u64, Vec<u64>>> {
+        if self.keys.is_none() {
+            self.keys = Some(self.key_users()?);
+        }
+        Ok(self.keys.as_ref().and_then(|users| users.0.get(&root)).cloned().unwrap_or_default())
+    }
+
+    fn key_users(&mut self) -> Result<KeyUsers> {
         let mut roots: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut out: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut users = KeyUsers::default();
         for (_, dir) in self.below(self.dsl.root_object().0, "")? {
             let Some(object) = self.crypto_object(dir)? else { continue };
-            let of = match roots.get(&object) {
-                Some(of) => *of,
+            let root = match roots.get(&object) {
+                Some(root) => *root,
                 None => self.key_root(object)?,
             };
-            roots.insert(object, of);
-            if of == root {
-                out.entry(object).or_default().push(dir);
-            }
+            roots.insert(object, root);
+            users.0.entry(root).or_default().entry(object).or_default().push(dir);
         }
-        Ok(out)
+        Ok(users)
     }
 
     /// Key objects that have this root and are those of a directory and below it, with the
@@ -437,6 +456,7 @@ impl Syncing<'_> {
     pub(crate) fn clone_key(&mut self, dir: u64, origin: u64) -> Result<()> {
         let from = self.ds(origin)?.dir_obj;
         let Some(object) = self.crypto_object(from)? else { return Ok(()) };
+        self.keys = None;
         self.count_key(object, 1)?;
         self.zapify(dir, DmuType::DSL_DIR)?;
         let value = words(&[object]);
@@ -455,6 +475,9 @@ impl Syncing<'_> {
     /// A directory goes: its key, if nobody else has it (`dsl_crypto_key_destroy_sync`).
     pub(crate) fn destroy_key(&mut self, dir: u64) -> Result<()> {
         let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
+        if let Some(users) = &mut self.keys {
+            users.forget(dir);
+        }
         if self.count_key(object, -1)? == 0 {
             self.mos().objset().free_object(self.tx, ObjNum(object))?;
         }
@@ -512,7 +535,9 @@ impl Syncing<'_> {
         let value = Value::Text(location);
         self.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
         self.remove_prop(origin_dir, Prop::Keylocation.name())?;
-        for object in self.keys_of_root(origin_dir)?.into_keys() {
+        let objects = self.keys_of_root(origin_dir)?;
+        self.keys = None;
+        for object in objects.into_keys() {
             let value = words(&[dir]);
             self.zap(object)?.update(self.tx, ck::ROOT_DDOBJ.as_bytes(), &value)?;
         }
