@@ -290,6 +290,8 @@ pub(crate) struct Engine {
     to_free: std::sync::atomic::AtomicBool,
     /// Operations wait for the next group, and for space that becomes free with it.
     retries: std::sync::atomic::AtomicBool,
+    /// How many batches of operations there were.
+    batches: std::sync::atomic::AtomicU64,
     /// Blocks that claimed logs refer to from the next group on.
     claimed: Mutex<Vec<ondisk::Blkptr>>,
     /// Blocks of logs that are freed with a group.

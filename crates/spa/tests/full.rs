@@ -52,9 +52,17 @@ fn a_full_pool_can_be_emptied() {
             remove_file(live, &owned, *object).unwrap();
         }
         live.sync_all().unwrap();
-        // What was freed is to be had after two groups more: an operation waits for them.
-        let names = vec!["tank/a@emptied".to_owned()];
-        live.run(Box::new(Snapshot { names, ..Snapshot::default() })).unwrap();
+        // What was freed is to be had after two groups more: operations wait for them, in their
+        // order.
+        let snapshot = |name: &str| -> Box<dyn dsl::SyncTask + Send> {
+            Box::new(Snapshot { names: vec![format!("tank/a@{name}")], ..Snapshot::default() })
+        };
+        let destroy = DestroySnapshots { names: vec!["tank/a@first".to_owned()], defer: false };
+        let done = live.run_all(vec![snapshot("first"), Box::new(destroy)]).unwrap();
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
+        let listed = live.dsl().dataset("tank/a").unwrap().snapshots().unwrap();
+        assert!(listed.is_empty(), "each found what the one before it did");
+        live.run(snapshot("emptied")).unwrap();
         let (again, e) = fill(live, &owned, 1 << 20);
         assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
         assert!(again.len() + 4 >= files.len(), "{} and {}", files.len(), again.len());

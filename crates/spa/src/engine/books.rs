@@ -138,6 +138,7 @@ impl Engine {
             errands: Default::default(),
             deadman: Default::default(),
             retries: Default::default(),
+            batches: Default::default(),
             errors: Default::default(),
             to_free: Default::default(),
             deferred,

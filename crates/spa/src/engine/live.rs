@@ -1,5 +1,6 @@
 //! What changes a pool that is open for writing.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use dmu::Tx;
@@ -276,12 +277,14 @@ impl Live {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
         let mut txg = hold.txg();
-        let patience = if tasks.len() == 1 { 2 * TXG_DEFER_SIZE } else { 0 };
+        let batch = self.engine.batches.fetch_add(1, Ordering::Relaxed);
+        let mut patience = 2 * TXG_DEFER_SIZE;
         let tickets: Vec<Ticket> = {
             let mut queue = self.engine.tasks[txg.0 as usize % TXG_SIZE].lock();
             let enter = |task| {
                 let ticket = Ticket::default();
-                queue.push(Queued { task, ticket: ticket.clone(), patience });
+                let patience = std::mem::take(&mut patience);
+                queue.push(Queued { task, ticket: ticket.clone(), batch, patience });
                 ticket
             };
             tasks.into_iter().map(enter).collect()

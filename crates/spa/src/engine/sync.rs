@@ -212,8 +212,12 @@ impl Engine {
         if !tasks.is_empty() {
             self.scan.replan();
         }
-        let mut again = Vec::new();
+        let mut again: Vec<Queued> = Vec::new();
         for mut queued in tasks {
+            if again.last().is_some_and(|before| before.batch == queued.batch) {
+                again.push(queued);
+                continue;
+            }
             let result = s.run(&mut *queued.task).map_err(fail)?;
             if queued.waits(&result, self.dsl.space().waiting) {
                 again.push(Queued { patience: queued.patience - 1, ..queued });

@@ -25,8 +25,10 @@ impl Ticket {
 pub(crate) struct Queued {
     pub(crate) task: Box<dyn SyncTask + Send>,
     pub(crate) ticket: Ticket,
-    /// How many groups it may still wait for freed space to become free. Operations that were given
-    /// together keep their order and wait for none.
+    /// Those that were given together have the same number.
+    pub(crate) batch: u64,
+    /// How many groups it may still wait for freed space to become free, and those after it in its
+    /// batch with it. Only the first of a batch may: then nothing of the batch has been done.
     pub(crate) patience: u64,
 }
 
