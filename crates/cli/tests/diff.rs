@@ -151,3 +151,55 @@ fn what_cannot_be_compared_is_refused() {
         assert!(ran.err.starts_with(&format!("{words}usage:\n\tdiff [-FHth] ")), "{}", ran.err);
     }
 }
+
+/// Goal: a file that still has a name is never shown as removed: not when its last new name went,
+/// nor when the folder of that went too, nor when no name is left that it had before.
+#[test]
+fn a_living_link_is_not_removed() {
+    let Some(stand) = Stand::new("") else { return };
+    stand.good("zfs create tank/fs");
+    let at = |name: &str| stand.path("tank/fs").join(name);
+    for name in ["s", "d", "x"] {
+        fs::create_dir(at(name)).expect("a folder");
+    }
+    for name in ["s/kept", "s/deep", "s/moved", "s/gone"] {
+        fs::write(at(name), name).expect("a file");
+    }
+    stand.good("zfs snapshot tank/fs@a");
+    fs::create_dir(at("e")).expect("a folder");
+    let link = |from: &str, to: &str| fs::hard_link(at(from), at(to)).expect("a link");
+    link("s/kept", "d/k");
+    fs::remove_file(at("d/k")).expect("removed");
+    link("s/deep", "e/d");
+    fs::remove_dir_all(at("e")).expect("removed");
+    link("s/moved", "x/m");
+    link("s/moved", "d/m");
+    fs::remove_file(at("s/moved")).expect("removed");
+    fs::remove_file(at("d/m")).expect("removed");
+    fs::remove_file(at("s/gone")).expect("removed");
+    let want =
+        ["-\t/s/gone", "M\t/", "M\t/d", "M\t/s", "M\t/s/deep", "M\t/s/kept", "M\t/x", "R\t/s/moved -> /x/m"];
+    assert_eq!(lines(&stand, "zfs diff tank/fs@a"), want);
+}
+
+/// Goal: a chain of folders that is deeper than any path that a program can use is shown, each
+/// folder with its whole path.
+#[test]
+fn a_deep_chain_is_shown() {
+    const DEPTH: usize = 3000;
+    let Some(stand) = Stand::new("") else { return };
+    stand.good("zfs create tank/fs");
+    stand.good("zfs snapshot tank/fs@a");
+    let name = "a-folder-of-a-long-chain";
+    let mut at = fs::File::open(stand.path("tank/fs")).expect("it is mounted");
+    for _ in 0..DEPTH {
+        rustix::fs::mkdirat(&at, name, rustix::fs::Mode::RWXU).expect("a folder");
+        let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY;
+        at = rustix::fs::openat(&at, name, flags, rustix::fs::Mode::empty()).expect("it is there").into();
+    }
+    drop(at);
+    let all = lines(&stand, "zfs diff tank/fs@a");
+    assert_eq!(all.len(), DEPTH + 1);
+    let longest = all.iter().map(String::len).max();
+    assert_eq!(longest, Some("+\t".len() + DEPTH * ("/".len() + name.len())));
+}

@@ -44,10 +44,16 @@ struct Stand {
 
 impl Stand {
     fn new() -> Option<Stand> {
+        Self::patient(2)
+    }
+
+    /// The same with a daemon that waits for so many seconds where nothing moves, before it ends.
+    fn patient(seconds: u32) -> Option<Stand> {
         let (below, ground) = tank()?;
         ground.good("zfs create -o quota=24M tank/home/small");
         let dir = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start_with(dir.path(), &["--stop-timeout", "2"]).expect("a daemon");
+        let daemon =
+            Daemon::start_with(dir.path(), &["--stop-timeout", &seconds.to_string()]).expect("a daemon");
         let (at, under) = (dir.path().display(), below.path().display());
         image(&below.path().join("mnt/home/small/d0"));
         fs::create_dir(dir.path().join("dev")).expect("a folder");
@@ -330,4 +336,67 @@ fn device_gone() {
     assert_eq!(stand.daemon.ended().code(), Some(1));
     asked.wait_with_output().expect("it ends");
     stand.are_well();
+}
+
+/// A file of the sick pool that is being written while its device does not answer.
+fn hanging_writer(stand: &Stand) -> std::thread::JoinHandle<std::io::Result<()>> {
+    stand.ground.signal("STOP");
+    let waiting = stand.dir.path().join("sick/more");
+    let (opened, is_open) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        let file = fs::File::create(waiting)?;
+        opened.send(()).expect("somebody listens");
+        file.write_all_at(&[7; 1 << 20], 0)?;
+        file.sync_all()
+    });
+    is_open.recv().expect("it is in memory");
+    writer
+}
+
+/// Goal: a pool whose transaction group makes no progress is shown so and not called healthy; an
+/// export says that it does not answer, with force it gives the pool up, and the others are used as
+/// before. Its device stays claimed until the daemon ends, and then has what was synced.
+#[test]
+fn a_pool_without_progress_is_given_up() {
+    let Some(mut stand) = Stand::new() else { return };
+    let at = stand.dir.path().to_owned();
+    good(&at, "set tunable zfs_deadman_synctime_ms=50 zfs_deadman_checktime_ms=50");
+    let writer = hanging_writer(&stand);
+    let mut status = String::new();
+    while !status.contains("has been writing one transaction group for") {
+        status = good(&at, "zpool status -x");
+    }
+    assert!(status.contains("pool: sick\n") && status.contains("'zpool export -f sick'"), "{status}");
+    while !good(&at, "zpool events -v sick").contains("class = \"ereport.fs.zfs.deadman\"") {}
+    let refused = timely(&at, "zpool export sick");
+    assert_eq!((refused.status.code(), said(&refused).contains("do not answer")), (Some(1), true));
+    good(&at, "zpool export -f sick");
+    assert_eq!(good(&at, "zpool list -H -o name"), "inner\nwell\n");
+    good(&at, "zfs create well/new");
+    assert!(writer.join().expect("a thread").is_err(), "nobody serves it");
+    stand.ground.signal("CONT");
+    let place = format!("{}/mnt/home/small", stand.below.path().display());
+    assert!(!timely(&at, &format!("zpool import -d {place} sick")).status.success(), "it is claimed");
+    stand.daemon.signal("TERM");
+    assert!(stand.daemon.ended().success());
+    stand.are_well();
+    let daemon = Daemon::start(&at);
+    daemon.good(&format!("zpool import -d {place} sick"));
+    assert_eq!(fs::read_to_string(at.join("sick/file")).expect("it is mounted"), "content");
+    daemon.good("zpool export sick");
+}
+
+/// Goal: a daemon that is told to end twice ends at once, whatever a pool waits for and however
+/// long its patience is.
+#[test]
+fn told_twice_it_ends_at_once() {
+    let Some(mut stand) = Stand::patient(3600) else { return };
+    let writer = hanging_writer(&stand);
+    let log = stand.dir.path().join("log");
+    stand.daemon.signal("TERM");
+    while !fs::read_to_string(&log).expect("a log").contains("ending: terminated") {}
+    stand.daemon.signal("TERM");
+    assert_eq!(stand.daemon.ended().code(), Some(1));
+    assert!(writer.join().expect("a thread").is_err(), "nobody serves it");
+    stand.ground.signal("CONT");
 }

@@ -468,3 +468,46 @@ fn folders_go_with_their_file_systems() {
     assert_eq!(ran("zpool export tank").code, 0);
     assert!(!root.join("tank").exists());
 }
+
+/// Goal: a file system that depends on itself is not destroyed with its dependents: the dry run,
+/// the command and a rollback say so in OpenZFS's words and change nothing. After another promotion
+/// they do.
+#[test]
+fn what_depends_on_itself_is_not_half_destroyed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 256 << 20, "");
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| good(line, &house);
+    for line in [
+        "zfs create tank/p",
+        "zfs create tank/p/other",
+        "zfs snapshot tank/p@r",
+        "zfs snapshot tank/p@s",
+        "zfs clone tank/p@s tank/p/cl",
+        "zfs promote tank/p/cl",
+    ] {
+        good(line);
+    }
+    let before = good("zfs list -H -t all -o name");
+    for (line, name) in [
+        ("zfs destroy -nvR tank/p", "tank/p"),
+        ("zfs destroy -R tank/p", "tank/p"),
+        ("zfs destroy -r tank/p", "tank/p"),
+        ("zfs destroy -nR tank/p/cl", "tank/p/cl"),
+        ("zfs destroy -R tank/p/cl@s", "tank/p"),
+        ("zfs rollback -R tank/p/cl@r", "tank/p"),
+    ] {
+        let ran = ran(line);
+        let words = format!("cannot determine dependent datasets: recursive dependency at '{name}'\n");
+        assert_eq!((ran.code, ran.err), (1, words), "{line}");
+        assert_eq!(good("zfs list -H -t all -o name"), before, "{line}");
+    }
+    good("zfs promote tank/p");
+    let promised = good("zfs destroy -nvR tank/p");
+    for name in ["tank/p", "tank/p@s", "tank/p/cl", "tank/p/other"] {
+        assert!(promised.contains(&format!("would destroy {name}\n")), "{promised}");
+    }
+    good("zfs destroy -R tank/p");
+    assert_eq!(good("zfs list -H -t all -o name"), "tank\n");
+    good("zpool export tank");
+}

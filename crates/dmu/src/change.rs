@@ -213,7 +213,8 @@ impl Dnode {
     ///
     /// # Errors
     /// [`Error::Unsynced`] (`EAGAIN`) if one of the source's blocks was changed in a group that is not synced: let it sync, or copy;
-    /// [`Error::CloneShape`] (`EINVAL`) if the blocks are not of one size or are no file's; as reading pointers fails. Nothing has been changed
+    /// [`Error::CloneShape`] (`EINVAL`) if the blocks are not of one size, are no file's, or were
+    /// deduplicated and pruned from the table; as reading pointers fails. Nothing has been changed
     /// then.
     pub fn clone_blocks(
         &self,
@@ -242,6 +243,9 @@ impl Dnode {
                 None => source.bp(Level(0), blkid)?,
             };
             if !bp.is_hole() && (bp.lsize.0 != size || bp.is_metadata() || bp.body == Body::Redacted) {
+                return Err(shape);
+            }
+            if !live.os.home.cache.zio().can_clone(&bp) {
                 return Err(shape);
             }
             bps.push(bp);

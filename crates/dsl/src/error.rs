@@ -348,6 +348,14 @@ pub enum KeyRefusal {
     /// The dataset has no encrypted one above to inherit from (`EINVAL`).
     #[error("Encryption root cannot inherit: parent is not encrypted.")]
     NoParentRoot,
+    /// The parent is a clone that has this root's key: there is none to inherit (`EINVAL`).
+    #[error("Encryption root cannot inherit: its parent has the same key.")]
+    KeyOfParent,
+    /// The dataset is the encryption root of others (`EBUSY`).
+    #[error(
+        "it is the encryption root of other datasets, which have to be destroyed or get a key of their own first"
+    )]
+    RootOfOthers,
     /// The feature is not enabled (`ENOTSUP`).
     #[error("Encryption feature not enabled.")]
     Feature,

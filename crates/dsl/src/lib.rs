@@ -34,6 +34,7 @@ mod error;
 mod features;
 mod heads;
 pub mod keys;
+mod kin;
 mod list;
 mod lists;
 mod name;

@@ -6,8 +6,16 @@
 //! and the blocks above), count as *in flight* on his directory and all above it until the group has written them. He is refused when
 //! what is on disk has reached a quota, or the pool's size less its slop; when only what is in flight would reach it,
 //! he waits for a group to sync and asks again. His own bytes are not counted against him: so a quota is overshot by one change, and the
-//! last bytes of it are not out of reach. And who would keep within a reservation but for what is in flight waits too (OpenZFS refuses him). Who frees more than he takes heeds no quota, and may go half-way into the slop: so a full pool
-//! or dataset can always be emptied. Operations on datasets are checked against the slop too ([`crate::SyncTask::need`]).
+//! last bytes of it are not out of reach. Who frees more than he takes heeds no quota, and may go
+//! half-way into the slop: so a full pool or dataset can always be emptied.
+//!
+//! Within a reservation, what is *written* counts. While the bytes on disk have not reached it, it
+//! covers a change, though not the worst that may become of the change. Half of the slop answers
+//! for that, for all changes in flight together ([`State::covers`]). If that is used up, the change
+//! waits for a group. OpenZFS charges the worst and refuses the change. So the last bytes of a
+//! reservation can be written, and a full volume within its reservation can be written over.
+//!
+//! Operations on datasets are checked against the slop too ([`crate::SyncTask::need`]).
 //!
 //! # Life
 //! [`Dsl::reserve`] gives a [`Reservation`], which goes with the transaction. When that is over, what it really made dirty stays in flight
@@ -81,6 +89,8 @@ impl Default for Room {
 #[derive(Debug, Default)]
 struct State {
     in_flight: HashMap<u64, [u64; TXG_SIZE]>,
+    /// What changes that reservations cover may take beyond these at the worst.
+    beyond: [u64; TXG_SIZE],
     dirs: HashMap<u64, DirRoom>,
     heads: HashMap<u64, HeadRoom>,
 }
@@ -111,6 +121,10 @@ pub struct Reservation {
     txg: Txg,
     head: u64,
     taken: Vec<(u64, u64)>,
+    /// What was asked for, at the worst, and how much of that is beyond a reservation that covers
+    /// it.
+    worst: u64,
+    beyond: u64,
     dirtied: AtomicU64,
 }
 
@@ -131,6 +145,8 @@ impl Drop for Reservation {
             }
         }
         let dirtied = self.dirtied.load(Ordering::Relaxed);
+        let unused = if dirtied > 0 { self.worst.saturating_sub(worst(dirtied)) } else { self.worst };
+        state.beyond[slot] = state.beyond[slot].saturating_sub(self.beyond.min(unused));
         if dirtied > 0 {
             // What can't be read now could be read when room was asked for; the next who asks learns why.
             let _ = state.will_use(&self.dsl, self.head, self.txg, worst(dirtied));
@@ -275,6 +291,7 @@ impl Room {
         state.dirs.clear();
         state.heads.clear();
         state.in_flight.values_mut().for_each(|n| n[slot(txg)] = 0);
+        state.beyond[slot(txg)] = 0;
         state.in_flight.retain(|_, n| *n != [0; TXG_SIZE]);
     }
 }
@@ -293,6 +310,8 @@ impl Dsl {
             txg,
             head,
             taken: Vec::new(),
+            worst: worst(need.bytes),
+            beyond: 0,
             dirtied: AtomicU64::new(0),
         };
         if need.bytes == 0 {
@@ -320,7 +339,42 @@ impl Dsl {
     }
 }
 
+/// What a reservation is asked to cover.
+struct Claim {
+    reserved: u64,
+    /// Bytes on disk that count against it.
+    used: u64,
+    in_flight: u64,
+    /// Bytes asked for, at the worst.
+    asize: u64,
+}
+
 impl State {
+    /// What of a change a reservation does not cover, and whether it would but for what is in
+    /// flight.
+    fn covers(&mut self, dsl: &Dsl, claim: &Claim, granted: &mut Reservation) -> (u64, bool) {
+        let Claim { reserved, used, in_flight, asize } = *claim;
+        let beyond = |in_flight: u64| {
+            let all = clamp(asize.saturating_add(in_flight));
+            asize.min(past(reserved, used, all).max(0) as u64)
+        };
+        let over = beyond(in_flight);
+        if over == 0 || used >= reserved {
+            return (over, false);
+        }
+        let space = dsl.space();
+        let most =
+            space.unreserved(SpaceCheck::Reserved).saturating_sub(space.unreserved(SpaceCheck::Normal));
+        let others = self.beyond.iter().fold(0u64, |a, b| a.saturating_add(*b));
+        if others.saturating_add(over) <= most {
+            let slot = slot(granted.txg);
+            self.beyond[slot] = self.beyond[slot].saturating_add(over);
+            granted.beyond = granted.beyond.saturating_add(over);
+            return (0, false);
+        }
+        (over, beyond(0) <= most)
+    }
+
     fn reserve(&mut self, dsl: &Dsl, need: Need, granted: &mut Reservation) -> Result<Verdict> {
         let mut asize = worst(need.bytes);
         let head = self.head(dsl, granted.head)?;
@@ -349,13 +403,14 @@ impl State {
             granted.taken.push((at, asize));
             let mut up = asize;
             if unused > 0 {
-                let all = clamp(asize.saturating_add(in_flight));
-                up = up.min(past(head.refreservation, head.unique, all).max(0) as u64);
-                spilled |= up > 0 && past(head.refreservation, head.unique, clamp(asize)) <= 0;
+                let claim = Claim { reserved: head.refreservation, used: head.unique, in_flight, asize: up };
+                let (left, waits) = self.covers(dsl, &claim, granted);
+                (up, spilled) = (left, spilled || waits);
                 unused = 0;
             }
-            asize = past(dir.reserved, used.saturating_add(in_flight), clamp(up)).max(0) as u64;
-            spilled |= asize > 0 && past(dir.reserved, used, clamp(up)) <= 0;
+            let claim = Claim { reserved: dir.reserved, used, in_flight, asize: up };
+            let (left, waits) = self.covers(dsl, &claim, granted);
+            (asize, spilled) = (left, spilled || waits);
             if dir.parent == 0 || asize == 0 {
                 return Ok(Verdict::Fine);
             }

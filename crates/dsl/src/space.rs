@@ -71,32 +71,40 @@ impl Dataset {
         Ok(Some(out))
     }
 
-    /// Bytes that only a run of neighbouring snapshots refers to, of which this is the first (`dsl_dataset_space_wouldfree`): what
-    /// is the last one's alone, and what died in each later one of them and was born after the snapshot before the first. `None` if
-    /// this is not before `last` in one line.
+    /// Bytes that only a contiguous run of snapshots refers to, of which this is the first
+    /// (`dsl_dataset_space_wouldfree`). These are the blocks that died in a later one of them or in
+    /// the dataset after the last, and were born after the snapshot before the first. `None` if
+    /// `last` is not this one or a later snapshot of the same dataset.
     ///
     /// # Errors
-    /// As reading deadlists fails.
+    /// [`Error::Corrupt`] if the chain of snapshots does not go back in time; reading deadlists
+    /// fails.
     pub fn would_free(&self, last: &Dataset) -> Result<Option<u64>> {
         let mos = self.dsl().mos();
-        let first = self.phys();
-        let mut used = last.phys().unique_bytes;
-        let mut at = *last.phys();
-        // No two snapshots of a line are of one group.
-        while at.creation_txg > first.creation_txg {
+        let (first, end) = (self.phys(), last.phys());
+        let later = end.creation_txg >= first.creation_txg && end.dir_obj == first.dir_obj;
+        if !self.is_snapshot() || !last.is_snapshot() || !later {
+            return Ok(None);
+        }
+        let mut used = 0u64;
+        let mut at = self.dsl().dataset_phys(ObjNum(end.next_snap_obj))?;
+        loop {
             let dead = mos.deadlist(ObjNum(at.deadlist_obj))?;
             used = used.saturating_add(dead.space_range(mos, first.prev_snap_txg, u64::MAX)?.used);
-            if at.prev_snap_obj == 0 {
+            let object = ObjNum(at.prev_snap_obj);
+            if object == self.object() {
+                return Ok(Some(used));
+            }
+            if object.0 == 0 || at.prev_snap_txg < first.creation_txg.0 {
                 return Ok(None);
             }
-            let next = self.dsl().dataset_phys(ObjNum(at.prev_snap_obj))?;
-            if next.creation_txg >= at.creation_txg {
+            let before = self.dsl().dataset_phys(object)?;
+            if before.prev_snap_txg >= at.prev_snap_txg {
                 let source = Corrupt::Shape { what: "snapshot", why: "the chain does not go back in time" };
-                return Err(Error::Corrupt { object: ObjNum(at.prev_snap_obj), source });
+                return Err(Error::Corrupt { object, source });
             }
-            at = next;
+            at = before;
         }
-        Ok((at.guid == first.guid).then_some(used))
     }
 
     /// Bytes written since the snapshot before it (`written`); `None` if there is none.

@@ -19,6 +19,7 @@
 
 use crate::books::Books;
 use crate::error::Refusal;
+use crate::ops::key::KeyUsers;
 use crate::{Dsl, Error, Result};
 use dmu::Tx;
 use dmu::zap::Zap;
@@ -115,6 +116,8 @@ pub struct Syncing<'a> {
     names: HashMap<String, u64>,
     /// What heads hold, by dataset.
     kinds: HashMap<u64, ObjsetKind>,
+    /// Who has which key, once an operation of the group has asked.
+    pub(crate) keys: Option<KeyUsers>,
     events: Vec<Event>,
     pub(crate) log_blocks: Option<LogBlocks<'a>>,
 }
@@ -138,6 +141,7 @@ impl<'a> Syncing<'a> {
             books: Books::default(),
             names: HashMap::new(),
             kinds: HashMap::new(),
+            keys: None,
             events: Vec::new(),
             log_blocks: None,
         }
@@ -270,7 +274,12 @@ impl<'a> Syncing<'a> {
                 None => None,
                 Some(parent) => {
                     let map = self.dir(parent)?.child_dir_zapobj;
-                    if map == 0 { None } else { self.zap(map)?.lookup_u64(name.as_bytes())? }
+                    let found = if map == 0 { None } else { self.zap(map)?.lookup_u64(name.as_bytes())? };
+                    // So each directory that has a name has a way up to the root.
+                    if let Some(dir) = found {
+                        self.check_parent(dir, parent)?;
+                    }
+                    found
                 }
             },
         };

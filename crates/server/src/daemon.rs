@@ -605,9 +605,16 @@ async fn serve(
                 Ok(())
             }
         },
-        _ = term.recv() => { tracing::warn!("told twice: leaving everything as it is"); Ok(()) }
-        _ = int.recv() => { tracing::warn!("told twice: leaving everything as it is"); Ok(()) }
+        _ = term.recv() => leave_at_once(),
+        _ = int.recv() => leave_at_once(),
     }
+}
+
+/// Ends the process and leaves everything as it is: to take down what holds the pools would be to
+/// wait for them.
+fn leave_at_once() -> ! {
+    tracing::warn!("told twice: leaving everything as it is");
+    std::process::exit(1);
 }
 
 fn end(place: &Place, house: &dyn House, patience: Duration) -> Result<(), DaemonError> {

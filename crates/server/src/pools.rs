@@ -79,6 +79,11 @@ enum State {
 }
 
 impl State {
+    /// Whether this very pool is being let go: one that was given up meanwhile is not.
+    fn is_going(&self, pool: &Arc<Imported>) -> bool {
+        matches!(self, Self::Going(going) if Arc::ptr_eq(going, pool))
+    }
+
     fn guid(&self) -> Guid {
         match self {
             Self::Coming(guid) => *guid,
@@ -256,6 +261,13 @@ impl Pools {
 
     fn let_go(&self, request: &ExportRequest, destroy: bool) -> Result<(), Error> {
         let name = request.name.as_str();
+        if let Some(hung) = self.hung(name) {
+            if request.force && !destroy {
+                self.give_up(name, &hung);
+                return Ok(());
+            }
+            return Err(Error::new(name, Reason::Silent));
+        }
         let imported = self.pool(name)?;
         let guid = imported.pool.spa().guid();
         // Its file systems could not be unmounted without waiting for devices either.
@@ -280,7 +292,9 @@ impl Pools {
         crate::inject::pass(name, false, &self.closing);
         let stays = |error: Error| {
             imported.volumes.reopen();
-            self.table.write().insert(name.to_owned(), State::Here(Arc::clone(&imported)));
+            if let Some(state) = self.table.write().get_mut(name).filter(|state| state.is_going(&imported)) {
+                *state = State::Here(Arc::clone(&imported));
+            }
             Err(error)
         };
         // Before anything is taken from anybody.
@@ -302,7 +316,15 @@ impl Pools {
         if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
             return stays(Error::new(name, reason));
         }
-        self.table.write().remove(name);
+        {
+            let mut table = self.table.write();
+            // Another may have its name by now.
+            if !table.get(name).is_some_and(|state| state.is_going(&imported)) {
+                tracing::info!(pool = name, "gone, after it was given up");
+                return Ok(());
+            }
+            table.remove(name);
+        }
         vdev::inject::forget(guid);
         self.forget_offers(name);
         self.journal.take(name);
@@ -313,6 +335,37 @@ impl Pools {
         }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
+    }
+
+    /// A pool that is here or going, of which a transaction group takes too long to be written.
+    fn hung(&self, name: &str) -> Option<Arc<Imported>> {
+        let imported = self.pool_or_going(name).ok()?;
+        let live = imported.pool.spa().writer()?;
+        live.slow_group().map(|_| Arc::clone(&imported))
+    }
+
+    /// Gives a pool up that can't be exported, as a crash would: its mounts go, and nothing waits
+    /// for it. Its devices stay claimed until the process ends, so that nobody else writes to them
+    /// while a thread of ours may.
+    fn give_up(&self, name: &str, imported: &Arc<Imported>) {
+        let guid = imported.pool.spa().guid();
+        self.table.write().remove(name);
+        self.forget_offers(name);
+        self.journal.take(name);
+        ending::give_up(imported, ending::Users::Fail);
+        if let Some(live) = imported.pool.spa().writer() {
+            live.txgs().abandon();
+        }
+        self.tunables.tell(&self.present());
+        if let Some(file) = self.memory.file_of(&imported.facts.read()) {
+            self.memory.write(&file, &self.present(), Some(guid));
+        }
+        // To drop it is to wait for its threads.
+        std::mem::forget(Arc::clone(imported));
+        tracing::warn!(
+            pool = name,
+            "given up: what was not written is lost, and its devices stay claimed until this service ends"
+        );
     }
 
     /// Writes down in this folder what is mounted.

@@ -288,6 +288,10 @@ pub(crate) struct Engine {
     began: std::time::Instant,
     /// Destroyed datasets are not all freed yet.
     to_free: std::sync::atomic::AtomicBool,
+    /// Operations wait for the next group, and for space that becomes free with it.
+    retries: std::sync::atomic::AtomicBool,
+    /// How many batches of operations there were.
+    batches: std::sync::atomic::AtomicU64,
     /// Blocks that claimed logs refer to from the next group on.
     claimed: Mutex<Vec<ondisk::Blkptr>>,
     /// Blocks of logs that are freed with a group.

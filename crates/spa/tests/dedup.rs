@@ -180,6 +180,20 @@ fn what_is_not_shared_is_pruned() {
     assert_eq!(live.prune_ddt(Prune::Percent(50)).unwrap(), 8, "all of the class that is enough");
     assert_eq!(live.prune_ddt(Prune::Older(10 * HOUR)).unwrap(), 0);
     assert_eq!(read_file(&owned, old, MIB), noise(1, MIB));
+    // Two tables would count references to what was pruned: who clones it is to copy. What the
+    // table knows is cloned.
+    for (source, is_cloned) in [(old, false), (new, true)] {
+        let tx = live.tx_for(&owned, dsl::Need { bytes: 1 << 17, netfree: false }).unwrap();
+        let spec = dmu::NewObject {
+            block_size: 1 << 17,
+            ..dmu::NewObject::new(ondisk::DmuType::PLAIN_FILE_CONTENTS)
+        };
+        let dn = owned.objset().create_object(&tx, &spec).unwrap();
+        let source = owned.objset().dnode(source).unwrap();
+        let done = dn.clone_blocks(&tx, ondisk::BlkId(0), &source, ondisk::BlkId(0), 8);
+        assert_eq!(done.is_ok(), is_cloned, "{done:?}");
+        assert!(is_cloned || matches!(done, Err(dmu::Error::CloneShape { .. })), "{done:?}");
+    }
     let before = stored(live);
     write_file(live, &owned, &noise(3, MIB)).unwrap();
     live.sync_all().unwrap();

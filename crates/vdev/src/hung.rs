@@ -118,6 +118,13 @@ impl Tree {
         }
         found
     }
+
+    /// Reports, as of the root vdev, that a transaction group has taken so long to be written. No
+    /// operation of a device need hang: the thread that writes it may make no progress.
+    pub fn report_slow_group(&self, since: Duration) {
+        let Some(root) = self.nodes().find(|node| node.guid == self.root_guid()) else { return };
+        root.report(Trouble::Deadman { for_ns: nanos(since) }, None);
+    }
 }
 
 /// Nanoseconds of a time; a time of centuries is as long as can be said.

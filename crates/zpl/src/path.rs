@@ -3,20 +3,24 @@
 use crate::{Error, FileSystem, FileType, Node, Result};
 use dmu::zap::Zap;
 use ondisk::znode::Pflags;
-use ondisk::{Corrupt, ObjNum};
+use ondisk::{Corrupt, DmuType, ObjNum};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Most symbolic links that a walk follows, Linux's limit (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
 /// Longest target that a walk follows, Linux's limit (`PATH_MAX`).
 const TARGET_MAX: usize = 4096;
-/// Longest path that is taken or made.
+/// Longest path that is taken.
 const PATH_MAX: usize = 1 << 16;
+/// Longest path that is made: a tree may be deeper than any path that a program can use.
+const MADE_MAX: usize = 1 << 20;
 /// Bits of a directory's entry that are its object.
 const OBJECT: u64 = 0xffff_ffff_ffff;
 /// Directories whose names [`Paths`] keeps, and entries of one that it keeps at most.
 const KEPT: usize = 16;
 const KEPT_ENTRIES: u64 = 1 << 17;
+/// Bytes of paths of directories that [`Paths`] keeps at most.
+const KNOWN_MAX: usize = 8 << 20;
 
 /// The paths of many objects of a file system that doesn't change: the names of a directory are read once for its many entries.
 #[derive(Debug)]
@@ -24,23 +28,126 @@ pub struct Paths {
     fs: FileSystem,
     /// Names by object, the directory that was asked last behind the others.
     dirs: VecDeque<(ObjNum, HashMap<u64, Vec<u8>>)>,
+    /// Paths of directories, and how many bytes these are.
+    known: HashMap<ObjNum, Vec<u8>>,
+    known_bytes: usize,
+    /// Directories and names of files whose parent attribute leads to no name of theirs.
+    elsewhere: HashMap<ObjNum, (ObjNum, Vec<u8>)>,
 }
 
 impl Paths {
     /// Of this file system.
     pub fn of(fs: FileSystem) -> Self {
-        Self { fs, dirs: VecDeque::new() }
+        Self { fs, dirs: VecDeque::new(), known: HashMap::new(), known_bytes: 0, elsewhere: HashMap::new() }
     }
 
-    /// As [`FileSystem::object_path`].
+    /// As [`FileSystem::object_path`]; also of a file that was found elsewhere ([`Paths::find`]).
     ///
     /// # Errors
     /// As there.
     pub fn path(&mut self, object: ObjNum) -> Result<Vec<u8>> {
         let fs = self.fs.clone();
-        fs.path_by(object, &mut |dir, object| self.name(dir, object))
+        let Some((dir, name)) = self.elsewhere.get(&object).cloned() else {
+            return fs.path_by(object, self);
+        };
+        let mut path = fs.path_by(dir, self)?;
+        if path != b"/" {
+            path.push(b'/');
+        }
+        path.extend(name);
+        Ok(path)
     }
 
+    /// The directory that a file names as its parent, and its name there, if it has one there.
+    ///
+    /// # Errors
+    /// Reading fails.
+    pub fn place(&mut self, object: ObjNum) -> Result<Option<(ObjNum, Vec<u8>)>> {
+        let node = self.fs.node(object)?;
+        let parent = match self.fs.node(node.attr().parent) {
+            Ok(parent) if parent.attr().kind == FileType::Directory => parent,
+            Ok(_) | Err(Error::NoFile { .. }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        Ok(self.name(&parent, object)?.map(|name| (parent.object(), name)))
+    }
+
+    /// Notes that a file has this name, if it has.
+    ///
+    /// # Errors
+    /// Reading fails.
+    pub fn try_name(&mut self, object: ObjNum, dir: ObjNum, name: &[u8]) -> Result<()> {
+        let node = match self.fs.node(dir) {
+            Ok(node) if node.attr().kind == FileType::Directory => node,
+            Ok(_) | Err(Error::NoFile { .. }) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        match node.lookup_entry(name, false) {
+            Ok(entry) if entry.object == object => {
+                self.elsewhere.insert(object, (dir, name.to_vec()));
+                Ok(())
+            }
+            Ok(_) | Err(Error::NoEntry { .. }) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Looks for names of these files in all directories, and notes one of each. A file with
+    /// several names has one parent attribute, and may have lost the name that it is about.
+    ///
+    /// # Errors
+    /// Reading a directory fails: then nobody knows whether one of them is there.
+    pub fn find(&mut self, objects: &BTreeSet<ObjNum>) -> Result<()> {
+        let mut left = objects.clone();
+        for dn in self.fs.objset().objects(ObjNum(1)) {
+            let dn = dn?;
+            if left.is_empty() {
+                break;
+            }
+            if dn.kind() != DmuType::DIRECTORY_CONTENTS {
+                continue;
+            }
+            let dir = self.fs.node(dn.object())?;
+            // What is in the directory of a file's attributes is no file.
+            if dir.attr().pflags.has(Pflags::XATTR) {
+                continue;
+            }
+            for entry in Zap::open(dir.dnode())?.entries() {
+                let entry = entry?;
+                let Some(child) = entry.value.first().map(|child| ObjNum(child & OBJECT)) else { continue };
+                if left.remove(&child) {
+                    self.elsewhere.insert(child, (dir.object(), entry.name().to_vec()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a search for a path goes by.
+trait Names {
+    /// The name that a directory has for an object.
+    fn name(&mut self, dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>>;
+
+    /// The path of a directory, if it is known.
+    fn known(&self, _dir: ObjNum) -> Option<&[u8]> {
+        None
+    }
+
+    /// Takes note of the path of a directory.
+    fn learn(&mut self, _dir: ObjNum, _path: &[u8]) {}
+}
+
+/// Directories themselves.
+struct Read;
+
+impl Names for Read {
+    fn name(&mut self, dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>> {
+        name_in(dir, object)
+    }
+}
+
+impl Names for Paths {
     fn name(&mut self, dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>> {
         match self.dirs.iter().position(|(known, _)| *known == dir.object()) {
             Some(at) => {
@@ -67,10 +174,21 @@ impl Paths {
         }
         Ok(self.dirs.back().and_then(|(_, names)| names.get(&object.0)).cloned())
     }
-}
 
-/// Finds the name that a directory has for an object.
-type NameIn<'a> = dyn FnMut(&Node, ObjNum) -> Result<Option<Vec<u8>>> + 'a;
+    fn known(&self, dir: ObjNum) -> Option<&[u8]> {
+        self.known.get(&dir).map(Vec::as_slice)
+    }
+
+    fn learn(&mut self, dir: ObjNum, path: &[u8]) {
+        if self.known_bytes.saturating_add(path.len()) > KNOWN_MAX {
+            self.known.clear();
+            self.known_bytes = 0;
+        }
+        if self.known.insert(dir, path.to_vec()).is_none() {
+            self.known_bytes += path.len();
+        }
+    }
+}
 
 /// The name that a directory has for an object.
 fn name_in(dir: &Node, object: ObjNum) -> Result<Option<Vec<u8>>> {
@@ -133,12 +251,13 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`Error::Unlinked`] for a removed file, [`Error::NoEntry`] if its parent doesn't know it,
-    /// [`Error::Corrupt`] if its parents run in a circle, or as reading fails.
+    /// [`Error::NameTooLong`] for a path of more than a mebibyte, [`Error::Corrupt`] if its parents
+    /// run in a circle, or as reading fails.
     pub fn object_path(&self, object: ObjNum) -> Result<Vec<u8>> {
-        self.path_by(object, &mut name_in)
+        self.path_by(object, &mut Read)
     }
 
-    fn path_by(&self, object: ObjNum, name_in: &mut NameIn<'_>) -> Result<Vec<u8>> {
+    fn path_by(&self, object: ObjNum, names: &mut impl Names) -> Result<Vec<u8>> {
         if self.is_unlinked(object)? {
             return Err(Error::Unlinked { object });
         }
@@ -146,31 +265,45 @@ impl FileSystem {
         let mut len = 0;
         let mut seen = BTreeSet::new();
         let mut at = self.node(object)?;
+        let is_dir = at.attr().kind == FileType::Directory;
+        let mut path = Vec::new();
         while at.attr().parent != at.object() {
+            if let Some(known) = names.known(at.object()) {
+                path.extend_from_slice(known.strip_suffix(b"/").unwrap_or(known));
+                break;
+            }
             let parent = self.node(at.attr().parent)?;
             let hidden = at.attr().pflags.has(Pflags::XATTR) && at.attr().kind == FileType::Directory;
             let name = if hidden {
                 b"<xattrdir>".to_vec()
             } else {
                 parent.require_dir()?;
-                let name = name_in(&parent, at.object())?;
+                let name = names.name(&parent, at.object())?;
                 name.ok_or(Error::NoEntry { dir: parent.object() })?
             };
-            len += 1 + name.len();
-            if len > PATH_MAX || !seen.insert(at.object()) {
+            if !seen.insert(at.object()) {
                 let source = Corrupt::Shape { what: "file", why: "its parents run in a circle" };
                 return Err(Error::Corrupt { object, source });
+            }
+            len += 1 + name.len();
+            if len > MADE_MAX {
+                return Err(Error::NameTooLong { len });
             }
             parts.push(name);
             at = parent;
         }
-        let mut path = Vec::with_capacity(len.max(1));
-        for p in parts.iter().rev() {
+        if path.len() + len > MADE_MAX {
+            return Err(Error::NameTooLong { len: path.len() + len });
+        }
+        for part in parts.iter().rev() {
             path.push(b'/');
-            path.extend_from_slice(p);
+            path.extend_from_slice(part);
         }
         if path.is_empty() {
             path.push(b'/');
+        }
+        if is_dir {
+            names.learn(object, &path);
         }
         Ok(path)
     }

@@ -9,7 +9,9 @@ use ondisk::ObjNum;
 use ondisk::acl::{Ace, Who};
 use ondisk::sa::Attr as Sa;
 use rig::{Rig, ask};
-use zpl::{AclInherit, FileSystem, Fuid, Kind, NewFile, Pflags, Policy, SetAttr, SetXattr, Space, SpaceKind};
+use zpl::{
+    AclInherit, FileSystem, Fuid, Kind, NewFile, Pflags, Policy, Rename, SetAttr, SetXattr, Space, SpaceKind,
+};
 
 const FILE_AND_DIRECTORY: u16 = 0x3;
 
@@ -133,4 +135,56 @@ fn projects_find_room() {
     drop(fs);
     let rig = rig.again(Policy::default());
     assert_eq!(rig.fs.attr(f).unwrap().projid, 9);
+}
+
+/// Goal: in a directory that gives its project on, what can have no project is renamed, replaced,
+/// exchanged and linked as elsewhere; a file of another project still does not come in, and one of
+/// the same does.
+#[test]
+fn a_project_keeps_no_special_file_out() {
+    const INHERIT: u32 = 0x2000_0000;
+    let rig = Rig::with(&zpl::NewFileSystem::new((1_000_000, 0)), Policy::default());
+    let (fs, root) = (rig.fs.clone(), rig.fs.root());
+    let folder = |name: &str| make(&fs, root, name, &NewFile::new(Kind::Directory, 0o755));
+    let (dir, inner) = (folder("q"), folder("r"));
+    for dir in [dir, inner] {
+        fs.set_flags(dir, INHERIT, 3).unwrap();
+    }
+    let kinds = [
+        Kind::Symlink(b"a".to_vec()),
+        Kind::Fifo,
+        Kind::Socket,
+        Kind::CharDevice(1, 3),
+        Kind::BlockDevice(7, 0),
+    ];
+    let special = |kind: &Kind| NewFile::new(kind.clone(), 0o777);
+    for kind in &kinds {
+        make(&fs, dir, "own", &special(kind));
+        let outside = make(&fs, root, "outside", &special(kind));
+        fs.rename((dir, b"own"), (dir, b"new"), Rename::Replace).unwrap();
+        fs.rename((dir, b"new"), (inner, b"moved"), Rename::Replace).unwrap();
+        // As `ln -sfn` does it.
+        make(&fs, inner, "temporary", &special(kind));
+        fs.rename((inner, b"temporary"), (inner, b"moved"), Rename::Replace).unwrap();
+        fs.rename((root, b"outside"), (dir, b"inside"), Rename::Replace).unwrap();
+        fs.rename((dir, b"inside"), (inner, b"moved"), Rename::Exchange).unwrap();
+        fs.link(outside, dir, b"link").unwrap();
+        for (dir, name) in [(dir, "inside"), (dir, "link"), (inner, "moved")] {
+            fs.unlink(dir, name.as_bytes()).unwrap();
+        }
+    }
+    let other = make(&fs, root, "other", &file());
+    let refused = [
+        fs.rename((root, b"other"), (dir, b"other"), Rename::Replace).map(|_| ()),
+        fs.link(other, dir, b"other").map(|_| ()),
+    ];
+    for refused in refused {
+        assert!(matches!(refused, Err(zpl::Error::OtherProject { .. })), "{refused:?}");
+    }
+    make(&fs, dir, "same", &file());
+    fs.rename((dir, b"same"), (inner, b"same"), Rename::Replace).unwrap();
+    fs.drain().unwrap();
+    drop(fs);
+    let dir = rig.export();
+    rig::judge(dir.path());
 }

@@ -8,6 +8,7 @@ use dsl::Dataset;
 use ondisk::bookmark::{RedactBlock, RedactionListPhys};
 use ondisk::{Blkptr, DmuType, ObjNum, mos};
 use pool::Mos;
+use std::collections::BTreeSet;
 
 /// Deepest nesting of sub-lists that is shown.
 const MAX_DEPTH: usize = 64;
@@ -60,7 +61,7 @@ pub fn deadlist_of(
         return Ok(());
     }
     if old {
-        return bpobj(cx, books, object, "old-format deadlist", 0);
+        return bpobj(cx, books, object, "old-format deadlist");
     }
     let [used, comp, uncomp, entries] =
         [list.total.used, list.total.comp, list.total.uncomp, lists.len() as u64].map(|n| cx.num(n));
@@ -72,7 +73,7 @@ pub fn deadlist_of(
     for (mintxg, sub) in lists {
         let name = format!("mintxg {mintxg} -> obj {}", sub.0);
         if verbosity >= 5 {
-            bpobj(cx, books, sub, &name, 0)?;
+            bpobj(cx, books, sub, &name)?;
         } else {
             writeln!(cx.out, "{name}");
         }
@@ -81,9 +82,21 @@ pub fn deadlist_of(
 }
 
 /// A list with its sub-lists (`dump_full_bpobj`).
-pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str, depth: usize) -> Run {
+pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str) -> Run {
+    with_sublists(cx, books, object, (name, 0), &mut BTreeSet::new())
+}
+
+/// The same, of a list at a depth; one that was shown is not shown again, so that lists that
+/// contain each other end.
+fn with_sublists(
+    cx: &mut Ctx<'_>,
+    books: &Mos,
+    object: ObjNum,
+    (name, depth): (&str, usize),
+    shown: &mut BTreeSet<ObjNum>,
+) -> Run {
     let verbosity = cx.opts.count('d');
-    if verbosity < 3 || depth > MAX_DEPTH {
+    if verbosity < 3 || depth > MAX_DEPTH || !shown.insert(object) {
         return Ok(());
     }
     let phys = books.bpobj(object)?;
@@ -99,7 +112,7 @@ pub fn bpobj(cx: &mut Ctx<'_>, books: &Mos, object: ObjNum, name: &str, depth: u
             object.0, phys.num_blkptrs, phys.num_subobjs, phys.subobjs
         );
         for sub in books.bpobj_subobjs(object, &phys)? {
-            bpobj(cx, books, sub, "subobj", depth + 1)?;
+            with_sublists(cx, books, sub, ("subobj", depth + 1), shown)?;
         }
     } else {
         writeln!(

@@ -95,7 +95,7 @@ fn lists(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
         (mos::OBSOLETE_BPOBJ, "Pool obsolete blocks"),
     ] {
         if let Some(object) = books.dir(name)? {
-            bplists::bpobj(cx, books, object, title, 0)?;
+            bplists::bpobj(cx, books, object, title)?;
         }
     }
     if let Some(tree) = books.dir(mos::BPTREE_OBJ)?

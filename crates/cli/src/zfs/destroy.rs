@@ -130,7 +130,7 @@ fn snapshots(cx: &mut Cx, f: Flags, head: &str, spec: &str) -> Outcome {
     let mut names: Vec<String> = Vec::new();
     if f.clones {
         for snapshot in &found {
-            for d in dependents(cx, &snapshot.name)? {
+            for d in dependents(cx, &snapshot.name)?.in_order(cx)? {
                 announce(cx, f, &d.name);
                 if !names.contains(&d.name) {
                     names.push(d.name);
@@ -177,7 +177,7 @@ fn has_clones(cx: &mut Cx, snapshot: &Dataset) -> Result<bool, Stop> {
         return Ok(false);
     }
     let name = &snapshot.name;
-    let clones = dependents(cx, name)?;
+    let clones = dependents(cx, name)?.list;
     writeln!(
         cx.err,
         "cannot destroy '{name}': snapshot has dependent clones\nuse '-R' to destroy the following datasets:"
@@ -222,9 +222,9 @@ fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
             d.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/') || rest.starts_with('@'))
         };
         let (what, flag, list): (_, _, Vec<&Dataset>) = if f.recursive {
-            ("dependent clones", 'R', dependents.iter().filter(|d| !inside(d)).collect())
+            ("dependent clones", 'R', dependents.list.iter().filter(|d| !inside(d)).collect())
         } else {
-            ("children", 'r', dependents.iter().filter(inside).collect())
+            ("children", 'r', dependents.list.iter().filter(inside).collect())
         };
         if !list.is_empty() {
             writeln!(
@@ -237,7 +237,7 @@ fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
             return Ok(1);
         }
     }
-    let mut names: Vec<String> = dependents.into_iter().map(|d| d.name).collect();
+    let mut names: Vec<String> = dependents.in_order(cx)?.into_iter().map(|d| d.name).collect();
     // The pool's own root dataset stays; what is in it goes.
     names.push(name.to_owned());
     for name in &names {

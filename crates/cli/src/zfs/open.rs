@@ -84,10 +84,30 @@ pub fn head_of(name: &str) -> &str {
     &name[..name.find(['@', '#']).unwrap_or(name.len())]
 }
 
+/// What depends on a dataset; see [`dependents`].
+pub struct Dependents {
+    /// Each after everything that depends on it.
+    pub list: Vec<Dataset>,
+    /// A file system or volume that depends on itself: then no order destroys all of them.
+    pub cycle: Option<String>,
+}
+
+impl Dependents {
+    /// The list, to be destroyed in its order.
+    ///
+    /// # Errors
+    /// [`Stop::Fail`] if something depends on itself, which is reported.
+    pub fn in_order(self, cx: &mut Cx) -> Result<Vec<Dataset>, Stop> {
+        let Some(name) = self.cycle else { return Ok(self.list) };
+        writeln!(cx.err, "cannot determine dependent datasets: recursive dependency at '{name}'");
+        Err(Stop::Fail(1))
+    }
+}
+
 /// What depends on a dataset: its children with theirs, its snapshots, and clones of these wherever they are; each after
 /// everything that depends on it, so that they can be destroyed in this order. The dataset itself is not among them.
-pub fn dependents(cx: &mut Cx, name: &str) -> Result<Vec<Dataset>, Stop> {
-    let mut order = Order { seen: HashSet::new(), open: HashSet::new(), list: Vec::new() };
+pub fn dependents(cx: &mut Cx, name: &str) -> Result<Dependents, Stop> {
+    let mut order = Order { seen: HashSet::new(), open: HashSet::new(), list: Vec::new(), cycle: None };
     if name.contains('@') {
         let snapshot = open(cx, name, &[K::Snapshot], &["clones"])?;
         order.clones(cx, &snapshot)?;
@@ -95,7 +115,7 @@ pub fn dependents(cx: &mut Cx, name: &str) -> Result<Vec<Dataset>, Stop> {
         order.tree(cx, name)?;
         order.list.retain(|d| d.name != name);
     }
-    Ok(order.list)
+    Ok(Dependents { list: order.list, cycle: order.cycle })
 }
 
 struct Order {
@@ -103,6 +123,7 @@ struct Order {
     /// Heads whose dependents are being gathered: after a promotion one may be a clone of what is below it, and so depend on itself.
     open: HashSet<String>,
     list: Vec<Dataset>,
+    cycle: Option<String>,
 }
 
 impl Order {
@@ -128,7 +149,9 @@ impl Order {
                 let (head, snapshots) = open.pop().expect("just seen");
                 self.close(cx, head, snapshots)?;
             }
-            self.open.insert(d.name.clone());
+            if !self.open.insert(d.name.clone()) {
+                self.cycle.get_or_insert(d.name.clone());
+            }
             open.push((d, Vec::new()));
         }
         while let Some((head, snapshots)) = open.pop() {
@@ -150,7 +173,9 @@ impl Order {
     fn clones(&mut self, cx: &mut Cx, snapshot: &Dataset) -> Result<(), Stop> {
         let clones = snapshot.prop("clones").map_or("", |p| p.value(true)).to_owned();
         for clone in clones.split(',').filter(|c| !c.is_empty() && *c != "-") {
-            if !self.seen.contains(clone) && !self.open.contains(clone) {
+            if self.open.contains(clone) {
+                self.cycle.get_or_insert(clone.to_owned());
+            } else if !self.seen.contains(clone) {
                 self.tree(cx, clone)?;
             }
         }

@@ -124,6 +124,7 @@ pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut destroy: Vec<String> = Vec::new();
     for snapshot in younger.iter().filter(|d| d.kind == K::Snapshot) {
         let more = dependents(cx, &snapshot.name)?;
+        let more = if clones { more.in_order(cx)? } else { more.list };
         destroy.extend(more.into_iter().map(|d| d.name).filter(|n| !destroy.contains(n)).collect::<Vec<_>>());
     }
     if !clones && !destroy.is_empty() {

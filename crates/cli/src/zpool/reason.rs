@@ -41,6 +41,7 @@ pub fn message_id(reason: S) -> Option<&'static str> {
         | S::NonNativeAshift
         | S::CompatibilityErr
         | S::IncompatibleFeat
+        | S::SlowGroup
         | S::Ok => return None,
     })
 }
@@ -75,11 +76,24 @@ fn usual_texts(cx: &Cx, pool: &Pool) -> (String, String) {
             (format!("{status}{}", words::unsupported_features(&pool.load_info)), action.to_owned())
         }
         S::Errata => errata(pool.errata),
+        S::SlowGroup => slow_group(&pool.name, pool.slow_group.unwrap_or(0)),
         reason => {
             let (status, action) = fixed(reason);
             (status.to_owned(), action.to_owned())
         }
     }
+}
+
+/// A transaction group takes too long to be written.
+fn slow_group(pool: &str, seconds: u64) -> (String, String) {
+    let status = format!(
+        "The pool has been writing one transaction group for {seconds} seconds.\n\tUntil it is written, changes wait and are not on disk.\n"
+    );
+    let action = format!(
+        "Wait if its devices are slow.  If it makes no progress, use\n\t'zpool export -f {pool}' to give the pool up as a crash would \
+         leave it,\n\tthen end the service and import the pool again.\n"
+    );
+    (status, action)
 }
 
 /// The texts that are always the same.

@@ -1,6 +1,7 @@
 //! New file systems and volumes.
 
 use crate::error::Refusal;
+use crate::kin::Climb;
 use crate::lists::{DropEntry, upper, words};
 use crate::ops::props::PropList;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
@@ -302,7 +303,7 @@ impl Syncing<'_> {
         name: &str,
     ) -> Result<()> {
         let limit = if field == mos::DD_SNAPSHOT_COUNT { "snapshot_limit" } else { "filesystem_limit" };
-        let mut at = dir;
+        let (mut at, mut climb) = (dir, Climb::from(dir));
         while at != 0 && at != until && more > 0 {
             // A directory without a count has no limit, nor has anything above.
             let Some(count) = self.field_u64(at, field)? else { return Ok(()) };
@@ -310,19 +311,19 @@ impl Syncing<'_> {
             if count.saturating_add(more) > most {
                 return Syncing::refuse(name, Refusal::Quota);
             }
-            at = self.dir(at)?.parent_obj;
+            at = climb.parent(self, at)?;
         }
         Ok(())
     }
 
     /// Counts datasets or snapshots, here and above, as far as they are counted (`dsl_fs_ss_count_adjust`).
     pub(crate) fn adjust_counts(&mut self, dir: u64, by: i64, field: &'static str) -> Result<()> {
-        let mut at = dir;
+        let (mut at, mut climb) = (dir, Climb::from(dir));
         while at != 0 && by != 0 {
             let Some(mut count) = self.field_u64(at, field)? else { return Ok(()) };
             crate::account::adjust(at, "DSL directory", &mut count, by)?;
             self.zap(at)?.update(self.tx, field.as_bytes(), &words(&[count]))?;
-            at = self.dir(at)?.parent_obj;
+            at = climb.parent(self, at)?;
         }
         Ok(())
     }

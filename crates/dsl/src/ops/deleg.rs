@@ -2,6 +2,7 @@
 
 use crate::deleg::{Grants, is_permission, is_set, is_whom};
 use crate::error::Refusal;
+use crate::kin::Climb;
 use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
@@ -84,7 +85,8 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         self.task.sync(s)?;
         let dir = s.hold_dir(&self.name)?;
-        let mut above = s.dir(dir)?.parent_obj;
+        let mut climb = Climb::from(dir);
+        let mut above = climb.parent(s, dir)?;
         while above != 0 {
             let p = s.dir(above)?;
             for (makers, maker) in [("c-$", 'u'), ("C-$", 'U')] {
@@ -93,7 +95,7 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
                     s.grant(dir, &format!("{maker}l${}", self.uid), granted.iter().map(String::as_str))?;
                 }
             }
-            above = p.parent_obj;
+            above = climb.parent(s, above)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
+use crate::kin::Visited;
 use crate::lists::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
@@ -111,7 +112,8 @@ impl Syncing<'_> {
         if p.num_children > 1 {
             return Self::refuse(name, Refusal::HasClones);
         }
-        Ok(())
+        // Clones that can't be walked are found before anything is changed.
+        self.clones_after(p.dir_obj, p.creation_txg.0).map(|_| ())
     }
 
     /// How many holds a snapshot has (`ds_userrefs`).
@@ -285,30 +287,36 @@ impl Syncing<'_> {
 
     /// A key that no snapshot needs any more goes from the deadlists of all clones made after it (`dsl_dir_remove_clones_key`).
     pub(crate) fn remove_clones_key(&mut self, dir: u64, txg: u64) -> Result<()> {
-        let mut stack = vec![dir];
-        while let Some(dir) = stack.pop() {
-            let clones = self.dir(dir)?.clones;
-            if clones == 0 {
-                continue;
-            }
-            let heads: Vec<u64> = self
-                .mos()
-                .entries(ObjNum(clones))?
-                .map(|e| Ok(e?.value.first().unwrap_or(0)))
-                .collect::<Result<_>>()?;
-            for head in heads {
-                let clone = self.ds(head)?;
-                let origin = self.dir(clone.dir_obj)?.origin_obj;
-                if self.origin_txg(origin)? > txg {
-                    self.deadlist_remove_key(clone.deadlist_obj, txg)?;
-                    if let Some(remap) = self.field_u64(head, mos::DS_REMAP_DEADLIST)? {
-                        self.deadlist_remove_key(remap, txg)?;
-                    }
-                    stack.push(clone.dir_obj);
-                }
+        for head in self.clones_after(dir, txg)? {
+            let deadlist = self.ds(head)?.deadlist_obj;
+            self.deadlist_remove_key(deadlist, txg)?;
+            if let Some(remap) = self.field_u64(head, mos::DS_REMAP_DEADLIST)? {
+                self.deadlist_remove_key(remap, txg)?;
             }
         }
         Ok(())
+    }
+
+    /// Heads of a directory's clones, and of theirs, whose origins are later than a group.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a clone is above itself: origins go back in time. Reading fails.
+    fn clones_after(&mut self, dir: u64, txg: u64) -> Result<Vec<u64>> {
+        let mut out = Vec::new();
+        let mut stack = vec![dir];
+        let mut visited = Visited::default();
+        while let Some(dir) = stack.pop() {
+            visited.once(dir, "DSL directory")?;
+            for head in self.clone_heads(dir)? {
+                let dir = self.ds(head)?.dir_obj;
+                let origin = self.dir(dir)?.origin_obj;
+                if self.origin_txg(origin)? > txg {
+                    out.push(head);
+                    stack.push(dir);
+                }
+            }
+        }
+        Ok(out)
     }
 
     /// What only a head knows: all that it refers to, but for what its last snapshot still shares with it
@@ -382,6 +390,7 @@ impl Syncing<'_> {
         if dir.child_dir_zapobj != 0 && self.zap(dir.child_dir_zapobj)?.count()? != 0 {
             return Self::refuse(name, Refusal::HasChildren);
         }
+        self.check_destroy_key(p.dir_obj, name)?;
         if self.takes_origin_along(&p)? && self.dsl.heads().is_busy(p.prev_snap_obj) {
             return Self::refuse(name, Refusal::Busy);
         }
@@ -474,11 +483,7 @@ impl Syncing<'_> {
         if object == 0 {
             return Ok(());
         }
-        let sets: Vec<u64> = self
-            .mos()
-            .entries(ObjNum(object))?
-            .map(|e| Ok(e?.value.first().unwrap_or(0)))
-            .collect::<Result<_>>()?;
+        let sets = self.numbers(object)?;
         for set in sets.into_iter().filter(|o| *o != 0) {
             self.mos().objset().free_object(self.tx, ObjNum(set))?;
         }

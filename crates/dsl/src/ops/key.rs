@@ -10,6 +10,7 @@
 
 use crate::error::{KeyRefusal, PropError};
 use crate::keys::{KeyFormat, WrappingKey, read_wrapped};
+use crate::kin::Climb;
 use crate::lists::{DropEntry, words};
 use crate::ops::create::Create;
 use crate::ops::props::{SetAs, Setting};
@@ -19,7 +20,8 @@ use crate::{Error, Result};
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
 use dmu::zap;
 use ondisk::crypto_key as ck;
-use ondisk::{DmuType, Guid, ObjNum};
+use ondisk::{Corrupt, DmuType, Guid, ObjNum};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A wrapping key that a dataset is given.
@@ -78,17 +80,20 @@ impl SyncTask for ChangeKey {
             return refuse(KeyRefusal::NotLoaded);
         }
         if self.key.is_some() {
-            return Ok(());
+            return s.check_rewrap(root, dir);
         }
         if root != dir {
             return refuse(KeyRefusal::NotRoot);
         }
+        s.check_rewrap(root, dir)?;
         match s.crypto_object(d.parent_obj)? {
             None => refuse(KeyRefusal::NoParentRoot),
-            Some(above) => {
-                let root = s.key_root(above)?;
-                if s.dsl.keys().root(root).is_none() { refuse(KeyRefusal::NotLoaded) } else { Ok(()) }
-            }
+            Some(above) => match s.key_root(above)? {
+                // After a promotion the parent may be a clone of its child.
+                same if same == dir => refuse(KeyRefusal::KeyOfParent),
+                root if s.dsl.keys().root(root).is_none() => refuse(KeyRefusal::NotLoaded),
+                _ => Ok(()),
+            },
         }
     }
 
@@ -122,6 +127,19 @@ impl SyncTask for ChangeKey {
         }
         keys.set_root(root, key);
         Ok(())
+    }
+}
+
+/// Directories by the root of their key and the object that holds it.
+#[derive(Debug, Default)]
+pub(crate) struct KeyUsers(BTreeMap<u64, BTreeMap<u64, Vec<u64>>>);
+
+impl KeyUsers {
+    /// A directory is gone.
+    fn forget(&mut self, dir: u64) {
+        for dirs in self.0.values_mut().flat_map(BTreeMap::values_mut) {
+            dirs.retain(|user| *user != dir);
+        }
     }
 }
 
@@ -283,6 +301,7 @@ impl Syncing<'_> {
 
     /// Writes wrapped keys (`dsl_crypto_key_sync_impl`).
     fn put_key(&mut self, object: u64, to: &Wrapper, w: &WrappedKeys) -> Result<()> {
+        self.keys = None;
         let zap = self.zap(object)?;
         for (name, n) in [
             (ck::SUITE, w.suite as u64),
@@ -302,8 +321,8 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Wraps again the keys of a directory and of all below it that have this root (`spa_keystore_change_key_sync_impl`). Clones
-    /// have their origin's key object, but what is below them may have the root, too.
+    /// Wraps again the keys of a directory and of all below it that have this root
+    /// (`spa_keystore_change_key_sync_impl`).
     fn rewrap(
         &mut self,
         root: u64,
@@ -326,44 +345,118 @@ impl Syncing<'_> {
         Ok(())
     }
 
-    /// Key objects under a root, from a directory down, with the directories that have them.
-    fn keys_under(&mut self, root: u64, top: u64) -> Result<Vec<(u64, Vec<u64>)>> {
-        let mut out: std::collections::BTreeMap<u64, Vec<u64>> = std::collections::BTreeMap::new();
-        let mut stack = vec![(top, false)];
-        while let Some((dir, shares)) = stack.pop() {
+    /// All key objects that have this root, with the directories that have them.
+    ///
+    /// The whole pool is searched, once for all operations of a group that change no key. Along
+    /// children and clones alone some are out of reach: promotions make directories that are clones
+    /// of their own children, and a rename can move one below its own clone.
+    fn keys_of_root(&mut self, root: u64) -> Result<BTreeMap<u64, Vec<u64>>> {
+        if self.keys.is_none() {
+            self.keys = Some(self.key_users()?);
+        }
+        Ok(self.keys.as_ref().and_then(|users| users.0.get(&root)).cloned().unwrap_or_default())
+    }
+
+    fn key_users(&mut self) -> Result<KeyUsers> {
+        let mut roots: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut users = KeyUsers::default();
+        for (_, dir) in self.below(self.dsl.root_object().0, "")? {
             let Some(object) = self.crypto_object(dir)? else { continue };
-            let d = self.dir(dir)?;
-            let clone = self.origin_txg(d.origin_obj)? != 0;
-            if !shares && (self.key_root(object)? != root || clone) {
-                continue;
-            }
-            out.entry(object).or_default().push(dir);
-            if d.child_dir_zapobj != 0 {
-                for e in self.mos().entries(ObjNum(d.child_dir_zapobj))? {
-                    let e = e?;
-                    if !e.name.starts_with(b"$") && !e.name.starts_with(b"%") {
-                        stack.push((e.value.first().unwrap_or(0), false));
-                    }
-                }
-            }
-            if d.clones != 0 {
-                let heads: Vec<u64> = self
-                    .mos()
-                    .entries(ObjNum(d.clones))?
-                    .map(|e| Ok(e?.value.first().unwrap_or(0)))
-                    .collect::<Result<_>>()?;
-                for head in heads {
-                    stack.push((self.ds(head)?.dir_obj, true));
-                }
+            let root = match roots.get(&object) {
+                Some(root) => *root,
+                None => self.key_root(object)?,
+            };
+            roots.insert(object, root);
+            users.0.entry(root).or_default().entry(object).or_default().push(dir);
+        }
+        Ok(users)
+    }
+
+    /// Key objects that have this root and are those of a directory and below it, with the
+    /// directories that have them.
+    ///
+    /// A key belongs to the one of its directories that is no clone. It is below the key of the
+    /// nearest directory above that one that has another key.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a key of which all directories are clones; reading fails.
+    fn keys_under(&mut self, root: u64, top: u64) -> Result<BTreeMap<u64, Vec<u64>>> {
+        let mut keys = self.keys_of_root(root)?;
+        if top == root {
+            return Ok(keys);
+        }
+        let mut below: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (object, dirs) in &keys {
+            if let Some(above) = self.key_above(*object, dirs)? {
+                below.entry(above).or_default().push(*object);
             }
         }
-        Ok(out.into_iter().collect())
+        let mut out = BTreeMap::new();
+        let mut stack: Vec<u64> = self.crypto_object(top)?.into_iter().collect();
+        while let Some(object) = stack.pop() {
+            // What was taken out is not taken again, so that this ends.
+            let Some(dirs) = keys.remove(&object) else { continue };
+            out.insert(object, dirs);
+            stack.extend(below.remove(&object).into_iter().flatten());
+        }
+        Ok(out)
+    }
+
+    /// The key object that one is below.
+    fn key_above(&mut self, object: u64, dirs: &[u64]) -> Result<Option<u64>> {
+        let mut owner = None;
+        for dir in dirs {
+            let origin = self.dir(*dir)?.origin_obj;
+            if self.origin_txg(origin)? == 0 {
+                owner = Some(*dir);
+                break;
+            }
+        }
+        let none = || {
+            let source = Corrupt::Shape { what: "crypto key", why: "all that have it are clones" };
+            Error::Corrupt { object: ObjNum(object), source }
+        };
+        let mut at = owner.ok_or_else(none)?;
+        let mut climb = Climb::from(at);
+        while at != 0 {
+            match self.crypto_object(at)? {
+                Some(same) if same == object => at = climb.parent(self, at)?,
+                other => return Ok(other),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the root's key opens all keys that a change of it wraps again: found before anything
+    /// is changed.
+    fn check_rewrap(&mut self, root: u64, top: u64) -> Result<()> {
+        let Some(key) = self.dsl.keys().root(root) else { return Ok(()) };
+        for object in self.keys_under(root, top)?.into_keys().map(ObjNum) {
+            let (_, wrapped) = read_wrapped(self.dsl, object)?;
+            let source = Corrupt::Shape { what: "crypto key", why: "the root's key does not open it" };
+            key.unwrap(&wrapped).map_err(|_| Error::Corrupt { object, source })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a directory that goes is the encryption root of others: nobody could load their key
+    /// again.
+    pub(crate) fn check_destroy_key(&mut self, dir: u64, name: &str) -> Result<()> {
+        let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
+        if self.key_root(object)? != dir {
+            return Ok(());
+        }
+        if self.keys_of_root(dir)?.into_values().flatten().any(|other| other != dir) {
+            return Err(Error::Key { name: name.to_owned(), why: KeyRefusal::RootOfOthers });
+        }
+        Ok(())
     }
 
     /// A clone has its origin's key (`dsl_crypto_key_clone_sync`).
     pub(crate) fn clone_key(&mut self, dir: u64, origin: u64) -> Result<()> {
         let from = self.ds(origin)?.dir_obj;
         let Some(object) = self.crypto_object(from)? else { return Ok(()) };
+        self.keys = None;
         self.count_key(object, 1)?;
         self.zapify(dir, DmuType::DSL_DIR)?;
         let value = words(&[object]);
@@ -382,6 +475,9 @@ impl Syncing<'_> {
     /// A directory goes: its key, if nobody else has it (`dsl_crypto_key_destroy_sync`).
     pub(crate) fn destroy_key(&mut self, dir: u64) -> Result<()> {
         let Some(object) = self.crypto_object(dir)? else { return Ok(()) };
+        if let Some(users) = &mut self.keys {
+            users.forget(dir);
+        }
         if self.count_key(object, -1)? == 0 {
             self.mos().objset().free_object(self.tx, ObjNum(object))?;
         }
@@ -406,8 +502,11 @@ impl Syncing<'_> {
     pub(crate) fn check_promote_key(&mut self, dir: u64, origin_dir: u64, name: &str) -> Result<()> {
         let Some(object) = self.crypto_object(origin_dir)? else { return Ok(()) };
         let od = self.dir(origin_dir)?;
-        if self.origin_txg(od.origin_obj)? != 0 || self.key_root(object)? == origin_dir {
+        if self.origin_txg(od.origin_obj)? != 0 {
             return Ok(());
+        }
+        if self.key_root(object)? == origin_dir {
+            return self.keys_of_root(origin_dir).map(|_| ());
         }
         let above = [od.parent_obj, self.dir(dir)?.parent_obj];
         let mut roots = [0; 2];
@@ -436,7 +535,9 @@ impl Syncing<'_> {
         let value = Value::Text(location);
         self.store_prop(dir, &Setting { name: "keylocation".to_owned(), value }, SetAs::Local)?;
         self.remove_prop(origin_dir, Prop::Keylocation.name())?;
-        for (object, _) in self.keys_under(origin_dir, origin_dir)? {
+        let objects = self.keys_of_root(origin_dir)?;
+        self.keys = None;
+        for object in objects.into_keys() {
             let value = words(&[dir]);
             self.zap(object)?.update(self.tx, ck::ROOT_DDOBJ.as_bytes(), &value)?;
         }

@@ -270,11 +270,7 @@ impl Syncing<'_> {
             if p.next_clones_obj == 0 {
                 continue;
             }
-            let clones: Vec<u64> = self
-                .mos()
-                .entries(ObjNum(p.next_clones_obj))?
-                .map(|e| Ok(e?.value.first().unwrap_or(0)))
-                .collect::<Result<_>>()?;
+            let clones = self.numbers(p.next_clones_obj)?;
             for clone in clones.into_iter().filter(|c| *c != old_next) {
                 let dir = self.ds(clone)?.dir_obj;
                 let head = self.dir(dir)?.head_dataset_obj;

@@ -6,6 +6,7 @@
 
 use crate::account::Delta;
 use crate::error::{PropError, Refusal};
+use crate::kin::Climb;
 use crate::lists::{DropEntry, words};
 use crate::ops::create::{ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::policy::{Redundant, Settings, checksum_of, compress_of, dedup_of};
@@ -140,7 +141,7 @@ impl Syncing<'_> {
             Prop::SpecialSmallBlocks,
         ];
         let mut found = [None; 6];
-        let mut at = dir;
+        let (mut at, mut climb) = (dir, Climb::from(dir));
         while at != 0 && found.iter().any(Option::is_none) {
             let zap = self.prop_zap(at)?;
             if !zap.is_empty() {
@@ -148,7 +149,7 @@ impl Syncing<'_> {
                     *slot = zap.number(prop.name(), prop.desc());
                 }
             }
-            at = self.dir(at)?.parent_obj;
+            at = climb.parent(self, at)?;
         }
         let value = |i: usize| found[i].unwrap_or(wanted[i].desc().default);
         let (compress, zstd) = compress_of(value(1), lz4);

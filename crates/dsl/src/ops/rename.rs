@@ -2,6 +2,7 @@
 
 use crate::account::Delta;
 use crate::error::Refusal;
+use crate::kin::{Climb, Visited};
 use crate::lists::{DropEntry, words};
 use crate::ops::create::{check_new_place, max_nesting};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
@@ -201,24 +202,14 @@ impl Syncing<'_> {
     /// A directory and all below it, with their full names.
     pub(crate) fn below(&mut self, dir: u64, name: &str) -> Result<Vec<(String, u64)>> {
         let mut out = vec![(name.to_owned(), dir)];
+        let mut visited = Visited::default();
         let mut next = 0;
         while next < out.len() {
             let (name, dir) = out[next].clone();
             next += 1;
-            let d = self.dir(dir)?;
-            if d.child_dir_zapobj == 0 {
-                continue;
-            }
-            for e in self.mos().entries(ObjNum(d.child_dir_zapobj))? {
-                let e = e?;
-                let child = e.value.first().unwrap_or(0);
-                if self.dir(child)?.parent_obj != dir {
-                    let why = "it belongs to another parent";
-                    let source = Corrupt::Shape { what: "DSL directory", why };
-                    return Err(Error::Corrupt { object: ObjNum(child), source });
-                }
-                out.push((format!("{name}/{}", e.name_lossy()), child));
-            }
+            visited.once(dir, "DSL directory")?;
+            let children = self.children(dir)?;
+            out.extend(children.into_iter().map(|(child, object)| (format!("{name}/{child}"), object)));
         }
         Ok(out)
     }
@@ -241,9 +232,9 @@ impl Syncing<'_> {
 
     /// The lowest directory that is above both, or one of them.
     pub(crate) fn common_ancestor(&mut self, a: u64, b: u64) -> Result<u64> {
-        let mut at = a;
+        let (mut at, mut climb) = (a, Climb::from(a));
         while !self.is_above(at, b)? {
-            at = self.dir(at)?.parent_obj;
+            at = climb.parent(self, at)?;
         }
         Ok(at)
     }
@@ -260,11 +251,11 @@ impl Syncing<'_> {
 
     /// How much an ancestor's use would change (`would_change`).
     fn would_change(&mut self, dir: u64, delta: i64, ancestor: u64) -> Result<i64> {
-        let (mut at, mut delta) = (dir, delta);
+        let (mut at, mut delta, mut climb) = (dir, delta, Climb::from(dir));
         while at != ancestor {
             let d = self.dir(at)?;
             delta = crate::account::past(d.reserved, d.used_bytes, delta);
-            at = d.parent_obj;
+            at = climb.parent(self, at)?;
         }
         Ok(delta)
     }

@@ -5,9 +5,9 @@
 //! their snapshots, and frees what was destroyed from a list. An upgrade past one of them walks all datasets in one group, as OpenZFS does.
 //! Deadlists stay as they are: a head's plain list becomes that of its next snapshot, and the head gets one by birth.
 
-use crate::Result;
+use crate::kin::Visited;
 use crate::sync::Syncing;
-use crate::{Error, ZFS_MAX_DATASET_NAME_LEN};
+use crate::{Error, Result};
 use ondisk::version::{SPA_VERSION_DIR_CLONES, SPA_VERSION_ORIGIN};
 use ondisk::{Corrupt, ObjNum, Txg};
 
@@ -43,26 +43,16 @@ impl Syncing<'_> {
     /// The heads of all datasets but the pool's own, parents first.
     fn all_heads(&mut self, root: u64) -> Result<Vec<u64>> {
         let mut heads = Vec::new();
-        let mut left = vec![(root, 0)];
-        while let Some((dir, depth)) = left.pop() {
-            let p = self.dir(dir)?;
-            if depth > ZFS_MAX_DATASET_NAME_LEN {
-                let source =
-                    Corrupt::Shape { what: "DSL directory", why: "it is deeper than a name is long" };
-                return Err(Error::Corrupt { object: ObjNum(dir), source });
+        let mut visited = Visited::default();
+        let mut left = vec![root];
+        while let Some(dir) = left.pop() {
+            visited.once(dir, "DSL directory")?;
+            let head = self.dir(dir)?.head_dataset_obj;
+            if head != 0 {
+                heads.push(head);
             }
-            if p.head_dataset_obj != 0 {
-                heads.push(p.head_dataset_obj);
-            }
-            if p.child_dir_zapobj == 0 {
-                continue;
-            }
-            for entry in self.mos().entries(ObjNum(p.child_dir_zapobj))? {
-                let entry = entry?;
-                if !entry.name.starts_with(b"$") {
-                    left.push((entry.value.first().unwrap_or(0), depth + 1));
-                }
-            }
+            let children = self.children(dir)?;
+            left.extend(children.into_iter().filter(|(name, _)| !name.starts_with('$')).map(|(_, o)| o));
         }
         Ok(heads)
     }
@@ -71,11 +61,14 @@ impl Syncing<'_> {
     fn follow_origin(&mut self, head: u64, origin: u64) -> Result<()> {
         let mut first = head;
         let mut at = self.ds(head)?;
+        let mut visited = Visited::default();
         let before = loop {
             let before = at.prev_snap_obj;
             if before == 0 {
                 break 0;
             }
+            // Old snapshots may lack their creation group, so that time alone proves nothing.
+            visited.once(before, "snapshot")?;
             let p = self.ds(before)?;
             if p.next_snap_obj != first {
                 break before;

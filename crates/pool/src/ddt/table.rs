@@ -597,6 +597,13 @@ impl zio::Dedup for DedupTables {
         })
     }
 
+    fn has(&self, bp: &Blkptr) -> bool {
+        // Whoever asks has another way: what can't be read is not waited for.
+        let _forbearance = zio::Forbearance::begin();
+        let Some(key) = DdtKey::of(bp) else { return false };
+        matches!(self.state.lock().slot_of(bp, &key), Ok(Some(_)))
+    }
+
     fn enter(&self, txg: Txg, bp: &Blkptr) {
         let mut state = self.state.lock();
         if let Err(e) = state.enter(txg, bp) {

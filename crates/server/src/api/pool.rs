@@ -40,6 +40,10 @@ pub struct Pool {
     pub errata: u64,
     /// Why the pool is suspended, if it is.
     pub suspended: Option<SuspendReason>,
+    /// For how many seconds a transaction group is being written, if that is longer than
+    /// `zfs_deadman_synctime_ms`.
+    #[serde(default)]
+    pub slow_group: Option<u64>,
     /// The root vdev.
     pub root: Vdev,
     /// Hot spares.
@@ -129,6 +133,7 @@ pub enum StatusReason {
     IoFailureWait,
     IoFailureContinue,
     IoFailureMmp,
+    SlowGroup,
     BadLog,
     Errata,
     UnsupFeatRead,

@@ -296,7 +296,7 @@ impl Ending {
                 } else if since.elapsed() >= patience {
                     self.over(name, Err(Reason::Silent));
                     let left = self.pools.lock().get(name).cloned();
-                    left.iter().for_each(|imported| give_up(imported));
+                    left.iter().for_each(|imported| give_up(imported, Users::EndWithProcess));
                 }
             }
         }
@@ -309,14 +309,27 @@ impl Ending {
     }
 }
 
+/// What becomes of those who wait for a pool that is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Users {
+    /// What they wait for fails now, if this is root; else with the process.
+    Fail,
+    /// What they wait for fails when the process ends, which is soon.
+    EndWithProcess,
+}
+
 /// Leaves a pool to the end of the process: its mounts are taken out of the tree of names, if that can be done without its devices.
-fn give_up(imported: &Imported) {
+pub(super) fn give_up(imported: &Imported, users: Users) {
     let mut targets: Vec<PathBuf> =
         imported.mounts.list().iter().map(|live| live.target().to_owned()).collect();
     targets.sort();
     let (done, wait) = mpsc::channel();
     let detach = move || {
         for target in &targets {
+            if users == Users::Fail {
+                // Most are busy and stay until the next line; what is under way fails.
+                fuse::system::detach(target, Detach::Force).unwrap_or_default();
+            }
             if let Err(error) = fuse::system::detach(target, Detach::Lazy) {
                 tracing::debug!(%error, "it goes with the process");
             }

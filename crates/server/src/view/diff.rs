@@ -5,8 +5,14 @@
 //! pictures of it (its kind, its generation, when it changed, how many names it has, one path) say what happened, by OpenZFS's rules. An object
 //! whose generation is another is another file.
 //!
+//! A file with several names has one parent attribute, that of its last new name. When that name
+//! goes, nothing on disk leads from the file to the others: they are looked for where the other
+//! state has it, then in all directories, once for each part.
+//!
 //! # See
 //! OpenZFS `libzfs_diff.c`, `zfs_obj_to_stats`.
+
+use std::collections::BTreeSet;
 
 use dmu::Change;
 use dsl::Dsl;
@@ -18,8 +24,9 @@ use super::{dataset as trouble, engine};
 use crate::api::{DiffPart, DiffRequest, Error, FileAt, FileChange, Reason, Refusal};
 use crate::faults::of_zpl;
 
-/// Objects described in one part.
+/// Objects described in one part, and about how many bytes their paths have at most.
 const DIFF_PART: usize = 20_000;
+const PART_BYTES: usize = 4 << 20;
 /// What stands for the path of a file that was removed and is still open.
 const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 
@@ -78,10 +85,25 @@ impl State {
                 picture.at.path = ON_DELETE_QUEUE.to_vec().into();
                 picture.unlinked = true;
             }
-            Err(zpl::Error::NoEntry { .. } | zpl::Error::NoFile { .. }) => return Ok(Side::Lost(picture)),
+            Err(zpl::Error::NoEntry { .. } | zpl::Error::NoFile { .. } | zpl::Error::NotDirectory { .. }) => {
+                return Ok(Side::Lost(picture));
+            }
             Err(e) => return Err(e),
         }
         Ok(Side::Here(picture))
+    }
+
+    /// Whether an object is a file with names of which none is known.
+    fn is_lost(&mut self, object: ObjNum) -> bool {
+        self.look(object).is_ok_and(|side| side.is_lost())
+    }
+}
+
+impl Side {
+    /// Whether it has names of which none is known. A directory has one, which its parent attribute
+    /// leads to.
+    fn is_lost(&self) -> bool {
+        matches!(self, Side::Lost(file) if file.links > 0 && file.kind != FileType::Directory)
     }
 }
 
@@ -111,70 +133,155 @@ pub fn compared(dsl: &Dsl, request: &DiffRequest) -> Result<Compared, Error> {
     Ok(Compared { request: request.clone(), from, to, since: earlier.phys().creation_txg })
 }
 
+/// What a part has so far.
+#[derive(Default)]
+struct Found {
+    /// By object.
+    changes: Vec<(u64, FileChange)>,
+    failures: Vec<(u64, Error)>,
+    /// Files that have names, of which none is known yet.
+    lost: Vec<ObjNum>,
+    looked: usize,
+    bytes: usize,
+}
+
+impl Found {
+    fn push(&mut self, object: ObjNum, change: FileChange) {
+        self.bytes += match &change {
+            FileChange::Added(file) | FileChange::Removed(file) | FileChange::Modified(file) => {
+                file.path.bytes().len()
+            }
+            FileChange::Linked { file, .. } => file.path.bytes().len(),
+            FileChange::Renamed { from, to } => from.bytes().len() + to.path.bytes().len(),
+        };
+        self.changes.push((object.0, change));
+    }
+
+    fn fail(&mut self, object: ObjNum, state: &str, error: &zpl::Error) {
+        self.failures.push((object.0, Error::new(state, of_zpl(error))));
+    }
+
+    /// Counts an object; false if there is no room for it in this part.
+    fn has_room(&mut self) -> bool {
+        let room = self.looked < DIFF_PART && self.bytes < PART_BYTES;
+        self.looked += usize::from(room);
+        room
+    }
+}
+
 /// A part of what changed.
 ///
 /// # Errors
 /// As reading fails.
 pub fn diff(compared: Compared) -> Result<DiffPart, Error> {
     let Compared { request, mut from, mut to, since } = compared;
+    let mut found = Found::default();
+    let next = look(&request, since, &mut from, &mut to, &mut found)?;
+    find_lost(&mut from, &mut to, &mut found);
+    found.changes.sort_by_key(|(object, _)| *object);
+    Ok(DiffPart {
+        changes: found.changes.into_iter().map(|(_, change)| change).collect(),
+        failures: found.failures,
+        next: next.map(|object| DiffRequest { first: object.0, ..request }),
+    })
+}
+
+/// Looks at what may have changed; the object to go on at, if that is more than a part.
+fn look(
+    request: &DiffRequest,
+    since: Txg,
+    from: &mut State,
+    to: &mut State,
+    found: &mut Found,
+) -> Result<Option<ObjNum>, Error> {
     let shares = to.fs.shares();
-    let mut part = DiffPart::default();
-    let mut looked = 0;
-    let go_on = |object: u64| Some(DiffRequest { first: object, ..request.clone() });
-    for change in to.fs.objset().changes_since(since, ObjNum(request.first)) {
+    for change in to.fs.clone().objset().changes_since(since, ObjNum(request.first)) {
         let change = change.map_err(|e| engine(&request.to, &e))?;
         let (first, last) = match change {
             Change::Used(object) => {
-                if looked >= DIFF_PART {
-                    part.next = go_on(object.0);
-                    return Ok(part);
+                if !found.has_room() {
+                    return Ok(Some(object));
                 }
-                looked += 1;
                 if Some(object) != shares {
-                    used(&mut from, &mut to, object, &mut part);
+                    used(from, to, object, true, found);
                 }
                 continue;
             }
             Change::Free(first, last) => (first, last),
         };
-        for dnode in from.fs.objset().objects(first) {
+        for dnode in from.fs.clone().objset().objects(first) {
             let object = dnode.map_err(|e| engine(&request.from, &e))?.object();
             if object > last {
                 break;
             }
-            if looked >= DIFF_PART {
-                part.next = go_on(object.0);
-                return Ok(part);
+            if !found.has_room() {
+                return Ok(Some(object));
             }
-            looked += 1;
             if Some(object) != shares {
-                freed(&mut from, object, &mut part);
+                freed(from, object, true, found);
             }
         }
     }
-    Ok(part)
+    Ok(None)
 }
 
-/// An object that is no more.
-fn freed(from: &mut State, object: ObjNum, part: &mut DiffPart) {
-    match from.look(object) {
-        Ok(Side::Here(was)) if !was.unlinked => part.changes.push(FileChange::Removed(was.at)),
-        Ok(_) => {}
-        Err(e) => part.failures.push((object.0, Error::new(&from.name, of_zpl(&e)))),
+/// Finds names of files whose parent attribute leads to none, and says what happened to them.
+fn find_lost(from: &mut State, to: &mut State, found: &mut Found) {
+    let lost = std::mem::take(&mut found.lost);
+    for object in &lost {
+        hint(from, to, *object);
+        hint(to, from, *object);
+    }
+    for state in [&mut *from, &mut *to] {
+        let left: BTreeSet<ObjNum> = lost.iter().copied().filter(|object| state.is_lost(*object)).collect();
+        if left.is_empty() {
+            continue;
+        }
+        if let Err(e) = state.paths.find(&left) {
+            left.iter().for_each(|object| found.fail(*object, &state.name, &e));
+        }
+    }
+    let failed: BTreeSet<u64> = found.failures.iter().map(|(object, _)| *object).collect();
+    for object in lost.into_iter().filter(|object| !failed.contains(&object.0)) {
+        used(from, to, object, false, found);
     }
 }
 
-/// An object that is there, and may have been.
-fn used(from: &mut State, to: &mut State, object: ObjNum, part: &mut DiffPart) {
+/// Looks for a file where another state has it.
+fn hint(known: &mut State, state: &mut State, object: ObjNum) {
+    let place = known.paths.place(object).ok().flatten();
+    if let Some((dir, name)) = place
+        && state.is_lost(object)
+    {
+        // What can't be read there is found, or reported, by the search through all directories.
+        state.paths.try_name(object, dir, &name).unwrap_or_default();
+    }
+}
+
+/// An object that is no more. One whose name is not known yet may be put `off`.
+fn freed(from: &mut State, object: ObjNum, off: bool, found: &mut Found) {
+    match from.look(object) {
+        Ok(was) if off && was.is_lost() => found.lost.push(object),
+        Ok(Side::Here(was)) if !was.unlinked => found.push(object, FileChange::Removed(was.at)),
+        Ok(_) => {}
+        Err(e) => found.fail(object, &from.name, &e),
+    }
+}
+
+/// An object that is there, and may have been. One whose name is not known yet may be put `off`.
+fn used(from: &mut State, to: &mut State, object: ObjNum, off: bool, found: &mut Found) {
     let (was, is) = match (from.look(object), to.look(object)) {
         (Ok(was), Ok(is)) => (was, is),
         // One message is enough.
-        (Err(e), _) => return part.failures.push((object.0, Error::new(&from.name, of_zpl(&e)))),
-        (_, Err(e)) => return part.failures.push((object.0, Error::new(&to.name, of_zpl(&e)))),
+        (Err(e), _) => return found.fail(object, &from.name, &e),
+        (_, Err(e)) => return found.fail(object, &to.name, &e),
     };
+    if off && (was.is_lost() || is.is_lost()) {
+        return found.lost.push(object);
+    }
     let links = links_by(&was, &is);
     let linked = |file: FileAt| FileChange::Linked { file, by: links };
-    part.changes.extend(match (was, is) {
+    let changes = match (was, is) {
         (Side::None | Side::Lost(_), Side::None | Side::Lost(_)) => vec![],
         (Side::None | Side::Lost(_), Side::Here(is)) if links != 0 => vec![linked(is.at)],
         (Side::None | Side::Lost(_), Side::Here(is)) => vec![FileChange::Added(is.at)],
@@ -195,7 +302,8 @@ fn used(from: &mut State, to: &mut State, object: ObjNum, part: &mut DiffPart) {
         (Side::Here(_), Side::Here(is)) if links < 0 => vec![linked(is.at)],
         (Side::Here(was), Side::Here(is)) if was.at.path == is.at.path => vec![FileChange::Modified(is.at)],
         (Side::Here(was), Side::Here(is)) => vec![FileChange::Renamed { from: was.at.path, to: is.at }],
-    });
+    };
+    changes.into_iter().for_each(|change| found.push(object, change));
 }
 
 /// How many names a file got, of one that had some and has some; directories have one.

@@ -71,6 +71,7 @@ fn build(
         error_count: Some(spa.error_count()),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
+        slow_group: spa.writer().and_then(slow_group),
         ..Pool::default()
     };
     if let Some(c) = &mut out.checkpoint {
@@ -99,6 +100,7 @@ pub fn refresh(spa: &Spa, pool: &mut Pool) {
     let info = spa.tree().describe();
     super::vdevs::refresh(&mut pool.root, &info);
     pool.suspended = spa.writer().and_then(suspended);
+    pool.slow_group = spa.writer().and_then(slow_group);
     let compatibility = spa.config().compatibility.clone();
     pool.status = status(pool, &|guid| spa.features().is_enabled(guid), compatibility.as_deref());
     let health = props::health(pool);
@@ -114,6 +116,11 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
         (Reason::Io, FailMode::Continue) => SuspendReason::IoContinue,
         (Reason::Io, FailMode::Wait | FailMode::Panic) => SuspendReason::IoWait,
     })
+}
+
+/// For how many seconds the group that is written has been, if that is too long.
+fn slow_group(live: &Live) -> Option<u64> {
+    live.slow_group().map(|took| took.as_secs())
 }
 
 fn scan(spa: &Spa) -> pool::Result<Option<ScanStat>> {

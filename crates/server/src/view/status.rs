@@ -15,6 +15,10 @@ type Problem = fn(&VdevStat) -> bool;
 /// The most pressing of what is wrong. The pool's tree, scan, errors and version must be filled in, and its features with
 /// `enabled`: guids of those that are. `compatibility` is the pool's property.
 pub fn status(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&str>) -> S {
+    // Whatever else is wrong: until that ends, nothing of it can be changed.
+    if pool.slow_group.is_some() {
+        return S::SlowGroup;
+    }
     if let Some(reason) = working(pool) {
         return reason;
     }

@@ -137,6 +137,8 @@ impl Engine {
             offline_for_now: Mutex::default(),
             errands: Default::default(),
             deadman: Default::default(),
+            retries: Default::default(),
+            batches: Default::default(),
             errors: Default::default(),
             to_free: Default::default(),
             deferred,

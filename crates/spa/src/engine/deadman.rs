@@ -4,6 +4,8 @@
 //! A thread of its own looks from time to time at what is under way ([`Tree::find_hung`](vdev::Tree::find_hung)): whoever waits for a device that hangs can't. It reads no device and waits for no group.
 //! An operation is told when it has taken [`HANGS_MS`], and again every [`CHECK_MS`] as long as it lasts. When a group has taken [`SYNC_MS`] to be written, what has been under way for as long is told
 //! too, whatever [`HANGS_MS`] says, and so every [`CHECK_MS`] until the group is on disk. What a suspended pool waits for is known, so nothing is told of it.
+//! Where nothing hangs, the group itself is reported: its thread makes no progress. Status queries
+//! show both ([`Live::slow_group`]).
 //!
 //! With [`FAILMODE`] 1 the device of what hangs is faulted as far as the pool can do without it, so that nobody else asks it; what hangs can't be called back, and whoever
 //! waits for it waits on. With 2 the process ends.
@@ -72,17 +74,24 @@ impl Deadman {
         Writing(self)
     }
 
-    /// Whether the group that is written has taken longer than this, and that was not told within the last `again`; it is now.
-    fn is_slow(&self, longer: Duration, again: Duration) -> bool {
+    /// How long the group that is written has taken, if that is longer than this and was not told
+    /// within the last `again`; it is told now.
+    fn newly_slow(&self, longer: Duration, again: Duration) -> Option<Duration> {
         let mut group = self.group.lock();
-        let Some(group) = group.as_mut() else { return false };
+        let group = group.as_mut()?;
         let now = Instant::now();
         let told = group.told.is_some_and(|told| now.duration_since(told) < again);
-        let slow = now.duration_since(group.began) >= longer && !told;
+        let took = now.duration_since(group.began);
+        let slow = took >= longer && !told;
         if slow {
             group.told = Some(now);
         }
-        slow
+        slow.then_some(took)
+    }
+
+    /// How long the group that is written has taken; `None` if none is.
+    fn took(&self) -> Option<Duration> {
+        self.group.lock().as_ref().map(|group| group.began.elapsed())
     }
 }
 
@@ -119,8 +128,12 @@ impl Engine {
         }
         let (again, give_up) = (ms(&CHECK_MS), FAILMODE.get() == 1);
         let mut hung = self.look_for_hung(ms(&HANGS_MS), again, give_up);
-        if self.deadman.is_slow(ms(&SYNC_MS), again) {
+        if let Some(took) = self.deadman.newly_slow(ms(&SYNC_MS), again) {
             hung.extend(self.look_for_hung(ms(&SYNC_MS), Duration::ZERO, give_up));
+            // What hangs explains it.
+            if hung.is_empty() {
+                self.tree().report_slow_group(took);
+            }
         }
         if FAILMODE.get() == 2 && !hung.is_empty() {
             // The daemon's last words: what it logs may lie on the pool.
@@ -154,6 +167,14 @@ impl Live {
         let run = move || engine.watch_for_hung(&pool);
         let started = std::thread::Builder::new().name(format!("deadman {name}")).spawn(run);
         *thread = Some(started.expect("the system has room for a thread"));
+    }
+
+    /// How long the group that is written has taken, if that is longer than [`SYNC_MS`]. A
+    /// suspended pool waits for a known reason and is not slow. Waits for nothing.
+    pub fn slow_group(&self) -> Option<Duration> {
+        let engine = self.engine();
+        let took = engine.deadman.took().filter(|took| *took >= ms(&SYNC_MS))?;
+        (ENABLED.get() != 0 && engine.cache.zio().suspension().reason().is_none()).then_some(took)
     }
 
     /// The operations that have been under way for longer than this, each of which is reported; with `give_up`, their devices are faulted as far as the pool can do

@@ -1,5 +1,6 @@
 //! What changes a pool that is open for writing.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use dmu::Tx;
@@ -275,22 +276,32 @@ impl Live {
     pub fn run_all(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Vec<dsl::Result<()>>, Stopped> {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
-        let txg = hold.txg();
+        let mut txg = hold.txg();
+        let batch = self.engine.batches.fetch_add(1, Ordering::Relaxed);
+        let mut patience = 2 * TXG_DEFER_SIZE;
         let tickets: Vec<Ticket> = {
             let mut queue = self.engine.tasks[txg.0 as usize % TXG_SIZE].lock();
             let enter = |task| {
                 let ticket = Ticket::default();
-                queue.push(Queued { task, ticket: ticket.clone() });
+                let patience = std::mem::take(&mut patience);
+                queue.push(Queued { task, ticket: ticket.clone(), batch, patience });
                 ticket
             };
             tasks.into_iter().map(enter).collect()
         };
         drop(hold);
-        self.txgs.wait_synced(txg)?;
-        Ok(tickets
-            .into_iter()
-            .map(|t| t.take().expect("a synced group has settled its operations"))
-            .collect())
+        let mut results = Vec::new();
+        for ticket in tickets {
+            results.push(loop {
+                self.txgs.wait_synced(txg)?;
+                match ticket.take() {
+                    Some(result) => break result,
+                    // It waits for freed space, which the next group brings nearer.
+                    None => txg = Txg(txg.0 + 1),
+                }
+            });
+        }
+        Ok(results)
     }
 
     /// Enters a command, as it was given, in the pool's history with the next group (`zpool_log_history`).

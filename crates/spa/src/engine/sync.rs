@@ -212,9 +212,22 @@ impl Engine {
         if !tasks.is_empty() {
             self.scan.replan();
         }
+        let mut again: Vec<Queued> = Vec::new();
         for mut queued in tasks {
+            if again.last().is_some_and(|before| before.batch == queued.batch) {
+                again.push(queued);
+                continue;
+            }
             let result = s.run(&mut *queued.task).map_err(fail)?;
-            results.push((queued.ticket, result));
+            if queued.waits(&result, self.dsl.space().waiting) {
+                again.push(Queued { patience: queued.patience - 1, ..queued });
+            } else {
+                results.push((queued.ticket, result));
+            }
+        }
+        if pass == 1 {
+            self.retries.store(!again.is_empty(), Ordering::Relaxed);
+            self.tasks[(txg.0 + 1) as usize % TXG_SIZE].lock().extend(again);
         }
         let mut to_free = false;
         if pass == 1 && s.has_to_free().map_err(fail)? {
@@ -238,7 +251,8 @@ impl Engine {
     fn after(&self) -> After {
         self.update_space();
         let scans = self.is_scanning_now() || self.is_rebuilding_now();
-        match self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || scans {
+        let retries = self.retries.load(Ordering::Relaxed);
+        match retries || self.to_free.load(Ordering::Relaxed) || self.checkpoint.is_going() || scans {
             true => After::GoOn,
             false if self.allocator.is_waiting() => After::Later,
             false => After::Rest,

@@ -2,6 +2,7 @@
 
 use super::Purpose;
 use super::make::MAKE_BYTES;
+use super::rename::check_project;
 use super::undo::whole;
 use crate::{Attr, Error, FileSystem, FileType, Result};
 use ondisk::ObjNum;
@@ -33,9 +34,7 @@ impl FileSystem {
         if a.kind == FileType::Directory || a.pflags.0 & denied != 0 {
             return Err(Error::NotPermitted { object: file });
         }
-        if p.pflags.has(Pflags::PROJINHERIT) && p.projid != a.projid {
-            return Err(Error::OtherProject { dir });
-        }
+        check_project(p, a)?;
         if self.find(&parent, name)?.is_some() {
             return Err(Error::Exists { dir });
         }

@@ -390,8 +390,13 @@ impl FileSystem {
     }
 }
 
-/// A directory that gives its project on takes nothing of another.
-fn check_project(dir: &Attr, file: &Attr) -> Result<()> {
+/// A directory that gives its project on takes nothing of another. What can have no project is of
+/// none, and passes: links, pipes, sockets and nodes of devices (OpenZFS refuses these with
+/// `EXDEV`, even within one directory).
+pub(super) fn check_project(dir: &Attr, file: &Attr) -> Result<()> {
+    if !matches!(file.kind, FileType::Regular | FileType::Directory) {
+        return Ok(());
+    }
     if dir.pflags.has(Pflags::PROJINHERIT) && dir.projid != file.projid {
         return Err(Error::OtherProject { dir: dir.object });
     }

@@ -17,6 +17,10 @@ struct Table {
 }
 
 impl Dedup for Table {
+    fn has(&self, bp: &Blkptr) -> bool {
+        bp.stored().is_some_and(|s| self.entries.lock().contains_key(&s.sum))
+    }
+
     fn find(&self, _: Txg, bp: &Blkptr, _: u8) -> Found {
         let s = bp.stored().unwrap();
         assert!(s.dvas == [None; 3] && s.dedup);

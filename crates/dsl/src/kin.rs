@@ -1,0 +1,124 @@
+//! Walks along the links between directories and datasets.
+//!
+//! # Theory
+//! Directories name their parent, their children and the clones of their snapshots; datasets name
+//! the snapshot before them and their origin. These links are a graph, and it comes from disk. Two
+//! things make cycles:
+//!
+//! - A promotion is legal and can make a file system a clone of a snapshot of its own child. So a
+//!   walk along children *and* clones meets the same directory again in a sound pool, and must stop
+//!   there.
+//! - A damaged pool can say anything. A walk along one kind of link meets nothing twice in a sound
+//!   pool, so a second visit is [`Corrupt`].
+//!
+//! Snapshots go back in time: a walk along them needs no memory where it checks that.
+//!
+//! # See
+//! [`Climb`] for parents, [`Visited`] for the rest.
+
+use std::collections::BTreeSet;
+
+use crate::sync::Syncing;
+use crate::{Error, Result, ZFS_MAX_DATASET_NAME_LEN};
+use ondisk::{Corrupt, ObjNum};
+
+/// The objects that a walk has visited.
+#[derive(Debug, Default)]
+pub(crate) struct Visited(BTreeSet<u64>);
+
+impl Visited {
+    /// Notes a visit; false if it is not the first.
+    pub(crate) fn first(&mut self, object: u64) -> bool {
+        self.0.insert(object)
+    }
+
+    /// Notes a visit of a walk that meets nothing twice in a sound pool.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not the first.
+    pub(crate) fn once(&mut self, object: u64, what: &'static str) -> Result<()> {
+        if self.first(object) {
+            return Ok(());
+        }
+        Err(corrupt(object, what, "a walk meets it twice"))
+    }
+}
+
+/// The way from a directory up to the root. No directory is deeper than a name can be long.
+#[derive(Debug)]
+pub(crate) struct Climb {
+    from: u64,
+    left: usize,
+}
+
+impl Climb {
+    pub(crate) fn from(dir: u64) -> Climb {
+        Climb { from: dir, left: ZFS_MAX_DATASET_NAME_LEN }
+    }
+
+    /// The parent of a directory on the way; 0 above the root.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the way is longer than any name; reading the directory fails.
+    pub(crate) fn parent(&mut self, s: &mut Syncing<'_>, dir: u64) -> Result<u64> {
+        let endless = || corrupt(self.from, "DSL directory", "no way leads to the root");
+        self.left = self.left.checked_sub(1).ok_or_else(endless)?;
+        Ok(s.dir(dir)?.parent_obj)
+    }
+}
+
+impl Syncing<'_> {
+    /// Names and objects of the children of a directory, in the order of their map.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a child that names another parent; reading fails.
+    pub(crate) fn children(&mut self, dir: u64) -> Result<Vec<(String, u64)>> {
+        let map = self.dir(dir)?.child_dir_zapobj;
+        let mut out = Vec::new();
+        if map == 0 {
+            return Ok(out);
+        }
+        for e in self.mos().entries(ObjNum(map))? {
+            let e = e?;
+            let child = e.value.first().unwrap_or(0);
+            self.check_parent(child, dir)?;
+            out.push((e.name_lossy(), child));
+        }
+        Ok(out)
+    }
+
+    /// Checks that a directory names as its parent the one that lists it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it does not; reading it fails.
+    pub(crate) fn check_parent(&mut self, child: u64, parent: u64) -> Result<()> {
+        if self.dir(child)?.parent_obj == parent {
+            return Ok(());
+        }
+        Err(corrupt(child, "DSL directory", "it belongs to another parent"))
+    }
+
+    /// Heads that were cloned from snapshots of a directory; empty where the pool's version notes
+    /// none.
+    ///
+    /// # Errors
+    /// Reading fails.
+    pub(crate) fn clone_heads(&mut self, dir: u64) -> Result<Vec<u64>> {
+        match self.dir(dir)?.clones {
+            0 => Ok(Vec::new()),
+            map => self.numbers(map),
+        }
+    }
+
+    /// The numbers of a ZAP that is a set of numbers.
+    ///
+    /// # Errors
+    /// Reading fails.
+    pub(crate) fn numbers(&self, map: u64) -> Result<Vec<u64>> {
+        self.mos().entries(ObjNum(map))?.map(|e| Ok(e?.value.first().unwrap_or(0))).collect()
+    }
+}
+
+fn corrupt(object: u64, what: &'static str, why: &'static str) -> Error {
+    Error::Corrupt { object: ObjNum(object), source: Corrupt::Shape { what, why } }
+}
