@@ -38,7 +38,7 @@ impl Mount {
         options: &Options,
     ) -> Result<Self, Error> {
         let device = system::attach(target, options)?;
-        let behaviour = Behaviour { posix_acl: options.posix_acl };
+        let behaviour = Behaviour { posix_acl: options.posix_acl, ..Behaviour::default() };
         let (id, done) = match workers.serve(device, tree, behaviour) {
             Ok(served) => served,
             Err(error) => {

@@ -33,7 +33,9 @@ mod refused;
 
 use crate::abi::op;
 use crate::dataset::Stale;
-use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, nodeid_of};
+use crate::dispatch::{
+    Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, nodeid_of, takes_setxattr_ext,
+};
 use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::Tree;
@@ -45,7 +47,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -101,6 +103,8 @@ struct Session {
     device: OwnedFd,
     tree: Arc<dyn Tree>,
     behaviour: Behaviour,
+    /// What the handshake added to that.
+    setxattr_ext: AtomicBool,
     pace: Mutex<Pace>,
     /// Read for each request, and written while the mount is suspended.
     gate: RwLock<()>,
@@ -260,6 +264,7 @@ impl Workers {
             device,
             tree,
             behaviour,
+            setxattr_ext: AtomicBool::new(false),
             pace: Mutex::default(),
             gate: RwLock::default(),
             _end: End(Arc::clone(&done)),
@@ -473,7 +478,12 @@ impl Session {
     /// Answers a request, and says whether the kernel has pages now that are not the file's.
     fn answer(&self, request: &Request<'_>, out: &mut Answer) -> bool {
         out.clear();
-        let Outcome::Send(result) = answer(&*self.tree, self.behaviour, request, out) else { return false };
+        if request.head.opcode == op::INIT {
+            self.setxattr_ext.store(takes_setxattr_ext(request), Ordering::Release);
+        }
+        let setxattr_ext = self.setxattr_ext.load(Ordering::Acquire);
+        let behaviour = Behaviour { setxattr_ext, ..self.behaviour };
+        let Outcome::Send(result) = answer(&*self.tree, behaviour, request, out) else { return false };
         let bytes = out.finish(request.head.unique, result);
         match rustix::io::write(&self.device, bytes) {
             Ok(_) => {}
