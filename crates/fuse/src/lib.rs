@@ -23,6 +23,7 @@ pub mod dispatch;
 mod error;
 pub mod message;
 mod mount;
+mod place;
 pub mod system;
 pub mod tree;
 pub mod workers;

@@ -42,7 +42,7 @@ use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, RwLock};
 use refused::{Refused, drop_name, drop_pages};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -309,6 +309,23 @@ impl Workers {
     pub(crate) fn abandon(&self, id: u64) {
         let _quiet = self.shared.refused.quiet();
         self.shared.end(id);
+    }
+
+    /// Whether the kernel has no place left at which this is mounted.
+    pub(crate) fn is_gone(&self, id: u64) -> bool {
+        let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return true };
+        let mut device = [PollFd::new(&session.device, PollFlags::empty())];
+        // The kernel is asked, and does not wait.
+        match poll(&mut device, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => device[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
+            Err(_) => false,
+        }
+    }
+
+    /// Does something with the device of a mount that is served; `None` if it is over.
+    pub(crate) fn with_device<R>(&self, id: u64, work: impl FnOnce(&OwnedFd) -> R) -> Option<R> {
+        let session = self.shared.sessions.read().get(&id).cloned()?;
+        Some(work(&session.device))
     }
 
     /// How many mounts are being served.
