@@ -295,12 +295,14 @@ impl Pools {
         let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
         let refused = failures.into_iter().next().map(|failure| failure.error);
         let refused = refused.or_else(|| lingers(&imported).then(|| Error::new(name, Reason::Busy)));
+        let mut taken = Vec::new();
         let refused = refused.or_else(|| {
-            let released = self.release_volumes(&imported, force);
-            (!released).then(|| Error::new(name, Reason::Busy))
+            taken = self.release_volumes(&imported, force).err()?;
+            Some(Error::new(name, Reason::Busy))
         });
         if let Some(error) = refused {
             let refused = stays(error.clone());
+            self.devices_back(taken);
             imported.parted.lock().extend(mounted.into_iter().map(|(_, live)| live));
             if !request.patient || !error.is_busy() {
                 // The pool is as it was before.
