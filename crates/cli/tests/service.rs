@@ -390,6 +390,46 @@ fn stopped_below_a_file_system() {
     daemon.good(&format!("zpool export {pool}"));
 }
 
+/// Goal: a daemon that has as many files open as it may still answers its user, unmounts, and leaves nothing when it is stopped.
+#[test]
+fn out_of_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display().to_string();
+    let script = dir.path().join("few");
+    let text = format!("#!/bin/sh\nulimit -n 64\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_poolhouse"));
+    fs::write(&script, text).expect("a script");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let mut daemon = Daemon::start_as(&script, dir.path(), &[]).expect("a daemon");
+    image(&dir.path().join("d0"));
+    if !daemon.ran(&format!("zpool create -o cachefile={at}/cache -m {at}/mnt tank {at}/d0")).status.success()
+    {
+        eprintln!("nothing can be mounted here");
+        return;
+    }
+    let mounts = || {
+        let all = fuse::system::table().expect("a table");
+        all.into_iter().filter(|mount| mount.target.starts_with(dir.path())).count()
+    };
+    let full = (0..80).find(|number| {
+        let made = daemon.ran(&format!("zfs create tank/f{number}"));
+        said(&made).contains("Too many open files")
+    });
+    let full = full.expect("a limit");
+    assert!(full > 10 && mounts() > 10, "{full}");
+    daemon.good("zfs unmount tank/f1");
+    daemon.good("zfs unmount tank/f2");
+    daemon.good("zfs mount tank/f1");
+    daemon.good("zfs mount tank/f2");
+    assert!(said(&daemon.ran(&format!("zfs mount tank/f{full}"))).contains("Too many open files"));
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    assert_eq!(mounts(), 0);
+    let daemon = Daemon::start(dir.path());
+    daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache tank"));
+    assert!(dir.path().join(format!("mnt/f{full}")).exists() && mounts() > full);
+    daemon.good("zpool export tank");
+}
+
 /// Goal: the units are what systemd takes for units, where it is there to say so.
 #[test]
 fn units() {

@@ -24,6 +24,7 @@ mod error;
 pub mod message;
 mod mount;
 mod place;
+pub mod reserve;
 pub mod system;
 pub mod tree;
 pub mod workers;

@@ -10,6 +10,7 @@ use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
 use crate::place::{Found, MountId, Place};
+use crate::reserve;
 use crate::system::{self, Detach, Options};
 use crate::tree::Tree;
 use crate::workers::{Done, Workers};
@@ -191,7 +192,7 @@ impl Mount {
         if self.is_over() {
             return Ok(());
         }
-        if let Some(place) = self.place()? {
+        if let Some(place) = self.place_at_last()? {
             match (self.detach(&place, how), how) {
                 // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
                 // directory keeps the mount in place.
@@ -213,7 +214,7 @@ impl Mount {
     /// # Errors
     /// As [`Mount::unmount`].
     pub fn leave_tree(&self) -> Result<(), Error> {
-        match self.place()? {
+        match self.place_at_last()? {
             Some(place) => self.detach(&place, Detach::Lazy),
             None => Ok(()),
         }
@@ -251,6 +252,15 @@ impl Mount {
             }
         }
         system::detach_at(&at, path, how)
+    }
+
+    /// The same, with the reserve of open files if there are no others.
+    fn place_at_last(&self) -> Result<Option<Place>, Error> {
+        match self.place() {
+            // The place keeps a file that the reserve lacks until it is dropped.
+            Err(error) if error.lacks_descriptors() => reserve::with(|| self.place()),
+            found => found,
+        }
     }
 
     /// Where it is mounted; `None` if it isn't any more.

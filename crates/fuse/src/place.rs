@@ -152,9 +152,9 @@ impl MountId {
     /// Where it is now; `usual` is where it was.
     ///
     /// # Errors
-    /// [`Error::Table`] if it is not where it was, and the table of mounts can't be read.
+    /// [`Error::Descriptors`]; [`Error::Table`] if it is not where it was, and the table of mounts can't be read.
     pub(crate) fn find(&self, usual: &Path) -> Result<Found, Error> {
-        if let Some(place) = self.hold(usual) {
+        if let Some(place) = self.hold(usual)? {
             return Ok(Found::At(place));
         }
         let device = self.device_text();
@@ -162,28 +162,32 @@ impl MountId {
             mount.device == device && self.row.map_or(mount.target == usual, |row| mount.id == row)
         });
         let Some(own) = own else { return Ok(Found::Gone) };
-        Ok(self.hold(&own.target).map_or(Found::Hidden, Found::At))
+        Ok(self.hold(&own.target)?.map_or(Found::Hidden, Found::At))
     }
 
     /// Holds a place if this is what is mounted there.
-    fn hold(&self, path: &Path) -> Option<Place> {
+    fn hold(&self, path: &Path) -> Result<Option<Place>, Error> {
         let path = path.to_owned();
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             let turn = Turn::take(((0, 0), 0, OsString::new()));
-            return self.leads(&path).then(|| Place { path, parent: None, _turn: turn });
+            return Ok(self.leads(&path).then(|| Place { path, parent: None, _turn: turn }));
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = rustix::fs::open(above, flags, Mode::empty()).ok()?;
+        let parent = match rustix::fs::open(above, flags, Mode::empty()) {
+            Ok(parent) => parent,
+            Err(source @ (Errno::MFILE | Errno::NFILE)) => return Err(Error::Descriptors { source }),
+            Err(_) => return Ok(None),
+        };
         let stat = rustix::fs::statx(
             &parent,
             "",
             AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC,
             StatxFlags::INO,
         );
-        let stat = stat.ok()?;
+        let Ok(stat) = stat else { return Ok(None) };
         let name = name.to_owned();
         let turn = Turn::take(((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino, name.clone()));
         let here = self.is_at(&parent, Path::new(&name));
-        here.then(|| Place { path, parent: Some((parent, name)), _turn: turn })
+        Ok(here.then(|| Place { path, parent: Some((parent, name)), _turn: turn }))
     }
 }

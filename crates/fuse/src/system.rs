@@ -282,7 +282,11 @@ pub struct Mounted {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub fn table() -> Result<Vec<Mounted>, Error> {
-    let text = std::fs::read("/proc/self/mountinfo").map_err(|source| Error::Table { source })?;
+    let text = std::fs::read("/proc/self/mountinfo");
+    let text = text.map_err(|source| match Errno::from_io_error(&source) {
+        Some(source @ (Errno::MFILE | Errno::NFILE)) => Error::Descriptors { source },
+        _ => Error::Table { source },
+    })?;
     Ok(lines(&text))
 }
 
