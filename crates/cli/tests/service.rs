@@ -390,6 +390,37 @@ fn stopped_below_a_file_system() {
     daemon.good(&format!("zpool export {pool}"));
 }
 
+/// Goal: what was written before `sync(2)` is there after the daemon was killed, in every pool, where the kernel tells the daemon of it; listening leaves no device behind.
+#[test]
+fn synced() {
+    let Some((dir, daemon)) = tank() else { return };
+    daemon.good("zpool export tank");
+    drop(daemon);
+    let at = dir.path().display().to_string();
+    let mut daemon = Daemon::start(dir.path());
+    daemon.good(&format!("zpool import -d {at}/d0 -o cachefile={at}/cache tank"));
+    image(&dir.path().join("d1"));
+    daemon.good(&format!("zpool create -o cachefile={at}/cache -m {at}/more more {at}/d1"));
+    let log = fs::read_to_string(dir.path().join("log")).expect("a log");
+    if !log.contains("sync(2) is heard") {
+        eprintln!("this kernel does not tell of sync(2), or there are no loop devices");
+    } else {
+        for name in ["mnt", "more"] {
+            fs::write(dir.path().join(name).join("file"), name).expect("it is mounted");
+        }
+        rustix::fs::sync();
+        daemon.signal("KILL");
+        daemon.ended();
+        daemon = Daemon::start(dir.path());
+        daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache -a"));
+        for name in ["mnt", "more"] {
+            let text = fs::read_to_string(dir.path().join(name).join("file"));
+            assert_eq!(text.expect("it was synced"), name);
+        }
+    }
+    daemon.good("zpool export -a");
+}
+
 /// Goal: a daemon that has as many files open as it may still answers its user, unmounts, and leaves nothing when it is stopped.
 #[test]
 fn out_of_files() {

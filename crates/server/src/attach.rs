@@ -19,8 +19,8 @@
 mod device;
 mod every;
 
-pub(crate) use device::detach_dead;
 use device::{Device, link_of};
+pub(crate) use device::{detach_dead, losetup};
 use every::Taken;
 
 use crate::api::{Error, Reason};

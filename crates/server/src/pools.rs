@@ -36,6 +36,7 @@ use crate::journal::Journal;
 use crate::looks::Looks;
 use crate::mounts::{Live, Mounts};
 use crate::split::{Split, split};
+use crate::syncs::Syncs;
 use crate::tunables::Tunables;
 use crate::view::PoolFacts;
 use crate::work::{leave, log};
@@ -99,6 +100,8 @@ pub struct Pools {
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
+    /// By which it hears of `sync(2)`.
+    pub(crate) syncs: Syncs,
     watched: Watched,
     /// Other users are let into what is mounted.
     others: AtomicBool,
@@ -200,6 +203,7 @@ impl Pools {
             table.insert(name.to_owned(), State::Coming(guid));
         }
         crate::inject::pass(name, true, &self.closing);
+        self.syncs.wait();
         // What was not opened yet is not opened any more.
         let refused = self.closing.load(Ordering::SeqCst).then(|| Error::new(name, ending()));
         let opened = refused.map_or_else(open, Err).and_then(|(pool, facts, told)| {

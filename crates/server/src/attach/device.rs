@@ -35,7 +35,7 @@ pub(super) struct Device {
 }
 
 /// Runs `losetup`, and gives what it says.
-pub(super) fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
+pub(crate) fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
     let ran = Command::new("losetup").args(args).arg(path).output();
     let failed = |what: String| Reason::Program { what };
     let ran = ran.map_err(|error| failed(format!("losetup: {error}")))?;
