@@ -262,7 +262,7 @@ fn work(device: &std::os::fd::OwnedFd, tree: &Null) {
         };
         let Some(request) = Request::parse(&buf[..len]) else { return };
         out.clear();
-        let behaviour = Behaviour { posix_acl: false };
+        let behaviour = Behaviour::default();
         if let Outcome::Send(result) = answer(tree, behaviour, &request, &mut out) {
             // Who asked may have been killed meanwhile.
             let _ = rustix::io::write(device, out.finish(request.head.unique, result));

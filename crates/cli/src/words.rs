@@ -61,6 +61,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::NotMounted => "not currently mounted".into(),
         Reason::NotOffered => "not exported".into(),
         Reason::NotAttached => "not attached".into(),
+        Reason::HeldOpen { by } => format!("in use by {by}"),
         Reason::AlreadyAttached { at } => format!("already attached, as {at}"),
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::MountpointNotMade { errno: number } => {

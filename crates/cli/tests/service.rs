@@ -259,6 +259,65 @@ fn used(daemon: &Daemon, pool: &str, link: &Path) {
     assert!(fs::symlink_metadata(&gone).is_err());
 }
 
+/// Goal: a volume whose device a program has open, as any program opens it, can't be destroyed, rolled back, nor detached, nor its pool exported, and whoever asks for the device hears who
+/// has it; what the program wrote is in the volume, also where its device is taken by force.
+#[test]
+fn held_open() {
+    let Some((dir, daemon)) = tank() else { return };
+    let (pool, at) = (format!("held{}", std::process::id()), dir.path().display().to_string());
+    image(&dir.path().join("d1"));
+    daemon.good(&format!("zpool create -m {at}/held {pool} {at}/d1"));
+    daemon.good(&format!("zfs create -V 16M {pool}/vol"));
+    daemon.good(&format!("zfs create -V 16M {pool}/other"));
+    daemon.good(&format!("zfs snapshot {pool}/vol@s"));
+    if !daemon.ran(&format!("attach {pool}/vol")).status.success() {
+        eprintln!("no volume can be attached here");
+        daemon.good(&format!("zpool export {pool}"));
+        return;
+    }
+    daemon.good(&format!("attach {pool}/other"));
+    let link = |name: &str| Path::new("/dev/zvol").join(&pool).join(name);
+    let open = || fs::File::options().read(true).write(true).open(link("vol")).expect("a block device");
+    let device = open();
+    device.write_all_at(&[1; 1 << 16], 0).expect("it is in the page cache");
+    for (line, why) in [
+        (format!("zfs destroy {pool}/vol@s"), ""),
+        (format!("zfs destroy {pool}/vol"), "dataset is busy"),
+        (format!("zpool export {pool}"), "pool is busy"),
+        (format!("zpool export -f {pool}"), "pool is busy"),
+        (format!("zpool destroy -f {pool}"), "busy"),
+    ] {
+        let ran = daemon.ran(&line);
+        assert_eq!(ran.status.success(), why.is_empty(), "{line}: {}", said(&ran));
+        assert!(said(&ran).contains(why), "{line}: {}", said(&ran));
+        assert!(link("vol").exists() && link("other").exists() && dir.path().join("held").exists(), "{line}");
+    }
+    let ran = daemon.ran(&format!("detach {pool}/vol"));
+    let name = fs::read_to_string("/proc/self/comm").expect("its name");
+    let by = format!("in use by {} (pid {})", name.trim_end(), std::process::id());
+    assert!(!ran.status.success() && said(&ran).contains(&by), "{}", said(&ran));
+    device.write_all_at(&[2; 1 << 16], 1 << 20).expect("it is in the page cache");
+    drop(device);
+    daemon.good(&format!("zpool export {pool}"));
+    assert!(!link("vol").exists());
+    daemon.good(&format!("zpool import -d {at}/d1 {pool}"));
+    daemon.good(&format!("attach {pool}/vol"));
+    let device = open();
+    let seen = |device: &fs::File, at: u64| {
+        let mut seen = [0; 1 << 16];
+        device.read_exact_at(&mut seen, at).map(|()| seen[0])
+    };
+    assert_eq!((seen(&device, 0).expect("a read"), seen(&device, 1 << 20).expect("a read")), (1, 2));
+    device.write_all_at(&[3; 1 << 16], 2 << 20).expect("it is in the page cache");
+    daemon.good(&format!("detach -f {pool}/vol"));
+    daemon.good(&format!("attach {pool}/vol"));
+    let again = open();
+    assert_eq!(seen(&again, 2 << 20).expect("a read"), 3);
+    drop((device, again));
+    daemon.good(&format!("zfs destroy {pool}/vol"));
+    daemon.good(&format!("zpool export {pool}"));
+}
+
 /// Goal: a volume that was attached by name and that nobody uses is destroyed and rolled back as one that is not; where that fails, or it is still there, its device is there again, read-only if
 /// it was.
 #[test]
@@ -329,6 +388,77 @@ fn stopped_below_a_file_system() {
     run("umount", &[&inner]).expect("umount");
     assert!(kept.expect("it is there") == vec![5; 3 << 20]);
     daemon.good(&format!("zpool export {pool}"));
+}
+
+/// Goal: what was written before `sync(2)` is there after the daemon was killed, in every pool, where the kernel tells the daemon of it; listening leaves no device behind.
+#[test]
+fn synced() {
+    let Some((dir, daemon)) = tank() else { return };
+    daemon.good("zpool export tank");
+    drop(daemon);
+    let at = dir.path().display().to_string();
+    let mut daemon = Daemon::start(dir.path());
+    daemon.good(&format!("zpool import -d {at}/d0 -o cachefile={at}/cache tank"));
+    image(&dir.path().join("d1"));
+    daemon.good(&format!("zpool create -o cachefile={at}/cache -m {at}/more more {at}/d1"));
+    let log = fs::read_to_string(dir.path().join("log")).expect("a log");
+    if !log.contains("sync(2) is heard") {
+        eprintln!("this kernel does not tell of sync(2), or there are no loop devices");
+    } else {
+        for name in ["mnt", "more"] {
+            fs::write(dir.path().join(name).join("file"), name).expect("it is mounted");
+        }
+        rustix::fs::sync();
+        daemon.signal("KILL");
+        daemon.ended();
+        daemon = Daemon::start(dir.path());
+        daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache -a"));
+        for name in ["mnt", "more"] {
+            let text = fs::read_to_string(dir.path().join(name).join("file"));
+            assert_eq!(text.expect("it was synced"), name);
+        }
+    }
+    daemon.good("zpool export -a");
+}
+
+/// Goal: a daemon that has as many files open as it may still answers its user, unmounts, and leaves nothing when it is stopped.
+#[test]
+fn out_of_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display().to_string();
+    let script = dir.path().join("few");
+    let text = format!("#!/bin/sh\nulimit -n 64\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_poolhouse"));
+    fs::write(&script, text).expect("a script");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let mut daemon = Daemon::start_as(&script, dir.path(), &[]).expect("a daemon");
+    image(&dir.path().join("d0"));
+    if !daemon.ran(&format!("zpool create -o cachefile={at}/cache -m {at}/mnt tank {at}/d0")).status.success()
+    {
+        eprintln!("nothing can be mounted here");
+        return;
+    }
+    let mounts = || {
+        let all = fuse::system::table().expect("a table");
+        all.into_iter().filter(|mount| mount.target.starts_with(dir.path())).count()
+    };
+    let full = (0..80).find(|number| {
+        let made = daemon.ran(&format!("zfs create tank/f{number}"));
+        said(&made).contains("Too many open files")
+    });
+    let full = full.expect("a limit");
+    assert!(full > 10 && mounts() > 10, "{full}");
+    daemon.good("zfs unmount tank/f1");
+    daemon.good("zfs unmount tank/f2");
+    daemon.good("zfs mount tank/f1");
+    daemon.good("zfs mount tank/f2");
+    assert!(said(&daemon.ran(&format!("zfs mount tank/f{full}"))).contains("Too many open files"));
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    assert_eq!(mounts(), 0);
+    let daemon = Daemon::start(dir.path());
+    daemon.good(&format!("zpool import -c {at}/cache -o cachefile={at}/cache tank"));
+    assert!(dir.path().join(format!("mnt/f{full}")).exists() && mounts() > full);
+    daemon.good("zpool export tank");
 }
 
 /// Goal: the units are what systemd takes for units, where it is there to say so. It also complains of other units that

@@ -82,6 +82,7 @@ pub mod init {
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
 }
 
@@ -686,6 +687,18 @@ pub struct SetxattrIn {
     pub flags: u32,
 }
 
+/// What SETXATTR asks of who takes `FUSE_SETXATTR_EXT` (`fuse_setxattr_in`); name and value follow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SetxattrExtIn {
+    /// The shorter form.
+    pub short: SetxattrIn,
+    /// `FUSE_SETXATTR_*`.
+    pub setxattr_flags: u32,
+    /// Unused.
+    pub padding: u32,
+}
+
 /// In the place of an error, in a message that answers nothing: pages of a file are to be dropped (`FUSE_NOTIFY_INVAL_INODE`).
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
@@ -722,6 +735,7 @@ const _: () = {
     assert!(size_of::<WriteIn>() == 40 && size_of::<SetattrIn>() == 88 && size_of::<FallocateIn>() == 32);
     assert!(size_of::<CopyFileRangeIn>() == 56 && size_of::<CopyFileRangeOut>() == 8);
     assert!(size_of::<ForgetOne>() == 16 && size_of::<Rename2In>() == 16 && size_of::<SetxattrIn>() == 8);
+    assert!(size_of::<SetxattrExtIn>() == 16);
     assert!(size_of::<InHeader>() == 40 && size_of::<OutHeader>() == 16);
     assert!(size_of::<InitIn>() == 16 && size_of::<InitOut>() == 64);
     assert!(size_of::<AttrPhys>() == 88 && size_of::<EntryOut>() == 128 && size_of::<AttrOut>() == 104);

@@ -3,9 +3,9 @@
 //! # Theory
 //! The tree never changes behind the kernel's back: it is read-only, or all changes come through this mount, and the kernel knows
 //! what it changes. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
-//! for good, and a rollback, which changes everything at once, tells it what is no longer so. Two things are exceptions: where different names may mean one entry, the kernel can't know what a change does to others, and
+//! for good, and a rollback, which changes everything at once, tells it what is no longer so. Three things are exceptions: where different names may mean one entry, the kernel can't know what a change does to others, and
 //! keeps none; and what a file takes up is known only when it has been written, so that until then its attributes are
-//! good for a second. Opens carry no state
+//! good for a second. Attributes of a file with set-id bits are not kept: a write takes the bits, and the kernel does not follow. Opens carry no state
 //! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
 //! cache, and so a small file costs one LOOKUP and one READ. CREATE would be the open of a new file, with a RELEASE behind it that keeps the file busy after it
 //! was closed: it is answered the same, and new files come by MKNOD. A file that was removed while it is open is kept until the kernel forgets
@@ -61,6 +61,11 @@ const FLAGS: [(u32, u32); 4] = [
 /// Reading is not to change the time of access.
 const O_NOATIME: u32 = 0o1_000_000;
 
+const S_IFMT: u32 = 0o170_000;
+const S_IFREG: u32 = 0o100_000;
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
@@ -78,6 +83,14 @@ pub enum Outcome {
 pub struct Behaviour {
     /// Let the kernel check POSIX ACLs (`acltype=posix`).
     pub posix_acl: bool,
+    /// The kernel says more in SETXATTR ([`takes_setxattr_ext`]).
+    pub setxattr_ext: bool,
+}
+
+/// Whether the answer to this INIT takes `FUSE_SETXATTR_EXT`, so that SETXATTR is longer from then on.
+pub fn takes_setxattr_ext(request: &Request<'_>) -> bool {
+    let offered = request.body::<abi::InitIn>().map(|hello| u64::from(hello.flags));
+    request.head.opcode == op::INIT && offered.is_ok_and(|offered| offered & init::SETXATTR_EXT != 0)
 }
 
 /// Answers one request; the body of the answer is left in `out`.
@@ -117,7 +130,7 @@ pub fn answer(tree: &dyn Tree, behaviour: Behaviour, request: &Request<'_>, out:
         op::TMPFILE | op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 if !tree.writable() => Err(Errno::ROFS),
         // OPEN, OPENDIR, CREATE, RELEASE, FLUSH, ACCESS, locks and whatever else: once is enough for the kernel to
         // learn that it needn't ask.
-        _ => change::answer(tree, node, request, out).unwrap_or(Err(Errno::NOSYS)),
+        _ => change::answer(tree, behaviour, node, request, out).unwrap_or(Err(Errno::NOSYS)),
     })
 }
 
@@ -163,6 +176,8 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
         | init::INIT_EXT
         // Also of what is only read: it may be written later.
         | init::HANDLE_KILLPRIV_V2
+        // By it the kernel says when a new ACL takes the set-group-id bit.
+        | init::SETXATTR_EXT
         | needed;
     if behaviour.posix_acl {
         // Where a directory has a default ACL the umask doesn't count, which the tree sees to.
@@ -210,8 +225,18 @@ fn kernel_dev_parts(dev: u32) -> (u32, u32) {
 }
 
 /// How long attributes may be kept.
+///
+/// A write by an ordinary user takes the set-id bits from a file. The kernel leaves that to the
+/// server and keeps the mode that it knows, also when it runs the program. So it asks for the
+/// attributes of such a file each time.
 fn attr_valid(attr: &Attr) -> u64 {
-    if attr.settled { FOREVER } else { SOON }
+    if attr.mode & S_IFMT == S_IFREG && attr.mode & (S_ISUID | S_ISGID) != 0 {
+        0
+    } else if attr.settled {
+        FOREVER
+    } else {
+        SOON
+    }
 }
 
 /// How long names may be kept.

@@ -80,6 +80,13 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// This process, or the system, has as many open files as it may.
+    #[error("too many open files")]
+    Descriptors {
+        /// Whose limit it is: `EMFILE` or `ENFILE`.
+        #[source]
+        source: Errno,
+    },
     /// The table of mounts can't be read.
     #[error("cannot read the table of mounts")]
     Table {
@@ -117,7 +124,13 @@ impl Error {
             | Self::Closed { .. }
             | Self::Silent { .. }
             | Self::Workers { .. }
+            | Self::Descriptors { .. }
             | Self::Table { .. } => false,
         }
+    }
+
+    /// Whether the reason is that there are too many open files.
+    pub fn lacks_descriptors(&self) -> bool {
+        matches!(self, Self::Descriptors { .. })
     }
 }

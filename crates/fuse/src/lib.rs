@@ -21,13 +21,17 @@ pub mod ctldir;
 pub mod dataset;
 pub mod dispatch;
 mod error;
+mod hearing;
 pub mod message;
 mod mount;
+mod place;
+pub mod reserve;
 pub mod system;
 pub mod tree;
 pub mod workers;
 
 pub use error::{Error, Words};
+pub use hearing::Hearing;
 pub use mount::Mount;
 pub use system::{Detach, Options};
 pub use workers::Workers;

@@ -1,20 +1,35 @@
 //! A mounted tree, from mount to unmount.
+//!
+//! # Life
+//! A mount is *attached* from [`Mount::new`] until it is unmounted, by us or by somebody else. Then it is
+//! *over*, unless the kernel has more places of the same file system: bind mounts, or copies of the mount in
+//! other namespaces of mounts. Those go on being served, and the mount *lingers* until the last of them is
+//! gone. [`Mount::again`] gives a file system that lingers a place in the tree again.
 
 use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
+use crate::place::{Found, MountId, Place};
+use crate::reserve;
 use crate::system::{self, Detach, Options};
 use crate::tree::Tree;
 use crate::workers::{Done, Workers};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often a mount is unmounted that is busy.
 const TRIES: u32 = 10;
+/// How often one that was unmounted is asked whether it is over, before it lingers.
+const LOOKS: u32 = 100;
 /// How long apart.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How many users of a mount that lingers the log names.
+const USERS_MAX: usize = 8;
 
 /// A mount that this process serves.
 ///
@@ -22,11 +37,13 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// [`Mount::unmount`].
 pub struct Mount {
     target: PathBuf,
-    /// `st_dev`, by which it is told from what else is mounted there.
-    device: (u32, u32),
+    /// By which it is told from what else is mounted there, or was.
+    mount: MountId,
     id: u64,
     done: Arc<Done>,
     workers: Arc<Workers>,
+    /// It is no longer in the tree of names.
+    detached: AtomicBool,
 }
 
 impl Mount {
@@ -38,7 +55,7 @@ impl Mount {
         options: &Options,
     ) -> Result<Self, Error> {
         let device = system::attach(target, options)?;
-        let behaviour = Behaviour { posix_acl: options.posix_acl };
+        let behaviour = Behaviour { posix_acl: options.posix_acl, ..Behaviour::default() };
         let (id, done) = match workers.serve(device, tree, behaviour) {
             Ok(served) => served,
             Err(error) => {
@@ -47,11 +64,12 @@ impl Mount {
             }
         };
         // The first question waits for the handshake, after which the readahead may be set.
-        match system::probe(target) {
-            Ok(stat) => {
-                let device = (stat.stx_dev_major, stat.stx_dev_minor);
+        match system::probe(target).and_then(|_| MountId::at(target)) {
+            Ok(mount) => {
+                let device = mount.device();
                 system::raise_readahead(device.0, device.1, MAX_READ);
-                Ok(Self { target: target.to_owned(), device, id, done, workers: Arc::clone(workers) })
+                let (target, workers) = (target.to_owned(), Arc::clone(workers));
+                Ok(Self { target, mount, id, done, workers, detached: AtomicBool::new(false) })
             }
             Err(source) => {
                 undo(target);
@@ -61,14 +79,67 @@ impl Mount {
         }
     }
 
-    /// Where it is mounted.
+    /// Mounts the file system of a mount that lingers at `target`, too.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] if the system refuses: before Linux 5.15, and to those who mount by a helper.
+    pub fn again(&self, target: &Path, options: &Options) -> Result<Self, Error> {
+        let failed = |source| Error::Mount { target: target.to_owned(), source };
+        self.workers
+            .with_device(self.id, |device| system::attach_device(device, target, options))
+            .ok_or_else(|| failed(Errno::NODEV))??;
+        match MountId::at(target) {
+            Ok(mount) if mount.device() == self.mount.device() => Ok(Self {
+                target: target.to_owned(),
+                mount,
+                id: self.id,
+                done: Arc::clone(&self.done),
+                workers: Arc::clone(&self.workers),
+                detached: AtomicBool::new(false),
+            }),
+            Ok(_) => Err(failed(Errno::BUSY)),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Where it was mounted.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Whether it has ended: somebody unmounted it.
+    /// Whether it has ended: nobody has it mounted.
     pub fn is_over(&self) -> bool {
         self.done.is_over()
+    }
+
+    /// Whether it is served for others, and mounted nowhere that this process sees, as far as was noticed.
+    pub fn lingers(&self) -> bool {
+        self.detached.load(Ordering::Acquire) && !self.is_over()
+    }
+
+    /// Notices if somebody else unmounted it; says whether it is still mounted.
+    pub fn is_attached(&self) -> bool {
+        if self.is_over() || self.detached.load(Ordering::Acquire) {
+            return false;
+        }
+        if self.mount.leads(&self.target) {
+            return true;
+        }
+        if matches!(self.mount.find(&self.target), Ok(Found::Gone)) {
+            self.left();
+            return false;
+        }
+        true
+    }
+
+    /// Whether this is what is mounted at a path.
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.mount.leads(path)
+    }
+
+    /// Processes that have it mounted, one for each namespace of mounts: a few, with their programs.
+    pub fn users(&self) -> Vec<(u32, String)> {
+        system::seen_by(&self.mount.device_text(), USERS_MAX)
     }
 
     /// Lets other options take effect while it is mounted. Only root may.
@@ -76,16 +147,29 @@ impl Mount {
     /// # Errors
     /// [`Error::Mount`] if the system refuses.
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
-        if self.is_over() || !self.is_on_top()? {
-            return Err(Error::Mount { target: self.target.clone(), source: Errno::INVAL });
+        let failed = |source| Error::Mount { target: self.target.clone(), source };
+        let root = self.root(OFlags::PATH)?.ok_or_else(|| failed(Errno::INVAL))?;
+        system::remount(&system::by_number(&root), options).map_err(|error| match error {
+            Error::Mount { source, .. } => failed(source),
+            error => error,
+        })
+    }
+
+    /// Opens its root, if it is mounted and not hidden.
+    fn root(&self, flags: OFlags) -> Result<Option<OwnedFd>, Error> {
+        let Some(place) = self.place()? else { return Ok(None) };
+        let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(place.by_number(), flags, Mode::empty()) {
+            Ok(root) if self.mount.leads(&system::by_number(&root).join(".")) => Ok(Some(root)),
+            Ok(_) | Err(_) => Ok(None),
         }
-        system::remount(&self.target, options)
     }
 
     /// Does something while nothing that the kernel asks is under way; what it asks waits. What programs changed through maps of files comes before.
     pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
-        if self.is_on_top().unwrap_or(false)
-            && let Err(error) = system::flush(&self.target)
+        // One that lingers has no place at which the kernel could be asked.
+        if let Ok(Some(root)) = self.root(OFlags::RDONLY)
+            && let Err(error) = rustix::fs::syncfs(root)
         {
             tracing::debug!(%error, "what the kernel has not written comes later");
         }
@@ -97,54 +181,102 @@ impl Mount {
         self.workers.tell(self.id, stale);
     }
 
-    /// Unmounts. When this returns, its tree is let go, and after a forced or lazy unmount whoever still uses it gets
-    /// `ENOTCONN`.
+    /// Unmounts. When this returns, it is over, and its tree released, unless it lingers.
     ///
+    /// After a forced or lazy unmount it is over in any case, and whoever still uses it gets `ENOTCONN`.
     /// After a failure (say, because it is busy) the mount is served as before.
+    ///
+    /// # Errors
+    /// [`Error::Unmount`] with `EBUSY` if it is used or hidden by another mount; as the system refuses it.
     pub fn unmount(&self, how: Detach) -> Result<(), Error> {
         if self.is_over() {
             return Ok(());
         }
-        if !self.is_on_top()? {
-            // Somebody unmounted it, and the workers are about to hear of that.
-            self.workers.abandon(self.id);
-            self.done.wait();
-            return Ok(());
+        if let Some(place) = self.place_at_last()? {
+            match (self.detach(&place, how), how) {
+                // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
+                // directory keeps the mount in place.
+                (Err(error), Detach::Force) if error.is_busy() => self.detach(&place, Detach::Lazy)?,
+                (result, _) => result?,
+            }
         }
-        match (self.detach(how), how) {
-            // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
-            // directory keeps the mount in place.
-            (Err(error), Detach::Force) if error.is_busy() => system::detach(&self.target, Detach::Lazy)?,
-            (result, _) => result?,
+        self.left();
+        match how {
+            Detach::Normal if self.lingers() => self.tell_users(),
+            Detach::Normal => {}
+            Detach::Force | Detach::Lazy => self.end(),
         }
-        // Another mount namespace may hold a copy, which is not waited for.
-        self.workers.abandon(self.id);
-        self.done.wait();
         Ok(())
     }
 
+    /// Takes it out of the tree of names and goes on serving it, without waiting for anything. With [`Detach::Force`] what
+    /// is under way fails, and a mount that is used stays where it is.
+    ///
+    /// # Errors
+    /// As [`Mount::unmount`].
+    pub fn leave_tree(&self, how: Detach) -> Result<(), Error> {
+        match self.place_at_last()? {
+            Some(place) => self.detach(&place, how),
+            None => Ok(()),
+        }
+    }
+
+    /// It is no longer in the tree. If nothing else has it mounted, it ends.
+    fn left(&self) {
+        self.detached.store(true, Ordering::Release);
+        // A new namespace of mounts has copies until its maker has unmounted them.
+        for _ in 0..LOOKS {
+            if self.is_over() || self.workers.is_gone(self.id) {
+                return self.end();
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn end(&self) {
+        self.workers.abandon(self.id);
+        self.done.wait();
+    }
+
+    fn tell_users(&self) {
+        let target = self.target.display();
+        tracing::info!(%target, users = ?self.users(), "unmounted here, and served for those who have it mounted elsewhere");
+    }
+
     /// Takes it out of the tree. Whoever looks at all mounts, as `df` does and a daemon that starts, holds each for a moment: that is waited for.
-    fn detach(&self, how: Detach) -> Result<(), Error> {
+    fn detach(&self, place: &Place, how: Detach) -> Result<(), Error> {
+        let (at, path) = (place.by_number(), &place.path);
         for _ in 1..TRIES {
-            match system::detach(&self.target, how) {
+            match system::detach_at(&at, path, how) {
                 Err(error) if error.is_busy() && how == Detach::Normal => std::thread::sleep(PAUSE),
                 done => return done,
             }
         }
-        system::detach(&self.target, how)
+        system::detach_at(&at, path, how)
     }
 
-    /// Whether unmounting its mountpoint unmounts this. `false` if it isn't mounted any more; `EBUSY` if something else
-    /// is mounted over it.
-    fn is_on_top(&self) -> Result<bool, Error> {
-        if system::device_at(&self.target).is_ok_and(|device| device == self.device) {
-            return Ok(true);
+    /// The same, with the reserve of open files if there are no others.
+    fn place_at_last(&self) -> Result<Option<Place>, Error> {
+        match self.place() {
+            // The place keeps a file that the reserve lacks until it is dropped.
+            Err(error) if error.lacks_descriptors() => reserve::with(|| self.place()),
+            found => found,
         }
-        let device = format!("{}:{}", self.device.0, self.device.1);
-        if system::table()?.iter().any(|mount| mount.device == device && mount.target == self.target) {
-            return Err(Error::Unmount { target: self.target.clone(), source: Errno::BUSY });
+    }
+
+    /// Where it is mounted; `None` if it isn't any more.
+    ///
+    /// # Errors
+    /// `EBUSY` if something else is mounted over it.
+    fn place(&self) -> Result<Option<Place>, Error> {
+        if self.is_over() || self.detached.load(Ordering::Acquire) {
+            return Ok(None);
         }
-        Ok(false)
+        match self.mount.find(&self.target)? {
+            Found::At(place) => Ok(Some(place)),
+            Found::Gone => Ok(None),
+            Found::Hidden => Err(Error::Unmount { target: self.target.clone(), source: Errno::BUSY }),
+        }
     }
 }
 

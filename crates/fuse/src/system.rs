@@ -16,7 +16,7 @@ use rustix::net::{
     socketpair,
 };
 use std::ffi::{CString, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -99,25 +99,29 @@ fn flags(options: &Options) -> MountFlags {
 }
 
 /// Changes the options of what is mounted at `target`: what may be written, and what is believed of its files.
-pub fn remount(target: &Path, options: &Options) -> Result<(), Error> {
+pub(crate) fn remount(target: &Path, options: &Options) -> Result<(), Error> {
     rustix::mount::mount_remount(target, flags(options), "")
         .map_err(|source| Error::Mount { target: target.to_owned(), source })
-}
-
-/// Has the kernel write what it has of the files of what is mounted at `target`.
-pub fn flush(target: &Path) -> std::io::Result<()> {
-    let root = rustix::fs::open(target, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(rustix::fs::syncfs(root)?)
 }
 
 fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     let device =
         rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
             .map_err(|source| Error::Device { source })?;
+    attach_device(&device, target, options)?;
+    Ok(device)
+}
+
+/// Mounts what is behind a device at `target`. A device that serves a mount already gives that
+/// file system one more place (Linux 5.15).
+///
+/// # Errors
+/// [`Error::Mount`] if the system refuses.
+pub(crate) fn attach_device(device: impl AsFd, target: &Path, options: &Options) -> Result<(), Error> {
     let flags = flags(options);
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
-        std::os::fd::AsRawFd::as_raw_fd(&device),
+        device.as_fd().as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw()
     );
@@ -127,11 +131,14 @@ fn attach_by_call(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     let data = CString::new(data).expect("digits and letters have no NUL");
     let failed = |source| Error::Mount { target: target.to_owned(), source };
     let place = pin(target).map_err(failed)?;
-    let by_number =
-        place.as_ref().map(|place| format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(place)));
-    let on = by_number.as_deref().map_or(target, Path::new);
-    rustix::mount::mount(options.source.as_str(), on, FS_TYPE, flags, data.as_c_str()).map_err(failed)?;
-    Ok(device)
+    let by_number = place.as_ref().map(by_number);
+    let on = by_number.as_deref().unwrap_or(target);
+    rustix::mount::mount(options.source.as_str(), on, FS_TYPE, flags, data.as_c_str()).map_err(failed)
+}
+
+/// A path that leads to an open directory, whatever it is called now.
+pub(crate) fn by_number(directory: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
 /// The directory at a path in which there is no link: whoever puts one there in this moment leads nobody elsewhere. `None` where the system can't say.
@@ -216,15 +223,21 @@ fn receive_device(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Unmounts what is mounted at `target`.
+/// Unmounts what is mounted at `target`, whatever that is.
 pub fn detach(target: &Path, how: Detach) -> Result<(), Error> {
+    detach_at(target, target, how)
+}
+
+/// Unmounts what is mounted at `place`, which `target` is called.
+pub(crate) fn detach_at(place: &Path, target: &Path, how: Detach) -> Result<(), Error> {
     let flags = match how {
         Detach::Normal => UnmountFlags::empty(),
         Detach::Force => UnmountFlags::FORCE,
         Detach::Lazy => UnmountFlags::DETACH,
     };
-    match rustix::mount::unmount(target, flags | UnmountFlags::NOFOLLOW) {
+    match rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
+        // The helper has files of its own, so that it needs the name.
         Err(Errno::PERM) if !rustix::process::geteuid().is_root() => detach_by_helper(target, how),
         Err(source) => Err(Error::Unmount { target: target.to_owned(), source }),
     }
@@ -251,6 +264,8 @@ fn detach_by_helper(target: &Path, how: Detach) -> Result<(), Error> {
 /// A line of the table of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
+    /// Its number in the table; another mount may get it when this one is gone.
+    pub id: u64,
     /// Where.
     pub target: PathBuf,
     /// What: a dataset's name in our mounts.
@@ -267,14 +282,47 @@ pub struct Mounted {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub fn table() -> Result<Vec<Mounted>, Error> {
-    let text = std::fs::read("/proc/self/mountinfo").map_err(|source| Error::Table { source })?;
-    Ok(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
+    let text = std::fs::read("/proc/self/mountinfo");
+    let text = text.map_err(|source| match Errno::from_io_error(&source) {
+        Some(source @ (Errno::MFILE | Errno::NFILE)) => Error::Descriptors { source },
+        _ => Error::Table { source },
+    })?;
+    Ok(lines(&text))
+}
+
+fn lines(text: &[u8]) -> Vec<Mounted> {
+    text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
+}
+
+/// Processes with a mount of this device, one for each namespace of mounts, and what they run:
+/// at most `most` of them.
+pub(crate) fn seen_by(device: &str, most: usize) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let about = |what: &str| entry.path().join(what);
+        let new = std::fs::read_link(about("ns/mnt")).is_ok_and(|namespace| seen.insert(namespace));
+        // A process that ends meanwhile has none.
+        let Some(table) = new.then(|| std::fs::read(about("mountinfo")).ok()).flatten() else { continue };
+        if lines(&table).iter().any(|mount| mount.device == device) {
+            let program = std::fs::read_to_string(about("comm")).unwrap_or_default();
+            found.push((pid, program.trim_end().to_owned()));
+            if found.len() == most {
+                break;
+            }
+        }
+    }
+    found
 }
 
 /// `id parent major:minor root target options tags... - type source super-options`
 fn parse_line(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|&byte| byte == b' ');
-    let device = words.nth(2)?;
+    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let device = words.nth(1)?;
     let target = unescape(words.nth(1)?);
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let fs_type = words.next()?;
@@ -283,6 +331,7 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
     let others = own.clone().any(|word| word == b"allow_other");
     let user = own.find_map(|word| std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok());
     Some(Mounted {
+        id,
         target: PathBuf::from(OsString::from_vec(target)),
         source: OsString::from_vec(source),
         fs_type: String::from_utf8_lossy(fs_type).into_owned(),

@@ -33,19 +33,21 @@ mod refused;
 
 use crate::abi::op;
 use crate::dataset::Stale;
-use crate::dispatch::{Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, nodeid_of};
+use crate::dispatch::{
+    Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, nodeid_of, takes_setxattr_ext,
+};
 use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, RwLock};
 use refused::{Refused, drop_name, drop_pages};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -101,6 +103,8 @@ struct Session {
     device: OwnedFd,
     tree: Arc<dyn Tree>,
     behaviour: Behaviour,
+    /// What the handshake added to that.
+    setxattr_ext: AtomicBool,
     pace: Mutex<Pace>,
     /// Read for each request, and written while the mount is suspended.
     gate: RwLock<()>,
@@ -260,6 +264,7 @@ impl Workers {
             device,
             tree,
             behaviour,
+            setxattr_ext: AtomicBool::new(false),
             pace: Mutex::default(),
             gate: RwLock::default(),
             _end: End(Arc::clone(&done)),
@@ -304,6 +309,23 @@ impl Workers {
     pub(crate) fn abandon(&self, id: u64) {
         let _quiet = self.shared.refused.quiet();
         self.shared.end(id);
+    }
+
+    /// Whether the kernel has no place left at which this is mounted.
+    pub(crate) fn is_gone(&self, id: u64) -> bool {
+        let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return true };
+        let mut device = [PollFd::new(&session.device, PollFlags::empty())];
+        // The kernel is asked, and does not wait.
+        match poll(&mut device, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => device[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
+            Err(_) => false,
+        }
+    }
+
+    /// Does something with the device of a mount that is served; `None` if it is over.
+    pub(crate) fn with_device<R>(&self, id: u64, work: impl FnOnce(&OwnedFd) -> R) -> Option<R> {
+        let session = self.shared.sessions.read().get(&id).cloned()?;
+        Some(work(&session.device))
     }
 
     /// How many mounts are being served.
@@ -473,7 +495,12 @@ impl Session {
     /// Answers a request, and says whether the kernel has pages now that are not the file's.
     fn answer(&self, request: &Request<'_>, out: &mut Answer) -> bool {
         out.clear();
-        let Outcome::Send(result) = answer(&*self.tree, self.behaviour, request, out) else { return false };
+        if request.head.opcode == op::INIT {
+            self.setxattr_ext.store(takes_setxattr_ext(request), Ordering::Release);
+        }
+        let setxattr_ext = self.setxattr_ext.load(Ordering::Acquire);
+        let behaviour = Behaviour { setxattr_ext, ..self.behaviour };
+        let Outcome::Send(result) = answer(&*self.tree, behaviour, request, out) else { return false };
         let bytes = out.finish(request.head.unique, result);
         match rustix::io::write(&self.device, bytes) {
             Ok(_) => {}

@@ -279,7 +279,10 @@ fn works_for_users_too() {
     testkit::copy_program(std::env::current_exe().unwrap(), &program);
     let script = r#"
         command -v fusermount3 setpriv >&2 || exit 77
-        mount --make-rprivate / && mknod "$1/fuse" c 10 229 && chmod 666 "$1/fuse" || exit 77
+        mount --make-rprivate / || exit 77
+        # Copies of other tests' mounts would keep these busy.
+        cut -d" " -f2,3 /proc/self/mounts | grep " fuse.poolhouse$" | cut -d" " -f1 | xargs -r -n1 umount -l
+        mknod "$1/fuse" c 10 229 && chmod 666 "$1/fuse" || exit 77
         mount --bind "$1/fuse" /dev/fuse || exit 77
         cd "$1" && exec env TMPDIR="$1" setpriv --reuid=65534 --regid=65534 --clear-groups ./protocol
     "#;
@@ -423,6 +426,64 @@ fn unmounts_in_every_way() {
     cover.unmount(Detach::Normal).unwrap();
     mount.unmount(Detach::Normal).unwrap();
     assert!(!fuse::system::is_mounted(dir.path()).unwrap());
+}
+
+/// Goal: threads that unmount one mount at once take no other that lies under it.
+#[test]
+fn unmounts_nothing_twice() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let workers = Arc::new(Workers::start("fuse-test", 2).unwrap());
+    let options = Options { source: "test/twice".into(), read_only: true, ..Options::default() };
+    let new = || Mount::new(&workers, Arc::new(with_file(b"now")), dir.path(), &options).unwrap();
+    for round in 0..50 {
+        let (lower, upper) = (new(), new());
+        let barrier = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    upper.unmount(Detach::Normal).unwrap();
+                });
+            }
+        });
+        assert!(upper.is_over() && !lower.is_over(), "round {round}");
+        assert_eq!(fs::read(dir.path().join("dir/file")).unwrap(), b"now", "round {round}");
+        lower.unmount(Detach::Normal).unwrap();
+    }
+}
+
+/// Goal: a mount that has two places is served until the second is gone, and gets a place again, whatever the folders above are called.
+#[test]
+fn lingers_and_comes_again() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    for name in ["a", "a/fs", "b"] {
+        fs::create_dir(place(name)).unwrap();
+    }
+    let workers = Arc::new(Workers::start("fuse-test", 2).unwrap());
+    let options = Options { source: "test/twice".into(), read_only: true, ..Options::default() };
+    let mount = Mount::new(&workers, Arc::new(with_file(b"now")), &place("a/fs"), &options).unwrap();
+    rustix::mount::mount_bind(place("a/fs"), place("b")).unwrap();
+    fs::rename(place("a"), place("c")).unwrap();
+    assert!(mount.is_attached() && mount.is_at(&place("c/fs")) && !mount.is_at(&place("b")));
+    mount.unmount(Detach::Normal).unwrap();
+    assert!(mount.lingers() && !mount.is_over() && !mount.is_attached());
+    assert!(mount.users().iter().any(|(pid, _)| std::path::Path::new(&format!("/proc/{pid}")).exists()));
+    assert_eq!(fs::read(place("b/dir/file")).unwrap(), b"now");
+    let again = mount.again(&place("c/fs"), &options).unwrap();
+    assert_eq!(fs::read(place("c/fs/dir/file")).unwrap(), b"now");
+    rustix::mount::unmount(place("b"), rustix::mount::UnmountFlags::empty()).unwrap();
+    assert!(!again.is_over() && !again.lingers());
+    again.unmount(Detach::Normal).unwrap();
+    assert!(again.is_over() && mount.is_over() && !mount.lingers());
+    assert_eq!(workers.mounts(), 0);
+    assert!(mount.again(&place("c/fs"), &options).is_err());
 }
 
 /// Many mounts share a few threads, are all served at once, and leave nothing behind.

@@ -6,8 +6,9 @@
 //! freed, and a flush is a commit of its log.
 //!
 //! # Life
-//! An attached volume has a user, as if by a client. When its pool goes, a device that nobody has mounted or claimed is detached first; one in use makes the
-//! pool busy, unless that is forced: then its users get errors. Devices that a dead daemon left are detached by the next.
+//! An attached volume has a user, as if by a client. Before its pool or its dataset goes, a device that nobody has open is flushed and detached. One in use makes
+//! them busy: whoever has it open uses it, mounted or not. At the daemon's end, and where detaching is forced, it is flushed, and its users get errors.
+//! Devices that a dead daemon left are detached by the next.
 //!
 //! # Locks
 //! A pool's table of files is held for looking up and entering, never while a device is made: the kernel reads from it at once.
@@ -18,8 +19,9 @@
 mod device;
 mod every;
 
-pub(crate) use device::detach_dead;
 use device::{Device, link_of};
+pub(crate) use device::{detach_dead, losetup};
+use every::Taken;
 
 use crate::api::{Error, Reason};
 use crate::faults::of_fuse;
@@ -292,13 +294,14 @@ impl Files {
     fn detach(&self, name: &str, force: bool) -> Result<(), Reason> {
         let mut devices = self.devices.lock();
         let device = devices.get(name).ok_or(Reason::NotAttached)?;
-        if device.is_used() {
-            if !force {
-                return Err(Reason::Busy);
+        match device.release() {
+            Ok(()) => {}
+            Err(reason) if !force => return Err(reason),
+            Err(_) => {
+                device.settle();
+                device.remove()?;
             }
-            device.settle();
         }
-        device.remove()?;
         let object = device.object;
         devices.remove(name);
         drop(devices);
@@ -318,9 +321,9 @@ impl Files {
         devices.iter().map(|(name, d)| (name.clone(), read_only(d))).collect()
     }
 
-    /// Whether somebody has mounted or claimed one of them.
+    /// Whether somebody uses one of them, as far as that can be seen.
     fn is_used(&self) -> bool {
-        self.devices.lock().values().any(Device::is_used)
+        self.devices.lock().values().any(|device| !device.users().is_empty())
     }
 
     /// Devices go with the names of their volumes, whoever uses them (`zvol_rename_minors`).
@@ -381,7 +384,7 @@ impl Pools {
     /// Takes a volume's block device away.
     ///
     /// # Errors
-    /// [`Reason::NotAttached`]; [`Reason::Busy`] if somebody has it mounted or claimed, and that is not to matter.
+    /// [`Reason::NotAttached`]; [`Reason::HeldOpen`] if somebody has it open, and that matters.
     pub fn detach(&self, name: &str, force: bool) -> Result<(), Error> {
         let imported = self.pool_of(name)?;
         let files = self.attachments.of(imported.pool.name());
@@ -397,13 +400,19 @@ impl Pools {
             || !force && users > self.attached(name)
     }
 
-    /// Detaches and closes all volumes of a pool that is about to go, also those that have clients if these are to be sent away. False if some are used all the same.
-    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> bool {
+    /// Detaches and closes all volumes of a pool that is about to go, also those that have clients if these are to be sent away.
+    ///
+    /// # Errors
+    /// If some are used all the same: the devices that were taken, for [`Pools::devices_back`] when the pool is there again.
+    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> Result<(), Taken> {
         if self.volumes_busy(imported, force) {
-            return false;
+            return Err(Taken::new());
         }
-        self.detach_all(imported.pool.name(), false);
-        imported.volumes.close(force)
+        let taken = self.detach_all(imported.pool.name(), false);
+        if self.attached(imported.pool.name()) == 0 && imported.volumes.close(force) {
+            return Ok(());
+        }
+        Err(taken)
     }
 
     /// The same at the daemon's end: what is used goes too, after what its users have written. False if that could not be had.
@@ -424,16 +433,19 @@ impl Pools {
         self.attachments.of(pool).map_or(0, |files| files.names().len())
     }
 
-    /// Takes away all block devices of a pool that nobody uses; with `force` also those that are used.
-    fn detach_all(&self, pool: &str, force: bool) {
-        let Some(files) = self.attachments.of(pool) else { return };
-        for name in files.names() {
-            if let Err(reason) = files.detach(&name, force) {
+    /// Takes away all block devices of a pool that nobody uses; with `force` also those that are used. Says which.
+    fn detach_all(&self, pool: &str, force: bool) -> Taken {
+        let Some(files) = self.attachments.of(pool) else { return Taken::new() };
+        let mut taken = files.all();
+        taken.retain(|(name, _)| match files.detach(name, force) {
+            Ok(()) => true,
+            Err(reason) => {
                 tracing::info!(volume = name, ?reason, "it stays attached");
+                false
             }
-        }
+        });
         if !files.names().is_empty() {
-            return;
+            return taken;
         }
         self.attachments.pools.lock().remove(pool);
         let how = if force { Detach::Lazy } else { Detach::Normal };
@@ -442,6 +454,7 @@ impl Pools {
         } else if let Err(error) = std::fs::remove_dir(files.mount.target()) {
             tracing::debug!(%error, "a folder stays");
         }
+        taken
     }
 
     /// Lets the kernel see that a volume has another size.

@@ -245,6 +245,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     catch_limits(&runtime)?;
     logging::start(options.background.then(|| place.log()));
     inherited::raise_limits();
+    fuse::reserve::keep();
     for (name, value) in &options.tunables {
         let failed = |e: Error| DaemonError::Tunable { name: name.clone(), value: *value, reason: e.reason };
         house.set_tunable(name, value).map_err(failed)?;
@@ -561,10 +562,16 @@ async fn serve(
     let activity = Arc::new(Activity::default());
     let stop = Arc::new(Notify::new());
     let callers = Arc::new(Callers::default());
+    // There are no more open files than the reserve: nobody but the daemon's own user is let in.
+    let mut short = false;
     loop {
         let idle = options.background && activity.running.load(Ordering::SeqCst) == 0 && house.is_empty();
         tokio::select! {
             accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if std::mem::take(&mut short) && !is_own(&stream) => {
+                    drop(stream);
+                    fuse::reserve::refill();
+                }
                 Ok((stream, _)) => {
                     // From now on: what he is about to ask must not find a daemon that has begun to end.
                     let heard = Busy::new(&activity);
@@ -574,8 +581,13 @@ async fn serve(
                     let (stop, callers) = (Arc::clone(&stop), Arc::clone(&callers));
                     tokio::spawn(async move {
                         http::connection(stream, service, stop, &callers, busy).await;
+                        fuse::reserve::refill();
                         drop(heard);
                     });
+                }
+                Err(error) if !short && lacks_descriptors(&error) && fuse::reserve::lend() => {
+                    tracing::warn!(%error, "the reserve of open files is used for a caller");
+                    short = true;
                 }
                 Err(error) => {
                     // Out of files, say: give those that are open a moment to go.
@@ -592,6 +604,7 @@ async fn serve(
         }
     }
     notify::tell("STOPPING=1");
+    fuse::reserve::give_up();
     let place = options.place.clone();
     let house = Arc::clone(house);
     // Requests that hang may hold all other threads.
@@ -615,6 +628,17 @@ async fn serve(
 fn leave_at_once() -> ! {
     tracing::warn!("told twice: leaving everything as it is");
     std::process::exit(1);
+}
+
+/// Whether it is root, or the daemon's own user, who is connected.
+fn is_own(stream: &tokio::net::UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
+}
+
+fn lacks_descriptors(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn end(place: &Place, house: &dyn House, patience: Duration) -> Result<(), DaemonError> {

@@ -101,6 +101,7 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
     match error {
         _ if error.is_busy() => Reason::Busy,
         fuse::Error::Device { source }
+        | fuse::Error::Descriptors { source }
         | fuse::Error::Mount { source, .. }
         | fuse::Error::Silent { source, .. } => system(*source),
         fuse::Error::Unmount { source: Errno::INVAL, .. } => Reason::NotMounted,

@@ -432,6 +432,7 @@ impl daemon::House for House {
         self.pools.journal_in(place.dir());
         self.pools.open_door(&place.volumes());
         self.pools.attach_in(&place.attached());
+        crate::syncs::begin(&self.pools);
     }
 
     fn attach_every(&self) {

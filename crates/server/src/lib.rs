@@ -46,6 +46,7 @@ mod shape;
 mod spl;
 mod split;
 pub mod start;
+mod syncs;
 pub mod tree;
 mod tunables;
 pub mod view;

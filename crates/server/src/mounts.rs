@@ -4,6 +4,9 @@
 //! A file system is *coming* from the moment a request takes it on, so that no other does, and *here* when its mount
 //! answers. Somebody's `umount` ends it behind our back; it is forgotten the next time anybody looks.
 //!
+//! One that is unmounted while others have it mounted elsewhere, by a bind mount or in another namespace of mounts,
+//! *lingers*: it is here, served and busy, and not listed as mounted. Mounting it gives it a place again.
+//!
 //! # Locks
 //! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
 //! from reading them until they are followed, so that nobody goes by what they said before.
@@ -33,7 +36,7 @@ use rustix::io::Errno;
 use snapshots::Heads;
 use spot::Spot;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use zpl::Policies;
@@ -83,7 +86,7 @@ pub struct Live {
     /// Its files, as long as they are served.
     shown: Weak<Shown>,
     /// What keeps a snapshot from being destroyed while it is mounted.
-    _hold: Option<LongHold>,
+    hold: Option<Arc<LongHold>>,
     /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts,
     /// and while its file system is used otherwise than through the kernel.
     turn: Mutex<()>,
@@ -93,6 +96,24 @@ impl Live {
     /// Where it is.
     pub fn target(&self) -> &Path {
         self.mount.target()
+    }
+
+    /// Whether it is what is mounted at a path.
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.mount.is_at(path)
+    }
+
+    /// Processes that have it mounted, and their programs: a few.
+    pub fn users(&self) -> Vec<(u32, String)> {
+        self.mount.users()
+    }
+
+    /// Takes it out of the tree of names, and waits for nothing.
+    ///
+    /// # Errors
+    /// As the system refuses it.
+    pub fn leave_tree(&self, how: fuse::Detach) -> Result<(), fuse::Error> {
+        self.mount.leave_tree(how)
     }
 
     /// Its dataset, as it is called now.
@@ -174,7 +195,7 @@ struct Made {
     snapdir: SnapDirNow,
     shown: Weak<Shown>,
     /// What keeps a snapshot.
-    hold: Option<LongHold>,
+    hold: Option<Arc<LongHold>>,
 }
 
 impl Mounts {
@@ -206,6 +227,20 @@ impl Mounts {
 
     /// What is mounted, in the order in which it was.
     pub fn list(&self) -> Vec<Arc<Live>> {
+        let mut list = self.served();
+        list.retain(|live| !live.mount.lingers());
+        list
+    }
+
+    /// What is mounted nowhere that the daemon sees, and served for others who have it mounted.
+    pub fn lingering(&self) -> Vec<Arc<Live>> {
+        let mut list = self.served();
+        list.retain(|live| live.mount.lingers());
+        list
+    }
+
+    /// Both of these.
+    pub fn served(&self) -> Vec<Arc<Live>> {
         let mut table = self.table.lock();
         table.by_object.retain(|_, state| !matches!(state, State::Here(live) if live.mount.is_over()));
         let here = table.by_object.values().filter_map(|state| match state {
@@ -219,18 +254,19 @@ impl Mounts {
 
     /// Whether a dataset is mounted, or about to be, by its object.
     pub fn holds(&self, dataset: u64) -> bool {
-        match self.table.lock().by_object.get(&dataset) {
-            Some(State::Here(live)) => !live.mount.is_over(),
-            Some(State::Coming(_)) => true,
-            None => false,
-        }
+        let live = match self.table.lock().by_object.get(&dataset) {
+            Some(State::Here(live)) => Arc::clone(live),
+            Some(State::Coming(_)) => return true,
+            None => return false,
+        };
+        live.mount.is_attached()
     }
 
     /// What the options of a dataset's mount say instead of its properties; `None` if it isn't mounted, and no more than that of one that is about to be.
     pub fn mounted_as(&self, dataset: u64) -> Option<MountedAs> {
         let table = self.table.lock();
         match table.by_object.get(&dataset)? {
-            State::Here(live) if live.mount.is_over() => None,
+            State::Here(live) if live.mount.is_over() || live.mount.lingers() => None,
             State::Here(live) => {
                 let mut decided = decided(&live.given.lock());
                 decided.retain(|(prop, _)| *prop != Prop::Readonly);
@@ -271,16 +307,26 @@ impl Mounts {
         let fail = |reason| Error::new(&plan.name, reason);
         let Where::Path(target) = &plan.place else { return Err(fail(Reason::NoMountpoint)) };
         let (object, name) = (plan.dataset.object().0, NameNow::new(&plan.name));
+        // Looked for without the table: the system may ask other mounts for the way to it.
+        let here = match self.table.lock().by_object.get(&object) {
+            Some(State::Here(live)) => Some(Arc::clone(live)),
+            Some(State::Coming(_)) | None => None,
+        };
+        let before = here.filter(|live| !live.mount.is_attached() && !live.mount.is_over());
         {
             let mut table = self.table.lock();
-            match table.by_object.get(&object) {
-                Some(State::Here(live)) if live.mount.is_over() => {}
-                Some(State::Here(_) | State::Coming(_)) => return Err(fail(Reason::AlreadyMounted)),
-                None => {}
+            match (table.by_object.get(&object), &before) {
+                (Some(State::Here(live)), Some(before)) if live.number == before.number => {}
+                (Some(State::Here(live)), _) if live.mount.is_over() => {}
+                (Some(State::Here(_) | State::Coming(_)), _) => return Err(fail(Reason::AlreadyMounted)),
+                (None, _) => {}
             }
             table.by_object.insert(object, State::Coming(name.clone()));
         }
-        let mounted = self.mount_at(pool, plan, &name, (target, cover));
+        let mounted = match &before {
+            Some(before) => self.mount_again(plan, before, (target, cover)),
+            None => self.mount_at(pool, plan, &name, (target, cover)),
+        };
         let mut table = self.table.lock();
         match mounted {
             Ok(Made { mount, policies, snapdir, shown, hold }) => {
@@ -290,12 +336,12 @@ impl Mounts {
                     name,
                     options: Mutex::default(),
                     given: Mutex::new(plan.given.clone()),
-                    posix_acl: plan.options.posix_acl,
+                    posix_acl: before.as_ref().map_or(plan.options.posix_acl, |live| live.posix_acl),
                     number: MADE.fetch_add(1, Ordering::Relaxed),
                     policies,
                     snapdir,
                     shown,
-                    _hold: hold,
+                    hold,
                     turn: Mutex::default(),
                 };
                 *live.options.lock() = plan.words(live.is_read_only());
@@ -303,16 +349,42 @@ impl Mounts {
                 table.by_object.insert(object, State::Here(Arc::clone(&live)));
                 drop(table);
                 self.write_down(&live);
+                if before.is_some()
+                    && let Err(error) = self.follow(pool, &live)
+                {
+                    tracing::warn!(%error, "it is mounted again with the options that it had");
+                }
                 Ok(())
             }
             Err(reason) => {
-                table.by_object.remove(&object);
+                match before.filter(|live| !live.mount.is_over()) {
+                    Some(before) => table.by_object.insert(object, State::Here(before)),
+                    None => table.by_object.remove(&object),
+                };
                 let of_place =
                     matches!(reason, Reason::MountpointNotEmpty | Reason::MountpointNotMade { .. });
                 let about = if of_place { target.to_string_lossy() } else { plan.name.as_str().into() };
                 Err(Error::new(about, reason))
             }
         }
+    }
+
+    /// Gives what lingers a place again.
+    fn mount_again(
+        &self,
+        plan: &Plan,
+        before: &Live,
+        (target, cover): (&Path, bool),
+    ) -> Result<Made, Reason> {
+        let target = place(plan, target, cover)?;
+        let options = self.options(plan, before.is_read_only())?;
+        let mount = before.mount.again(&target, &options).map_err(|error| {
+            let (dataset, users) = (&plan.name, before.mount.users());
+            tracing::warn!(dataset, %error, ?users, "not mounted: others have it mounted elsewhere");
+            Reason::Busy
+        })?;
+        let (policies, snapdir) = (before.policies.clone(), before.snapdir.clone());
+        Ok(Made { mount, policies, snapdir, shown: before.shown.clone(), hold: before.hold.clone() })
     }
 
     /// Mounts.
@@ -323,24 +395,12 @@ impl Mounts {
         name: &NameNow,
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
-        let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
         // It may have been renamed before the table knew it: who renames it from now on tells `name`.
         let now = pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?;
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        // Where a link leads is where it is mounted, and is to be unmounted.
-        let Spot { path: target, fresh } = spot::find(target).map_err(|error| {
-            let errno = error.raw_os_error().unwrap_or(5);
-            match target.symlink_metadata() {
-                Ok(_) => Reason::System { errno },
-                Err(_) => Reason::MountpointNotMade { errno },
-            }
-        })?;
-        let target = &target;
-        if !fresh && !cover && !plan.overlay && !is_empty(target).map_err(system)? {
-            return Err(Reason::MountpointNotEmpty);
-        }
+        let target = &place(plan, target, cover)?;
         let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
         pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
         if plan.dataset.is_snapshot() {
@@ -386,7 +446,7 @@ impl Mounts {
         let mount = fuse::Mount::new(&self.workers, Arc::clone(&shown) as Arc<dyn Tree>, target, &options);
         let mount = mount.map_err(|error| of_fuse(&error))?;
         let (snapdir, shown) = (SnapDirNow::new(plan.snapdir), Arc::downgrade(&shown));
-        Ok(Made { mount, policies, snapdir, shown, hold: Some(hold) })
+        Ok(Made { mount, policies, snapdir, shown, hold: Some(Arc::new(hold)) })
     }
 
     /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
@@ -456,6 +516,23 @@ impl Mounts {
         Ok(())
     }
 
+    /// Mounts again what was unmounted a moment ago, where and as it was.
+    ///
+    /// # Errors
+    /// As [`Mounts::mount`].
+    pub fn restore(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
+        let (name, given) = (live.name(), live.given.lock().clone());
+        let plan = || {
+            let plan = pool.dsl().dataset(&name).and_then(Plan::of).map_err(|error| of_dsl(&error))?;
+            let mut plan = plan.ok_or(Reason::BadType)?;
+            plan.apply(&given).map_err(|option| Reason::BadMountOption { option })?;
+            plan.place = Where::Path(live.target().to_owned());
+            Ok(plan)
+        };
+        let plan = plan().map_err(|reason| Error::new(&name, reason))?;
+        self.mount(pool, &plan, true)
+    }
+
     fn write_down(&self, live: &Live) {
         let given = live.given.lock().clone();
         self.journal.made(&live.name(), live.target(), &given);
@@ -467,6 +544,10 @@ impl Mounts {
             tracing::info!(dataset = live.name(), %error, "not unmounted");
             Error::new(live.target().to_string_lossy(), of_fuse(&error))
         })?;
+        if live.mount.lingers() {
+            // It stays in the table: the file system is used.
+            return Ok(());
+        }
         let mut table = self.table.lock();
         // Unless it was mounted again meanwhile.
         if matches!(table.by_object.get(&live.object), Some(State::Here(now)) if now.number == live.number) {
@@ -474,6 +555,22 @@ impl Mounts {
         }
         Ok(())
     }
+}
+
+/// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
+fn place(plan: &Plan, target: &Path, cover: bool) -> Result<PathBuf, Reason> {
+    let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
+    let Spot { path, fresh } = spot::find(target).map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(5);
+        match target.symlink_metadata() {
+            Ok(_) => Reason::System { errno },
+            Err(_) => Reason::MountpointNotMade { errno },
+        }
+    })?;
+    if !fresh && !cover && !plan.overlay && !is_empty(&path).map_err(system)? {
+        return Err(Reason::MountpointNotEmpty);
+    }
+    Ok(path)
 }
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.

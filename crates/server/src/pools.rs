@@ -34,17 +34,18 @@ use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::journal::Journal;
 use crate::looks::Looks;
-use crate::mounts::Mounts;
+use crate::mounts::{Live, Mounts};
 use crate::split::{Split, split};
+use crate::syncs::Syncs;
 use crate::tunables::Tunables;
 use crate::view::PoolFacts;
 use crate::work::{leave, log};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::Detach;
-use mounting::{Folder, Mounted, Watched, folders_of, remove_folders, unmount_all};
+use mounting::{Folder, Mounted, Watched, folders_of, remove_folders, restore_all, unmount_all};
 use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
 use spa::Host;
 use spa::engine::{PoolProp, TaskError};
@@ -64,6 +65,8 @@ pub struct Imported {
     pub facts: RwLock<PoolFacts>,
     /// What it was seen to be.
     pub(crate) looks: Looks,
+    /// What exports that were refused have unmounted, to be mounted again when the last of them is.
+    parted: Mutex<Vec<Arc<Live>>>,
 }
 
 impl Imported {
@@ -102,6 +105,8 @@ pub struct Pools {
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
+    /// By which it hears of `sync(2)`.
+    pub(crate) syncs: Syncs,
     watched: Watched,
     /// Other users are let into what is mounted.
     others: AtomicBool,
@@ -203,6 +208,7 @@ impl Pools {
             table.insert(name.to_owned(), State::Coming(guid));
         }
         crate::inject::pass(name, true, &self.closing);
+        self.syncs.wait();
         // What was not opened yet is not opened any more.
         let refused = self.closing.load(Ordering::SeqCst).then(|| Error::new(name, ending()));
         let opened = refused.map_or_else(open, Err).and_then(|(pool, facts, told)| {
@@ -210,7 +216,8 @@ impl Pools {
                 .map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
             let (facts, looks) = (RwLock::new(facts), Looks::default());
-            let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks });
+            let parted = Mutex::default();
+            let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks, parted });
             crate::looks::first(&imported);
             Ok((imported, told))
         });
@@ -304,12 +311,25 @@ impl Pools {
         let mounted = imported.mounted();
         // As on Linux, force takes nothing that is in use.
         let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
-        if let Some(failure) = failures.into_iter().next() {
-            // What was unmounted stays so, as with the kernel module.
-            return stays(failure.error);
-        }
-        if !self.release_volumes(&imported, force) {
-            return stays(Error::new(name, Reason::Busy));
+        let refused = failures.into_iter().next().map(|failure| failure.error);
+        let refused = refused.or_else(|| lingers(&imported).then(|| Error::new(name, Reason::Busy)));
+        let mut taken = Vec::new();
+        let refused = refused.or_else(|| {
+            taken = self.release_volumes(&imported, force).err()?;
+            Some(Error::new(name, Reason::Busy))
+        });
+        if let Some(error) = refused {
+            let refused = stays(error.clone());
+            self.devices_back(taken);
+            imported.parted.lock().extend(mounted.into_iter().map(|(_, live)| live));
+            if !request.patient || !error.is_busy() {
+                // The pool is as it was before.
+                let parted = std::mem::take(&mut *imported.parted.lock());
+                restore_all(
+                    &parted.into_iter().map(|live| (Arc::clone(&imported), live)).collect::<Vec<_>>(),
+                );
+            }
+            return refused;
         }
         remove_folders(folders_of(&mounted));
         drop(mounted);
@@ -417,8 +437,7 @@ impl Pools {
             if let Some(live) = imported.pool.spa().writer() {
                 log(live, command).map_err(|reason| Error::new(name, reason))?;
             }
-            let request =
-                ExportRequest { name: name.to_owned(), force: *force, hardforce: false, threads: None };
+            let request = ExportRequest { name: name.to_owned(), force: *force, ..ExportRequest::default() };
             return self.let_go(&request, true);
         }
         let live = writer(imported, name)?;
@@ -507,7 +526,7 @@ impl Pools {
             }
         }
         if errors.is_empty() && !limits.is_empty() {
-            let mounted = imported.mounts.list().into_iter().find(|live| live.name() == about);
+            let mounted = imported.mounts.served().into_iter().find(|live| live.name() == about);
             let set = |open| quotas::set(&imported.pool, about, open, limits);
             let set = mounted.map_or_else(|| set(None), |live| live.with_files(set));
             if set.is_err() && matches!(change, DatasetChange::Create { .. } | DatasetChange::Clone { .. }) {
@@ -657,9 +676,8 @@ impl Pools {
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
         crate::grants::may_unmount(&names)?;
         if let Some(failure) = unmount_all(&mounted, Detach::Normal, threads_for(None)).into_iter().next() {
-            let request = MountRequest { datasets: names.clone(), before: names, ..MountRequest::default() };
             // What could be unmounted before that one goes back.
-            self.mount(&request)?;
+            restore_all(&mounted);
             return Err(failure.error);
         }
         Ok((names, folders_of(&mounted)))
@@ -687,7 +705,7 @@ impl Pools {
         let pool = self.pool_of(dataset)?;
         let fail = |error: dsl::Error| Error::new(dataset, of_dsl(&error));
         let root = pool.pool.dsl().dir(dataset).map_err(fail)?;
-        for live in pool.mounts.list() {
+        for live in pool.mounts.served() {
             let name = live.name();
             // A snapshot has the key of its head.
             let head = name.split('@').next().unwrap_or(&name);
@@ -712,6 +730,16 @@ impl Pools {
             Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
         }
     }
+}
+
+/// Whether something of a pool is used by others who have it mounted elsewhere; the log says who.
+fn lingers(imported: &Imported) -> bool {
+    let lingering = imported.mounts.lingering();
+    for live in &lingering {
+        let (dataset, users) = (live.name(), live.users());
+        tracing::warn!(dataset, ?users, "busy: others have it mounted elsewhere");
+    }
+    !lingering.is_empty()
 }
 
 /// The failures of which one is made of, or that one.

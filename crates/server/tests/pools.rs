@@ -73,7 +73,7 @@ impl Stand {
     }
 
     fn export(&self, force: bool) -> Result<(), Reason> {
-        let request = ExportRequest { name: self.pool.clone(), force, hardforce: false, threads: None };
+        let request = ExportRequest { name: self.pool.clone(), force, ..ExportRequest::default() };
         self.pools.export(&request).map_err(|error| error.reason)
     }
 }

@@ -53,12 +53,16 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     if force || hardforce {
         names.iter().for_each(|name| warn_of_nameless(cx, &*service, name));
     }
+    // Where pools are mounted in each other, some go only when others have unmounted something.
+    let mut in_vain = 0;
     loop {
+        let patient = names.len() > 1 && in_vain < ROUNDS;
         let request = |name: &String| ExportRequest {
             name: name.clone(),
             force,
             hardforce,
             threads: cx.mount_threads(),
+            patient,
         };
         let tried: Vec<_> = match cx.another {
             // Each waits for its own devices.
@@ -72,8 +76,10 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
         let gone = tried.iter().filter(|(_, done)| done.is_ok()).count();
         let failures: Vec<_> =
             tried.into_iter().filter_map(|(name, done)| Some((name.clone(), done.err()?))).collect();
+        in_vain = if gone > 0 { 0 } else { in_vain + 1 };
         // What one is busy with may have been another's mounts, which are gone now.
-        let (again, said): (Vec<_>, Vec<_>) = failures.into_iter().partition(|(_, e)| gone > 0 && is_busy(e));
+        let (again, said): (Vec<_>, Vec<_>) =
+            failures.into_iter().partition(|(_, e)| (gone > 0 || patient) && e.is_busy());
         for (name, error) in &said {
             report(cx, name, error);
             failed = true;
@@ -98,6 +104,8 @@ fn warn_of_nameless(cx: &mut Cx, service: &dyn Service, name: &str) {
     }
 }
 
+/// How often pools that keep each other busy are tried in vain before the last time.
+const ROUNDS: u32 = 2;
 /// Pools that are exported at a time.
 const AT_A_TIME: usize = 32;
 
@@ -112,11 +120,6 @@ fn at_once(requests: &[ExportRequest], another: fn() -> Box<dyn Service>) -> Vec
         });
     }
     done
-}
-
-fn is_busy(error: &Error) -> bool {
-    let busy = rustix::io::Errno::BUSY.raw_os_error();
-    matches!(error.reason, Reason::Busy) || matches!(error.reason, Reason::System { errno } if errno == busy)
 }
 
 fn report(cx: &mut Cx, name: &str, error: &Error) {

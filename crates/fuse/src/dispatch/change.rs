@@ -1,6 +1,6 @@
 //! Requests that change a tree.
 
-use super::{entry_out, node_of};
+use super::{Behaviour, S_IFMT, S_IFREG, S_ISGID, S_ISUID, entry_out, node_of};
 use crate::abi::{self, op};
 use crate::caller::Asker;
 use crate::dispatch::{attr_out, kernel_dev_parts};
@@ -10,12 +10,8 @@ use crate::tree::{
 };
 use rustix::io::Errno;
 
-const S_IFMT: u32 = 0o170_000;
-const S_IFREG: u32 = 0o100_000;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
-const S_ISUID: u32 = 0o4000;
-const S_ISGID: u32 = 0o2000;
 /// Writes are durable when they are acknowledged; part of `O_SYNC` too.
 const O_DSYNC: u32 = 0o10_000;
 /// Pages of the file that are cached stay good (`FOPEN_KEEP_CACHE`).
@@ -36,6 +32,11 @@ const FATTR_ATIME_NOW: u32 = 1 << 7;
 const FATTR_MTIME_NOW: u32 = 1 << 8;
 const FATTR_KILL_SUIDGID: u32 = 1 << 11;
 
+/// The new ACL takes set-group-id from the file (`FUSE_SETXATTR_ACL_KILL_SGID`).
+const SETXATTR_ACL_KILL_SGID: u32 = 1;
+/// What a program may do beyond its user, kept in the program's file.
+const CAPABILITY: &[u8] = b"security.capability";
+
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
@@ -53,6 +54,7 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 /// Answers a request that changes the tree; `None` if it is none.
 pub(super) fn answer(
     tree: &dyn Tree,
+    behaviour: Behaviour,
     node: Node,
     request: &Request<'_>,
     out: &mut Answer,
@@ -73,7 +75,7 @@ pub(super) fn answer(
         op::WRITE => write(tree, node, request, out),
         op::SETATTR => setattr(tree, node, request, out),
         op::FALLOCATE => fallocate(tree, node, request),
-        op::SETXATTR => setxattr(tree, node, request),
+        op::SETXATTR => setxattr(tree, behaviour, node, request),
         op::REMOVEXATTR => request.name_after::<()>().and_then(|name| tree.remove_xattr(node, name)),
         // Of what is only read it is nothing, but the kernel must not learn to stop asking: it may be written later.
         op::FSYNC | op::FSYNCDIR => {
@@ -133,10 +135,12 @@ fn copy_file_range(
     out: &mut Answer,
 ) -> Result<(), Errno> {
     let ask: abi::CopyFileRangeIn = request.body()?;
+    let target = node_of(tree, ask.nodeid_out);
+    drop_capability(tree, target)?;
     let bytes_copied = tree.clone_range(&CloneRange {
         source: node,
         from: ask.off_in,
-        target: node_of(tree, ask.nodeid_out),
+        target,
         to: ask.off_out,
         len: ask.len.min(COPY_MAX),
         kill: request.head.uid != 0,
@@ -253,13 +257,31 @@ fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), E
     if request.head.uid != 0 && tree.attr(node)?.mode & (S_ISUID | S_ISGID) != 0 {
         tree.set_attr(node, &SetAttr { kill: true, ..SetAttr::default() })?;
     }
+    drop_capability(tree, node)?;
     tree.allocate(node, ask.offset, ask.length, what)
 }
 
-fn setxattr(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), Errno> {
+/// Takes the capabilities from a file whose contents change, whoever changes them.
+///
+/// The kernel does so itself before writes and truncations. Before these calls only later kernels do.
+fn drop_capability(tree: &dyn Tree, node: Node) -> Result<(), Errno> {
+    match tree.xattr(node, CAPABILITY) {
+        Ok(_) => tree.remove_xattr(node, CAPABILITY),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn setxattr(tree: &dyn Tree, behaviour: Behaviour, node: Node, request: &Request<'_>) -> Result<(), Errno> {
     let ask: abi::SetxattrIn = request.body()?;
-    let name = request.name_after::<abi::SetxattrIn>()?;
-    let rest = request.rest_after::<abi::SetxattrIn>()?;
+    let (extra, name, rest) = if behaviour.setxattr_ext {
+        let extended: abi::SetxattrExtIn = request.body()?;
+        let name = request.name_after::<abi::SetxattrExtIn>()?;
+        (extended.setxattr_flags, name, request.rest_after::<abi::SetxattrExtIn>()?)
+    } else {
+        let name = request.name_after::<abi::SetxattrIn>()?;
+        (0, name, request.rest_after::<abi::SetxattrIn>()?)
+    };
     let value = rest.get(name.len() + 1..).and_then(|v| v.get(..ask.size as usize)).ok_or(Errno::INVAL)?;
     let how = match ask.flags {
         0 => SetXattr::Either,
@@ -267,6 +289,13 @@ fn setxattr(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), Er
         2 => SetXattr::Replace,
         _ => return Err(Errno::INVAL),
     };
+    if extra & SETXATTR_ACL_KILL_SGID != 0 {
+        let mode = tree.attr(node)?.mode;
+        if mode & S_ISGID != 0 {
+            let mode = Some(mode & 0o7777 & !S_ISGID);
+            tree.set_attr(node, &SetAttr { mode, ..SetAttr::default() })?;
+        }
+    }
     tree.set_xattr(node, name, value, how)
 }
 

@@ -7,7 +7,7 @@ fn reads_lines_of_the_mount_table() {
     let line = br"36 35 0:47 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.poolhouse tank/a\040b ro,user_id=1000,group_id=5,allow_other";
     let mount = parse_line(line).unwrap();
     assert_eq!(mount.target, PathBuf::from("/mnt/a b\\c"));
-    assert_eq!(mount.source, "tank/a b");
+    assert_eq!((mount.id, mount.source.as_os_str()), (36, std::ffi::OsStr::new("tank/a b")));
     assert_eq!(mount.fs_type, FS_TYPE);
     assert_eq!(mount.device, "0:47");
     assert_eq!((mount.user, mount.others), (Some(1000), true));

@@ -20,6 +20,15 @@ impl Error {
         Self { about: about.into(), reason }
     }
 
+    /// Whether the reason is that something is used.
+    pub fn is_busy(&self) -> bool {
+        match self.reason {
+            Reason::Busy | Reason::HeldOpen { .. } => true,
+            Reason::System { errno } => errno == rustix::io::Errno::BUSY.raw_os_error(),
+            _ => false,
+        }
+    }
+
     /// The HTTP status that fits the reason.
     pub fn http_status(&self) -> u16 {
         match &self.reason {
@@ -156,6 +165,11 @@ pub enum Reason {
     NotOffered,
     /// It is not attached.
     NotAttached,
+    /// Programs have a device open.
+    HeldOpen {
+        /// Which, and their processes, in words.
+        by: String,
+    },
     /// It is attached.
     AlreadyAttached {
         /// The device's name.

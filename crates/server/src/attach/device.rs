@@ -1,13 +1,24 @@
 //! A loop device, and the link to it.
 
 use crate::api::Reason;
+use device::LoopDevice;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Where volumes are looked for.
 const DEV: &str = "/dev/zvol";
+
+/// How often a device that somebody has open is tried before it is in use.
+const TRIES: u32 = 10;
+/// How long apart.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How many programs that have a device open are named.
+const NAMED: usize = 8;
 
 /// Where the device of a volume is looked for.
 pub(super) fn link_of(name: &str) -> PathBuf {
@@ -24,7 +35,7 @@ pub(super) struct Device {
 }
 
 /// Runs `losetup`, and gives what it says.
-pub(super) fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
+pub(crate) fn losetup(args: &[&str], path: &Path) -> Result<String, Reason> {
     let ran = Command::new("losetup").args(args).arg(path).output();
     let failed = |what: String| Reason::Program { what };
     let ran = ran.map_err(|error| failed(format!("losetup: {error}")))?;
@@ -53,11 +64,31 @@ impl Device {
         }
     }
 
-    /// Whether somebody has mounted or claimed it.
-    pub(super) fn is_used(&self) -> bool {
-        self.is_ours()
-            && rustix::fs::open(&self.path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
-                .is_err()
+    /// Who uses it, in words: programs that have it open, as far as they can be seen, and mounts. Something is said of each that is used.
+    pub(super) fn users(&self) -> Vec<String> {
+        if !self.is_ours() {
+            return Vec::new();
+        }
+        let numbers = self.numbers();
+        let mut users = openers(&numbers);
+        let mounts = fuse::system::table().unwrap_or_default();
+        let mounts = mounts.iter().filter(|mount| numbers.contains(&mount.device));
+        users.extend(mounts.map(|mount| format!("mounted at {}", mount.target.display())));
+        let claim = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        // Swap, a device of LVM, and the like.
+        if users.is_empty() && rustix::fs::open(&self.path, claim, Mode::empty()).is_err() {
+            users.push("claimed by the system".to_owned());
+        }
+        users
+    }
+
+    /// Its numbers as `major:minor`, and those of its partitions.
+    fn numbers(&self) -> BTreeSet<String> {
+        let name = self.path.file_name().unwrap_or_default();
+        let number = |dir: PathBuf| std::fs::read_to_string(dir.join("dev")).ok();
+        let whole = Path::new("/sys/block").join(name);
+        let parts = std::fs::read_dir(&whole).into_iter().flatten().flatten().map(|entry| entry.path());
+        parts.chain([whole.clone()]).filter_map(number).map(|number| number.trim_end().to_owned()).collect()
     }
 
     /// Whether it is there still: somebody may have detached it past the daemon, and its number may be another's.
@@ -65,6 +96,35 @@ impl Device {
         loop_devices().contains(&(self.path.clone(), self.file.clone()))
     }
 
+    /// Detaches it with all that was written to it in the volume, if nobody has it open.
+    ///
+    /// # Errors
+    /// [`Reason::HeldOpen`] if somebody has; as flushing it fails.
+    pub(super) fn release(&self) -> Result<(), Reason> {
+        let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
+        if !self.is_ours() {
+            unlink(&self.path, &self.link);
+            return Ok(());
+        }
+        let device = LoopDevice::open(&self.path).map_err(system)?;
+        // Who looks at new devices, as udev does, has it open for a moment.
+        for left in (0..TRIES).rev() {
+            device.flush().map_err(system)?;
+            if device.release().map_err(system)? {
+                unlink(&self.path, &self.link);
+                return Ok(());
+            }
+            if left > 0 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        let users = self.users();
+        let (device, volume) = (self.path.display(), self.link.display());
+        tracing::info!(%device, %volume, ?users, "in use: it stays attached");
+        Err(Reason::HeldOpen { by: if users.is_empty() { "a program".to_owned() } else { users.join(", ") } })
+    }
+
+    /// Detaches it, whoever uses it: it goes with its last user.
     pub(super) fn remove(&self) -> Result<(), Reason> {
         if self.is_ours() {
             losetup(&["--detach"], &self.path)?;
@@ -82,16 +142,11 @@ impl Device {
 
     /// Has what its users wrote reach the volume: they are about to lose it.
     pub(super) fn settle(&self) {
-        tracing::warn!(device = %self.path.display(), volume = %self.link.display(), "in use: detached, its users lose it");
-        let name = self.path.file_name().unwrap_or_default();
-        let number = |dir: PathBuf| std::fs::read_to_string(dir.join("dev")).ok();
-        let whole = Path::new("/sys/block").join(name);
-        let parts = std::fs::read_dir(&whole).into_iter().flatten().flatten().map(|entry| entry.path());
-        let numbers: Vec<String> = parts.chain([whole.clone()]).filter_map(number).collect();
+        let users = self.users();
+        tracing::warn!(device = %self.path.display(), volume = %self.link.display(), ?users, "in use: detached, its users lose it");
+        let numbers = self.numbers();
         let mounts = fuse::system::table().unwrap_or_default();
-        for mount in
-            mounts.iter().filter(|mount| numbers.iter().any(|number| number.trim_end() == mount.device))
-        {
+        for mount in mounts.iter().filter(|mount| numbers.contains(&mount.device)) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let synced = rustix::fs::open(&mount.target, flags, Mode::empty()).and_then(rustix::fs::syncfs);
             if let Err(error) = synced {
@@ -104,6 +159,36 @@ impl Device {
             tracing::error!(device = %self.path.display(), %error, "it can't be flushed");
         }
     }
+}
+
+/// Programs that have a device of these numbers open, in words; no more than a few. Whoever has it in a namespace of processes beside ours is not seen.
+fn openers(numbers: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if pid == std::process::id() {
+            continue;
+        }
+        let mut files = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        let opened = files.any(|file| {
+            // By its name first: asking for more of a file elsewhere may wait for a server.
+            std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with("/dev"))
+                && std::fs::metadata(file.path()).is_ok_and(|meta| {
+                    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+                    numbers.contains(&format!("{major}:{minor}"))
+                })
+        });
+        if opened {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(format!("{} (pid {pid})", name.trim_end()));
+            if found.len() == NAMED {
+                break;
+            }
+        }
+    }
+    found
 }
 
 /// The link goes, if it leads to this device, and with it folders that hold no other.

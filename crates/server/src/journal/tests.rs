@@ -2,6 +2,7 @@ use super::*;
 
 fn mounted(target: &str, device: &str) -> Mounted {
     Mounted {
+        id: 1,
         target: target.into(),
         source: "p/x".into(),
         fs_type: fuse::system::FS_TYPE.into(),

@@ -15,7 +15,7 @@ use super::look::{to_be_read, to_be_written};
 use super::{Live, Mounts};
 use crate::api::{DatasetChange, Error, Reason, Refusal};
 use crate::faults::{chain, of_dsl, of_library};
-use crate::plan::{Plan, Where};
+use crate::plan::Plan;
 use fuse::Detach;
 use fuse::dataset::{Dataset as Shown, Stale};
 use poolhouse::Pool;
@@ -56,7 +56,7 @@ impl Mounts {
     /// Those of `work`; as opening it again fails; [`Reason::Busy`] if somebody has it who doesn't ask through the kernel, and if it would have to be unmounted and is in use.
     fn roll_back<E>(&self, pool: &Pool, to: &str, work: impl FnOnce() -> Results<E>) -> Results<E> {
         let head = to.split('@').next().unwrap_or(to);
-        let live = self.list().into_iter().find(|live| live.name() == head);
+        let live = self.served().into_iter().find(|live| live.name() == head);
         let Some((live, shown)) = live.and_then(|live| live.shown.upgrade().map(|shown| (live, shown)))
         else {
             return work();
@@ -78,19 +78,9 @@ impl Mounts {
 
     /// Does that while the file system is not mounted.
     fn unmounted<E>(&self, pool: &Pool, live: &Arc<Live>, work: impl FnOnce() -> Results<E>) -> Results<E> {
-        let (name, target) = (live.name(), live.target().to_owned());
-        let given = live.given.lock().clone();
         self.unmount(live, Detach::Normal)?;
         let done = work();
-        let plan = || {
-            let plan = pool.dsl().dataset(&name).and_then(Plan::of).map_err(|error| of_dsl(&error))?;
-            let mut plan = plan.ok_or(Reason::BadType)?;
-            plan.apply(&given).map_err(|option| Reason::BadMountOption { option })?;
-            plan.place = Where::Path(target);
-            Ok(plan)
-        };
-        let plan = plan().map_err(|reason| Error::new(&name, reason));
-        let mounted = plan.and_then(|plan| self.mount(pool, &plan, true));
+        let mounted = self.restore(pool, live);
         done.and_then(|done| mounted.map(|()| done))
     }
 }

@@ -32,7 +32,7 @@ impl Pools {
         // A number that is no dataset's may be anything else's.
         let Ok(dataset) = imported.pool.dsl().by_object(objset) else { return Ok(ObjectPath::default()) };
         let name = dataset.name();
-        let live = imported.mounts.list().into_iter().find(|live| live.name() == name);
+        let live = imported.mounts.served().into_iter().find(|live| live.name() == name);
         let path = |fs: &FileSystem| {
             let path = fs.object_path(object).ok()?;
             Some(String::from_utf8_lossy(&path).into_owned())

@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -187,8 +187,19 @@ impl Ending {
         Ok(())
     }
 
-    /// Unmounts what is mounted of a pool; in the end whatever it takes.
+    /// Unmounts what is mounted of a pool; in the end whatever it takes, also from those who have it mounted elsewhere.
     fn unmount(&self, imported: &Arc<Imported>) {
+        self.unmount_here(imported);
+        for live in imported.mounts.lingering() {
+            let (dataset, users) = (live.name(), live.users());
+            tracing::warn!(dataset, ?users, "in use where it is mounted elsewhere: its users lose it");
+            if let Err(error) = imported.mounts.unmount(&live, Detach::Lazy) {
+                tracing::error!(dataset, %error, "it stays mounted, dead");
+            }
+        }
+    }
+
+    fn unmount_here(&self, imported: &Arc<Imported>) {
         let mut seen = self.state.lock().moves;
         loop {
             let mounted = imported.mounted();
@@ -320,17 +331,16 @@ pub(super) enum Users {
 
 /// Leaves a pool to the end of the process: its mounts are taken out of the tree of names, if that can be done without its devices.
 pub(super) fn give_up(imported: &Imported, users: Users) {
-    let mut targets: Vec<PathBuf> =
-        imported.mounts.list().iter().map(|live| live.target().to_owned()).collect();
-    targets.sort();
+    let mut mounts = imported.mounts.list();
+    mounts.sort_by_key(|live| live.number);
     let (done, wait) = mpsc::channel();
     let detach = move || {
-        for target in &targets {
+        for live in &mounts {
             if users == Users::Fail {
                 // Most are busy and stay until the next line; what is under way fails.
-                fuse::system::detach(target, Detach::Force).unwrap_or_default();
+                live.leave_tree(Detach::Force).unwrap_or_default();
             }
-            if let Err(error) = fuse::system::detach(target, Detach::Lazy) {
+            if let Err(error) = live.leave_tree(Detach::Lazy) {
                 tracing::debug!(%error, "it goes with the process");
             }
         }

@@ -379,7 +379,10 @@ fn at_path(mounted: &[Mounted], name: &str) -> Result<Vec<Mounted>, Error> {
     let path = PathBuf::from(name);
     // As it was given, or as it resolves: a link may lead there.
     let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-    let found = mounted.iter().rfind(|(_, live)| live.target() == path || live.target() == real);
+    let found = mounted
+        .iter()
+        .rfind(|(_, live)| live.is_at(&path))
+        .or_else(|| mounted.iter().rfind(|(_, live)| live.target() == path || live.target() == real));
     found.cloned().map(|one| vec![one]).ok_or_else(|| Error::new(name, Reason::NotAMountpoint))
 }
 
@@ -427,6 +430,20 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
     }
     failures.append(&mut skipped);
     failures
+}
+
+/// Mounts again, parents first, what was unmounted for something that was not done then.
+pub(super) fn restore_all(mounted: &[Mounted]) {
+    let mut order: Vec<&Mounted> = mounted.iter().collect();
+    order.sort_by_key(|(_, live)| live.number);
+    for (imported, live) in order {
+        match imported.mounts.restore(&imported.pool, live) {
+            Ok(()) => {}
+            // It could not be unmounted.
+            Err(error) if error.reason == Reason::AlreadyMounted => {}
+            Err(error) => tracing::error!(%error, "it is not mounted again"),
+        }
+    }
 }
 
 /// A folder that a dataset is mounted on.

@@ -1,0 +1,193 @@
+//! Which mount is meant, and where it is now.
+//!
+//! # Theory
+//! A path does not name a mount: a folder above the mountpoint may be renamed, and another mount may
+//! lie over it. The kernel numbers mounts. [`MountId`] is what it says of one when it is made: the
+//! number of the device, the number in the table of mounts (which a later mount may get), and, from
+//! Linux 6.8 on, a number that no other mount ever gets.
+//!
+//! To change a mount, [`MountId::find`] looks for it: first where it was, then where the table has its
+//! number. It opens the folder that the mountpoint is in, so that renaming no longer matters, and checks
+//! the number of what is mounted there. An open file of the mount itself would keep it busy.
+//!
+//! # Locks
+//! A mountpoint has one [`Turn`] at a time. So two threads that unmount what lies there, one over
+//! the other, do not check before each other and then unmount twice. Mounts that others make in just
+//! that moment are not seen.
+//!
+//! # Absent
+//! Numbers of mounts before Linux 5.8: there a mount is known by its device and its path.
+
+use crate::error::Error;
+use crate::system::{by_number, table};
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// `STATX_MNT_ID_UNIQUE`.
+const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// What the kernel calls a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountId {
+    /// `st_dev` of its files.
+    device: (u32, u32),
+    /// Its number in the table of mounts.
+    row: Option<u64>,
+    /// Its number for good.
+    unique: Option<u64>,
+}
+
+/// Where a mount is.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Here.
+    At(Place),
+    /// Something else is mounted over it, or over a folder above it.
+    Hidden,
+    /// Nowhere that this process sees.
+    Gone,
+}
+
+/// A mountpoint, held by the folder that it is in.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Its path now, for messages and for programs that take nothing else.
+    pub(crate) path: PathBuf,
+    /// None for `/`.
+    parent: Option<(OwnedFd, OsString)>,
+    _turn: Turn,
+}
+
+impl Place {
+    /// A path that leads there, whatever is renamed meanwhile.
+    pub(crate) fn by_number(&self) -> PathBuf {
+        match &self.parent {
+            Some((parent, name)) => by_number(parent).join(name),
+            None => self.path.clone(),
+        }
+    }
+}
+
+/// By which a mountpoint is known to all who change what lies there.
+type Key = ((u32, u32), u64, OsString);
+
+static TURNS: (Mutex<BTreeSet<Key>>, Condvar) = (Mutex::new(BTreeSet::new()), Condvar::new());
+
+/// The right to change what is mounted at a place.
+#[derive(Debug)]
+struct Turn(Key);
+
+impl Turn {
+    /// Waits for it.
+    fn take(key: Key) -> Self {
+        let (taken, changed) = &TURNS;
+        let mut taken = taken.lock();
+        while taken.contains(&key) {
+            changed.wait(&mut taken);
+        }
+        taken.insert(key.clone());
+        Self(key)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TURNS.0.lock().remove(&self.0);
+        TURNS.1.notify_all();
+    }
+}
+
+/// Asks about a path without asking whoever serves it.
+fn look(dir: impl AsFd, path: &Path, what: StatxFlags) -> Result<Statx, Errno> {
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::statx(dir, path, flags, what)
+}
+
+impl MountId {
+    /// That of what is mounted at a path.
+    pub(crate) fn at(path: &Path) -> Result<Self, Errno> {
+        let stat = look(CWD, path, StatxFlags::MNT_ID)?;
+        let device = (stat.stx_dev_major, stat.stx_dev_minor);
+        let has = |stat: &Statx, what: StatxFlags| stat.stx_mask & what.bits() != 0;
+        let row = has(&stat, StatxFlags::MNT_ID).then_some(stat.stx_mnt_id);
+        let again = look(CWD, path, UNIQUE)?;
+        let unique = has(&again, UNIQUE).then_some(again.stx_mnt_id);
+        Ok(Self { device, row, unique })
+    }
+
+    /// `st_dev` of its files.
+    pub(crate) fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
+    /// The same as the table of mounts has it.
+    pub(crate) fn device_text(&self) -> String {
+        format!("{}:{}", self.device.0, self.device.1)
+    }
+
+    /// Whether a name in a folder leads to its root.
+    fn is_at(&self, dir: impl AsFd, path: &Path) -> bool {
+        let what = if self.unique.is_some() { UNIQUE } else { StatxFlags::MNT_ID };
+        let Ok(stat) = look(dir, path, what) else { return false };
+        let same = match (self.unique, self.row) {
+            (Some(own), _) => stat.stx_mask & UNIQUE.bits() != 0 && stat.stx_mnt_id == own,
+            (None, Some(own)) => stat.stx_mnt_id == own,
+            (None, None) => true,
+        };
+        let told = stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+        let root = !told || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+        same && root && (stat.stx_dev_major, stat.stx_dev_minor) == self.device
+    }
+
+    /// Whether a path leads to its root.
+    pub(crate) fn leads(&self, path: &Path) -> bool {
+        self.is_at(CWD, path)
+    }
+
+    /// Where it is now; `usual` is where it was.
+    ///
+    /// # Errors
+    /// [`Error::Descriptors`]; [`Error::Table`] if it is not where it was, and the table of mounts can't be read.
+    pub(crate) fn find(&self, usual: &Path) -> Result<Found, Error> {
+        if let Some(place) = self.hold(usual)? {
+            return Ok(Found::At(place));
+        }
+        let device = self.device_text();
+        let own = table()?.into_iter().find(|mount| {
+            mount.device == device && self.row.map_or(mount.target == usual, |row| mount.id == row)
+        });
+        let Some(own) = own else { return Ok(Found::Gone) };
+        Ok(self.hold(&own.target)?.map_or(Found::Hidden, Found::At))
+    }
+
+    /// Holds a place if this is what is mounted there.
+    fn hold(&self, path: &Path) -> Result<Option<Place>, Error> {
+        let path = path.to_owned();
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            let turn = Turn::take(((0, 0), 0, OsString::new()));
+            return Ok(self.leads(&path).then(|| Place { path, parent: None, _turn: turn }));
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = match rustix::fs::open(above, flags, Mode::empty()) {
+            Ok(parent) => parent,
+            Err(source @ (Errno::MFILE | Errno::NFILE)) => return Err(Error::Descriptors { source }),
+            Err(_) => return Ok(None),
+        };
+        let stat = rustix::fs::statx(
+            &parent,
+            "",
+            AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC,
+            StatxFlags::INO,
+        );
+        let Ok(stat) = stat else { return Ok(None) };
+        let name = name.to_owned();
+        let turn = Turn::take(((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino, name.clone()));
+        let here = self.is_at(&parent, Path::new(&name));
+        Ok(here.then(|| Place { path, parent: Some((parent, name)), _turn: turn }))
+    }
+}

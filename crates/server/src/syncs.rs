@@ -1,0 +1,215 @@
+//! `sync(2)`: all pools of the daemon are synced for it, where the kernel tells of it.
+//!
+//! # Theory
+//! The kernel tells by a mount of a block device ([`fuse::Hearing`]). The device is a loop device over memory that
+//! holds nothing, and goes with the daemon however that ends. It takes root, loop devices and Linux 6.18. Elsewhere
+//! what was not fsynced is on disk when its transaction group is: after `zfs_txg_timeout` at most.
+//!
+//! A pool that does not sync in time keeps `sync(2)` no longer, which would keep the whole machine. For the same reason
+//! a daemon in a user's session does not listen: systemd freezes sessions before it suspends the machine, and the
+//! kernel syncs after that.
+//!
+//! # Locks
+//! None is held while pools sync.
+
+use crate::pools::Pools;
+use fuse::Hearing;
+use fuse::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
+use parking_lot::Mutex;
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long `sync(2)` waits for pools.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of the device.
+const SIZE: u64 = 1 << 20;
+const ROOT: Node = Node(1);
+
+/// By which the daemon hears of `sync(2)`, once it does.
+#[derive(Default)]
+pub(crate) struct Syncs {
+    coming: Mutex<Option<JoinHandle<Option<Hearing>>>>,
+    here: Mutex<Option<Hearing>>,
+}
+
+impl Syncs {
+    /// Waits until it is known whether the daemon hears of `sync(2)`.
+    pub(crate) fn wait(&self) {
+        let Some(coming) = self.coming.lock().take() else { return };
+        match coming.join() {
+            Ok(hearing) => *self.here.lock() = hearing,
+            Err(_) => tracing::error!("the thread that listens for sync(2) panicked"),
+        }
+    }
+}
+
+/// Begins to listen, if that can be had.
+pub(crate) fn begin(pools: &Arc<Pools>) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if groups.lines().any(may_be_frozen) {
+        tracing::info!("sync(2) is not heard: the daemon is in a user's session, which may be frozen");
+        return;
+    }
+    let all = Arc::new(All { pools: Arc::downgrade(pools), heard: AtomicU64::new(0) });
+    match std::thread::Builder::new().name("sync".to_owned()).spawn(move || listen(&all)) {
+        Ok(thread) => *pools.syncs.coming.lock() = Some(thread),
+        Err(error) => tracing::debug!(%error, "sync(2) is not heard"),
+    }
+}
+
+/// Whether a line of `/proc/self/cgroup` shows a group that is frozen when the machine is suspended.
+fn may_be_frozen(line: &str) -> bool {
+    line.split('/').any(|part| part == "user.slice")
+}
+
+fn listen(all: &Arc<All>) -> Option<Hearing> {
+    let hearing = match make(all) {
+        Ok(hearing) => hearing,
+        Err(why) => {
+            tracing::info!(why, "sync(2) is not heard: there is no mount of a block device");
+            return None;
+        }
+    };
+    let asked = hearing.ask();
+    if all.heard.load(Ordering::Relaxed) == 0 {
+        tracing::info!(?asked, "sync(2) is not heard: this kernel does not tell");
+        return None;
+    }
+    tracing::info!("sync(2) is heard");
+    Some(hearing)
+}
+
+fn make(all: &Arc<All>) -> Result<Hearing, String> {
+    let memory = rustix::fs::memfd_create("poolhouse-sync", MemfdFlags::CLOEXEC);
+    let memory = memory.map_err(|errno| errno.to_string())?;
+    rustix::fs::ftruncate(&memory, SIZE).map_err(|errno| errno.to_string())?;
+    let file = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()));
+    let device = crate::attach::losetup(&["--find", "--show"], &file).map_err(|why| format!("{why:?}"))?;
+    let hearing = Hearing::new(Path::new(&device), Arc::clone(all) as Arc<dyn Tree>);
+    // It goes with its last user, which is the mount.
+    if let Err(why) = crate::attach::losetup(&["--detach"], Path::new(&device)) {
+        tracing::warn!(device, ?why, "a loop device stays");
+    }
+    hearing.map_err(|error| crate::faults::chain(&error))
+}
+
+/// All pools, as an empty folder that can be synced.
+struct All {
+    pools: Weak<Pools>,
+    /// How often the kernel has told.
+    heard: AtomicU64,
+}
+
+impl Tree for All {
+    fn root(&self) -> Node {
+        ROOT
+    }
+
+    fn lookup(&self, _: Node, _: &[u8]) -> Result<Attr, Errno> {
+        Err(Errno::NOENT)
+    }
+
+    fn attr(&self, node: Node) -> Result<Attr, Errno> {
+        let time = Time::default();
+        let attr = Attr {
+            node,
+            ino: node.0,
+            generation: 0,
+            parent: ROOT,
+            mode: 0o040_700,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: (0, 0),
+            size: 2,
+            blocks: 0,
+            blksize: 4096,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            settled: true,
+        };
+        if node == ROOT { Ok(attr) } else { Err(Errno::STALE) }
+    }
+
+    fn readlink(&self, _: Node) -> Result<Vec<u8>, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn read(&self, _: Node, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::ISDIR)
+    }
+
+    fn readdir(&self, _: Node, _: u64, _: usize) -> Result<Vec<Entry>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn xattr(&self, _: Node, _: &[u8]) -> Result<Vec<u8>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn xattr_names(&self, _: Node) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(Vec::new())
+    }
+
+    fn statfs(&self, _: Node) -> Result<Statfs, Errno> {
+        Ok(Statfs { unit: 512, transfer: 4096, name_max: 20, ..Statfs::default() })
+    }
+
+    fn seek(&self, _: Node, _: u64, _: Seek) -> Result<u64, Errno> {
+        Err(Errno::NXIO)
+    }
+
+    fn flags(&self, _: Node) -> Result<Flags, Errno> {
+        Ok(Flags::default())
+    }
+
+    fn writable(&self) -> bool {
+        true
+    }
+
+    /// Syncs all pools at once, and waits for them.
+    fn sync(&self) -> Result<(), Errno> {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        let Some(pools) = self.pools.upgrade() else { return Ok(()) };
+        let mut waiting = Vec::new();
+        for pool in pools.present() {
+            let name = pool.pool.name().to_owned();
+            let (done, wait) = mpsc::channel();
+            let sync = move || {
+                let synced = pool.pool.spa().writer().is_none_or(|live| {
+                    // One that is suspended syncs when somebody clears it.
+                    live.suspended().is_none() && live.sync_all().is_ok()
+                });
+                // The receiver may have lost its patience.
+                done.send(synced).unwrap_or_default();
+            };
+            match std::thread::Builder::new().name("sync-pool".to_owned()).spawn(sync) {
+                Ok(_) => waiting.push((name, wait)),
+                Err(error) => tracing::error!(pool = name, %error, "not synced for sync(2)"),
+            }
+        }
+        let (end, mut all) = (Instant::now() + PATIENCE, true);
+        for (name, wait) in waiting {
+            let left = end.saturating_duration_since(Instant::now());
+            if wait.recv_timeout(left) != Ok(true) {
+                tracing::warn!(pool = name, "sync(2) has not synced it");
+                all = false;
+            }
+        }
+        if all { Ok(()) } else { Err(Errno::IO) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
