@@ -11,10 +11,10 @@
 //! doors without another copy.
 //!
 //! # Locks
-//! An owner has an image file locked with `flock`, exclusively, and a block device open with `O_EXCL`, which the kernel
-//! refuses while anyone has it mounted or imported; both end when the device is dropped. Loop devices over an image are claimed
-//! with it, as its bytes have one owner however they are reached. Readers that want no owner beside them
-//! lock an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
+//! An owner claims an image file by a write lock, and a block device by `O_EXCL`, which the kernel refuses while anyone has it
+//! mounted or imported; both end when the device is dropped. What readers of an image lock refuses no owner (`file/claim.rs`).
+//! Loop devices over an image are claimed with it, as its bytes have one owner however they are reached. Readers that want no owner beside them
+//! claim an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
 //! own mutex only while they copy.
 //!
 //! # Absent
