@@ -326,6 +326,20 @@ impl Device for FileDevice {
         gone.then(|| self.file.as_raw_fd())
     }
 
+    fn is_not_at(&self, path: &Path) -> bool {
+        let (Ok(there), Ok(here)) = (path.metadata(), self.file.metadata()) else { return false };
+        match self.block {
+            true => !there.file_type().is_block_device() || there.rdev() != here.rdev(),
+            false => (there.dev(), there.ino()) != (here.dev(), here.ino()),
+        }
+    }
+
+    fn give_way(&self) {
+        if !self.block && self.writable {
+            self.claim.give_way(&self.file);
+        }
+    }
+
     fn size(&self) -> u64 {
         self.size.load(Relaxed)
     }

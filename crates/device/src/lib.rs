@@ -46,6 +46,8 @@ pub use region::Region;
 pub use slow::{Clock, Slow, SystemClock};
 pub use spinning::{Effort, Spinning};
 
+use std::path::Path;
+
 /// A result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
@@ -105,6 +107,16 @@ pub trait Device: Send + Sync {
     fn nameless(&self) -> Option<i32> {
         None
     }
+
+    /// Whether a path leads to another device now than this one: what was opened there is not what is there. Asks the system for the path, which may
+    /// hang. `false` where the path leads nowhere, or that can't be told.
+    fn is_not_at(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// Lets another opening of the same device by this process claim it. This one takes its claim back with its next write, and fails if
+    /// it can't. Does nothing where a claim can't be given away.
+    fn give_way(&self) {}
 
     /// Bytes in the device.
     fn size(&self) -> u64;

@@ -88,8 +88,15 @@ impl Claim {
             return Ok(());
         }
         let still = locked_out(self.holder.as_ref().unwrap_or(file), owed)?;
-        self.owed.fetch_and(still, Relaxed);
+        self.owed.fetch_and(still | !owed, Relaxed);
         Ok(())
+    }
+
+    /// Releases the locks, and owes them.
+    pub(super) fn give_way(&self, file: &File) {
+        self.release(file);
+        // Then: what is owed before that, a write would take back, and it would be released all the same.
+        self.owed.fetch_or(WRITE_LOCK | FLOCK, Relaxed);
     }
 
     /// Releases the locks. Closing alone would not do: a child that this process is just starting has the descriptor too until it
