@@ -113,6 +113,8 @@ pub struct Cx {
     pub scripts: Option<Rc<crate::zpool::Answers>>,
     /// The pool that was changed last, whose history gets the command line.
     touched: Option<String>,
+    /// That change is made, whatever the command fails at afterwards.
+    made: bool,
     connect: Connect,
     service: Option<Rc<dyn Service>>,
 }
@@ -174,6 +176,7 @@ impl Cx {
             command: String::new(),
             scripts: None,
             touched: None,
+            made: false,
             connect,
             service: None,
         }
@@ -191,9 +194,16 @@ impl Cx {
         self.touched = Some(name[..end].to_owned());
     }
 
-    /// Ends a command: one that succeeded in changing a pool goes into its history.
+    /// The same of a change that is made, whatever the command fails at afterwards: what it made may not be mounted.
+    pub fn made(&mut self, name: &str) {
+        self.changed(name);
+        self.made = true;
+    }
+
+    /// Ends a command: one that succeeded in changing a pool, or made what it was asked for, goes into its history.
     pub fn end(&mut self, code: i32) {
-        let Some(pool) = self.touched.take().filter(|_| code == 0) else { return };
+        let made = std::mem::take(&mut self.made);
+        let Some(pool) = self.touched.take().filter(|_| code == 0 || made) else { return };
         let change = PoolChange::Log { command: std::mem::take(&mut self.command) };
         let logged = self.service().map(|service| service.change_pool(&pool, &change));
         if let Ok(Err(e)) = logged

@@ -17,7 +17,7 @@ use common::{Ran, run};
 use fuzzing::labels::{protect, relabel};
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, Value};
-use server::api::Service;
+use server::api::{ImportRequest, Rewind, ScanRequest, Service};
 use server::house::House;
 use spa::Host;
 use spa::import::Clock;
@@ -412,4 +412,61 @@ fn gone_from_a_cache_file() {
     assert_eq!(both, Ran { code: 1, out: retry.into(), err: gone.into() });
     assert_eq!(run("zpool list -H -o name", service.clone()).out, "xmirror2\n");
     assert_eq!(run("zpool export xmirror2", service).code, 0);
+}
+
+/// Goal: after an import that went back, for writing, what is said is the state's own time, and how much was given up since, though the import has written by then.
+#[test]
+fn the_time_that_it_went_back_to() {
+    let Some(f) = testkit::find("mirror2") else { return };
+    let copy = f.copy();
+    let found = spa::scan(copy.images());
+    let states = spa::list_txgs(&found.pools[0]).unwrap();
+    let newest = &states[0].uberblock;
+    let service = house();
+    for state in states[1..].iter().filter(|state| state.uberblock.timestamp < newest.timestamp) {
+        let rewind = Rewind { extreme: true, txg: Some(state.uberblock.txg.0), ..Rewind::default() };
+        let request = ImportRequest {
+            guid: found.pools[0].guid.0,
+            scan: ScanRequest { paths: copy.images().to_vec(), ..ScanRequest::default() },
+            force: true,
+            rewind,
+            ..ImportRequest::default()
+        };
+        // Of states that old some can't be opened any more.
+        let Ok(outcome) = service.import(&request) else { continue };
+        let told = outcome.rewind.expect("it went back");
+        assert_eq!(told.load_time, state.uberblock.timestamp);
+        assert_eq!(told.seconds_lost, Some((newest.timestamp - state.uberblock.timestamp) as i64));
+        return;
+    }
+    panic!("no state could be gone back to");
+}
+
+/// Goal: what a device remembers that left its pool while it was offline, before the pool got another guid, is not offered beside that pool, which is imported by its name; by its number it
+/// can be looked for.
+#[test]
+fn a_memory_is_not_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| dir.path().join(name));
+    for path in &paths {
+        std::fs::File::create(path).unwrap().set_len(128 << 20).unwrap();
+    }
+    let service = house();
+    let good = |line: &str| common::good(line, &service);
+    let [a, b] = [&paths[0], &paths[1]].map(|path| path.display().to_string());
+    good(&format!("zpool create -m none tank mirror {a} {b}"));
+    let old = good("zpool get -H -o value guid tank");
+    for line in [&format!("zpool offline tank {b}"), &format!("zpool detach tank {b}"), "zpool reguid tank"] {
+        good(line);
+    }
+    good("zpool export tank");
+    let ran = import(&service, dir.path(), "");
+    assert_eq!((ran.code, ran.out.matches("pool: tank\n").count()), (0, 1), "{}", ran.out);
+    assert!(ran.out.contains(" ONLINE\n") && !ran.out.contains(old.trim()), "{}", ran.out);
+    let ran = import(&service, dir.path(), "-N tank");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_ne!(good("zpool get -H -o value guid tank"), old);
+    good("zpool export tank");
+    let ran = run(&format!("zpool import -d {b}"), service.clone());
+    assert!(ran.out.contains(old.trim()), "it is there for who asks for this device: {}", ran.out);
 }

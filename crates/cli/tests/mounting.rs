@@ -93,6 +93,32 @@ fn a_failure_is_its_own_subtrees() {
     assert_eq!(now, ["tank", "tank/good", "tank/good/below"]);
 }
 
+/// Goal: what was made or moved, and could not be mounted, is in the history all the same: the pool has it.
+#[test]
+fn what_is_not_mounted_is_in_the_history() {
+    let Some(stand) = Stand::new(&["tank"]) else { return };
+    let nowhere = "/file/x";
+    fs::write(stand.path("file"), b"no folder").expect("a file");
+    stand.good("zfs create tank/fs");
+    stand.good("zfs snapshot tank/fs@s");
+    let lines = [
+        format!("zfs create -o mountpoint={nowhere} tank/made"),
+        format!("zfs clone -o mountpoint={nowhere} tank/fs@s tank/cloned"),
+        "zfs rename tank/made tank/renamed".to_owned(),
+    ];
+    for line in &lines {
+        let ran = stand.ran(line);
+        assert!(ran.code == 0 || ran.err.contains("successfully"), "{line}: {} {}", ran.code, ran.err);
+    }
+    assert_eq!(stand.ran(&lines[0].replace("made", "too")).code, 1);
+    // What is refused is no change.
+    assert_eq!(stand.ran(&lines[1]).code, 1);
+    let history = stand.good("zpool history tank");
+    for line in lines.iter().chain([&lines[0].replace("made", "too")]) {
+        assert_eq!(history.matches(line.as_str()).count(), 1, "{line}: {history}");
+    }
+}
+
 /// Goal: what belongs nowhere, elsewhere or only where it is asked for is left alone by what mounts all, in silence; by name it is mounted,
 /// or refused for a reason.
 #[test]

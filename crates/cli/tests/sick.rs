@@ -114,14 +114,26 @@ fn suspended() {
     let at = stand.dir.path();
     let writer = stand.suspend();
     let status = good(at, "zpool status sick");
+    let device = format!("{}/mnt/home/small/d0", stand.below.path().display());
     for words in [
-        "  pool: sick\n state: SUSPENDED\nstatus: One or more devices are faulted in response to IO failures.\n\
-         action: Make sure the affected devices are connected, then run 'zpool clear'.\n   \
-         see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-HC\n",
+        &format!(
+            "  pool: sick\n state: SUSPENDED\nstatus: One or more devices are faulted in response to IO failures: there is \
+             no\n\tspace left (ENOSPC or EDQUOT) on what holds\n\t\t{device}\n\
+             action: Make room there, then run 'zpool clear'.\n   \
+             see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-HC\n"
+        ),
         "\n\tNAME",
     ] {
         assert!(status.contains(words), "{status}");
     }
+    // The quota of what is below, in all that tells of it.
+    let events = good(at, "zpool events -v sick");
+    assert!(events.contains("zio_err = 0x7a\n"), "{events}");
+    let log = fs::read_to_string(at.join("log")).expect("a log");
+    assert!(
+        log.contains("suspended: there is no space left (ENOSPC or EDQUOT)") && log.contains(&device),
+        "{log}"
+    );
     for (line, words) in [
         ("zfs create sick/x", "cannot create 'sick/x': pool I/O is currently suspended\n"),
         ("zfs snapshot sick@x", "pool I/O is currently suspended\n"),
@@ -163,6 +175,107 @@ fn suspended() {
     good(at, &format!("zpool import -d {}/mnt/home/small sick", stand.below.path().display()));
     assert_eq!(fs::metadata(at.join("sick/large")).expect("it is mounted").len(), 32 << 20);
     good(at, "zpool export sick");
+}
+
+/// A mount that goes when this does.
+struct Below(std::path::PathBuf);
+
+impl Drop for Below {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Goal: a pool on a sparse file whose file system is full is suspended, and its status, its events and the log say what is full; when there is room it goes on, with all
+/// that was written.
+#[test]
+fn the_file_system_below_is_full() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (at, below) = (dir.path(), dir.path().join("below"));
+    fs::create_dir(&below).expect("a folder");
+    let mount = |options: &str| {
+        Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&below).status()
+    };
+    if !mount("size=24m").is_ok_and(|status| status.success()) {
+        eprintln!("nothing can be mounted here");
+        return;
+    }
+    // Before the folder goes, and after the daemon.
+    let _below = Below(below.clone());
+    let daemon = Daemon::start(at);
+    let device = below.join("d0");
+    image(&device);
+    daemon.good(&format!("zpool create -m {}/mnt tank {}", at.display(), device.display()));
+    let mut x = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (x >> 33) as u8
+    })
+    .take(32 << 20)
+    .collect();
+    let file = at.join("mnt/file");
+    let bytes = noise.clone();
+    let other = fs::File::create(at.join("mnt/other")).expect("it is mounted");
+    let writer = std::thread::spawn(move || {
+        let file = fs::File::create(file)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync_all()
+    });
+    while good(at, "zpool list -H -o health tank") != "SUSPENDED\n" {
+        assert!(!writer.is_finished(), "there is room for everything");
+    }
+    // Who writes now waits in the system, and can be killed.
+    let mut waits = Command::new("dd").arg("if=/dev/zero").arg("bs=1M").stdout(other).spawn().expect("dd");
+    let stat = || fs::read_to_string(format!("/proc/{}/stat", waits.id())).expect("a child");
+    while !["(dd) S", "(dd) D"].iter().any(|state| stat().contains(state)) {
+        std::thread::yield_now();
+    }
+    waits.kill().expect("a child");
+    waits.wait().expect("it ends");
+    let status = good(at, "zpool status tank");
+    assert!(status.contains("ENOSPC") && status.contains(&format!("\t\t{}\n", device.display())), "{status}");
+    let events = good(at, "zpool events -v tank");
+    assert!(events.contains("zio_err = 0x1c\n"), "{events}");
+    let log = fs::read_to_string(at.join("log")).expect("a log");
+    assert!(log.contains("suspended: there is no space left") && log.contains("d0"), "{log}");
+    assert!(mount("remount,size=256m").expect("a command").success());
+    while good(at, "zpool list -H -o health tank") != "ONLINE\n" {
+        good(at, "zpool clear tank");
+    }
+    writer.join().expect("a thread").expect("it is written in the end");
+    assert!(fs::read(at.join("mnt/file")).expect("it is mounted") == noise);
+    assert!(!good(at, "zpool status tank").contains("ENOSPC"), "that is over");
+    good(at, "zpool export tank");
+}
+
+/// Goal: a pool whose device went with the mount that it lies on is suspended, and goes on when that is mounted again and the pool is cleared: its descriptor of before is of
+/// no use, though nobody has told it so.
+#[test]
+fn the_mount_below_comes_back() {
+    let Some(mut stand) = Stand::new() else { return };
+    stand.ground.signal("KILL");
+    stand.ground.ended();
+    let at = stand.dir.path().to_owned();
+    fs::write(at.join("sick/more"), "more").expect("it is in memory");
+    let asked = command(&at, "zpool sync sick").spawn().expect("it runs");
+    while good(&at, "zpool list -H -o health sick") != "SUSPENDED\n" {}
+    let under = stand.below.path().to_owned();
+    let _ = Command::new("umount").args(["-R", "-l"]).arg(under.join("mnt")).status();
+    stand.ground = Daemon::start(&under);
+    if good(&under, "zpool list -H -o name").is_empty() {
+        good(&under, &format!("zpool import -d {} tank", under.display()));
+    }
+    while good(&at, "zpool list -H -o health sick") != "ONLINE\n" {
+        good(&at, "zpool clear sick");
+    }
+    assert!(asked.wait_with_output().expect("it ends").status.success());
+    for (file, content) in [("file", "content"), ("more", "more")] {
+        assert_eq!(fs::read_to_string(at.join("sick").join(file)).expect("it is mounted"), content);
+    }
+    good(&at, "zpool export sick");
+    good(&at, &format!("zpool import -d {}/mnt/home/small sick", under.display()));
+    assert_eq!(fs::read_to_string(at.join("sick/more")).expect("it is mounted"), "more");
+    good(&at, "zpool export -a");
 }
 
 /// Goal: a pool whose device stops answering is told with what was known of it, though nobody had asked before, and keeps nobody who asks for all pools waiting for long.

@@ -143,6 +143,39 @@ fn alone() {
     assert!(said(&told).contains(&format!("MISSING  fusermount3: will not mount for user {BOB}")));
 }
 
+/// Goal: somebody who may only read an image locks it as they like, and its owner imports it all the same; a second owner, another user, is refused meanwhile
+/// and afterwards.
+#[test]
+fn locked_by_a_reader() {
+    let Some(machine) = Machine::new() else { return };
+    let image = machine.home().join("d0");
+    let at = machine.home().display().to_string();
+    machine.good(&format!("truncate -s 128M {at}/d0 && chmod 644 {at}/d0"));
+    machine.good(&format!("poolhouse zpool create -m none own {at}/d0 && poolhouse zpool export own"));
+    let second = || device::FileDevice::open(&image, device::Mode::Write);
+    for how in ["-s", "-x"] {
+        let (uid, path) = (BOB.to_string(), image.display().to_string());
+        let mut reader = Command::new("setpriv")
+            .args(["--reuid", &uid, "--regid", &uid, "--clear-groups", "flock", how, &path])
+            .args(["sh", "-c", "echo locked; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("flock");
+        let mut line = String::new();
+        BufReader::new(reader.stdout.take().expect("it was asked for")).read_line(&mut line).expect("a pipe");
+        assert_eq!(line, "locked\n");
+        machine.good(&format!("poolhouse zpool import -d {at} own"));
+        assert!(matches!(second(), Err(device::DeviceError::Busy { .. })), "beside the reader");
+        drop(reader.stdin.take());
+        reader.wait().expect("it ends");
+        machine.good("poolhouse zpool sync -f own");
+        assert!(matches!(second(), Err(device::DeviceError::Busy { .. })), "after the reader");
+        machine.good("poolhouse zpool export own");
+        drop(second().expect("nobody has it"));
+    }
+}
+
 /// Goal: a user lets others in by choice, for one mount or for all, where fuse.conf has the word; then file systems are mounted in each other too. Where it has not, each
 /// way says what is missing, and so does a child that can't be mounted below its parent.
 #[test]

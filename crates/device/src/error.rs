@@ -92,3 +92,21 @@ pub enum DeviceError {
         device: String,
     },
 }
+
+impl DeviceError {
+    /// What the system said (`errno`), if it said anything.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            DeviceError::Io { source, .. } | DeviceError::Open { source, .. } => source.raw_os_error(),
+            DeviceError::Range { .. }
+            | DeviceError::ReadOnly { .. }
+            | DeviceError::Busy { .. }
+            | DeviceError::NotADevice { .. } => None,
+        }
+    }
+
+    /// Whether what is behind the device has no room: the file system of an image, or a quota there (`ENOSPC`, `EDQUOT`).
+    pub fn is_no_room(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENOSPC | libc::EDQUOT))
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
@@ -200,6 +201,14 @@ impl Device for Faulty {
 
     fn is_gone(&self) -> bool {
         self.state.lock().faults.contains(&Fault::Pulled) || self.inner.is_gone()
+    }
+
+    fn is_not_at(&self, path: &Path) -> bool {
+        self.inner.is_not_at(path)
+    }
+
+    fn give_way(&self) {
+        self.inner.give_way();
     }
 
     fn size(&self) -> u64 {

@@ -9,10 +9,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::ahead::{self, Ahead};
 use crate::{Device, DeviceError, Op, Result, check_range, discard};
+
+use claim::Claim;
+
+mod claim;
 
 /// Most buffers that the system takes at once (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
@@ -22,10 +26,11 @@ const IOV_MAX: usize = 1024;
 pub enum Mode {
     /// To look at: nothing is claimed, the owner may be writing (what `zdb` and a search for pools do).
     Peek,
-    /// To read beside other readers, while it has no owner: an image is locked shared. A block device can't be shared against
+    /// To read beside other readers, while it has no owner: an image is claimed shared. A block device can't be shared against
     /// owners: that it has none is only known for the moment of opening.
     Share,
-    /// To own, and only read: an image is locked exclusively, a block device is opened with `O_EXCL`.
+    /// To own, and only read: an image is claimed, a block device is opened with `O_EXCL`. An image that this user may not write is
+    /// claimed as a reader claims it: an owner refuses it, and it refuses none.
     Own,
     /// To own, and write.
     Write,
@@ -54,6 +59,8 @@ pub struct FileDevice {
     trims: AtomicBool,
     /// Held while an image is written: its file system lets in one writer at a time, and threads that wait in the system for that spin.
     turn: Mutex<()>,
+    /// What is held of an image.
+    claim: Claim,
     /// Loop devices over the image, which are claimed with it.
     #[expect(dead_code, reason = "held, never used")]
     loops: Vec<File>,
@@ -89,18 +96,10 @@ impl FileDevice {
         if kind.is_block_device() != block || !(block || kind.is_file()) {
             return Err(DeviceError::NotADevice { device: name });
         }
+        let (file, claim) =
+            if block { (file, Claim::default()) } else { Claim::take(file, mode).map_err(fail)? };
         let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(e.into()))?;
         rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|e| fail(e.into()))?;
-        if !block {
-            let lock = match mode {
-                Mode::Peek => None,
-                Mode::Share => Some(FlockOperation::NonBlockingLockShared),
-                Mode::Own | Mode::Write => Some(FlockOperation::NonBlockingLockExclusive),
-            };
-            if let Some(lock) = lock {
-                rustix::fs::flock(&file, lock).map_err(|e| fail(e.into()))?;
-            }
-        }
         let mut loops = Vec::new();
         if !block && mode != Mode::Peek {
             loops = claim_loops(&file).map_err(fail)?;
@@ -120,7 +119,7 @@ impl FileDevice {
         let trims = AtomicBool::new(!block || discard::may_discard(&file));
         let size = AtomicU64::new(size);
         let ahead = OnceLock::new();
-        Ok(Self { file, name, size, logical, physical, block, writable, ahead, trims, turn, loops })
+        Ok(Self { file, name, size, logical, physical, block, writable, ahead, trims, turn, claim, loops })
     }
 
     fn io(&self, op: Op, offset: u64, len: usize, source: io::Error) -> DeviceError {
@@ -161,15 +160,21 @@ impl FileDevice {
     }
 
     fn check_write(&self, op: Op) -> Result<()> {
-        if self.writable { Ok(()) } else { Err(DeviceError::ReadOnly { op, device: self.name.clone() }) }
+        if !self.writable {
+            return Err(DeviceError::ReadOnly { op, device: self.name.clone() });
+        }
+        self.check_claim(op)
+    }
+
+    /// Refuses to go on beside another owner.
+    fn check_claim(&self, op: Op) -> Result<()> {
+        self.claim.settle(&self.file).map_err(|e| self.io(op, 0, 0, e))
     }
 }
 
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        // Closing alone would not do: a child that this process is just starting has the file too until it runs its own program, and with
-        // it the lock. Best effort: what has no lock has none to lose.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        self.claim.release(&self.file);
     }
 }
 
@@ -263,6 +268,7 @@ impl Device for FileDevice {
     }
 
     fn flush(&self) -> Result<()> {
+        self.check_claim(Op::Flush)?;
         // An image never grows by being written, and what it was made longer by is synced with its data.
         self.file.sync_data().map_err(|e| self.io(Op::Flush, 0, 0, e))
     }
@@ -318,6 +324,20 @@ impl Device for FileDevice {
         let known = || statx(&self.file, "", flags, StatxFlags::NLINK);
         let gone = !self.block && known().is_ok_and(|meta| meta.stx_nlink == 0);
         gone.then(|| self.file.as_raw_fd())
+    }
+
+    fn is_not_at(&self, path: &Path) -> bool {
+        let (Ok(there), Ok(here)) = (path.metadata(), self.file.metadata()) else { return false };
+        match self.block {
+            true => !there.file_type().is_block_device() || there.rdev() != here.rdev(),
+            false => (there.dev(), there.ino()) != (here.dev(), here.ino()),
+        }
+    }
+
+    fn give_way(&self) {
+        if !self.block && self.writable {
+            self.claim.give_way(&self.file);
+        }
     }
 
     fn size(&self) -> u64 {

@@ -11,10 +11,10 @@
 //! doors without another copy.
 //!
 //! # Locks
-//! An owner has an image file locked with `flock`, exclusively, and a block device open with `O_EXCL`, which the kernel
-//! refuses while anyone has it mounted or imported; both end when the device is dropped. Loop devices over an image are claimed
-//! with it, as its bytes have one owner however they are reached. Readers that want no owner beside them
-//! lock an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
+//! An owner claims an image file by a write lock, and a block device by `O_EXCL`, which the kernel refuses while anyone has it
+//! mounted or imported; both end when the device is dropped. What readers of an image lock refuses no owner (`file/claim.rs`).
+//! Loop devices over an image are claimed with it, as its bytes have one owner however they are reached. Readers that want no owner beside them
+//! claim an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
 //! own mutex only while they copy.
 //!
 //! # Absent
@@ -47,6 +47,8 @@ pub use recording::{Event, Recording};
 pub use region::Region;
 pub use slow::{Clock, Slow, SystemClock};
 pub use spinning::{Effort, Spinning};
+
+use std::path::Path;
 
 /// A result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
@@ -107,6 +109,16 @@ pub trait Device: Send + Sync {
     fn nameless(&self) -> Option<i32> {
         None
     }
+
+    /// Whether a path leads to another device now than this one: what was opened there is not what is there. Asks the system for the path, which may
+    /// hang. `false` where the path leads nowhere, or that can't be told.
+    fn is_not_at(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// Lets another opening of the same device by this process claim it. This one takes its claim back with its next write, and fails if
+    /// it can't. Does nothing where a claim can't be given away.
+    fn give_way(&self) {}
 
     /// Bytes in the device.
     fn size(&self) -> u64;

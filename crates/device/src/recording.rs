@@ -1,5 +1,6 @@
 //! A device that remembers, for the crash test, everything that was written to it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -85,6 +86,14 @@ impl Device for Recording {
 
     fn is_gone(&self) -> bool {
         self.inner.is_gone()
+    }
+
+    fn is_not_at(&self, path: &Path) -> bool {
+        self.inner.is_not_at(path)
+    }
+
+    fn give_way(&self) {
+        self.inner.give_way();
     }
 
     fn size(&self) -> u64 {

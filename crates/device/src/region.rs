@@ -1,5 +1,6 @@
 //! A part of another device.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::{Device, DeviceError, Op, Result, check_range};
@@ -67,6 +68,14 @@ impl Device for Region {
 
     fn is_gone(&self) -> bool {
         self.inner.is_gone()
+    }
+
+    fn is_not_at(&self, path: &Path) -> bool {
+        self.inner.is_not_at(path)
+    }
+
+    fn give_way(&self) {
+        self.inner.give_way();
     }
 
     fn nameless(&self) -> Option<i32> {

@@ -1,5 +1,6 @@
 //! A device that takes its time.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -111,6 +112,14 @@ impl Device for Slow {
 
     fn is_gone(&self) -> bool {
         self.inner.is_gone()
+    }
+
+    fn is_not_at(&self, path: &Path) -> bool {
+        self.inner.is_not_at(path)
+    }
+
+    fn give_way(&self) {
+        self.inner.give_way();
     }
 
     fn size(&self) -> u64 {

@@ -40,6 +40,7 @@ use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, RwLock};
+use poolhouse::spa::txg::work_for;
 use refused::{Refused, drop_name, drop_pages};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -421,6 +422,7 @@ impl Shared {
             let alone = session.pace.lock().note(request.head.pid);
             let wrong_pages = {
                 let _place = waits(request.head.opcode).then(|| self.leave_place());
+                work_for(request.head.pid);
                 session.answer(&request, &mut desk.out)
             };
             if wrong_pages {

@@ -413,7 +413,8 @@ fn told(
         Trouble::Delay { took_ns } => ("ereport.fs.zfs.delay", 0, Some(took_ns)),
         Trouble::Deadman { for_ns } => ("ereport.fs.zfs.deadman", 0, Some(for_ns)),
         Trouble::Read | Trouble::Write | Trouble::Flush | Trouble::State { .. } => {
-            ("ereport.fs.zfs.io", EIO, None)
+            let error = report.errno.and_then(|errno| u64::try_from(errno).ok());
+            ("ereport.fs.zfs.io", error.unwrap_or(EIO), None)
         }
     };
     put("zio_err", Number(error));

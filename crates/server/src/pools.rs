@@ -218,6 +218,7 @@ impl Pools {
             let (facts, looks) = (RwLock::new(facts), Looks::default());
             let parted = Mutex::default();
             let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks, parted });
+            tell_suspensions(&imported);
             crate::looks::first(&imported);
             Ok((imported, told))
         });
@@ -740,6 +741,21 @@ fn lingers(imported: &Imported) -> bool {
         tracing::warn!(dataset, ?users, "busy: others have it mounted elsewhere");
     }
     !lingering.is_empty()
+}
+
+/// Has the log say when a pool stops, and why.
+fn tell_suspensions(imported: &Imported) {
+    let Some(live) = imported.pool.spa().writer() else { return };
+    let name = imported.pool.name().to_owned();
+    live.on_suspend(move |reason, full| match full.is_empty() {
+        true => tracing::error!(pool = name, ?reason, "suspended"),
+        false => tracing::error!(
+            pool = name,
+            ?reason,
+            devices = full.join(" "),
+            "suspended: there is no space left (ENOSPC or EDQUOT) on what holds these devices"
+        ),
+    });
 }
 
 /// The failures of which one is made of, or that one.

@@ -34,6 +34,7 @@ use vdev::Tree;
 use vdev::label::LabelWriter;
 use zio::{Workers, Zio};
 
+use crate::aside::Asides;
 use crate::engine::{Engine, Live, Parts, Synced, World};
 use crate::{Candidate, Host, Spa};
 
@@ -112,6 +113,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         config: PoolConfig::clone(&config),
         members: Vec::new(),
         auxiliary: Arc::default(),
+        superseded_by: None,
     };
     Ok(Spa {
         name: name.to_owned(),
@@ -123,6 +125,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         mos: live.engine().mos.clone(),
         spares: Vec::new(),
         l2cache: Vec::new(),
+        aside: Asides::new(),
         checkpoint: None,
         errata: None,
         newest: Txg(0),

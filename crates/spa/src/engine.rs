@@ -68,6 +68,7 @@ use pool::alloc::Allocator;
 use pool::config::Features;
 use vdev::Tree;
 
+use crate::aside::Asides;
 use crate::txg::TXG_SIZE;
 
 pub use attach::AttachTerms;
@@ -83,6 +84,7 @@ pub(crate) use labels::SPA_VERSION;
 pub use leaf_work::{CHUNK, TRIM_BATCH, TRIM_MAX, TRIM_MIN, TRIM_SKIP, VALUE};
 pub use leaf_work::{WorkCommand, WorkKind, WorkNotice, WorkRefusal, WorkStat, WorkState};
 pub use life::{LifeError, Verdict};
+pub(crate) use live::without_room;
 pub use live::{ClearError, Live, TaskError};
 pub use logs::LogHandle;
 pub use open::WriteRefusal;
@@ -304,6 +306,8 @@ pub(crate) struct Engine {
     recorded: Mutex<VecDeque<Recorded>>,
     /// Hot spares and cache devices.
     pub(crate) aux: RwLock<aux::Aux>,
+    /// What is held of them.
+    pub(crate) aside: Mutex<Asides>,
     /// The generation of properties of which the cache was told what goes to cache devices.
     seconds_as_of: std::sync::atomic::AtomicU64,
     /// The logs of datasets that are changed.

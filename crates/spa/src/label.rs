@@ -57,6 +57,11 @@ impl Labels {
     }
 }
 
+/// The guid that a device had before it took its mirror's place.
+pub(crate) fn before_split(label: &PoolConfig) -> Option<Guid> {
+    label.vdev_tree.as_ref().and_then(|top| top.orig_guid)
+}
+
 /// The pool that a label's was split off from (`split_guid`).
 pub(crate) fn split_from(label: &PoolConfig) -> Option<Guid> {
     label.nvlist.u64("split_guid").map(Guid)

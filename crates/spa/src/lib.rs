@@ -12,6 +12,7 @@
 //! # See
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`), `lib/libzutil/zutil_import.c`, `lib/libzfs/libzfs_status.c`.
 
+mod aside;
 mod ask;
 pub mod census;
 pub mod claims;

@@ -11,7 +11,7 @@ use device::{Device, DeviceError, FileDevice, Layer, Mode, Region};
 use ondisk::{gpt, mbr};
 use parking_lot::Mutex;
 
-use crate::ask;
+use crate::{aside, ask};
 
 /// A partition of an image or disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +51,7 @@ impl std::fmt::Display for Place {
 }
 
 /// What a file is beyond its name: two names of one device have the same identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Identity {
     File { dev: u64, ino: u64 },
     Block { rdev: u64 },
@@ -118,6 +118,13 @@ impl Openings {
             return Ok(device.clone());
         }
         let mode = self.mode;
+        if matches!(mode, Mode::Own | Mode::Write)
+            && let Some(held) = aside::lend(identity, path, &self.layer)
+        {
+            let device = held?;
+            open.insert(identity, device.clone());
+            return Ok(device);
+        }
         let opened = ask::one(path, move |path| FileDevice::open(path, mode));
         let opened = opened.unwrap_or_else(|| Err(DeviceError::Open { device: name(), source: silent() }))?;
         let device = self.layer.around(Arc::new(opened));

@@ -15,7 +15,7 @@
 
 mod assemble;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{Guid, PoolConfig, Txg};
 
 use crate::ask;
-use crate::label::{Labels, is_announced, split_from};
+use crate::label::{Labels, before_split, is_announced, split_from};
 use crate::place::{Identity, Openings, Place, partitions};
 
 #[cfg(test)]
@@ -73,6 +73,16 @@ impl Member {
         self.config.vdev_tree.as_ref()?.find(self.guid())?.path.as_deref()
     }
 
+    /// The same device under the name that its label records, if that is among these other names of it: the pool's record of it stays as it is (`fix_paths`).
+    fn under_its_own(mut self, aliases: &[PathBuf]) -> Member {
+        use std::os::unix::ffi::OsStrExt;
+        let recorded = self.recorded_path().map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+        if let Some(own) = recorded.filter(|own| self.place.partition.is_none() && aliases.contains(own)) {
+            self.place.path = own;
+        }
+        self
+    }
+
     /// What makes one member a better device of its guid than another: newer first, then being a device of its own rather than
     /// a part that we cut out of one (claiming a disk excludes its partitions), then being where the label says, then having
     /// more labels, then coming earlier.
@@ -98,6 +108,9 @@ pub struct Candidate {
     pub members: Vec<Member>,
     /// Devices of hot spares and cache, of whatever pool: their labels don't say whose they are.
     pub auxiliary: Arc<[Member]>,
+    /// The pool that has devices which this one lacks, by newer labels, and none of the devices that this one has: this is what a device remembers that
+    /// left the pool unnoticed, before that got another guid.
+    pub superseded_by: Option<Guid>,
 }
 
 /// What a search found.
@@ -119,6 +132,7 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
     let mut silent = Vec::new();
     let files = files(paths, &mut silent);
     let members = probe_all(&files, &mut silent);
+    let asked = files.len();
     let (auxiliary, members) = members
         .into_iter()
         .partition::<Vec<_>, _>(|m| matches!(m.config.state, PoolState::Spare | PoolState::L2cache));
@@ -127,11 +141,13 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
     let pools = by_pool(members);
     let left: Vec<(Guid, Member)> =
         pools.values().flatten().filter_map(|m| Some((split_from(&m.config)?, m.clone()))).collect();
-    let pools = pools
+    let newest = newest_of_each(&pools);
+    let pools: Vec<Candidate> = pools
         .into_iter()
         .filter_map(|(guid, mut members)| {
             members.sort_by_key(|m| std::cmp::Reverse(m.rank()));
             let config = assemble::config(&members)?;
+            let superseded_by = superseded_by(guid, &config, &members, &newest);
             members.extend(left.iter().filter(|(from, _)| *from == guid).map(|(_, m)| m.clone()));
             Some(Candidate {
                 guid,
@@ -140,10 +156,43 @@ pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Scan {
                 config,
                 members,
                 auxiliary: auxiliary.clone(),
+                superseded_by,
             })
         })
         .collect();
-    Scan { pools, auxiliary, asked: files.len(), silent }
+    Scan { pools, auxiliary, asked, silent }
+}
+
+/// Of each device the newest label, and the pool that it names.
+fn newest_of_each(pools: &BTreeMap<Guid, Vec<Member>>) -> HashMap<Guid, (Txg, Guid)> {
+    let mut newest = HashMap::new();
+    for (pool, m) in pools.iter().flat_map(|(pool, members)| members.iter().map(|m| (*pool, m))) {
+        let label = (m.config.txg, pool);
+        for guid in std::iter::once(m.guid()).chain(before_split(&m.config)) {
+            let known = newest.entry(guid).or_insert(label);
+            *known = (*known).max(label);
+        }
+    }
+    newest
+}
+
+/// See [`Candidate::superseded_by`].
+fn superseded_by(
+    pool: Guid,
+    config: &PoolConfig,
+    members: &[Member],
+    newest: &HashMap<Guid, (Txg, Guid)>,
+) -> Option<Guid> {
+    let own: HashSet<Guid> = members.iter().map(Member::guid).collect();
+    let last = members.iter().map(|m| m.config.txg).max()?;
+    // A pool that has copies of devices that are here is another pool.
+    if own.iter().any(|guid| newest.get(guid).is_some_and(|(_, of)| *of != pool)) {
+        return None;
+    }
+    let lacks = config.vdev_tree.iter().flat_map(ondisk::VdevConfig::leaves);
+    let lacks = lacks.map(|leaf| leaf.guid).filter(|guid| !own.contains(guid));
+    let mut elsewhere = lacks.filter_map(|guid| newest.get(&guid)).filter(|(txg, _)| *txg > last);
+    elsewhere.next().map(|(_, other)| *other)
 }
 
 /// The members by their pools.
@@ -165,8 +214,16 @@ fn by_pool(members: Vec<Member>) -> BTreeMap<Guid, Vec<Member>> {
     pools
 }
 
+/// A file or block device.
+struct Found {
+    /// The first name that leads to it, in the order of the search.
+    path: PathBuf,
+    /// Its other names.
+    aliases: Vec<PathBuf>,
+}
+
 /// The files and block devices that `paths` lead to, in order, each once; those that hang are `silent`.
-fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<Found> {
     let given: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
     let inside = |path: &Path| {
         let entries = path.read_dir().ok()?;
@@ -183,12 +240,19 @@ fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<PathBuf>
         }
     }
     let identities = ask::each(&all, Identity::of_path);
-    let mut seen = HashSet::new();
-    let mut files = Vec::new();
+    let mut seen: HashMap<Identity, usize> = HashMap::new();
+    let mut files: Vec<Found> = Vec::new();
     for (path, identity) in all.into_iter().zip(identities) {
         match identity {
-            Some(Some(identity)) if files.len() < MAX_FILES && seen.insert(identity) => files.push(path),
-            Some(_) => {}
+            Some(Some(identity)) => match seen.get(&identity) {
+                Some(at) => files[*at].aliases.push(path),
+                None if files.len() < MAX_FILES => {
+                    seen.insert(identity, files.len());
+                    files.push(Found { path, aliases: Vec::new() });
+                }
+                None => {}
+            },
+            Some(None) => {}
             None => silent.push(path),
         }
     }
@@ -196,12 +260,16 @@ fn files<P: AsRef<Path>>(paths: &[P], silent: &mut Vec<PathBuf>) -> Vec<PathBuf>
 }
 
 /// The members in all of these, in their order; those that hang are `silent`.
-fn probe_all(files: &[PathBuf], silent: &mut Vec<PathBuf>) -> Vec<Member> {
+fn probe_all(files: &[Found], silent: &mut Vec<PathBuf>) -> Vec<Member> {
     let mut all = Vec::new();
-    for (order, members) in ask::each(files, |path| probe(path, 0)).into_iter().enumerate() {
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    for ((order, file), members) in files.iter().enumerate().zip(ask::each(&paths, |path| probe(path, 0))) {
         match members {
-            Some(members) => all.extend(members.into_iter().map(|m| Member { order, ..m })),
-            None => silent.push(files[order].clone()),
+            Some(members) => {
+                let named = |m: Member| m.under_its_own(&file.aliases);
+                all.extend(members.into_iter().map(named).map(|m| Member { order, ..m }));
+            }
+            None => silent.push(file.path.clone()),
         }
     }
     all

@@ -12,6 +12,7 @@ use pool::Mos;
 use pool::config::Features;
 use vdev::Tree;
 
+use crate::aside::Asides;
 use crate::engine::{Live, Synced};
 use crate::import::AuxVdev;
 use crate::{Candidate, Errata};
@@ -30,6 +31,8 @@ pub struct Spa {
     pub(crate) mos: Mos,
     pub(crate) spares: Vec<AuxVdev>,
     pub(crate) l2cache: Vec<AuxVdev>,
+    /// What is held of both, of a pool that is only read; a writer has its own.
+    pub(crate) aside: Asides,
     pub(crate) checkpoint: Option<Uberblock>,
     pub(crate) errata: Option<Errata>,
     /// Group of the newest uberblock that the devices held, though the pool may have been opened at an older one.
@@ -99,6 +102,11 @@ impl Spa {
         self.synced().uberblock
     }
 
+    /// The uberblock of the state that was imported: of a pool that was rewound the one that it went back to.
+    pub fn imported_uberblock(&self) -> &Uberblock {
+        &self.loaded.uberblock
+    }
+
     /// The last synced transaction group (`spa_last_synced_txg`).
     pub fn last_synced_txg(&self) -> Txg {
         self.uberblock().txg
@@ -107,6 +115,11 @@ impl Spa {
     /// The vdev tree as it is now (`spa_root_vdev`).
     pub fn tree(&self) -> Arc<Tree> {
         self.cache.zio().tree()
+    }
+
+    /// The paths of its devices behind which there was no room for a write, since errors were cleared last: the file system of an image is full.
+    pub fn without_room(&self) -> Vec<String> {
+        crate::engine::without_room(&self.tree())
     }
 
     /// Whether everything can be read without these devices, by what the others have.

@@ -21,7 +21,7 @@
 //!
 //! # Failure
 //! What devices fail at, or have wrong, makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
-//! does who wants to change anything, or is refused, by the pool's `failmode`.
+//! does who wants to change anything, or is refused, by the pool's `failmode`. Who works for a program that is killed meanwhile gives up (`caller`).
 //!
 //! When syncing fails for another reason, the pool stops: the group's changes are in memory only and no later group may reach the disk before
 //! them. Waiters get [`Stopped`]; nothing on disk has changed, since the uberblock was not written.
@@ -44,11 +44,13 @@ use parking_lot::Condvar;
 use vdev::Moved;
 use zio::{Entry, Suspended, Suspension};
 
+mod caller;
 mod counts;
 mod history;
 #[cfg(test)]
 mod tests;
 
+pub use caller::{CallerKilled, work_for};
 use counts::Asker;
 pub use counts::{Bar, TxCounts};
 use history::History;
@@ -552,6 +554,15 @@ impl Shared {
                 Entry::Free => {}
                 Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
                 Entry::Wait if !patient => return Ok(None),
+                Entry::Wait if caller::is_known() => {
+                    shared.done.wait_for(&mut s, caller::LOOK);
+                    drop(s);
+                    if caller::is_killed() {
+                        return Err(Stopped { source: Some(Arc::new(CallerKilled)) });
+                    }
+                    s = shared.state.lock();
+                    continue;
+                }
                 Entry::Wait => {
                     shared.done.wait(&mut s);
                     continue;
@@ -616,6 +627,15 @@ impl Shared {
                 return Err(stopped.clone());
             }
             goes_on()?;
+            if self.suspension.reason().is_some() && caller::is_known() {
+                self.done.wait_for(&mut s, caller::LOOK);
+                drop(s);
+                if caller::is_killed() {
+                    return Err(Stopped { source: Some(Arc::new(CallerKilled)) });
+                }
+                s = self.state.lock();
+                continue;
+            }
             self.done.wait(&mut s);
         }
         Ok(())

@@ -75,7 +75,7 @@ pub use stats::{Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
     Ahead, Examined, Extent, Fetched, FlushError, Laid, Lent, Mended, PieceAt, Refused, Repaired, Run,
-    StretchError, WipeError, WriteError, Written, by_device, join,
+    StretchError, WipeError, WriteError, Written, by_device, join, takes_writes,
 };
 
 /// A result of this room.

@@ -29,7 +29,7 @@ impl Tree {
         let Ok(top) = self.top(vdev) else { return };
         for copy in self.copies(top, offset, birth) {
             self.node(copy.leaf).stats.read_errors.inc();
-            self.failed(copy.leaf, Trouble::Read, Some((device_offset(offset), size.0)));
+            self.failed(copy.leaf, Trouble::Read, Some((device_offset(offset), size.0)), None);
         }
     }
 
@@ -118,9 +118,10 @@ impl Tree {
         }
         let node = self.node(leaf);
         let done = self.read_quietly(leaf, offset, buf);
-        if let Err(Unread::Device(_)) = &done {
+        if let Err(Unread::Device(why)) = &done {
             node.stats.read_errors.inc();
-            self.failed(leaf, Trouble::Read, Some((device_offset(offset), buf.len() as u64)));
+            let range = (device_offset(offset), buf.len() as u64);
+            self.failed(leaf, Trouble::Read, Some(range), Some(why));
             self.suspect_reader(leaf);
         }
         done

@@ -65,6 +65,8 @@ pub struct Report {
     pub what: Trouble,
     /// Where on the device, and how many bytes, if it was an operation on a range.
     pub range: Option<(u64, u64)>,
+    /// What the system said of it (`errno`), if it failed and the system said anything.
+    pub errno: Option<i32>,
     /// What its vdev had been charged with by then, with this.
     pub charged: Charged,
 }
@@ -132,7 +134,7 @@ impl Kept {
 }
 
 impl Reports {
-    fn note(&self, what: Trouble, range: Option<(u64, u64)>, stats: &VdevStats) -> bool {
+    fn note(&self, what: Trouble, range: Option<(u64, u64)>, errno: Option<i32>, stats: &VdevStats) -> bool {
         let (at, charged) = (Instant::now(), Charged::of(stats));
         let kept = &mut *self.0.lock();
         if !kept.allows(what, at) {
@@ -142,7 +144,7 @@ impl Reports {
             kept.reports.pop_front();
             kept.lost += 1;
         }
-        kept.reports.push_back(Report { at, what, range, charged });
+        kept.reports.push_back(Report { at, what, range, errno, charged });
         true
     }
 
@@ -155,7 +157,12 @@ impl Reports {
 impl Node {
     /// Enters a report; says whether it did, or there were too many like it just now.
     pub(crate) fn report(&self, what: Trouble, range: Option<(u64, u64)>) -> bool {
-        self.reports.note(what, range, &self.stats)
+        self.report_why(what, range, None)
+    }
+
+    /// The same of something that failed with this error of the system.
+    pub(crate) fn report_why(&self, what: Trouble, range: Option<(u64, u64)>, errno: Option<i32>) -> bool {
+        self.reports.note(what, range, errno, &self.stats)
     }
 }
 

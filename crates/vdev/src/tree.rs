@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use device::Device;
+use device::{Device, DeviceError};
 use ondisk::indirect::MappingEntry;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
@@ -88,6 +88,8 @@ pub(crate) struct Vitals {
     pub(crate) cant_write: AtomicBool,
     /// A flush of it failed, though the pool can't do without it: what it holds of what it took is not known.
     pub(crate) lost_writes: AtomicBool,
+    /// What is behind its device had no room for a write, and nobody has cleared that.
+    pub(crate) no_room: AtomicBool,
     /// What its device said of TRIM when it was given up.
     pub(crate) could_trim: AtomicBool,
     /// Whose turn it is to flush it.
@@ -299,9 +301,19 @@ impl Tree {
         }
     }
 
-    /// Charges a leaf with an operation that failed.
-    pub(crate) fn failed(&self, leaf: NodeId, what: Trouble, range: Option<(u64, u64)>) {
-        self.node(leaf).report(what, range);
+    /// Charges a leaf with an operation that failed, and why, where a device said that.
+    pub(crate) fn failed(
+        &self,
+        leaf: NodeId,
+        what: Trouble,
+        range: Option<(u64, u64)>,
+        why: Option<&DeviceError>,
+    ) {
+        let node = self.node(leaf);
+        if why.is_some_and(DeviceError::is_no_room) {
+            node.no_room.store(true, Relaxed);
+        }
+        node.report_why(what, range, why.and_then(DeviceError::errno));
         self.complain(leaf, Symptom::Io, range);
     }
 

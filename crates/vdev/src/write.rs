@@ -47,6 +47,7 @@ const MAX_VISITS: u32 = 1024;
 const PADDING: usize = usize::MAX;
 
 pub use ahead::Ahead;
+pub use fault::takes_writes;
 pub(crate) use fetch::answered;
 pub use fetch::{Extent, Fetched, Lent};
 pub use flush::FlushError;

@@ -81,6 +81,7 @@ struct State {
 }
 
 type Listener = Box<dyn Fn() + Send + Sync>;
+type Witness = Box<dyn Fn(Reason) + Send + Sync>;
 
 /// Whether a pool is suspended, and who waits for it.
 #[derive(Default)]
@@ -89,6 +90,7 @@ pub struct Suspension {
     state: Mutex<State>,
     changed: Condvar,
     listener: Mutex<Option<Listener>>,
+    witness: Mutex<Option<Witness>>,
 }
 
 impl std::fmt::Debug for Suspension {
@@ -104,6 +106,11 @@ impl Suspension {
         *self.listener.lock() = Some(listener);
         let mut state = self.state.lock();
         (state.attended, state.mode) = (true, mode);
+    }
+
+    /// From now on `witness` is called whenever the pool is suspended, by the thread that failed: it must wait for nothing.
+    pub fn on_suspend(&self, witness: Witness) {
+        *self.witness.lock() = Some(witness);
     }
 
     /// Sets the pool's `failmode`.
@@ -167,6 +174,9 @@ impl Suspension {
             state.reason = Some(reason);
         }
         self.tell();
+        if let Some(witness) = &*self.witness.lock() {
+            witness(reason);
+        }
         clears
     }
 

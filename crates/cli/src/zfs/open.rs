@@ -198,7 +198,7 @@ pub fn ask(
 ) -> Result<Changed, Stop> {
     match cx.service()?.change(change) {
         Ok(changed) => {
-            cx.changed(change.subject());
+            cx.made(change.subject());
             Ok(changed)
         }
         Err(e) => {

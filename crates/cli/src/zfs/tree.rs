@@ -135,7 +135,7 @@ pub fn rename(cx: &mut Cx, args: &[String]) -> Outcome {
     let service = cx.service()?;
     match service.change(&change) {
         Ok(changed) => {
-            cx.changed(from);
+            cx.made(from);
             Ok(report(cx, changed, "renamed"))
         }
         Err(e) => {

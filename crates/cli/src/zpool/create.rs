@@ -194,7 +194,7 @@ fn make(cx: &mut Cx, mut request: CreatePool) -> Outcome {
         return Ok(1);
     }
     let now = request.temporary_name.unwrap_or(name);
-    cx.changed(&now);
+    cx.made(&now);
     let mount = MountRequest { datasets: vec![now], ..MountRequest::default() };
     match service.mount(&mount) {
         Ok(report) => {

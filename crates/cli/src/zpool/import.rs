@@ -416,7 +416,7 @@ fn concluded(
     }
     let now = im.new_name.as_ref().unwrap_or(name);
     if !im.request.props.iter().any(|(prop, value)| prop == "readonly" && value == "on") {
-        cx.changed(now);
+        cx.made(now);
     }
     imported.push(now.clone());
     Ok(im.load_keys && zfs::load_keys_below(cx, now)?)

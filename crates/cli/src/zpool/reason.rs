@@ -77,6 +77,14 @@ fn usual_texts(cx: &Cx, pool: &Pool) -> (String, String) {
         }
         S::Errata => errata(pool.errata),
         S::SlowGroup => slow_group(&pool.name, pool.slow_group.unwrap_or(0)),
+        S::IoFailureWait | S::IoFailureContinue if !pool.no_room.is_empty() => {
+            let mut status =
+                "One or more devices are faulted in response to IO failures: there is no\n\tspace left \
+                              (ENOSPC or EDQUOT) on what holds\n"
+                    .to_owned();
+            pool.no_room.iter().for_each(|path| status += &format!("\t\t{path}\n"));
+            (status, "Make room there, then run 'zpool clear'.\n".to_owned())
+        }
         reason => {
             let (status, action) = fixed(reason);
             (status.to_owned(), action.to_owned())

@@ -67,6 +67,9 @@ pub struct Pool {
     /// Files of its devices that were removed while they are used: they are gone with the pool's export.
     #[serde(default)]
     pub nameless: Vec<Nameless>,
+    /// Paths of its devices behind which there was no room for a write: what holds them is full.
+    #[serde(default)]
+    pub no_room: Vec<String>,
     /// The number of damaged objects known (`error_count`); absent if the pool could not be loaded.
     pub error_count: Option<u64>,
     /// The damaged files, if asked for: `/mountpoint/path`, `dataset:/path`, `dataset:<0x12>` or `<metadata>:<0x12>`.

@@ -52,6 +52,8 @@ pub(super) fn find(request: &ScanRequest) -> Result<Found, Error> {
     }
     let mut pools = scan.pools;
     pools.retain(|pool| asked(&pool.name, pool.guid));
+    // What a device remembers that has left its pool is only there for who knows its number.
+    pools.retain(|pool| pool.superseded_by.is_none() || request.guid == Some(pool.guid.0));
     let mut lost = Vec::new();
     if let Some(cached) = cached {
         // What is on the devices is believed rather than the file.
@@ -155,6 +157,12 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         ..options(request, &facts)
     };
     let altroot = facts.altroot.clone();
+    // Before anything is written.
+    let newest = match options.rewind {
+        Rewind::No => None,
+        Rewind::Recover | Rewind::Extreme => list_txgs(candidate).ok(),
+    };
+    let newest = newest.and_then(|states| Some(states.first()?.uberblock.timestamp));
     let open = || {
         let altroot = altroot.clone();
         let spa = if options.readonly {
@@ -165,7 +173,7 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
                 .map_err(|failure| of_open(&failure))
         };
         let spa = spa.map_err(|reason| Error::new(name, reason))?;
-        let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa));
+        let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa, newest));
         Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
     };
     if request.rewind.dry_run {
@@ -233,10 +241,9 @@ fn options(request: &ImportRequest, facts: &PoolFacts) -> Options {
     }
 }
 
-/// The state that was opened, and how much younger the pool's newest is.
-fn went_back(spa: &Spa) -> RewindInfo {
-    let load_time = spa.uberblock().timestamp;
-    let newest = list_txgs(spa.candidate()).ok().and_then(|states| Some(states.first()?.uberblock.timestamp));
+/// The state that was opened, and how much younger the pool's newest was, from this time.
+fn went_back(spa: &Spa, newest: Option<u64>) -> RewindInfo {
+    let load_time = spa.imported_uberblock().timestamp;
     let lost = newest.and_then(|newest| i64::try_from(newest.saturating_sub(load_time)).ok());
     RewindInfo { load_time, seconds_lost: lost, data_errors: None }
 }

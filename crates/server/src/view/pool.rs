@@ -68,6 +68,7 @@ fn build(
         checkpoint: checkpoint(spa),
         expand: expansion(spa)?,
         nameless: super::nameless(spa),
+        no_room: spa.without_room(),
         error_count: Some(spa.error_count()),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
@@ -101,6 +102,7 @@ pub fn refresh(spa: &Spa, pool: &mut Pool) {
     super::vdevs::refresh(&mut pool.root, &info);
     pool.suspended = spa.writer().and_then(suspended);
     pool.slow_group = spa.writer().and_then(slow_group);
+    pool.no_room = spa.without_room();
     let compatibility = spa.config().compatibility.clone();
     pool.status = status(pool, &|guid| spa.features().is_enabled(guid), compatibility.as_deref());
     let health = props::health(pool);

@@ -37,9 +37,9 @@ use vdev::label::{LabelWriteError, LabelWriter};
 use super::familiar::{is_blank, is_spare, says_spare};
 use super::life::Change;
 use super::{Engine, LifeError, Live, ShapeError, SyncError, replicas};
-use crate::Labels;
 use crate::create::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux, leaf_asize};
 use crate::txg::{TXG_SIZE, TxgHandle};
+use crate::{Labels, aside};
 
 /// Groups that may be under way at once (`TXG_CONCURRENT_STATES`).
 pub(super) const CONCURRENT: u64 = TXG_SIZE as u64 - 1;
@@ -322,6 +322,7 @@ impl Engine {
             let mut aux = self.aux.read().clone();
             aux.spares.retain(|a| a.config.guid != spare);
             self.put_aux(tx, &aux)?;
+            self.aside.lock().remove(&spare);
         }
         super::split::forget(&self.mos, tx, leaf).map_err(|source| SyncError::Books { txg: tx.txg(), source })
     }
@@ -457,6 +458,10 @@ impl Engine {
         let _alone = self.shape.lock();
         self.shape_is_free()?;
         let newcomer = self.newcomer(txgs, old, new, terms)?;
+        if newcomer.leaf.is_spare {
+            let claimed = newcomer.claimed.values().next();
+            claimed.into_iter().for_each(|device| self.keep_aside(&newcomer.leaf, device.clone()));
+        }
         let _resilver = self.scan.comes();
         let mut config = PoolConfig::clone(&self.synced.read().config);
         newcomer.join(config.vdev_tree.as_mut().expect("an engine's config has a tree"));
@@ -503,12 +508,13 @@ impl Engine {
             let leaf = self.distributed_side(root, beside, spare)?;
             return Ok(Newcomer { old, kind, leaf, above, claimed: Claimed::new(), labelled: true });
         }
+        let shared = aside::lending(terms.claimer, self.world.layer());
         let common = Terms {
             first: 0,
             ashift: None,
             force: terms.force || spare.is_some(),
             txg: txgs.open(),
-            claimer: terms.claimer,
+            claimer: if spare.is_some() { &shared } else { terms.claimer },
             version: config.version,
         };
         if terms.replace && !terms.unattended && self.is_overwritten(beside, new) {

@@ -4,12 +4,14 @@
 //! They are no part of the tree: lists in the MOS name them, and their labels say no more than what they are, since pools may share a spare. So
 //! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
 //!
-//! A cache device is claimed while its pool is written; what it caches is the cache's to say ([`arc::CacheDevice`]). One that can't be claimed, or fails, costs nothing but its use.
+//! Each is claimed while it is on its list ([`crate::aside`]), but for a cache device that is offline. What a cache device caches is the cache's to say ([`arc::CacheDevice`]). One that can't be claimed, or fails, costs nothing but its use.
 //!
 //! # See
 //! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,6 +28,7 @@ use vdev::{VdevAux, VdevState};
 
 use super::familiar::{is_spare, says_spare};
 use super::{Engine, Live, ShapeError, SyncError};
+use crate::aside;
 use crate::create::{Claimer, CreateError, NewLeaf, Terms, claim_aux};
 use crate::import::{AuxVdev, look};
 use crate::place::Openings;
@@ -163,6 +166,13 @@ impl Engine {
         }
     }
 
+    /// Holds a device of one of the lists that was claimed just now.
+    pub(super) fn keep_aside(&self, config: &VdevConfig, device: Arc<dyn Device>) {
+        let Some(path) = config.path.as_deref() else { return };
+        let held = aside::adopt(Path::new(OsStr::from_bytes(path)), device);
+        self.aside.lock().insert(config.guid, held);
+    }
+
     /// Uses the cache devices that were found, and can be claimed. Others show as not openable.
     pub(super) fn use_cache_devices(&self) {
         let openings = Openings::new(Mode::Write, self.world.layer());
@@ -260,7 +270,10 @@ impl Live {
         if old(spares, SPA_VERSION_RAIDZ2) || old(cache, SPA_VERSION_L2CACHE) {
             return Err(CreateError::OldPool.into());
         }
-        let terms = Terms { first: 0, ashift: None, force, txg, claimer, version };
+        let common = Terms { first: 0, ashift: None, force, txg, claimer, version };
+        // A spare may be held already, by another pool of this process.
+        let shared = aside::lending(claimer, engine.world.layer());
+        let of_spares = Terms { claimer: &shared, ..common };
         let mut new = Vec::new();
         for (role, leaf) in
             spares.iter().map(|l| (Role::Spare, l)).chain(cache.iter().map(|l| (Role::Cache, l)))
@@ -271,7 +284,8 @@ impl Live {
                 let (path, pool) = (leaf.path.display().to_string(), engine.dsl.pool_name().to_owned());
                 return Err(CreateError::InUse { path, pool, state: role.state() }.into());
             }
-            let (device, mut config) = claim_aux(leaf, &terms, &mut || engine.world.random())?;
+            let terms = if role == Role::Spare { &of_spares } else { &common };
+            let (device, mut config) = claim_aux(leaf, terms, &mut || engine.world.random())?;
             let old = Labels::read(&*device).newest().map(|l| (l.state, l.guid));
             let mine = |g: Option<Guid>| aux.all().any(|a| Some(a.config.guid) == g);
             match old {
@@ -295,17 +309,18 @@ impl Live {
         let behind = aux.spares.split_off(at.min(aux.spares.len()));
         for (role, device, config) in new {
             label(&*device, &config, role, self.engine().mos.version())?;
-            if role == Role::Cache {
-                to_use.push((config.clone(), device));
-            }
+            to_use.push((role, config.clone(), device));
             let path = config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
             let added = AuxVdev { config, place: path, state: VdevState::Healthy, aux: VdevAux::None };
             aux.list(role).push(added);
         }
         aux.spares.extend(behind);
         self.change_pool(Box::new(move |engine, tx| engine.put_aux(tx, &aux).map(|()| Vec::new())))?;
-        for (config, device) in to_use {
-            engine.use_cache_device(&config, device);
+        for (role, config, device) in to_use {
+            engine.keep_aside(&config, device.clone());
+            if role == Role::Cache {
+                engine.use_cache_device(&config, device);
+            }
         }
         Ok(())
     }
@@ -322,6 +337,7 @@ impl Live {
             (one.state, one.aux) = (VdevState::Offline, VdevAux::None);
         })?;
         let _ = self.engine().cache.remove_device(guid);
+        self.engine().aside.lock().remove(&guid);
         Ok(())
     }
 
@@ -335,6 +351,7 @@ impl Live {
             return Ok(VdevState::Healthy);
         }
         let _ = engine.cache.remove_device(guid);
+        engine.aside.lock().remove(&guid);
         let recorded = || one.config.path.as_deref().map(|p| Place::whole(std::ffi::OsStr::from_bytes(p)));
         let place = one.place.clone().or_else(recorded);
         let mut now = (VdevState::CantOpen, VdevAux::OpenFailed);
@@ -355,6 +372,7 @@ impl Live {
             (one.state, one.aux, one.place) = (now.0, now.1, place);
         })?;
         if let Some(device) = device {
+            engine.keep_aside(&config, device.clone());
             engine.use_cache_device(&config, device);
         }
         Ok(now.0)
@@ -407,6 +425,7 @@ impl Live {
         engine.notice_gone(guid, was_at, "vdev_remove_aux");
         // Of a spare nothing is known there.
         let _ = engine.cache.remove_device(guid);
+        engine.aside.lock().remove(&guid);
         Ok(())
     }
 }

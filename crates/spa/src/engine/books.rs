@@ -124,6 +124,7 @@ impl Engine {
             announced: Mutex::default(),
             recorded: Mutex::default(),
             aux: RwLock::default(),
+            aside: Mutex::default(),
             seconds_as_of: Default::default(),
             logs: Default::default(),
             pool_tasks: Default::default(),

@@ -74,10 +74,6 @@ impl Logs {
         Ok(Logs(logs))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The latest birth of a block that is to be claimed (`spa_claim_max_txg`).
     pub(super) fn latest(&self) -> Txg {
         let plans = self.0.iter().filter_map(|(_, fate)| match fate {

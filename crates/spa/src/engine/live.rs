@@ -79,6 +79,14 @@ impl dmu::Hold for Granted {
     }
 }
 
+/// The paths of devices behind which there was no room for a write.
+pub(crate) fn without_room(tree: &vdev::Tree) -> Vec<String> {
+    let path = |guid| Some(String::from_utf8_lossy(tree.config().find(guid)?.path.as_deref()?).into_owned());
+    let mut paths: Vec<String> = tree.without_room().into_iter().filter_map(path).collect();
+    paths.sort();
+    paths
+}
+
 impl Live {
     pub(crate) fn start(name: &str, last: Txg, engine: Arc<Engine>) -> Live {
         engine.update_space();
@@ -108,6 +116,17 @@ impl Live {
     /// Why the pool is suspended, if it is (`spa_suspended`).
     pub fn suspended(&self) -> Option<Reason> {
         self.engine.cache.zio().suspension().reason()
+    }
+
+    /// Has this told whenever the pool is suspended: why, and behind which devices there was no room. The thread that failed calls it: it must wait
+    /// for nothing.
+    pub fn on_suspend(&self, tell: impl Fn(Reason, Vec<String>) + Send + Sync + 'static) {
+        let engine = Arc::downgrade(&self.engine);
+        let witness = move |reason| {
+            let full = engine.upgrade().map(|engine| without_room(&engine.tree()));
+            tell(reason, full.unwrap_or_default());
+        };
+        self.engine.cache.zio().suspension().on_suspend(Box::new(witness));
     }
 
     /// What becomes of the pool when its devices fail (`spa_get_failmode`).

@@ -6,8 +6,10 @@
 //! is written, since a pool that is written by half is lost.
 //!
 //! A pool may be opened without devices that it can do without: what they miss is remembered. And it may be opened at an older state, as far as
-//! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks on its devices, and is written at once, so that
+//! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks on its devices, so that
 //! nobody finds the states again that were given up.
+//!
+//! The first group is on disk before the pool is handed out, with the configuration in all labels: whoever reads these finds a pool that is in use, and by whom.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +27,7 @@ use zio::{Entropy, Workers};
 use super::claim::{GiveUp, Logs};
 use super::scan::Scan;
 use super::{Aux, Engine, Live, Parts, PoolTask, Synced, World};
+use crate::aside::Asides;
 use crate::import::{Hands, Options};
 use crate::txg::Stopped;
 use crate::{Host, Spa};
@@ -157,7 +160,7 @@ impl Spa {
         let names = dsl::Options { pool_name: self.name.clone(), ..dsl::Options::default() };
         let reader = Dsl::open(self.mos.clone(), names)?;
         // What is written from now on is newer than every uberblock that there is, also where the pool was rewound.
-        let mut state = self.last_synced_txg();
+        let state = self.last_synced_txg();
         let (of, give_up) = match (self.uberblock().checkpoint_txg, self.log_dropped) {
             (Txg(0), false) => (state, GiveUp::None),
             (Txg(0), true) if begin.is_some() => (state, GiveUp::Written),
@@ -192,7 +195,6 @@ impl Spa {
         let goes_back = (uberblock.checkpoint_txg.0 != 0 && last > state).then_some(uberblock.checkpoint_txg);
         if goes_back.is_some() {
             last = Txg(last.0 + 1);
-            state = last;
             (uberblock.txg, uberblock.timestamp) = (last, now);
         }
         let loaded = Synced { uberblock, config: Arc::new(config), features };
@@ -200,14 +202,16 @@ impl Spa {
         engine.announce_versions("import", &host.hostname);
         let root = loaded.config.vdev_tree.as_ref().expect("a pool that was loaded has a tree");
         let begin = begin.or_else(|| super::split::finish(root, &self.cache.zio().tree()));
-        let begins = begin.is_some();
         if let Some(begin) = begin {
             engine.enter_first(Txg(last.0 + 1), begin);
         }
         if goes_back.is_some() {
             engine.go_back(&loaded.uberblock).map_err(|e| WriteRefusal::GoBack(Box::new(e)))?;
         }
+        *engine.aside.lock() = self.aside;
         *engine.aux.write() = Aux { spares: self.spares.clone(), l2cache: self.l2cache.clone() };
+        // The first group writes it to all labels.
+        engine.edit_config(|_| {});
         engine.scan.held.store(options.hold_scans, Ordering::Relaxed);
         let writer = Live::start(&self.name, last, Arc::new(engine));
         {
@@ -216,23 +220,17 @@ impl Spa {
             assert_eq!(first.txg(), Txg(last.0 + 1), "whoever opens the pool is the first to hold a group");
             logs.settle(&writer, &first)?;
         }
-        // With `multihost` other hosts are to see at once whose the pool is.
-        let at_once = begins
-            || last > state
-            || !logs.is_empty()
-            || writer.engine().multihost()
-            || writer.is_discarding();
-        if let Some(checkpoint) = goes_back {
-            writer.went_back(checkpoint)?;
-        } else if at_once {
-            // Until a newer uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
-            writer.sync_first(Txg(last.0 + 1))?;
+        // Labels that say until the first group that the pool is exported, or another host's, invite others to take it. And until a newer
+        // uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
+        match goes_back {
+            Some(checkpoint) => writer.went_back(checkpoint)?,
+            None => writer.sync_first(Txg(last.0 + 1))?,
         }
         writer.attend(&self.name);
         writer.engine().use_cache_devices();
         writer.engine().relabel_spares();
         let writer = Some(writer);
-        Ok(Spa { loaded, mos, writer, ..self })
+        Ok(Spa { loaded, mos, writer, aside: Asides::new(), ..self })
     }
 
     /// Refuses what is not kept up.

@@ -4,6 +4,9 @@
 //! A device that was pulled, or was not there when the pool was imported, is looked for again when somebody says so: where its path leads. It is
 //! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
 //!
+//! One that is open, and reads, may be one of before all the same: a file on a FUSE or network mount that went and came back. It counts as open only if its
+//! path leads to the same device, or nowhere, and if it takes writes; else what is at its path takes its place, if that has its labels.
+//!
 //! One that is open, but tells that it is gone, or has no label any more that can be read, is closed then, as far as the pool can do without it: it shows as not to be opened, a spare takes its
 //! place, and it is looked for as any other that is missing. One that has labels is probed, and faulted if it doesn't work.
 //!
@@ -18,17 +21,30 @@
 //! # See
 //! OpenZFS `vdev_reopen`, `vdev_open`, `vdev_validate`, `zfs_ioc_pool_reopen`, `zfs_ioc_clear`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use device::Device;
 use ondisk::label::LABELS;
 use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
-use vdev::{Devices, VdevAux, VdevState, inject};
+use vdev::{Devices, Tree, VdevAux, VdevState, inject, takes_writes};
 
 use super::growth::copy_rings;
 use super::{Engine, Live, replicas};
-use crate::Labels;
 use crate::txg::TxgHandle;
+use crate::{Labels, ask};
+
+/// What a device does that was opened before.
+enum Answers {
+    /// It reads, and takes writes as far as is known.
+    Well,
+    /// It reads, and is not what is at its path, or takes no writes.
+    Stale,
+    /// Its labels can't be read.
+    Nothing,
+}
 
 impl Engine {
     /// The devices that are not to be had as they were opened, of a vdev or of all, as far as they are there now.
@@ -67,18 +83,45 @@ impl Engine {
             if inject::is_gone(root.guid, leaf.guid) {
                 continue;
             }
-            let answers = |device: &dyn Device| Labels::of(device, leaf.guid).newest().is_some();
-            // One that answers is only cleared of its errors.
-            if tree.devices().any(|(guid, device)| guid == leaf.guid && answers(&**device)) {
-                continue;
+            let mut works = true;
+            let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
+            if let Some(device) = open {
+                match self.answers(&tree, leaf, &device) {
+                    // It is only cleared of its errors.
+                    Answers::Well => continue,
+                    // By the same name there may be another opening of it.
+                    Answers::Stale => {
+                        device.give_way();
+                        works = false;
+                    }
+                    Answers::Nothing => {}
+                }
             }
             let top_level = root.children.iter().any(|top| top.guid == leaf.guid);
             let there = crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer());
-            if let Some(device) = there.filter(|device| Labels::of(&**device, leaf.guid).valid() > 0) {
+            // Opened anew it may be no better.
+            works |= there.as_deref().is_some_and(|device| takes_writes(root.guid, leaf.guid, device));
+            let there = there.filter(|device| works && Labels::of(&**device, leaf.guid).valid() > 0);
+            if let Some(device) = there {
                 found.insert(leaf.guid, device);
             }
         }
         found
+    }
+
+    /// What a device that is open does, as it was opened.
+    fn answers(&self, tree: &Tree, leaf: &VdevConfig, device: &Arc<dyn Device>) -> Answers {
+        if Labels::of(&**device, leaf.guid).newest().is_none() {
+            return Answers::Nothing;
+        }
+        let moved = leaf.path.as_deref().is_some_and(|path| {
+            let (path, device) = (Path::new(OsStr::from_bytes(path)), device.clone());
+            ask::one(path, move |path| device.is_not_at(path)).unwrap_or(false)
+        });
+        // What it wrote to is not at its path any more, or takes nothing, though it reads still: a file on a mount that went and came back.
+        let given_up = tree.given_up().contains(&leaf.guid);
+        let takes = || takes_writes(tree.config().guid, leaf.guid, &**device);
+        if moved || given_up && !takes() { Answers::Stale } else { Answers::Well }
     }
 
     /// As [`Live::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).

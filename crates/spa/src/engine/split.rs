@@ -328,6 +328,7 @@ impl Parting {
             config: config.clone(),
             members: Vec::new(),
             auxiliary: Arc::default(),
+            superseded_by: None,
         };
         Ok(Spa {
             name: self.name.clone(),
@@ -340,6 +341,7 @@ impl Parting {
             mos,
             spares: Vec::new(),
             l2cache: Vec::new(),
+            aside: crate::aside::Asides::new(),
             checkpoint: None,
             errata: None,
             newest: Txg(0),

@@ -1,11 +1,12 @@
 //! Hot spares and cache devices.
 
-use device::{Layer, Mode};
+use device::{DeviceError, Layer, Mode};
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, Txg, VdevConfig, VdevKind, mos};
 use pool::Mos;
-use vdev::{VdevAux, VdevState};
+use vdev::{Tree, VdevAux, VdevState};
 
+use crate::aside::{self, Asides};
 use crate::ask;
 use crate::place::Openings;
 use crate::scan::{self, Member};
@@ -68,6 +69,35 @@ pub(crate) fn look(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
     let (at, own) = (place.clone(), config.clone());
     let checked = ask::one(&place.path, move |_| check(&at, &own));
     checked.unwrap_or((VdevState::CantOpen, VdevAux::OpenFailed))
+}
+
+/// Holds those that are there. One that somebody else has shows as one that cannot be opened.
+pub(super) fn hold<'a>(all: impl Iterator<Item = &'a mut AuxVdev>, tree: &Tree) -> Asides {
+    let mut asides = Asides::new();
+    for one in all.filter(|one| one.state == VdevState::Healthy) {
+        let Some(place) = &one.place else { continue };
+        let used = tree.devices().find(|(guid, _)| *guid == one.config.guid);
+        let held = match used {
+            // A spare that is in use.
+            Some((_, device)) => Ok(aside::adopt(&place.path, device.clone())),
+            None => aside::hold(&place.path),
+        };
+        match held {
+            Ok(held) => {
+                asides.insert(one.config.guid, held);
+            }
+            // The pool has the disk already, for another part of it.
+            Err(DeviceError::Busy { .. }) if place.partition.is_some() && has_parts_of(tree, place) => {}
+            Err(_) => (one.state, one.aux) = (VdevState::CantOpen, VdevAux::OpenFailed),
+        }
+    }
+    asides
+}
+
+/// Whether a pool's tree has a partition of the same disk.
+fn has_parts_of(tree: &Tree, place: &Place) -> bool {
+    let disk = format!("{}#", place.path.display()).into_bytes();
+    tree.config().leaves().any(|leaf| leaf.path.as_deref().is_some_and(|path| path.starts_with(&disk)))
 }
 
 fn path_of(raw: &[u8]) -> &std::path::Path {

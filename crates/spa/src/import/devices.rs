@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use vdev::VdevAux;
 
 use crate::ask;
-use crate::label::{Labels, is_announced, split_from};
+use crate::label::{Labels, before_split, is_announced, split_from};
 use crate::place::{Openings, Place};
 use crate::scan::{self, Member};
 
@@ -203,11 +203,6 @@ fn is_leaf(label: &PoolConfig, leaf: &VdevConfig, top_level: bool) -> bool {
     label.guid == Some(leaf.guid)
         || before_split(label) == Some(leaf.guid)
         || (top_level && label.top_guid == Some(leaf.guid))
-}
-
-/// The guid that a device had before it took its mirror's place.
-fn before_split(label: &PoolConfig) -> Option<Guid> {
-    label.vdev_tree.as_ref().and_then(|top| top.orig_guid)
 }
 
 /// Guids of the leaves that are top-level vdevs.

@@ -17,7 +17,8 @@ use zio::Zio;
 
 use super::devices::{Devices, Trust, top_level_leaves};
 use super::uberblock::{Selected, leaves, select};
-use super::{Clock, Options, aux, features, mmp};
+use super::{Claim, Clock, Options, aux, features, mmp};
+use crate::aside::Asides;
 use crate::engine::Synced;
 use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 
@@ -342,12 +343,20 @@ impl Loader<'_> {
         let rewound = self.options.max_txg.is_some() || uberblock.checkpoint_txg.0 != 0;
         let name = self.options.name.as_ref().unwrap_or(&self.candidate.name).clone();
         let kept_name = if self.options.temporary { self.candidate.name.clone() } else { name.clone() };
+        let mut spares = aux::load(&mos, mos::SPARES, &auxiliary)?;
+        let mut l2cache = aux::load(&mos, mos::L2CACHE, &auxiliary)?;
+        let owns = self.purpose == Purpose::Import && self.options.claim == Claim::Own;
+        let aside = match owns {
+            true => aux::hold(spares.iter_mut().chain(&mut l2cache), &tree),
+            false => Asides::new(),
+        };
         Ok(Spa {
             name,
             kept_name,
             candidate: self.candidate.clone(),
-            spares: aux::load(&mos, mos::SPARES, &auxiliary)?,
-            l2cache: aux::load(&mos, mos::L2CACHE, &auxiliary)?,
+            spares,
+            l2cache,
+            aside,
             checkpoint: checkpoint(&mos)?,
             log_dropped: rewound || !missing_logs(&tree).is_empty(),
             loaded: Synced { uberblock, config: Arc::new(config), features: Arc::new(features) },

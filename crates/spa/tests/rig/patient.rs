@@ -88,9 +88,9 @@ impl Patient {
     pub fn again(self, meanwhile: impl FnOnce(&Path)) -> Patient {
         self.live().export().unwrap();
         judge(self.dir.path(), "tank");
-        meanwhile(self.dir.path());
         let dir = Arc::clone(&self.dir);
         drop(self);
+        meanwhile(dir.path());
         let spa = import_as(dir.path(), Options::default()).map_err(|e| e.to_string()).unwrap();
         Patient { spa, dir }
     }

@@ -99,6 +99,12 @@ impl Tree {
         node.readable() && !node.cant_write.load(Relaxed)
     }
 
+    /// The devices behind which there was no room for a write, since their errors were cleared last.
+    pub fn without_room(&self) -> Vec<Guid> {
+        let full = self.by_guid.iter().filter(|(_, id)| self.node(**id).no_room.load(Relaxed));
+        full.map(|(guid, _)| *guid).collect()
+    }
+
     /// The devices that are there and were given up.
     pub fn given_up(&self) -> Vec<Guid> {
         let ids =
@@ -147,6 +153,7 @@ impl Tree {
             node.tally.clear();
             node.cant_write.store(false, Relaxed);
             node.lost_writes.store(false, Relaxed);
+            node.no_room.store(false, Relaxed);
             if matches!(node.layout, Layout::Leaf(Some(_))) {
                 node.put_state(VdevState::Healthy, VdevAux::None);
                 self.assess_above(id);
@@ -159,6 +166,11 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Whether a device of a pool reads and takes a write, of what nobody needs (`vdev_probe`).
+pub fn takes_writes(pool: Guid, leaf: Guid, device: &dyn Device) -> bool {
+    probe(pool, leaf, device, true)
 }
 
 /// Reads a part of a label, and writes it back if it is to; one that works is enough.

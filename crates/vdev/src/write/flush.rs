@@ -106,7 +106,7 @@ impl Tree {
         drop(begun);
         let Err(source) = done else { return Flushed::Durable };
         node.stats.write_errors.inc();
-        self.failed(id, Trouble::Flush, None);
+        self.failed(id, Trouble::Flush, None, Some(&source));
         miss();
         if self.fault(id, device.is_gone()) {
             return Flushed::Faulted;

@@ -176,11 +176,11 @@ impl Tree {
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(len as u64), Relaxed);
         node.stats.write_ops.inc();
-        match done {
+        match &done {
             Ok(()) => node.stats.write_bytes.add(len as u64),
-            Err(_) => {
+            Err(why) => {
                 node.stats.write_errors.inc();
-                self.failed(leaf, Trouble::Write, Some((at, len as u64)));
+                self.failed(leaf, Trouble::Write, Some((at, len as u64)), Some(why));
             }
         }
         done.map_err(Arc::new)
