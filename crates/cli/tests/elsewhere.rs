@@ -14,7 +14,7 @@ use daemon::{Daemon, image, said};
 
 /// In a namespace of mounts of its own: lets the mounts of others go, opens a file, and writes each line that it reads to the file.
 const WRITER: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | grep -v \"^$1/\" | \
-                      while read -r other; do umount -l \"$other\"; done; \
+                      while read -r other; do umount -l \"$other\" 2>/dev/null; done; \
                       exec 9>>\"$2\" && echo ready && while read -r line; do echo \"$line\" >&9 && echo written || echo lost; done";
 
 /// A program in another namespace of mounts that writes to a file.

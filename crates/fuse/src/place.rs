@@ -132,6 +132,7 @@ impl MountId {
 
     /// Whether a name in a folder leads to its root.
     fn is_at(&self, dir: impl AsFd, path: &Path) -> bool {
+        let dir = dir.as_fd();
         let what = if self.unique.is_some() { UNIQUE } else { StatxFlags::MNT_ID };
         let Ok(stat) = look(dir, path, what) else { return false };
         let same = match (self.unique, self.row) {
@@ -139,9 +140,15 @@ impl MountId {
             (None, Some(own)) => stat.stx_mnt_id == own,
             (None, None) => true,
         };
-        let told = stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
-        let root = !told || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-        same && root && (stat.stx_dev_major, stat.stx_dev_minor) == self.device
+        let device = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+        let root = if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+            stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        } else {
+            // Before Linux 5.8: above a root is another file system.
+            let above = look(dir, &path.join(".."), StatxFlags::empty());
+            path == Path::new("/") || above.is_ok_and(|above| device(&above) != self.device)
+        };
+        same && root && device(&stat) == self.device
     }
 
     /// Whether a path leads to its root.

@@ -323,7 +323,7 @@ impl Files {
 
     /// Whether somebody uses one of them, as far as that can be seen.
     fn is_used(&self) -> bool {
-        self.devices.lock().values().any(|device| !device.users().is_empty())
+        Device::any_used(self.devices.lock().values())
     }
 
     /// Devices go with the names of their volumes, whoever uses them (`zvol_rename_minors`).

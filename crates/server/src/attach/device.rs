@@ -74,12 +74,24 @@ impl Device {
         let mounts = fuse::system::table().unwrap_or_default();
         let mounts = mounts.iter().filter(|mount| numbers.contains(&mount.device));
         users.extend(mounts.map(|mount| format!("mounted at {}", mount.target.display())));
-        let claim = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         // Swap, a device of LVM, and the like.
-        if users.is_empty() && rustix::fs::open(&self.path, claim, Mode::empty()).is_err() {
+        if users.is_empty() && self.is_claimed() {
             users.push("claimed by the system".to_owned());
         }
         users
+    }
+
+    fn is_claimed(&self) -> bool {
+        let claim = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        rustix::fs::open(&self.path, claim, Mode::empty()).is_err()
+    }
+
+    /// Whether somebody uses one of these, as far as that can be seen. Processes are looked through once for all.
+    pub(super) fn any_used<'a>(devices: impl Iterator<Item = &'a Device>) -> bool {
+        let ours: Vec<&Device> = devices.filter(|device| device.is_ours()).collect();
+        let numbers: BTreeSet<String> = ours.iter().flat_map(|device| device.numbers()).collect();
+        !numbers.is_empty()
+            && (!openers(&numbers).is_empty() || ours.iter().any(|device| device.is_claimed()))
     }
 
     /// Its numbers as `major:minor`, and those of its partitions.
