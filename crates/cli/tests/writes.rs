@@ -469,6 +469,47 @@ fn folders_go_with_their_file_systems() {
     assert!(!root.join("tank").exists());
 }
 
+/// Goal: an encryption root whose key another dataset needs, which was moved below its own clone,
+/// is not destroyed, nor anything below it; the dry run says so too. When that dataset has a key of
+/// its own, it is.
+#[test]
+fn a_root_of_others_is_not_half_destroyed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let house = pool(dir.path(), 256 << 20, "");
+    let ran = |line: &str| run(line, house.clone());
+    let good = |line: &str| good(line, &house);
+    let key = dir.path().join("key");
+    std::fs::write(&key, "correct horse").expect("a key");
+    let location = format!("-o keyformat=passphrase -o keylocation=file://{}", key.display());
+    for line in [
+        format!("zfs create -o encryption=on {location} tank/p"),
+        "zfs create tank/p/d".to_owned(),
+        "zfs create tank/p/below".to_owned(),
+        "zfs snapshot tank/p/d@s".to_owned(),
+        "zfs clone tank/p/d@s tank/n".to_owned(),
+        "zfs rename tank/p/d tank/n/d".to_owned(),
+    ] {
+        good(&line);
+    }
+    let before = good("zfs list -H -t all -o name");
+    for line in ["zfs destroy -nr tank/p", "zfs destroy -r tank/p"] {
+        let ran = ran(line);
+        assert_eq!(ran.code, 1, "{line}");
+        assert!(
+            ran.err.starts_with("cannot destroy 'tank/p': it is the encryption root of 'tank/n"),
+            "{}",
+            ran.err
+        );
+        assert_eq!(good("zfs list -H -t all -o name"), before, "{line}");
+    }
+    good(&format!("zfs change-key {location} tank/n/d"));
+    good("zfs destroy -r tank/p");
+    good("zfs promote tank/n");
+    good("zfs destroy -R tank/n");
+    assert_eq!(good("zfs list -H -t all -o name"), "tank\n");
+    good("zpool export tank");
+}
+
 /// Goal: a file system that depends on itself is not destroyed with its dependents: the dry run,
 /// the command and a rollback say so in OpenZFS's words and change nothing. After another promotion
 /// they do.

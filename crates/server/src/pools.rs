@@ -52,6 +52,7 @@ use spa::engine::{PoolProp, TaskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// An imported pool.
 pub struct Imported {
@@ -74,6 +75,10 @@ impl Imported {
         self.mounts.list().into_iter().map(|live| (Arc::clone(self), live)).collect()
     }
 }
+
+/// How long nothing must move in a pool whose transaction group takes too long, before it is said to make
+/// no progress.
+const STILL: Duration = Duration::from_secs(5);
 
 enum State {
     Coming(Guid),
@@ -358,11 +363,22 @@ impl Pools {
         Ok(())
     }
 
-    /// A pool that is here or going, of which a transaction group takes too long to be written.
+    /// A pool that is here or going, of which a transaction group takes too long to be written, and in
+    /// which nothing moves: one that is slow is worth waiting for.
     fn hung(&self, name: &str) -> Option<Arc<Imported>> {
         let imported = self.pool_or_going(name).ok()?;
-        let live = imported.pool.spa().writer()?;
-        live.slow_group().map(|_| Arc::clone(&imported))
+        let is_slow = || imported.pool.spa().writer().is_some_and(|live| live.slow_group().is_some());
+        if !is_slow() {
+            return None;
+        }
+        let (before, since) = (ending::Signs::of(&imported), Instant::now());
+        while since.elapsed() < STILL {
+            std::thread::sleep(STILL / 50);
+            if !is_slow() || ending::Signs::of(&imported) != before {
+                return None;
+            }
+        }
+        Some(imported)
     }
 
     /// Gives a pool up that can't be exported, as a crash would: its mounts go, and nothing waits

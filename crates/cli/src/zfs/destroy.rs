@@ -1,5 +1,7 @@
 //! `zfs destroy`.
 
+use std::collections::HashSet;
+
 use server::api::{Changed, Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refusal};
 
 use super::open::{HEADS, below, dependents, exists, head_of, open};
@@ -206,7 +208,7 @@ fn bookmark(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
 
 fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
     let kinds: &[K] = if f.defer { &[K::Snapshot] } else { &HEADS };
-    let target = open(cx, name, kinds, &[])?;
+    let target = open(cx, name, kinds, &["encryptionroot"])?;
     let kind = super::datasets::kind_name(target.kind);
     if !f.recursive && !name.contains('/') {
         writeln!(
@@ -237,9 +239,13 @@ fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
             return Ok(1);
         }
     }
-    let mut names: Vec<String> = dependents.in_order(cx)?.into_iter().map(|d| d.name).collect();
+    let mut all = dependents.in_order(cx)?;
     // The pool's own root dataset stays; what is in it goes.
-    names.push(name.to_owned());
+    all.push(target);
+    if keeps_a_key(cx, &all)? {
+        return Ok(1);
+    }
+    let mut names: Vec<String> = all.into_iter().map(|d| d.name).collect();
     for name in &names {
         announce(cx, f, name);
     }
@@ -248,6 +254,28 @@ fn tree(cx: &mut Cx, f: Flags, name: &str) -> Outcome {
         return Ok(0);
     }
     destroy(cx, f, names)
+}
+
+/// Whether one of those that are to be destroyed is the encryption root of a dataset that stays,
+/// which is reported: it can't be destroyed, and is found before the others are.
+fn keeps_a_key(cx: &mut Cx, all: &[Dataset]) -> Result<bool, Stop> {
+    let root_of = |d: &Dataset| d.prop("encryptionroot").map_or("", |p| p.value(true)).to_owned();
+    let roots: HashSet<&str> =
+        all.iter().map(|d| d.name.as_str()).filter(|name| name.contains('/')).collect();
+    if !all.iter().any(|d| !d.name.contains('@') && root_of(d) == d.name) {
+        return Ok(false);
+    }
+    let pool = head_of(&all[0].name).split('/').next().unwrap_or_default().to_owned();
+    let others = below(cx, &pool, None, &HEADS, &["encryptionroot"])?;
+    let mut kept = others.iter().filter(|d| !roots.contains(d.name.as_str()));
+    let Some(user) = kept.find(|d| roots.contains(root_of(d).as_str())) else { return Ok(false) };
+    let root = root_of(user);
+    writeln!(
+        cx.err,
+        "cannot destroy '{root}': it is the encryption root of '{}', which has to be destroyed\nor get a key of its own first",
+        user.name
+    );
+    Ok(true)
 }
 
 fn destroy(cx: &mut Cx, f: Flags, names: Vec<String>) -> Outcome {

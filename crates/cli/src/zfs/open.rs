@@ -130,7 +130,7 @@ impl Order {
     /// Everything at and below a head.
     fn tree(&mut self, cx: &mut Cx, root: &str) -> Result<(), Stop> {
         let kinds = [K::Filesystem, K::Volume, K::Snapshot];
-        let mut all = below(cx, root, None, &kinds, &["clones"])?;
+        let mut all = below(cx, root, None, &kinds, &["clones", "encryptionroot"])?;
         // Heads by path, each followed by its snapshots in the order of their creation.
         all.sort_by(|a, b| {
             let key = |d: &Dataset| (head_of(&d.name).replace('/', "\0"), d.kind == K::Snapshot, d.createtxg);

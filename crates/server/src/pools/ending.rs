@@ -64,10 +64,10 @@ struct State {
 
 /// What shows that a pool moves.
 #[derive(PartialEq, Eq)]
-struct Signs([u64; 7]);
+pub(super) struct Signs([u64; 7]);
 
 impl Signs {
-    fn of(imported: &Imported) -> Self {
+    pub(super) fn of(imported: &Imported) -> Self {
         let stats = imported.pool.spa().tree().describe().stats;
         let synced = imported.pool.spa().writer().map_or(0, |live| live.txgs().synced().0);
         let (mounts, volumes) = (imported.mounts.list().len(), imported.volumes.users().len());
