@@ -97,6 +97,12 @@ impl Openings {
         })
     }
 
+    /// The device that has a place, if it is open.
+    pub(crate) fn opened(&self, place: &Place) -> Option<Arc<dyn Device>> {
+        let identity = ask::one(&place.path, Identity::of_path).flatten()?;
+        self.open.lock().get(&identity).cloned()
+    }
+
     /// Lets go of what is at a place, unless another part of it is in use.
     pub(crate) fn release(&self, place: &Place) {
         let Some(identity) = ask::one(&place.path, Identity::of_path).flatten() else { return };

@@ -1,11 +1,12 @@
 //! Hot spares and cache devices.
 
-use device::{DeviceError, Layer, Mode};
+use device::{Layer, Mode};
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, Txg, VdevConfig, VdevKind, mos};
 use pool::Mos;
-use vdev::{Tree, VdevAux, VdevState};
+use vdev::{VdevAux, VdevState};
 
+use super::devices::Devices;
 use crate::aside::{self, Asides};
 use crate::ask;
 use crate::place::Openings;
@@ -72,32 +73,23 @@ pub(crate) fn look(place: &Place, config: &VdevConfig) -> (VdevState, VdevAux) {
 }
 
 /// Holds those that are there. One that somebody else has shows as one that cannot be opened.
-pub(super) fn hold<'a>(all: impl Iterator<Item = &'a mut AuxVdev>, tree: &Tree) -> Asides {
+pub(super) fn hold<'a>(all: impl Iterator<Item = &'a mut AuxVdev>, devices: &Devices) -> Asides {
     let mut asides = Asides::new();
     for one in all.filter(|one| one.state == VdevState::Healthy) {
         let Some(place) = &one.place else { continue };
-        let used = tree.devices().find(|(guid, _)| *guid == one.config.guid);
-        let held = match used {
-            // A spare that is in use.
-            Some((_, device)) => Ok(aside::adopt(&place.path, device.clone())),
+        let held = match devices.opened(place) {
+            // A spare that is in use, or that labels made seem so; or another part of the same disk.
+            Some(device) => Ok(aside::adopt(&place.path, device)),
             None => aside::hold(&place.path),
         };
         match held {
             Ok(held) => {
                 asides.insert(one.config.guid, held);
             }
-            // The pool has the disk already, for another part of it.
-            Err(DeviceError::Busy { .. }) if place.partition.is_some() && has_parts_of(tree, place) => {}
             Err(_) => (one.state, one.aux) = (VdevState::CantOpen, VdevAux::OpenFailed),
         }
     }
     asides
-}
-
-/// Whether a pool's tree has a partition of the same disk.
-fn has_parts_of(tree: &Tree, place: &Place) -> bool {
-    let disk = format!("{}#", place.path.display()).into_bytes();
-    tree.config().leaves().any(|leaf| leaf.path.as_deref().is_some_and(|path| path.starts_with(&disk)))
 }
 
 fn path_of(raw: &[u8]) -> &std::path::Path {

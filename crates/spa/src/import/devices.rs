@@ -85,6 +85,11 @@ impl Devices {
         self.members.lock().iter().find(|m| m.guid() == guid).map(|m| m.place.clone())
     }
 
+    /// The device at a place, or the one that it is a part of, if this import has it open already: a second claim would be refused.
+    pub(super) fn opened(&self, place: &Place) -> Option<Arc<dyn Device>> {
+        self.openings.opened(place)
+    }
+
     /// Finds out which pools have been split off from this one, before its devices are opened: a split is made for all of its devices by the first
     /// that has the uberblock.
     pub(super) fn look_for_splits(&self, root: &VdevConfig, pool: Guid) {

@@ -123,7 +123,7 @@ impl Loader<'_> {
             let newest = opened.newest;
             opened = Opened { newest, ..self.trusted(devices, mos, checkpoint, extreme, progress)? };
         }
-        self.finish(opened)
+        self.finish(devices, opened)
     }
 
     /// From the labels' config to the trusted one (`spa_ld_mos_with_trusted_config`).
@@ -324,7 +324,7 @@ impl Loader<'_> {
     }
 
     /// The steps after the trusted tree stands.
-    fn finish(&self, opened: Opened) -> Result<Spa, SpaError> {
+    fn finish(&self, devices: &Devices, opened: Opened) -> Result<Spa, SpaError> {
         let Opened { config, root, tree, cache, mos, uberblock, newest } = opened;
         furnish(&cache, &tree, &root, &mos)?;
         let features = if uberblock.version >= features::SPA_VERSION_FEATURES {
@@ -347,7 +347,7 @@ impl Loader<'_> {
         let mut l2cache = aux::load(&mos, mos::L2CACHE, &auxiliary)?;
         let owns = self.purpose == Purpose::Import && self.options.claim == Claim::Own;
         let aside = match owns {
-            true => aux::hold(spares.iter_mut().chain(&mut l2cache), &tree),
+            true => aux::hold(spares.iter_mut().chain(&mut l2cache), devices),
             false => Asides::new(),
         };
         Ok(Spa {
