@@ -38,8 +38,22 @@ fn good(dir: &Path, line: &str) -> String {
 struct Stand {
     daemon: Daemon,
     ground: Daemon,
+    _left: Left,
     dir: tempfile::TempDir,
     below: tempfile::TempDir,
+}
+
+/// Folders below which nothing stays mounted, whatever became of the daemons: a test may kill one and start no other.
+struct Left([std::path::PathBuf; 2]);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let mounts = fuse::system::table().unwrap_or_default();
+        let of_ours = |mount: &&fuse::system::Mounted| self.0.iter().any(|dir| mount.target.starts_with(dir));
+        for mount in mounts.iter().filter(of_ours) {
+            fuse::system::detach(&mount.target, fuse::Detach::Lazy).unwrap_or_default();
+        }
+    }
 }
 
 impl Stand {
@@ -66,7 +80,8 @@ impl Stand {
             fs::write(dir.path().join(pool).join("file"), "content").expect("it is mounted");
         }
         daemon.good("zpool sync");
-        Some(Stand { daemon, ground, dir, below })
+        let left = Left([dir.path(), below.path()].map(Path::to_owned));
+        Some(Stand { daemon, ground, _left: left, dir, below })
     }
 
     /// Fills the sick pool's device until it is suspended. What comes back is written when it goes on.
