@@ -288,7 +288,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     // A request that still runs on a pool that hangs is not waited for.
     runtime.shutdown_background();
     if let Some(tree) = &tree
-        && let Err(error) = tree.leave_tree()
+        && let Err(error) = tree.leave_tree(fuse::Detach::Lazy)
     {
         tracing::warn!(%error, "kstats and tunables stay mounted, dead");
     }

@@ -1,0 +1,164 @@
+//! Exporting a pool, and giving up one that can't be exported.
+
+use super::mounting::{folders_of, remove_folders, restore_all, unmount_all};
+use super::{Imported, Pools, State, ending, threads_for};
+use crate::api::{Error, ExportRequest, Reason};
+use crate::work::leave;
+use fuse::Detach;
+use ondisk::Guid;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long nothing must move in a pool whose transaction group takes too long, before it is said to make
+/// no progress.
+const STILL: Duration = Duration::from_secs(5);
+
+impl Pools {
+    /// Unmounts and lets go of a pool.
+    pub fn export(&self, request: &ExportRequest) -> Result<(), Error> {
+        self.let_go(request, false)
+    }
+
+    pub(super) fn let_go(&self, request: &ExportRequest, destroy: bool) -> Result<(), Error> {
+        let name = request.name.as_str();
+        if let Some(hung) = self.hung(name) {
+            if request.force && !destroy {
+                self.give_up(name, &hung);
+                return Ok(());
+            }
+            return Err(Error::new(name, Reason::Silent));
+        }
+        let imported = self.pool(name)?;
+        let guid = imported.pool.spa().guid();
+        // Its file systems could not be unmounted without waiting for devices either.
+        if imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some()) {
+            return Err(Error::new(name, Reason::Suspended));
+        }
+        let force = request.force || request.hardforce;
+        // What has no name any more is there as long as we have it.
+        let files = if destroy { Vec::new() } else { crate::view::nameless(imported.pool.spa()) };
+        let devices: Vec<Guid> = files.iter().map(|file| Guid(file.guid)).collect();
+        let spared = imported.pool.spa().can_spare(&devices);
+        if !force && !files.is_empty() && !spared {
+            return Err(Error::new(name, Reason::Nameless { files }));
+        }
+        for file in &files {
+            tracing::warn!(pool = name, file = file.path, "removed: it is gone with this export");
+        }
+        match self.table.write().get_mut(name) {
+            Some(state @ State::Here(_)) => *state = State::Going(Arc::clone(&imported)),
+            Some(State::Coming(_) | State::Going(_)) | None => return Err(Error::new(name, Reason::Busy)),
+        }
+        crate::inject::pass(name, false, &self.closing);
+        let stays = |error: Error| {
+            imported.volumes.reopen();
+            if let Some(state) = self.table.write().get_mut(name).filter(|state| state.is_going(&imported)) {
+                *state = State::Here(Arc::clone(&imported));
+            }
+            Err(error)
+        };
+        // Before anything is taken from anybody.
+        if self.volumes_busy(&imported, force) {
+            return stays(Error::new(name, Reason::Busy));
+        }
+        let mounted = imported.mounted();
+        // As on Linux, force takes nothing that is in use.
+        let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
+        let refused = failures.into_iter().next().map(|failure| failure.error);
+        let refused = refused.or_else(|| lingers(&imported).then(|| Error::new(name, Reason::Busy)));
+        let mut taken = Vec::new();
+        let refused = refused.or_else(|| {
+            taken = self.release_volumes(&imported, force).err()?;
+            Some(Error::new(name, Reason::Busy))
+        });
+        if let Some(error) = refused {
+            let refused = stays(error.clone());
+            self.devices_back(taken);
+            imported.parted.lock().extend(mounted.into_iter().map(|(_, live)| live));
+            if !request.patient || !error.is_busy() {
+                // The pool is as it was before.
+                let parted = std::mem::take(&mut *imported.parted.lock());
+                restore_all(
+                    &parted.into_iter().map(|live| (Arc::clone(&imported), live)).collect::<Vec<_>>(),
+                );
+            }
+            return refused;
+        }
+        remove_folders(folders_of(&mounted));
+        drop(mounted);
+        if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
+            return stays(Error::new(name, reason));
+        }
+        {
+            let mut table = self.table.write();
+            // Another may have its name by now.
+            if !table.get(name).is_some_and(|state| state.is_going(&imported)) {
+                tracing::info!(pool = name, "gone, after it was given up");
+                return Ok(());
+            }
+            table.remove(name);
+        }
+        vdev::inject::forget(guid);
+        self.forget_offers(name);
+        self.journal.take(name);
+        self.tunables.tell(&self.present());
+        // What goes so (`zpool export -F`) is still remembered.
+        if let Some(file) = self.memory.file_of(&imported.facts.read()).filter(|_| !request.hardforce) {
+            self.memory.write(&file, &self.present(), Some(guid));
+        }
+        tracing::info!(pool = name, destroy, "gone");
+        Ok(())
+    }
+
+    /// A pool that is here or going, of which a transaction group takes too long to be written, and in
+    /// which nothing moves: one that is slow is worth waiting for.
+    fn hung(&self, name: &str) -> Option<Arc<Imported>> {
+        let imported = self.pool_or_going(name).ok()?;
+        let is_slow = || imported.pool.spa().writer().is_some_and(|live| live.slow_group().is_some());
+        if !is_slow() {
+            return None;
+        }
+        let (before, since) = (ending::Signs::of(&imported), Instant::now());
+        while since.elapsed() < STILL {
+            std::thread::sleep(STILL / 50);
+            if !is_slow() || ending::Signs::of(&imported) != before {
+                return None;
+            }
+        }
+        Some(imported)
+    }
+
+    /// Gives a pool up that can't be exported, as a crash would: its mounts go, and nothing waits
+    /// for it. Its devices stay claimed until the process ends, so that nobody else writes to them
+    /// while a thread of ours may.
+    fn give_up(&self, name: &str, imported: &Arc<Imported>) {
+        let guid = imported.pool.spa().guid();
+        self.table.write().remove(name);
+        self.forget_offers(name);
+        self.journal.take(name);
+        ending::give_up(imported, ending::Users::Fail);
+        if let Some(live) = imported.pool.spa().writer() {
+            live.txgs().abandon();
+        }
+        self.tunables.tell(&self.present());
+        if let Some(file) = self.memory.file_of(&imported.facts.read()) {
+            self.memory.write(&file, &self.present(), Some(guid));
+        }
+        // To drop it is to wait for its threads.
+        std::mem::forget(Arc::clone(imported));
+        tracing::warn!(
+            pool = name,
+            "given up: what was not written is lost, and its devices stay claimed until this service ends"
+        );
+    }
+}
+
+/// Whether something of a pool is used by others who have it mounted elsewhere; the log says who.
+fn lingers(imported: &Imported) -> bool {
+    let lingering = imported.mounts.lingering();
+    for live in &lingering {
+        let (dataset, users) = (live.name(), live.users());
+        tracing::warn!(dataset, ?users, "busy: others have it mounted elsewhere");
+    }
+    !lingering.is_empty()
+}
