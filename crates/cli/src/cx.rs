@@ -8,8 +8,9 @@ use crate::clock::Clock;
 
 /// A place to write to. Failures are remembered rather than returned, as with C's `stdout`.
 ///
-/// Names, properties and lines of history can hold any byte, and strangers choose them. So on a terminal control
-/// characters are shown as octal numbers, as `ls` does, but for tabs and ends of lines.
+/// Names, properties and lines of history can hold any byte, and strangers choose them. So on a
+/// terminal control characters are shown as octal numbers, as `ls` does, but for tabs and ends of
+/// lines.
 pub struct Out {
     sink: Box<dyn io::Write>,
     terminal: bool,
@@ -59,7 +60,8 @@ impl Out {
     }
 }
 
-/// Bytes as a terminal may get them: each byte of a control character, and of what is no text, as an octal number.
+/// Bytes as a terminal may get them: each byte of a control character, and of what is no text, as
+/// an octal number.
 fn shown(bytes: &[u8]) -> Cow<'_, [u8]> {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(harmless)) {
@@ -194,13 +196,15 @@ impl Cx {
         self.touched = Some(name[..end].to_owned());
     }
 
-    /// The same of a change that is made, whatever the command fails at afterwards: what it made may not be mounted.
+    /// The same of a change that is made, whatever the command fails at afterwards: what it made
+    /// may not be mounted.
     pub fn made(&mut self, name: &str) {
         self.changed(name);
         self.made = true;
     }
 
-    /// Ends a command: one that succeeded in changing a pool, or made what it was asked for, goes into its history.
+    /// Ends a command: one that succeeded in changing a pool, or made what it was asked for, goes
+    /// into its history.
     pub fn end(&mut self, code: i32) {
         let made = std::mem::take(&mut self.made);
         let Some(pool) = self.touched.take().filter(|_| code == 0 || made) else { return };

@@ -1,4 +1,5 @@
-//! Mounts that others have too: in other namespaces of mounts, by bind mounts, under renamed folders, over each other. Needs root; says so aloud and does nothing elsewhere.
+//! Mounts that others have too: in other namespaces of mounts, by bind mounts, under renamed
+//! folders, over each other. Needs root; says so aloud and does nothing elsewhere.
 
 #![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
 
@@ -12,7 +13,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use daemon::{Daemon, image, said};
 
-/// In a namespace of mounts of its own: lets the mounts of others go, opens a file, and writes each line that it reads to the file.
+/// In a namespace of mounts of its own: lets the mounts of others go, opens a file, and writes each
+/// line that it reads to the file.
 const WRITER: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | grep -v \"^$1/\" | \
                       while read -r other; do umount -l \"$other\" 2>/dev/null; done; \
                       exec 9>>\"$2\" && echo ready && while read -r line; do echo \"$line\" >&9 && echo written || echo lost; done";
@@ -72,7 +74,8 @@ impl Drop for Writer {
     }
 }
 
-/// A daemon with a pool `tank` that is mounted on `mnt`, with a file system `a`; `None` where nothing can be mounted by root.
+/// A daemon with a pool `tank` that is mounted on `mnt`, with a file system `a`; `None` where
+/// nothing can be mounted by root.
 fn tank() -> Option<(tempfile::TempDir, Daemon, PathBuf)> {
     if !Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n") {
         eprintln!("this takes root");
@@ -101,8 +104,9 @@ fn import(dir: &Path, daemon: &Daemon) {
     daemon.good(&format!("zpool import -d {at}/d0 -o cachefile={at}/cache tank", at = dir.display()));
 }
 
-/// Goal: a program in another namespace of mounts goes on with its file when the file system is unmounted, mounted again, and renamed here; until it ends, the file
-/// system can't be destroyed nor its pool exported, and what the refused export unmounted is mounted again.
+/// Goal: a program in another namespace of mounts goes on with its file when the file system is
+/// unmounted, mounted again, and renamed here; until it ends, the file system can't be destroyed
+/// nor its pool exported, and what the refused export unmounted is mounted again.
 #[test]
 fn in_another_namespace() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -163,8 +167,9 @@ fn a_snapshot_elsewhere() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: a bind mount keeps a file system served and busy like another namespace, also where somebody else unmounted the mountpoint; a daemon that is stopped waits for
-/// neither, and what was written before is there.
+/// Goal: a bind mount keeps a file system served and busy like another namespace, also where
+/// somebody else unmounted the mountpoint; a daemon that is stopped waits for neither, and what was
+/// written before is there.
 #[test]
 fn by_a_bind_mount() {
     let Some((dir, mut daemon, mnt)) = tank() else { return };
@@ -200,7 +205,8 @@ fn by_a_bind_mount() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: what is mounted under a folder that was renamed is unmounted where it is now, by its dataset and by its path, and an export leaves nothing.
+/// Goal: what is mounted under a folder that was renamed is unmounted where it is now, by its
+/// dataset and by its path, and an export leaves nothing.
 #[test]
 fn under_a_renamed_folder() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -227,7 +233,8 @@ fn under_a_renamed_folder() {
     assert_eq!(table(dir.path()), Vec::<PathBuf>::new());
 }
 
-/// Goal: file systems with one mountpoint that are unmounted at once are each unmounted or refused, and none is dead or busy afterwards.
+/// Goal: file systems with one mountpoint that are unmounted at once are each unmounted or refused,
+/// and none is dead or busy afterwards.
 #[test]
 fn several_at_one_place() {
     const NAMES: [&str; 4] = ["w", "x", "y", "z"];
@@ -264,7 +271,8 @@ fn several_at_one_place() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: an export of several pools, of which one is in use, leaves that one mounted as it was, also where another was mounted in it.
+/// Goal: an export of several pools, of which one is in use, leaves that one mounted as it was,
+/// also where another was mounted in it.
 #[test]
 fn refused_for_one_of_several() {
     let Some((dir, daemon, mnt)) = tank() else { return };
@@ -281,7 +289,8 @@ fn refused_for_one_of_several() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: an export, and a change of a mountpoint, that is refused since one file system is in use leaves all others mounted where and as they were.
+/// Goal: an export, and a change of a mountpoint, that is refused since one file system is in use
+/// leaves all others mounted where and as they were.
 #[test]
 fn refused_for_one() {
     let Some((dir, daemon, mnt)) = tank() else { return };

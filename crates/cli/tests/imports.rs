@@ -414,7 +414,8 @@ fn gone_from_a_cache_file() {
     assert_eq!(run("zpool export xmirror2", service).code, 0);
 }
 
-/// Goal: after an import that went back, for writing, what is said is the state's own time, and how much was given up since, though the import has written by then.
+/// Goal: after an import that went back, for writing, what is said is the state's own time, and how
+/// much was given up since, though the import has written by then.
 #[test]
 fn the_time_that_it_went_back_to() {
     let Some(f) = testkit::find("mirror2") else { return };
@@ -442,7 +443,8 @@ fn the_time_that_it_went_back_to() {
     panic!("no state could be gone back to");
 }
 
-/// Goal: what a device remembers that left its pool while it was offline, before the pool got another guid, is not offered beside that pool, which is imported by its name; by its number it
+/// Goal: what a device remembers that left its pool while it was offline, before the pool got
+/// another guid, is not offered beside that pool, which is imported by its name; by its number it
 /// can be looked for.
 #[test]
 fn a_memory_is_not_offered() {

@@ -93,7 +93,8 @@ fn a_failure_is_its_own_subtrees() {
     assert_eq!(now, ["tank", "tank/good", "tank/good/below"]);
 }
 
-/// Goal: what was made or moved, and could not be mounted, is in the history all the same: the pool has it.
+/// Goal: what was made or moved, and could not be mounted, is in the history all the same: the pool
+/// has it.
 #[test]
 fn what_is_not_mounted_is_in_the_history() {
     let Some(stand) = Stand::new(&["tank"]) else { return };

@@ -259,8 +259,9 @@ fn used(daemon: &Daemon, pool: &str, link: &Path) {
     assert!(fs::symlink_metadata(&gone).is_err());
 }
 
-/// Goal: a volume whose device a program has open, as any program opens it, can't be destroyed, rolled back, nor detached, nor its pool exported, and whoever asks for the device hears who
-/// has it; what the program wrote is in the volume, also where its device is taken by force.
+/// Goal: a volume whose device a program has open, as any program opens it, can't be destroyed,
+/// rolled back, nor detached, nor its pool exported, and whoever asks for the device hears who has
+/// it; what the program wrote is in the volume, also where its device is taken by force.
 #[test]
 fn held_open() {
     let Some((dir, daemon)) = tank() else { return };
@@ -390,7 +391,8 @@ fn stopped_below_a_file_system() {
     daemon.good(&format!("zpool export {pool}"));
 }
 
-/// Goal: what was written before `sync(2)` is there after the daemon was killed, in every pool, where the kernel tells the daemon of it; listening leaves no device behind.
+/// Goal: what was written before `sync(2)` is there after the daemon was killed, in every pool,
+/// where the kernel tells the daemon of it; listening leaves no device behind.
 #[test]
 fn synced() {
     let Some((dir, daemon)) = tank() else { return };
@@ -421,7 +423,8 @@ fn synced() {
     daemon.good("zpool export -a");
 }
 
-/// Goal: a daemon that has as many files open as it may still answers its user, unmounts, and leaves nothing when it is stopped.
+/// Goal: a daemon that has as many files open as it may still answers its user, unmounts, and
+/// leaves nothing when it is stopped.
 #[test]
 fn out_of_files() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -461,8 +464,8 @@ fn out_of_files() {
     daemon.good("zpool export tank");
 }
 
-/// Goal: the units are what systemd takes for units, where it is there to say so. It also complains of other units that
-/// the machine happens to have; those lines don't count.
+/// Goal: the units are what systemd takes for units, where it is there to say so. It also complains
+/// of other units that the machine happens to have; those lines don't count.
 #[test]
 fn units() {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systemd");

@@ -43,7 +43,8 @@ struct Stand {
     below: tempfile::TempDir,
 }
 
-/// Folders below which nothing stays mounted, whatever became of the daemons: a test may kill one and start no other.
+/// Folders below which nothing stays mounted, whatever became of the daemons: a test may kill one
+/// and start no other.
 struct Left([std::path::PathBuf; 2]);
 
 impl Drop for Left {
@@ -201,8 +202,8 @@ impl Drop for Below {
     }
 }
 
-/// Goal: a pool on a sparse file whose file system is full is suspended, and its status, its events and the log say what is full; when there is room it goes on, with all
-/// that was written.
+/// Goal: a pool on a sparse file whose file system is full is suspended, and its status, its events
+/// and the log say what is full; when there is room it goes on, with all that was written.
 #[test]
 fn the_file_system_below_is_full() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -263,8 +264,9 @@ fn the_file_system_below_is_full() {
     good(at, "zpool export tank");
 }
 
-/// Goal: a pool whose device went with the mount that it lies on is suspended, and goes on when that is mounted again and the pool is cleared: its descriptor of before is of
-/// no use, though nobody has told it so.
+/// Goal: a pool whose device went with the mount that it lies on is suspended, and goes on when
+/// that is mounted again and the pool is cleared: its descriptor of before is of no use, though
+/// nobody has told it so.
 #[test]
 fn the_mount_below_comes_back() {
     let Some(mut stand) = Stand::new() else { return };

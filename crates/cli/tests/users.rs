@@ -143,8 +143,8 @@ fn alone() {
     assert!(said(&told).contains(&format!("MISSING  fusermount3: will not mount for user {BOB}")));
 }
 
-/// Goal: somebody who may only read an image locks it as they like, and its owner imports it all the same; a second owner, another user, is refused meanwhile
-/// and afterwards.
+/// Goal: somebody who may only read an image locks it as they like, and its owner imports it all
+/// the same; a second owner, another user, is refused meanwhile and afterwards.
 #[test]
 fn locked_by_a_reader() {
     let Some(machine) = Machine::new() else { return };

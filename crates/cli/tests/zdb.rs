@@ -358,7 +358,8 @@ fn keys() {
     assert!(ran.out.contains("\tmode\t40755\n") && ran.out.contains("(type: Regular File)"), "{}", ran.out);
 }
 
-/// Goal: a bookmark that is the target is shown alone; one that is not there, and one of no dataset, are told apart.
+/// Goal: a bookmark that is the target is shown alone; one that is not there, and one of no
+/// dataset, are told apart.
 #[test]
 fn bookmarks() {
     let f = testkit::load("single-lz4");
@@ -385,7 +386,8 @@ fn checkpointed_names() {
     assert!(!named.is_empty() && named.iter().all(|line| line.starts_with(&prefix)), "{named:?}");
 }
 
-/// Goal: the statistics of a label account for each of its bytes, and the configuration for an import has each device's path.
+/// Goal: the statistics of a label account for each of its bytes, and the configuration for an
+/// import has each device's path.
 #[test]
 fn configurations() {
     let f = testkit::load("mirror2");

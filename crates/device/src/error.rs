@@ -105,7 +105,8 @@ impl DeviceError {
         }
     }
 
-    /// Whether what is behind the device has no room: the file system of an image, or a quota there (`ENOSPC`, `EDQUOT`).
+    /// Whether what is behind the device has no room: the file system of an image, or a quota there
+    /// (`ENOSPC`, `EDQUOT`).
     pub fn is_no_room(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOSPC | libc::EDQUOT))
     }

@@ -26,11 +26,13 @@ const IOV_MAX: usize = 1024;
 pub enum Mode {
     /// To look at: nothing is claimed, the owner may be writing (what `zdb` and a search for pools do).
     Peek,
-    /// To read beside other readers, while it has no owner: an image is claimed shared. A block device can't be shared against
+    /// To read beside other readers, while it has no owner: an image is claimed shared. A block
+    /// device can't be shared against
     /// owners: that it has none is only known for the moment of opening.
     Share,
-    /// To own, and only read: an image is claimed, a block device is opened with `O_EXCL`. An image that this user may not write is
-    /// claimed as a reader claims it: an owner refuses it, and it refuses none.
+    /// To own, and only read: an image is claimed, a block device is opened with `O_EXCL`. An image
+    /// that this user may not write is claimed as a reader claims it: an owner refuses it, and it
+    /// refuses none.
     Own,
     /// To own, and write.
     Write,

@@ -11,10 +11,12 @@
 //! doors without another copy.
 //!
 //! # Locks
-//! An owner claims an image file by a write lock, and a block device by `O_EXCL`, which the kernel refuses while anyone has it
-//! mounted or imported; both end when the device is dropped. What readers of an image lock refuses no owner (`file/claim.rs`).
-//! Loop devices over an image are claimed with it, as its bytes have one owner however they are reached. Readers that want no owner beside them
-//! claim an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is never refused. The simulated devices hold their
+//! An owner claims an image file by a write lock, and a block device by `O_EXCL`, which the kernel
+//! refuses while anyone has it mounted or imported; both end when the device is dropped. What
+//! readers of an image lock refuses no owner (`file/claim.rs`). Loop devices over an image are
+//! claimed with it, as its bytes have one owner however they are reached. Readers that want no
+//! owner beside them claim an image shared. Who only looks ([`Mode::Peek`]) claims nothing and is
+//! never refused. The simulated devices hold their
 //! own mutex only while they copy.
 //!
 //! # Absent
@@ -110,14 +112,16 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Whether a path leads to another device now than this one: what was opened there is not what is there. Asks the system for the path, which may
-    /// hang. `false` where the path leads nowhere, or that can't be told.
+    /// Whether a path leads to another device now than this one: what was opened there is not what
+    /// is there. Asks the system for the path, which may hang. `false` where the path leads
+    /// nowhere, or that can't be told.
     fn is_not_at(&self, _path: &Path) -> bool {
         false
     }
 
-    /// Lets another opening of the same device by this process claim it. This one takes its claim back with its next write, and fails if
-    /// it can't. Does nothing where a claim can't be given away.
+    /// Lets another opening of the same device by this process claim it. This one takes its claim
+    /// back with its next write, and fails if it can't. Does nothing where a claim can't be given
+    /// away.
     fn give_way(&self) {}
 
     /// Bytes in the device.

@@ -1,11 +1,11 @@
 //! Loop devices of this machine: whether anybody has one open, and releasing it.
 //!
 //! # Theory
-//! An exclusive open tells of mounts, swap and device mapper, but not of programs that just have the
-//! device open. The driver knows. `LOOP_CLR_FD` releases a device that only its caller has open, and
-//! marks any other to go with its last user (`LO_FLAGS_AUTOCLEAR`). So [`LoopDevice::release`] asks for
-//! that, looks what came of it, and takes the mark away again. Meanwhile its own open file keeps the
-//! device there.
+//! An exclusive open tells of mounts, swap and device mapper, but not of programs that just have
+//! the device open. The driver knows. `LOOP_CLR_FD` releases a device that only its caller has
+//! open, and marks any other to go with its last user (`LO_FLAGS_AUTOCLEAR`). So
+//! [`LoopDevice::release`] asks for that, looks what came of it, and takes the mark away again.
+//! Meanwhile its own open file keeps the device there.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, ioctl, opcode};
@@ -67,7 +67,8 @@ impl LoopDevice {
     pub fn release(&self) -> io::Result<bool> {
         // SAFETY: this call takes no argument.
         unsafe { ioctl(&self.0, NoArg::<CLEAR>::new()) }?;
-        // SAFETY: the system fills in a `struct loop_info64`, which is what `LoopInfo` is, and any bytes are one.
+        // SAFETY: the system fills in a `struct loop_info64`, which is what `LoopInfo` is, and any
+        // bytes are one.
         let mut info = match unsafe { ioctl(&self.0, Getter::<GET_STATUS, LoopInfo>::new()) } {
             Ok(info) => info,
             Err(Errno::NXIO) => return Ok(true),

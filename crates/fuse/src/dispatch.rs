@@ -3,9 +3,12 @@
 //! # Theory
 //! The tree never changes behind the kernel's back: it is read-only, or all changes come through this mount, and the kernel knows
 //! what it changes. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
-//! for good, and a rollback, which changes everything at once, tells it what is no longer so. Three things are exceptions: where different names may mean one entry, the kernel can't know what a change does to others, and
+//! for good, and a rollback, which changes everything at once, tells it what is no longer so. Three
+//! things are exceptions: where different names may mean one entry, the kernel can't know what a
+//! change does to others, and
 //! keeps none; and what a file takes up is known only when it has been written, so that until then its attributes are
-//! good for a second. Attributes of a file with set-id bits are not kept: a write takes the bits, and the kernel does not follow. Opens carry no state
+//! good for a second. Attributes of a file with set-id bits are not kept: a write takes the bits,
+//! and the kernel does not follow. Opens carry no state
 //! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
 //! cache, and so a small file costs one LOOKUP and one READ. CREATE would be the open of a new file, with a RELEASE behind it that keeps the file busy after it
 //! was closed: it is answered the same, and new files come by MKNOD. A file that was removed while it is open is kept until the kernel forgets
@@ -87,7 +90,8 @@ pub struct Behaviour {
     pub setxattr_ext: bool,
 }
 
-/// Whether the answer to this INIT takes `FUSE_SETXATTR_EXT`, so that SETXATTR is longer from then on.
+/// Whether the answer to this INIT takes `FUSE_SETXATTR_EXT`, so that SETXATTR is longer from then
+/// on.
 pub fn takes_setxattr_ext(request: &Request<'_>) -> bool {
     let offered = request.body::<abi::InitIn>().map(|hello| u64::from(hello.flags));
     request.head.opcode == op::INIT && offered.is_ok_and(|offered| offered & init::SETXATTR_EXT != 0)

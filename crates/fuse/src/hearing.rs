@@ -1,11 +1,11 @@
 //! Hearing of `sync(2)`.
 //!
 //! # Theory
-//! The kernel tells the server of a FUSE mount nothing of `sync(2)` and `syncfs(2)`, unless the mount is one of a
-//! block device (`fuseblk`, from Linux 6.18 on). Mounts of that type show their device in the place of their
-//! dataset, and need a device each, so that no file system is mounted so. But one such mount is enough
-//! to hear of `sync(2)`, which asks all of them. It is made of a block device that holds nothing, and has no place in
-//! the tree of names.
+//! The kernel tells the server of a FUSE mount nothing of `sync(2)` and `syncfs(2)`, unless the
+//! mount is one of a block device (`fuseblk`, from Linux 6.18 on). Mounts of that type show their
+//! device in the place of their dataset, and need a device each, so that no file system is mounted
+//! so. But one such mount is enough to hear of `sync(2)`, which asks all of them. It is made of a
+//! block device that holds nothing, and has no place in the tree of names.
 //!
 //! # Absent
 //! `syncfs(2)` on a file system: the kernel asks that file system alone.
@@ -34,10 +34,12 @@ pub struct Hearing {
 }
 
 impl Hearing {
-    /// Makes one of a block device, which it claims. Its tree's [`Tree::sync`] is what is done at `sync(2)`.
+    /// Makes one of a block device, which it claims. Its tree's [`Tree::sync`] is what is done at
+    /// `sync(2)`.
     ///
     /// # Errors
-    /// [`Error::Device`]; [`Error::Mount`] if the system refuses, as to all but root; [`Error::Workers`].
+    /// [`Error::Device`]; [`Error::Mount`] if the system refuses, as to all but root;
+    /// [`Error::Workers`].
     pub fn new(device: &Path, tree: Arc<dyn Tree>) -> Result<Self, Error> {
         let failed = |source| Error::Mount { target: device.to_owned(), source };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -1,10 +1,11 @@
 //! A mounted tree, from mount to unmount.
 //!
 //! # Life
-//! A mount is *attached* from [`Mount::new`] until it is unmounted, by us or by somebody else. Then it is
-//! *over*, unless the kernel has more places of the same file system: bind mounts, or copies of the mount in
-//! other namespaces of mounts. Those go on being served, and the mount *lingers* until the last of them is
-//! gone. [`Mount::again`] gives a file system that lingers a place in the tree again.
+//! A mount is *attached* from [`Mount::new`] until it is unmounted, by us or by somebody else. Then
+//! it is *over*, unless the kernel has more places of the same file system: bind mounts, or copies
+//! of the mount in other namespaces of mounts. Those go on being served, and the mount *lingers*
+//! until the last of them is gone. [`Mount::again`] gives a file system that lingers a place in the
+//! tree again.
 
 use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
@@ -82,7 +83,8 @@ impl Mount {
     /// Mounts the file system of a mount that lingers at `target`, too.
     ///
     /// # Errors
-    /// [`Error::Mount`] if the system refuses: before Linux 5.15, and to those who mount by a helper.
+    /// [`Error::Mount`] if the system refuses: before Linux 5.15, and to those who mount by a
+    /// helper.
     pub fn again(&self, target: &Path, options: &Options) -> Result<Self, Error> {
         let failed = |source| Error::Mount { target: target.to_owned(), source };
         self.workers
@@ -112,7 +114,8 @@ impl Mount {
         self.done.is_over()
     }
 
-    /// Whether it is served for others, and mounted nowhere that this process sees, as far as was noticed.
+    /// Whether it is served for others, and mounted nowhere that this process sees, as far as was
+    /// noticed.
     pub fn lingers(&self) -> bool {
         self.detached.load(Ordering::Acquire) && !self.is_over()
     }
@@ -137,7 +140,8 @@ impl Mount {
         self.mount.leads(path)
     }
 
-    /// Processes that have it mounted, one for each namespace of mounts: a few, with their programs.
+    /// Processes that have it mounted, one for each namespace of mounts: a few, with their
+    /// programs.
     pub fn users(&self) -> Vec<(u32, String)> {
         system::seen_by(&self.mount.device_text(), USERS_MAX)
     }
@@ -183,19 +187,21 @@ impl Mount {
 
     /// Unmounts. When this returns, it is over, and its tree released, unless it lingers.
     ///
-    /// After a forced or lazy unmount it is over in any case, and whoever still uses it gets `ENOTCONN`.
+    /// After a forced or lazy unmount it is over in any case, and whoever still uses it gets
+    /// `ENOTCONN`.
     /// After a failure (say, because it is busy) the mount is served as before.
     ///
     /// # Errors
-    /// [`Error::Unmount`] with `EBUSY` if it is used or hidden by another mount; as the system refuses it.
+    /// [`Error::Unmount`] with `EBUSY` if it is used or hidden by another mount; as the system
+    /// refuses it.
     pub fn unmount(&self, how: Detach) -> Result<(), Error> {
         if self.is_over() {
             return Ok(());
         }
         if let Some(place) = self.place_at_last()? {
             match (self.detach(&place, how), how) {
-                // Forcing aborts whatever is under way, so nothing is left to serve, but an open file or a working
-                // directory keeps the mount in place.
+                // Forcing aborts whatever is under way, so nothing is left to serve, but an open
+                // file or a working directory keeps the mount in place.
                 (Err(error), Detach::Force) if error.is_busy() => self.detach(&place, Detach::Lazy)?,
                 (result, _) => result?,
             }
@@ -209,8 +215,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Takes it out of the tree of names and goes on serving it, without waiting for anything. With [`Detach::Force`] what
-    /// is under way fails, and a mount that is used stays where it is.
+    /// Takes it out of the tree of names and goes on serving it, without waiting for anything. With
+    /// [`Detach::Force`] what is under way fails, and a mount that is used stays where it is.
     ///
     /// # Errors
     /// As [`Mount::unmount`].

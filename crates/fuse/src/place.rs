@@ -1,19 +1,20 @@
 //! Which mount is meant, and where it is now.
 //!
 //! # Theory
-//! A path does not name a mount: a folder above the mountpoint may be renamed, and another mount may
-//! lie over it. The kernel numbers mounts. [`MountId`] is what it says of one when it is made: the
-//! number of the device, the number in the table of mounts (which a later mount may get), and, from
-//! Linux 6.8 on, a number that no other mount ever gets.
+//! A path does not name a mount: a folder above the mountpoint may be renamed, and another mount
+//! may lie over it. The kernel numbers mounts. [`MountId`] is what it says of one when it is made:
+//! the number of the device, the number in the table of mounts (which a later mount may get), and,
+//! from Linux 6.8 on, a number that no other mount ever gets.
 //!
-//! To change a mount, [`MountId::find`] looks for it: first where it was, then where the table has its
-//! number. It opens the folder that the mountpoint is in, so that renaming no longer matters, and checks
-//! the number of what is mounted there. An open file of the mount itself would keep it busy.
+//! To change a mount, [`MountId::find`] looks for it: first where it was, then where the table has
+//! its number. It opens the folder that the mountpoint is in, so that renaming no longer matters,
+//! and checks the number of what is mounted there. An open file of the mount itself would keep it
+//! busy.
 //!
 //! # Locks
 //! A mountpoint has one [`Turn`] at a time. So two threads that unmount what lies there, one over
-//! the other, do not check before each other and then unmount twice. Mounts that others make in just
-//! that moment are not seen.
+//! the other, do not check before each other and then unmount twice. Mounts that others make in
+//! just that moment are not seen.
 //!
 //! # Absent
 //! Numbers of mounts before Linux 5.8: there a mount is known by its device and its path.
@@ -159,7 +160,8 @@ impl MountId {
     /// Where it is now; `usual` is where it was.
     ///
     /// # Errors
-    /// [`Error::Descriptors`]; [`Error::Table`] if it is not where it was, and the table of mounts can't be read.
+    /// [`Error::Descriptors`]; [`Error::Table`] if it is not where it was, and the table of mounts
+    /// can't be read.
     pub(crate) fn find(&self, usual: &Path) -> Result<Found, Error> {
         if let Some(place) = self.hold(usual)? {
             return Ok(Found::At(place));

@@ -1,9 +1,9 @@
 //! Open files that are kept back, so that a process without any left can still unmount and end.
 //!
 //! # Theory
-//! Each mount is an open file, and so are devices, clients and logs. A process that has as many as it may can't open the
-//! table of mounts, nor accept who asks it to unmount something. So it has a few files open that it needs for
-//! nothing, and closes them for that.
+//! Each mount is an open file, and so are devices, clients and logs. A process that has as many as
+//! it may can't open the table of mounts, nor accept who asks it to unmount something. So it has a
+//! few files open that it needs for nothing, and closes them for that.
 //!
 //! # Locks
 //! Whoever works with the reserve has it alone.

@@ -1,4 +1,5 @@
-//! What becomes of the privileges of a program's file when others change it, through the real kernel.
+//! What becomes of the privileges of a program's file when others change it, through the real
+//! kernel.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
 mod stand;
@@ -65,7 +66,8 @@ const ACTS: [(&str, Act); 5] = [
     }),
 ];
 
-/// Goal: a program that an ordinary user changes, by any call and through a file that was open before, no longer runs as its owner, also where the kernel was told its mode for good.
+/// Goal: a program that an ordinary user changes, by any call and through a file that was open
+/// before, no longer runs as its owner, also where the kernel was told its mode for good.
 #[test]
 fn set_id_goes_with_a_change() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
@@ -137,14 +139,16 @@ fn capabilities_go_with_a_change() {
     stand.end();
 }
 
-/// Goal: an owner who is not in the group of a file takes set-group-id from it with a new ACL, as with a new mode.
+/// Goal: an owner who is not in the group of a file takes set-group-id from it with a new ACL, as
+/// with a new mode.
 #[test]
 fn set_group_id_goes_with_an_acl() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
     let stand = Stand::new(Policy { posix_acl: true, ..Policy::default() });
-    // POSIX_ACL_XATTR_VERSION, then tag, permissions and id of each: the owner, another user, the group, the mask, others.
+    // POSIX_ACL_XATTR_VERSION, then tag, permissions and id of each: the owner, another user, the
+    // group, the mask, others.
     let entries: [(u16, u16, u32); 5] =
         [(1, 7, u32::MAX), (2, 5, 7), (4, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX)];
     let mut acl = 2_u32.to_le_bytes().to_vec();

@@ -455,7 +455,8 @@ fn unmounts_nothing_twice() {
     }
 }
 
-/// Goal: a mount that has two places is served until the second is gone, and gets a place again, whatever the folders above are called.
+/// Goal: a mount that has two places is served until the second is gone, and gets a place again,
+/// whatever the folders above are called.
 #[test]
 fn lingers_and_comes_again() {
     if !can_mount() || !rustix::process::geteuid().is_root() {

@@ -6,9 +6,10 @@
 //! freed, and a flush is a commit of its log.
 //!
 //! # Life
-//! An attached volume has a user, as if by a client. Before its pool or its dataset goes, a device that nobody has open is flushed and detached. One in use makes
-//! them busy: whoever has it open uses it, mounted or not. At the daemon's end, and where detaching is forced, it is flushed, and its users get errors.
-//! Devices that a dead daemon left are detached by the next.
+//! An attached volume has a user, as if by a client. Before its pool or its dataset goes, a device
+//! that nobody has open is flushed and detached. One in use makes them busy: whoever has it open
+//! uses it, mounted or not. At the daemon's end, and where detaching is forced, it is flushed, and
+//! its users get errors. Devices that a dead daemon left are detached by the next.
 //!
 //! # Locks
 //! A pool's table of files is held for looking up and entering, never while a device is made: the kernel reads from it at once.
@@ -400,10 +401,12 @@ impl Pools {
             || !force && users > self.attached(name)
     }
 
-    /// Detaches and closes all volumes of a pool that is about to go, also those that have clients if these are to be sent away.
+    /// Detaches and closes all volumes of a pool that is about to go, also those that have clients
+    /// if these are to be sent away.
     ///
     /// # Errors
-    /// If some are used all the same: the devices that were taken, for [`Pools::devices_back`] when the pool is there again.
+    /// If some are used all the same: the devices that were taken, for [`Pools::devices_back`] when
+    /// the pool is there again.
     pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> Result<(), Taken> {
         if self.volumes_busy(imported, force) {
             return Err(Taken::new());
@@ -433,7 +436,8 @@ impl Pools {
         self.attachments.of(pool).map_or(0, |files| files.names().len())
     }
 
-    /// Takes away all block devices of a pool that nobody uses; with `force` also those that are used. Says which.
+    /// Takes away all block devices of a pool that nobody uses; with `force` also those that are
+    /// used. Says which.
     fn detach_all(&self, pool: &str, force: bool) -> Taken {
         let Some(files) = self.attachments.of(pool) else { return Taken::new() };
         let mut taken = files.all();

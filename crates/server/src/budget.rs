@@ -1,10 +1,11 @@
 //! How much memory and time the answer to one request may take.
 //!
 //! # Theory
-//! A short request can ask for a long answer: the datasets of a pool times the properties that it names. So whoever makes
-//! an answer takes from a budget as the answer grows, and stops when the budget is used up. Memory comes from shares: all
-//! requests of one user that does not own the daemon have one share together, and all such users have another. It goes
-//! back when the answer was sent. So neither one request nor many at once, of one user or of many, hold more than that.
+//! A short request can ask for a long answer: the datasets of a pool times the properties that it
+//! names. So whoever makes an answer takes from a budget as the answer grows, and stops when the
+//! budget is used up. Memory comes from shares: all requests of one user that does not own the
+//! daemon have one share together, and all such users have another. It goes back when the answer
+//! was sent. So neither one request nor many at once, of one user or of many, hold more than that.
 //!
 //! The owner of the daemon has a limit for each answer alone: what the client takes (`client`).
 
@@ -13,13 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Most bytes of an answer to the owner: several times what a pool of 100,000 datasets with all their properties is.
+/// Most bytes of an answer to the owner: several times what a pool of 100,000 datasets with all
+/// their properties is.
 pub(crate) const ANSWER_MAX: u64 = 1 << 30;
 /// How long one request of another user may work.
 pub(crate) const TIME_OF_OTHERS: Duration = Duration::from_secs(60);
-/// Most bytes of all answers to one other user at a time, and to all of them, where the machine is large.
+/// Most bytes of all answers to one other user at a time, and to all of them, where the machine is
+/// large.
 const BYTES_OF_OTHERS: [u64; 2] = [256 << 20, 512 << 20];
-/// The part of the machine's memory that answers to one other user, and to all of them, take at most.
+/// The part of the machine's memory that answers to one other user, and to all of them, take at
+/// most.
 const PART_OF_MEMORY: [u64; 2] = [32, 16];
 /// What one of them may take on a machine however small.
 const BYTES_LEAST: u64 = 8 << 20;
@@ -88,7 +92,8 @@ impl Budget {
     /// Takes memory for a part of the answer.
     ///
     /// # Errors
-    /// [`Reason::TooMuch`] if there is not so much left, or the time is over; `about` names what the answer is about.
+    /// [`Reason::TooMuch`] if there is not so much left, or the time is over; `about` names what
+    /// the answer is about.
     pub fn take(&self, about: &str, bytes: u64) -> Result<(), Error> {
         let too_much = || Error::new(crate::api::clipped(about), Reason::TooMuch);
         if self.until.is_some_and(|until| Instant::now() > until) {

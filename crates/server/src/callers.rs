@@ -3,7 +3,8 @@
 //! # Theory
 //! A request about a pool whose devices don't answer may never end, and each has a thread. So that they don't use up all threads, users that don't own the
 //! daemon have few turns each and not many together, and those that do have more; a request that gets no turn for a while is refused. Nor may one user
-//! hold all connections, nor more memory than its share (`budget`). What makes a pool go on, and what ends the daemon, needs no turn (`http`).
+//! hold all connections, nor more memory than its share (`budget`). What makes a pool go on, and
+//! what ends the daemon, needs no turn (`http`).
 
 use crate::budget::{Budget, Share, TIME_OF_OTHERS};
 use parking_lot::Mutex;
@@ -61,7 +62,8 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// A place for a connection of this user, who owns the daemon or does not; `None` if there are too many.
+    /// A place for a connection of this user, who owns the daemon or does not; `None` if there are
+    /// too many.
     pub(crate) fn seat(self: &Arc<Self>, uid: u32, owns: bool) -> Option<Seat> {
         if owns {
             return Some(Seat { callers: Arc::clone(self), other: None });

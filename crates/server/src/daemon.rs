@@ -295,8 +295,8 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     result
 }
 
-/// Catches the signals of limits on file sizes and CPU time, which would end this process: a write beyond its limit then
-/// fails with `EFBIG`.
+/// Catches the signals of limits on file sizes and CPU time, which would end this process: a write
+/// beyond its limit then fails with `EFBIG`.
 fn catch_limits(runtime: &tokio::runtime::Runtime) -> Result<(), DaemonError> {
     let _inside = runtime.enter();
     for limit in [rustix::process::Signal::XFSZ, rustix::process::Signal::XCPU] {

@@ -9,8 +9,8 @@
 //! Mounting is root's, as on Linux: `mount` is needed for much, and mounts nothing. What would unmount or mount something for another user is refused
 //! by [`Pools`](crate::pools::Pools), or is done but for the mount.
 //!
-//! A command line goes into the history after the change that it made: who has changed a pool may write one line into
-//! its history, of the command `zfs`, which is all that can be granted.
+//! A command line goes into the history after the change that it made: who has changed a pool may
+//! write one line into its history, of the command `zfs`, which is all that can be granted.
 //!
 //! # Absent
 //! Groups that only a directory service or the process itself knows: a peer has the group that the kernel tells, and those of its user in

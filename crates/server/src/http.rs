@@ -88,7 +88,8 @@ async fn respond(
     service: Arc<dyn House>,
     stop: &Notify,
 ) -> Response<Text> {
-    // From here on a method is one of ours: what a stranger wrote there goes into no log and no answer.
+    // From here on a method is one of ours: what a stranger wrote there goes into no log and no
+    // answer.
     let path = request.uri().path();
     let asked = path.strip_prefix("/v1/");
     let known = |asked| METHODS.iter().chain(&[SHUTDOWN]).find(|name| **name == asked);

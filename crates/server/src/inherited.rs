@@ -1,8 +1,8 @@
 //! What a daemon does not take over from the shell or script that started it.
 //!
 //! # Theory
-//! A command starts the daemon, which then serves everybody for weeks. What the command was given for itself must not
-//! bind or end the daemon:
+//! A command starts the daemon, which then serves everybody for weeks. What the command was given
+//! for itself must not bind or end the daemon:
 //!
 //! | inherited | what it would do | here |
 //! |---|---|---|
@@ -61,7 +61,8 @@ fn raise(resource: Resource) -> Option<u64> {
     before.maximum
 }
 
-/// Takes back the `nice` value of the command that started the daemon, where the system allows that.
+/// Takes back the `nice` value of the command that started the daemon, where the system allows
+/// that.
 pub(crate) fn take_back_nice() {
     if let Err(errno) = rustix::process::setpriority_process(None, 0) {
         tracing::debug!(%errno, "the daemon stays as nice as the command that started it");

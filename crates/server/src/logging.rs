@@ -1,19 +1,21 @@
 //! Where the daemon's messages go, and how many there may be.
 //!
 //! # Theory
-//! Strangers cause messages: a refused request and a broken connection are both logged. So the log has limits, and a
-//! log that fails is no reason to stop:
+//! Strangers cause messages: a refused request and a broken connection are both logged. So the log
+//! has limits, and a log that fails is no reason to stop:
 //!
 //! 1. A message is one line of at most [`LINE_MAX`] bytes. Control characters in it are escaped.
-//! 2. Each place in the code may log [`BURST`] messages at once, and [`RATE`] a second from then on. The next message of
-//!    that place which passes says how many were left out. One place can't silence another.
-//! 3. The log file of a daemon in the background holds at most [`FILE_MAX`] bytes. Then it becomes `log.old`, in the
-//!    place of the one before.
-//! 4. A message that can't be written is dropped: the reader of a pipe died or does not read, the file system is full,
-//!    the limit of file sizes is reached. Writing neither waits nor panics.
+//! 2. Each place in the code may log [`BURST`] messages at once, and [`RATE`] a second from then
+//!    on. The next message of that place which passes says how many were left out. One place can't
+//!    silence another.
+//! 3. The log file of a daemon in the background holds at most [`FILE_MAX`] bytes. Then it becomes
+//!    `log.old`, in the place of the one before.
+//! 4. A message that can't be written is dropped: the reader of a pipe died or does not read, the
+//!    file system is full, the limit of file sizes is reached. Writing neither waits nor panics.
 //!
 //! # Absent
-//! Messages of the level `debug` and below have no rate: only the owner of the daemon can ask for them.
+//! Messages of the level `debug` and below have no rate: only the owner of the daemon can ask for
+//! them.
 
 use crate::notify;
 use parking_lot::Mutex;
@@ -37,8 +39,9 @@ const RATE: f64 = 5.0;
 /// Most bytes of the log file, and again of the one before it.
 const FILE_MAX: u64 = 2 << 20;
 
-/// Sends the daemon's messages to standard error, from the level that `POOLHOUSE_LOG` names (`info` if it names none).
-/// With `file`, standard error becomes that file; where it can't be opened, standard error stays what it is.
+/// Sends the daemon's messages to standard error, from the level that `POOLHOUSE_LOG` names (`info`
+/// if it names none). With `file`, standard error becomes that file; where it can't be opened,
+/// standard error stays what it is.
 pub(crate) fn start(file: Option<PathBuf>) {
     let level = std::env::var("POOLHOUSE_LOG").ok().and_then(|level| level.parse().ok());
     let level = level.unwrap_or(tracing::level_filters::LevelFilter::INFO);

@@ -4,8 +4,9 @@
 //! A file system is *coming* from the moment a request takes it on, so that no other does, and *here* when its mount
 //! answers. Somebody's `umount` ends it behind our back; it is forgotten the next time anybody looks.
 //!
-//! One that is unmounted while others have it mounted elsewhere, by a bind mount or in another namespace of mounts,
-//! *lingers*: it is here, served and busy, and not listed as mounted. Mounting it gives it a place again.
+//! One that is unmounted while others have it mounted elsewhere, by a bind mount or in another
+//! namespace of mounts, *lingers*: it is here, served and busy, and not listed as mounted. Mounting
+//! it gives it a place again.
 //!
 //! # Locks
 //! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn

@@ -7,7 +7,8 @@
 //! ([`crate::grants`]). Everything else that changes something, reads a device, or tells what was done by whom (history) is refused.
 //!
 //! A request is answered by one thread from its begin to its end, and this thread knows who asks ([`asker`]): whose name goes into the
-//! history, who gets what makers of datasets are granted, and how much the answer may take ([`budget`]).
+//! history, who gets what makers of datasets are granted, and how much the answer may take
+//! ([`budget`]).
 
 use crate::budget::Budget;
 use std::cell::RefCell;

@@ -6,8 +6,8 @@
 //! pipe go. So the command waits for exactly that: a line, or the pipe's end if the daemon died, and never by asking
 //! again and again.
 //!
-//! The daemon outlives the command by far, so it inherits no file of it but the pipe: a script's lock
-//! (`flock FILE zpool import tank`) would be held, and its pipes open, until the daemon ends.
+//! The daemon outlives the command by far, so it inherits no file of it but the pipe: a script's
+//! lock (`flock FILE zpool import tank`) would be held, and its pipes open, until the daemon ends.
 
 use crate::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,13 +1,14 @@
 //! `sync(2)`: all pools of the daemon are synced for it, where the kernel tells of it.
 //!
 //! # Theory
-//! The kernel tells by a mount of a block device ([`fuse::Hearing`]). The device is a loop device over memory that
-//! holds nothing, and goes with the daemon however that ends. It takes root, loop devices and Linux 6.18. Elsewhere
-//! what was not fsynced is on disk when its transaction group is: after `zfs_txg_timeout` at most.
+//! The kernel tells by a mount of a block device ([`fuse::Hearing`]). The device is a loop device
+//! over memory that holds nothing, and goes with the daemon however that ends. It takes root, loop
+//! devices and Linux 6.18. Elsewhere what was not fsynced is on disk when its transaction group is:
+//! after `zfs_txg_timeout` at most.
 //!
-//! A pool that does not sync in time keeps `sync(2)` no longer, which would keep the whole machine. For the same reason
-//! a daemon in a user's session does not listen: systemd freezes sessions before it suspends the machine, and the
-//! kernel syncs after that.
+//! A pool that does not sync in time keeps `sync(2)` no longer, which would keep the whole machine.
+//! For the same reason a daemon in a user's session does not listen: systemd freezes sessions
+//! before it suspends the machine, and the kernel syncs after that.
 //!
 //! # Locks
 //! None is held while pools sync.
@@ -66,7 +67,8 @@ pub(crate) fn begin(pools: &Arc<Pools>) {
     }
 }
 
-/// Whether a line of `/proc/self/cgroup` shows a group that is frozen when the machine is suspended.
+/// Whether a line of `/proc/self/cgroup` shows a group that is frozen when the machine is
+/// suspended.
 fn may_be_frozen(line: &str) -> bool {
     line.split('/').any(|part| part == "user.slice")
 }

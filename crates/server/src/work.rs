@@ -141,8 +141,8 @@ fn limit_space(live: &Live, name: &str, props: PropList) -> Result<(), Error> {
     })
 }
 
-/// Writes a command line to the pool's history, with the next transaction group. It is one line there: control
-/// characters in it are written as octal numbers.
+/// Writes a command line to the pool's history, with the next transaction group. It is one line
+/// there: control characters in it are written as octal numbers.
 ///
 /// # Errors
 /// [`Reason::Suspended`].

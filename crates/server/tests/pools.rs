@@ -338,8 +338,8 @@ fn ends_while_a_pool_comes() {
     assert_eq!(found.pools[0].state, poolhouse::ondisk::config::PoolState::Exported);
 }
 
-/// Goal: a list of datasets that would exceed its budget ends with an error, and gives back what it took; the same list
-/// fits into a budget that is large enough.
+/// Goal: a list of datasets that would exceed its budget ends with an error, and gives back what it
+/// took; the same list fits into a budget that is large enough.
 #[test]
 fn lists_keep_to_their_budget() {
     let fixture = testkit::load("single-lz4");

@@ -1,15 +1,18 @@
 //! Hot spares and cache devices that a pool holds, whether it makes use of them or not.
 //!
 //! # Theory
-//! Every device of an imported pool is claimed, also beside its tree: nobody else may make a file system on a spare that waits.
-//! Pools may share a spare, and a claim excludes its own process too. So this process claims each such device once, and
-//! its pools share the hold ([`Aside`]). The device itself is handed out to one user at a time.
+//! Every device of an imported pool is claimed, also beside its tree: nobody else may make a file
+//! system on a spare that waits. Pools may share a spare, and a claim excludes its own process too.
+//! So this process claims each such device once, and its pools share the hold ([`Aside`]). The
+//! device itself is handed out to one user at a time.
 //!
 //! # Locks
-//! [`HELD`] is held to look a device up, to enter one and to hand one out. Nothing is opened under it.
+//! [`HELD`] is held to look a device up, to enter one and to hand one out. Nothing is opened under
+//! it.
 //!
 //! # Absent
-//! Pools of different daemons do not share a spare: the one that comes second shows it as one that cannot be opened.
+//! Pools of different daemons do not share a spare: the one that comes second shows it as one that
+//! cannot be opened.
 //!
 //! # See
 //! OpenZFS `spa_validate_aux`, `spa_open_aux`, whose holder all pools have in common.

@@ -12,8 +12,8 @@
 //! An import claims each device once, at the first step that opens it, and every later step, of a rewind too, is handed the
 //! same open device: a second claim would be refused, as the first is not let go between them. A search before the import only
 //! reads labels and claims nothing; what it found is read again under the claim. Claims last as long as the pool does,
-//! and a failed import leaves none behind. Hot spares and cache devices are claimed too, also by a pool that is only read; pools of one
-//! process share what they hold of a spare ([`crate::aside`]).
+//! and a failed import leaves none behind. Hot spares and cache devices are claimed too, also by a
+//! pool that is only read; pools of one process share what they hold of a spare ([`crate::aside`]).
 //!
 //! # Absent
 //! OpenZFS reads the metadata of the
@@ -179,11 +179,12 @@ impl Hands {
     }
 }
 
-/// Imports a pool for writing. `options` say how; of them `readonly` must be false. When this returns, the labels say that the
-/// pool is in use, and by which host.
+/// Imports a pool for writing. `options` say how; of them `readonly` must be false. When this
+/// returns, the labels say that the pool is in use, and by which host.
 ///
 /// # Errors
-/// [`OpenFailure`]: nothing has been written then, but for [`WriteRefusal::Stopped`] and [`WriteRefusal::GoBack`], of which it is not known.
+/// [`OpenFailure`]: nothing has been written then, but for [`WriteRefusal::Stopped`] and
+/// [`WriteRefusal::GoBack`], of which it is not known.
 pub fn import_for_writing(
     candidate: &Candidate,
     options: &Options,

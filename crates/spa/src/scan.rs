@@ -73,7 +73,8 @@ impl Member {
         self.config.vdev_tree.as_ref()?.find(self.guid())?.path.as_deref()
     }
 
-    /// The same device under the name that its label records, if that is among these other names of it: the pool's record of it stays as it is (`fix_paths`).
+    /// The same device under the name that its label records, if that is among these other names of
+    /// it: the pool's record of it stays as it is (`fix_paths`).
     fn under_its_own(mut self, aliases: &[PathBuf]) -> Member {
         use std::os::unix::ffi::OsStrExt;
         let recorded = self.recorded_path().map(|path| PathBuf::from(std::ffi::OsStr::from_bytes(path)));
@@ -108,8 +109,9 @@ pub struct Candidate {
     pub members: Vec<Member>,
     /// Devices of hot spares and cache, of whatever pool: their labels don't say whose they are.
     pub auxiliary: Arc<[Member]>,
-    /// The pool that has devices which this one lacks, by newer labels, and none of the devices that this one has: this is what a device remembers that
-    /// left the pool unnoticed, before that got another guid.
+    /// The pool that has devices which this one lacks, by newer labels, and none of the devices
+    /// that this one has: this is what a device remembers that left the pool unnoticed, before that
+    /// got another guid.
     pub superseded_by: Option<Guid>,
 }
 

@@ -102,7 +102,8 @@ impl Spa {
         self.synced().uberblock
     }
 
-    /// The uberblock of the state that was imported: of a pool that was rewound the one that it went back to.
+    /// The uberblock of the state that was imported: of a pool that was rewound the one that it
+    /// went back to.
     pub fn imported_uberblock(&self) -> &Uberblock {
         &self.loaded.uberblock
     }
@@ -117,7 +118,8 @@ impl Spa {
         self.cache.zio().tree()
     }
 
-    /// The paths of its devices behind which there was no room for a write, since errors were cleared last: the file system of an image is full.
+    /// The paths of its devices behind which there was no room for a write, since errors were
+    /// cleared last: the file system of an image is full.
     pub fn without_room(&self) -> Vec<String> {
         crate::engine::without_room(&self.tree())
     }

@@ -21,7 +21,8 @@
 //!
 //! # Failure
 //! What devices fail at, or have wrong, makes the pool wait, not fail ([`zio::Suspension`]): the sync thread sleeps until somebody has seen to them, and so
-//! does who wants to change anything, or is refused, by the pool's `failmode`. Who works for a program that is killed meanwhile gives up (`caller`).
+//! does who wants to change anything, or is refused, by the pool's `failmode`. Who works for a
+//! program that is killed meanwhile gives up (`caller`).
 //!
 //! When syncing fails for another reason, the pool stops: the group's changes are in memory only and no later group may reach the disk before
 //! them. Waiters get [`Stopped`]; nothing on disk has changed, since the uberblock was not written.

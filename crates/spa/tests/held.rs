@@ -49,8 +49,8 @@ fn replace(p: &Patient, old: Guid, new: &Path) {
     p.live().attach(old, &NewLeaf { path: new.to_owned() }, &terms).unwrap();
 }
 
-/// Goal: each device of a pool is claimed from the moment that it is the pool's until it is not, or the pool is exported: data, log, special, hot spare and cache,
-/// also of a pool that is only read.
+/// Goal: each device of a pool is claimed from the moment that it is the pool's until it is not, or
+/// the pool is exported: data, log, special, hot spare and cache, also of a pool that is only read.
 #[test]
 fn every_device_is_held() {
     let dir = tempfile::tempdir().unwrap();
@@ -108,7 +108,8 @@ fn a_spare_stays_held() {
     p.check(&[first]);
 }
 
-/// Goal: two pools of one process share a spare: both hold it, one at a time uses it, and it is free when both are gone.
+/// Goal: two pools of one process share a spare: both hold it, one at a time uses it, and it is
+/// free when both are gone.
 #[test]
 fn a_shared_spare_is_held_once() {
     let (one, two) = (patient(VdevShape::Mirror, &["a", "b"]), patient(VdevShape::Mirror, &["a", "b"]));
@@ -169,8 +170,8 @@ impl Drop for Loops {
     }
 }
 
-/// Goal: block devices that are a hot spare and a cache device of an imported pool are the pool's for the system too: what wants one for itself alone, as mkfs does, is
-/// refused (`inuse_005_pos`).
+/// Goal: block devices that are a hot spare and a cache device of an imported pool are the pool's
+/// for the system too: what wants one for itself alone, as mkfs does, is refused (`inuse_005_pos`).
 #[test]
 fn block_devices_are_held() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,7 +215,8 @@ fn labels(path: &Path) -> Labels {
     Labels::read(&FileDevice::open(path, Mode::Peek).unwrap())
 }
 
-/// Goal: when an import for writing returns, every label says that the pool is in use, and by whom; when an export does, that it is not.
+/// Goal: when an import for writing returns, every label says that the pool is in use, and by whom;
+/// when an export does, that it is not.
 #[test]
 fn labels_tell_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -245,7 +247,8 @@ fn labels_tell_at_once() {
     says(PoolState::Destroyed, "destroyed");
 }
 
-/// Goal: what an import went back to is known after it has written its first group: the uberblock of then, not of now.
+/// Goal: what an import went back to is known after it has written its first group: the uberblock
+/// of then, not of now.
 #[test]
 fn the_state_that_was_imported() {
     let p = patient(VdevShape::Single, &["a"]);
@@ -261,7 +264,8 @@ fn the_state_that_was_imported() {
     assert!(spa.uberblock().txg > Txg(then.txg.0 + 1));
 }
 
-/// Goal: of several names of one device in the folders that are searched the recorded one is taken, and stays on record; without it, the first.
+/// Goal: of several names of one device in the folders that are searched the recorded one is taken,
+/// and stays on record; without it, the first.
 #[test]
 fn the_recorded_name_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -291,8 +295,8 @@ fn the_recorded_name_stays() {
     assert_eq!(spa::scan(&[&links]).pools[0].members[0].place.path, links.join("a"));
 }
 
-/// Goal: what a device remembers that was detached while it was offline, before the pool got another guid, is known not to be a pool of its own; copies of
-/// a pool under another guid are.
+/// Goal: what a device remembers that was detached while it was offline, before the pool got
+/// another guid, is known not to be a pool of its own; copies of a pool under another guid are.
 #[test]
 fn a_memory_is_no_pool() {
     let p = patient(VdevShape::Mirror, &["a", "b"]);
@@ -328,8 +332,9 @@ fn a_memory_is_no_pool() {
     assert_eq!(both.pools.iter().map(|c| c.superseded_by).collect::<Vec<_>>(), [None, None]);
 }
 
-/// Goal: a device whose descriptor reads still, but is not what is at its path any more and takes no writes, is opened anew when errors are cleared: a side of a
-/// mirror gets what it missed, and a pool on that device alone goes on.
+/// Goal: a device whose descriptor reads still, but is not what is at its path any more and takes
+/// no writes, is opened anew when errors are cleared: a side of a mirror gets what it missed, and a
+/// pool on that device alone goes on.
 #[test]
 fn a_device_that_came_back() {
     for shape in [VdevShape::Mirror, VdevShape::Single] {

@@ -32,8 +32,9 @@ fn run(dir: &Path, words: &[&str]) -> Output {
     Command::new(script).args(words).env("PATH", path).env("CARGO_TARGET_DIR", dir).output().unwrap()
 }
 
-/// Goal: without `--retry` each failed program is named, and the run has failed; with it a program that passes alone is
-/// listed as FLAKY with its output kept, and only one that fails twice fails the run.
+/// Goal: without `--retry` each failed program is named, and the run has failed; with it a program
+/// that passes alone is listed as FLAKY with its output kept, and only one that fails twice fails
+/// the run.
 #[test]
 fn failed_programs_run_once_more() {
     let dir = tempfile::tempdir().unwrap();

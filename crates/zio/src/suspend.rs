@@ -108,7 +108,8 @@ impl Suspension {
         (state.attended, state.mode) = (true, mode);
     }
 
-    /// From now on `witness` is called whenever the pool is suspended, by the thread that failed: it must wait for nothing.
+    /// From now on `witness` is called whenever the pool is suspended, by the thread that failed:
+    /// it must wait for nothing.
     pub fn on_suspend(&self, witness: Witness) {
         *self.witness.lock() = Some(witness);
     }

@@ -15,7 +15,8 @@ impl io::Write for Sink {
     }
 }
 
-/// Goal: nothing that a name or property holds steers a terminal; what is no terminal gets every byte as it is.
+/// Goal: nothing that a name or property holds steers a terminal; what is no terminal gets every
+/// byte as it is.
 #[test]
 fn terminals() {
     let title = "\x1b]0;owned\x07\rok\u{9b}2J";

@@ -77,7 +77,8 @@ pub fn for_import(cx: &mut Ctx<'_>, found: &PoolConfig, txg: Option<Txg>) {
     text::nvlist(cx.out, &config, 8);
 }
 
-/// The list of a vdev with the path of each device at its end, where the search for devices puts it.
+/// The list of a vdev with the path of each device at its end, where the search for devices puts
+/// it.
 fn paths_last(mut vdev: Nvlist) -> Nvlist {
     if let Some(path) = vdev.get("path").cloned() {
         vdev.remove("path");

@@ -116,7 +116,8 @@ fn entry(cx: &mut Ctx<'_>, ddt: &Ddt, key: &DdtKey, phys: &DdtPhys, index: u64) 
     Ok(())
 }
 
-/// A log that has never been written, as OpenZFS has it in memory: of two, the one that is not active is being flushed.
+/// A log that has never been written, as OpenZFS has it in memory: of two, the one that is not
+/// active is being flushed.
 fn unwritten(ddt: &Ddt, number: u32) -> DdtLog {
     let flushing = ddt.logs.first().map_or(number == 1, |other| !other.is_flushing());
     let flags = if flushing { DDL_FLAG_FLUSHING } else { 0 };

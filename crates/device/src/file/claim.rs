@@ -1,25 +1,30 @@
 //! The claim of an image file.
 //!
 //! # Theory
-//! Any lock that a reader can take lets that reader refuse the owner: `flock` asks for no access at all, and a read lock of `fcntl`
-//! keeps every write lock out. So a lock counts against an owner only if its holder may write. Two facts come from the kernel alone:
+//! Any lock that a reader can take lets that reader refuse the owner: `flock` asks for no access at
+//! all, and a read lock of `fcntl` keeps every write lock out. So a lock counts against an owner
+//! only if its holder may write. Two facts come from the kernel alone:
 //!
-//! - A write lock (`F_OFD_SETLK`, `F_WRLCK`) needs a descriptor that is open for writing. A reader can't have one.
+//! - A write lock (`F_OFD_SETLK`, `F_WRLCK`) needs a descriptor that is open for writing. A reader
+//!   can't have one.
 //! - A read lease (`F_SETLEASE`, `F_RDLCK`) is refused exactly while the file is open for writing.
 //!
-//! An owner takes the write lock of the whole file, and `flock` too: daemons of before and other programs know only that.
-//! A write lock of another description refuses the owner. What else is in the way is a reader's, or an older owner's.
-//! The lease tells which: it refuses as long as anybody has the file open for writing. Where the kernel can't tell, as on some
-//! network file systems, or for a user who is neither root nor the file's owner, the lock counts.
+//! An owner takes the write lock of the whole file, and `flock` too: daemons of before and other
+//! programs know only that. A write lock of another description refuses the owner. What else is in
+//! the way is a reader's, or an older owner's. The lease tells which: it refuses as long as anybody
+//! has the file open for writing. Where the kernel can't tell, as on some network file systems, or
+//! for a user who is neither root nor the file's owner, the lock counts.
 //!
-//! An owner that readers kept from a lock owes it, and takes it as soon as it is free: before each write. If another owner was
-//! faster, the write fails.
+//! An owner that readers kept from a lock owes it, and takes it as soon as it is free: before each
+//! write. If another owner was faster, the write fails.
 //!
-//! An owner that only reads, and a reader that wants no owner beside it, hold their locks by a descriptor that is open for writing, so
-//! that they count. Where they may not write, they hold them as readers do: they find an owner, and keep none out.
+//! An owner that only reads, and a reader that wants no owner beside it, hold their locks by a
+//! descriptor that is open for writing, so that they count. Where they may not write, they hold
+//! them as readers do: they find an owner, and keep none out.
 //!
 //! # Absent
-//! Two owners that begin within the same microseconds, while a reader holds both locks, are not told apart until that reader is gone.
+//! Two owners that begin within the same microseconds, while a reader holds both locks, are not
+//! told apart until that reader is gone.
 //!
 //! # See
 //! `docs/decisions/0024-claims.md`.
@@ -95,12 +100,13 @@ impl Claim {
     /// Releases the locks, and owes them.
     pub(super) fn give_way(&self, file: &File) {
         self.release(file);
-        // Then: what is owed before that, a write would take back, and it would be released all the same.
+        // Then: what is owed before that, a write would take back, and it would be released all the
+        // same.
         self.owed.fetch_or(WRITE_LOCK | FLOCK, Relaxed);
     }
 
-    /// Releases the locks. Closing alone would not do: a child that this process is just starting has the descriptor too until it
-    /// runs its own program, and with it the locks.
+    /// Releases the locks. Closing alone would not do: a child that this process is just starting
+    /// has the descriptor too until it runs its own program, and with it the locks.
     pub(super) fn release(&self, file: &File) {
         let holder = self.holder.as_ref().unwrap_or(file);
         // Best effort: what has no lock has none to lose.
@@ -124,7 +130,8 @@ fn refused() -> io::Error {
     Errno::WOULDBLOCK.into()
 }
 
-/// Takes an owner's locks for a description that is open for writing. The second value is what readers hold of them.
+/// Takes an owner's locks for a description that is open for writing. The second value is what
+/// readers hold of them.
 fn own(file: File) -> io::Result<(File, u8)> {
     if locked_out(&file, WRITE_LOCK | FLOCK)? == 0 {
         return Ok((file, 0));
@@ -141,7 +148,8 @@ fn own(file: File) -> io::Result<(File, u8)> {
 /// Takes those of an owner's locks that are free; the others, which may be readers'.
 ///
 /// # Errors
-/// `EWOULDBLOCK` when somebody who may write has the write lock, or where there is no write lock to tell by.
+/// `EWOULDBLOCK` when somebody who may write has the write lock, or where there is no write lock to
+/// tell by.
 fn locked_out(file: &File, wanted: u8) -> io::Result<u8> {
     let mut out = 0;
     let mut no_write_lock = false;
@@ -227,8 +235,8 @@ fn record_lock(file: &File, command: i32, kind: i32) -> io::Result<i32> {
 /// `EWOULDBLOCK` when somebody has, and where the kernel can't say.
 #[allow(unsafe_code)]
 fn check_unwritten(file: &File) -> io::Result<()> {
-    // Who opens the file for writing meanwhile waits, and has the kernel send a signal to the holder of the lease: one that does nothing.
-    // SAFETY: the system takes a number.
+    // Who opens the file for writing meanwhile waits, and has the kernel send a signal to the
+    // holder of the lease: one that does nothing. SAFETY: the system takes a number.
     let signal = unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
     if signal < 0 {
         return Err(refused());

@@ -263,7 +263,8 @@ fn fallocate(tree: &dyn Tree, node: Node, request: &Request<'_>) -> Result<(), E
 
 /// Takes the capabilities from a file whose contents change, whoever changes them.
 ///
-/// The kernel does so itself before writes and truncations. Before these calls only later kernels do.
+/// The kernel does so itself before writes and truncations. Before these calls only later kernels
+/// do.
 fn drop_capability(tree: &dyn Tree, node: Node) -> Result<(), Errno> {
     match tree.xattr(node, CAPABILITY) {
         Ok(_) => tree.remove_xattr(node, CAPABILITY),

@@ -114,7 +114,8 @@ pub struct DatasetQuery {
     pub received: bool,
 }
 
-/// Most properties that one question names: far more than there are native ones, with quotas of some hundred users.
+/// Most properties that one question names: far more than there are native ones, with quotas of
+/// some hundred users.
 const NAMED_MAX: usize = 4096;
 
 impl DatasetQuery {

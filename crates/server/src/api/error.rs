@@ -257,7 +257,8 @@ pub enum Reason {
         /// Why.
         why: DeviceRefusal,
     },
-    /// The answer would take more memory or time than this caller may have (`budget`), or the request has too many parts.
+    /// The answer would take more memory or time than this caller may have (`budget`), or the
+    /// request has too many parts.
     TooMuch,
     /// The pool is suspended.
     Suspended,

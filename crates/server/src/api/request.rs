@@ -16,8 +16,8 @@ pub struct ExportRequest {
     pub hardforce: bool,
     /// How many threads unmount, if the daemon's own number is not wanted (`ZFS_SERIAL_MOUNT`: 1).
     pub threads: Option<u32>,
-    /// Other pools are exported with it, and it is tried again: if it is busy, what was unmounted of it stays so until then, since that may be what the others
-    /// are busy with.
+    /// Other pools are exported with it, and it is tried again: if it is busy, what was unmounted
+    /// of it stays so until then, since that may be what the others are busy with.
     #[serde(default)]
     pub patient: bool,
 }

@@ -191,8 +191,8 @@ fn odd_requests_are_refused() {
     }
 }
 
-/// Goal: a property that a question names again and again is answered once, in the order of the first; a question that
-/// names too many is refused.
+/// Goal: a property that a question names again and again is answered once, in the order of the
+/// first; a question that names too many is refused.
 #[test]
 fn questions_name_each_thing_once() {
     let named = |names: Vec<String>| DatasetQuery {

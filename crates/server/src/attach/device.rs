@@ -64,7 +64,8 @@ impl Device {
         }
     }
 
-    /// Who uses it, in words: programs that have it open, as far as they can be seen, and mounts. Something is said of each that is used.
+    /// Who uses it, in words: programs that have it open, as far as they can be seen, and mounts.
+    /// Something is said of each that is used.
     pub(super) fn users(&self) -> Vec<String> {
         if !self.is_ours() {
             return Vec::new();
@@ -86,7 +87,8 @@ impl Device {
         rustix::fs::open(&self.path, claim, Mode::empty()).is_err()
     }
 
-    /// Whether somebody uses one of these, as far as that can be seen. Processes are looked through once for all.
+    /// Whether somebody uses one of these, as far as that can be seen. Processes are looked through
+    /// once for all.
     pub(super) fn any_used<'a>(devices: impl Iterator<Item = &'a Device>) -> bool {
         let ours: Vec<&Device> = devices.filter(|device| device.is_ours()).collect();
         let numbers: BTreeSet<String> = ours.iter().flat_map(|device| device.numbers()).collect();
@@ -173,7 +175,8 @@ impl Device {
     }
 }
 
-/// Programs that have a device of these numbers open, in words; no more than a few. Whoever has it in a namespace of processes beside ours is not seen.
+/// Programs that have a device of these numbers open, in words; no more than a few. Whoever has it
+/// in a namespace of processes beside ours is not seen.
 fn openers(numbers: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Goal: what one answer took is missing to the others of its user, and to all users, until it was sent.
+/// Goal: what one answer took is missing to the others of its user, and to all users, until it was
+/// sent.
 #[test]
 fn shares() {
     let (own, all) = (Share::of(100), Share::of(150));

@@ -1,10 +1,12 @@
 //! Answers on their way from the thread that makes them to the connection.
 //!
 //! # Theory
-//! A long answer is not held in memory as text: the thread that makes it hands it over in chunks, and waits while the
-//! caller has some of them still to read. A short answer is handed over whole, with its length.
+//! A long answer is not held in memory as text: the thread that makes it hands it over in chunks,
+//! and waits while the caller has some of them still to read. A short answer is handed over whole,
+//! with its length.
 //!
-//! A caller that reads nothing for [`STALL`], or for longer than its time lasts, is cut off: it holds a thread.
+//! A caller that reads nothing for [`STALL`], or for longer than its time lasts, is cut off: it
+//! holds a thread.
 
 use crate::api::Answer;
 use crate::budget::Budget;

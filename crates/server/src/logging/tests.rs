@@ -3,7 +3,8 @@
 use super::*;
 use std::time::Duration;
 
-/// Goal: one place passes so many messages at once, then so many a second, and tells how many it left out.
+/// Goal: one place passes so many messages at once, then so many a second, and tells how many it
+/// left out.
 #[test]
 fn rate() {
     let begin = Instant::now();
@@ -17,7 +18,8 @@ fn rate() {
     assert_eq!(passed as f64, BURST, "nothing is saved up beyond that");
 }
 
-/// Goal: a message is one line, of bounded length, in which nothing reaches a terminal that steers it.
+/// Goal: a message is one line, of bounded length, in which nothing reaches a terminal that steers
+/// it.
 #[test]
 fn one_line() {
     assert_eq!(line("<4>", b"a\n", 0), "<4>a\n");

@@ -1,8 +1,9 @@
 //! Where Prometheus asks: `GET /metrics` at an address.
 //!
-//! Whoever reaches the address reads the page; nothing else is answered there. How many ask at once is bounded, so that
-//! a pool that hangs takes no more than that. A new connection takes the place of the one that has been idle longest: a
-//! stranger who holds connections and asks nothing keeps nobody waiting.
+//! Whoever reaches the address reads the page; nothing else is answered there. How many ask at once
+//! is bounded, so that a pool that hangs takes no more than that. A new connection takes the place
+//! of the one that has been idle longest: a stranger who holds connections and asks nothing keeps
+//! nobody waiting.
 
 use super::{CONTENT_TYPE, page};
 use crate::daemon::House;

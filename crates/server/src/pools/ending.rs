@@ -187,7 +187,8 @@ impl Ending {
         Ok(())
     }
 
-    /// Unmounts what is mounted of a pool; in the end whatever it takes, also from those who have it mounted elsewhere.
+    /// Unmounts what is mounted of a pool; in the end whatever it takes, also from those who have
+    /// it mounted elsewhere.
     fn unmount(&self, imported: &Arc<Imported>) {
         self.unmount_here(imported);
         for live in imported.mounts.lingering() {

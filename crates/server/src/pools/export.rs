@@ -9,8 +9,8 @@ use ondisk::Guid;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long nothing must move in a pool whose transaction group takes too long, before it is said to make
-/// no progress.
+/// How long nothing must move in a pool whose transaction group takes too long, before it is said
+/// to make no progress.
 const STILL: Duration = Duration::from_secs(5);
 
 impl Pools {
@@ -110,8 +110,8 @@ impl Pools {
         Ok(())
     }
 
-    /// A pool that is here or going, of which a transaction group takes too long to be written, and in
-    /// which nothing moves: one that is slow is worth waiting for.
+    /// A pool that is here or going, of which a transaction group takes too long to be written, and
+    /// in which nothing moves: one that is slow is worth waiting for.
     fn hung(&self, name: &str) -> Option<Arc<Imported>> {
         let imported = self.pool_or_going(name).ok()?;
         let is_slow = || imported.pool.spa().writer().is_some_and(|live| live.slow_group().is_some());

@@ -30,12 +30,12 @@ const MOUNT_OPTIONS: [Native; 7] = [
 /// Threads that list a pool.
 const THREADS: usize = 4;
 
-/// The datasets of one pool that a question is about. `listsnapshots` is the pool's property. Each name of the question
-/// is answered once.
+/// The datasets of one pool that a question is about. `listsnapshots` is the pool's property. Each
+/// name of the question is answered once.
 ///
 /// # Errors
-/// [`Reason::NoSuchDataset`] if the root isn't there; a failure to read it; [`Reason::TooMuch`] if the list exceeds the
-/// budget. What fails below the root is in the list.
+/// [`Reason::NoSuchDataset`] if the root isn't there; a failure to read it; [`Reason::TooMuch`] if
+/// the list exceeds the budget. What fails below the root is in the list.
 pub fn datasets(
     dsl: &Dsl,
     query: &DatasetQuery,

@@ -26,8 +26,8 @@ pub fn flood(socket: &Path, request: &str, times: usize) {
     }
 }
 
-/// Goal: 1,200 requests with endless names, and as many that are refused, change nothing: the daemon answers, and its log
-/// stays small.
+/// Goal: 1,200 requests with endless names, and as many that are refused, change nothing: the
+/// daemon answers, and its log stays small.
 pub fn messages_of_strangers_are_bounded() {
     let stand = Stand::new();
     stand.import(3).unwrap();
@@ -82,8 +82,8 @@ pub fn a_log_that_fails_is_no_end() {
     }
 }
 
-/// Goal: neither the limits nor the open files of the shell that ran a command bind the daemon which that started; one
-/// that can't be raised does not end it.
+/// Goal: neither the limits nor the open files of the shell that ran a command bind the daemon
+/// which that started; one that can't be raised does not end it.
 pub fn nothing_of_the_shell_is_inherited() {
     for hard in [false, true] {
         let stand = Stand::new();

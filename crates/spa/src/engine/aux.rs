@@ -4,7 +4,9 @@
 //! They are no part of the tree: lists in the MOS name them, and their labels say no more than what they are, since pools may share a spare. So
 //! adding one writes its labels first and then the list; removing one writes the list, and leaves the labels.
 //!
-//! Each is claimed while it is on its list ([`crate::aside`]), but for a cache device that is offline. What a cache device caches is the cache's to say ([`arc::CacheDevice`]). One that can't be claimed, or fails, costs nothing but its use.
+//! Each is claimed while it is on its list ([`crate::aside`]), but for a cache device that is
+//! offline. What a cache device caches is the cache's to say ([`arc::CacheDevice`]). One that can't
+//! be claimed, or fails, costs nothing but its use.
 //!
 //! # See
 //! OpenZFS `spa_validate_aux`, `spa_sync_aux_dev`, `vdev_aux_label_generate`, `vdev_draid_spare_create`.

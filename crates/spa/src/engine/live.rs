@@ -118,8 +118,8 @@ impl Live {
         self.engine.cache.zio().suspension().reason()
     }
 
-    /// Has this told whenever the pool is suspended: why, and behind which devices there was no room. The thread that failed calls it: it must wait
-    /// for nothing.
+    /// Has this told whenever the pool is suspended: why, and behind which devices there was no
+    /// room. The thread that failed calls it: it must wait for nothing.
     pub fn on_suspend(&self, tell: impl Fn(Reason, Vec<String>) + Send + Sync + 'static) {
         let engine = Arc::downgrade(&self.engine);
         let witness = move |reason| {

@@ -6,10 +6,12 @@
 //! is written, since a pool that is written by half is lost.
 //!
 //! A pool may be opened without devices that it can do without: what they miss is remembered. And it may be opened at an older state, as far as
-//! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks on its devices, so that
+//! [`crate::import`] finds one: then its first group gets a number beyond those of all uberblocks
+//! on its devices, so that
 //! nobody finds the states again that were given up.
 //!
-//! The first group is on disk before the pool is handed out, with the configuration in all labels: whoever reads these finds a pool that is in use, and by whom.
+//! The first group is on disk before the pool is handed out, with the configuration in all labels:
+//! whoever reads these finds a pool that is in use, and by whom.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -220,8 +222,9 @@ impl Spa {
             assert_eq!(first.txg(), Txg(last.0 + 1), "whoever opens the pool is the first to hold a group");
             logs.settle(&writer, &first)?;
         }
-        // Labels that say until the first group that the pool is exported, or another host's, invite others to take it. And until a newer
-        // uberblock is there, the next import would find the states that were given up (`spa_load_impl` syncs too).
+        // Labels that say until the first group that the pool is exported, or another host's,
+        // invite others to take it. And until a newer uberblock is there, the next import would
+        // find the states that were given up (`spa_load_impl` syncs too).
         match goes_back {
             Some(checkpoint) => writer.went_back(checkpoint)?,
             None => writer.sync_first(Txg(last.0 + 1))?,

@@ -4,8 +4,10 @@
 //! A device that was pulled, or was not there when the pool was imported, is looked for again when somebody says so: where its path leads. It is
 //! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
 //!
-//! One that is open, and reads, may be one of before all the same: a file on a FUSE or network mount that went and came back. It counts as open only if its
-//! path leads to the same device, or nowhere, and if it takes writes; else what is at its path takes its place, if that has its labels.
+//! One that is open, and reads, may be one of before all the same: a file on a FUSE or network
+//! mount that went and came back. It counts as open only if its path leads to the same device, or
+//! nowhere, and if it takes writes; else what is at its path takes its place, if that has its
+//! labels.
 //!
 //! One that is open, but tells that it is gone, or has no label any more that can be read, is closed then, as far as the pool can do without it: it shows as not to be opened, a spare takes its
 //! place, and it is looked for as any other that is missing. One that has labels is probed, and faulted if it doesn't work.
@@ -118,7 +120,8 @@ impl Engine {
             let (path, device) = (Path::new(OsStr::from_bytes(path)), device.clone());
             ask::one(path, move |path| device.is_not_at(path)).unwrap_or(false)
         });
-        // What it wrote to is not at its path any more, or takes nothing, though it reads still: a file on a mount that went and came back.
+        // What it wrote to is not at its path any more, or takes nothing, though it reads still: a
+        // file on a mount that went and came back.
         let given_up = tree.given_up().contains(&leaf.guid);
         let takes = || takes_writes(tree.config().guid, leaf.guid, &**device);
         if moved || given_up && !takes() { Answers::Stale } else { Answers::Well }

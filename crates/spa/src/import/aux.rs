@@ -78,7 +78,8 @@ pub(super) fn hold<'a>(all: impl Iterator<Item = &'a mut AuxVdev>, devices: &Dev
     for one in all.filter(|one| one.state == VdevState::Healthy) {
         let Some(place) = &one.place else { continue };
         let held = match devices.opened(place) {
-            // A spare that is in use, or that labels made seem so; or another part of the same disk.
+            // A spare that is in use, or that labels made seem so; or another part of the same
+            // disk.
             Some(device) => Ok(aside::adopt(&place.path, device)),
             None => aside::hold(&place.path),
         };

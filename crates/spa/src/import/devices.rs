@@ -85,7 +85,8 @@ impl Devices {
         self.members.lock().iter().find(|m| m.guid() == guid).map(|m| m.place.clone())
     }
 
-    /// The device at a place, or the one that it is a part of, if this import has it open already: a second claim would be refused.
+    /// The device at a place, or the one that it is a part of, if this import has it open already:
+    /// a second claim would be refused.
     pub(super) fn opened(&self, place: &Place) -> Option<Arc<dyn Device>> {
         self.openings.opened(place)
     }

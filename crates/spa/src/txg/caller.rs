@@ -1,9 +1,11 @@
 //! For which program a thread works, and whether that one is being killed.
 //!
 //! # Theory
-//! A program that writes to a suspended pool waits for its answer in the kernel, and cannot die before that comes. All threads that could read a
-//! message of the kernel about it may wait too. So the thread that waits for the pool looks itself, now and then, whether
-//! its caller has been killed, and gives up then. A fatal signal is pending as `SIGKILL` for each thread of a program, whatever the signal was.
+//! A program that writes to a suspended pool waits for its answer in the kernel, and cannot die
+//! before that comes. All threads that could read a message of the kernel about it may wait too. So
+//! the thread that waits for the pool looks itself, now and then, whether its caller has been
+//! killed, and gives up then. A fatal signal is pending as `SIGKILL` for each thread of a program,
+//! whatever the signal was.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -22,7 +24,8 @@ thread_local! {
 #[error("the program that asked is being killed")]
 pub struct CallerKilled;
 
-/// From now on this thread works for that thread of a program, as the system numbers it; 0 for nobody.
+/// From now on this thread works for that thread of a program, as the system numbers it; 0 for
+/// nobody.
 pub fn work_for(thread: u32) {
     CALLER.set(thread);
 }

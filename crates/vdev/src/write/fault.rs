@@ -99,7 +99,8 @@ impl Tree {
         node.readable() && !node.cant_write.load(Relaxed)
     }
 
-    /// The devices behind which there was no room for a write, since their errors were cleared last.
+    /// The devices behind which there was no room for a write, since their errors were cleared
+    /// last.
     pub fn without_room(&self) -> Vec<Guid> {
         let full = self.by_guid.iter().filter(|(_, id)| self.node(**id).no_room.load(Relaxed));
         full.map(|(guid, _)| *guid).collect()

@@ -19,7 +19,8 @@ fn is_busy(path: &Path, mode: Mode) -> bool {
     matches!(FileDevice::open(path, mode), Err(DeviceError::Busy { .. }))
 }
 
-/// Goal: whoever may only read an image refuses none of its owners, by no lock of any kind; and of two owners one is refused all the same.
+/// Goal: whoever may only read an image refuses none of its owners, by no lock of any kind; and of
+/// two owners one is refused all the same.
 #[test]
 fn readers_refuse_no_owner() {
     for how in [FlockOperation::NonBlockingLockShared, FlockOperation::NonBlockingLockExclusive] {
@@ -35,8 +36,8 @@ fn readers_refuse_no_owner() {
     }
 }
 
-/// Goal: an owner that readers kept from its locks takes them when it writes: from then on they refuse others by themselves. An owner that was faster
-/// has the first fail.
+/// Goal: an owner that readers kept from its locks takes them when it writes: from then on they
+/// refuse others by themselves. An owner that was faster has the first fail.
 #[test]
 fn owed_locks_are_taken() {
     let image = image();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Goal: connections that ask nothing make room for new ones, the oldest first; connections that are answered don't.
+/// Goal: connections that ask nothing make room for new ones, the oldest first; connections that
+/// are answered don't.
 #[test]
 fn idle_connections_make_room() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
