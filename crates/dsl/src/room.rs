@@ -10,9 +10,9 @@
 //! half-way into the slop: so a full pool or dataset can always be emptied.
 //!
 //! Within a reservation, what is *written* counts. While the bytes on disk have not reached it, it
-//! covers a change, though not the worst that may become of the change. Half of the slop answers
-//! for that, for all changes in flight together ([`State::covers`]). If that is used up, the change
-//! waits for a group. OpenZFS charges the worst and refuses the change. So the last bytes of a
+//! covers a change, though not the worst that may become of the change. What is left of half of the
+//! slop answers for that, for all changes in flight together ([`State::covers`]). If that is used
+//! up, the change waits for a group. A reservation is overshot by [`BEYOND_MAX`] at most. OpenZFS charges the worst and refuses the change. So the last bytes of a
 //! reservation can be written, and a full volume within its reservation can be written over.
 //!
 //! Operations on datasets are checked against the slop too ([`crate::SyncTask::need`]).
@@ -347,32 +347,49 @@ struct Claim {
     in_flight: u64,
     /// Bytes asked for, at the worst.
     asize: u64,
+    /// Bytes asked for.
+    bytes: u64,
 }
+
+/// How far beyond a reservation the bytes of changes may go that are in flight together: what is
+/// written over counts until its old blocks are freed.
+const BEYOND_MAX: u64 = 8 << 20;
 
 impl State {
     /// What of a change a reservation does not cover, and whether it would but for what is in
     /// flight.
-    fn covers(&mut self, dsl: &Dsl, claim: &Claim, granted: &mut Reservation) -> (u64, bool) {
-        let Claim { reserved, used, in_flight, asize } = *claim;
+    fn covers(&mut self, dsl: &Dsl, claim: &Claim, granted: &mut Reservation) -> Result<(u64, bool)> {
+        let Claim { reserved, used, in_flight, asize, bytes } = *claim;
         let beyond = |in_flight: u64| {
             let all = clamp(asize.saturating_add(in_flight));
             asize.min(past(reserved, used, all).max(0) as u64)
         };
         let over = beyond(in_flight);
         if over == 0 || used >= reserved {
-            return (over, false);
+            return Ok((over, false));
         }
+        // What earlier changes went beyond is on disk by now, and takes from what is left here. So do
+        // changes that free more than they take, since these go into the same half of the slop.
         let space = dsl.space();
-        let most =
+        let root = dsl.root_object().0;
+        let free = space.unreserved(SpaceCheck::Reserved).saturating_sub(self.dir(dsl, root)?.used);
+        let half =
             space.unreserved(SpaceCheck::Reserved).saturating_sub(space.unreserved(SpaceCheck::Normal));
+        let most = half.min(free);
+        let fits = |in_flight: u64| {
+            let real = used.saturating_add(in_flight / INFLATION).saturating_add(bytes);
+            real <= reserved.saturating_add(BEYOND_MAX.min(most / INFLATION))
+        };
         let others = self.beyond.iter().fold(0u64, |a, b| a.saturating_add(*b));
-        if others.saturating_add(over) <= most {
+        let left = half.min(free.saturating_sub(self.in_flight(root))).saturating_sub(others);
+        if fits(in_flight) && over <= left {
             let slot = slot(granted.txg);
             self.beyond[slot] = self.beyond[slot].saturating_add(over);
             granted.beyond = granted.beyond.saturating_add(over);
-            return (0, false);
+            return Ok((0, false));
         }
-        (over, beyond(0) <= most)
+        // Once nothing is in flight it will be covered, or it never is.
+        Ok((over, fits(0) && beyond(0) <= most))
     }
 
     fn reserve(&mut self, dsl: &Dsl, need: Need, granted: &mut Reservation) -> Result<Verdict> {
@@ -403,13 +420,14 @@ impl State {
             granted.taken.push((at, asize));
             let mut up = asize;
             if unused > 0 {
-                let claim = Claim { reserved: head.refreservation, used: head.unique, in_flight, asize: up };
-                let (left, waits) = self.covers(dsl, &claim, granted);
+                let (reserved, used) = (head.refreservation, head.unique);
+                let claim = Claim { reserved, used, in_flight, asize: up, bytes: need.bytes };
+                let (left, waits) = self.covers(dsl, &claim, granted)?;
                 (up, spilled) = (left, spilled || waits);
                 unused = 0;
             }
-            let claim = Claim { reserved: dir.reserved, used, in_flight, asize: up };
-            let (left, waits) = self.covers(dsl, &claim, granted);
+            let claim = Claim { reserved: dir.reserved, used, in_flight, asize: up, bytes: need.bytes };
+            let (left, waits) = self.covers(dsl, &claim, granted)?;
             (asize, spilled) = (left, spilled || waits);
             if dir.parent == 0 || asize == 0 {
                 return Ok(Verdict::Fine);

@@ -188,3 +188,34 @@ fn what_is_reserved_is_written_over() {
     drop(spa);
     judge(dir.path(), "tank");
 }
+
+/// Goal: many datasets that each use their reservation to its end, and try to go on, leave a full
+/// pool in which something can be freed.
+#[test]
+fn many_reservations_leave_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = rig::images(dir.path(), 1, 256 << 20);
+    let spa = new_pool(VdevShape::Single, &images);
+    let live = spa.writer().unwrap();
+    let names: Vec<String> = (0..40).map(|n| format!("tank/r{n}")).collect();
+    for name in &names {
+        let set = Setting { name: "refreservation".into(), value: Value::Number(1 << 18) };
+        live.run(file_system(name, vec![set])).unwrap();
+    }
+    live.run(file_system("tank/greedy", Vec::new())).unwrap();
+    let greedy = own(live, "tank/greedy");
+    let (files, e) = fill(live, &greedy, 1 << 20);
+    assert_eq!(why(&e), Some(&Refusal::NoSpace), "{e:?}");
+    for name in &names {
+        let (_, e) = fill(live, &own(live, name), 1 << 17);
+        assert_eq!(why(&e), Some(&Refusal::NoSpace), "{name}: {e:?}");
+    }
+    live.sync_all().unwrap();
+    files.iter().take(4).for_each(|file| remove_file(live, &greedy, *file).unwrap());
+    live.sync_all().unwrap();
+    assert_eq!(live.suspended(), None);
+    drop(greedy);
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+}

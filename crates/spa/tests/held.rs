@@ -385,3 +385,25 @@ fn a_device_that_came_back() {
         assert!(read_file(&owned, object, LEN) == noise(2, LEN));
     }
 }
+
+/// Goal: a device that works is not left for a copy of it that takes its place in the folder: the
+/// copy lacks what was written since.
+#[test]
+fn a_copy_is_not_taken_for_a_device() {
+    for shape in [VdevShape::Mirror, VdevShape::Single] {
+        let names: &[&str] = if shape == VdevShape::Single { &["a"] } else { &["a", "b"] };
+        let p = patient(shape, names);
+        let mut files = vec![p.write(1)];
+        std::fs::copy(p.path("a"), p.path("copy")).unwrap();
+        files.push(p.write(2));
+        std::fs::rename(p.path("a"), p.path("kept")).unwrap();
+        std::fs::rename(p.path("copy"), p.path("a")).unwrap();
+        p.live().reopen(None).unwrap();
+        p.live().clear(None).unwrap();
+        files.push(p.write(3));
+        assert_eq!(p.state("a").0, VdevState::Healthy, "{shape:?}");
+        p.check(&files);
+        let p = p.again(|dir| std::fs::rename(dir.join("kept"), dir.join("a")).unwrap());
+        p.check(&files);
+    }
+}

@@ -119,6 +119,32 @@ fn a_root_that_is_a_clone_of_its_child() {
     opens_with(dir.path(), &BTreeMap::from([(p.to_owned(), [3; 32])]));
 }
 
+/// Goal: in one transaction group, keys that go with their datasets are not looked for by the
+/// promotion that follows.
+#[test]
+fn keys_that_are_gone_in_the_same_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 128 << 20));
+    let live = spa.writer().unwrap();
+    done(live, create("tank/p".into(), Some([1; 32])));
+    done(live, create("tank/p/sub".into(), None));
+    done(live, create("tank/p/sub/x".into(), Some([2; 32])));
+    done(live, snapshot("tank/p@s".into()));
+    done(live, clone_of("tank/p@s".into(), "tank/cl".into()));
+    let tasks: Vec<Box<dyn SyncTask + Send>> = vec![
+        Box::new(DestroyHead { name: "tank/p/sub/x".into() }),
+        Box::new(DestroyHead { name: "tank/p/sub".into() }),
+        Box::new(promote("tank/cl")),
+    ];
+    let results = live.run_all(tasks).unwrap();
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(check(live, &all(live)), ["tank/cl"]);
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+    opens_with(dir.path(), &BTreeMap::from([("tank/cl".to_owned(), [1; 32])]));
+}
+
 /// Goal: a dataset that was moved below its own clone, out of reach of its encryption root, gets
 /// the root's new keys; the root can't be destroyed while others need its key.
 #[test]

@@ -137,8 +137,12 @@ pub(crate) struct KeyUsers(BTreeMap<u64, BTreeMap<u64, Vec<u64>>>);
 impl KeyUsers {
     /// A directory is gone.
     fn forget(&mut self, dir: u64) {
-        for dirs in self.0.values_mut().flat_map(BTreeMap::values_mut) {
-            dirs.retain(|user| *user != dir);
+        for objects in self.0.values_mut() {
+            // A key that nobody has any more is freed.
+            objects.retain(|_, dirs| {
+                dirs.retain(|user| *user != dir);
+                !dirs.is_empty()
+            });
         }
     }
 }

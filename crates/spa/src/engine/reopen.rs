@@ -5,9 +5,9 @@
 //! the device if its label says that it is. What it missed is in its dirty time log, so that it is read last for these groups.
 //!
 //! One that is open, and reads, may be one of before all the same: a file on a FUSE or network
-//! mount that went and came back. It counts as open only if its path leads to the same device, or
-//! nowhere, and if it takes writes; else what is at its path takes its place, if that has its
-//! labels.
+//! mount that went and came back. It counts as open while its path leads to the same device or
+//! nowhere, or it takes writes. Otherwise what is at its path takes its place, if that has its
+//! labels and is as new. A copy at the path of a device that works is no reason to leave that.
 //!
 //! One that is open, but tells that it is gone, or has no label any more that can be read, is closed then, as far as the pool can do without it: it shows as not to be opened, a spare takes its
 //! place, and it is looked for as any other that is missing. One that has labels is probed, and faulted if it doesn't work.
@@ -35,6 +35,7 @@ use vdev::{Devices, Tree, VdevAux, VdevState, inject, takes_writes};
 
 use super::growth::copy_rings;
 use super::{Engine, Live, replicas};
+use crate::label::read_uberblocks;
 use crate::txg::TxgHandle;
 use crate::{Labels, ask};
 
@@ -42,10 +43,18 @@ use crate::{Labels, ask};
 enum Answers {
     /// It reads, and takes writes as far as is known.
     Well,
-    /// It reads, and is not what is at its path, or takes no writes.
+    /// It reads, and takes no writes.
     Stale,
     /// Its labels can't be read.
     Nothing,
+}
+
+/// The newest transaction group of which a device has an uberblock; 0 if it has none.
+fn newest_state(root: &VdevConfig, leaf: &VdevConfig, device: &dyn Device) -> Txg {
+    let top = root.children.iter().find(|top| top.find(leaf.guid).is_some());
+    let Some(ashift) = top.and_then(|top| top.ashift) else { return Txg(0) };
+    let all = read_uberblocks(device, ashift);
+    all.iter().map(|found| found.uberblock.txg).max().unwrap_or(Txg(0))
 }
 
 impl Engine {
@@ -85,7 +94,7 @@ impl Engine {
             if inject::is_gone(root.guid, leaf.guid) {
                 continue;
             }
-            let mut works = true;
+            let (mut works, mut at_least) = (true, Txg(0));
             let open = tree.devices().find(|(guid, _)| *guid == leaf.guid).map(|(_, device)| device.clone());
             if let Some(device) = open {
                 match self.answers(&tree, leaf, &device) {
@@ -93,6 +102,7 @@ impl Engine {
                     Answers::Well => continue,
                     // By the same name there may be another opening of it.
                     Answers::Stale => {
+                        at_least = newest_state(root, leaf, &*device);
                         device.give_way();
                         works = false;
                     }
@@ -103,7 +113,11 @@ impl Engine {
             let there = crate::import::reopen(leaf, top_level, root.guid, newest, self.world.layer());
             // Opened anew it may be no better.
             works |= there.as_deref().is_some_and(|device| takes_writes(root.guid, leaf.guid, device));
-            let there = there.filter(|device| works && Labels::of(&**device, leaf.guid).valid() > 0);
+            // An older copy lacks what no log says that it lacks.
+            let there = there.filter(|device| {
+                let new = newest_state(root, leaf, &**device) >= at_least;
+                works && new && Labels::of(&**device, leaf.guid).valid() > 0
+            });
             if let Some(device) = there {
                 found.insert(leaf.guid, device);
             }
@@ -120,11 +134,11 @@ impl Engine {
             let (path, device) = (Path::new(OsStr::from_bytes(path)), device.clone());
             ask::one(path, move |path| device.is_not_at(path)).unwrap_or(false)
         });
-        // What it wrote to is not at its path any more, or takes nothing, though it reads still: a
-        // file on a mount that went and came back.
+        // It reads still, and takes nothing: a file on a mount that went and came back. One that
+        // takes writes stays, whatever is at its path: only that has all that was written to it.
         let given_up = tree.given_up().contains(&leaf.guid);
         let takes = || takes_writes(tree.config().guid, leaf.guid, &**device);
-        if moved || given_up && !takes() { Answers::Stale } else { Answers::Well }
+        if (moved || given_up) && !takes() { Answers::Stale } else { Answers::Well }
     }
 
     /// As [`Live::reopen`]; which ones came back. With `unspare`, their hot spares go ([`Engine::unspare`]).
