@@ -46,13 +46,14 @@ pub(crate) struct Aside {
 impl Aside {
     /// Hands the device out, if nobody uses it.
     fn lend(&self, layer: &Layer) -> Option<Arc<dyn Device>> {
-        let _held = HELD.lock();
-        let free = Arc::strong_count(&self.device) == 1;
-        if free {
-            // As it would be opened now.
-            self.device.grow();
-        }
-        free.then(|| if self.layered { self.device.clone() } else { layer.around(self.device.clone()) })
+        let device = {
+            let _held = HELD.lock();
+            let free = Arc::strong_count(&self.device) == 1;
+            free.then(|| self.device.clone())?
+        };
+        // As it would be opened now. Its file system may not answer.
+        device.grow();
+        Some(if self.layered { device } else { layer.around(device) })
     }
 }
 

@@ -114,6 +114,14 @@ impl Pools {
     /// in which nothing moves: one that is slow is worth waiting for.
     fn hung(&self, name: &str) -> Option<Arc<Imported>> {
         let imported = self.pool_or_going(name).ok()?;
+        if let Some(stopped) = imported.pool.spa().writer().and_then(|live| live.broken()) {
+            tracing::error!(
+                pool = name,
+                cause = crate::faults::chain(&stopped),
+                "it writes nothing any more"
+            );
+            return Some(imported);
+        }
         let is_slow = || imported.pool.spa().writer().is_some_and(|live| live.slow_group().is_some());
         if !is_slow() {
             return None;

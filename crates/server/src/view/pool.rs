@@ -113,7 +113,9 @@ pub fn refresh(spa: &Spa, pool: &mut Pool) {
 
 /// Why a pool is suspended, if it is.
 fn suspended(live: &Live) -> Option<SuspendReason> {
-    Some(match (live.suspended()?, live.failmode()) {
+    // One that can write no group any more is no better off.
+    let reason = live.suspended().or_else(|| live.broken().map(|_| Reason::Io))?;
+    Some(match (reason, live.failmode()) {
         (Reason::Mmp, _) => SuspendReason::Mmp,
         (Reason::Io, FailMode::Continue) => SuspendReason::IoContinue,
         (Reason::Io, FailMode::Wait | FailMode::Panic) => SuspendReason::IoWait,

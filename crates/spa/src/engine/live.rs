@@ -118,6 +118,12 @@ impl Live {
         self.engine.cache.zio().suspension().reason()
     }
 
+    /// Why the pool writes nothing any more and never will, if so: a transaction group could not be
+    /// written for another reason than its devices.
+    pub fn broken(&self) -> Option<Stopped> {
+        self.txgs.stopped().filter(|stopped| stopped.source.is_some() && stopped.suspended().is_none())
+    }
+
     /// Has this told whenever the pool is suspended: why, and behind which devices there was no
     /// room. The thread that failed calls it: it must wait for nothing.
     pub fn on_suspend(&self, tell: impl Fn(Reason, Vec<String>) + Send + Sync + 'static) {
