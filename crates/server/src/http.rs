@@ -14,7 +14,7 @@ use crate::api::{Answer, Error, METHODS, PoolChange, Reason, clipped, dispatch};
 use crate::callers::{Callers, Seat};
 use crate::daemon::House;
 use crate::peer::{Peer, asking, may};
-use answer::{Text, answer};
+use answer::{Paced, Text, answer};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
@@ -75,7 +75,8 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(TIMEOUT)
         .max_buf_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), answers)
+        .keep_alive(peer.owns(owner))
+        .serve_connection(TokioIo::new(Paced::new(stream)), answers)
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended badly");
