@@ -1,11 +1,12 @@
-//! How much memory and time the answer to one request may take.
+//! How much memory and time one request and its answer may take.
 //!
 //! # Theory
 //! A short request can ask for a long answer: the datasets of a pool times the properties that it
 //! names. So whoever makes an answer takes from a budget as the answer grows, and stops when the
 //! budget is used up. Memory comes from shares: all requests of one user that does not own the
 //! daemon have one share together, and all such users have another. It goes back when the answer
-//! was sent. So neither one request nor many at once, of one user or of many, hold more than that.
+//! was sent. The text of a request takes from the same shares, until the request was answered. So
+//! neither one request nor many at once, of one user or of many, hold more than that.
 //!
 //! The owner of the daemon has a limit for each answer alone: what the client takes (`client`).
 

@@ -11,11 +11,12 @@
 mod answer;
 
 use crate::api::{Answer, Error, METHODS, PoolChange, Reason, clipped, dispatch};
+use crate::budget::Budget;
 use crate::callers::{Callers, Seat};
 use crate::daemon::House;
 use crate::peer::{Peer, asking, may};
-use answer::{Text, answer};
-use http_body_util::{BodyExt, Limited};
+use answer::{Paced, Text, answer};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -75,7 +76,8 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(TIMEOUT)
         .max_buf_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), answers)
+        .keep_alive(peer.owns(owner))
+        .serve_connection(TokioIo::new(Paced::new(stream)), answers)
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended badly");
@@ -105,9 +107,9 @@ async fn respond(
         return refuse(method, Reason::Permission);
     }
     let most = if peer.owns(owner) { REQUEST_MAX } else { REQUEST_MAX_OTHERS };
-    let body = match whole_body(request, most).await {
+    let body = match whole_body(request.into_body(), most, seat.budget()).await {
         Ok(body) => body,
-        Err(what) => return refuse(method, Reason::BadRequest { what }),
+        Err(reason) => return refuse(method, reason),
     };
     tracing::debug!(uid = peer.uid, method, "asked");
     if method == SHUTDOWN && open {
@@ -185,16 +187,64 @@ pub(crate) async fn alone<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     wait.await.ok()
 }
 
-async fn whole_body(request: Request<Incoming>, most: usize) -> Result<Bytes, String> {
-    if request.body().size_hint().lower() > most as u64 {
-        return Err("too long".to_owned());
+/// The text of a request, which takes from its caller's memory for as long as it lives.
+struct Asked {
+    text: Vec<u8>,
+    #[allow(dead_code, reason = "holds memory by living")]
+    budget: Arc<Budget>,
+}
+
+impl AsRef<[u8]> for Asked {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
-    let body = Limited::new(request.into_body(), most).collect();
-    match tokio::time::timeout(TIMEOUT, body).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it did not arrive in time".to_owned()),
+}
+
+/// Reads a request of at most `most` bytes. What it announces is taken from the budget before a
+/// byte is read, and what it did not announce as it comes.
+///
+/// # Errors
+/// [`Reason::TooMuch`] if the caller's other requests and answers leave no memory for it;
+/// [`Reason::BadRequest`] if it is too long, breaks off, or takes longer than [`TIMEOUT`].
+async fn whole_body<B>(body: B, most: usize, budget: Arc<Budget>) -> Result<Bytes, Reason>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let read = tokio::time::timeout(TIMEOUT, read_body(body, most, &budget)).await;
+    let late = |_| Err(bad("it did not arrive in time"));
+    let text = read.unwrap_or_else(late)?;
+    Ok(Bytes::from_owner(Asked { text, budget }))
+}
+
+async fn read_body<B>(mut body: B, most: usize, budget: &Budget) -> Result<Vec<u8>, Reason>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut taken = 0;
+    let mut take = |whole: usize| {
+        if whole > most {
+            return Err(bad("too long"));
+        }
+        let more = whole.saturating_sub(taken);
+        budget.take("", more as u64).map_err(|error| error.reason)?;
+        taken += more;
+        Ok(())
+    };
+    take(announced)?;
+    let mut text = Vec::with_capacity(announced);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| bad(&error.to_string()))?;
+        if let Some(data) = frame.data_ref() {
+            take(text.len() + data.len())?;
+            text.extend_from_slice(data);
+        }
     }
+    Ok(text)
+}
+
+fn bad(what: &str) -> Reason {
+    Reason::BadRequest { what: what.to_owned() }
 }
 
 fn refuse(about: &str, reason: Reason) -> Response<Text> {
@@ -214,3 +264,6 @@ fn response(status: u16, body: Text) -> Response<Text> {
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@
 //!    on. The next message of that place which passes says how many were left out. One place can't
 //!    silence another.
 //! 3. The log file of a daemon in the background holds at most [`FILE_MAX`] bytes. Then it becomes
-//!    `log.old`, in the place of the one before.
+//!    `log.old`, in the place of the one before. While its successor can't be opened, messages are
+//!    dropped.
 //! 4. A message that can't be written is dropped: the reader of a pipe died or does not read, the
 //!    file system is full, the limit of file sizes is reached. Writing neither waits nor panics.
 //!
@@ -225,10 +226,26 @@ fn takes_more(to: BorrowedFd<'_>) -> bool {
     ready.is_ok_and(|ready| ready > 0) && fds[0].revents().contains(PollFlags::OUT)
 }
 
-/// Makes a full log file the one before, and begins a new one.
+/// Makes a full log file the one before, and begins a new one as standard error.
 fn replace(file: &Path) -> io::Result<()> {
-    std::fs::rename(file, file.with_extension("old"))?;
-    to_standard_error(file)
+    rustix::stdio::dup2_stderr(&renewed(file)?)?;
+    Ok(())
+}
+
+/// Makes a full log file the one before, and begins a new one.
+///
+/// The new file is opened before any name changes: a daemon without free descriptors goes on where
+/// it was as soon as it has one.
+fn renewed(file: &Path) -> io::Result<OwnedFd> {
+    let new = file.with_extension("new");
+    let opened = open(&new)?;
+    match std::fs::rename(file, file.with_extension("old")) {
+        // An earlier call came only so far, or the file was removed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        result => result?,
+    }
+    std::fs::rename(&new, file)?;
+    Ok(opened)
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! with its length.
 //!
 //! A caller that reads nothing for [`STALL`], or for longer than its time lasts, is cut off: it
-//! holds a thread.
+//! holds a thread. The connection itself has the same limit ([`Paced`]), since a short answer, and
+//! the last chunks of a long one, wait in it without a thread.
 
 use crate::api::Answer;
 use crate::budget::Budget;
@@ -16,8 +17,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Sleep;
 
 /// Bytes of a chunk.
 const CHUNK: usize = 64 << 10;
@@ -176,6 +179,73 @@ impl Body for Text {
             (None, None) => SizeHint::with_exact(0),
             _ => SizeHint::default(),
         }
+    }
+}
+
+/// A connection that fails once its caller takes no byte for [`STALL`] while some wait for it.
+pub(super) struct Paced<S> {
+    stream: S,
+    /// When it fails; `None` while no byte waits.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: AsyncWrite + Unpin> Paced<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, stalled: None }
+    }
+
+    fn paced<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let done = write(Pin::new(&mut self.stream), context);
+        if done.is_ready() {
+            self.stalled = None;
+            return done;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL)));
+        stalled.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.paced(context, |stream, context| stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.paced(context, |stream, context| stream.poll_write_vectored(context, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

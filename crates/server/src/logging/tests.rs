@@ -31,3 +31,28 @@ fn one_line() {
         assert!(long.ends_with("… (12 messages of this kind before it were left out)\n"));
     }
 }
+
+/// Goal: a full log whose successor can't be opened keeps its name, and is replaced as soon as it
+/// can; a log that is missing does not stop that.
+#[test]
+fn successor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log");
+    let old = folder.path().join("log.old");
+    std::fs::write(&file, "first").expect("it is written");
+    let obstacle = folder.path().join("log.new");
+    std::fs::create_dir(&obstacle).expect("a folder");
+    for _ in 0..2 {
+        assert!(renewed(&file).is_err());
+        assert_eq!(std::fs::read(&file).expect("it stays"), b"first");
+        assert!(!old.exists());
+    }
+    std::fs::remove_dir(&obstacle).expect("it is empty");
+    let write = |opened: OwnedFd, text: &[u8]| rustix::io::write(&opened, text).expect("it is written");
+    write(renewed(&file).expect("nothing is in the way"), b"second");
+    assert_eq!(std::fs::read(&old).expect("it is kept"), b"first");
+    assert_eq!(std::fs::read(&file).expect("it is new"), b"second");
+    std::fs::remove_file(&file).expect("it is there");
+    write(renewed(&file).expect("nothing is in the way"), b"third");
+    assert_eq!(std::fs::read(&file).expect("it is new"), b"third");
+}

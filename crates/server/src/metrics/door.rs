@@ -1,9 +1,10 @@
 //! Where Prometheus asks: `GET /metrics` at an address.
 //!
 //! Whoever reaches the address reads the page; nothing else is answered there. How many ask at once
-//! is bounded, so that a pool that hangs takes no more than that. A new connection takes the place
-//! of the one that has been idle longest: a stranger who holds connections and asks nothing keeps
-//! nobody waiting.
+//! is bounded, so that a pool that hangs takes no more than that. A connection gets one answer, and
+//! ends [`TIMEOUT`] after the answer began, read or not. When all places are taken, a new
+//! connection takes the place of the oldest that is idle, or else of the oldest. So a stranger who
+//! holds connections, and asks nothing or reads nothing, keeps nobody else out.
 
 use super::{CONTENT_TYPE, page};
 use crate::daemon::House;
@@ -18,15 +19,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 
 /// Connections at a time.
 const CONNECTIONS: usize = 32;
 /// Pages that are made at a time.
 const PAGES: usize = 4;
-/// How long a caller may take for its question.
+/// How long a caller may take for its question, and again to read the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that was let in.
@@ -41,16 +43,16 @@ struct Connection {
 struct Connections(VecDeque<Connection>);
 
 impl Connections {
-    /// Makes room for one more; false if all are busy.
-    fn make_room(&mut self) -> bool {
+    /// Makes room for one more.
+    fn make_room(&mut self) {
         self.0.retain(|connection| !connection.task.is_finished());
         if self.0.len() < CONNECTIONS {
-            return true;
+            return;
         }
         let idle = self.0.iter().position(|connection| !connection.busy.load(Ordering::Relaxed));
-        let Some(idle) = idle.and_then(|idle| self.0.remove(idle)) else { return false };
-        idle.task.abort();
-        true
+        if let Some(oldest) = self.0.remove(idle.unwrap_or(0)) {
+            oldest.task.abort();
+        }
     }
 }
 
@@ -61,11 +63,14 @@ pub(crate) async fn open(listener: TcpListener, house: Arc<dyn House>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                if !connections.make_room() {
-                    continue;
-                }
+                connections.make_room();
                 let busy = Arc::new(AtomicBool::new(false));
-                let task = connection(stream, Arc::clone(&house), Arc::clone(&pages), Arc::clone(&busy));
+                let (house, pages) = (Arc::clone(&house), Arc::clone(&pages));
+                let asked = move |request: Request<Incoming>| {
+                    let (house, pages) = (Arc::clone(&house), Arc::clone(&pages));
+                    async move { respond(&request, house, &pages).await }
+                };
+                let task = connection(stream, Arc::clone(&busy), asked);
                 let task = tokio::spawn(task).abort_handle();
                 connections.0.push_back(Connection { task, busy });
             }
@@ -77,23 +82,37 @@ pub(crate) async fn open(listener: TcpListener, house: Arc<dyn House>) {
     }
 }
 
-async fn connection(stream: TcpStream, house: Arc<dyn House>, pages: Arc<Semaphore>, busy: Arc<AtomicBool>) {
-    let answer = hyper::service::service_fn(move |request| {
-        let (house, pages, busy) = (Arc::clone(&house), Arc::clone(&pages), Arc::clone(&busy));
-        async move {
-            busy.store(true, Ordering::Relaxed);
-            let response = respond(&request, house, &pages).await;
-            Ok::<_, Infallible>(response.map(|text| Full::new(Bytes::from_owner(Sent { text, busy }))))
+/// Serves one request of a connection, which is `busy` from then on.
+async fn connection<A: Future<Output = Response<String>>>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    busy: Arc<AtomicBool>,
+    asked: impl Fn(Request<Incoming>) -> A,
+) {
+    let begun = Notify::new();
+    let answer = hyper::service::service_fn(|request| {
+        busy.store(true, Ordering::Relaxed);
+        let response = asked(request);
+        async {
+            let response = response.await;
+            begun.notify_one();
+            Ok::<_, Infallible>(response.map(|text| Full::new(Bytes::from(text))))
         }
     });
-    // A connection that asks nothing more for that long ends.
+    // A connection that asks nothing for that long ends.
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(TIMEOUT)
-        .serve_connection(TokioIo::new(stream), answer)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection for metrics ended badly");
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer);
+    let late = async {
+        begun.notified().await;
+        tokio::time::sleep(TIMEOUT).await;
+    };
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            tracing::debug!(%error, "a connection for metrics ended badly");
+        },
+        () = late => tracing::debug!("a caller does not read its metrics in time"),
     }
 }
 
@@ -123,24 +142,6 @@ async fn respond(
             plain(StatusCode::INTERNAL_SERVER_ERROR, "the daemon's log says why there are none\n")
         }
         None => plain(StatusCode::INTERNAL_SERVER_ERROR, "the request died; the daemon's log says where\n"),
-    }
-}
-
-/// A page on its way; its connection is busy until all of it is sent.
-struct Sent {
-    text: String,
-    busy: Arc<AtomicBool>,
-}
-
-impl AsRef<[u8]> for Sent {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        self.busy.store(false, Ordering::Relaxed);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use http_body_util::BodyExt;
+use std::io::Read;
 
 /// A status, the length if it is known, and the text.
 type Sent = (u16, Option<u64>, Result<Vec<u8>, io::ErrorKind>);
@@ -69,4 +70,41 @@ fn unread() {
         assert_eq!(ended.expect("it ends"), io::ErrorKind::TimedOut);
         drop(begun);
     });
+}
+
+/// Goal: a connection whose caller takes nothing of an answer fails after a while, though the
+/// answer has no more chunks; one whose caller takes a part each time just before does not.
+#[test]
+fn stalled() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
+    for slow in [0, 5] {
+        let (mut caller, stream) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        caller.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it fits");
+        caller.set_nonblocking(true).expect("it can be");
+        stream.set_nonblocking(true).expect("it can be");
+        let took = runtime.block_on(async {
+            let stream = tokio::net::UnixStream::from_std(stream).expect("a socket");
+            let answer = hyper::service::service_fn(|_| async {
+                Ok::<_, io::Error>(hyper::Response::new(Text::whole(vec![b'a'; 64 << 20])))
+            });
+            let stream = hyper_util::rt::TokioIo::new(Paced::new(stream));
+            let served = hyper::server::conn::http1::Builder::new().serve_connection(stream, answer);
+            let reads = async {
+                for _ in 0..slow {
+                    tokio::time::sleep(STALL * 9 / 10).await;
+                    let mut all = [0; 4096];
+                    while caller.read(&mut all).is_ok_and(|read| read > 0) {}
+                }
+                std::future::pending::<()>().await
+            };
+            let begin = tokio::time::Instant::now();
+            tokio::select! {
+                served = served => assert!(served.is_err(), "it was not all sent"),
+                () = reads => {}
+            }
+            begin.elapsed()
+        });
+        assert_eq!(took.as_secs() / 10, (STALL * 9 / 10 * slow + STALL).as_secs() / 10, "{took:?}");
+    }
 }

@@ -1,0 +1,71 @@
+//! Requests as they are read.
+
+use super::*;
+use crate::budget::Share;
+use http_body_util::Full;
+use hyper::body::Frame;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A body of frames, which announces no length.
+struct Frames(Vec<&'static [u8]>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = (!self.0.is_empty()).then(|| self.0.remove(0));
+        Poll::Ready(next.map(|next| Ok(Frame::data(Bytes::from_static(next)))))
+    }
+}
+
+/// A body that announces so many bytes, and sends none.
+struct Announced(u64);
+
+impl Body for Announced {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(self.0)
+    }
+}
+
+/// Goal: a request takes from its caller's memory while it is read and until it was answered; one
+/// for which there is none is refused at once.
+#[test]
+fn bodies_take_memory() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let share = Share::of(100);
+        let budget = || Budget::new(vec![Arc::clone(&share)], None);
+        let begin = tokio::time::Instant::now();
+        let first = whole_body(Full::from(vec![b'a'; 60]), 80, budget()).await.expect("there is as much");
+        assert_eq!(first, [b'a'; 60][..]);
+        assert_eq!(whole_body(Announced(41), 80, budget()).await, Err(Reason::TooMuch));
+        let frames = Frames(vec![b"0123456789"; 5]);
+        assert_eq!(whole_body(frames, 80, budget()).await, Err(Reason::TooMuch));
+        let frames = Frames(vec![b"0123456789"; 4]);
+        let second = whole_body(frames, 80, budget()).await.expect("what failed took nothing");
+        assert_eq!(second, b"0123456789".repeat(4));
+        assert_eq!(whole_body(Full::from("a"), 80, budget()).await, Err(Reason::TooMuch));
+        drop((first, second));
+        let frames = Frames(vec![b"0123456789"; 9]);
+        assert_eq!(whole_body(frames, 80, budget()).await, Err(bad("too long")));
+        assert_eq!(whole_body(Announced(81), 80, budget()).await, Err(bad("too long")));
+        assert_eq!(begin.elapsed(), Duration::ZERO, "nothing waited");
+        assert_eq!(whole_body(Announced(80), 80, budget()).await, Err(bad("it did not arrive in time")));
+        whole_body(Full::from(vec![b'a'; 80]), 80, budget()).await.expect("everything is back");
+    });
+}
