@@ -143,6 +143,54 @@ fn in_another_namespace() {
     daemon.good("zpool export tank");
 }
 
+/// The lines of the table of mounts of what is mounted of a test.
+fn lines(dir: &Path) -> Vec<String> {
+    let text = fs::read_to_string("/proc/self/mounts").expect("a table");
+    let own = text.lines().filter(|line| line.contains(&format!(" {}", dir.display())));
+    own.map(str::to_owned).collect()
+}
+
+fn run(program: &str, words: &[&Path]) {
+    let ran = Command::new(program).args(words).output().expect("it runs");
+    assert!(ran.status.success(), "{}", said(&ran));
+}
+
+/// Goal: an export that is refused because a program in another namespace, or a bind mount, has a
+/// file system mounted unmounts nothing for that, not even for a moment: flags that somebody gave
+/// the mounts behind the daemon's back are still there.
+#[test]
+fn refused_before_anything_is_unmounted() {
+    let Some((dir, daemon, mnt)) = tank() else { return };
+    let other = dir.path().join("other");
+    fs::create_dir(&other).expect("a folder");
+    for at in [&mnt, &mnt.join("a")] {
+        run("mount", &[Path::new("-o"), Path::new("remount,bind,noexec"), at]);
+    }
+    let before = lines(dir.path());
+    assert!(before.len() == 2 && before.iter().all(|line| line.contains("noexec")), "{before:?}");
+    let again = || {
+        for line in ["zpool export tank", "zpool export -f tank", "zpool destroy tank"] {
+            let ran = daemon.ran(line);
+            assert!(!ran.status.success() && said(&ran).contains("busy"), "{line}: {}", said(&ran));
+        }
+    };
+    let Some(mut writer) = Writer::start(dir.path(), &mnt.join("a/file")) else { return };
+    writer.write("one");
+    again();
+    assert_eq!(lines(dir.path()), before);
+    writer.write("two");
+    writer.end();
+    run("mount", &[Path::new("--bind"), &mnt.join("a"), &other]);
+    again();
+    run("umount", &[&other]);
+    assert_eq!(lines(dir.path()), before);
+    daemon.good("zpool export tank");
+    assert_eq!(table(dir.path()), Vec::<PathBuf>::new());
+    import(dir.path(), &daemon);
+    assert_eq!(fs::read_to_string(mnt.join("a/file")).expect("it is mounted"), "one\ntwo\n");
+    daemon.good("zpool export tank");
+}
+
 /// Goal: a snapshot that is mounted elsewhere can't be destroyed until it no longer is.
 #[test]
 fn a_snapshot_elsewhere() {
@@ -153,10 +201,6 @@ fn a_snapshot_elsewhere() {
     fs::create_dir(&other).expect("a folder");
     fs::create_dir(&at).expect("a folder");
     daemon.good(&format!("mount.zfs tank/a@s {}", at.display()));
-    let run = |program: &str, words: &[&Path]| {
-        let ran = Command::new(program).args(words).output().expect("it runs");
-        assert!(ran.status.success(), "{}", said(&ran));
-    };
     run("mount", &[Path::new("--bind"), &at, &other]);
     daemon.good(&format!("zfs unmount {}", at.display()));
     let ran = daemon.ran("zfs destroy tank/a@s");
@@ -175,10 +219,6 @@ fn by_a_bind_mount() {
     let Some((dir, mut daemon, mnt)) = tank() else { return };
     let other = dir.path().join("other");
     fs::create_dir(&other).expect("a folder");
-    let run = |program: &str, words: &[&Path]| {
-        let ran = Command::new(program).args(words).output().expect("it runs");
-        assert!(ran.status.success(), "{}", said(&ran));
-    };
     run("mount", &[Path::new("--bind"), &mnt.join("a"), &other]);
     run("umount", &[&mnt.join("a")]);
     refused(&daemon, "zfs destroy tank/a", "cannot destroy 'tank/a': dataset is busy\n");
@@ -303,9 +343,7 @@ fn refused_for_one() {
     fs::create_dir(&legacy).expect("a folder");
     daemon.good(&format!("mount.zfs tank/c {}", legacy.display()));
     let lines = || {
-        let text = fs::read_to_string("/proc/self/mounts").expect("a table");
-        let own = text.lines().filter(|line| line.contains(&format!(" {}", dir.path().display())));
-        let mut own: Vec<String> = own.map(str::to_owned).collect();
+        let mut own = lines(dir.path());
         own.sort();
         own
     };

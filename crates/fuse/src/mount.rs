@@ -12,7 +12,7 @@ use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
 use crate::place::{Found, MountId, Place};
 use crate::reserve;
-use crate::system::{self, Detach, Options};
+use crate::system::{self, Detach, Options, Places};
 use crate::tree::Tree;
 use crate::workers::{Done, Workers};
 use rustix::fs::{Mode, OFlags};
@@ -144,6 +144,15 @@ impl Mount {
     /// programs.
     pub fn users(&self) -> Vec<(u32, String)> {
         system::seen_by(&self.mount.device_text(), USERS_MAX)
+    }
+
+    /// What would keep it served if it were unmounted now: another mountpoint, or a process in
+    /// another namespace of mounts. `None` if nothing surely does.
+    pub fn keeper(&self, places: &Places) -> Option<String> {
+        match self.mount.find(&self.target) {
+            Ok(Found::At(place)) => places.keeper(&self.mount.device_text(), &place.path),
+            Ok(Found::Hidden | Found::Gone) | Err(_) => None,
+        }
     }
 
     /// Lets other options take effect while it is mounted. Only root may.

@@ -15,6 +15,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
     socketpair,
 };
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -280,6 +281,20 @@ pub struct Mounted {
     pub others: bool,
 }
 
+/// A line of the table of mounts with how the mount hangs together with others.
+#[derive(Debug)]
+struct Row {
+    mount: Mounted,
+    /// The number of the mount that its mountpoint is in.
+    parent: u64,
+    /// Which directory of its file system its root is.
+    root: PathBuf,
+    /// The peer group with which it shares what is mounted and unmounted in it (`shared:N`).
+    shared: Option<u64>,
+    /// Whether it follows a peer group (`master:N`).
+    follows: bool,
+}
+
 /// All mounts that this process sees, in the order in which they were made.
 pub fn table() -> Result<Vec<Mounted>, Error> {
     let text = std::fs::read("/proc/self/mountinfo");
@@ -294,51 +309,151 @@ fn lines(text: &[u8]) -> Vec<Mounted> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
+/// The tables of mounts of all processes that can be read, one for each namespace of mounts that
+/// `seen` lacks, each with a process in it.
+fn tables(mut seen: BTreeSet<PathBuf>) -> impl Iterator<Item = (u32, Vec<u8>)> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(move |entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let namespace = std::fs::read_link(entry.path().join("ns/mnt")).ok()?;
+        // A process that ends meanwhile has none.
+        let table = seen.insert(namespace).then(|| std::fs::read(entry.path().join("mountinfo")).ok());
+        Some((pid, table.flatten()?))
+    })
+}
+
+/// What a process runs.
+fn program(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// Processes with a mount of this device, one for each namespace of mounts, and what they run:
 /// at most `most` of them.
 pub(crate) fn seen_by(device: &str, most: usize) -> Vec<(u32, String)> {
-    let mut found = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let about = |what: &str| entry.path().join(what);
-        let new = std::fs::read_link(about("ns/mnt")).is_ok_and(|namespace| seen.insert(namespace));
-        // A process that ends meanwhile has none.
-        let Some(table) = new.then(|| std::fs::read(about("mountinfo")).ok()).flatten() else { continue };
-        if lines(&table).iter().any(|mount| mount.device == device) {
-            let program = std::fs::read_to_string(about("comm")).unwrap_or_default();
-            found.push((pid, program.trim_end().to_owned()));
-            if found.len() == most {
-                break;
+    let has = |table: &[u8]| lines(table).iter().any(|mount| mount.device == device);
+    let users = tables(BTreeSet::new()).filter(|(_, table)| has(table));
+    users.map(|(pid, _)| (pid, program(pid))).take(most).collect()
+}
+
+/// A table of mounts in which our mounts are found by their device.
+#[derive(Debug, Default)]
+struct Table {
+    rows: BTreeMap<u64, Row>,
+    /// Numbers of our mounts, in their order.
+    ours: BTreeMap<String, Vec<u64>>,
+}
+
+impl Table {
+    fn read(text: &[u8]) -> Self {
+        let mut table = Self::default();
+        for row in text.split(|&byte| byte == b'\n').filter_map(parse_row) {
+            if row.mount.fs_type == FS_TYPE {
+                table.ours.entry(row.mount.device.clone()).or_default().push(row.mount.id);
             }
+            table.rows.insert(row.mount.id, row);
         }
+        table
     }
-    found
+
+    /// The mounts of a device that is ours, each with the mount that it is in, as far as that is
+    /// known.
+    fn of(&self, device: &str) -> impl DoubleEndedIterator<Item = (&Row, &Row)> {
+        self.ours.get(device).into_iter().flatten().filter_map(|id| {
+            let row = self.rows.get(id)?;
+            Some((row, self.rows.get(&row.parent)?))
+        })
+    }
+}
+
+/// Where our file systems are mounted, in all namespaces of mounts that can be read, at one moment.
+///
+/// # Theory
+/// To unmount a place here unmounts it in another namespace, too, if the mount that it is in shares
+/// a peer group with ours, or follows one, and has it at the same directory. On a machine with
+/// systemd, most services have copies of that kind. [`Places::keeper`] names only what surely
+/// stays. Of the rest, the unmount itself shows whether it stays.
+#[derive(Debug)]
+pub struct Places {
+    own: Table,
+    /// Each with a process.
+    foreign: Vec<(u32, Table)>,
+}
+
+impl Places {
+    /// Reads the tables.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if the table of this process can't be read.
+    pub fn read() -> Result<Self, Error> {
+        let seen = std::fs::read_link("/proc/self/ns/mnt").into_iter().collect();
+        let own = std::fs::read("/proc/self/mountinfo").map_err(|source| Error::Table { source })?;
+        let foreign = tables(seen).map(|(pid, table)| (pid, Table::read(&table)));
+        let foreign = foreign.filter(|(_, table)| !table.ours.is_empty()).collect();
+        Ok(Self { own: Table::read(&own), foreign })
+    }
+
+    /// What keeps a file system mounted when it is unmounted at `target`: a mountpoint that this
+    /// process sees, or a process in another namespace. `None` if it may go everywhere.
+    pub(crate) fn keeper(&self, device: &str, target: &Path) -> Option<String> {
+        let (own, above) = self.own.of(device).rfind(|(row, _)| row.mount.target == target)?;
+        let stays = |(row, parent): &(&Row, &Row)| !may_go((own, above), (row, parent));
+        let mut others = self.own.of(device).filter(|(row, _)| row.mount.id != own.mount.id);
+        if let Some((row, _)) = others.find(stays) {
+            return Some(row.mount.target.display().to_string());
+        }
+        let (pid, _) = self.foreign.iter().find(|(_, table)| table.of(device).any(|row| stays(&row)))?;
+        Some(format!("{} ({pid})", program(*pid)))
+    }
+}
+
+/// Whether to unmount `own` may unmount another mount of its device, each given with the mount that
+/// it is in.
+fn may_go((own, above): (&Row, &Row), (other, parent): (&Row, &Row)) -> bool {
+    let hears = above.shared.is_some() && (parent.shared == above.shared || parent.follows);
+    let place = |row: &Row, parent: &Row| {
+        let below = row.mount.target.strip_prefix(&parent.mount.target);
+        below.ok().map(|below| parent.root.join(below))
+    };
+    let (ours, theirs) = (place(own, above), place(other, parent));
+    hears && (ours == theirs || ours.is_none() || theirs.is_none())
+}
+
+fn parse_line(line: &[u8]) -> Option<Mounted> {
+    parse_row(line).map(|row| row.mount)
 }
 
 /// `id parent major:minor root target options tags... - type source super-options`
-fn parse_line(line: &[u8]) -> Option<Mounted> {
+fn parse_row(line: &[u8]) -> Option<Row> {
     let mut words = line.split(|&byte| byte == b' ');
-    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    let device = words.nth(1)?;
-    let target = unescape(words.nth(1)?);
+    let id = number(words.next()?)?;
+    let parent = number(words.next()?)?;
+    let device = words.next()?;
+    let root = unescape(words.next()?);
+    let target = unescape(words.next()?);
+    let tags = words.clone().skip(1).take_while(|word| *word != b"-");
+    let shared = tags.clone().find_map(|tag| number(tag.strip_prefix(b"shared:")?));
+    let follows = tags.clone().any(|tag| tag.starts_with(b"master:"));
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let fs_type = words.next()?;
     let source = unescape(words.next()?);
     let mut own = words.next()?.split(|&byte| byte == b',');
     let others = own.clone().any(|word| word == b"allow_other");
     let user = own.find_map(|word| std::str::from_utf8(word.strip_prefix(b"user_id=")?).ok()?.parse().ok());
-    Some(Mounted {
+    let path = |bytes| PathBuf::from(OsString::from_vec(bytes));
+    let mount = Mounted {
         id,
-        target: PathBuf::from(OsString::from_vec(target)),
+        target: path(target),
         source: OsString::from_vec(source),
         fs_type: String::from_utf8_lossy(fs_type).into_owned(),
         device: String::from_utf8_lossy(device).into_owned(),
         user,
         others,
-    })
+    };
+    Some(Row { mount, parent, root: path(root), shared, follows })
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Undoes the table's `\ooo` for space, tab, newline and backslash.

@@ -109,6 +109,16 @@ impl Live {
         self.mount.users()
     }
 
+    /// Notices if somebody else unmounted it. Returns whether it is mounted.
+    pub fn is_attached(&self) -> bool {
+        self.mount.is_attached()
+    }
+
+    /// What would keep it served if it were unmounted now, as [`fuse::Mount::keeper`] says.
+    pub fn keeper(&self, places: &fuse::system::Places) -> Option<String> {
+        self.mount.keeper(places)
+    }
+
     /// Takes it out of the tree of names, and waits for nothing.
     ///
     /// # Errors

@@ -18,6 +18,49 @@ fn reads_lines_of_the_mount_table() {
     assert_eq!(parse_line(b"1 2 3 4"), None);
 }
 
+/// A place in another namespace, and a bind mount, keeps a file system unless it may hear of the unmount: it is in a
+/// mount of the same peer group, or one that follows a group, and at the same directory.
+#[test]
+fn knows_what_keeps_a_file_system() {
+    const OURS: &str = "- fuse.poolhouse tank/a rw,user_id=0";
+    let keeper = |own: &str, foreign: &str| {
+        let places = Places {
+            own: Table::read(own.replace("OURS", OURS).as_bytes()),
+            foreign: vec![(u32::MAX, Table::read(foreign.replace("OURS", OURS).as_bytes()))],
+        };
+        places.keeper("0:47", Path::new("/mnt/a"))
+    };
+    let shared = "20 1 8:1 / / rw shared:1 - ext4 sda rw\n30 20 0:47 / /mnt/a rw shared:9 OURS";
+    let private = "20 1 8:1 / / rw - ext4 sda rw\n30 20 0:47 / /mnt/a rw OURS";
+    let there = Some(format!(" ({})", u32::MAX));
+    let copy = |tags: &str, target: &str| {
+        format!("50 1 8:1 / / rw {tags}- ext4 sda rw\n51 50 0:47 / {target} rw shared:8 OURS")
+    };
+    for (own, foreign, kept) in [
+        (shared, String::new(), false),
+        (shared, copy("shared:1 ", "/mnt/a"), false),
+        (shared, copy("master:1 ", "/mnt/a"), false),
+        (shared, copy("shared:7 master:3 ", "/mnt/a"), false),
+        (shared, copy("master:1 ", "/mnt/b"), true),
+        (shared, copy("shared:2 ", "/mnt/a"), true),
+        (shared, copy("", "/mnt/a"), true),
+        (private, copy("", "/mnt/a"), true),
+        (private, copy("master:1 ", "/mnt/a"), true),
+        // What it is in is not seen.
+        (shared, "51 50 0:47 / /mnt/a rw OURS".to_owned(), false),
+        (shared, copy("", "/mnt/a").replace("0:47", "0:48"), false),
+    ] {
+        assert_eq!(keeper(own, &foreign), there.clone().filter(|_| kept), "{foreign}");
+    }
+    // The root of the other namespace is a folder of ours.
+    let inside = "50 1 8:1 /mnt / rw master:1 - ext4 sda rw\n51 50 0:47 / /a rw OURS";
+    assert_eq!(keeper(shared, inside), None);
+    for own in [shared, private] {
+        let bound = format!("{own}\n31 20 0:47 /sub /other rw shared:9 OURS");
+        assert_eq!(keeper(&bound, ""), Some("/other".to_owned()));
+    }
+}
+
 /// The helper's settings let others in by a word on a line of its own, and by nothing that looks like it.
 #[test]
 fn reads_the_helpers_settings() {

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// to make no progress.
 const STILL: Duration = Duration::from_secs(5);
 
+/// How long another place that has a file system mounted may take to go by itself.
+const PASSING: Duration = Duration::from_millis(500);
+
 impl Pools {
     /// Unmounts and lets go of a pool.
     pub fn export(&self, request: &ExportRequest) -> Result<(), Error> {
@@ -58,8 +61,12 @@ impl Pools {
             Err(error)
         };
         // Before anything is taken from anybody.
-        if self.volumes_busy(&imported, force) {
-            return stays(Error::new(name, Reason::Busy));
+        if self.volumes_busy(&imported, force) || is_kept(&imported) {
+            let refused = stays(Error::new(name, Reason::Busy));
+            if !request.patient {
+                restore_parted(&imported);
+            }
+            return refused;
         }
         let mounted = imported.mounted();
         // As on Linux, force takes nothing that is in use.
@@ -76,11 +83,7 @@ impl Pools {
             self.devices_back(taken);
             imported.parted.lock().extend(mounted.into_iter().map(|(_, live)| live));
             if !request.patient || !error.is_busy() {
-                // The pool is as it was before.
-                let parted = std::mem::take(&mut *imported.parted.lock());
-                restore_all(
-                    &parted.into_iter().map(|live| (Arc::clone(&imported), live)).collect::<Vec<_>>(),
-                );
+                restore_parted(&imported);
             }
             return refused;
         }
@@ -158,6 +161,44 @@ impl Pools {
             pool = name,
             "given up: what was not written is lost, and its devices stay claimed until this service ends"
         );
+    }
+}
+
+/// Mounts again what refused exports have unmounted: the pool is as it was before.
+fn restore_parted(imported: &Arc<Imported>) {
+    let parted = std::mem::take(&mut *imported.parted.lock());
+    let parted: Vec<_> = parted.into_iter().map(|live| (Arc::clone(imported), live)).collect();
+    restore_all(&parted);
+}
+
+/// Whether something of a pool stays mounted elsewhere when it is unmounted here; the log says who
+/// keeps it. Nothing is unmounted for the answer.
+///
+/// A namespace of mounts that is being made has copies until its maker has unmounted them, and one
+/// that ends has them until the kernel has released them: that is waited for.
+fn is_kept(imported: &Arc<Imported>) -> bool {
+    let mounts = imported.mounts.list();
+    // One that was unmounted behind our back is noticed now, and lingers or is over.
+    mounts.iter().for_each(|live| _ = live.is_attached());
+    let since = Instant::now();
+    loop {
+        let kept = match fuse::system::Places::read() {
+            Ok(places) => mounts.iter().find_map(|live| Some((live, live.keeper(&places)?))),
+            Err(error) => {
+                tracing::warn!(%error, "it is not known who else has file systems mounted");
+                None
+            }
+        };
+        if kept.is_none() && imported.mounts.lingering().is_empty() {
+            return false;
+        }
+        if since.elapsed() >= PASSING {
+            if let Some((live, by)) = &kept {
+                tracing::warn!(dataset = live.name(), by, "busy: it is mounted elsewhere, too");
+            }
+            return lingers(imported) || kept.is_some();
+        }
+        std::thread::sleep(PASSING / 50);
     }
 }
 
