@@ -47,6 +47,24 @@ pub(crate) struct Seat {
     other: Option<(u32, Arc<Semaphore>, Arc<Share>)>,
 }
 
+/// Who has so many connections that one more is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crowd {
+    /// The user who asks for one more.
+    User,
+    /// All users together that do not own the daemon.
+    AllUsers,
+}
+
+impl std::fmt::Display for Crowd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::User => "this user has too many connections to the daemon",
+            Self::AllUsers => "all users together have too many connections to the daemon",
+        })
+    }
+}
+
 /// The right to be answered, for as long as it lives.
 pub(crate) struct Turn(#[allow(dead_code, reason = "counts by living")] [Option<OwnedSemaphorePermit>; 2]);
 
@@ -62,11 +80,13 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// A place for a connection of this user, who owns the daemon or does not; `None` if there are
-    /// too many.
-    pub(crate) fn seat(self: &Arc<Self>, uid: u32, owns: bool) -> Option<Seat> {
+    /// A place for a connection of this user, who owns the daemon or does not.
+    ///
+    /// # Errors
+    /// Who has too many connections.
+    pub(crate) fn seat(self: &Arc<Self>, uid: u32, owns: bool) -> Result<Seat, Crowd> {
         if owns {
-            return Some(Seat { callers: Arc::clone(self), other: None });
+            return Ok(Seat { callers: Arc::clone(self), other: None });
         }
         let mut each = self.each.lock();
         // Requests outlive their connections, and still count.
@@ -74,7 +94,7 @@ impl Callers {
             caller.connections > 0 || Arc::strong_count(&caller.turns) + Arc::strong_count(&caller.memory) > 2
         });
         if each.values().map(|caller| caller.connections).sum::<usize>() >= CONNECTIONS_OF_OTHERS {
-            return None;
+            return Err(Crowd::AllUsers);
         }
         let new = || Caller {
             connections: 0,
@@ -83,11 +103,11 @@ impl Callers {
         };
         let caller = each.entry(uid).or_insert_with(new);
         if caller.connections == CONNECTIONS {
-            return None;
+            return Err(Crowd::User);
         }
         caller.connections += 1;
         let own = (uid, Arc::clone(&caller.turns), Arc::clone(&caller.memory));
-        Some(Seat { callers: Arc::clone(self), other: Some(own) })
+        Ok(Seat { callers: Arc::clone(self), other: Some(own) })
     }
 }
 

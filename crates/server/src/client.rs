@@ -47,10 +47,14 @@ impl Socket {
         Client::new(self)
     }
 
-    /// Connects to a daemon that runs.
-    fn connect(&self, own: bool) -> Result<Option<UnixStream>, TransportError> {
-        if let Some(stream) = connect_to(&self.place)? {
-            return Ok(Some(stream));
+    /// Connects to a daemon that runs, and says where it lives.
+    fn connect(&self, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
+        let connected = |place: Place| {
+            let stream = named(&place, connect_to(&place))?;
+            Ok(stream.map(|stream| (stream, place)))
+        };
+        if let Some(connected) = connected(self.place.clone())? {
+            return Ok(Some(connected));
         }
         // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
         let system = Place::of_system();
@@ -61,48 +65,53 @@ impl Socket {
         {
             return Ok(None);
         }
-        connect_to(&system)
+        connected(system)
     }
 
-    fn exchange(&self, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
+    /// Posts to a daemon that lives where this says; no answer if it went away before a byte of it.
+    fn exchange(&self, method: &str, body: &[u8]) -> Result<(Option<Vec<u8>>, Place), TransportError> {
         let starts = STARTS.contains(&method);
-        let stream = match self.connect(OWN.contains(&method))? {
-            Some(stream) => stream,
+        let (stream, place) = match self.connect(OWN.contains(&method))? {
+            Some(connected) => connected,
             None if starts => {
-                start(&self.place, self.program.as_deref()).map_err(std::io::Error::other)?;
+                let started = start(&self.place, self.program.as_deref()).map_err(std::io::Error::other);
+                named(&self.place, started.map_err(TransportError::Socket))?;
                 match self.connect(true)? {
-                    Some(stream) => stream,
-                    None => return Ok(None),
+                    Some(connected) => connected,
+                    None => return Ok((None, self.place.clone())),
                 }
             }
             None => {
                 let mut answer = Vec::new();
                 dispatch(&*self.absent, method, body, &mut answer)?;
-                return Ok(Some(answer));
+                return Ok((Some(answer), self.place.clone()));
             }
         };
-        post(stream, method, body)
+        let answer = named(&place, post(stream, method, body))?;
+        Ok((answer, place))
     }
 }
 
 impl Transport for Socket {
     fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError> {
-        // Whose socket it is says whose daemon.
-        let named = |error: std::io::Error| {
-            let socket = self.place.socket();
-            std::io::Error::new(error.kind(), format!("{}: {error}", socket.display()))
-        };
-        for _ in 0..2 {
-            let answer = self.exchange(method, body).map_err(|error| match error {
-                TransportError::Socket(error) => TransportError::Socket(named(error)),
-                TransportError::Malformed => TransportError::Malformed,
-            })?;
-            if let Some(answer) = answer {
-                return Ok(answer);
-            }
+        if let (Some(answer), _) = self.exchange(method, body)? {
+            return Ok(answer);
         }
-        Err(TransportError::Socket(named(ErrorKind::ConnectionReset.into())))
+        let (answer, place) = self.exchange(method, body)?;
+        let gone = || TransportError::Socket(ErrorKind::ConnectionReset.into());
+        named(&place, answer.ok_or_else(gone))
     }
+}
+
+/// A failure with the name of the socket where it happened: whose socket it is says whose daemon.
+fn named<T>(place: &Place, result: Result<T, TransportError>) -> Result<T, TransportError> {
+    result.map_err(|error| match error {
+        TransportError::Socket(error) => {
+            let text = format!("{}: {error}", place.socket().display());
+            TransportError::Socket(std::io::Error::new(error.kind(), text))
+        }
+        TransportError::Malformed => TransportError::Malformed,
+    })
 }
 
 /// The sockets of this user's own daemon and of root's, if both answer: then commands go to the first, and nothing of what root's holds is seen.
@@ -145,13 +154,24 @@ pub(crate) fn post(
     };
     let mut answer = Vec::new();
     let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-    let read = sent.and_then(|()| stream.take(ANSWER_MAX + 1).read_to_end(&mut answer));
-    match read {
-        Ok(_) if answer.is_empty() => return Ok(None),
-        Err(error) if gone(&error) && answer.is_empty() => return Ok(None),
-        result => result?,
+    // A daemon that turns a connection away answers without reading. What it did not read breaks
+    // the connection after that answer.
+    if let Err(error) = sent
+        && !gone(&error)
+    {
+        return Err(error.into());
+    }
+    let read = stream.take(ANSWER_MAX + 1).read_to_end(&mut answer);
+    let broken = match read {
+        Err(error) if !gone(&error) => return Err(error.into()),
+        _ if answer.is_empty() => return Ok(None),
+        read => read.err(),
     };
-    body_of(answer).map(Some).ok_or(TransportError::Malformed)
+    match (body_of(answer), broken) {
+        (Some(body), _) => Ok(Some(body)),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Err(TransportError::Malformed),
+    }
 }
 
 /// The body of an HTTP answer that was read to its end; `None` if the connection broke before that.

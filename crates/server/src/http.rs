@@ -12,7 +12,7 @@ mod answer;
 
 use crate::api::{Answer, Error, METHODS, PoolChange, Reason, clipped, dispatch};
 use crate::budget::Budget;
-use crate::callers::{Callers, Seat};
+use crate::callers::{Callers, Crowd, Seat};
 use crate::daemon::House;
 use crate::peer::{Peer, asking, may};
 use answer::{Paced, Text, answer};
@@ -58,11 +58,14 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
             return;
         }
     };
-    let Some(seat) = callers.seat(peer.uid, peer.owns(owner)) else {
-        tracing::info!(uid = peer.uid, "it has too many connections; one more is turned away");
-        return;
+    let seat = match callers.seat(peer.uid, peer.owns(owner)) {
+        Ok(seat) => Arc::new(seat),
+        Err(crowd) => {
+            tracing::info!(uid = peer.uid, %crowd, "a connection is turned away");
+            turn_away(&stream, crowd).await;
+            return;
+        }
     };
-    let seat = Arc::new(seat);
     let answers = hyper::service::service_fn(move |request| {
         let (service, stop, held) = (Arc::clone(&service), Arc::clone(&stop), busy());
         let seat = Arc::clone(&seat);
@@ -81,6 +84,22 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// Answers a connection that has no place, without reading from it.
+async fn turn_away(stream: &UnixStream, crowd: Crowd) {
+    let error = Error::new("poolhouse", Reason::Daemon { what: crowd.to_string() });
+    let body = body_of(&error);
+    let head = format!(
+        "HTTP/1.1 {} Turned away\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        error.http_status(),
+        body.len()
+    );
+    // A new connection takes so much at once, unless its caller is gone.
+    if stream.writable().await.is_ok() {
+        drop(stream.try_write(&[head.into_bytes(), body].concat()));
     }
 }
 

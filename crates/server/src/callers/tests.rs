@@ -33,14 +33,21 @@ fn turns() {
     });
 }
 
-/// Goal: a user has so many connections and no more; owners have as many as they like.
+/// Goal: a user has so many connections and no more, and so have all users together; owners have as
+/// many as they like.
 #[test]
 fn connections() {
     let callers = Arc::new(Callers::default());
     let mut seats: Vec<Seat> = (0..CONNECTIONS).map(|_| callers.seat(7, false).expect("a place")).collect();
-    assert!(callers.seat(7, false).is_none());
-    assert!(callers.seat(8, false).is_some());
+    assert_eq!(callers.seat(7, false).err(), Some(Crowd::User));
+    assert!(callers.seat(8, false).is_ok());
     seats.pop();
-    assert!(callers.seat(7, false).is_some());
-    assert!((0..=CONNECTIONS).all(|_| callers.seat(0, true).is_some()));
+    assert!(callers.seat(7, false).is_ok());
+    assert!((0..=CONNECTIONS).all(|_| callers.seat(0, true).is_ok()));
+    let mut others = 100..;
+    while seats.len() < CONNECTIONS_OF_OTHERS {
+        seats.push(callers.seat(others.next().expect("there are enough"), false).expect("a place"));
+    }
+    assert_eq!(callers.seat(8, false).err(), Some(Crowd::AllUsers));
+    assert!(callers.seat(0, true).is_ok());
 }

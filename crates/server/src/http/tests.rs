@@ -69,3 +69,21 @@ fn bodies_take_memory() {
         whole_body(Full::from(vec![b'a'; 80]), 80, budget()).await.expect("everything is back");
     });
 }
+
+/// Goal: a caller that is turned away reads why, also where its request was not read and was too
+/// long for the connection.
+#[test]
+fn turned_away() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    for length in [2, 8 << 20] {
+        let (caller, stream) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        stream.set_nonblocking(true).expect("it can be");
+        runtime.block_on(async {
+            let stream = UnixStream::from_std(stream).expect("a socket");
+            turn_away(&stream, Crowd::AllUsers).await;
+        });
+        let body = crate::client::post(caller, "pools", &vec![b' '; length]).expect("it is read");
+        let text = String::from_utf8(body.expect("there is an answer")).expect("it is text");
+        assert!(text.contains(&Crowd::AllUsers.to_string()), "{text}");
+    }
+}
