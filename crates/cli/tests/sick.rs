@@ -202,6 +202,34 @@ impl Drop for Below {
     }
 }
 
+/// Goal: an export whose last transaction group can't be written is refused, and what it has
+/// unmounted is mounted again when the pool is cleared.
+#[test]
+fn an_export_that_fails_at_the_end() {
+    let Some((dir, daemon)) = tank() else { return };
+    let (at, mnt) = (dir.path(), dir.path().join("mnt"));
+    // No group is written before the export asks for one.
+    good(at, "set tunable zfs_txg_timeout=3600");
+    fs::write(mnt.join("home/file"), "content").expect("it is mounted");
+    good(at, "zpool sync tank");
+    let mounted =
+        || fuse::system::table().expect("a table").into_iter().filter(|m| m.target.starts_with(at)).count();
+    assert_eq!(mounted(), 2);
+    good(at, &format!("zinject -d {}/d0 -e io -T write tank", at.display()));
+    let ran = timely(at, "zpool export tank");
+    let why = "cannot export 'tank': pool I/O is currently suspended\n";
+    assert_eq!((ran.status.code(), said(&ran).as_str()), (Some(1), why));
+    assert_eq!(mounted(), 0, "it failed after that");
+    good(at, "zinject -c all");
+    good(at, "zpool clear tank");
+    assert_eq!(mounted(), 2);
+    assert_eq!(fs::read_to_string(mnt.join("home/file")).expect("it is mounted"), "content");
+    fs::write(mnt.join("home/more"), "content").expect("it can be written");
+    good(at, "zpool export tank");
+    assert_eq!(mounted(), 0);
+    drop(daemon);
+}
+
 /// Goal: a pool on a sparse file whose file system is full is suspended, and its status, its events
 /// and the log say what is full; when there is room it goes on, with all that was written.
 #[test]

@@ -22,7 +22,7 @@ mod every;
 
 use device::{Device, link_of};
 pub(crate) use device::{detach_dead, losetup};
-use every::Taken;
+pub(crate) use every::Taken;
 
 use crate::api::{Error, Reason};
 use crate::faults::of_fuse;
@@ -402,18 +402,18 @@ impl Pools {
     }
 
     /// Detaches and closes all volumes of a pool that is about to go, also those that have clients
-    /// if these are to be sent away.
+    /// if these are to be sent away. Returns the devices that were taken.
     ///
     /// # Errors
     /// If some are used all the same: the devices that were taken, for [`Pools::devices_back`] when
     /// the pool is there again.
-    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> Result<(), Taken> {
+    pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> Result<Taken, Taken> {
         if self.volumes_busy(imported, force) {
             return Err(Taken::new());
         }
         let taken = self.detach_all(imported.pool.name(), false);
         if self.attached(imported.pool.name()) == 0 && imported.volumes.close(force) {
-            return Ok(());
+            return Ok(taken);
         }
         Err(taken)
     }

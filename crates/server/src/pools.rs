@@ -35,7 +35,7 @@ use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::journal::Journal;
 use crate::looks::Looks;
-use crate::mounts::{Live, Mounts};
+use crate::mounts::Mounts;
 use crate::split::{Split, split};
 use crate::syncs::Syncs;
 use crate::tunables::Tunables;
@@ -67,7 +67,7 @@ pub struct Imported {
     /// What it was seen to be.
     pub(crate) looks: Looks,
     /// What exports that were refused have unmounted, to be mounted again when the last of them is.
-    parted: Mutex<Vec<Arc<Live>>>,
+    parted: Mutex<export::Parted>,
 }
 
 impl Imported {
@@ -288,6 +288,9 @@ impl Pools {
             _ => self.pool(name)?,
         };
         let done = self.change_one(&imported, change, host);
+        if matches!(change, PoolChange::Clear { .. }) && done.is_ok() {
+            self.restore_cleared(&imported);
+        }
         let config = !matches!(
             change,
             PoolChange::Destroy { .. }

@@ -7,6 +7,9 @@
 //! after `zfs_txg_timeout` at most.
 //!
 //! A pool that does not sync in time keeps `sync(2)` no longer, which would keep the whole machine.
+//! Everybody may call `sync(2)`, so a pool has at most one thread for it ([`Turns`]). Calls that
+//! come while it works share the sync that follows, which begins after them. While a sync is
+//! overdue, no call waits for that pool.
 //! For the same reason a daemon in a user's session does not listen: systemd freezes sessions
 //! before it suspends the machine, and the kernel syncs after that.
 //!
@@ -16,13 +19,15 @@
 use crate::pools::Pools;
 use fuse::Hearing;
 use fuse::tree::{Attr, Entry, Flags, Node, Seek, Statfs, Time, Tree};
-use parking_lot::Mutex;
+use ondisk::Guid;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -60,7 +65,8 @@ pub(crate) fn begin(pools: &Arc<Pools>) {
         tracing::info!("sync(2) is not heard: the daemon is in a user's session, which may be frozen");
         return;
     }
-    let all = Arc::new(All { pools: Arc::downgrade(pools), heard: AtomicU64::new(0) });
+    let all =
+        Arc::new(All { pools: Arc::downgrade(pools), heard: AtomicU64::new(0), turns: Turns::new(PATIENCE) });
     match std::thread::Builder::new().name("sync".to_owned()).spawn(move || listen(&all)) {
         Ok(thread) => *pools.syncs.coming.lock() = Some(thread),
         Err(error) => tracing::debug!(%error, "sync(2) is not heard"),
@@ -109,6 +115,101 @@ struct All {
     pools: Weak<Pools>,
     /// How often the kernel has told.
     heard: AtomicU64,
+    turns: Arc<Turns>,
+}
+
+/// Syncs a pool, and says whether it is synced.
+type Work = Box<dyn FnOnce() -> bool + Send>;
+
+/// The syncs of pools, one at a time for each.
+struct Turns {
+    /// After how long a sync is overdue.
+    patience: Duration,
+    /// One for each pool that there ever was.
+    by_pool: Mutex<BTreeMap<Guid, Turn>>,
+    ended: Condvar,
+}
+
+/// The syncs of a pool. They have numbers.
+#[derive(Default)]
+struct Turn {
+    /// The last that has begun.
+    begun: u64,
+    /// The last that has ended.
+    ended: u64,
+    /// Whether that one has synced the pool.
+    good: bool,
+    /// The one that begins next, if a call wants one.
+    next: Option<Work>,
+    /// Since when the one that was begun is under way; `None` if the pool has no thread.
+    since: Option<Instant>,
+}
+
+impl Turns {
+    fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self { patience, by_pool: Mutex::default(), ended: Condvar::new() })
+    }
+
+    /// Has a sync of a pool begin after this call. Returns its number; `None` if it is not worth
+    /// waiting for.
+    fn ask(self: &Arc<Self>, pool: Guid, work: Work) -> Option<u64> {
+        let mut turns = self.by_pool.lock();
+        let turn = turns.entry(pool).or_default();
+        let number = turn.begun + 1;
+        let before = turn.next.replace(work);
+        let asked = match turn.since {
+            Some(since) => (since.elapsed() < self.patience).then_some(number),
+            None => {
+                turn.since = Some(Instant::now());
+                let own = Arc::clone(self);
+                match std::thread::Builder::new().name("sync-pool".to_owned()).spawn(move || own.run(pool)) {
+                    Ok(_) => Some(number),
+                    Err(error) => {
+                        tracing::error!(?pool, %error, "not synced for sync(2)");
+                        turn.since = None;
+                        None
+                    }
+                }
+            }
+        };
+        // To drop it may be to drop its pool.
+        drop(turns);
+        drop(before);
+        asked
+    }
+
+    /// Syncs a pool until no call wants one more.
+    fn run(&self, pool: Guid) {
+        let mut turns = self.by_pool.lock();
+        loop {
+            let turn = turns.entry(pool).or_default();
+            let Some(work) = turn.next.take() else {
+                turn.since = None;
+                return;
+            };
+            (turn.begun, turn.since) = (turn.begun + 1, Some(Instant::now()));
+            let good = MutexGuard::unlocked(&mut turns, work);
+            let turn = turns.entry(pool).or_default();
+            (turn.ended, turn.good) = (turn.begun, good);
+            self.ended.notify_all();
+        }
+    }
+
+    /// Waits until that sync, or a later one, has ended, and says whether it has synced the pool.
+    fn wait(&self, pool: Guid, number: u64, end: Instant) -> bool {
+        let mut turns = self.by_pool.lock();
+        let over = |turns: &BTreeMap<Guid, Turn>| {
+            turns.get(&pool).filter(|turn| turn.ended >= number).map(|turn| turn.good)
+        };
+        loop {
+            if let Some(good) = over(&turns) {
+                return good;
+            }
+            if self.ended.wait_until(&mut turns, end).timed_out() {
+                return over(&turns).unwrap_or(false);
+            }
+        }
+    }
 }
 
 impl Tree for All {
@@ -184,27 +285,23 @@ impl Tree for All {
     fn sync(&self) -> Result<(), Errno> {
         self.heard.fetch_add(1, Ordering::Relaxed);
         let Some(pools) = self.pools.upgrade() else { return Ok(()) };
-        let mut waiting = Vec::new();
+        let (mut waiting, mut all) = (Vec::new(), true);
         for pool in pools.present() {
-            let name = pool.pool.name().to_owned();
-            let (done, wait) = mpsc::channel();
+            let (guid, name) = (pool.pool.spa().guid(), pool.pool.name().to_owned());
             let sync = move || {
-                let synced = pool.pool.spa().writer().is_none_or(|live| {
+                pool.pool.spa().writer().is_none_or(|live| {
                     // One that is suspended syncs when somebody clears it.
                     live.suspended().is_none() && live.sync_all().is_ok()
-                });
-                // The receiver may have lost its patience.
-                done.send(synced).unwrap_or_default();
+                })
             };
-            match std::thread::Builder::new().name("sync-pool".to_owned()).spawn(sync) {
-                Ok(_) => waiting.push((name, wait)),
-                Err(error) => tracing::error!(pool = name, %error, "not synced for sync(2)"),
+            match self.turns.ask(guid, Box::new(sync)) {
+                Some(number) => waiting.push((guid, name, number)),
+                None => all = false,
             }
         }
-        let (end, mut all) = (Instant::now() + PATIENCE, true);
-        for (name, wait) in waiting {
-            let left = end.saturating_duration_since(Instant::now());
-            if wait.recv_timeout(left) != Ok(true) {
+        let end = Instant::now() + PATIENCE;
+        for (guid, name, number) in waiting {
+            if !self.turns.wait(guid, number, end) {
                 tracing::warn!(pool = name, "sync(2) has not synced it");
                 all = false;
             }

@@ -3,6 +3,8 @@
 use super::mounting::{folders_of, remove_folders, restore_all, unmount_all};
 use super::{Imported, Pools, State, ending, threads_for};
 use crate::api::{Error, ExportRequest, Reason};
+use crate::attach::Taken;
+use crate::mounts::Live;
 use crate::work::leave;
 use fuse::Detach;
 use ondisk::Guid;
@@ -15,6 +17,14 @@ const STILL: Duration = Duration::from_secs(5);
 
 /// How long another place that has a file system mounted may take to go by itself.
 const PASSING: Duration = Duration::from_millis(500);
+
+/// What exports that were refused have taken from a pool.
+#[derive(Default)]
+pub(super) struct Parted {
+    mounts: Vec<Arc<Live>>,
+    /// Block devices of volumes.
+    devices: Taken,
+}
 
 impl Pools {
     /// Unmounts and lets go of a pool.
@@ -64,7 +74,7 @@ impl Pools {
         if self.volumes_busy(&imported, force) || is_kept(&imported) {
             let refused = stays(Error::new(name, Reason::Busy));
             if !request.patient {
-                restore_parted(&imported);
+                self.restore_parted(&imported);
             }
             return refused;
         }
@@ -74,24 +84,38 @@ impl Pools {
         let refused = failures.into_iter().next().map(|failure| failure.error);
         let refused = refused.or_else(|| lingers(&imported).then(|| Error::new(name, Reason::Busy)));
         let mut taken = Vec::new();
-        let refused = refused.or_else(|| {
-            taken = self.release_volumes(&imported, force).err()?;
-            Some(Error::new(name, Reason::Busy))
+        let refused = refused.or_else(|| match self.release_volumes(&imported, force) {
+            Ok(all) => {
+                taken = all;
+                None
+            }
+            Err(some) => {
+                taken = some;
+                Some(Error::new(name, Reason::Busy))
+            }
         });
         if let Some(error) = refused {
             let refused = stays(error.clone());
             self.devices_back(taken);
-            imported.parted.lock().extend(mounted.into_iter().map(|(_, live)| live));
+            imported.parted.lock().mounts.extend(mounted.into_iter().map(|(_, live)| live));
             if !request.patient || !error.is_busy() {
-                restore_parted(&imported);
+                self.restore_parted(&imported);
             }
             return refused;
         }
         remove_folders(folders_of(&mounted));
-        drop(mounted);
-        if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
-            return stays(Error::new(name, reason));
+        {
+            let mut parted = imported.parted.lock();
+            parted.mounts.extend(mounted.into_iter().map(|(_, live)| live));
+            parted.devices.extend(taken);
         }
+        if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
+            let refused = stays(Error::new(name, reason));
+            // One that is suspended gets its mounts back when it is cleared.
+            self.restore_cleared(&imported);
+            return refused;
+        }
+        drop(std::mem::take(&mut *imported.parted.lock()));
         {
             let mut table = self.table.write();
             // Another may have its name by now.
@@ -111,6 +135,23 @@ impl Pools {
         }
         tracing::info!(pool = name, destroy, "gone");
         Ok(())
+    }
+
+    /// Gives a pool back what refused exports have taken: it is as it was before.
+    fn restore_parted(&self, imported: &Arc<Imported>) {
+        let Parted { mounts, devices } = std::mem::take(&mut *imported.parted.lock());
+        let mounts: Vec<_> = mounts.into_iter().map(|live| (Arc::clone(imported), live)).collect();
+        restore_all(&mounts);
+        self.devices_back(devices);
+    }
+
+    /// The same if the pool is here and not suspended. Otherwise the next clear does it.
+    pub(super) fn restore_cleared(&self, imported: &Arc<Imported>) {
+        let suspended = imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some());
+        let is_here = self.pool(imported.pool.name()).is_ok_and(|here| Arc::ptr_eq(&here, imported));
+        if is_here && !suspended {
+            self.restore_parted(imported);
+        }
     }
 
     /// A pool that is here or going, of which a transaction group takes too long to be written, and
@@ -162,13 +203,6 @@ impl Pools {
             "given up: what was not written is lost, and its devices stay claimed until this service ends"
         );
     }
-}
-
-/// Mounts again what refused exports have unmounted: the pool is as it was before.
-fn restore_parted(imported: &Arc<Imported>) {
-    let parted = std::mem::take(&mut *imported.parted.lock());
-    let parted: Vec<_> = parted.into_iter().map(|live| (Arc::clone(imported), live)).collect();
-    restore_all(&parted);
 }
 
 /// Whether something of a pool stays mounted elsewhere when it is unmounted here; the log says who
