@@ -12,7 +12,8 @@
 //! Within a reservation, what is *written* counts. While the bytes on disk have not reached it, it
 //! covers a change, though not the worst that may become of the change. What is left of half of the
 //! slop answers for that, for all changes in flight together ([`State::covers`]). If that is used
-//! up, the change waits for a group. A reservation is overshot by [`BEYOND_MAX`] at most. OpenZFS charges the worst and refuses the change. So the last bytes of a
+//! up, the change waits for a group. The bytes of changes overshoot it by [`BEYOND_MAX`]
+//! at most; copies and raidz may make several times as many of them. OpenZFS charges the worst and refuses the change. So the last bytes of a
 //! reservation can be written, and a full volume within its reservation can be written over.
 //!
 //! Operations on datasets are checked against the slop too ([`crate::SyncTask::need`]).
