@@ -408,6 +408,35 @@ fn configurations() {
     assert!(config.ends_with("load-rewind-policy: 2\n"), "{config}");
 }
 
+/// Goal: `-s` alone, and nothing but an option that asks for all, shows what zdb read of which vdev.
+#[test]
+fn statistics_of_devices() {
+    let f = testkit::load("stripe-classes");
+    let ran = healthy(on(&f, "-s", &[f.pool()]));
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "                            capacity   operations   bandwidth  ---- errors ----",
+            "description                used avail  read write  read write  read write cksum",
+            // The rates are of this run.
+            &format!("stripe-classes            3.80M  204M{}", &lines[2][37..]),
+        ]
+    );
+    let special = lines.iter().find(|line| line.contains("(special)")).expect("a vdev");
+    assert!(special.starts_with("  mirror (special)         734K 47.3M "), "{special}");
+    let log = lines.iter().find(|line| line.contains("(log)")).expect("a vdev");
+    assert!(
+        log.ends_with("     0     0     0     0     0     0     0") && log.contains("    8K 48.0M "),
+        "{log}"
+    );
+    assert!(
+        !special.ends_with("     0     0     0     0     0     0     0"),
+        "its blocks were read: {special}"
+    );
+    assert_eq!(lines.len(), 9, "{}", ran.out);
+}
+
 /// Goal: a dataset can be named by its number, and ranges of objects by their types.
 #[test]
 fn numbers() {

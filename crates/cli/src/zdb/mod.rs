@@ -22,6 +22,7 @@ mod dtl;
 mod features;
 mod history;
 mod intent_log;
+mod io_stats;
 mod label;
 mod livelist;
 mod lookup;

@@ -4,7 +4,8 @@ use super::features::{Users, verify_spacemaps};
 use super::mosrefs::{self, MosRefs};
 use super::target::{Opened, load_key};
 use super::{
-    Ctx, Run, blocks, bplists, brt, config, ddt, dtl, history, livelist, metaslabs, objset, uberblock,
+    Ctx, Run, blocks, bplists, brt, config, ddt, dtl, history, io_stats, livelist, metaslabs, objset,
+    uberblock,
 };
 use dsl::{Dataset, Dir};
 use ondisk::{Uberblock, mos};
@@ -50,6 +51,9 @@ pub fn run(cx: &mut Ctx<'_>, pool: &Opened, chosen: &[u64]) -> Run<i32> {
     }
     if code == 0 {
         code = cx.part(|cx| verify_spacemaps(cx, pool))?;
+    }
+    if o.has('s') {
+        cx.part(|cx| io_stats::show(cx, pool))?;
     }
     if o.has('h') {
         cx.part(|cx| history::show(cx, pool))?;
