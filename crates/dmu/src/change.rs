@@ -245,7 +245,7 @@ impl Dnode {
             if !bp.is_hole() && (bp.lsize.0 != size || bp.is_metadata() || bp.body == Body::Redacted) {
                 return Err(shape);
             }
-            if !live.os.home.cache.zio().can_clone(&bp) {
+            if !live.os.home.cache.zio().can_clone(tx.txg(), &bp) {
                 return Err(shape);
             }
             bps.push(bp);

@@ -53,7 +53,7 @@ impl Entropy for Given {
 struct Empty;
 
 impl Dedup for Empty {
-    fn has(&self, _: &Blkptr) -> bool {
+    fn has(&self, _: Txg, _: &Blkptr) -> bool {
         false
     }
 

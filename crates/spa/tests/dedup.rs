@@ -194,6 +194,8 @@ fn what_is_not_shared_is_pruned() {
         assert_eq!(done.is_ok(), is_cloned, "{done:?}");
         assert!(is_cloned || matches!(done, Err(dmu::Error::CloneShape { .. })), "{done:?}");
     }
+    // Nor is what a clone of a group that is not on disk yet refers to pruned.
+    assert_eq!(live.prune_ddt(Prune::Older(0)).unwrap(), 0);
     let before = stored(live);
     write_file(live, &owned, &noise(3, MIB)).unwrap();
     live.sync_all().unwrap();

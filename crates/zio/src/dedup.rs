@@ -35,8 +35,8 @@ pub trait Dedup: Send + Sync {
     fn revoke(&self, txg: Txg, bp: &Blkptr, new: &[Dva]);
 
     /// Whether the table knows a block that is there, so that it can take another reference. False
-    /// if it was pruned, or that can't be found out. Changes nothing.
-    fn has(&self, bp: &Blkptr) -> bool;
+    /// if it was pruned, or that can't be found out. It stays known until the group has synced.
+    fn has(&self, txg: Txg, bp: &Blkptr) -> bool;
 
     /// Drops a reference. True if the block is to be freed by the caller: the table doesn't know it
     /// (it was pruned). The table frees a block with its last reference itself, when it is synced (`zio_ddt_free`).

@@ -52,6 +52,9 @@ impl DedupTables {
         let mut state = self.state.lock();
         let mut pruned = 0;
         for entry in entries {
+            if state.wanted.contains_key(&(entry.checksum, entry.key)) {
+                continue;
+            }
             // What can't be read stays: the group must neither fail nor wait for what it could do without.
             let forbearance = zio::Forbearance::begin();
             let Ok(live) = state.load(entry.checksum, &entry.key) else { continue };

@@ -41,7 +41,7 @@ use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
 use ondisk::zap::ZapFlags;
 use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, ObjNum, Txg, VdevId};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use zio::{Found, Space};
 
@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) now: u64,
     /// The groups that wrote blocks which got another reference since somebody asked.
     joined: BTreeSet<Txg>,
+    /// Entries that clones of a group are about to refer to, which must not be pruned before.
+    pub(super) wanted: HashMap<(ChecksumKind, DdtKey), Txg>,
     /// A look-up failed, or an entry makes no sense: nothing more is freed or written.
     failed: Option<Error>,
 }
@@ -344,15 +346,24 @@ impl DedupTables {
         let tables = mos.ddts(&|dva| dsize(&vdevs, dva))?;
         let tables = tables.into_iter().map(|ddt| (ddt.checksum, Table::open(ddt))).collect();
         let view = (Weak::new(), Blkptr::HOLE);
-        let mut state =
-            State { tables, vdevs, view, quota: None, now: 0, joined: BTreeSet::new(), failed: None };
+        let mut state = State {
+            tables,
+            vdevs,
+            view,
+            quota: None,
+            now: 0,
+            joined: BTreeSet::new(),
+            wanted: HashMap::new(),
+            failed: None,
+        };
         state.look_at(mos)?;
         Ok(DedupTables { state: Mutex::new(state), space })
     }
 
     /// A group begins to sync, at this time, with these vdevs.
-    pub fn begin(&self, now: u64, vdevs: &[TopVdev]) {
+    pub fn begin(&self, txg: Txg, now: u64, vdevs: &[TopVdev]) {
         let mut state = self.state.lock();
+        state.wanted.retain(|_, wanted| *wanted >= txg);
         state.now = now;
         state.vdevs = vdevs.iter().map(|v| (v.id, *v)).collect();
     }
@@ -597,11 +608,17 @@ impl zio::Dedup for DedupTables {
         })
     }
 
-    fn has(&self, bp: &Blkptr) -> bool {
-        // Whoever asks has another way: what can't be read is not waited for.
+    fn has(&self, txg: Txg, bp: &Blkptr) -> bool {
+        // The caller has another way: what can't be read is not waited for.
         let _forbearance = zio::Forbearance::begin();
-        let Some(key) = DdtKey::of(bp) else { return false };
-        matches!(self.state.lock().slot_of(bp, &key), Ok(Some(_)))
+        let (Some(key), Some(s)) = (DdtKey::of(bp), bp.stored()) else { return false };
+        let mut state = self.state.lock();
+        if !matches!(state.slot_of(bp, &key), Ok(Some(_))) {
+            return false;
+        }
+        let wanted = state.wanted.entry((s.checksum, key)).or_insert(txg);
+        *wanted = txg.max(*wanted);
+        true
     }
 
     fn enter(&self, txg: Txg, bp: &Blkptr) {

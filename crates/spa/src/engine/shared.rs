@@ -30,7 +30,7 @@ impl Shared {
         let vdevs = parts.allocator.vdevs();
         let dedup = Arc::new(DedupTables::open(mos, &vdevs, parts.allocator.clone())?);
         // The first group prunes before it begins with what is shared.
-        dedup.begin(parts.world.now(), &vdevs);
+        dedup.begin(Txg(0), parts.world.now(), &vdevs);
         let clones = Arc::new(CloneTable::open(mos, &vdevs)?);
         let zio = parts.cache.zio();
         zio.set_dedup(dedup.clone());
@@ -43,7 +43,7 @@ impl Engine {
     /// A group begins to sync: what it cloned counts, before it frees anything.
     pub(super) fn begin_shared(&self, txg: Txg) -> Result<(), SyncError> {
         let vdevs = self.allocator.vdevs();
-        self.shared.dedup.begin(self.world.now(), &vdevs);
+        self.shared.dedup.begin(txg, self.world.now(), &vdevs);
         self.shared.clones.set_vdevs(&vdevs);
         let books = |source| SyncError::Books { txg, source };
         let claimed = std::mem::take(&mut *self.claimed.lock());

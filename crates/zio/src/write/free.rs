@@ -33,9 +33,9 @@ impl Zio {
 
     /// Whether a block that is there can be cloned (`brt_pending_add`): not one that was
     /// deduplicated and of which the table knows nothing any more, since two tables would count its
-    /// references.
-    pub fn can_clone(&self, bp: &Blkptr) -> bool {
-        !bp.stored().is_some_and(|s| s.dedup) || self.dedup().is_some_and(|table| table.has(bp))
+    /// references. That holds until the group, which the caller keeps open, has synced.
+    pub fn can_clone(&self, txg: Txg, bp: &Blkptr) -> bool {
+        !bp.stored().is_some_and(|s| s.dedup) || self.dedup().is_some_and(|table| table.has(txg, bp))
     }
 
     /// Every place that a block takes, as it was allocated, and the group that wrote it: of a gang block its headers and all its pieces.

@@ -17,7 +17,7 @@ struct Table {
 }
 
 impl Dedup for Table {
-    fn has(&self, bp: &Blkptr) -> bool {
+    fn has(&self, _: Txg, bp: &Blkptr) -> bool {
         bp.stored().is_some_and(|s| self.entries.lock().contains_key(&s.sum))
     }
 
