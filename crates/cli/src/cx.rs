@@ -44,8 +44,16 @@ impl Out {
 
     /// Writes bytes: names on disk need not be text.
     pub fn put_bytes(&mut self, bytes: &[u8]) {
-        let shown = if self.terminal { shown(bytes) } else { bytes.into() };
+        let shown = if self.terminal { shown(bytes, &['\n', '\t']) } else { bytes.into() };
         self.put_raw(&shown);
+    }
+
+    /// A value as one cell of a table: on a terminal it can't begin another line or column.
+    pub fn cell<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.terminal.then(|| shown(text.as_bytes(), &[])) {
+            Some(Cow::Owned(bytes)) => String::from_utf8_lossy(&bytes).into_owned().into(),
+            Some(Cow::Borrowed(_)) | None => text.into(),
+        }
     }
 
     /// Writes bytes as they are, to a terminal too: codes for colours, and raw blocks.
@@ -61,9 +69,9 @@ impl Out {
 }
 
 /// Bytes as a terminal may get them: each byte of a control character, and of what is no text, as
-/// an octal number.
-fn shown(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+/// an octal number, except for the control characters in `but`.
+fn shown<'b>(bytes: &'b [u8], but: &[char]) -> Cow<'b, [u8]> {
+    let harmless = |c: char| !c.is_control() || but.contains(&c);
     if std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(harmless)) {
         return bytes.into();
     }

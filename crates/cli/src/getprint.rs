@@ -177,6 +177,7 @@ impl GetTable {
     fn row(&self, cx: &mut Cx, text: impl Fn(Field) -> String) {
         for (i, &field) in self.fields.iter().enumerate() {
             let text = text(field);
+            let text = cx.out.cell(&text);
             let width = self.widths[field as usize];
             match (i + 1 == self.fields.len(), self.scripted) {
                 (true, _) => cx.out.put(&text),

@@ -4,6 +4,11 @@ use server::api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo
 
 use crate::clock::Clock;
 
+/// Why a pool can't go: a dataset of it, and who uses that.
+pub fn pool_is_busy(dataset: &str, by: &str) -> String {
+    format!("pool is busy: '{dataset}' is in use by {by}")
+}
+
 /// What follows `cannot VERB 'NAME': `.
 pub fn reason(reason: &Reason, clock: &Clock) -> String {
     match reason {
@@ -61,7 +66,7 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::NotMounted => "not currently mounted".into(),
         Reason::NotOffered => "not exported".into(),
         Reason::NotAttached => "not attached".into(),
-        Reason::HeldOpen { by } => format!("in use by {by}"),
+        Reason::HeldOpen { by } => format!("dataset is busy: in use by {by}"),
         Reason::AlreadyAttached { at } => format!("already attached, as {at}"),
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::MountpointNotMade { errno: number } => {

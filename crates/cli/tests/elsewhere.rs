@@ -111,21 +111,26 @@ fn import(dir: &Path, daemon: &Daemon) {
 fn in_another_namespace() {
     let Some((dir, daemon, mnt)) = tank() else { return };
     let Some(mut writer) = Writer::start(dir.path(), &mnt.join("a/file")) else { return };
+    let by = format!("in use by sh (pid {})", writer.child.id());
+    let dataset = format!("cannot destroy 'tank/a': dataset is busy: {by}\n");
+    let pool = format!("cannot export 'tank': pool is busy: 'tank/a' is {by}\n");
     writer.write("one");
     daemon.good("zfs unmount tank/a");
     assert_eq!(table(dir.path()), std::slice::from_ref(&mnt));
     writer.write("two");
     assert_eq!(daemon.good("zfs get -Ho value mounted tank/a"), "no\n");
-    refused(&daemon, "zfs destroy tank/a", "cannot destroy 'tank/a': dataset is busy\n");
-    refused(&daemon, "zpool export tank", "cannot export 'tank': pool is busy\n");
-    refused(&daemon, "zpool export -f tank", "cannot export 'tank': pool is busy\n");
+    refused(&daemon, "zfs destroy tank/a", &dataset);
+    refused(&daemon, "zpool export tank", &pool);
+    refused(&daemon, "zpool export -f tank", &pool);
     assert_eq!(table(dir.path()), std::slice::from_ref(&mnt));
     writer.write("three");
     daemon.good("zfs mount tank/a");
     assert_eq!(fs::read_to_string(mnt.join("a/file")).expect("it is mounted"), "one\ntwo\nthree\n");
-    refused(&daemon, "zpool export tank", "cannot export 'tank': pool is busy\n");
+    // Both are mounted there.
+    let pool = pool.replace("'tank/a'", "'tank'");
+    refused(&daemon, "zpool export tank", &pool);
     assert_eq!(table(dir.path()), [mnt.clone(), mnt.join("a")]);
-    refused(&daemon, "zfs destroy tank/a", "cannot destroy 'tank/a': dataset is busy\n");
+    refused(&daemon, "zfs destroy tank/a", &dataset);
     assert_eq!(table(dir.path()), [mnt.clone(), mnt.join("a")]);
     writer.write("four");
     daemon.good("zfs rename tank/a tank/b");
@@ -221,7 +226,8 @@ fn by_a_bind_mount() {
     fs::create_dir(&other).expect("a folder");
     run("mount", &[Path::new("--bind"), &mnt.join("a"), &other]);
     run("umount", &[&mnt.join("a")]);
-    refused(&daemon, "zfs destroy tank/a", "cannot destroy 'tank/a': dataset is busy\n");
+    let by = format!("in use by another mount of it, at {}", other.display());
+    refused(&daemon, "zfs destroy tank/a", &format!("cannot destroy 'tank/a': dataset is busy: {by}\n"));
     fs::write(other.join("file"), "by the other way").expect("it is served");
     daemon.good("zfs unmount tank/a");
     assert_eq!(table(dir.path()), [mnt.clone(), other.clone()]);

@@ -145,6 +145,7 @@ fn suspended() {
     // The quota of what is below, in all that tells of it.
     let events = good(at, "zpool events -v sick");
     assert!(events.contains("zio_err = 0x7a\n"), "{events}");
+    assert!(events.contains("ereport.fs.zfs.io_failure"), "{events}");
     let log = fs::read_to_string(at.join("log")).expect("a log");
     assert!(
         log.contains("suspended: there is no space left (ENOSPC or EDQUOT)") && log.contains(&device),

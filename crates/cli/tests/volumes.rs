@@ -173,14 +173,29 @@ fn busy() {
     stand.good("zfs create -V 16M tank/idle");
     stand.offer("tank/v");
     let mut c = stand.client("tank/v");
-    assert_eq!(stand.bad("zfs destroy tank/v"), "cannot destroy 'tank/v': dataset is busy\n");
+    assert_eq!(
+        stand.bad("zfs destroy tank/v"),
+        "cannot destroy 'tank/v': dataset is busy: in use by an NBD client\n"
+    );
     stand.good("zfs snapshot tank/v@s");
     stand.offer("tank/v@s");
     let snapshot = stand.client("tank/v@s");
-    assert_eq!(stand.bad("zfs destroy tank/v@s"), "cannot destroy snapshot tank/v@s: dataset is busy\n");
-    assert_eq!(stand.bad("zfs rollback tank/v@s"), "cannot rollback 'tank/v': dataset is busy\n");
-    assert_eq!(stand.bad("zpool export tank"), "cannot export 'tank': pool is busy\n");
-    assert_eq!(stand.bad("zpool destroy tank"), "cannot destroy 'tank': pool is busy\n");
+    assert_eq!(
+        stand.bad("zfs destroy tank/v@s"),
+        "cannot destroy snapshot tank/v@s: dataset is busy: in use by an NBD client\n"
+    );
+    assert_eq!(
+        stand.bad("zfs rollback tank/v@s"),
+        "cannot rollback 'tank/v': dataset is busy: in use by an NBD client\n"
+    );
+    assert_eq!(
+        stand.bad("zpool export tank"),
+        "cannot export 'tank': pool is busy: 'tank/v' is in use by an NBD client\n"
+    );
+    assert_eq!(
+        stand.bad("zpool destroy tank"),
+        "cannot destroy 'tank': pool is busy: 'tank/v' is in use by an NBD client\n"
+    );
     stand.good("zfs rename tank/v tank/renamed");
     c.write(0, b"still");
     let used = stand.good("poolhouse exports -H");

@@ -100,7 +100,10 @@ impl Mount {
                 detached: AtomicBool::new(false),
             }),
             Ok(_) => Err(failed(Errno::BUSY)),
-            Err(errno) => Err(failed(errno)),
+            Err(errno) => {
+                undo(target);
+                Err(failed(errno))
+            }
         }
     }
 
@@ -144,6 +147,12 @@ impl Mount {
     /// programs.
     pub fn users(&self) -> Vec<(u32, String)> {
         system::seen_by(&self.mount.device_text(), USERS_MAX)
+    }
+
+    /// Who has it mounted, in words: other mountpoints, and a few processes in other namespaces of
+    /// mounts.
+    pub fn holders(&self) -> Vec<String> {
+        Places::read().map_or_else(|_| Vec::new(), |p| p.holders(&self.mount.device_text(), USERS_MAX))
     }
 
     /// What would keep it served if it were unmounted now: another mountpoint, or a process in

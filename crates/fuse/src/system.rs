@@ -322,9 +322,10 @@ fn tables(mut seen: BTreeSet<PathBuf>) -> impl Iterator<Item = (u32, Vec<u8>)> {
 }
 
 /// What a process runs.
-fn program(pid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    name.trim_end().to_owned()
+/// What a process runs. It chooses that name itself, so control characters are escaped.
+pub fn program(pid: u32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).escape_default().to_string()
 }
 
 /// Processes with a mount of this device, one for each namespace of mounts, and what they run:
@@ -392,6 +393,14 @@ impl Places {
         Ok(Self { own: Table::read(&own), foreign })
     }
 
+    /// The mounts of a device, in words: where this process sees them, and a process of each other
+    /// namespace that has some; at most `most`.
+    pub(crate) fn holders(&self, device: &str, most: usize) -> Vec<String> {
+        let own = self.own.of(device).map(|(row, _)| at(&row.mount.target));
+        let foreign = self.foreign.iter().filter(|(_, table)| table.of(device).next().is_some());
+        own.chain(foreign.map(|(pid, _)| process(*pid))).take(most).collect()
+    }
+
     /// What keeps a file system mounted when it is unmounted at `target`: a mountpoint that this
     /// process sees, or a process in another namespace. `None` if it may go everywhere.
     pub(crate) fn keeper(&self, device: &str, target: &Path) -> Option<String> {
@@ -399,11 +408,19 @@ impl Places {
         let stays = |(row, parent): &(&Row, &Row)| !may_go((own, above), (row, parent));
         let mut others = self.own.of(device).filter(|(row, _)| row.mount.id != own.mount.id);
         if let Some((row, _)) = others.find(stays) {
-            return Some(row.mount.target.display().to_string());
+            return Some(at(&row.mount.target));
         }
         let (pid, _) = self.foreign.iter().find(|(_, table)| table.of(device).any(|row| stays(&row)))?;
-        Some(format!("{} ({pid})", program(*pid)))
+        Some(process(*pid))
     }
+}
+
+fn at(target: &Path) -> String {
+    format!("another mount of it, at {}", target.display())
+}
+
+fn process(pid: u32) -> String {
+    format!("{} (pid {pid})", program(pid))
 }
 
 /// Whether to unmount `own` may unmount another mount of its device, each given with the mount that

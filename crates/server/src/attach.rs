@@ -90,6 +90,11 @@ impl Volumes {
     }
 }
 
+/// So many NBD clients, in words.
+fn clients(count: usize) -> String {
+    if count == 1 { "an NBD client".to_owned() } else { format!("{count} NBD clients") }
+}
+
 fn errno(written: bool) -> impl Fn(nbd::Error) -> Errno {
     move |error| match error.code(written) {
         Code::Perm => Errno::ROFS,
@@ -322,9 +327,22 @@ impl Files {
         devices.iter().map(|(name, d)| (name.clone(), read_only(d))).collect()
     }
 
-    /// Whether somebody uses one of them, as far as that can be seen.
-    fn is_used(&self) -> bool {
-        Device::any_used(self.devices.lock().values())
+    /// A volume whose device is in use, as far as that can be seen, and its users in words.
+    fn used(&self) -> Option<(String, String)> {
+        let devices = self.devices.lock();
+        if !Device::any_used(devices.values()) {
+            return None;
+        }
+        let users = |device: &Device| Some(device.users()).filter(|users| !users.is_empty());
+        let named = devices.iter().find_map(|(name, device)| Some((name.clone(), users(device)?.join(", "))));
+        // Its user may have closed it since.
+        named.or_else(|| Some((devices.keys().next()?.clone(), "a program".to_owned())))
+    }
+
+    /// The users of a volume's device, in words.
+    fn users_of(&self, name: &str) -> Option<String> {
+        let users = self.devices.lock().get(name)?.users();
+        (!users.is_empty()).then(|| users.join(", "))
     }
 
     /// Devices go with the names of their volumes, whoever uses them (`zvol_rename_minors`).
@@ -393,12 +411,28 @@ impl Pools {
         files.detach(name, force).map_err(|reason| Error::new(name, reason))
     }
 
-    /// Whether a pool's volumes keep it from going: one whose block device is used always does, one with clients unless these are to be sent away.
-    pub(crate) fn volumes_busy(&self, imported: &Imported, force: bool) -> bool {
-        let name = imported.pool.name();
-        let users: usize = imported.volumes.users().iter().map(|user| user.connections).sum();
-        self.attachments.of(name).is_some_and(|files| files.is_used())
-            || !force && users > self.attached(name)
+    /// Which volume keeps a pool from going, and by whom it is used: one whose block device is in
+    /// use always does, one with NBD clients unless `force` disconnects these.
+    pub(crate) fn volume_in_use(&self, imported: &Imported, force: bool) -> Option<Error> {
+        let files = self.attachments.of(imported.pool.name());
+        if let Some((name, by)) = files.as_ref().and_then(|files| files.used()) {
+            return Some(Error::new(name, Reason::HeldOpen { by }));
+        }
+        let attached = files.map_or_else(Vec::new, |files| files.names());
+        // A block device is a client of its own volume.
+        let others = |user: &nbd::User| user.connections - usize::from(attached.contains(&user.name));
+        let user = imported.volumes.users().into_iter().find(|user| !force && others(user) > 0)?;
+        Some(Error::new(&user.name, Reason::HeldOpen { by: clients(others(&user)) }))
+    }
+
+    /// Who uses a volume, in words: programs that have its block device open, or NBD clients.
+    pub(crate) fn users_of_volume(&self, imported: &Imported, name: &str) -> Option<String> {
+        let files = self.attachments.of(imported.pool.name());
+        let programs = files.and_then(|files| files.users_of(name));
+        programs.or_else(|| {
+            let user = imported.volumes.users().into_iter().find(|user| user.name == name)?;
+            Some(clients(user.connections))
+        })
     }
 
     /// Detaches and closes all volumes of a pool that is about to go, also those that have clients
@@ -408,7 +442,7 @@ impl Pools {
     /// If some are used all the same: the devices that were taken, for [`Pools::devices_back`] when
     /// the pool is there again.
     pub(crate) fn release_volumes(&self, imported: &Imported, force: bool) -> Result<Taken, Taken> {
-        if self.volumes_busy(imported, force) {
+        if self.volume_in_use(imported, force).is_some() {
             return Err(Taken::new());
         }
         let taken = self.detach_all(imported.pool.name(), false);

@@ -13,6 +13,7 @@
 
 use crate::api::{Event, EventPage, EventQuery, EventValue, Nameless};
 use crate::pools::Imported;
+use crate::pools::halts::Halt;
 use crate::zedlets::Zedlets;
 use ondisk::Nvlist;
 use parking_lot::Mutex;
@@ -117,7 +118,7 @@ impl Events {
     /// Enters what happened to devices since somebody asked last.
     pub(crate) fn gather(&self, pools: &[Arc<Imported>]) {
         for pool in pools {
-            self.ask(pool.pool.spa(), Context::None);
+            self.ask(pool, Context::None);
         }
     }
 
@@ -170,8 +171,10 @@ impl Events {
     }
 
     /// Enters what happened to a pool that nobody has asked for, in the order in which it did: what its history was told, what its scans and devices did, and what went wrong.
-    pub(crate) fn ask(&self, spa: &Spa, context: Context) {
+    pub(crate) fn ask(&self, imported: &Imported, context: Context) {
+        let spa = imported.pool.spa();
         let mut found = reports(spa);
+        found.extend(imported.halts.take().into_iter().map(|halt| halted(spa, halt)));
         found.extend(losses(spa));
         found.extend(notices(spa));
         let recorded = spa.writer().map(|live| live.take_recorded()).unwrap_or_default();
@@ -312,6 +315,13 @@ fn notices(spa: &Spa) -> Vec<Found> {
         found.push(Found { class: class(notice.what), details, at: notice.at });
     }
     found
+}
+
+/// A pool stopped writing (`zio_suspend`). One that is broken has its cause.
+fn halted(spa: &Spa, halt: Halt) -> Found {
+    let cause = halt.broken.map(|cause| ("cause".to_owned(), EventValue::Text(cause)));
+    let details = failmode(spa).into_iter().chain(cause).collect();
+    Found { class: "ereport.fs.zfs.io_failure".to_owned(), details, at: halt.at }
 }
 
 /// What a pool does when it can't go on, as reports tell it.

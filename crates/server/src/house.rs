@@ -210,7 +210,7 @@ impl Service for House {
         let outcome = import::import(&self.pools, &how, request)?;
         self.pools.devices_after(&outcome.name);
         if let Ok(imported) = self.pools.pool(&outcome.name) {
-            self.events.ask(imported.pool.spa(), Context::Import);
+            self.events.ask(&imported, Context::Import);
             self.events.post(&imported, "config_sync", Context::None);
             self.events.post(&imported, "pool_import", Context::None);
         }
@@ -306,7 +306,7 @@ impl Service for House {
         })?;
         let imported = self.pools.pool(name)?;
         self.events.post(&imported, "pool_create", Context::Create);
-        self.events.ask(imported.pool.spa(), Context::Create);
+        self.events.ask(&imported, Context::Create);
         self.events.post(&imported, "config_sync", Context::None);
         Ok(())
     }
@@ -325,7 +325,7 @@ impl Service for House {
             | PoolChange::Log { .. }
             | PoolChange::PruneDdt { .. } => return Ok(()),
             PoolChange::Work { .. } | PoolChange::Scan { .. } => {
-                self.events.ask(self.pools.pool_or_going(name)?.pool.spa(), Context::None);
+                self.events.ask(&*self.pools.pool_or_going(name)?, Context::None);
                 return Ok(());
             }
             PoolChange::Add { .. } => Some("vdev_add"),
@@ -346,7 +346,7 @@ impl Service for House {
             | PoolChange::Reopen => None,
         };
         let imported = self.pools.pool_or_going(name)?;
-        self.events.ask(imported.pool.spa(), Context::None);
+        self.events.ask(&imported, Context::None);
         what.iter().for_each(|what| self.events.post(&imported, what, Context::None));
         if !matches!(change, PoolChange::Clear { .. }) {
             self.events.post(&imported, "config_sync", Context::None);
@@ -362,7 +362,7 @@ impl Service for House {
         self.pools.devices_after(change.subject());
         let changed = changed?;
         if let Ok(imported) = self.pools.pool_of(change.subject()) {
-            self.events.ask(imported.pool.spa(), Context::None);
+            self.events.ask(&imported, Context::None);
         }
         if !peer::owns() {
             self.tickets.give(peer::asker(), change.subject());

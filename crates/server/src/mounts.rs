@@ -109,6 +109,12 @@ impl Live {
         self.mount.users()
     }
 
+    /// Who has it mounted elsewhere, in words.
+    pub fn kept_by(&self) -> String {
+        let holders = self.mount.holders();
+        if holders.is_empty() { "another mount of it".to_owned() } else { holders.join(", ") }
+    }
+
     /// Notices if somebody else unmounted it. Returns whether it is mounted.
     pub fn is_attached(&self) -> bool {
         self.mount.is_attached()

@@ -16,6 +16,7 @@
 mod asking;
 mod ending;
 mod export;
+pub(crate) mod halts;
 mod heirs;
 mod left;
 mod mounting;
@@ -44,6 +45,7 @@ use crate::work::{leave, log};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
 use fuse::Detach;
+use halts::Halts;
 use mounting::{Folder, Mounted, Watched, folders_of, remove_folders, restore_all, unmount_all};
 use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
 use parking_lot::{Mutex, RwLock};
@@ -66,6 +68,8 @@ pub struct Imported {
     pub facts: RwLock<PoolFacts>,
     /// What it was seen to be.
     pub(crate) looks: Looks,
+    /// When and why it stopped writing, until an event tells of it.
+    pub(crate) halts: Halts,
     /// What exports that were refused have unmounted, to be mounted again when the last of them is.
     parted: Mutex<export::Parted>,
 }
@@ -218,8 +222,9 @@ impl Pools {
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
             let (facts, looks) = (RwLock::new(facts), Looks::default());
             let parted = Mutex::default();
-            let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks, parted });
-            tell_suspensions(&imported);
+            let halts = Halts::default();
+            let imported = Arc::new(Imported { pool, mounts, volumes, facts, looks, halts, parted });
+            halts::watch(&imported);
             crate::looks::first(&imported);
             Ok((imported, told))
         });
@@ -400,7 +405,7 @@ impl Pools {
         let mut errors: Vec<Error> = Vec::new();
         for (about, result) in planned.about.iter().zip(results?) {
             if let Err(e) = result {
-                errors.push(error_of(about, &e));
+                errors.push(export::with_user(self, &imported, error_of(about, &e)));
             }
         }
         if errors.is_empty() && !limits.is_empty() {
@@ -608,21 +613,6 @@ impl Pools {
             Err(error) => Err(Error::new(dataset, crate::faults::of_library(&error))),
         }
     }
-}
-
-/// Has the log say when a pool stops, and why.
-fn tell_suspensions(imported: &Imported) {
-    let Some(live) = imported.pool.spa().writer() else { return };
-    let name = imported.pool.name().to_owned();
-    live.on_suspend(move |reason, full| match full.is_empty() {
-        true => tracing::error!(pool = name, ?reason, "suspended"),
-        false => tracing::error!(
-            pool = name,
-            ?reason,
-            devices = full.join(" "),
-            "suspended: there is no space left (ENOSPC or EDQUOT) on what holds these devices"
-        ),
-    });
 }
 
 /// The failures of which one is made of, or that one.

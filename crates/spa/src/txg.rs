@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use observe::Site;
 use ondisk::Txg;
-use parking_lot::Condvar;
+use parking_lot::{Condvar, Mutex};
 use vdev::Moved;
 use zio::{Entry, Suspended, Suspension};
 
@@ -115,6 +115,11 @@ impl Stopped {
     /// Whether the pool is suspended, and why.
     pub fn suspended(&self) -> Option<Suspended> {
         self.source.as_ref()?.downcast_ref().copied()
+    }
+
+    /// Whether a group failed for another reason than its devices.
+    pub fn is_broken(&self) -> bool {
+        self.source.is_some() && self.suspended().is_none()
     }
 }
 
@@ -207,6 +212,9 @@ impl State {
 /// Where the groups' own state is waited for.
 static STATE: Site = Site::new("txg state");
 
+/// Hears why no group is written any more.
+type Witness = Box<dyn Fn(&Stopped) + Send>;
+
 struct Shared {
     state: observe::Mutex<State>,
     /// Something changed that the two threads wait for.
@@ -214,6 +222,8 @@ struct Shared {
     /// Something changed that users wait for: a group synced, dirty data shrank, the pool stopped.
     done: Condvar,
     suspension: Arc<Suspension>,
+    /// See [`Txgs::on_stop`].
+    witness: Mutex<Option<Witness>>,
     /// See [`Engine::waiters`].
     waiters: Arc<AtomicU64>,
     /// See [`Engine::counts`].
@@ -303,6 +313,7 @@ impl Txgs {
             work: Condvar::new(),
             done: Condvar::new(),
             suspension: engine.suspension(),
+            witness: Mutex::default(),
             waiters: engine.waiters(),
             counts: engine.counts(),
         });
@@ -420,6 +431,12 @@ impl Txgs {
     /// [`Stopped`] with [`Suspended`] as its source.
     pub(crate) fn check_suspended(&self) -> Result<(), Stopped> {
         self.handle().check_suspended()
+    }
+
+    /// From now on `witness` is called when a group can't be written. The sync thread calls it,
+    /// with the state locked: it must wait for nothing and use no group.
+    pub(crate) fn on_stop(&self, witness: impl Fn(&Stopped) + Send + 'static) {
+        *self.shared.witness.lock() = Some(Box::new(witness));
     }
 
     /// The open group.
@@ -734,7 +751,13 @@ impl Shared {
                         After::GoOn | After::Rest => {}
                     }
                 }
-                Err(source) => s.stopped = Some(Stopped { source: Some(source) }),
+                Err(source) => {
+                    let stopped = Stopped { source: Some(source) };
+                    if let Some(witness) = self.witness.lock().as_ref() {
+                        witness(&stopped);
+                    }
+                    s.stopped = Some(stopped);
+                }
             }
             let slot = std::mem::take(s.slot(txg));
             s.dirty -= slot.dirty;

@@ -15,6 +15,17 @@ impl io::Write for Sink {
     }
 }
 
+/// Goal: a value that holds ends of lines and tabs stays in its cell of a table on a terminal; what
+/// is no terminal gets it as it is.
+#[test]
+fn cells() {
+    let value = "on\tlocal\ntank\tsetuid\toff\t-";
+    let terminal = Out::terminal(Box::new(Sink::default()));
+    assert_eq!(terminal.cell(value), r"on\011local\012tank\011setuid\011off\011-");
+    assert_eq!(terminal.cell("tank/ä"), "tank/ä");
+    assert_eq!(Out::new(Box::new(Sink::default())).cell(value), value);
+}
+
 /// Goal: nothing that a name or property holds steers a terminal; what is no terminal gets every
 /// byte as it is.
 #[test]

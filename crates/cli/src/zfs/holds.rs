@@ -56,10 +56,11 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     for h in &holds {
         let when = if exact { h.time.to_string() } else { cx.clock.hold(h.time) };
+        let tag = cx.out.cell(&h.tag);
         if scripted {
-            writeln!(cx.out, "{}\t{}\t{when}", h.snapshot, h.tag);
+            writeln!(cx.out, "{}\t{tag}\t{when}", h.snapshot);
         } else {
-            writeln!(cx.out, "{:<names_width$}  {:<tags_width$}  {when}", h.snapshot, h.tag);
+            writeln!(cx.out, "{:<names_width$}  {tag:<tags_width$}  {when}", h.snapshot);
         }
     }
     if !any {

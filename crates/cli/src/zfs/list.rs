@@ -141,6 +141,7 @@ fn line(cx: &mut Cx, d: &Dataset, columns: &[Column], l: &List) {
         let gap = if l.scripted { "\t" } else { "  " };
         cx.out.put(if i > 0 { gap } else { "" });
         let text = value(cx, d, c.name(), l.exact).map_or_else(|| "-".to_owned(), |v| v.0);
+        let text = cx.out.cell(&text);
         let color = if cx.color && c.name() == "available" { avail_color(d) } else { None };
         let width = c.width;
         match (l.scripted, c.right(), i + 1 == columns.len()) {

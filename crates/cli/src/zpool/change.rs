@@ -1,7 +1,7 @@
 //! The verbs that change a pool as a whole: `destroy`, `set`, `reguid`, `sync`, `checkpoint`, `clear`, `reopen`.
 
 use ondisk::feature::{FEATURES, Feature};
-use server::api::{Pool, PoolChange, PoolQuery, Reason};
+use server::api::{Error, Pool, PoolChange, PoolQuery, Reason};
 
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};
@@ -32,13 +32,13 @@ pub fn destroy(cx: &mut Cx, args: &[String]) -> Outcome {
     let change = PoolChange::Destroy { force, command: cx.command.clone() };
     match cx.service()?.change_pool(name, &change) {
         Ok(()) => Ok(0),
-        Err(e) if e.about != *name => {
+        Err(e) if e.about != *name && !matches!(e.reason, Reason::HeldOpen { .. }) => {
             let why = words::reason(&e.reason, &cx.clock);
             writeln!(cx.err, "cannot unmount '{}': {why}", e.about);
             writeln!(cx.err, "could not destroy '{name}': could not unmount datasets");
             Ok(1)
         }
-        Err(e) => failed(cx, &format!("cannot destroy '{name}'"), &e.reason),
+        Err(e) => failed(cx, &format!("cannot destroy '{name}'"), &e),
     }
 }
 
@@ -52,8 +52,9 @@ fn one<'a>(operands: &'a [String], missing: &str) -> Result<&'a String, Stop> {
 }
 
 /// Reports in the words that go with pools.
-pub(super) fn failed(cx: &mut Cx, what: &str, reason: &Reason) -> Outcome {
-    let why = match reason {
+pub(super) fn failed(cx: &mut Cx, what: &str, error: &Error) -> Outcome {
+    let why = match &error.reason {
+        Reason::HeldOpen { by } => words::pool_is_busy(&error.about, by),
         Reason::Busy => "pool is busy".to_owned(),
         Reason::System { errno } if *errno == rustix::io::Errno::NOTSUP.raw_os_error() => {
             "operation not supported on this type of pool".to_owned()
@@ -71,7 +72,7 @@ fn ask(cx: &mut Cx, name: &str, change: &PoolChange, what: &str) -> Outcome {
             cx.changed(name);
             Ok(0)
         }
-        Err(e) => failed(cx, what, &e.reason),
+        Err(e) => failed(cx, what, &e),
     }
 }
 
@@ -216,7 +217,7 @@ fn each(
     let mut code = i32::from(failed_any);
     for pool in pools {
         if let Err(e) = cx.service()?.change_pool(&pool.name, change) {
-            failed(cx, &words(&pool.name), &e.reason)?;
+            failed(cx, &words(&pool.name), &e)?;
             code = 1;
         }
     }

@@ -104,6 +104,7 @@ fn vdev(
         _ => state_name(s.state, s.aux),
     };
     let width = look.width.saturating_sub(depth);
+    let name = cx.out.cell(name);
     cx.colored(color(state), &format!("\t{:depth$}{name:<width$}  {state:<8}", ""));
     if !spare {
         counters(cx, v, look);

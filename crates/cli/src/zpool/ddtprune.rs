@@ -64,7 +64,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
             Ok(0)
         }
         Err(e) => {
-            change::failed(cx, &format!("cannot prune dedup table on '{name}'"), &e.reason)?;
+            change::failed(cx, &format!("cannot prune dedup table on '{name}'"), &e)?;
             Ok(FAILED)
         }
     }

@@ -95,7 +95,10 @@ fn list(cx: &mut Cx, details: &[(String, EventValue)], depth: usize) {
         match value {
             EventValue::Number(n) => write!(cx.out, "{n:#x}"),
             EventValue::Numbers(all) => all.iter().for_each(|n| write!(cx.out, "{n:#x} ")),
-            EventValue::Text(text) => write!(cx.out, "\"{text}\""),
+            EventValue::Text(text) => {
+                let text = cx.out.cell(text);
+                write!(cx.out, "\"{text}\"");
+            }
             EventValue::State(n) => {
                 write!(cx.out, "\"{}\" ({n:#x})", info::state_name(state(*n), VdevAux::None))
             }

@@ -124,6 +124,9 @@ fn at_once(requests: &[ExportRequest], another: fn() -> Box<dyn Service>) -> Vec
 
 fn report(cx: &mut Cx, name: &str, error: &Error) {
     let (what, why) = match error.reason {
+        Reason::HeldOpen { ref by } => {
+            (format!("cannot export '{name}'"), words::pool_is_busy(&error.about, by))
+        }
         Reason::Busy if error.about != name => {
             (format!("cannot unmount '{}'", error.about), words::reason(&error.reason, &cx.clock))
         }

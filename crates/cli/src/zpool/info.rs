@@ -25,7 +25,7 @@ pub fn state_name(state: VdevState, aux: VdevAux) -> &'static str {
 pub fn pool_state_name(pool: &Pool) -> &'static str {
     use StatusReason as S;
     match pool.status {
-        S::IoFailureWait | S::IoFailureContinue | S::IoFailureMmp => "SUSPENDED",
+        S::IoFailureWait | S::IoFailureContinue | S::IoFailureMmp | S::Broken => "SUSPENDED",
         _ => state_name(pool.root.stat.state, pool.root.stat.aux),
     }
 }

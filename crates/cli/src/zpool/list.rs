@@ -162,6 +162,7 @@ fn header(cx: &mut Cx, columns: &[Column], l: &List) {
 fn line(cx: &mut Cx, pool: &Pool, columns: &[Column], l: &List) {
     for (i, c) in columns.iter().enumerate() {
         let text = value(pool, c, l.exact).0;
+        let text = cx.out.cell(&text);
         if l.scripted {
             cx.out.put(if i > 0 { "\t" } else { "" });
             cx.out.put(&text);
@@ -262,6 +263,7 @@ fn one(
     let cells = cells(v, role, l.exact);
     match into {
         None => {
+            let name = cx.out.cell(&name);
             if l.scripted {
                 write!(cx.out, "\t{name}");
             } else {

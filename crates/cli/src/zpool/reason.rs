@@ -41,6 +41,7 @@ pub fn message_id(reason: S) -> Option<&'static str> {
         | S::NonNativeAshift
         | S::CompatibilityErr
         | S::IncompatibleFeat
+        | S::Broken
         | S::SlowGroup
         | S::Ok => return None,
     })
@@ -76,6 +77,7 @@ fn usual_texts(cx: &Cx, pool: &Pool) -> (String, String) {
             (format!("{status}{}", words::unsupported_features(&pool.load_info)), action.to_owned())
         }
         S::Errata => errata(pool.errata),
+        S::Broken => broken(&pool.name, pool.broken.as_deref().unwrap_or("unknown")),
         S::SlowGroup => slow_group(&pool.name, pool.slow_group.unwrap_or(0)),
         S::IoFailureWait | S::IoFailureContinue if !pool.no_room.is_empty() => {
             let mut status =
@@ -90,6 +92,19 @@ fn usual_texts(cx: &Cx, pool: &Pool) -> (String, String) {
             (status.to_owned(), action.to_owned())
         }
     }
+}
+
+/// A transaction group could not be written, and not because of the devices.
+fn broken(pool: &str, cause: &str) -> (String, String) {
+    let status = format!(
+        "The pool can write nothing any more: a transaction group failed.  What was\n\twritten before it is on disk, changes since \
+         then are not.\n\tThe cause: {cause}\n"
+    );
+    let action = format!(
+        "Use 'zpool export -f {pool}' to give the pool up as a crash would leave\n\tit, end the service, and import the pool again.  \
+         If that recurs, import it\n\twith '-o readonly=on' and copy what is needed.\n"
+    );
+    (status, action)
 }
 
 /// A transaction group takes too long to be written.

@@ -27,6 +27,7 @@ pub fn show(cx: &mut Cx, c: &Candidate) {
     let text = action(c, pad);
     cx.out.put(&text);
     if let Some(comment) = &c.comment {
+        let comment = cx.out.cell(comment);
         writeln!(cx.out, "comment: {comment}");
     }
     if matches!(root.state, VdevState::Closed | VdevState::CantOpen) && root.aux == VdevAux::CorruptData {

@@ -200,6 +200,7 @@ fn errors(cx: &mut Cx, pool: &Pool, verbose: bool) {
         Some(_) => {
             cx.out.put("\nerrors: Permanent errors have been detected in the following files:\n\n");
             for path in &pool.errors {
+                let path = cx.out.cell(path);
                 writeln!(cx.out, "{:>7} {path}", "");
             }
         }

@@ -189,7 +189,7 @@ fn one(cx: &mut Cx, pool: &Pool, version: u64, all: bool) -> Result<Option<bool>
             return Ok(None);
         }
         if let Err(e) = cx.service()?.change_pool(name, &PoolChange::Upgrade { version }) {
-            failed(cx, &format!("cannot set property for '{name}'"), &e.reason)?;
+            failed(cx, &format!("cannot set property for '{name}'"), &e)?;
             return Ok(None);
         }
         let to = if version == FLAGS { "feature flags".to_owned() } else { format!("version {version}") };
@@ -206,7 +206,7 @@ fn one(cx: &mut Cx, pool: &Pool, version: u64, all: bool) -> Result<Option<bool>
         if !missing.is_empty() {
             let props = missing.iter().map(|f| (format!("feature@{f}"), "enabled".to_owned())).collect();
             if let Err(e) = cx.service()?.change_pool(name, &PoolChange::Set { props }) {
-                failed(cx, &format!("cannot set property for '{name}'"), &e.reason)?;
+                failed(cx, &format!("cannot set property for '{name}'"), &e)?;
                 return Ok(None);
             }
             writeln!(cx.out, "Enabled the following features on '{name}':");

@@ -32,7 +32,7 @@ fn knows_what_keeps_a_file_system() {
     };
     let shared = "20 1 8:1 / / rw shared:1 - ext4 sda rw\n30 20 0:47 / /mnt/a rw shared:9 OURS";
     let private = "20 1 8:1 / / rw - ext4 sda rw\n30 20 0:47 / /mnt/a rw OURS";
-    let there = Some(format!(" ({})", u32::MAX));
+    let there = Some(format!(" (pid {})", u32::MAX));
     let copy = |tags: &str, target: &str| {
         format!("50 1 8:1 / / rw {tags}- ext4 sda rw\n51 50 0:47 / {target} rw shared:8 OURS")
     };
@@ -57,7 +57,7 @@ fn knows_what_keeps_a_file_system() {
     assert_eq!(keeper(shared, inside), None);
     for own in [shared, private] {
         let bound = format!("{own}\n31 20 0:47 /sub /other rw shared:9 OURS");
-        assert_eq!(keeper(&bound, ""), Some("/other".to_owned()));
+        assert_eq!(keeper(&bound, ""), Some("another mount of it, at /other".to_owned()));
     }
 }
 

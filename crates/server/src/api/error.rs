@@ -41,6 +41,7 @@ impl Error {
             | Reason::BadProperty { .. } => 400,
             Reason::PoolExists
             | Reason::Busy
+            | Reason::HeldOpen { .. }
             | Reason::DeviceOfPool { .. }
             | Reason::AlreadyMounted
             | Reason::NotMounted
@@ -165,9 +166,9 @@ pub enum Reason {
     NotOffered,
     /// It is not attached.
     NotAttached,
-    /// Programs have a device open.
+    /// Programs have a volume's device open, or a file system mounted in another place.
     HeldOpen {
-        /// Which, and their processes, in words.
+        /// Which programs, in words.
         by: String,
     },
     /// It is attached.

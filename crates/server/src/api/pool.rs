@@ -40,6 +40,9 @@ pub struct Pool {
     pub errata: u64,
     /// Why the pool is suspended, if it is.
     pub suspended: Option<SuspendReason>,
+    /// Why the pool can write no transaction group until it is imported again, if so.
+    #[serde(default)]
+    pub broken: Option<String>,
     /// For how many seconds a transaction group is being written, if that is longer than
     /// `zfs_deadman_synctime_ms`.
     #[serde(default)]
@@ -136,6 +139,7 @@ pub enum StatusReason {
     IoFailureWait,
     IoFailureContinue,
     IoFailureMmp,
+    Broken,
     SlowGroup,
     BadLog,
     Errata,

@@ -2,10 +2,9 @@
 
 use crate::api::Reason;
 use device::LoopDevice;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -190,20 +189,23 @@ fn openers(numbers: &BTreeSet<String>) -> Vec<String> {
         let opened = files.any(|file| {
             // By its name first: asking for more of a file elsewhere may wait for a server.
             std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with("/dev"))
-                && std::fs::metadata(file.path()).is_ok_and(|meta| {
-                    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-                    numbers.contains(&format!("{major}:{minor}"))
-                })
+                && special(&file.path()).is_some_and(|number| numbers.contains(&number))
         });
         if opened {
-            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            found.push(format!("{} (pid {pid})", name.trim_end()));
+            found.push(format!("{} (pid {pid})", fuse::system::program(pid)));
             if found.len() == NAMED {
                 break;
             }
         }
     }
     found
+}
+
+/// The number of a special file as `major:minor`, without waiting for a server.
+fn special(path: &Path) -> Option<String> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE).ok()?;
+    Some(format!("{}:{}", stat.stx_rdev_major, stat.stx_rdev_minor))
 }
 
 /// The link goes, if it leads to this device, and with it folders that hold no other.

@@ -2,7 +2,7 @@
 
 use super::mounting::{folders_of, remove_folders, restore_all, unmount_all};
 use super::{Imported, Pools, State, ending, threads_for};
-use crate::api::{Error, ExportRequest, Reason};
+use crate::api::{Error, ExportRequest, Reason, Refusal};
 use crate::attach::Taken;
 use crate::mounts::Live;
 use crate::work::leave;
@@ -71,8 +71,8 @@ impl Pools {
             Err(error)
         };
         // Before anything is taken from anybody.
-        if self.volumes_busy(&imported, force) || is_kept(&imported) {
-            let refused = stays(Error::new(name, Reason::Busy));
+        if let Some(busy) = self.volume_in_use(&imported, force).or_else(|| kept(&imported)) {
+            let refused = stays(busy);
             if !request.patient {
                 self.restore_parted(&imported);
             }
@@ -82,7 +82,7 @@ impl Pools {
         // As on Linux, force takes nothing that is in use.
         let failures = unmount_all(&mounted, Detach::Normal, threads_for(request.threads));
         let refused = failures.into_iter().next().map(|failure| failure.error);
-        let refused = refused.or_else(|| lingers(&imported).then(|| Error::new(name, Reason::Busy)));
+        let refused = refused.or_else(|| lingers(&imported));
         let mut taken = Vec::new();
         let refused = refused.or_else(|| match self.release_volumes(&imported, force) {
             Ok(all) => {
@@ -91,7 +91,8 @@ impl Pools {
             }
             Err(some) => {
                 taken = some;
-                Some(Error::new(name, Reason::Busy))
+                let busy = self.volume_in_use(&imported, force);
+                Some(busy.unwrap_or_else(|| Error::new(name, Reason::Busy)))
             }
         });
         if let Some(error) = refused {
@@ -158,12 +159,7 @@ impl Pools {
     /// in which nothing moves: one that is slow is worth waiting for.
     fn hung(&self, name: &str) -> Option<Arc<Imported>> {
         let imported = self.pool_or_going(name).ok()?;
-        if let Some(stopped) = imported.pool.spa().writer().and_then(|live| live.broken()) {
-            tracing::error!(
-                pool = name,
-                cause = crate::faults::chain(&stopped),
-                "it writes nothing any more"
-            );
+        if imported.pool.spa().writer().is_some_and(|live| live.broken().is_some()) {
             return Some(imported);
         }
         let is_slow = || imported.pool.spa().writer().is_some_and(|live| live.slow_group().is_some());
@@ -205,43 +201,54 @@ impl Pools {
     }
 }
 
-/// Whether something of a pool stays mounted elsewhere when it is unmounted here; the log says who
-/// keeps it. Nothing is unmounted for the answer.
+/// The file system of a pool that stays mounted elsewhere when it is unmounted here, and what keeps
+/// it. Nothing is unmounted for the answer.
 ///
 /// A namespace of mounts that is being made has copies until its maker has unmounted them, and one
 /// that ends has them until the kernel has released them: that is waited for.
-fn is_kept(imported: &Arc<Imported>) -> bool {
+fn kept(imported: &Arc<Imported>) -> Option<Error> {
     let mounts = imported.mounts.list();
     // One that was unmounted behind our back is noticed now, and lingers or is over.
     mounts.iter().for_each(|live| _ = live.is_attached());
     let since = Instant::now();
     loop {
+        let keeper = |places: &fuse::system::Places| {
+            let (live, by) = mounts.iter().find_map(|live| Some((live, live.keeper(places)?)))?;
+            Some(Error::new(live.name(), Reason::HeldOpen { by }))
+        };
         let kept = match fuse::system::Places::read() {
-            Ok(places) => mounts.iter().find_map(|live| Some((live, live.keeper(&places)?))),
+            Ok(places) => keeper(&places),
             Err(error) => {
                 tracing::warn!(%error, "it is not known who else has file systems mounted");
                 None
             }
         };
         if kept.is_none() && imported.mounts.lingering().is_empty() {
-            return false;
+            return None;
         }
         if since.elapsed() >= PASSING {
-            if let Some((live, by)) = &kept {
-                tracing::warn!(dataset = live.name(), by, "busy: it is mounted elsewhere, too");
-            }
-            return lingers(imported) || kept.is_some();
+            return lingers(imported).or(kept);
         }
         std::thread::sleep(PASSING / 50);
     }
 }
 
-/// Whether something of a pool is used by others who have it mounted elsewhere; the log says who.
-fn lingers(imported: &Imported) -> bool {
+/// The file system of a pool that is used where others have it mounted, and by whom.
+fn lingers(imported: &Imported) -> Option<Error> {
     let lingering = imported.mounts.lingering();
-    for live in &lingering {
-        let (dataset, users) = (live.name(), live.users());
-        tracing::warn!(dataset, ?users, "busy: others have it mounted elsewhere");
+    lingering.first().map(|live| Error::new(live.name(), Reason::HeldOpen { by: live.kept_by() }))
+}
+
+/// A change of a dataset that was refused because it is busy, with who uses it, if that is known.
+pub(super) fn with_user(pools: &Pools, imported: &Imported, error: Error) -> Error {
+    if !matches!(error.reason, Reason::Refused { why: Refusal::Busy }) {
+        return error;
     }
-    !lingering.is_empty()
+    let lingering = imported.mounts.lingering();
+    let live = lingering.iter().find(|live| live.name() == error.about);
+    let by = live.map(|live| live.kept_by()).or_else(|| pools.users_of_volume(imported, &error.about));
+    match by {
+        Some(by) => Error::new(error.about, Reason::HeldOpen { by }),
+        None => error,
+    }
 }

@@ -72,6 +72,7 @@ fn build(
         error_count: Some(spa.error_count()),
         ddt: Some(tables.clone()),
         suspended: spa.writer().and_then(suspended),
+        broken: spa.writer().and_then(broken),
         slow_group: spa.writer().and_then(slow_group),
         ..Pool::default()
     };
@@ -101,6 +102,7 @@ pub fn refresh(spa: &Spa, pool: &mut Pool) {
     let info = spa.tree().describe();
     super::vdevs::refresh(&mut pool.root, &info);
     pool.suspended = spa.writer().and_then(suspended);
+    pool.broken = spa.writer().and_then(broken);
     pool.slow_group = spa.writer().and_then(slow_group);
     pool.no_room = spa.without_room();
     let compatibility = spa.config().compatibility.clone();
@@ -120,6 +122,11 @@ fn suspended(live: &Live) -> Option<SuspendReason> {
         (Reason::Io, FailMode::Continue) => SuspendReason::IoContinue,
         (Reason::Io, FailMode::Wait | FailMode::Panic) => SuspendReason::IoWait,
     })
+}
+
+/// Why a pool can write no group any more, if so.
+fn broken(live: &Live) -> Option<String> {
+    live.broken().map(|stopped| crate::faults::chain(&stopped))
 }
 
 /// For how many seconds the group that is written has been, if that is too long.

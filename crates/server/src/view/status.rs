@@ -15,6 +15,9 @@ type Problem = fn(&VdevStat) -> bool;
 /// The most pressing of what is wrong. The pool's tree, scan, errors and version must be filled in, and its features with
 /// `enabled`: guids of those that are. `compatibility` is the pool's property.
 pub fn status(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&str>) -> S {
+    if pool.broken.is_some() {
+        return S::Broken;
+    }
     // Whatever else is wrong: until that ends, nothing of it can be changed.
     if pool.slow_group.is_some() {
         return S::SlowGroup;
@@ -116,5 +119,23 @@ fn format(pool: &Pool, enabled: &dyn Fn(&str) -> bool, compatibility: Option<&st
         S::FeatDisabled
     } else {
         S::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a pool that can write no group any more isn't said to have failed devices, nor to be
+    /// slow.
+    #[test]
+    fn a_broken_pool() {
+        let pool = Pool {
+            broken: Some("the pool has stopped writing: out of space".to_owned()),
+            suspended: Some(SuspendReason::IoWait),
+            slow_group: Some(90),
+            ..Pool::default()
+        };
+        assert_eq!(status(&pool, &|_| true, None), S::Broken);
     }
 }

@@ -121,7 +121,17 @@ impl Live {
     /// Why the pool writes nothing any more and never will, if so: a transaction group could not be
     /// written for another reason than its devices.
     pub fn broken(&self) -> Option<Stopped> {
-        self.txgs.stopped().filter(|stopped| stopped.source.is_some() && stopped.suspended().is_none())
+        self.txgs.stopped().filter(Stopped::is_broken)
+    }
+
+    /// Calls `tell` once the pool is [broken](Live::broken). The sync thread calls it: it must wait
+    /// for nothing.
+    pub fn on_break(&self, tell: impl Fn(&Stopped) + Send + 'static) {
+        self.txgs.on_stop(move |stopped| {
+            if stopped.is_broken() {
+                tell(stopped);
+            }
+        });
     }
 
     /// Has this told whenever the pool is suspended: why, and behind which devices there was no

@@ -1,5 +1,4 @@
 use super::*;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Default)]
@@ -103,12 +102,16 @@ fn dropping_syncs_what_is_open() {
     assert!(log.synced.lock().is_empty());
 }
 
-/// After a failed sync nobody waits for ever, and nothing later is synced.
+/// After a failed sync nobody waits for ever, and nothing later is synced; who asked for it hears
+/// the cause, once.
 #[test]
 fn a_failure_stops_the_pool() {
     let log = Arc::new(Log::default());
     log.fail_at.store(2, Ordering::Relaxed);
     let txgs = Txgs::start("t", Txg(0), never(), log.clone());
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let tell = heard.clone();
+    txgs.on_stop(move |stopped| tell.lock().push((stopped.is_broken(), stopped.source.clone())));
     let txg = txgs.hold(1).unwrap().txg();
     txgs.wait_synced(txg).unwrap();
     let txg = txgs.hold(1).unwrap().txg();
@@ -116,6 +119,8 @@ fn a_failure_stops_the_pool() {
     assert!(txgs.hold(1).is_err());
     drop(txgs);
     assert_eq!(*log.synced.lock(), [1]);
+    let [(true, Some(cause))] = &heard.lock()[..] else { panic!("{heard:?}") };
+    assert_eq!(cause.to_string(), "no device is left");
 }
 
 /// Writers beyond the limit of dirty data wait for a group to sync, and then go on.
