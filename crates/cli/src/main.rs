@@ -77,7 +77,7 @@ fn run(command: &str, words: &[String]) -> i32 {
         "zdb" => return cli::zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
-            let mut io = rescue::Io { out, err, terminal };
+            let mut io = rescue::Io { out, err, terminal, service: Box::new(server::house::connect()) };
             let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
             return if io.out.flush() { code } else { 1 };
         }

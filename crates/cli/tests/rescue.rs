@@ -1,7 +1,12 @@
 //! `poolhouse ls` and `poolhouse cp` on pools that OpenZFS wrote: what comes out is what the manifests say went in.
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
 
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use daemon::{Daemon, image, said};
 use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -212,4 +217,201 @@ fn lists() {
     assert!(older.0 == 0 && older.2.contains("transaction group 410"), "{older:?}");
     assert_eq!(poolhouse(&fixture, &["ls", "nothere:/"]).0, 1);
     assert_eq!(poolhouse(&fixture, &["cp", "single-lz4:/"]).0, 2);
+}
+
+/// Two pools of one name, made by one daemon after the other; each has its own file. `None` where
+/// nothing can be mounted.
+fn twins() -> Option<(tempfile::TempDir, [String; 2])> {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    let at = dir.path().display();
+    let mut guids = Vec::new();
+    for (image_of, file) in [("d0", "first"), ("d1", "second")] {
+        image(&dir.path().join(image_of));
+        let made = daemon.ran(&format!("zpool create -m {at}/mnt tank {at}/{image_of}"));
+        if !made.status.success() {
+            eprintln!("nothing can be mounted here: {}", said(&made));
+            return None;
+        }
+        std::fs::write(dir.path().join("mnt").join(file), file).unwrap();
+        guids.push(daemon.good("zpool get -Ho value guid tank").trim().to_owned());
+        daemon.good("zpool export tank");
+    }
+    let guids = guids.try_into().unwrap();
+    Some((dir, guids))
+}
+
+fn run(dir: &Path, line: &str) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = daemon::command(dir, line).output().unwrap();
+    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// Goal: of two pools of one name neither is picked: both guids are named, and each can be listed,
+/// copied from and copied into by its guid.
+#[test]
+fn two_pools_of_one_name() {
+    let Some((dir, guids)) = twins() else { return };
+    let at = dir.path().display();
+    let [d0, d1] = ["d0", "d1"].map(|d| format!("{at}/{d}"));
+    std::fs::write(dir.path().join("new"), "new").unwrap();
+    for line in ["ls -d IMAGES tank:/", "cp -d IMAGES -r tank:/ OUT", "cp -d IMAGES NEW tank:/new"] {
+        let line = line.replace("IMAGES", &format!("{d0} -d {d1}"));
+        let line = line.replace("OUT", &format!("{at}/out")).replace("NEW", &format!("{at}/new"));
+        let (code, out, err) = run(dir.path(), &line);
+        assert_eq!((code, out.as_str()), (1, ""), "{line}");
+        assert!(err.contains("more than one pool is called 'tank'"), "{err}");
+        assert!(guids.iter().all(|guid| err.contains(guid.as_str())) && err.contains(&d1), "{err}");
+    }
+    for (guid, file) in guids.iter().zip(["first", "second"]) {
+        let good = |line: &str| {
+            let (code, out, err) = run(dir.path(), &format!("{line} -d {d0} -d {d1}"));
+            assert_eq!((code, err.as_str()), (0, ""), "{line}");
+            out
+        };
+        assert_eq!(good(&format!("ls {guid}:/")), format!("{file}\n"));
+        assert_eq!(good(&format!("ls {guid}")), "tank\n");
+        good(&format!("cp {at}/new {guid}:/{file}.new"));
+        good(&format!("cp {guid}:/{file}.new {at}/back"));
+        assert_eq!(std::fs::read(dir.path().join("back")).unwrap(), b"new");
+        assert_eq!(good(&format!("ls {guid}:/")), format!("{file}\n{file}.new\n"));
+    }
+}
+
+/// Goal: what was named and can't be read is an error with its path, not an empty list.
+#[test]
+fn unreadable_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().display();
+    let (code, out, err) = run(dir.path(), &format!("ls -d {at}/nothing"));
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert_eq!(err, format!("poolhouse ls: {at}/nothing: No such file or directory (os error 2)\n"));
+    let (code, _, err) = run(dir.path(), "ls -d /dev/null");
+    assert!(code == 1 && err.starts_with("poolhouse ls: /dev/null: it is no file"), "{err}");
+    let Some(user) = Ordinary::new(dir.path()) else { return };
+    std::fs::create_dir(dir.path().join("images")).unwrap();
+    std::fs::write(dir.path().join("images/d0"), "secret").unwrap();
+    std::fs::set_permissions(dir.path().join("images/d0"), PermissionsExt::from_mode(0o600)).unwrap();
+    for named in ["images/d0", "images"] {
+        let (code, _, err) = user.run(&format!("ls -d {at}/{named}"));
+        assert_eq!(code, 1, "{err}");
+        assert_eq!(err, format!("poolhouse ls: {at}/images/d0: Permission denied (os error 13)\n"));
+    }
+}
+
+/// An ordinary user who may run the program and write a folder.
+struct Ordinary<'a> {
+    dir: &'a Path,
+    program: std::path::PathBuf,
+}
+
+impl<'a> Ordinary<'a> {
+    /// `None` where this process can't become another user.
+    fn new(dir: &'a Path) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("this takes root");
+            return None;
+        }
+        let program = dir.join("poolhouse");
+        std::fs::copy(env!("CARGO_BIN_EXE_poolhouse"), &program).unwrap();
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::create_dir_all(dir.join("home")).unwrap();
+        std::os::unix::fs::chown(dir.join("home"), Some(1001), Some(1001)).unwrap();
+        Some(Self { dir, program })
+    }
+
+    fn run(&self, line: &str) -> (i32, String, String) {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(&self.program);
+        command.args(line.split_whitespace()).current_dir("/").uid(1001).gid(1001);
+        let Output { status, stdout, stderr } =
+            command.env("POOLHOUSE_RUN_DIR", self.dir.join("home/run")).output().unwrap();
+        let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+}
+
+/// Goal: a user who may not set owners is told so once, with the options that mean it; a
+/// destination that can't be written is named itself.
+#[test]
+fn owners_and_destinations() {
+    let fixture = testkit::load("mirror2");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(user) = Ordinary::new(dir.path()) else { return };
+    let at = dir.path().display();
+    let mut images = String::new();
+    for (n, image) in fixture.images().iter().enumerate() {
+        let copy = dir.path().join(format!("d{n}"));
+        std::fs::copy(image, &copy).unwrap();
+        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o644)).unwrap();
+        images += &format!(" -d {}", copy.display());
+    }
+    let copy = |options: &str, to: &str| {
+        user.run(&format!("cp -r {options} {}@s1:/records {at}/{to}{images}", fixture.pool()))
+    };
+    let once = |err: &str, what: &str| err.lines().filter(|line| line.contains(what)).count();
+    let (code, _, err) = copy("", "home/a");
+    assert_eq!((code, once(&err, "owners are not kept")), (0, 1), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let (_, _, err) = copy("--no-owner", "home/b");
+    assert_eq!(once(&err, "owner"), 0, "{err}");
+    let (code, _, err) = copy("--numeric-owner", "home/c");
+    assert!(code == 1 && once(&err, "cannot keep its owner: Operation not permitted") > 1, "{err}");
+    let (code, _, err) = copy("", "out");
+    assert_eq!(code, 1);
+    assert!(err.starts_with(&format!("poolhouse cp: cannot write {at}/out: Permission denied")), "{err}");
+}
+
+/// Goal: an encrypted dataset without its key is named, with the option that gives one, to list and
+/// to copy.
+#[test]
+fn names_the_missing_key() {
+    let fixture = testkit::load("encrypted");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out").display().to_string();
+    for line in [&["ls", "encrypted/pass:/"][..], &["cp", "-r", "encrypted/pass:/", &out]] {
+        let (code, _, err) = poolhouse(&fixture, line);
+        let words =
+            "encrypted/pass is encrypted, and its key is not loaded: give it with -k encrypted/pass=FILE\n";
+        assert_eq!((code, err), (1, format!("poolhouse {}: {words}", line[0])));
+    }
+}
+
+/// Goal: a pool that the user's own daemon holds is listed through it: datasets, files, snapshots,
+/// and by its guid; what isn't mounted says how, and `cp` says where the kernel has the file.
+#[test]
+fn pools_of_the_daemon() {
+    let Some((dir, daemon)) = daemon::tank() else { return };
+    let mnt = dir.path().join("mnt");
+    std::fs::write(mnt.join("home/file"), "content").unwrap();
+    std::os::unix::fs::symlink("/file", mnt.join("home/link")).unwrap();
+    daemon.good("zfs snapshot tank/home@s");
+    std::fs::create_dir(mnt.join("home/folder")).unwrap();
+    let guid = daemon.good("zpool get -Ho value guid tank").trim().to_owned();
+    assert!(daemon.good("ls").lines().any(|line| line == format!("tank\t{guid}")));
+    assert_eq!(daemon.good("ls tank"), "tank\ntank/home\ntank/home@s\n");
+    assert_eq!(daemon.good("ls tank/home:/"), "file\nfolder\nlink\n");
+    assert_eq!(daemon.good(&format!("ls {guid}/home@s:/")), "file\nlink\n");
+    assert_eq!(daemon.good("ls -R tank/home:/"), "/:\nfile\nfolder\nlink\n\n/folder:\n");
+    // Within the file system, where devices are read, too.
+    assert_eq!(daemon.good("ls tank/home:/link"), "link\n");
+    let long = daemon.good("ls -l tank/home:/");
+    assert!(long.starts_with("-rw-r--r--   1      0      0            7 "), "{long}");
+    assert!(long.ends_with(" link -> /file\n"), "{long}");
+    let image = dir.path().join("d0").display().to_string();
+    assert_eq!(daemon.good(&format!("ls -d {image} tank/home:/")), "file\nfolder\nlink\n");
+    let refused = |line: &str| {
+        let (code, out, err) = run(dir.path(), line);
+        assert_eq!((code, out.as_str()), (1, ""), "{line}");
+        err
+    };
+    let file = mnt.join("home/file").display().to_string();
+    for line in ["cp tank/home:/file /tmp/none", "cp /etc/passwd tank/home:/file"] {
+        let err = refused(line);
+        assert!(err.contains(&format!("mounted at {file}: use cp there")), "{err}");
+    }
+    assert!(refused("ls tank/home:/nothing").contains("home/nothing: No such file"));
+    daemon.good("zfs unmount tank/home");
+    assert!(refused("ls tank/home:/").contains("run 'zfs mount tank/home', or add --peek"));
+    daemon.good("zpool export tank");
 }

@@ -31,6 +31,8 @@ options:
     -X, --extreme    go back as far as needed for a state that can be opened
     --peek           read a pool that is in use: nothing is claimed, and what is
                      read may change meanwhile
+A POOL may be a name or a guid. Without -d, pools that this user's daemon holds
+are read through it, where their file systems are mounted.
 ";
 
 const CP_USAGE: &str = "\
@@ -43,6 +45,9 @@ that is not imported, which is then imported, written and exported.
     -r, -R, -a       folders, with all below them
     -v               name each file
     -q, --no-progress  no progress line
+    --no-owner       files belong to the user who copies
+    --numeric-owner  a file whose owner can't be kept, by number, is an error
+                     (default: that is said once)
 options: as for poolhouse ls
 ";
 
@@ -80,6 +85,18 @@ pub enum Usage {
     Bad(String),
 }
 
+/// What becomes of the owners of files that are copied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// They are kept if this user may set them; otherwise that is said once.
+    #[default]
+    IfAllowed,
+    /// They are kept, by number; each file of which one can't be is an error (`--numeric-owner`).
+    Numeric,
+    /// They are not kept: all belongs to the user who copies (`--no-owner`).
+    No,
+}
+
 /// A parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Args {
@@ -107,6 +124,8 @@ pub struct Args {
     pub extreme: bool,
     /// Lock nothing.
     pub peek: bool,
+    /// What becomes of owners.
+    pub owners: Owners,
     /// List transaction groups.
     pub list_txgs: bool,
     /// Find datasets.
@@ -121,6 +140,8 @@ const LONG: &[Long] = &[
     Long { name: "list-txgs", val: Opt::Named("list-txgs"), arg: false },
     Long { name: "find", val: Opt::Named("find"), arg: true },
     Long { name: "no-progress", val: Opt::Named("no-progress"), arg: false },
+    Long { name: "no-owner", val: Opt::Named("no-owner"), arg: false },
+    Long { name: "numeric-owner", val: Opt::Named("numeric-owner"), arg: false },
     Long { name: "help", val: Opt::Short('h'), arg: false },
 ];
 
@@ -169,6 +190,8 @@ impl Args {
             Opt::Named("peek") => self.peek = true,
             Opt::Named("list-txgs") if command == Command::Ls => self.list_txgs = true,
             Opt::Named("find") if command == Command::Ls => self.find = Some(value),
+            Opt::Named("no-owner") if command == Command::Cp => self.owners = Owners::No,
+            Opt::Named("numeric-owner") if command == Command::Cp => self.owners = Owners::Numeric,
             Opt::Short('h') => return Err(Usage::Help),
             Opt::Short(c) => return Err(Usage::Bad(format!("invalid option '{c}'"))),
             Opt::Named(n) => return Err(Usage::Bad(format!("invalid option '--{n}'"))),
@@ -204,6 +227,7 @@ mod tests {
             (Command::Cp, "only"),
             (Command::Cp, "--list-txgs a b"),
             (Command::Ls, "-v a"),
+            (Command::Ls, "--no-owner a"),
             (Command::Ls, "--txg=x a"),
             (Command::Ls, "-d"),
         ] {

@@ -10,21 +10,22 @@
 //! A tree may be deeper than a process may have descriptors: only the folders nearest to the one that is being copied are held open. The way
 //! back up is `..`, and leads to the folder that was left or nowhere.
 
-use super::args::Args;
-use super::dest::{self, Folder, Identity, Lost};
+use super::args::{Args, Owners};
+use super::dest::{self, Folder, Identity, Kept, Lost};
 use super::progress::Progress;
 use super::target::{self, Error, Target};
-use super::{Chain, Io, into};
+use super::{Chain, Io, held, into};
 use poolhouse::dmu::{Dnode, Extent};
 use poolhouse::ondisk::{BlkId, Level, ObjNum};
 use poolhouse::zpl::{DirCookie, DirEntry, FileSystem, FileType, Node, ReadDir, XATTRS_MAX};
 use poolhouse::{Dataset, dmu};
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes of one read.
 const CHUNK: usize = 1 << 20;
@@ -41,21 +42,29 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         let operand = dest.display().to_string();
         return Err(Error::Operand { operand, why: "several sources need a folder to go into" });
     }
-    let scan = target::scan(args);
+    let mut scan = None;
     let mut whole = true;
     for source in sources {
         let target = Target::parse(source);
         let why = "no path: write POOL/DATASET:/PATH";
         let path = target.path.clone().ok_or_else(|| Error::Operand { operand: source.clone(), why })?;
-        let pool = target::open(io, args, &scan, &target)?;
+        if let Some(held) = held::held(io, args, &target) {
+            return Err(held.refusal());
+        }
+        let scan = match &mut scan {
+            Some(scan) => scan,
+            none => none.insert(target::scan(args)?),
+        };
+        let (pool, target) = target::open(io, args, scan, &target)?;
+        target::check_key(&pool, &target.dataset)?;
         let dataset = pool.dataset(&target.dataset)?;
-        let (top, child) = place(dest, into_folder, &path, &target.dataset)?;
+        let (top, at, child) = place(dest, into_folder, &path, &target.dataset)?;
         // What is copied is counted as files see it.
         let total = dataset.dsl().phys().uncompressed_bytes;
         let shown = io.terminal && !args.quiet;
         let whole_tree = path.trim_matches('/').is_empty();
         let progress = Progress::new(shown, whole_tree.then_some(total));
-        let mut copy = Copy::new(io, args, &target.dataset, top, progress);
+        let mut copy = Copy::new(io, args, &target.dataset, (top, at), progress);
         if path.is_empty() {
             copy.volume(&dataset, &child)?;
         } else {
@@ -67,13 +76,13 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
     Ok(whole)
 }
 
-/// The folder to write into, and the name there; no name means that the folder itself is the destination.
+/// The folder to write into, its path, and the name there; no name means that the folder itself is the destination.
 fn place(
     dest: &Path,
     into_folder: bool,
     path: &str,
     dataset: &str,
-) -> Result<(Folder, Option<Vec<u8>>), Error> {
+) -> Result<(Folder, PathBuf, Option<Vec<u8>>), Error> {
     let open =
         |p: &Path| Folder::open(p).map_err(|e| Error::Destination { path: p.to_owned(), source: e.into() });
     if into_folder {
@@ -83,11 +92,11 @@ fn place(
             None if path.is_empty() => dataset.rsplit('/').next().map(|n| n.as_bytes().to_vec()),
             None => None,
         };
-        return Ok((open(dest)?, name));
+        return Ok((open(dest)?, dest.to_owned(), name));
     }
     let parent = dest.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = dest.file_name().map(|n| n.as_bytes().to_vec());
-    Ok((open(parent)?, name))
+    Ok((open(parent)?, parent.to_owned(), name))
 }
 
 struct Copy<'a> {
@@ -95,8 +104,12 @@ struct Copy<'a> {
     args: &'a Args,
     dataset: &'a str,
     top: Folder,
+    /// Where the top is.
+    at: PathBuf,
     progress: Progress,
     whole: bool,
+    /// What this user may not set was said.
+    said: BTreeSet<Kept>,
     /// Files with several names that were copied, with the path of their first copy below the top.
     copied: HashMap<ObjNum, Vec<u8>>,
     /// Folders that were copied: each has one name, so a second one is a loop or damage.
@@ -164,14 +177,22 @@ impl Trail {
 }
 
 impl<'a> Copy<'a> {
-    fn new(io: &'a mut Io, args: &'a Args, dataset: &'a str, top: Folder, progress: Progress) -> Copy<'a> {
+    fn new(
+        io: &'a mut Io,
+        args: &'a Args,
+        dataset: &'a str,
+        (top, at): (Folder, PathBuf),
+        progress: Progress,
+    ) -> Copy<'a> {
         Copy {
             io,
             args,
             dataset,
             top,
+            at,
             progress,
             whole: true,
+            said: BTreeSet::new(),
             copied: HashMap::new(),
             entered: HashSet::new(),
             buf: vec![0; CHUNK],
@@ -185,8 +206,32 @@ impl<'a> Copy<'a> {
         self.progress.suspend(|| writeln!(err, "poolhouse cp: {dataset}:{path}: {what}{}", Chain(e)));
     }
 
+    /// Something of the destination failed, which has no fault of the pool's.
+    fn refused(&mut self, below: &[u8], errno: Errno) {
+        self.whole = false;
+        let at = self.at.join(OsStr::from_bytes(below));
+        let err = &mut self.io.err;
+        let why = std::io::Error::from(errno);
+        self.progress.suspend(|| writeln!(err, "poolhouse cp: cannot write {}: {why}", at.display()));
+    }
+
     fn lost(&mut self, path: &[u8], lost: Vec<Lost>) {
         for l in lost {
+            // Nobody but a machine's root may set all of that: it is expected, and said once.
+            if l.is_refused() && (l.kept != Kept::Owner || self.args.owners != Owners::Numeric) {
+                if self.said.insert(l.kept) {
+                    let err = &mut self.io.err;
+                    let line = match l.kept {
+                        Kept::Owner => {
+                            "owners are not kept: this user may not set them, all belongs to this user \
+                             (--no-owner: without this line; --numeric-owner: an error for each file)"
+                        }
+                        _ => "some extended attributes are not kept: this user may not set them",
+                    };
+                    self.progress.suspend(|| writeln!(err, "poolhouse cp: {line}"));
+                }
+                continue;
+            }
             self.failed(path, &format!("cannot keep its {}: ", l.what), &std::io::Error::from(l.why));
         }
     }
@@ -204,7 +249,7 @@ impl<'a> Copy<'a> {
             let name = child.unwrap_or(b"file").to_vec();
             match self.top.again() {
                 Ok(top) => self.leaf(&node, &top, &name, &path, name.clone()),
-                Err(e) => self.failed(&path, "", &std::io::Error::from(e)),
+                Err(e) => self.refused(b"", e),
             }
             return Ok(());
         }
@@ -227,7 +272,7 @@ impl<'a> Copy<'a> {
                     self.failed(&trail.path, "", &std::io::Error::from(e));
                 }
             }
-            Err(e) => self.failed(&path, "", &std::io::Error::from(e)),
+            Err(e) => self.refused(child.unwrap_or_default(), e),
         }
         Ok(())
     }
@@ -289,7 +334,7 @@ impl<'a> Copy<'a> {
                 trail.push(opened, (path, below))
             }
             Err(e) => {
-                self.failed(&path, "", &std::io::Error::from(e));
+                self.refused(&below, e);
                 Ok(())
             }
         }
@@ -303,7 +348,8 @@ impl<'a> Copy<'a> {
             Some(Frame { state: Depth::Parked(identity, _), .. }) => Some(done.folder.above(identity)?),
             _ => None,
         };
-        let lost = done.folder.keep(done.node.attr(), self.xattrs(&done.node, &trail.path));
+        let owners = self.args.owners;
+        let lost = done.folder.keep(done.node.attr(), owners, self.xattrs(&done.node, &trail.path));
         self.lost(&trail.path, lost);
         let Some(frame) = trail.frames.last_mut() else { return Ok(()) };
         trail.path.truncate(frame.lengths.0);
@@ -353,15 +399,15 @@ impl<'a> Copy<'a> {
         let attr = *node.attr();
         if let Some(first) = self.copied.get(&node.object()) {
             if let Err(e) = folder.link(name, &self.top, first) {
-                self.failed(path, "", &std::io::Error::from(e));
+                self.refused(&below, e);
             }
             return;
         }
         let made = match attr.kind {
             FileType::Regular => match folder.create(name) {
                 Ok(file) => {
-                    self.contents(node.dnode(), attr.size, &file, path);
-                    let lost = dest::keep(&file, &attr, self.xattrs(node, path));
+                    self.contents(node.dnode(), attr.size, &file, path, &below);
+                    let lost = dest::keep(&file, &attr, self.args.owners, self.xattrs(node, path));
                     self.lost(path, lost);
                     Ok(())
                 }
@@ -374,10 +420,10 @@ impl<'a> Copy<'a> {
             _ => folder.node(name, &attr),
         };
         if let Err(e) = made {
-            return self.failed(path, "", &std::io::Error::from(e));
+            return self.refused(&below, e);
         }
         if attr.kind != FileType::Regular {
-            let lost = folder.keep_at(name, &attr);
+            let lost = folder.keep_at(name, &attr, self.args.owners);
             self.lost(path, lost);
         }
         if attr.nlink > 1 {
@@ -391,14 +437,14 @@ impl<'a> Copy<'a> {
         let dnode = dataset.objset()?.dnode(VOLUME_DATA).map_err(poolhouse::Error::from)?;
         let name = child.as_deref().unwrap_or(b"volume");
         match self.top.create(name) {
-            Ok(file) => self.contents(&dnode, volume.size(), &file, b""),
-            Err(e) => self.failed(b"", "", &std::io::Error::from(e)),
+            Ok(file) => self.contents(&dnode, volume.size(), &file, b"", name),
+            Err(e) => self.refused(name, e),
         }
         Ok(())
     }
 
     /// Copies data and leaves holes; what can't be read is reported once per stretch, and becomes a hole.
-    fn contents(&mut self, dnode: &Dnode, size: u64, file: &File, path: &[u8]) {
+    fn contents(&mut self, dnode: &Dnode, size: u64, file: &File, path: &[u8], below: &[u8]) {
         let mut walk = dnode.walk();
         let mut at = 0;
         let mut bad = Stretch::default();
@@ -425,13 +471,13 @@ impl<'a> Copy<'a> {
             };
             let end = end.max(data + 1).min(size);
             at = match self.range(dnode, data, end, file, path, &mut bad) {
-                Some(at) => at,
-                None => return,
+                Ok(at) => at,
+                Err(errno) => return self.refused(below, errno),
             };
         }
         self.report(path, &mut bad);
-        if let Err(e) = file.set_len(size) {
-            self.failed(path, "", &e);
+        if let Err(errno) = rustix::fs::ftruncate(file, size) {
+            self.refused(below, errno);
         }
     }
 
@@ -443,7 +489,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Copies up to `end`; says how far it came, or `None` when writing failed.
+    /// Copies up to `end`; how far it came, unless writing failed.
     fn range(
         &mut self,
         dnode: &Dnode,
@@ -452,7 +498,7 @@ impl<'a> Copy<'a> {
         file: &File,
         path: &[u8],
         bad: &mut Stretch,
-    ) -> Option<u64> {
+    ) -> Result<u64, Errno> {
         let block = dnode.block_size();
         let mut at = from;
         while at < end {
@@ -474,8 +520,7 @@ impl<'a> Copy<'a> {
             };
             self.buf = buf;
             if let Err(e) = written {
-                self.failed(path, "cannot write: ", &e);
-                return None;
+                return Err(Errno::from_io_error(&e).unwrap_or(Errno::IO));
             }
             match next {
                 Ok((n, stop)) => {
@@ -489,7 +534,7 @@ impl<'a> Copy<'a> {
                 }
             }
         }
-        Some(at)
+        Ok(at)
     }
 
     fn report(&mut self, path: &[u8], bad: &mut Stretch) {

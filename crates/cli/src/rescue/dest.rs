@@ -5,6 +5,7 @@
 //! So every step below the destination opens the folder itself without following links, and a file is created where nothing
 //! is, after what was there (no folder) has been removed.
 
+use super::args::Owners;
 use poolhouse::zpl::{Attr, FileType, Time};
 use rustix::fs::{
     AtFlags, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, makedev,
@@ -23,12 +24,37 @@ fn name(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes)
 }
 
+/// A kind of metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kept {
+    /// Owner and group.
+    Owner,
+    /// An extended attribute.
+    Xattr,
+    /// Mode, times.
+    Other,
+}
+
 /// What could not be kept of a file's metadata.
 pub struct Lost {
+    /// Its kind.
+    pub kept: Kept,
     /// What.
     pub what: String,
     /// Why.
     pub why: Errno,
+}
+
+impl Lost {
+    /// Whether this user, who may be the root of a namespace, may not set it. A user that the
+    /// namespace doesn't know is an invalid one.
+    pub fn is_refused(&self) -> bool {
+        match self.kept {
+            Kept::Owner => matches!(self.why, Errno::PERM | Errno::INVAL),
+            Kept::Xattr => self.why == Errno::PERM,
+            Kept::Other => false,
+        }
+    }
 }
 
 /// What tells a folder of the destination from all others.
@@ -118,58 +144,68 @@ impl Folder {
     }
 
     /// Gives a link, device, fifo or socket the metadata that it can have.
-    pub fn keep_at(&self, child: &[u8], attr: &Attr) -> Vec<Lost> {
+    pub fn keep_at(&self, child: &[u8], attr: &Attr, owners: Owners) -> Vec<Lost> {
         let mut lost = Vec::new();
-        let owned = chown(&mut lost, attr, |uid, gid| {
+        let owned = chown(&mut lost, attr, owners, |uid, gid| {
             rustix::fs::chownat(&self.0, name(child), uid, gid, AtFlags::SYMLINK_NOFOLLOW)
         });
         if attr.kind != FileType::Symlink {
             let mode = mode(attr, owned);
-            note(&mut lost, "mode", rustix::fs::chmodat(&self.0, name(child), mode, AtFlags::empty()));
+            note(
+                &mut lost,
+                Kept::Other,
+                "mode",
+                rustix::fs::chmodat(&self.0, name(child), mode, AtFlags::empty()),
+            );
         }
         let set = rustix::fs::utimensat(&self.0, name(child), &times(attr), AtFlags::SYMLINK_NOFOLLOW);
-        note(&mut lost, "times", set);
+        note(&mut lost, Kept::Other, "times", set);
         lost
     }
 
     /// Gives this folder its metadata; called when all is in it.
-    pub fn keep(&self, attr: &Attr, xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<Lost> {
-        keep(&self.0, attr, xattrs)
+    pub fn keep(
+        &self,
+        attr: &Attr,
+        owners: Owners,
+        xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    ) -> Vec<Lost> {
+        keep(&self.0, attr, owners, xattrs)
     }
 }
 
 /// Gives an open file or folder its owner, mode, extended attributes (ACLs among them) and times.
-pub fn keep(fd: impl AsFd, attr: &Attr, xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<Lost> {
+pub fn keep(
+    fd: impl AsFd,
+    attr: &Attr,
+    owners: Owners,
+    xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+) -> Vec<Lost> {
     let mut lost = Vec::new();
-    let owned = chown(&mut lost, attr, |uid, gid| rustix::fs::fchown(&fd, uid, gid));
-    note(&mut lost, "mode", rustix::fs::fchmod(&fd, mode(attr, owned)));
+    let owned = chown(&mut lost, attr, owners, |uid, gid| rustix::fs::fchown(&fd, uid, gid));
+    note(&mut lost, Kept::Other, "mode", rustix::fs::fchmod(&fd, mode(attr, owned)));
     for (key, value) in xattrs {
         let Ok(c) = CString::new(key.as_slice()) else { continue };
         let set = rustix::fs::fsetxattr(&fd, &c, &value, XattrFlags::empty());
-        // Without root only a user's own attributes can be set; like the owner, that is expected.
-        if set != Err(Errno::PERM) || is_root() {
-            let what = format!("extended attribute {}", String::from_utf8_lossy(&key));
-            note(&mut lost, &what, set);
-        }
+        let what = format!("extended attribute {}", String::from_utf8_lossy(&key));
+        note(&mut lost, Kept::Xattr, &what, set);
     }
-    note(&mut lost, "times", rustix::fs::futimens(&fd, &times(attr)));
+    note(&mut lost, Kept::Other, "times", rustix::fs::futimens(&fd, &times(attr)));
     lost
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Sets the owner; whether it is the right one now. Without root it can't be, and that is no loss to report.
+/// Sets the owner, if it is to be kept; whether it is the right one now.
 fn chown(
     lost: &mut Vec<Lost>,
     attr: &Attr,
+    owners: Owners,
     set: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
 ) -> bool {
-    let done = set(Some(Uid::from_raw(attr.uid.rid())), Some(Gid::from_raw(attr.gid.rid())));
-    if done != Err(Errno::PERM) || is_root() {
-        note(lost, "owner", done);
+    if owners == Owners::No {
+        return false;
     }
+    let done = set(Some(Uid::from_raw(attr.uid.rid())), Some(Gid::from_raw(attr.gid.rid())));
+    note(lost, Kept::Owner, "owner", done);
     done.is_ok()
 }
 
@@ -183,8 +219,8 @@ fn times(attr: &Attr) -> Timestamps {
     Timestamps { last_access: spec(attr.atime), last_modification: spec(attr.mtime) }
 }
 
-fn note(lost: &mut Vec<Lost>, what: &str, result: Result<(), Errno>) {
+fn note(lost: &mut Vec<Lost>, kept: Kept, what: &str, result: Result<(), Errno>) {
     if let Err(why) = result {
-        lost.push(Lost { what: what.to_owned(), why });
+        lost.push(Lost { kept, what: what.to_owned(), why });
     }
 }

@@ -10,7 +10,7 @@
 //! # Absent
 //! Volumes. Trees deeper than this process may have files open. Copying from one pool to another: that is two copies.
 
-use super::args::Args;
+use super::args::{Args, Owners};
 use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io};
@@ -82,7 +82,10 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
     if path.is_empty() {
         return refuse(&target.dataset, "volumes are not written: a path must follow the colon");
     }
-    let scan = target::scan(args);
+    if let Some(held) = super::held::held(io, args, target) {
+        return Err(held.refusal());
+    }
+    let scan = target::scan(args)?;
     let candidate = target::candidate(&scan, target.pool())?;
     let options = OpenOptions {
         write: true,
@@ -91,8 +94,11 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
         ..OpenOptions::default()
     };
     let pool = Pool::import(candidate, &options, &Host::of_system())?;
+    let target = &target.of(pool.name());
     let keys = target::load_keys(&pool, args, target);
-    let copied = keys.and_then(|()| copy(io, args, &pool, target, &path, sources));
+    let copied = keys
+        .and_then(|()| target::check_key(&pool, &target.dataset))
+        .and_then(|()| copy(io, args, &pool, target, &path, sources));
     let left = pool.export().map_err(Error::from);
     let whole = copied?;
     left?;
@@ -390,7 +396,8 @@ impl Copy<'_> {
             self.fs.link(*first, dir, name)?;
             return Ok(None);
         }
-        let new = NewFile { uid: meta.uid(), gid: meta.gid(), ..NewFile::new(kind, 0o600) };
+        let (uid, gid) = self.owner(meta);
+        let new = NewFile { uid, gid, ..NewFile::new(kind, 0o600) };
         let object = self.fs.create(dir, name, &new)?.object;
         if meta.is_dir() {
             return Ok(Some((source, object)));
@@ -434,6 +441,14 @@ impl Copy<'_> {
         Ok(self.fs.extend(object, size)?)
     }
 
+    /// Who is to own a file in the pool.
+    fn owner(&self, meta: &Metadata) -> (u32, u32) {
+        match self.args.owners {
+            Owners::IfAllowed | Owners::Numeric => (meta.uid(), meta.gid()),
+            Owners::No => (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+        }
+    }
+
     /// Gives a file its extended attributes, owner, mode and times.
     fn keep(&mut self, source: &Source, object: ObjNum) -> Result<(), Failure> {
         let meta = &source.meta;
@@ -443,9 +458,10 @@ impl Copy<'_> {
         let time = |secs, nanos: i64| {
             Some(Time { secs, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) })
         };
+        let (uid, gid) = self.owner(meta);
         let set = SetAttr {
-            uid: Some(meta.uid()),
-            gid: Some(meta.gid()),
+            uid: Some(uid),
+            gid: Some(gid),
             permissions: (!meta.is_symlink()).then_some(meta.mode() & 0o7777),
             atime: time(meta.atime(), meta.atime_nsec()),
             mtime: time(meta.mtime(), meta.mtime_nsec()),

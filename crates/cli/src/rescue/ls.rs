@@ -2,38 +2,57 @@
 
 use super::args::Args;
 use super::target::{self, Error, Target};
-use super::{Chain, Io, find};
+use super::{Chain, Io, find, held};
+use crate::cx::Out;
 use poolhouse::Pool;
 use poolhouse::zpl::{DirEntry, FileSystem, FileType, Node};
+use server::api::PoolQuery;
+use std::rc::Rc;
 
 /// Lists what the operands name; `Ok(false)` if something could not be read.
 pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
-    let scan = target::scan(args);
     if args.operands.is_empty() && args.find.is_none() {
-        for c in &scan.pools {
-            writeln!(io.out, "{}\t{}", c.name, c.guid);
-        }
-        if scan.pools.is_empty() {
-            writeln!(io.err, "no pools available");
-        }
-        return Ok(true);
+        return pools(io, args);
     }
+    let mut scan = None;
+    let mut scanned = |args| match &mut scan {
+        Some(scan) => Ok(Rc::clone(scan)),
+        none => Ok::<_, Error>(Rc::clone(none.insert(Rc::new(target::scan(args)?)))),
+    };
     let names: Vec<String> = match args.operands.as_slice() {
-        [] => scan.pools.iter().map(|c| c.name.clone()).collect(),
+        // Two pools may have one name.
+        [] => scanned(args)?.pools.iter().map(|c| c.guid.to_string()).collect(),
         named => named.to_vec(),
     };
     let mut whole = true;
     for operand in &names {
         let target = Target::parse(operand);
+        if args.find.is_none()
+            && let Some(held) = held::held(io, args, &target)
+        {
+            whole &= held.list(io, args)?;
+            continue;
+        }
+        let scan = scanned(args)?;
         if args.list_txgs {
             whole &= list_txgs(io, target::candidate(&scan, target.pool())?)?;
             continue;
         }
-        let pool = target::open(io, args, &scan, &target)?;
+        let (pool, target) = match target::open(io, args, &scan, &target) {
+            Ok(opened) => opened,
+            Err(error) => match held::if_in_use(io, &target, &error) {
+                Some(held) if args.find.is_none() => {
+                    whole &= held.list(io, args)?;
+                    continue;
+                }
+                Some(_) | None => return Err(error),
+            },
+        };
         whole &= match (&args.find, &target.path) {
             (Some(pattern), _) => find::run(io, &pool, pattern)?,
             (None, None) => list_datasets(io, args, &pool, &target)?,
             (None, Some(path)) => {
+                target::check_key(&pool, &target.dataset)?;
                 let fs = pool.dataset(&target.dataset)?.filesystem()?;
                 let mut listing = Listing {
                     io,
@@ -49,6 +68,25 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         };
     }
     Ok(whole)
+}
+
+/// Lists pools: those that are found, and those that the daemon holds.
+fn pools(io: &mut Io, args: &Args) -> Result<bool, Error> {
+    let scan = target::scan(args)?;
+    let mut pools: Vec<(String, u64)> = scan.pools.iter().map(|c| (c.name.clone(), c.guid.0)).collect();
+    if args.devices.is_empty() {
+        for name in io.service.pool_names().unwrap_or_default() {
+            let pool = io.service.pool(&name, &PoolQuery::default());
+            pools.extend(pool.ok().map(|pool| (name, pool.guid)).filter(|new| !pools.contains(new)));
+        }
+    }
+    for (name, guid) in &pools {
+        writeln!(io.out, "{name}\t{guid}");
+    }
+    if pools.is_empty() {
+        writeln!(io.err, "no pools available");
+    }
+    Ok(true)
 }
 
 fn list_txgs(io: &mut Io, candidate: &poolhouse::spa::Candidate) -> Result<bool, Error> {
@@ -158,37 +196,65 @@ impl Listing<'_> {
     }
 
     fn entry(&mut self, name: &[u8], node: &Node) {
-        let shown = String::from_utf8_lossy(name).into_owned();
-        if !self.args.long {
-            writeln!(self.io.out, "{shown}");
-            return;
-        }
         let a = node.attr();
-        let size = match a.rdev {
-            Some((major, minor)) => format!("{major}, {minor}"),
-            None => a.size.to_string(),
+        let link = (self.args.long && a.kind == FileType::Symlink).then(|| node.readlink());
+        let link = link.and_then(|link| link.map_err(|e| self.failed(name, &e)).ok());
+        let shown = Shown {
+            kind: a.kind,
+            mode: a.mode,
+            nlink: a.nlink,
+            owner: (a.uid.rid(), a.gid.rid()),
+            size: a.size,
+            device: a.rdev,
+            mtime: a.mtime.secs,
+            link,
         };
-        let time = jiff::Timestamp::from_second(a.mtime.secs)
-            .map_or_else(|_| a.mtime.secs.to_string(), |t| t.strftime("%Y-%m-%d %H:%M").to_string());
-        let target = match a.kind {
-            FileType::Symlink => match node.readlink() {
-                Ok(t) => format!(" -> {}", String::from_utf8_lossy(&t)),
-                Err(e) => {
-                    self.failed(name, &e);
-                    String::new()
-                }
-            },
-            _ => String::new(),
-        };
-        let mode = mode_text(a.kind, a.mode);
-        let (uid, gid) = (a.uid.rid(), a.gid.rid());
-        writeln!(self.io.out, "{mode} {:>3} {uid:>6} {gid:>6} {size:>12} {time} {shown}{target}", a.nlink);
+        line(&mut self.io.out, self.args.long, name, &shown);
     }
 
     fn failed(&mut self, path: &[u8], e: &dyn std::error::Error) {
         self.whole = false;
         writeln!(self.io.err, "poolhouse ls: {}: {}", String::from_utf8_lossy(path), Chain(e));
     }
+}
+
+/// What a line tells of a file.
+pub struct Shown {
+    /// Kind.
+    pub kind: FileType,
+    /// Permissions.
+    pub mode: u32,
+    /// Links.
+    pub nlink: u64,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Bytes.
+    pub size: u64,
+    /// Major and minor number of a device.
+    pub device: Option<(u32, u32)>,
+    /// Seconds since the epoch.
+    pub mtime: i64,
+    /// What a symbolic link leads to.
+    pub link: Option<Vec<u8>>,
+}
+
+/// Prints a file's line.
+pub fn line(out: &mut Out, long: bool, name: &[u8], file: &Shown) {
+    let name = String::from_utf8_lossy(name).into_owned();
+    if !long {
+        writeln!(out, "{name}");
+        return;
+    }
+    let size = match file.device {
+        Some((major, minor)) => format!("{major}, {minor}"),
+        None => file.size.to_string(),
+    };
+    let time = jiff::Timestamp::from_second(file.mtime)
+        .map_or_else(|_| file.mtime.to_string(), |t| t.strftime("%Y-%m-%d %H:%M").to_string());
+    let link = file.link.as_ref().map(|link| format!(" -> {}", String::from_utf8_lossy(link)));
+    let (mode, (uid, gid)) = (mode_text(file.kind, file.mode), file.owner);
+    let link = link.unwrap_or_default();
+    writeln!(out, "{mode} {:>3} {uid:>6} {gid:>6} {size:>12} {time} {name}{link}", file.nlink);
 }
 
 /// `drwxr-xr-x` and the like.

@@ -16,6 +16,7 @@ mod args;
 mod cp;
 mod dest;
 mod find;
+mod held;
 mod into;
 mod ls;
 mod progress;
@@ -23,6 +24,7 @@ mod target;
 
 use crate::cx::Out;
 use args::{Args, Usage};
+use server::api::Service;
 
 /// Where a rescue writes.
 pub struct Io {
@@ -32,6 +34,8 @@ pub struct Io {
     pub err: Out,
     /// Whether standard error is a terminal: only then a progress line is drawn.
     pub terminal: bool,
+    /// The daemon of this user, which may hold the pool; it is not started.
+    pub service: Box<dyn Service>,
 }
 
 /// Runs `poolhouse ls` with what follows the word; the exit code.

@@ -2,11 +2,15 @@
 
 use super::Io;
 use super::args::Args;
+use poolhouse::dsl::Dir;
+use poolhouse::dsl::keys::KeyStatus;
 use poolhouse::spa::import::Rewind;
 use poolhouse::spa::scan::DEFAULT_SEARCH_PATHS;
 use poolhouse::spa::{Candidate, Host, Scan, SpaError};
 use poolhouse::{Claim, OpenOptions, Pool};
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
 /// Why a rescue could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,63 @@ pub enum Error {
         /// Why.
         #[source]
         source: poolhouse::zpl::Error,
+    },
+    /// A device, image or folder that was named can't be read.
+    #[error("{}", path.display())]
+    Device {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Several pools have the name.
+    #[error("more than one pool is called '{name}': name one by its guid: {}", pools.join(", "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Their guids, each with a device.
+        pools: Vec<String>,
+    },
+    /// The key of an encrypted dataset is not loaded.
+    #[error("{dataset} is encrypted, and its key is not loaded: give it with -k {root}=FILE")]
+    NoKey {
+        /// The dataset.
+        dataset: String,
+        /// Its encryption root.
+        root: String,
+    },
+    /// A daemon holds the pool, and has the file system mounted nowhere.
+    #[error(
+        "{dataset}: the daemon of this user holds the pool, and has not mounted this file system: \
+         run 'zfs mount {}', or add --peek", dataset.split('@').next().unwrap_or_default()
+    )]
+    NotMounted {
+        /// The dataset.
+        dataset: String,
+    },
+    /// A daemon holds the pool, and has the file system mounted: `cp` is not needed.
+    #[error("{dataset}: the daemon of this user holds the pool, and has this mounted at {}: use cp there", at.display())]
+    Mounted {
+        /// The dataset.
+        dataset: String,
+        /// The path that was asked for, as it is mounted.
+        at: PathBuf,
+    },
+    /// What the daemon has mounted can't be read.
+    #[error("{}", path.display())]
+    Local {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The daemon that holds the pool refused.
+    #[error("the daemon of this user, which holds the pool: {why}")]
+    Daemon {
+        /// Why.
+        why: String,
     },
     /// A key file can't be read.
     #[error("cannot read key file {}", path.display())]
@@ -85,26 +146,76 @@ impl Target {
         }
     }
 
-    /// The pool's name.
+    /// The same in a pool whose name is known: an operand may have its guid instead.
+    pub fn of(&self, pool: &str) -> Target {
+        Target { dataset: format!("{pool}{}", &self.dataset[self.pool().len()..]), path: self.path.clone() }
+    }
+
+    /// The pool's name, or its guid.
     pub fn pool(&self) -> &str {
         self.dataset.split(['/', '@', '#']).next().unwrap_or_default()
     }
 }
 
 /// Looks for pools where the arguments say, or where OpenZFS would.
-pub fn scan(args: &Args) -> Scan {
+///
+/// # Errors
+/// [`Error::Device`] for a device, image or folder that was named and can't be read.
+pub fn scan(args: &Args) -> Result<Scan, Error> {
     if args.devices.is_empty() {
-        poolhouse::spa::scan(&DEFAULT_SEARCH_PATHS)
-    } else {
-        poolhouse::spa::scan(&args.devices)
+        return Ok(poolhouse::spa::scan(&DEFAULT_SEARCH_PATHS));
+    }
+    args.devices.iter().try_for_each(|path| readable(path))?;
+    let scan = poolhouse::spa::scan(&args.devices);
+    match scan.silent.first() {
+        Some(path) if scan.pools.is_empty() => {
+            let source = std::io::Error::other("it does not answer");
+            Err(Error::Device { path: path.clone(), source })
+        }
+        _ => Ok(scan),
     }
 }
 
+/// Refuses what can't be read: what was named, and the files of a folder that was. Pipes and
+/// character devices are not opened: that could wait, or do something.
+fn readable(path: &Path) -> Result<(), Error> {
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Device { path, source }
+    };
+    let meta = std::fs::metadata(path).map_err(fail(path))?;
+    let kind = meta.file_type();
+    if kind.is_dir() {
+        for entry in std::fs::read_dir(path).map_err(fail(path))?.flatten() {
+            let path = entry.path();
+            if std::fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
+                File::open(&path).map_err(fail(&path))?;
+            }
+        }
+    } else if kind.is_file() || kind.is_block_device() {
+        File::open(path).map_err(fail(path))?;
+    } else {
+        return Err(fail(path)(std::io::Error::other("it is no file, block device or folder")));
+    }
+    Ok(())
+}
+
 /// The candidate for a pool's name or guid.
+///
+/// # Errors
+/// [`Error::Ambiguous`]; [`poolhouse::Error::NoSuchPool`].
 pub fn candidate<'s>(scan: &'s Scan, name: &str) -> Result<&'s Candidate, Error> {
     let guid = name.parse().ok();
-    let found = scan.pools.iter().find(|c| c.name == name || guid == Some(c.guid.0));
-    Ok(found.ok_or_else(|| poolhouse::Error::NoSuchPool { name: name.to_owned() })?)
+    let mut found = scan.pools.iter().filter(|c| c.name == name || guid == Some(c.guid.0));
+    let first = found.next().ok_or_else(|| poolhouse::Error::NoSuchPool { name: name.to_owned() })?;
+    let others: Vec<&Candidate> = found.collect();
+    if others.is_empty() {
+        return Ok(first);
+    }
+    let device = |c: &Candidate| c.members.first().map(|m| format!(" ({})", m.place.path.display()));
+    let one = |c: &Candidate| format!("{}{}", c.guid, device(c).unwrap_or_default());
+    let pools = std::iter::once(first).chain(others).map(one).collect();
+    Err(Error::Ambiguous { name: name.to_owned(), pools })
 }
 
 /// How a rescue opens pools: nothing will be written, so it doesn't matter who used the pool last.
@@ -120,16 +231,37 @@ pub fn options(args: &Args) -> OpenOptions {
     }
 }
 
-/// Opens the pool of a target, with the keys that were given.
-pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<Pool, Error> {
+/// Opens the pool of a target, with the keys that were given; and the target with the pool's name.
+pub fn open(io: &mut Io, args: &Args, scan: &Scan, target: &Target) -> Result<(Pool, Target), Error> {
     let candidate = candidate(scan, target.pool())?;
     let pool = Pool::import(candidate, &options(args), &Host::of_system())?;
+    let target = target.of(pool.name());
     if args.txg.is_some() {
         let ub = pool.spa().uberblock();
         writeln!(io.err, "poolhouse: {} at transaction group {}", pool.name(), ub.txg);
     }
-    load_keys(&pool, args, target)?;
-    Ok(pool)
+    load_keys(&pool, args, &target)?;
+    Ok((pool, target))
+}
+
+/// Refuses a dataset whose key is not loaded.
+///
+/// # Errors
+/// [`Error::NoKey`]; as reading fails.
+pub fn check_key(pool: &Pool, dataset: &str) -> Result<(), Error> {
+    let head = dataset.split(['@', '#']).next().unwrap_or_default();
+    let dir = pool.dsl().dir(head).map_err(poolhouse::Error::from)?;
+    match dir.encryption_root().map_err(poolhouse::Error::from)? {
+        Some(root) if !is_loaded(pool, &root)? => {
+            Err(Error::NoKey { dataset: dataset.to_owned(), root: root.name().to_owned() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_loaded(pool: &Pool, root: &Dir) -> Result<bool, Error> {
+    let status = pool.dsl().keys().status(root).map_err(poolhouse::Error::from)?;
+    Ok(status == KeyStatus::Available)
 }
 
 /// Loads the keys that were given.
