@@ -1,27 +1,35 @@
 //! A dataset of an open pool.
 
-use crate::{Error, File, ReadDir, Result};
+use crate::{Error, File, Pool, ReadDir, Result};
 use dmu::Objset;
 use zpl::FileSystem;
 use zvol::Volume;
 
 /// A file system, volume or snapshot.
 #[derive(Debug, Clone)]
-pub struct Dataset(dsl::Dataset);
+pub struct Dataset {
+    pool: Pool,
+    ds: dsl::Dataset,
+}
 
 impl Dataset {
-    pub(crate) fn new(ds: dsl::Dataset) -> Dataset {
-        Dataset(ds)
+    pub(crate) fn new(pool: Pool, ds: dsl::Dataset) -> Dataset {
+        Dataset { pool, ds }
+    }
+
+    /// Its pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Its full name.
     pub fn name(&self) -> String {
-        self.0.name()
+        self.ds.name()
     }
 
     /// Its place among the datasets: properties, snapshots, holds, bookmarks.
     pub fn dsl(&self) -> &dsl::Dataset {
-        &self.0
+        &self.ds
     }
 
     /// Its snapshots, oldest first.
@@ -29,7 +37,8 @@ impl Dataset {
     /// # Errors
     /// As reading fails.
     pub fn snapshots(&self) -> Result<Vec<Dataset>> {
-        Ok(self.0.snapshots()?.into_iter().map(Dataset).collect())
+        let of = |ds| Dataset::new(self.pool.clone(), ds);
+        Ok(self.ds.snapshots()?.into_iter().map(of).collect())
     }
 
     /// Its objects.
@@ -37,7 +46,7 @@ impl Dataset {
     /// # Errors
     /// [`Error::Empty`] if it has none.
     pub fn objset(&self) -> Result<Objset> {
-        self.0.objset()?.ok_or_else(|| Error::Empty { dataset: self.name() })
+        self.ds.objset()?.ok_or_else(|| Error::Empty { dataset: self.name() })
     }
 
     /// The file system that it holds.
@@ -54,6 +63,14 @@ impl Dataset {
     /// [`Error::Volume`] when it holds none or its key is not loaded.
     pub fn volume(&self) -> Result<Volume> {
         Ok(Volume::open(&self.objset()?)?)
+    }
+
+    /// The volume that it holds, to be written. Nobody else can have it as long as a handle is alive.
+    ///
+    /// # Errors
+    /// As [`Pool::open_volume`].
+    pub fn volume_for_writing(&self) -> Result<Volume> {
+        self.pool.open_volume(&self.ds)
     }
 
     /// Opens the file at `path`, symbolic links followed.

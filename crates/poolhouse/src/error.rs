@@ -27,6 +27,9 @@ pub enum Error {
     /// The pool can be read, but not written.
     #[error(transparent)]
     Refused(spa::engine::WriteRefusal),
+    /// The pool can't be made.
+    #[error(transparent)]
+    Create(#[from] spa::create::CreateError),
     /// The pool was not opened for writing.
     #[error("the pool is not open for writing")]
     ReadOnly,

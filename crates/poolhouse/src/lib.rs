@@ -32,6 +32,40 @@
 //! # }
 //! ```
 //!
+//! A pool is made, filled and changed as the commands do it. `examples/tour.rs` has more.
+//!
+//! ```
+//! use poolhouse::Pool;
+//! use std::io::Write;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let image = dir.path().join("d0");
+//! # std::fs::File::create(&image)?.set_len(128 << 20)?;
+//! let pool = Pool::create("t", &[&[&image]])?;
+//! let a = pool.create_filesystem("t/a")?;
+//! a.create_dir("/notes")?;
+//! let mut file = a.create_file("/notes/today.txt")?;
+//! file.write_all(b"first")?;
+//! file.sync()?;
+//!
+//! pool.snapshot("t/a@s")?;
+//! file.write_at(b"later", 0)?;
+//! let mut buf = [0; 5];
+//! pool.dataset("t/a@s")?.open("/notes/today.txt")?.read_at(&mut buf, 0)?;
+//! assert_eq!(&buf, b"first");
+//!
+//! let clone = pool.clone_snapshot("t/a@s", "t/b")?;
+//! clone.open_for_writing("/notes/today.txt")?.write_at(b"other", 0)?;
+//!
+//! let volume = pool.create_volume("t/v", 16 << 20)?.volume_for_writing()?;
+//! volume.write_at(b"boot", 0)?;
+//! volume.flush()?;
+//! pool.export()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Theory
 //! This room only ties the others together for programs that embed them: [`Pool`] is a [`spa::Spa`] with its [`dsl::Dsl`],
 //! [`Dataset`] opens into a [`zpl::FileSystem`] or a [`zvol::Volume`], [`File`] is a [`zpl::Node`] that reads like a file. What is
@@ -40,9 +74,12 @@
 //! # Absent
 //! Mounts, exports and the control API: those are doors.
 
+mod change;
 mod dataset;
 mod error;
 mod file;
+mod files;
+mod policy;
 mod pool;
 mod writing;
 
@@ -50,6 +87,8 @@ pub use ::spa::import::Claim;
 pub use dataset::Dataset;
 pub use error::Error;
 pub use file::{File, ReadDir};
+pub use files::FileWriter;
+pub use policy::policy_of;
 pub use pool::{DatasetNames, OpenOptions, Pool, default_cache_bytes};
 pub use writing::Replay;
 

@@ -3,10 +3,13 @@
 use crate::{Dataset, Error, Result};
 use dsl::Dsl;
 use ondisk::Txg;
+use parking_lot::Mutex;
 use spa::import::{Claim, Hands, Options, Rewind, SystemClock, import_for_writing};
 use spa::{Candidate, Host, Scan, Spa};
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use zpl::FileSystem;
 
 /// How a pool is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +46,12 @@ pub struct OpenOptions {
 pub struct Pool {
     spa: Arc<Spa>,
     dsl: Dsl,
+    /// File systems that are written, by their objects.
+    written: Written,
 }
+
+/// See [`Pool::written`].
+type Written = Arc<Mutex<HashMap<u64, Weak<FileSystem>>>>;
 
 /// What [`Pool::dataset_names`] found.
 #[derive(Debug, Default)]
@@ -88,13 +96,13 @@ impl Pool {
     pub fn with_spa(spa: Spa, altroot: Option<String>) -> Result<Pool> {
         if let Some(live) = spa.writer() {
             let dsl = live.dsl().clone();
-            return Ok(Pool { spa: Arc::new(spa), dsl });
+            return Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default() });
         }
         let space = spa.space()?;
         let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot };
         let dsl = Dsl::open(spa.mos().clone(), options)?;
         spa.cache().zio().set_keys(dsl.keys().clone());
-        Ok(Pool { spa: Arc::new(spa), dsl })
+        Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default() })
     }
 
     /// Lets the pool go in order, after everything that was changed is on disk. Nothing can be changed any more; devices are let go of
@@ -116,6 +124,11 @@ impl Pool {
         &self.dsl
     }
 
+    /// The file systems that [`Dataset::writer`] has opened.
+    pub(crate) fn written(&self) -> &Mutex<HashMap<u64, Weak<FileSystem>>> {
+        &self.written
+    }
+
     /// The name that it was opened under.
     pub fn name(&self) -> &str {
         self.spa.name()
@@ -126,7 +139,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Dataset`] for a bad name or one that is not there.
     pub fn dataset(&self, name: &str) -> Result<Dataset> {
-        Ok(Dataset::new(self.dsl.dataset(name)?))
+        Ok(Dataset::new(self.clone(), self.dsl.dataset(name)?))
     }
 
     /// The names of every file system, volume and, if asked for, snapshot, sorted as `zfs list` does.

@@ -4,7 +4,7 @@ use crate::api::Reason;
 use dsl::prop::{Kind, Prop, Value};
 use fuse::tree::Statfs;
 use std::path::PathBuf;
-use zpl::{AclInherit, AclMode, Atime, LogPolicy, Policy, SyncMode};
+use zpl::{Atime, Policy};
 
 /// Where a file system belongs (`mountpoint`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,19 +106,6 @@ pub fn decided(given: &[String]) -> Vec<(Prop, bool)> {
 /// Longest names, without and with `longname`.
 const NAME_MAX: (u32, u32) = (255, 1023);
 const DEFAULT_RECORD: u64 = 128 << 10;
-/// `xattr=sa`.
-const XATTR_SA: u64 = 2;
-/// `dnodesize=auto`: 1 KiB.
-const DNODE_AUTO: u64 = 1;
-
-/// Slots of the dnodes that `dnodesize` asks for.
-fn slots(dnodesize: u64) -> u8 {
-    match dnodesize {
-        DNODE_AUTO => 2,
-        bytes => u8::try_from(bytes.div_ceil(512)).unwrap_or(1).clamp(1, 32),
-    }
-}
-
 impl Plan {
     /// Mounts it at this place, if one is named.
     pub fn place_at(&mut self, at: Option<&str>) {
@@ -188,39 +175,7 @@ impl Plan {
             },
             xattrs: !off(Prop::Xattr)?,
             sizes: Self::sizes_of(&dataset, unit, name_max)?,
-            policy: Policy {
-                recordsize: unit.next_power_of_two(),
-                xattr_sa: number(Prop::Xattr, XATTR_SA)? == XATTR_SA,
-                posix_acl,
-                slots: slots(number(Prop::Dnodesize, 0)?),
-                name_max: name_max as usize,
-                atime: match (number(Prop::Atime, 1)? != 0, number(Prop::Relatime, 1)? != 0) {
-                    (false, _) => Atime::Never,
-                    (true, true) => Atime::Relative,
-                    (true, false) => Atime::Always,
-                },
-                log: LogPolicy {
-                    sync: match number(Prop::Sync, 0)? {
-                        1 => SyncMode::Always,
-                        2 => SyncMode::Disabled,
-                        _ => SyncMode::Standard,
-                    },
-                    throughput: number(Prop::Logbias, 0)? == 1,
-                },
-                acl_mode: match number(Prop::Aclmode, 0)? {
-                    2 => AclMode::GroupMask,
-                    3 => AclMode::Passthrough,
-                    4 => AclMode::Restricted,
-                    _ => AclMode::Discard,
-                },
-                acl_inherit: match number(Prop::Aclinherit, 4)? {
-                    0 => AclInherit::Discard,
-                    1 => AclInherit::NoAllow,
-                    3 => AclInherit::Passthrough,
-                    5 => AclInherit::PassthroughX,
-                    _ => AclInherit::Restricted,
-                },
-            },
+            policy: poolhouse::policy_of(&dataset)?,
             cache: arc::Policy {
                 keep: arc::Which::of_number(number(Prop::Primarycache, 2)?),
                 ahead: arc::Which::of_number(number(Prop::Prefetch, 2)?),
