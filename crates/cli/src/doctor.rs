@@ -9,11 +9,10 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use rustix::process::{Resource, geteuid, getrlimit};
-use server::place::{Place, PlaceError};
+use server::place::{Place, PlaceError, choice};
 
 use crate::cx::Out;
 
@@ -56,8 +55,10 @@ pub struct Machine {
     pub files: Option<u64>,
     /// The second of them.
     pub locked: Option<u64>,
-    /// The daemon's folder, if it can't be trusted or used: why.
-    pub place: Result<PathBuf, String>,
+    /// The daemon's folder, or why there can be none.
+    pub place: Result<String, String>,
+    /// Why it isn't another that comes before it, in sentences.
+    pub passed: Vec<String>,
     /// Whether a daemon answers there.
     pub daemon: bool,
     /// Whether root's daemon answers, for a user who is not root.
@@ -69,16 +70,7 @@ pub struct Machine {
 impl Machine {
     /// This one.
     pub fn this() -> Self {
-        let place = Place::of_user();
-        let usable = match place.check() {
-            // The first daemon makes it.
-            Err(PlaceError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            checked => checked,
-        };
-        let usable = usable.map(|()| place.dir().to_owned()).map_err(|e| {
-            let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
-            format!("{e}{source}")
-        });
+        let (place, passed, daemon) = daemons_folder();
         let path = std::env::var_os("PATH").unwrap_or_default();
         Self {
             root: PathBuf::from("/"),
@@ -88,10 +80,11 @@ impl Machine {
             path: std::env::split_paths(&path).collect(),
             files: getrlimit(Resource::Nofile).maximum,
             locked: getrlimit(Resource::Memlock).maximum,
-            daemon: UnixStream::connect(place.socket()).is_ok(),
-            roots: UnixStream::connect(Place::of_system().socket()).is_ok(),
+            daemon,
+            roots: choice::roots_running().is_ok_and(|found| found.is_some()),
             own: std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default(),
-            place: usable,
+            place,
+            passed,
         }
     }
 
@@ -215,23 +208,21 @@ impl Machine {
     }
 
     fn place(&self) -> Finding {
+        let roots = self.roots && !self.is_root;
+        let daemon = match (self.daemon, roots) {
+            (true, true) => {
+                "and a daemon answers there; root's answers too, to POOLHOUSE_RUN_DIR=/run/poolhouse"
+            }
+            (true, false) => "and a daemon answers there",
+            (false, true) => {
+                "which can be written; no daemon runs, root's is asked until the first import starts one"
+            }
+            (false, false) => "which can be written; no daemon runs, the commands start one",
+        };
         let (state, seen) = match &self.place {
-            Ok(dir) if self.daemon && self.roots && !self.is_root => (
-                State::Well,
-                format!(
-                    "{}, and a daemon answers there; root's answers too, to POOLHOUSE_RUN_DIR=/run/poolhouse",
-                    dir.display()
-                ),
-            ),
-            Ok(dir) if self.daemon => (State::Well, format!("{}, and a daemon answers there", dir.display())),
-            Ok(dir) if self.roots && !self.is_root => (
-                State::Well,
-                format!(
-                    "{}; no daemon runs, root's is asked until the first import starts one",
-                    dir.display()
-                ),
-            ),
-            Ok(dir) => (State::Well, format!("{}; no daemon runs, the commands start one", dir.display())),
+            Ok(dir) if self.passed.is_empty() => (State::Well, format!("{dir}, {daemon}")),
+            // It is where nobody would look first, so that is said as long as it is so.
+            Ok(dir) => (State::Well, format!("{dir}, {daemon}. Not used: {}", self.passed.join("; "))),
             Err(why) => {
                 let how = "no daemon can run; POOLHOUSE_RUN_DIR names another folder";
                 (State::Ill(how.into()), why.clone())
@@ -357,6 +348,35 @@ impl Machine {
         }
         let how = "pools are not remembered for the next start; mkdir /etc/zfs";
         Finding { name, state: State::Without(how.into()), seen: "is not there".into() }
+    }
+}
+
+/// The folder of this user's daemon, or why there is none; why others were passed; and whether a daemon answers.
+fn daemons_folder() -> (Result<String, String>, Vec<String>, bool) {
+    let words = |error: PlaceError| {
+        let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+        format!("{error}{source}")
+    };
+    if let Some(place) = Place::named() {
+        let dir = place.dir().display().to_string();
+        return match place.connect() {
+            Ok(Some(_)) => (Ok(dir), Vec::new(), true),
+            Ok(None) => (place.try_out().map(|()| dir).map_err(words), Vec::new(), false),
+            Err(error) => (Err(words(error)), Vec::new(), false),
+        };
+    }
+    let running = choice::running();
+    let chosen = choice::choose();
+    let passed = chosen.as_ref().map(choice::Choice::passed).unwrap_or_default();
+    match running {
+        Err(error) => (Err(words(error)), Vec::new(), false),
+        // What stands in the way of those before it is told as it is now.
+        Ok(Some((_, place))) => {
+            let dir = place.dir().display().to_string();
+            let before = chosen.is_ok_and(|choice| choice.name() == dir);
+            (Ok(dir), if before { passed } else { Vec::new() }, true)
+        }
+        Ok(None) => (chosen.map(|choice| choice.name()).map_err(words), passed, false),
     }
 }
 

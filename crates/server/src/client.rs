@@ -5,13 +5,14 @@
 //! same code over no pools, and only a method that must leave something behind (an import) starts a daemon.
 //!
 //! A user who has a daemon asks it, and it alone: what a command means is not to depend on what else root happens to hold. One who has none sees root's pools, and does there what
-//! root has allowed. [`ENV_DIR`](crate::place::ENV_DIR) names the daemon that is meant, where there are several.
+//! root has allowed. [`ENV_DIR`](crate::place::ENV_DIR) names the daemon that is meant, where there are several. Without that, a user's daemon is looked for in
+//! all folders that it may be in ([`choice`]).
 //!
 //! A daemon that ends may do so between our connecting and its accepting; then the connection closes without a byte of
 //! an answer, and the question is asked once more, of a new one if need be.
 
 use crate::api::{Client, Service, Transport, TransportError, dispatch};
-use crate::place::Place;
+use crate::place::{Place, PlaceError, choice};
 use crate::start::start;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,7 +27,8 @@ const OWN: [&str; 3] = ["import", "scan", "create_pool"];
 
 /// The daemon's socket as a [`Transport`].
 pub struct Socket {
-    place: Place,
+    /// The folder that is meant, if one is named.
+    place: Option<Place>,
     program: Option<PathBuf>,
     absent: Box<dyn Service>,
 }
@@ -34,12 +36,12 @@ pub struct Socket {
 impl Socket {
     /// This user's daemon, or root's for a user who has none. `absent` answers when no daemon runs.
     pub fn new(absent: Box<dyn Service>) -> Self {
-        Self { place: Place::of_user(), program: None, absent }
+        Self { place: Place::named(), program: None, absent }
     }
 
     /// The daemon that lives in `place`, started from `program` when needed.
     pub fn at(place: Place, program: PathBuf, absent: Box<dyn Service>) -> Self {
-        Self { place, program: Some(program), absent }
+        Self { place: Some(place), program: Some(program), absent }
     }
 
     /// A client over this socket.
@@ -49,58 +51,53 @@ impl Socket {
 
     /// Connects to a daemon that runs, and says where it lives.
     fn connect(&self, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
-        let connected = |place: Place| {
-            let stream = named(&place, connect_to(&place))?;
-            Ok(stream.map(|stream| (stream, place)))
+        let connected = match &self.place {
+            Some(place) => place.connect().map(|stream| Some((stream?, place.clone()))),
+            None => choice::running(),
         };
-        if let Some(connected) = connected(self.place.clone())? {
-            return Ok(Some(connected));
+        match connected.map_err(of_place)? {
+            // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
+            None if !own && self.place.is_none() => choice::roots_running().map_err(of_place),
+            connected => Ok(connected),
         }
-        // Somebody without a daemon sees root's pools, as anybody does those of the kernel module.
-        let system = Place::of_system();
-        if own
-            || self.program.is_some()
-            || self.place == system
-            || std::env::var_os(crate::place::ENV_DIR).is_some()
-        {
-            return Ok(None);
-        }
-        connected(system)
     }
 
     /// Posts to a daemon that lives where this says; no answer if it went away before a byte of it.
-    fn exchange(&self, method: &str, body: &[u8]) -> Result<(Option<Vec<u8>>, Place), TransportError> {
+    fn exchange(&self, method: &str, body: &[u8]) -> Result<Option<Vec<u8>>, TransportError> {
         let starts = STARTS.contains(&method);
         let (stream, place) = match self.connect(OWN.contains(&method))? {
             Some(connected) => connected,
             None if starts => {
-                let started = start(&self.place, self.program.as_deref()).map_err(std::io::Error::other);
-                named(&self.place, started.map_err(TransportError::Socket))?;
+                start(self.place.as_ref(), self.program.as_deref()).map_err(|error| {
+                    TransportError::Socket(std::io::Error::other(crate::faults::chain(&error)))
+                })?;
                 match self.connect(true)? {
                     Some(connected) => connected,
-                    None => return Ok((None, self.place.clone())),
+                    None => return Ok(None),
                 }
             }
             None => {
                 let mut answer = Vec::new();
                 dispatch(&*self.absent, method, body, &mut answer)?;
-                return Ok((Some(answer), self.place.clone()));
+                return Ok(Some(answer));
             }
         };
-        let answer = named(&place, post(stream, method, body))?;
-        Ok((answer, place))
+        named(&place, post(stream, method, body))
     }
 }
 
 impl Transport for Socket {
     fn post(&self, method: &str, body: &[u8]) -> Result<Vec<u8>, TransportError> {
-        if let (Some(answer), _) = self.exchange(method, body)? {
+        if let Some(answer) = self.exchange(method, body)? {
             return Ok(answer);
         }
-        let (answer, place) = self.exchange(method, body)?;
         let gone = || TransportError::Socket(ErrorKind::ConnectionReset.into());
-        named(&place, answer.ok_or_else(gone))
+        self.exchange(method, body)?.ok_or_else(gone)
     }
+}
+
+fn of_place(error: PlaceError) -> TransportError {
+    TransportError::Socket(std::io::Error::other(crate::faults::chain(&error)))
 }
 
 /// A failure with the name of the socket where it happened: whose socket it is says whose daemon.
@@ -116,26 +113,12 @@ fn named<T>(place: &Place, result: Result<T, TransportError>) -> Result<T, Trans
 
 /// The sockets of this user's own daemon and of root's, if both answer: then commands go to the first, and nothing of what root's holds is seen.
 pub fn own_before_roots() -> Option<[PathBuf; 2]> {
-    let (own, system) = (Place::of_user(), Place::of_system());
-    let named = std::env::var_os(crate::place::ENV_DIR).is_some();
-    let answers = |place: &Place| connect_to(place).is_ok_and(|stream| stream.is_some());
-    (!named && own != system && answers(&own) && answers(&system)).then(|| [own.socket(), system.socket()])
-}
-
-/// Connects, if a daemon listens there.
-pub(crate) fn connect_to(place: &Place) -> Result<Option<UnixStream>, TransportError> {
-    match place.check() {
-        Ok(()) => {}
-        Err(crate::place::PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            return Ok(None);
-        }
-        Err(error) => return Err(TransportError::Socket(std::io::Error::other(error))),
+    if Place::named().is_some() {
+        return None;
     }
-    match UnixStream::connect(place.socket()) {
-        Ok(stream) => Ok(Some(stream)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let (_, own) = choice::running().ok()??;
+    let (_, system) = choice::roots_running().ok()??;
+    (own != system).then(|| [own.socket(), system.socket()])
 }
 
 /// Posts a request and reads the answer's body. `None` if the daemon went away before a byte of it.

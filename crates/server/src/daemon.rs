@@ -1,7 +1,7 @@
 //! The daemon's life: from the lock on its folder to the last unmount.
 //!
 //! # Life
-//! *Beginning*: with `start.lock` held, it takes `daemon.lock`, replaces a socket that a dead predecessor left, listens,
+//! *Beginning*: with `start.lock` held, that of each folder that it may be in ([`choice`]), it takes `daemon.lock`, replaces a socket that a dead predecessor left, listens,
 //! unmounts what that one left mounted, and says that it is ready. *Serving*. *Ending*, by a signal, by request, or
 //! (where it was started by a command) because nothing has been imported for a moment: with `start.lock` held again it
 //! takes its socket away, unmounts and exports everything, and lets its locks go. Whoever wants a daemon meanwhile
@@ -17,8 +17,8 @@
 use crate::api::{Error, Reason, Service};
 use crate::callers::{self, Callers};
 use crate::peer::Peer;
-use crate::place::{Place, PlaceError};
-use crate::start::READY;
+use crate::place::{Place, PlaceError, choice};
+use crate::start::{FAILED, NOTE, READY};
 use crate::zedlets::{Terms, USUAL, ZedletError};
 use crate::{http, inherited, logging, notify};
 use std::ffi::OsString;
@@ -82,6 +82,8 @@ pub trait House: Service + Send + Sync {
 pub struct Options {
     /// Where.
     pub place: Place,
+    /// What is to be known about that: why it isn't the usual one.
+    pub notes: Vec<String>,
     /// Leave the terminal, write to the log, and end when nothing is imported.
     pub background: bool,
     /// Where kstats and tunables are mounted as files, if they are.
@@ -105,6 +107,7 @@ impl Options {
     pub fn at(place: Place) -> Self {
         Self {
             place,
+            notes: Vec::new(),
             background: false,
             tree: None,
             attach: false,
@@ -219,6 +222,22 @@ struct Held {
     _lock: OwnedFd,
 }
 
+/// The folder for a daemon that wasn't told any.
+fn choose() -> Result<(Place, Vec<String>), PlaceError> {
+    if let Some(place) = Place::named() {
+        return Ok((place, Vec::new()));
+    }
+    let choice = choice::choose()?;
+    let place = choice.make()?;
+    let passed = choice.passed();
+    let notes = if passed.is_empty() {
+        Vec::new()
+    } else {
+        vec![format!("the daemon's folder is {}: {}", place.dir().display(), passed.join("; "))]
+    };
+    Ok((place, notes))
+}
+
 /// Runs a daemon to its end.
 pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> {
     let place = &options.place;
@@ -253,10 +272,13 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     let held = match begin(place) {
         Err(DaemonError::Running { .. }) if options.background => {
             // Two commands wanted one; the other's serves both.
-            return say_ready();
+            return say_ready(&[]);
         }
         held => held?,
     };
+    for note in &options.notes {
+        tracing::warn!("{note}");
+    }
     remove_orphans(place, options.tree.as_deref());
     if place.is_shared() {
         house.remember_in(Path::new(crate::cachefile::USUAL));
@@ -281,7 +303,7 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
         house.attach_every();
     }
     if options.background {
-        say_ready()?;
+        say_ready(&options.notes)?;
     }
     tracing::info!(socket = %place.socket().display(), "serving");
     let result = runtime.block_on(serve(options, held, metrics, &house));
@@ -349,8 +371,8 @@ const WITH_VALUE: [&str; 7] =
 /// `poolhouse serve` with its options ([`USAGE`]): runs a daemon and gives the exit code.
 /// `--background`, which a command passes when it starts one, makes it leave the terminal and end when nothing is imported.
 pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> u8 {
-    let mut options = Options::at(Place::of_user());
-    let (mut shared, mut limit) = (false, None);
+    let mut options = Options::at(Place::at(Path::new("")));
+    let (mut shared, mut limit, mut run_dir) = (false, None, None);
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         let value = if WITH_VALUE.iter().any(|option| arg == *option) { args.next() } else { None };
@@ -383,16 +405,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
             }
             (Some("--tunable"), Some(_)) if pair.is_some() => options.tunables.extend(pair),
             (Some("--run-dir"), Some(dir)) => {
-                // Root's own folder stays the one where everybody may knock.
-                if Path::new(&dir) != options.place.dir() {
-                    options.place = Place::at(Path::new(&dir));
-                }
+                run_dir = Some(std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
             }
             _ => {
                 say(USAGE);
                 return 2;
             }
         }
+    }
+    let chosen = match run_dir {
+        // The one that is meant anyway stays as open as it is, as root's is.
+        Some(dir) => Ok((choice::at(&dir), Vec::new())),
+        None => choose(),
+    };
+    match chosen {
+        Ok((place, notes)) => (options.place, options.notes) = (place, notes),
+        Err(error) => return cannot_serve(options.background, &error),
     }
     if shared {
         options.place = options.place.shared();
@@ -415,11 +443,20 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
             tracing::error!("{error}");
             1
         }
-        Err(error) => {
-            say(&format!("cannot serve: {}", crate::faults::chain(&error)));
-            1
-        }
+        Err(error) => cannot_serve(options.background, &error),
     }
+}
+
+/// Says why there is no daemon, to the command that waits for one if one does; and the exit code.
+fn cannot_serve(background: bool, error: &dyn std::error::Error) -> u8 {
+    let why = crate::faults::chain(error);
+    if background {
+        // Who started us may be gone.
+        writeln!(std::io::stdout(), "{FAILED}{}", why.replace('\n', " ")).unwrap_or_default();
+    } else {
+        say(&format!("cannot serve: {why}"));
+    }
+    1
 }
 
 fn say(line: &str) {
@@ -428,7 +465,10 @@ fn say(line: &str) {
 }
 
 fn begin(place: &Place) -> Result<Held, DaemonError> {
-    let _turn = place.lock_start()?;
+    let (_turn, other) = choice::take_turn(place)?;
+    if let Some(place) = other {
+        return Err(DaemonError::Running { place });
+    }
     let Some(lock) = place.lock_daemon()? else {
         return Err(DaemonError::Running { place: place.clone() });
     };
@@ -448,14 +488,17 @@ fn begin(place: &Place) -> Result<Held, DaemonError> {
     Ok(Held { listener, _lock: lock })
 }
 
-fn say_ready() -> Result<(), DaemonError> {
+fn say_ready(notes: &[String]) -> Result<(), DaemonError> {
     let mut out = std::io::stdout();
+    let notes: String = notes.iter().map(|note| format!("{NOTE}{}\n", note.replace('\n', " "))).collect();
     // Whoever started us may be gone; that is no reason not to serve.
-    if let Err(error) = out.write_all(READY).and_then(|()| out.flush()) {
+    if let Err(error) = writeln!(out, "{notes}{READY}").and_then(|()| out.flush()) {
         tracing::debug!(%error, "nobody waits for the daemon");
     }
     let null = std::fs::File::options().write(true).open("/dev/null").map_err(cannot("open /dev/null"))?;
-    rustix::stdio::dup2_stdout(&null).map_err(|e| cannot("let the pipe go")(e.into()))
+    rustix::stdio::dup2_stdout(&null)
+        .and_then(|()| rustix::stdio::dup2_stderr(&null))
+        .map_err(|e| cannot("let the pipe go")(e.into()))
 }
 
 /// Takes away what a daemon of this folder left when it died: devices over its volumes, then mounts. The user's usual daemon does so for all folders of his: those of some will never
@@ -469,7 +512,8 @@ fn remove_orphans(place: &Place, tree: Option<&Path>) {
             Ok(ours) => {
                 let noted = crate::journal::remember(place.dir(), &ours);
                 // Which are this folder's is not known then.
-                let all = noted.is_err() || place == Place::of_user();
+                let usual = choice::is_usual(&place) || Place::named().as_ref() == Some(&place);
+                let all = noted.is_err() || usual;
                 let own = noted.unwrap_or_else(|error| {
                     tracing::warn!(%error, "what a dead daemon had mounted does not come back by itself");
                     Vec::new()

@@ -6,18 +6,23 @@
 //! and `start.lock`, locked for the moments in which a daemon begins or ends, so that two commands that start one at
 //! the same time end up with one, and none reaches a daemon that is on its way out.
 //!
-//! The folder of a user is in `$XDG_RUNTIME_DIR`, or else in the temporary directory, where it is trusted only if it
-//! belongs to the user and nobody else may enter.
+//! Which folder that is, of several that it may be, is chosen in [`choice`].
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+pub mod choice;
+mod trial;
 
 /// Names another folder for the daemon, so that several can live side by side.
 pub const ENV_DIR: &str = "POOLHOUSE_RUN_DIR";
-const SYSTEM_DIR: &str = "/run/poolhouse";
+/// Longest name of a socket, bytes (`sun_path`, less the zero at its end).
+const SOCKET_MAX: usize = 107;
 
 /// A daemon's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +60,32 @@ pub enum PlaceError {
         /// Whose it should be.
         wanted: u32,
     },
+    /// Another file system is mounted there, whose owner may say what it likes.
+    #[error("the daemon's folder {} is a mount in a folder where everybody may make things", dir.display())]
+    Mount {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Everybody may rename what is in the folder around it.
+    #[error("everybody may rename what is in {}: its mode is {mode:04o}, without the sticky bit", parent.display())]
+    Loose {
+        /// That folder.
+        parent: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// Its sockets would have names that are too long for the system.
+    #[error("the name of the daemon's folder is too long for a socket in it: {}", dir.display())]
+    Long {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// None of the folders that it may be can be used.
+    #[error("there is no folder for a daemon: {why}; set {ENV_DIR} to a folder of yours that can be written")]
+    Nowhere {
+        /// Each of them, and why not.
+        why: String,
+    },
     /// Others may enter it, or write in it.
     #[error("others may use the daemon's folder {0}: its mode is {mode:04o}; `chmod {wanted:o} {0}`", dir.display())]
     Open {
@@ -68,29 +99,14 @@ pub enum PlaceError {
 }
 
 impl Place {
-    /// The folder of this user's daemon.
-    pub fn of_user() -> Self {
-        let uid = rustix::process::geteuid();
-        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(dir) = var(ENV_DIR) {
-            // One of root's that others may enter is for everybody, as root's own is.
-            let shared =
-                std::fs::metadata(&dir).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o055 != 0);
-            return Self { dir, shared };
-        }
-        if uid.is_root() {
-            return Self::of_system();
-        }
-        let dir = match var("XDG_RUNTIME_DIR") {
-            Some(runtime) => runtime.join("poolhouse"),
-            None => std::env::temp_dir().join(format!("poolhouse-{}", uid.as_raw())),
-        };
-        Self { dir, shared: false }
-    }
-
-    /// The folder of root's daemon.
-    pub fn of_system() -> Self {
-        Self { dir: PathBuf::from(SYSTEM_DIR), shared: true }
+    /// The folder that the environment names, if it does: then no other is used.
+    pub fn named() -> Option<Self> {
+        let dir = std::env::var_os(ENV_DIR).filter(|value| !value.is_empty())?;
+        // A daemon leaves the folder in which it is started.
+        let dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.into());
+        // One of root's that others may enter is for everybody, as root's own is.
+        let shared = std::fs::metadata(&dir).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o055 != 0);
+        Some(Self { dir, shared })
     }
 
     /// A folder of the caller's choice.
@@ -134,7 +150,10 @@ impl Place {
         self.shared
     }
 
-    /// Makes the folder if need be, and checks that it can be trusted.
+    /// Makes the folder if need be, and checks that it can be trusted and used.
+    ///
+    /// # Errors
+    /// [`PlaceError`]: what is wrong with it.
     pub fn prepare(&self) -> Result<(), PlaceError> {
         let mode = self.mode();
         std::fs::DirBuilder::new()
@@ -142,7 +161,35 @@ impl Place {
             .mode(mode)
             .create(&self.dir)
             .map_err(|e| self.failed(e))?;
-        self.check()
+        self.check()?;
+        self.check_sockets()?;
+        trial::in_folder(&self.dir).map_err(|e| self.failed(e))
+    }
+
+    /// Whether it can be made, trusted and used; makes nothing that stays.
+    ///
+    /// # Errors
+    /// [`PlaceError`]: what is wrong with it.
+    pub fn try_out(&self) -> Result<(), PlaceError> {
+        self.check_sockets()?;
+        match self.check() {
+            Err(PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                // What is above it is made with it.
+                let there = self.dir.ancestors().skip(1).find(|parent| parent.exists());
+                trial::in_new_folder(there.unwrap_or(Path::new("/")))
+            }
+            checked => {
+                checked?;
+                trial::in_folder(&self.dir)
+            }
+        }
+        .map_err(|e| self.failed(e))
+    }
+
+    /// Whether its sockets can have their names.
+    fn check_sockets(&self) -> Result<(), PlaceError> {
+        let longest = self.socket().as_os_str().len().max(self.volumes().as_os_str().len());
+        if longest > SOCKET_MAX { Err(PlaceError::Long { dir: self.dir.clone() }) } else { Ok(()) }
     }
 
     /// The mode that it has.
@@ -175,13 +222,57 @@ impl Place {
         Ok(lock)
     }
 
+    /// The same, in a folder in which no daemon is to begin: `None` if none can have begun there either.
+    fn lock_start_of_other(&self) -> Result<Option<OwnedFd>, PlaceError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let lock = match rustix::fs::open(self.dir.join("start.lock"), flags, Mode::empty()) {
+            // Who begins there from now on makes it, and looks at the other folders after that.
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened.map_err(|e| self.failed(e.into()))?,
+        };
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive))
+            .map_err(|e| self.failed(e.into()))?;
+        Ok(Some(lock))
+    }
+
     /// Becomes the daemon of this folder, until dropped. `None` when there is one.
     pub fn lock_daemon(&self) -> Result<Option<OwnedFd>, PlaceError> {
-        let lock = self.open("daemon.lock")?;
+        self.locked(self.open("daemon.lock")?)
+    }
+
+    /// Whether a daemon lives here. Its turn to begin must be held.
+    fn has_daemon(&self) -> Result<bool, PlaceError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::open(self.dir.join("daemon.lock"), flags, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.failed(errno.into())),
+            Ok(lock) => Ok(self.locked(lock)?.is_none()),
+        }
+    }
+
+    fn locked(&self, lock: OwnedFd) -> Result<Option<OwnedFd>, PlaceError> {
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(lock)),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(self.failed(errno.into())),
+        }
+    }
+
+    /// Connects, if a daemon listens here.
+    ///
+    /// # Errors
+    /// [`PlaceError`] if the folder can't be trusted, or the socket can't be used.
+    pub fn connect(&self) -> Result<Option<UnixStream>, PlaceError> {
+        match self.check() {
+            Err(PlaceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+            checked => checked?,
+        }
+        match UnixStream::connect(self.socket()) {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                Ok(None)
+            }
+            Err(error) => Err(self.failed(error)),
         }
     }
 
