@@ -137,6 +137,7 @@ pub(crate) fn of_library(error: &poolhouse::Error) -> Reason {
     match error {
         Error::NoPool { .. } | Error::NoSuchPool { .. } | Error::SeveralPools { .. } => Reason::NoSuchImport,
         Error::Import(failure) => of_spa(failure),
+        Error::Create(error) => crate::work::of_create(error),
         Error::Refused(why) => Reason::ReadonlyOnly { why: chain(why) },
         Error::Stopped(_) => Reason::Suspended,
         Error::Pool(_) | Error::Object(_) | Error::Volume(_) | Error::Log(_) => io(error),
