@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|large|volumes|attack ...]
+# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|large|volumes|attack|rootless ...]
 # Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
 # pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
 # POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works, SUITE_DISK (8G) how large the pool is, SUITE_SEED (1) where fsx begins. Logs stay in target/suites/report.
@@ -347,11 +347,14 @@ volumes() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/volumes.sh"; }
 # What strangers try, against a daemon in namespaces of its own.
 attack() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/attack.sh"; }
 
+# What users, namespaces and containers find, each in surroundings of its own.
+rootless() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/rootless.sh"; }
+
 status=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key large volumes attack}"; do
+for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key large volumes attack rootless}"; do
   for suite in $suite; do
-    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; large | pjdfstest | fsx | stress | sqlite | postgres | volumes | attack) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
+    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; large | pjdfstest | fsx | stress | sqlite | postgres | volumes | attack | rootless) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
     log=$report/$suite.log
     rm -f "$room"/dev/*
     truncate -s "${SUITE_DISK:-8G}" "$room/dev/d0"

@@ -61,8 +61,10 @@ pub struct Machine {
     pub passed: Vec<String>,
     /// Whether a daemon answers there.
     pub daemon: bool,
-    /// Whether root's daemon answers, for a user who is not root.
-    pub roots: bool,
+    /// The folder of root's daemon, if one answers.
+    pub roots: Option<String>,
+    /// What keeps this process from mounting, other than a `/dev/fuse` or a helper that isn't there; and what to do.
+    pub mounting: Option<String>,
     /// This program.
     pub own: PathBuf,
 }
@@ -81,7 +83,9 @@ impl Machine {
             files: getrlimit(Resource::Nofile).maximum,
             locked: getrlimit(Resource::Memlock).maximum,
             daemon,
-            roots: choice::roots_running().is_ok_and(|found| found.is_some()),
+            roots: choice::roots_running().ok().flatten().map(|(_, place)| place.dir().display().to_string()),
+            // That has a finding of its own.
+            mounting: fuse::why::Means { device: true, ..fuse::why::Means::of_this() }.obstacle(),
             own: std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default(),
             place,
             passed,
@@ -105,6 +109,7 @@ impl Machine {
         vec![
             self.fuse(),
             self.fusermount(),
+            self.mounting(),
             self.others(),
             self.place(),
             self.commands(),
@@ -181,6 +186,14 @@ impl Machine {
         Finding { name, state, seen }
     }
 
+    fn mounting(&self) -> Finding {
+        let (state, seen) = match &self.mounting {
+            Some(why) => (State::Ill(why.clone()), "this process can't".to_owned()),
+            None => (State::Well, "nothing is known that forbids it".to_owned()),
+        };
+        Finding { name: "mounting", state, seen }
+    }
+
     fn others(&self) -> Finding {
         let name = fuse::system::OTHERS_WORD;
         let conf = self.text(fuse::system::HELPER_CONF);
@@ -208,16 +221,16 @@ impl Machine {
     }
 
     fn place(&self) -> Finding {
-        let roots = self.roots && !self.is_root;
+        let roots = self.roots.as_ref().filter(|_| !self.is_root);
         let daemon = match (self.daemon, roots) {
-            (true, true) => {
-                "and a daemon answers there; root's answers too, to POOLHOUSE_RUN_DIR=/run/poolhouse"
+            (true, Some(dir)) => {
+                format!("and a daemon answers there; root's answers too, to POOLHOUSE_RUN_DIR={dir}")
             }
-            (true, false) => "and a daemon answers there",
-            (false, true) => {
-                "which can be written; no daemon runs, root's is asked until the first import starts one"
+            (true, None) => "and a daemon answers there".to_owned(),
+            (false, Some(_)) => {
+                "which can be written; no daemon runs, root's is asked until the first import starts one".to_owned()
             }
-            (false, false) => "which can be written; no daemon runs, the commands start one",
+            (false, None) => "which can be written; no daemon runs, the commands start one".to_owned(),
         };
         let (state, seen) = match &self.place {
             Ok(dir) if self.passed.is_empty() => (State::Well, format!("{dir}, {daemon}")),
@@ -373,8 +386,13 @@ fn daemons_folder() -> (Result<String, String>, Vec<String>, bool) {
         // What stands in the way of those before it is told as it is now.
         Ok(Some((_, place))) => {
             let dir = place.dir().display().to_string();
-            let before = chosen.is_ok_and(|choice| choice.name() == dir);
-            (Ok(dir), if before { passed } else { Vec::new() }, true)
+            let first = match &chosen {
+                Ok(choice) if choice.name() != dir => {
+                    Some(format!("{}, which could not be used when that daemon began", choice.name()))
+                }
+                _ => None,
+            };
+            (Ok(dir), passed.into_iter().chain(first).collect(), true)
         }
         Ok(None) => (chosen.map(|choice| choice.name()).map_err(words), passed, false),
     }

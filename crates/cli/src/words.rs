@@ -39,6 +39,10 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::ReadonlyOnly { why } => {
             format!("this release can't write it: {why}\nThe pool can be imported using '-o readonly=on'.")
         }
+        Reason::NotWritable { device, errno: number } => format!(
+            "cannot write {device}: {}\nThe pool can be imported using '-o readonly=on'.",
+            errno(*number)
+        ),
         Reason::PoolReadonly => "pool is read-only".into(),
         Reason::Corrupt { what, .. } | Reason::Io { what, .. } if !what.is_empty() => {
             format!("I/O error: {what}")

@@ -227,3 +227,113 @@ fn let_in() {
     assert!(!machine.ran(BOB, &format!("touch {at}/mnt/sub/deep/file")).status.success());
     good("poolhouse zpool export own");
 }
+
+/// Goal: root of a user namespace, beside a `/run/poolhouse` that isn't its own, has a daemon in a folder of its own,
+/// which is neither the user's outside nor that of another namespace; what is chosen and why is said once, and by doctor.
+#[test]
+fn root_of_a_namespace() {
+    let Some(machine) = Machine::new() else { return };
+    if !machine.ran(ANN, "unshare -rm true").status.success() {
+        eprintln!("users have no namespaces of their own here");
+        return;
+    }
+    let at = machine.home().display().to_string();
+    assert!(machine.ran(0, "mount -t tmpfs -o mode=755 none /run && mkdir /run/poolhouse").status.success());
+    machine.good(&format!("truncate -s 128M {at}/d0 {at}/d1"));
+    machine.good(&format!("poolhouse zpool create -m none outside {at}/d0"));
+    let inside = format!(
+        "unshare -rm sh -ec 'poolhouse zpool create -m {at}/mnt inside {at}/d1; poolhouse zpool list -H -o name; \
+         poolhouse doctor || true; echo content >{at}/mnt/file; poolhouse zpool export inside'"
+    );
+    let ran = machine.ran(ANN, &inside);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let words = said(&ran);
+    assert_eq!(words.matches("note: the daemon's folder is ").count(), 1, "{words}");
+    assert!(words.contains(&format!("{at}/poolhouse-ns")), "{words}");
+    assert!(words.contains("Not used: the daemon's folder /run/poolhouse belongs to user"), "{words}");
+    assert!(words.contains("inside\n") && !words.contains("outside\n"), "{words}");
+    assert_eq!(machine.good("poolhouse zpool list -H -o name"), "outside\n");
+    machine.good("poolhouse zpool export outside");
+}
+
+/// Goal: a daemon that began elsewhere since `/run` was full is the one that commands find when there is room again,
+/// root's as well as for others; a folder that was named is not left for another, and the reason is given.
+#[test]
+fn a_full_run() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    let root = |line: &str| machine.ran(0, &format!("cd {at}; unset XDG_RUNTIME_DIR; {line}"));
+    let furnished = root(
+        "mount -t tmpfs -o mode=755,size=1M none /run && mkdir /run/named && mount -t tmpfs -o mode=1777 none /tmp; \
+         head -c 4M /dev/zero >/run/full; truncate -s 128M d0 d1",
+    );
+    assert!(furnished.status.success(), "{}", said(&furnished));
+    let named = root("POOLHOUSE_RUN_DIR=/run/named poolhouse zpool create -m none tank $PWD/d0");
+    assert!(!named.status.success());
+    let words = said(&named);
+    assert!(words.contains("/run/named") && words.contains("No space left on device"), "{words}");
+    let ran = root("poolhouse zpool create -m none tank $PWD/d0");
+    assert!(ran.status.success(), "{}", said(&ran));
+    let words = said(&ran);
+    assert!(words.contains("note: the daemon's folder is /tmp/poolhouse-0: "), "{words}");
+    assert!(words.contains("/run/poolhouse: No space left on device"), "{words}");
+    assert!(root("rm /run/full").status.success());
+    let second = root("poolhouse zpool create -m none second $PWD/d1; poolhouse zpool list -H -o name");
+    assert!(said(&second).ends_with("second\ntank\n"), "{}", said(&second));
+    assert!(said(&root("poolhouse doctor")).contains("/run/poolhouse, which could not be used when that daemon began"));
+    // A daemon that is started by hand finds it too.
+    assert!(said(&root("timeout 20 poolhouse serve")).contains("a daemon runs already at /tmp/poolhouse-0"));
+    assert_eq!(said(&machine.ran(BOB, "poolhouse zpool list -H -o name")), "second\ntank\n");
+    assert!(root("poolhouse zpool export -a").status.success());
+}
+
+/// Goal: a mount that fails names its cause and what to do, doctor finds the same, and no folder stays that a script would fill.
+#[test]
+fn reasons_of_failed_mounts() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    let bare = format!(
+        "mkdir {at}/dev && mount -t tmpfs none {at}/dev && mknod -m 666 {at}/dev/null c 1 3 && mount --bind {at}/dev /dev"
+    );
+    let cases = [
+        ("nofuse", format!("unshare -m sh -c '{bare}; LINE'"), "--device /dev/fuse", "MISSING  /dev/fuse"),
+        (
+            "nocap",
+            "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin sh -c 'LINE'".to_owned(),
+            "without CAP_SYS_ADMIN",
+            "MISSING  mounting",
+        ),
+    ];
+    for (name, how, cause, finding) in cases {
+        let lines = format!(
+            "export POOLHOUSE_RUN_DIR={at}/{name}.run; truncate -s 128M {at}/{name}; \
+             poolhouse zpool create -m {at}/mnt/{name} {name} {at}/{name}; poolhouse zfs mount {name}; \
+             poolhouse doctor; poolhouse zpool export {name}"
+        );
+        let words = said(&machine.ran(0, &how.replace("LINE", &lines)));
+        assert!(words.matches(cause).count() >= 3, "{name}: {words}");
+        assert!(words.contains(finding), "{name}: {words}");
+        assert!(!machine.home().join("mnt").exists(), "{name}: {words}");
+    }
+    // A user's mountpoint has to be the user's.
+    fs::create_dir(machine.dir.path().join("roots")).expect("a folder");
+    let roots = machine.dir.path().join("roots").display().to_string();
+    machine.good(&format!("truncate -s 128M {at}/own && poolhouse zpool create -m none own {at}/own"));
+    let words = said(&machine.ran(ANN, &format!("poolhouse zfs set mountpoint={roots} own; poolhouse zfs mount own")));
+    assert!(words.contains("a user mounts on folders of their own only"), "{words}");
+    machine.good("poolhouse zpool export own");
+}
+
+/// Goal: an image that can be read and not written says so, and that `-o readonly=on` imports it.
+#[test]
+fn an_image_that_cant_be_written() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    machine.good(&format!("truncate -s 128M {at}/d0 && poolhouse zpool create -m none own {at}/d0"));
+    machine.good(&format!("poolhouse zpool export own && chmod 444 {at}/d0"));
+    let words = machine.bad(&format!("poolhouse zpool import -d {at} own"));
+    assert!(words.contains(&format!("cannot write {at}/d0: Permission denied")), "{words}");
+    assert!(words.contains("-o readonly=on"), "{words}");
+    machine.good(&format!("poolhouse zpool import -o readonly=on -d {at} own"));
+    machine.good("poolhouse zpool export own");
+}

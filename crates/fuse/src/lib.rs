@@ -28,6 +28,7 @@ mod place;
 pub mod reserve;
 pub mod system;
 pub mod tree;
+pub mod why;
 pub mod workers;
 
 pub use error::{Error, Words};

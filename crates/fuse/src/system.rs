@@ -24,7 +24,7 @@ use std::process::{Command, Stdio};
 
 /// Type of our mounts in the table of mounts.
 pub const FS_TYPE: &str = "fuse.poolhouse";
-const HELPER: &str = "fusermount3";
+pub(crate) const HELPER: &str = "fusermount3";
 /// Where `fusermount3` reads what it may do for users.
 pub const HELPER_CONF: &str = "/etc/fuse.conf";
 /// The word in it that lets users let others in (`allow_other`).

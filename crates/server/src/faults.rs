@@ -98,6 +98,9 @@ pub(crate) fn of_zpl(error: &zpl::Error) -> Reason {
 /// A failure to mount or unmount.
 pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
     let system = |errno: Errno| Reason::System { errno: errno.raw_os_error() };
+    if let Some(advice) = error.advice() {
+        return Reason::Daemon { what: format!("{}; {advice}", chain(error)) };
+    }
     match error {
         _ if error.is_busy() => Reason::Busy,
         fuse::Error::Device { source }

@@ -37,7 +37,7 @@ use rustix::io::Errno;
 use snapshots::Heads;
 use spot::Spot;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use zpl::Policies;
@@ -393,9 +393,10 @@ impl Mounts {
         before: &Live,
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
-        let target = place(plan, target, cover)?;
         let options = self.options(plan, before.is_read_only())?;
-        let mount = before.mount.again(&target, &options).map_err(|error| {
+        let spot = place(plan, target, cover)?;
+        let mount = before.mount.again(&spot.path, &options).map_err(|error| {
+            spot.undo();
             let (dataset, users) = (&plan.name, before.mount.users());
             tracing::warn!(dataset, %error, ?users, "not mounted: others have it mounted elsewhere");
             Reason::Busy
@@ -417,7 +418,12 @@ impl Mounts {
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        let target = &place(plan, target, cover)?;
+        let spot = place(plan, target, cover)?;
+        self.mount_on(pool, plan, name, &spot.path).inspect_err(|_| spot.undo())
+    }
+
+    /// Mounts on a folder.
+    fn mount_on(&self, pool: &Pool, plan: &Plan, name: &NameNow, target: &Path) -> Result<Made, Reason> {
         let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
         pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
         if plan.dataset.is_snapshot() {
@@ -575,19 +581,19 @@ impl Mounts {
 }
 
 /// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
-fn place(plan: &Plan, target: &Path, cover: bool) -> Result<PathBuf, Reason> {
+fn place(plan: &Plan, target: &Path, cover: bool) -> Result<Spot, Reason> {
     let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
-    let Spot { path, fresh } = spot::find(target).map_err(|error| {
+    let spot = spot::find(target).map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(5);
         match target.symlink_metadata() {
             Ok(_) => Reason::System { errno },
             Err(_) => Reason::MountpointNotMade { errno },
         }
     })?;
-    if !fresh && !cover && !plan.overlay && !is_empty(&path).map_err(system)? {
+    if !spot.is_fresh() && !cover && !plan.overlay && !is_empty(&spot.path).map_err(system)? {
         return Err(Reason::MountpointNotEmpty);
     }
-    Ok(path)
+    Ok(spot)
 }
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.

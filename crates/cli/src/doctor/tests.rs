@@ -14,7 +14,8 @@ fn machine(root: &std::path::Path) -> Machine {
         place: Ok("/run/here".into()),
         passed: Vec::new(),
         daemon: false,
-        roots: false,
+        roots: None,
+        mounting: None,
         own: fs::canonicalize(root).expect("a folder").join("own/poolhouse"),
     }
 }
@@ -126,8 +127,21 @@ fn whose_commands() {
     assert!(
         matches!(state(&machine, name), State::Without(how) if how.contains("scripts call that program"))
     );
-    (machine.daemon, machine.roots) = (true, true);
+    (machine.daemon, machine.roots) = (true, Some("/run/poolhouse".into()));
     let place =
         machine.examine().into_iter().find(|f| f.name == "the daemon's folder").expect("it is looked at");
     assert!(place.seen.contains("POOLHOUSE_RUN_DIR=/run/poolhouse"), "{}", place.seen);
+}
+
+/// Goal: what keeps this process from mounting is found, and a folder that isn't the first says why.
+#[test]
+fn what_is_in_the_way() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut machine = machine(dir.path());
+    assert_eq!(state(&machine, "mounting"), State::Well);
+    machine.mounting = Some("root without CAP_SYS_ADMIN".into());
+    assert!(matches!(state(&machine, "mounting"), State::Ill(how) if how.contains("CAP_SYS_ADMIN")));
+    machine.passed = vec!["/run/poolhouse is full".into()];
+    let found = machine.examine().into_iter().find(|f| f.name == "the daemon's folder").expect("it is looked at");
+    assert!(found.seen.ends_with("Not used: /run/poolhouse is full"), "{}", found.seen);
 }

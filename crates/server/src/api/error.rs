@@ -115,6 +115,13 @@ pub enum Reason {
         /// Why.
         why: String,
     },
+    /// A device of the pool can be read, and not written.
+    NotWritable {
+        /// Its path.
+        device: String,
+        /// The system's error number.
+        errno: i32,
+    },
     /// The pool is not writable.
     PoolReadonly,
     /// What was read is not what a pool may hold, with what an older state would cost.

@@ -12,6 +12,7 @@ use dsl::Name;
 use ondisk::config::PoolState;
 use ondisk::{Guid, Nvlist, Txg, VdevConfig};
 use poolhouse::{OpenOptions, Pool};
+use rustix::io::Errno;
 use spa::import::{Claim, Clock, Hands, Options, Pass, Rewind, Seen, import_for_writing, list_txgs};
 use spa::scan::DEFAULT_SEARCH_PATHS;
 use spa::{Host, Spa};
@@ -172,6 +173,14 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
             import_for_writing(candidate, &options, altroot, host, clock, hands)
                 .map_err(|failure| of_open(&failure))
         };
+        let spa = spa.map_err(|reason| match reason {
+            // What can't be opened to be written is missing to the engine; only here the difference matters.
+            Reason::MissingDevices(info) if !options.readonly => {
+                let unwritable = candidate.members.iter().find_map(|member| unwritable(&member.place.path));
+                unwritable.unwrap_or(Reason::MissingDevices(info))
+            }
+            reason => reason,
+        });
         let spa = spa.map_err(|reason| Error::new(name, reason))?;
         let rewind = (options.rewind != Rewind::No).then(|| went_back(&spa, newest));
         Ok((spa, ImportOutcome { name: name.to_owned(), rewind, ..ImportOutcome::default() }))
@@ -194,6 +203,20 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         return Err(error);
     }
     Ok(outcome)
+}
+
+/// Whether a device can be read, and not written: then why.
+fn unwritable(device: &Path) -> Option<Reason> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // A device may wait for its partner, or for a medium.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let open = |write| std::fs::File::options().read(true).write(write).custom_flags(flags).open(device);
+    let errno = match (open(false), open(true)) {
+        (Ok(_), Err(error)) => error.raw_os_error()?,
+        _ => return None,
+    };
+    let closed = [Errno::ACCESS, Errno::PERM, Errno::ROFS].map(Errno::raw_os_error).contains(&errno);
+    closed.then(|| Reason::NotWritable { device: device.display().to_string(), errno })
 }
 
 /// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as

@@ -25,8 +25,25 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 pub(super) struct Spot {
     /// Its path, in which nothing is a link.
     pub(super) path: PathBuf,
+    /// Folders that were made for it, outermost first: the last is itself, if it was.
+    pub(super) made: Vec<PathBuf>,
+}
+
+impl Spot {
     /// It was made.
-    pub(super) fresh: bool,
+    pub(super) fn is_fresh(&self) -> bool {
+        self.made.last() == Some(&self.path)
+    }
+
+    /// Removes what was made, as long as it is empty: a folder on which nothing is mounted would be filled by mistake.
+    pub(super) fn undo(&self) {
+        for folder in self.made.iter().rev() {
+            if let Err(error) = std::fs::remove_dir(folder) {
+                tracing::debug!(folder = %folder.display(), %error, "it stays");
+                return;
+            }
+        }
+    }
 }
 
 /// Finds the directory of an absolute path, and makes what is missing of it, but for what links in it name.
@@ -36,7 +53,7 @@ pub(super) struct Spot {
 pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
     let (mut dir, mut path) = root()?;
     let mut todo: VecDeque<(OsString, bool)> = names(target).map(|name| (name, false)).collect();
-    let (mut links, mut fresh) = (0, false);
+    let (mut links, mut made) = (0, Vec::new());
     while let Some((name, of_link)) = todo.pop_front() {
         if name == ".." {
             dir = rustix::fs::openat(&dir, "..", LOOK, Mode::empty())?;
@@ -46,8 +63,9 @@ pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
         let next = match rustix::fs::openat(&dir, &name, LOOK, Mode::empty()) {
             // A link to nowhere leads nowhere.
             Err(Errno::NOENT) if !of_link => {
-                make(&dir, &name)?;
-                fresh = true;
+                if make(&dir, &name)? {
+                    made.push(path.join(&name));
+                }
                 rustix::fs::openat(&dir, &name, LOOK, Mode::empty())?
             }
             opened => opened?,
@@ -76,7 +94,7 @@ pub(super) fn find(target: &Path) -> std::io::Result<Spot> {
             _ => return Err(Errno::NOTDIR.into()),
         }
     }
-    Ok(Spot { path, fresh })
+    Ok(Spot { path, made })
 }
 
 fn root() -> rustix::io::Result<(OwnedFd, PathBuf)> {
@@ -93,11 +111,12 @@ fn names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(name)
 }
 
-fn make(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+/// Makes a folder; says whether it is this that did.
+fn make(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
     match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
         // Somebody else was faster.
-        Err(Errno::EXIST) => Ok(()),
-        made => made,
+        Err(Errno::EXIST) => Ok(false),
+        made => made.map(|()| true),
     }
 }
 

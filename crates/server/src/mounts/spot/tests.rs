@@ -13,12 +13,16 @@ fn stand() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn found_and_made() {
     let (_dir, at) = stand();
-    assert_eq!(find(&at.join("a/b")).expect("made"), Spot { path: at.join("a/b"), fresh: true });
-    assert_eq!(find(&at.join("a/b")).expect("found"), Spot { path: at.join("a/b"), fresh: false });
+    let made = find(&at.join("a/b")).expect("made");
+    assert_eq!(made, Spot { path: at.join("a/b"), made: vec![at.join("a"), at.join("a/b")] });
+    assert!(made.is_fresh());
+    let found_again = find(&at.join("a/b")).expect("found");
+    assert_eq!(found_again, Spot { path: at.join("a/b"), made: Vec::new() });
+    assert!(!found_again.is_fresh());
     symlink(at.join("a"), at.join("absolute")).expect("a link");
     symlink("../a/../absolute/b", at.join("a/relative")).expect("a link");
     let found = find(&at.join("absolute/relative/c/../d")).expect("made");
-    assert_eq!(found, Spot { path: at.join("a/b/d"), fresh: true });
+    assert_eq!((&found.path, found.is_fresh()), (&at.join("a/b/d"), true));
     assert!(at.join("a/b/c").is_dir());
     std::fs::write(at.join("file"), "").expect("a file");
     let errno = |path: &str| find(&at.join(path)).expect_err(path).raw_os_error();
@@ -44,4 +48,20 @@ fn strangers_lead_nowhere() {
         assert_eq!(errno, Some(Errno::LOOP.raw_os_error()), "{path}");
     }
     assert!(!at.join("etc/deep").exists());
+}
+
+/// Goal: after a mount that failed, what was made for it is gone, but not what was there or holds something.
+#[test]
+fn undone_as_far_as_it_is_empty() {
+    let (_dir, at) = stand();
+    std::fs::create_dir(at.join("there")).expect("a folder");
+    let spot = find(&at.join("there/a/b")).expect("made");
+    spot.undo();
+    assert_eq!(std::fs::read_dir(at.join("there")).expect("it was there").count(), 0);
+    let spot = find(&at.join("there/a/b")).expect("made");
+    std::fs::write(at.join("there/a/file"), "").expect("a file");
+    spot.undo();
+    assert!(at.join("there/a/file").exists() && !at.join("there/a/b").exists());
+    find(&at.join("there/a")).expect("found").undo();
+    assert!(at.join("there/a/file").exists());
 }
