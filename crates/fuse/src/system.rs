@@ -73,6 +73,20 @@ pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
     }
 }
 
+/// Whether this process mounts by itself, rather than by a helper.
+///
+/// The system is asked for a mount that lacks its device. It says `EPERM` to those who may not
+/// mount, and to others `EINVAL`.
+pub fn mounts_itself() -> bool {
+    if rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let refused = |errno| matches!(errno, Errno::PERM | Errno::ACCESS);
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let asked = rustix::mount::mount("poolhouse", "/", FS_TYPE, MountFlags::empty(), c"");
+    !device.is_err_and(refused) && !asked.is_err_and(refused)
+}
+
 /// Whether this process may let other users into what it mounts: root may, and everybody where the helper's settings say so.
 pub fn may_let_others_in() -> bool {
     rustix::process::geteuid().is_root()

@@ -68,7 +68,7 @@ enum State {
 
 /// A mounted file system.
 pub struct Live {
-    mount: fuse::Mount,
+    mount: fuse::Served,
     /// Its dataset's object.
     object: u64,
     name: NameNow,
@@ -160,7 +160,7 @@ impl Live {
         plan.options.posix_acl = self.posix_acl;
         plan.policy.posix_acl = self.posix_acl;
         // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
-        let told = rustix::process::geteuid().is_root();
+        let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
         if told && !plan.options.read_only && pool.spa().writer().is_some() {
             self.open_for_writing(pool, &plan)?;
         }
@@ -201,7 +201,7 @@ impl Live {
 
 /// What mounting made.
 struct Made {
-    mount: fuse::Mount,
+    mount: fuse::Served,
     policies: Policies,
     snapdir: SnapDirNow,
     shown: Weak<Shown>,
@@ -429,11 +429,47 @@ impl Mounts {
         let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir: snapdir.clone(), spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
         let options = self.options(plan, read_only)?;
-        let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
+        let mount = self.serve(plan, tree, target, &options)?;
+        Ok(Made { mount, policies, snapdir, shown, hold: None })
+    }
+
+    /// Has a tree served at a place: in the mount of another file system of this pool, where it lies in one and this process may not mount.
+    fn serve(
+        &self,
+        plan: &Plan,
+        tree: Arc<dyn Tree>,
+        target: &Path,
+        options: &fuse::Options,
+    ) -> Result<fuse::Served, Reason> {
+        let around = self.around(target);
+        let around = around.as_ref().and_then(|live| live.mount.own());
+        let tree = (tree, plan.dataset.object().0);
+        fuse::Served::new(&self.workers, around, tree, target, options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
-        })?;
-        Ok(Made { mount, policies, snapdir, shown, hold: None })
+        })
+    }
+
+    /// The file system in whose mount another has to be nested that is to be mounted at a path.
+    fn around(&self, path: &Path) -> Option<Arc<Live>> {
+        if fuse::system::mounts_itself() {
+            return None;
+        }
+        let mounts: Vec<_> = {
+            let table = self.table.lock();
+            let own = table.by_object.values().filter_map(|state| match state {
+                State::Here(live) if path.starts_with(live.target()) => Some(live),
+                State::Here(_) | State::Coming(_) => None,
+            });
+            own.filter(|live| live.mount.own().is_some()).cloned().collect()
+        };
+        // Asked without the table: the system may ask these for the way.
+        let mut mounts: Vec<_> = mounts
+            .into_iter()
+            .filter(|live| live.mount.own().is_some_and(|mount| mount.nests(path)))
+            .collect();
+        mounts.sort_by_key(|live| live.target().as_os_str().len());
+        mounts.pop()
     }
 
     /// Mounts a snapshot, which then can't be destroyed.
@@ -454,8 +490,7 @@ impl Mounts {
         let hold = pool.spa().read(held)?;
         let shown = how.snapshot(dataset)?;
         let options = self.options(plan, true)?;
-        let mount = fuse::Mount::new(&self.workers, Arc::clone(&shown) as Arc<dyn Tree>, target, &options);
-        let mount = mount.map_err(|error| of_fuse(&error))?;
+        let mount = self.serve(plan, Arc::clone(&shown) as Arc<dyn Tree>, target, &options)?;
         let (snapdir, shown) = (SnapDirNow::new(plan.snapdir), Arc::downgrade(&shown));
         Ok(Made { mount, policies, snapdir, shown, hold: Some(Arc::new(hold)) })
     }
@@ -513,7 +548,7 @@ impl Mounts {
             if pool.spa().writer().is_none() {
                 return Err(fail(Reason::PoolReadonly));
             }
-            if !rustix::process::geteuid().is_root() {
+            if !rustix::process::geteuid().is_root() && !live.mount.is_nested() {
                 return Err(fail(Reason::System { errno: Errno::PERM.raw_os_error() }));
             }
         }
@@ -555,6 +590,9 @@ impl Mounts {
             tracing::info!(dataset = live.name(), %error, "not unmounted");
             Error::new(live.target().to_string_lossy(), of_fuse(&error))
         })?;
+        if live.mount.is_nested() {
+            self.journal.ended(&live.name(), live.target());
+        }
         if live.mount.lingers() {
             // It stays in the table: the file system is used.
             return Ok(());
