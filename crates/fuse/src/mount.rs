@@ -10,7 +10,7 @@
 use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
-use crate::nested::Nest;
+use crate::nested::{Folder, Nest};
 use crate::place::{Found, MountId, Place};
 use crate::reserve;
 use crate::system::{self, Detach, Options, Places};
@@ -110,7 +110,23 @@ impl Mount {
     pub fn nests(&self, path: &Path) -> bool {
         let Some((_, options)) = self.nest() else { return false };
         let inside = path.starts_with(&self.target) && path != self.target;
-        inside && !options.allow_other && system::device_at(path).is_ok_and(|at| at == self.mount.device())
+        inside
+            && !options.allow_other
+            && system::device_around(path).is_ok_and(|at| at == self.mount.device())
+    }
+
+    /// Finds a folder in it, for a file system that it nests, and makes what is missing of its path:
+    /// whatever this process may do with these folders.
+    ///
+    /// # Errors
+    /// [`Error::Mount`]: `ENOTDIR` for a link too; as making a folder fails.
+    pub fn folder(&self, path: &Path) -> Result<Folder, Error> {
+        let failed = |source| Error::Mount { target: path.to_owned(), source };
+        let (nest, _) = self.nest().ok_or_else(|| failed(Errno::NODEV))?;
+        let below = path.strip_prefix(&self.target).map_err(|_| failed(Errno::INVAL))?;
+        let (folder, stale) = nest.make(below).map_err(failed)?;
+        self.tell(&stale);
+        Ok(folder)
     }
 
     /// By whom it is served, and what shows that it is.

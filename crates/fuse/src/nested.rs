@@ -38,8 +38,10 @@ mod places;
 
 pub use mount::Nested;
 
+use crate::dataset::Stale;
+
 use crate::ctldir::SLOT_SHIFT;
-use crate::tree::{Attr, Node, Tree};
+use crate::tree::{Attr, Caller, NewNode, Node, Tree};
 use parking_lot::{Mutex, RwLock};
 use places::{BITS, Places};
 use rustix::io::Errno;
@@ -117,6 +119,15 @@ struct Seat {
     folder: Node,
     /// The name by which the kernel found it last.
     name: Mutex<Vec<u8>>,
+}
+
+/// A folder for a nested file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Folder {
+    /// It was made.
+    pub fresh: bool,
+    /// There is nothing in it.
+    pub empty: bool,
 }
 
 /// One file system of a mount.
@@ -325,25 +336,12 @@ impl Nest {
     /// `EBUSY` if something covers it already, or if it is the root; `ENOTDIR`; as looking it up
     /// fails.
     fn find(&self, path: &Path) -> Result<(Arc<Fs>, Seat), Errno> {
-        let mut names = Vec::new();
-        for part in path.components() {
-            match part {
-                Component::Normal(name) => names.push(name.as_bytes()),
-                Component::CurDir => {}
-                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(Errno::INVAL),
-            }
-        }
+        let mut names = names(path)?;
         let last = names.pop().ok_or(Errno::BUSY)?;
         let (mut fs, mut dir) = (Arc::clone(&self.outer), self.outer.root);
         for name in names {
             let found = self.in_fs(&fs, |tree| tree.lookup(dir, name))?;
-            (fs, dir) = match fs.cover(found.node) {
-                Some(child) => {
-                    let root = child.root;
-                    (child, root)
-                }
-                None => (fs, found.node),
-            };
+            (fs, dir) = into(fs, found.node);
         }
         let folder = self.in_fs(&fs, |tree| tree.lookup(dir, last))?;
         if folder.mode & S_IFMT != S_IFDIR {
@@ -352,6 +350,35 @@ impl Nest {
         let name = Mutex::new(last.to_vec());
         let seat = Seat { parent: Arc::downgrade(&fs), dir, folder: folder.node, name };
         Ok((fs, seat))
+    }
+
+    /// Makes what is missing of the folders of a path below the root. Says what the kernel is to
+    /// look up again.
+    pub(crate) fn make(&self, path: &Path) -> Result<(Folder, Vec<Stale>), Errno> {
+        let (mut fs, mut dir) = (Arc::clone(&self.outer), self.outer.root);
+        let (mut fresh, mut stale) = (false, Vec::new());
+        let caller =
+            Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let new = NewNode { mode: S_IFDIR | 0o755, umask: 0, rdev: (0, 0), target: b"", caller };
+        for name in names(path)? {
+            let found = match self.in_fs(&fs, |tree| tree.lookup(dir, name)) {
+                Err(Errno::NOENT) => {
+                    fs.may_be_written()?;
+                    let made = self.in_fs(&fs, |tree| tree.create(dir, name, &new))?;
+                    let at = self.outward(&fs, dir)?;
+                    stale.extend([Stale::Name(at, name.to_vec()), Stale::File(at)]);
+                    fresh = true;
+                    made
+                }
+                found => found?,
+            };
+            if found.mode & S_IFMT != S_IFDIR {
+                return Err(Errno::NOTDIR);
+            }
+            (fs, dir) = into(fs, found.node);
+        }
+        let empty = fresh || self.in_fs(&fs, |tree| tree.readdir(dir, 0, 1))?.is_empty();
+        Ok((Folder { fresh, empty }, stale))
     }
 
     /// Puts a tree, of a dataset of this number, over the folder at a path below the root.
@@ -421,6 +448,30 @@ impl Nest {
     fn bury(&self, fs: &Fs) {
         let places = std::mem::take(&mut *fs.places.write());
         places.into_values().chain(fs.main.get().copied()).for_each(|number| self.places.give_back(number));
+    }
+}
+
+/// The names on a path below a root.
+fn names(path: &Path) -> Result<Vec<&[u8]>, Errno> {
+    let mut names = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => names.push(name.as_bytes()),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(Errno::INVAL),
+        }
+    }
+    Ok(names)
+}
+
+/// Where a directory leads: to the root of what covers it, if something does.
+fn into(fs: Arc<Fs>, dir: Node) -> (Arc<Fs>, Node) {
+    match fs.cover(dir) {
+        Some(child) => {
+            let root = child.root;
+            (child, root)
+        }
+        None => (fs, dir),
     }
 }
 

@@ -84,7 +84,7 @@ impl Journal {
         let folder = self.folder.lock();
         let Some(folder) = &*folder else { return };
         let write = || {
-            let (major, minor) = fuse::system::device_at(target)?;
+            let (major, minor) = fuse::system::device_around(target)?;
             let device = format!("{major}:{minor}");
             let note = Note {
                 dataset: dataset.to_owned(),

@@ -387,7 +387,7 @@ impl Mounts {
         before: &Live,
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
-        let target = place(plan, target, cover)?;
+        let target = self.place(plan, target, cover)?;
         let options = self.options(plan, before.is_read_only())?;
         let mount = before.mount.again(&target, &options).map_err(|error| {
             let (dataset, users) = (&plan.name, before.mount.users());
@@ -411,7 +411,7 @@ impl Mounts {
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        let target = &place(plan, target, cover)?;
+        let target = &self.place(plan, target, cover)?;
         let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
         pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
         if plan.dataset.is_snapshot() {
@@ -431,6 +431,36 @@ impl Mounts {
         let options = self.options(plan, read_only)?;
         let mount = self.serve(plan, tree, target, &options)?;
         Ok(Made { mount, policies, snapdir, shown, hold: None })
+    }
+
+    /// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
+    fn place(&self, plan: &Plan, target: &Path, cover: bool) -> Result<PathBuf, Reason> {
+        let errno = |error: &std::io::Error| error.raw_os_error().unwrap_or(5);
+        let not_made = |errno| match target.symlink_metadata() {
+            Ok(_) => Reason::System { errno },
+            Err(_) => Reason::MountpointNotMade { errno },
+        };
+        let covers = cover || plan.overlay;
+        match spot::find(target) {
+            Ok(Spot { path, fresh: true }) => Ok(path),
+            Ok(Spot { path, .. }) if covers => Ok(path),
+            Ok(Spot { path, .. }) => match is_empty(&path) {
+                Ok(true) => Ok(path),
+                Ok(false) => Err(Reason::MountpointNotEmpty),
+                Err(error) => Err(Reason::System { errno: errno(&error) }),
+            },
+            // Folders of others in a mount of ours are no obstacle to root, nor to who serves them.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
+                let around = self.around(target).ok_or_else(|| not_made(errno(&error)))?;
+                let mount = around.mount.own().ok_or_else(|| not_made(errno(&error)))?;
+                let folder = mount.folder(target).map_err(|error| match of_fuse(&error) {
+                    Reason::System { errno } => not_made(errno),
+                    reason => reason,
+                })?;
+                if folder.empty || covers { Ok(target.to_owned()) } else { Err(Reason::MountpointNotEmpty) }
+            }
+            Err(error) => Err(not_made(errno(&error))),
+        }
     }
 
     /// Has a tree served at a place: in the mount of another file system of this pool, where it lies in one and this process may not mount.
@@ -458,10 +488,10 @@ impl Mounts {
         let mounts: Vec<_> = {
             let table = self.table.lock();
             let own = table.by_object.values().filter_map(|state| match state {
-                State::Here(live) if path.starts_with(live.target()) => Some(live),
+                State::Here(live) if !live.mount.is_nested() => Some(live),
                 State::Here(_) | State::Coming(_) => None,
             });
-            own.filter(|live| live.mount.own().is_some()).cloned().collect()
+            own.filter(|live| path.starts_with(live.target())).cloned().collect()
         };
         // Asked without the table: the system may ask these for the way.
         let mut mounts: Vec<_> = mounts
@@ -604,22 +634,6 @@ impl Mounts {
         }
         Ok(())
     }
-}
-
-/// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
-fn place(plan: &Plan, target: &Path, cover: bool) -> Result<PathBuf, Reason> {
-    let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
-    let Spot { path, fresh } = spot::find(target).map_err(|error| {
-        let errno = error.raw_os_error().unwrap_or(5);
-        match target.symlink_metadata() {
-            Ok(_) => Reason::System { errno },
-            Err(_) => Reason::MountpointNotMade { errno },
-        }
-    })?;
-    if !fresh && !cover && !plan.overlay && !is_empty(&path).map_err(system)? {
-        return Err(Reason::MountpointNotEmpty);
-    }
-    Ok(path)
 }
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.
