@@ -198,19 +198,12 @@ impl Machine {
         let name = fuse::system::OTHERS_WORD;
         let conf = self.text(fuse::system::HELPER_CONF);
         let allowed = conf.is_some_and(|text| fuse::system::allows_others(&text));
-        // By then whoever mounts is root, and kept out no more.
-        let entered = self.text("/sys/module/fuse/parameters/allow_sys_admin_access").as_deref() == Some("Y");
-        let missed = match entered {
-            true => "nobody else reaches this user's mounts",
-            false => {
-                "nobody else reaches this user's mounts, and no file system is mounted in one of them, not even a child below its parent"
-            }
-        };
+        let missed = "nobody else reaches this user's mounts";
         let (state, seen) = match (self.is_root, allowed) {
             (true, _) => (State::Well, "root needs no leave".to_owned()),
             (false, true) => (
                 State::Well,
-                "is in /etc/fuse.conf: what `poolhouse serve --allow-other` or `zfs mount -o allow_other` mounts lets others in, and file systems be mounted in it; nothing else does".to_owned(),
+                "is in /etc/fuse.conf: what `poolhouse serve --allow-other` or `zfs mount -o allow_other` mounts lets others in; nothing else does".to_owned(),
             ),
             (false, false) => (
                 State::Without(format!("{missed}; put that word on a line of /etc/fuse.conf, and then start the daemon with `poolhouse serve --allow-other`")),
@@ -228,7 +221,8 @@ impl Machine {
             }
             (true, None) => "and a daemon answers there".to_owned(),
             (false, Some(_)) => {
-                "which can be written; no daemon runs, root's is asked until the first import starts one".to_owned()
+                "which can be written; no daemon runs, root's is asked until the first import starts one"
+                    .to_owned()
             }
             (false, None) => "which can be written; no daemon runs, the commands start one".to_owned(),
         };

@@ -38,7 +38,7 @@ const OBJECT_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 /// How many snapshots of one mount are kept open.
 pub const OPEN_MAX: usize = 64;
 
-const CONTROL_SLOT: u64 = 0xffff;
+pub(crate) const CONTROL_SLOT: u64 = 0xffff;
 const CONTROL: Node = Node(CONTROL_SLOT << SLOT_SHIFT | 1);
 const SNAPDIR: Node = Node(CONTROL_SLOT << SLOT_SHIFT | 2);
 /// Inode numbers of `.zfs` and `.zfs/snapshot` (`ZFSCTL_INO_ROOT`, `ZFSCTL_INO_SNAPDIR`).
@@ -564,9 +564,9 @@ impl Tree for WithSnapshots {
         self.head.sync()
     }
 
-    fn forget(&self, node: Node) {
+    fn forget(&self, node: Node, times: u64) {
         if Self::in_head(node).is_ok() {
-            self.head.forget(node);
+            self.head.forget(node, times);
         }
     }
 }

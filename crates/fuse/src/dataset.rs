@@ -446,7 +446,7 @@ impl Tree for Dataset {
         self.told(self.root(), self.here()?.sync())
     }
 
-    fn forget(&self, node: Node) {
+    fn forget(&self, node: Node, _times: u64) {
         let Some(fs) = self.fs().filter(FileSystem::has_orphans) else { return };
         // What is gone with a rollback has nothing left to be freed.
         let Ok(object) = self.object(node) else { return };

@@ -252,15 +252,17 @@ fn attr_out(attr: &Attr) -> abi::AttrOut {
     abi::AttrOut { attr_valid: attr_valid(attr), attr: attr_phys(attr), ..abi::AttrOut::default() }
 }
 
-fn entry_out(tree: &dyn Tree, dir: Node, attr: &Attr) -> abi::EntryOut {
-    abi::EntryOut {
+/// What gives the kernel a node. It must be sent.
+fn entry_out(tree: &dyn Tree, dir: Node, attr: &Attr) -> Result<abi::EntryOut, Errno> {
+    tree.given(attr.node)?;
+    Ok(abi::EntryOut {
         nodeid: nodeid_of(tree, attr.node),
         generation: attr.generation,
         entry_valid: entry_valid(tree, dir),
         attr_valid: attr_valid(attr),
         attr: attr_phys(attr),
         ..abi::EntryOut::default()
-    }
+    })
 }
 
 fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
@@ -275,7 +277,7 @@ fn lookup(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -
         _ => tree.lookup(dir, name),
     };
     match found {
-        Ok(attr) => out.put(&entry_out(tree, dir, &attr)),
+        Ok(attr) => out.put(&entry_out(tree, dir, &attr)?),
         Err(Errno::NOENT) => {
             out.put(&abi::EntryOut { entry_valid: entry_valid(tree, dir), ..abi::EntryOut::default() });
         }
@@ -376,7 +378,7 @@ fn readdir(
 /// The attributes that go with an entry. One whose attributes can't be read is listed all the same, by name.
 fn entry_attr(tree: &dyn Tree, dir: Node, entry: &Entry) -> abi::EntryOut {
     match entry.node.map(|node| tree.attr(node)) {
-        Some(Ok(attr)) => entry_out(tree, dir, &attr),
+        Some(Ok(attr)) => entry_out(tree, dir, &attr).unwrap_or_default(),
         Some(Err(_)) | None => abi::EntryOut::default(),
     }
 }

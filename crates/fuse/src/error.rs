@@ -53,6 +53,20 @@ pub enum Error {
         /// What it said.
         message: Words,
     },
+    /// What a file system is to be like can't be had inside the mount of another.
+    #[error(
+        "{what} takes effect only if {} says the same, in whose mount it lies: set it there, too, or give it a \
+         mountpoint outside of that mount",
+        mount.display()
+    )]
+    Inside {
+        /// Where.
+        target: PathBuf,
+        /// Where the mount is that it lies in.
+        mount: PathBuf,
+        /// The property that asks for it.
+        what: &'static str,
+    },
     /// Mounted, but the first look at it failed.
     #[error("mounted at {}, but it does not answer", target.display())]
     Silent {
@@ -122,6 +136,7 @@ impl Error {
             | Self::Mount { .. }
             | Self::Helper { .. }
             | Self::Closed { .. }
+            | Self::Inside { .. }
             | Self::Silent { .. }
             | Self::Workers { .. }
             | Self::Descriptors { .. }

@@ -4,7 +4,7 @@
 //! A door is thin: it turns the kernel's questions into calls of a [`tree::Tree`] and the results into bytes, and
 //! holds no rule of the file system. [`abi`] has the kernel's structures, [`message`] takes requests apart, [`dispatch`]
 //! gives them their meaning, [`dataset`] answers for `zpl`, [`workers`] runs them on a fixed number of threads, [`system`] mounts and unmounts, and
-//! [`ctldir`] adds `.zfs/snapshot`.
+//! [`ctldir`] adds `.zfs/snapshot`, and [`nested`] file systems inside the mount of another.
 //!
 //! The protocol is spoken here rather than by a library: those at hand want a thread and a 16 MiB buffer for each
 //! mount, and thousands of mounts must share a few of both.
@@ -24,8 +24,10 @@ mod error;
 mod hearing;
 pub mod message;
 mod mount;
+pub mod nested;
 mod place;
 pub mod reserve;
+mod served;
 pub mod system;
 pub mod tree;
 pub mod why;
@@ -34,5 +36,7 @@ pub mod workers;
 pub use error::{Error, Words};
 pub use hearing::Hearing;
 pub use mount::Mount;
+pub use nested::Nested;
+pub use served::Served;
 pub use system::{Detach, Options};
 pub use workers::Workers;

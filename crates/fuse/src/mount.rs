@@ -10,6 +10,7 @@
 use crate::dataset::Stale;
 use crate::dispatch::{Behaviour, MAX_READ};
 use crate::error::Error;
+use crate::nested::{Folder, Nest};
 use crate::place::{Found, MountId, Place};
 use crate::reserve;
 use crate::system::{self, Detach, Options, Places};
@@ -19,8 +20,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often a mount is unmounted that is busy.
@@ -44,7 +45,9 @@ pub struct Mount {
     done: Arc<Done>,
     workers: Arc<Workers>,
     /// It is no longer in the tree of names.
-    detached: AtomicBool,
+    detached: Arc<AtomicBool>,
+    /// Its tree, if others can be nested in it, and how it was mounted.
+    nest: Option<(Weak<Nest>, Options)>,
 }
 
 impl Mount {
@@ -70,7 +73,7 @@ impl Mount {
                 let device = mount.device();
                 system::raise_readahead(device.0, device.1, MAX_READ);
                 let (target, workers) = (target.to_owned(), Arc::clone(workers));
-                Ok(Self { target, mount, id, done, workers, detached: AtomicBool::new(false) })
+                Ok(Self { target, mount, id, done, workers, detached: Arc::default(), nest: None })
             }
             Err(source) => {
                 undo(target);
@@ -78,6 +81,57 @@ impl Mount {
                 Err(Error::Silent { target: target.to_owned(), source })
             }
         }
+    }
+
+    /// Mounts `tree` in such a way that others can be nested in it ([`crate::Served::new`]).
+    ///
+    /// # Errors
+    /// As [`Mount::new`].
+    pub fn with_nest(
+        workers: &Arc<Workers>,
+        tree: Arc<dyn Tree>,
+        target: &Path,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let nest = Arc::new(Nest::new(tree, options.posix_acl));
+        let here = Arc::downgrade(&nest);
+        let mount = Self::new(workers, nest, target, options)?;
+        Ok(Self { nest: Some((here, options.clone())), ..mount })
+    }
+
+    /// The tree in which others can be nested, and how it was mounted.
+    pub(crate) fn nest(&self) -> Option<(Arc<Nest>, &Options)> {
+        let (nest, options) = self.nest.as_ref()?;
+        Some((nest.upgrade()?, options))
+    }
+
+    /// Whether a path lies in it, at which something else is to be mounted, and this process has to
+    /// nest that: it may not mount there, and the mount lets nobody else in who could.
+    pub fn nests(&self, path: &Path) -> bool {
+        let Some((_, options)) = self.nest() else { return false };
+        let inside = path.starts_with(&self.target) && path != self.target;
+        inside
+            && !options.allow_other
+            && system::device_around(path).is_ok_and(|at| at == self.mount.device())
+    }
+
+    /// Finds a folder in it, for a file system that it nests, and makes what is missing of its path:
+    /// whatever this process may do with these folders.
+    ///
+    /// # Errors
+    /// [`Error::Mount`]: `ENOTDIR` for a link too; as making a folder fails.
+    pub fn folder(&self, path: &Path) -> Result<Folder, Error> {
+        let failed = |source| Error::Mount { target: path.to_owned(), source };
+        let (nest, _) = self.nest().ok_or_else(|| failed(Errno::NODEV))?;
+        let below = path.strip_prefix(&self.target).map_err(|_| failed(Errno::INVAL))?;
+        let (folder, stale) = nest.make(below).map_err(failed)?;
+        self.tell(&stale);
+        Ok(folder)
+    }
+
+    /// By whom it is served, and what shows that it is.
+    pub(crate) fn served_by(&self) -> (Arc<Workers>, u64, MountId, Arc<AtomicBool>) {
+        (Arc::clone(&self.workers), self.id, self.mount, Arc::clone(&self.detached))
     }
 
     /// Mounts the file system of a mount that lingers at `target`, too.
@@ -91,14 +145,19 @@ impl Mount {
             .with_device(self.id, |device| system::attach_device(device, target, options))
             .ok_or_else(|| failed(Errno::NODEV))??;
         match MountId::at(target) {
-            Ok(mount) if mount.device() == self.mount.device() => Ok(Self {
-                target: target.to_owned(),
-                mount,
-                id: self.id,
-                done: Arc::clone(&self.done),
-                workers: Arc::clone(&self.workers),
-                detached: AtomicBool::new(false),
-            }),
+            Ok(mount) if mount.device() == self.mount.device() => {
+                // What is nested in it is in the tree again, too.
+                self.detached.store(false, Ordering::Release);
+                Ok(Self {
+                    target: target.to_owned(),
+                    mount,
+                    id: self.id,
+                    done: Arc::clone(&self.done),
+                    workers: Arc::clone(&self.workers),
+                    detached: Arc::clone(&self.detached),
+                    nest: self.nest.clone(),
+                })
+            }
             Ok(_) => Err(failed(Errno::BUSY)),
             Err(errno) => {
                 undo(target);
@@ -215,6 +274,9 @@ impl Mount {
     pub fn unmount(&self, how: Detach) -> Result<(), Error> {
         if self.is_over() {
             return Ok(());
+        }
+        if how == Detach::Normal && self.nest().is_some_and(|(nest, _)| nest.count() > 0) {
+            return Err(Error::Unmount { target: self.target.clone(), source: Errno::BUSY });
         }
         if let Some(place) = self.place_at_last()? {
             match (self.detach(&place, how), how) {

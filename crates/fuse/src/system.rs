@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Type of our mounts in the table of mounts.
 pub const FS_TYPE: &str = "fuse.poolhouse";
@@ -71,6 +72,20 @@ pub fn attach(target: &Path, options: &Options) -> Result<OwnedFd, Error> {
         ) if !rustix::process::geteuid().is_root() => attach_by_helper(target, options),
         result => result,
     }
+}
+
+/// Whether this process mounts by itself, rather than by a helper. It is found out once.
+///
+/// The system is asked for a mount that lacks its device. It says `EPERM` to those who may not
+/// mount, and to others `EINVAL`.
+pub fn mounts_itself() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let refused = |errno| matches!(errno, Errno::PERM | Errno::ACCESS);
+    *FOUND.get_or_init(|| {
+        let asked = || rustix::mount::mount("poolhouse", "/", FS_TYPE, MountFlags::empty(), c"");
+        let device = || rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        rustix::process::geteuid().is_root() || !(device().is_err_and(refused) || asked().is_err_and(refused))
+    })
 }
 
 /// Whether this process may let other users into what it mounts: root may, and everybody where the helper's settings say so.
@@ -497,6 +512,18 @@ pub fn device_at(path: &Path) -> Result<(u32, u32), Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?;
     Ok((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
+/// The same of the nearest folder above a path, or of the path, that can be looked at.
+pub fn device_around(path: &Path) -> Result<(u32, u32), Errno> {
+    let mut seen = Err(Errno::NOENT);
+    for at in path.ancestors() {
+        seen = device_at(at);
+        if !matches!(seen, Err(Errno::NOENT | Errno::ACCESS)) {
+            break;
+        }
+    }
+    seen
 }
 
 /// Our mounts (of this user), the last made first, whether anybody serves them or not.

@@ -377,6 +377,13 @@ pub trait Tree: Send + Sync {
         Ok(())
     }
 
-    /// The kernel has forgotten a node: nobody has it open, and nobody will unless it has a name.
-    fn forget(&self, _node: Node) {}
+    /// The kernel is about to be given a node, once more than it has forgotten it. Fails if the node
+    /// can't be given any more.
+    fn given(&self, _node: Node) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// The kernel has forgotten a node that it was given so many times: nobody has it open, and
+    /// nobody will unless it has a name.
+    fn forget(&self, _node: Node, _times: u64) {}
 }

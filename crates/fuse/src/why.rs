@@ -191,6 +191,7 @@ impl Error {
             | Self::Unmount { .. }
             | Self::Workers { .. }
             | Self::Descriptors { .. }
+            | Self::Inside { .. }
             | Self::Table { .. } => None,
         }
     }

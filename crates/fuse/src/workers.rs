@@ -291,7 +291,7 @@ impl Workers {
 
     /// Has the kernel drop what it knows of a mount and is no longer so. Waits for requests of the mount, so that none may wait for it.
     pub(crate) fn tell(&self, id: u64, stale: &[Stale]) {
-        let _telling = self.shared.refused.quiet();
+        let _telling = self.shared.refused.telling();
         let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return };
         let nodeid = |node| nodeid_of(&*session.tree, node);
         for one in stale {

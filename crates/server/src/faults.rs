@@ -112,6 +112,7 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
         fuse::Error::Helper { .. }
         | fuse::Error::HelperRefused { .. }
         | fuse::Error::Closed { .. }
+        | fuse::Error::Inside { .. }
         | fuse::Error::Workers { .. }
         | fuse::Error::Table { .. } => Reason::Daemon { what: chain(error) },
     }

@@ -40,6 +40,14 @@ pub(crate) struct Note {
     pub(crate) given: Vec<String>,
     /// `st_dev` of what is mounted, as `major:minor`.
     device: String,
+    /// It was unmounted, which the table of mounts doesn't show of what lies in the mount of another.
+    #[serde(default, skip_serializing_if = "is_false")]
+    ended: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(ended: &bool) -> bool {
+    !ended
 }
 
 /// The files of a daemon's folder; none where there is no daemon.
@@ -64,16 +72,26 @@ impl Journal {
 
     /// A dataset was mounted, with these options; or has others, or another name, since.
     pub(crate) fn made(&self, dataset: &str, target: &Path, given: &[String]) {
+        self.add(dataset, target, given, false);
+    }
+
+    /// A dataset that lies in the mount of another was unmounted.
+    pub(crate) fn ended(&self, dataset: &str, target: &Path) {
+        self.add(dataset, target, &[], true);
+    }
+
+    fn add(&self, dataset: &str, target: &Path, given: &[String], ended: bool) {
         let folder = self.folder.lock();
         let Some(folder) = &*folder else { return };
         let write = || {
-            let (major, minor) = fuse::system::device_at(target)?;
+            let (major, minor) = fuse::system::device_around(target)?;
             let device = format!("{major}:{minor}");
             let note = Note {
                 dataset: dataset.to_owned(),
                 target: target.to_owned(),
                 given: given.to_vec(),
                 device,
+                ended,
             };
             let file = journal(folder);
             if file.metadata().is_ok_and(|meta| meta.len() > LARGE) {
@@ -142,13 +160,15 @@ pub(crate) fn remember(folder: &Path, here: &[Mounted]) -> io::Result<Vec<Mounte
     Ok(own)
 }
 
-/// Those whose mounts are here; the last that was written of each.
+/// Those whose mounts are here, or the mounts that they lie in; the last that was written of each.
 fn there(notes: Vec<Note>, here: &[Mounted]) -> Vec<Note> {
     let mut kept: Vec<Note> = Vec::new();
     for note in notes {
-        if here.iter().any(|mount| is(&note, mount)) {
+        if here.iter().any(|mount| holds(&note, mount)) {
             kept.retain(|old| (&old.device, &old.target) != (&note.device, &note.target));
-            kept.push(note);
+            if !note.ended {
+                kept.push(note);
+            }
         }
     }
     kept
@@ -156,6 +176,11 @@ fn there(notes: Vec<Note>, here: &[Mounted]) -> Vec<Note> {
 
 fn is(note: &Note, mount: &Mounted) -> bool {
     note.device == mount.device && note.target == mount.target
+}
+
+/// The same, or it lies in this mount.
+fn holds(note: &Note, mount: &Mounted) -> bool {
+    note.device == mount.device && note.target.starts_with(&mount.target)
 }
 
 fn line(note: &Note) -> Vec<u8> {

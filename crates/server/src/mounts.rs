@@ -68,7 +68,7 @@ enum State {
 
 /// A mounted file system.
 pub struct Live {
-    mount: fuse::Mount,
+    mount: fuse::Served,
     /// Its dataset's object.
     object: u64,
     name: NameNow,
@@ -166,7 +166,7 @@ impl Live {
         plan.options.posix_acl = self.posix_acl;
         plan.policy.posix_acl = self.posix_acl;
         // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
-        let told = rustix::process::geteuid().is_root();
+        let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
         if told && !plan.options.read_only && pool.spa().writer().is_some() {
             self.open_for_writing(pool, &plan)?;
         }
@@ -207,7 +207,7 @@ impl Live {
 
 /// What mounting made.
 struct Made {
-    mount: fuse::Mount,
+    mount: fuse::Served,
     policies: Policies,
     snapdir: SnapDirNow,
     shown: Weak<Shown>,
@@ -394,7 +394,7 @@ impl Mounts {
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
         let options = self.options(plan, before.is_read_only())?;
-        let spot = place(plan, target, cover)?;
+        let spot = self.place(plan, target, cover)?;
         let mount = before.mount.again(&spot.path, &options).map_err(|error| {
             spot.undo();
             let (dataset, users) = (&plan.name, before.mount.users());
@@ -418,7 +418,7 @@ impl Mounts {
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        let spot = place(plan, target, cover)?;
+        let spot = self.place(plan, target, cover)?;
         self.mount_on(pool, plan, name, &spot.path).inspect_err(|_| spot.undo())
     }
 
@@ -441,11 +441,79 @@ impl Mounts {
         let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir: snapdir.clone(), spa };
         let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
         let options = self.options(plan, read_only)?;
-        let mount = fuse::Mount::new(&self.workers, tree, target, &options).map_err(|error| {
+        let mount = self.serve(plan, tree, target, &options)?;
+        Ok(Made { mount, policies, snapdir, shown, hold: None })
+    }
+
+    /// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
+    fn place(&self, plan: &Plan, target: &Path, cover: bool) -> Result<Spot, Reason> {
+        let errno = |error: &std::io::Error| error.raw_os_error().unwrap_or(5);
+        let not_made = |errno| match target.symlink_metadata() {
+            Ok(_) => Reason::System { errno },
+            Err(_) => Reason::MountpointNotMade { errno },
+        };
+        let covers = cover || plan.overlay;
+        match spot::find(target) {
+            Ok(spot) if covers || spot.is_fresh() => Ok(spot),
+            Ok(spot) => match is_empty(&spot.path) {
+                Ok(true) => Ok(spot),
+                Ok(false) => Err(Reason::MountpointNotEmpty),
+                Err(error) => Err(Reason::System { errno: errno(&error) }),
+            },
+            // Folders of others in a mount of ours are no obstacle to root, nor to who serves them.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
+                let around = self.around(target).ok_or_else(|| not_made(errno(&error)))?;
+                let mount = around.mount.own().ok_or_else(|| not_made(errno(&error)))?;
+                let folder = mount.folder(target).map_err(|error| match of_fuse(&error) {
+                    Reason::System { errno } => not_made(errno),
+                    reason => reason,
+                })?;
+                if !folder.empty && !covers {
+                    return Err(Reason::MountpointNotEmpty);
+                }
+                Ok(Spot { path: target.to_owned(), made: Vec::new() })
+            }
+            Err(error) => Err(not_made(errno(&error))),
+        }
+    }
+
+    /// Has a tree served at a place: in the mount of another file system of this pool, where it lies in one and this process may not mount.
+    fn serve(
+        &self,
+        plan: &Plan,
+        tree: Arc<dyn Tree>,
+        target: &Path,
+        options: &fuse::Options,
+    ) -> Result<fuse::Served, Reason> {
+        let around = self.around(target);
+        let around = around.as_ref().and_then(|live| live.mount.own());
+        let tree = (tree, plan.dataset.object().0);
+        fuse::Served::new(&self.workers, around, tree, target, options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
-        })?;
-        Ok(Made { mount, policies, snapdir, shown, hold: None })
+        })
+    }
+
+    /// The file system in whose mount another has to be nested that is to be mounted at a path.
+    fn around(&self, path: &Path) -> Option<Arc<Live>> {
+        if fuse::system::mounts_itself() {
+            return None;
+        }
+        let mounts: Vec<_> = {
+            let table = self.table.lock();
+            let own = table.by_object.values().filter_map(|state| match state {
+                State::Here(live) if !live.mount.is_nested() => Some(live),
+                State::Here(_) | State::Coming(_) => None,
+            });
+            own.filter(|live| path.starts_with(live.target())).cloned().collect()
+        };
+        // Asked without the table: the system may ask these for the way.
+        let mut mounts: Vec<_> = mounts
+            .into_iter()
+            .filter(|live| live.mount.own().is_some_and(|mount| mount.nests(path)))
+            .collect();
+        mounts.sort_by_key(|live| live.target().as_os_str().len());
+        mounts.pop()
     }
 
     /// Mounts a snapshot, which then can't be destroyed.
@@ -466,8 +534,7 @@ impl Mounts {
         let hold = pool.spa().read(held)?;
         let shown = how.snapshot(dataset)?;
         let options = self.options(plan, true)?;
-        let mount = fuse::Mount::new(&self.workers, Arc::clone(&shown) as Arc<dyn Tree>, target, &options);
-        let mount = mount.map_err(|error| of_fuse(&error))?;
+        let mount = self.serve(plan, Arc::clone(&shown) as Arc<dyn Tree>, target, &options)?;
         let (snapdir, shown) = (SnapDirNow::new(plan.snapdir), Arc::downgrade(&shown));
         Ok(Made { mount, policies, snapdir, shown, hold: Some(Arc::new(hold)) })
     }
@@ -525,7 +592,7 @@ impl Mounts {
             if pool.spa().writer().is_none() {
                 return Err(fail(Reason::PoolReadonly));
             }
-            if !rustix::process::geteuid().is_root() {
+            if !rustix::process::geteuid().is_root() && !live.mount.is_nested() {
                 return Err(fail(Reason::System { errno: Errno::PERM.raw_os_error() }));
             }
         }
@@ -567,6 +634,9 @@ impl Mounts {
             tracing::info!(dataset = live.name(), %error, "not unmounted");
             Error::new(live.target().to_string_lossy(), of_fuse(&error))
         })?;
+        if live.mount.is_nested() {
+            self.journal.ended(&live.name(), live.target());
+        }
         if live.mount.lingers() {
             // It stays in the table: the file system is used.
             return Ok(());
@@ -578,22 +648,6 @@ impl Mounts {
         }
         Ok(())
     }
-}
-
-/// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
-fn place(plan: &Plan, target: &Path, cover: bool) -> Result<Spot, Reason> {
-    let system = |error: std::io::Error| Reason::System { errno: error.raw_os_error().unwrap_or(5) };
-    let spot = spot::find(target).map_err(|error| {
-        let errno = error.raw_os_error().unwrap_or(5);
-        match target.symlink_metadata() {
-            Ok(_) => Reason::System { errno },
-            Err(_) => Reason::MountpointNotMade { errno },
-        }
-    })?;
-    if !spot.is_fresh() && !cover && !plan.overlay && !is_empty(&spot.path).map_err(system)? {
-        return Err(Reason::MountpointNotEmpty);
-    }
-    Ok(spot)
 }
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.

@@ -110,7 +110,7 @@ fn admitted(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Err
 
 fn made(tree: &dyn Tree, dir: Node, name: &[u8], new: &NewNode<'_>, out: &mut Answer) -> Result<(), Errno> {
     let attr = tree.create(dir, name, new)?;
-    out.put(&entry_out(tree, dir, &attr));
+    out.put(&entry_out(tree, dir, &attr)?);
     Ok(())
 }
 
@@ -123,7 +123,7 @@ fn tmpfile(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) 
     let mode = S_IFREG | ask.mode & !S_IFMT;
     let new = NewNode { mode, umask: ask.umask, rdev: (0, 0), target: b"", caller: caller(request) };
     let attr = tree.create_unnamed(dir, &new)?;
-    out.put(&entry_out(tree, dir, &attr));
+    out.put(&entry_out(tree, dir, &attr)?);
     out.put(&abi::OpenOut { open_flags: FOPEN_KEEP_CACHE, ..abi::OpenOut::default() });
     Ok(())
 }
@@ -180,7 +180,7 @@ fn symlink(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) 
 fn link(tree: &dyn Tree, dir: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::LinkIn = request.body()?;
     let attr = tree.link(node_of(tree, ask.oldnodeid), dir, request.name_after::<abi::LinkIn>()?)?;
-    out.put(&entry_out(tree, dir, &attr));
+    out.put(&entry_out(tree, dir, &attr)?);
     Ok(())
 }
 
@@ -331,7 +331,8 @@ pub(super) fn forget(tree: &dyn Tree, request: &Request<'_>) {
         return;
     }
     if request.head.opcode == op::FORGET {
-        tree.forget(node_of(tree, request.head.nodeid));
+        let times = request.body::<abi::ForgetIn>().map_or(0, |body| body.nlookup);
+        tree.forget(node_of(tree, request.head.nodeid), times);
         return;
     }
     let (Ok(head), Ok(rest)) =
@@ -340,7 +341,7 @@ pub(super) fn forget(tree: &dyn Tree, request: &Request<'_>) {
         return;
     };
     for one in rest.chunks_exact(size_of::<abi::ForgetOne>()).take(head.count as usize) {
-        let nodeid = u64::from_ne_bytes(one[..8].try_into().expect("eight bytes"));
-        tree.forget(node_of(tree, nodeid));
+        let word = |at: usize| u64::from_ne_bytes(one[at..at + 8].try_into().expect("eight bytes"));
+        tree.forget(node_of(tree, word(0)), word(8));
     }
 }

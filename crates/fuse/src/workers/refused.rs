@@ -11,7 +11,7 @@
 
 use super::Shared;
 use crate::abi::{self, InvalEntry, InvalInode, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, OutHeader};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
@@ -20,8 +20,8 @@ use zerocopy::IntoBytes;
 pub(super) struct Refused {
     files: Mutex<Files>,
     changed: Condvar,
-    /// Held while the kernel is told.
-    telling: Mutex<()>,
+    /// Held for reading while the kernel is told, by several at a time.
+    telling: RwLock<()>,
 }
 
 #[derive(Default)]
@@ -38,8 +38,13 @@ impl Refused {
     }
 
     /// Waits until nobody tells the kernel of a mount, and has nobody begin as long as what comes back is kept.
-    pub(super) fn quiet(&self) -> MutexGuard<'_, ()> {
-        self.telling.lock()
+    pub(super) fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
+        self.telling.write()
+    }
+
+    /// What is kept while the kernel is told.
+    pub(super) fn telling(&self) -> RwLockReadGuard<'_, ()> {
+        self.telling.read()
     }
 
     /// Has [`Refused::tell`] end.
@@ -60,7 +65,7 @@ impl Refused {
             }
             let Some((mount, nodeid)) = files.waiting.pop_first() else { continue };
             drop(files);
-            let _telling = self.telling.lock();
+            let _telling = self.telling.read();
             let Some(session) = shared.sessions.read().get(&mount).cloned() else { continue };
             if let Err(errno) = session.notify(&drop_pages(nodeid)) {
                 tracing::warn!(nodeid, %errno, "the kernel keeps pages that are not the file's");

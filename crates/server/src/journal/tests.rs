@@ -14,7 +14,7 @@ fn mounted(target: &str, device: &str) -> Mounted {
 
 fn note(dataset: &str, target: &str, device: &str, given: &[&str]) -> Note {
     let given = given.iter().map(|word| (*word).to_owned()).collect();
-    Note { dataset: dataset.into(), target: target.into(), given, device: device.into() }
+    Note { dataset: dataset.into(), target: target.into(), given, device: device.into(), ended: false }
 }
 
 /// Goal: what is left are those mounts of the folder's that are there, as the last line says of each; it is told once; what was left before and not told stays; a torn line costs nothing else.
@@ -45,4 +45,26 @@ fn left_and_told() {
     assert_eq!(daemon.take("p"), expected);
     assert!(daemon.take("p").is_empty());
     assert_eq!(daemon.take("q"), made[2..3]);
+}
+
+/// Goal: what lay in the mount of another that is there comes back as that does, unless it was unmounted before.
+#[test]
+fn what_lay_in_a_mount_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = [
+        note("p", "/m", "0:1", &[]),
+        note("p/a", "/m/a", "0:1", &["ro"]),
+        note("p/b", "/m/b", "0:1", &[]),
+        Note { ended: true, ..note("p/b", "/m/b", "0:1", &[]) },
+        note("p/c", "/m/c", "0:2", &[]),
+        note("p/d", "/m/d", "0:1", &[]),
+        Note { ended: true, ..note("p/d", "/m/d", "0:1", &[]) },
+        note("p/d", "/m/d", "0:1", &["noatime"]),
+    ];
+    std::fs::write(journal(dir.path()), made.iter().flat_map(line).collect::<Vec<u8>>()).unwrap();
+    let orphan = mounted("/m", "0:1");
+    assert_eq!(remember(dir.path(), std::slice::from_ref(&orphan)).unwrap(), [orphan]);
+    let daemon = Journal::default();
+    daemon.open(dir.path());
+    assert_eq!(daemon.take("p"), [made[0].clone(), made[1].clone(), made[7].clone()]);
 }

@@ -1,0 +1,215 @@
+//! A nested file system, from mount to unmount.
+
+use super::{Fs, Nest};
+use crate::dataset::Stale;
+use crate::error::Error;
+use crate::mount::Mount;
+use crate::place::MountId;
+use crate::system::{self, Detach, Options};
+use crate::tree::{Node, Tree};
+use crate::workers::Workers;
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How often the kernel is told to drop what it doesn't need of one that is to be unmounted.
+const TRIES: u32 = 10;
+/// How often after that the count is looked at, and how long apart.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A file system in the mount of another, which this process serves.
+///
+/// Dropping it leaves it where it is, as dropping a [`Mount`] does.
+pub struct Nested {
+    target: PathBuf,
+    nest: Weak<Nest>,
+    fs: Weak<Fs>,
+    workers: Arc<Workers>,
+    /// The outer mount.
+    id: u64,
+    mount: MountId,
+    /// The outer mount is no longer in the tree of names.
+    detached: Arc<AtomicBool>,
+    /// What can't be changed while it is mounted.
+    noexec: bool,
+    /// Held while it is unmounted.
+    turn: Mutex<()>,
+}
+
+impl Nested {
+    /// Shows `tree`, of the dataset with this object number, at `target`, which lies in the mount
+    /// `top`.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] with `EBUSY` if something is mounted there already, and as the folder can't
+    /// be found; [`Error::Inside`] if `options` say what can't be had in another's mount.
+    pub(crate) fn new(
+        top: &Mount,
+        tree: Arc<dyn Tree>,
+        dataset: u64,
+        target: &Path,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let failed = |source| Error::Mount { target: target.to_owned(), source };
+        let (nest, outer) = top.nest().ok_or_else(|| failed(Errno::NODEV))?;
+        let inside = |what| Error::Inside { target: target.to_owned(), mount: top.target().to_owned(), what };
+        if options.noexec && !outer.noexec {
+            return Err(inside("exec=off"));
+        }
+        if options.posix_acl && !outer.posix_acl {
+            return Err(inside("acltype=posix"));
+        }
+        if outer.read_only && !options.read_only {
+            return Err(inside("readonly=off"));
+        }
+        let path = target.strip_prefix(top.target()).map_err(|_| failed(Errno::INVAL))?;
+        // Its first request is answered from memory.
+        tree.attr(tree.root()).map_err(failed)?;
+        let fs = nest.put(path, tree, dataset, options.read_only).map_err(failed)?;
+        let (workers, id, mount, detached) = top.served_by();
+        let made = Self {
+            target: target.to_owned(),
+            nest: Arc::downgrade(&nest),
+            fs: Arc::downgrade(&fs),
+            workers,
+            id,
+            mount,
+            detached,
+            noexec: options.noexec,
+            turn: Mutex::default(),
+        };
+        made.tell_place(&nest, &fs);
+        Ok(made)
+    }
+
+    fn here(&self) -> Option<(Arc<Nest>, Arc<Fs>)> {
+        let (nest, fs) = (self.nest.upgrade()?, self.fs.upgrade()?);
+        (!fs.known.is_gone()).then_some((nest, fs))
+    }
+
+    /// Where it was mounted.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.here().is_none()
+    }
+
+    /// Whether it is served for others, and mounted nowhere that this process sees.
+    pub fn lingers(&self) -> bool {
+        self.detached.load(Ordering::Acquire) && !self.is_over()
+    }
+
+    /// Whether it is mounted.
+    pub fn is_attached(&self) -> bool {
+        !self.is_over() && !self.lingers() && !self.workers.is_gone(self.id)
+    }
+
+    /// Whether it is what is mounted at a path.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let Some((nest, fs)) = self.here() else { return false };
+        let flags = AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
+        let Ok(stat) = rustix::fs::statx(CWD, path, flags, StatxFlags::INO) else { return false };
+        (stat.stx_dev_major, stat.stx_dev_minor) == self.mount.device()
+            && nest.root_of(&fs).is_ok_and(|root| root.ino == stat.stx_ino)
+    }
+
+    /// Lets other options take effect: `readonly`, and what changes nothing here.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] with `EPERM` if programs are to run, or not to, otherwise than they do.
+    pub fn remount(&self, options: &Options) -> Result<(), Error> {
+        let failed = |source| Error::Mount { target: self.target.clone(), source };
+        let (_, fs) = self.here().ok_or_else(|| failed(Errno::INVAL))?;
+        if options.noexec != self.noexec {
+            return Err(failed(Errno::PERM));
+        }
+        fs.read_only.store(options.read_only, Ordering::Release);
+        Ok(())
+    }
+
+    /// Does something while nothing that the kernel asks of the outer mount is under way. What
+    /// programs changed through maps of files comes before.
+    pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(root) = rustix::fs::open(&self.target, flags, Mode::empty())
+            && let Err(error) = rustix::fs::syncfs(root)
+        {
+            tracing::debug!(%error, "what the kernel has not written comes later");
+        }
+        self.workers.suspended(self.id, work)
+    }
+
+    /// Has the kernel drop what it knows and is no longer so, by the file system's own nodes. No
+    /// request may wait for who calls this.
+    pub fn tell(&self, stale: &[Stale]) {
+        let Some((nest, fs)) = self.here() else { return };
+        let out = |node: &Node| nest.outward(&fs, *node);
+        let stale = stale.iter().filter_map(|one| match one {
+            Stale::File(node) => out(node).ok().map(Stale::File),
+            Stale::Name(dir, name) => out(dir).ok().map(|dir| Stale::Name(dir, name.clone())),
+        });
+        self.workers.tell(self.id, &stale.collect::<Vec<_>>());
+    }
+
+    /// Has the kernel look its mountpoint up again.
+    fn tell_place(&self, nest: &Nest, fs: &Fs) {
+        let Some(seat) = &fs.seat else { return };
+        let Some(dir) = seat.parent.upgrade().and_then(|parent| nest.outward(&parent, seat.dir).ok()) else {
+            return;
+        };
+        let name = seat.name.lock().clone();
+        self.workers.tell(self.id, &[Stale::Name(dir, name), Stale::File(dir)]);
+    }
+
+    /// Unmounts. When this returns its tree is released, but for requests that are under way after
+    /// a forced or lazy unmount; who still uses it then gets `ENOTCONN`.
+    ///
+    /// # Errors
+    /// [`Error::Unmount`] with `EBUSY` if it is used, or something is mounted in it.
+    pub fn unmount(&self, how: Detach) -> Result<(), Error> {
+        let _turn = self.turn.lock();
+        let Some((nest, fs)) = self.here() else { return Ok(()) };
+        if how == Detach::Normal {
+            self.close(&nest, &fs)?;
+        } else {
+            fs.known.force();
+        }
+        nest.take_out(&fs);
+        self.tell_place(&nest, &fs);
+        Ok(())
+    }
+
+    /// Makes it gone if it isn't used.
+    fn close(&self, nest: &Nest, fs: &Fs) -> Result<(), Error> {
+        let busy = || Error::Unmount { target: self.target.clone(), source: Errno::BUSY };
+        // To drop a mountpoint in it is to unmount what is there.
+        let inside = |at: &Path| at.starts_with(&self.target) && at != self.target;
+        if fs.covered.load(Ordering::Acquire) > 0
+            || system::table()?.iter().any(|mount| inside(&mount.target))
+        {
+            return Err(busy());
+        }
+        for _ in 0..TRIES {
+            self.tell_place(nest, fs);
+            for _ in 0..LOOKS {
+                if fs.known.close() {
+                    return Ok(());
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        // The kernel finds it again by its name.
+        if let Err(errno) = system::probe(&self.target) {
+            tracing::debug!(target = %self.target.display(), %errno, "busy, and not found");
+        }
+        Err(busy())
+    }
+}

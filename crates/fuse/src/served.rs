@@ -1,0 +1,170 @@
+//! A file system that is served, by a mount of its own or nested in that of another.
+
+use crate::dataset::Stale;
+use crate::error::Error;
+use crate::mount::Mount;
+use crate::nested::Nested;
+use crate::system::{self, Detach, Options, Places};
+use crate::tree::Tree;
+use crate::workers::Workers;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file system that is served at a place.
+pub enum Served {
+    /// It has a mount.
+    Own(Mount),
+    /// It is in the mount of another.
+    Nested(Nested),
+}
+
+impl Served {
+    /// Mounts `tree`, of the dataset with this object number, at `target`. `around` is the mount
+    /// in which it is nested, if it must be ([`Mount::nests`]).
+    ///
+    /// # Errors
+    /// As [`Mount::new`]; [`Error::Inside`] if `options` say what can't be had in another's mount.
+    pub fn new(
+        workers: &Arc<Workers>,
+        around: Option<&Mount>,
+        (tree, dataset): (Arc<dyn Tree>, u64),
+        target: &Path,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        match around {
+            Some(top) => Nested::new(top, tree, dataset, target, options).map(Self::Nested),
+            None if system::mounts_itself() => Mount::new(workers, tree, target, options).map(Self::Own),
+            None => Mount::with_nest(workers, tree, target, options).map(Self::Own),
+        }
+    }
+
+    /// The mount that it has.
+    pub fn own(&self) -> Option<&Mount> {
+        match self {
+            Self::Own(mount) => Some(mount),
+            Self::Nested(_) => None,
+        }
+    }
+
+    /// Whether its options are the kernel's business, which only root may change.
+    pub fn is_nested(&self) -> bool {
+        self.own().is_none()
+    }
+
+    /// As [`Mount::again`]. What is nested has a place again when the mount around it has.
+    ///
+    /// # Errors
+    /// As [`Mount::again`]; [`Error::Mount`] with `EBUSY` for what is nested.
+    pub fn again(&self, target: &Path, options: &Options) -> Result<Self, Error> {
+        match self {
+            Self::Own(mount) => mount.again(target, options).map(Self::Own),
+            Self::Nested(_) => Err(Error::Mount { target: target.to_owned(), source: Errno::BUSY }),
+        }
+    }
+
+    /// Where it was mounted.
+    pub fn target(&self) -> &Path {
+        match self {
+            Self::Own(mount) => mount.target(),
+            Self::Nested(nested) => nested.target(),
+        }
+    }
+
+    /// Whether it has ended: nobody has it mounted.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Own(mount) => mount.is_over(),
+            Self::Nested(nested) => nested.is_over(),
+        }
+    }
+
+    /// As [`Mount::lingers`].
+    pub fn lingers(&self) -> bool {
+        match self {
+            Self::Own(mount) => mount.lingers(),
+            Self::Nested(nested) => nested.lingers(),
+        }
+    }
+
+    /// As [`Mount::is_attached`].
+    pub fn is_attached(&self) -> bool {
+        match self {
+            Self::Own(mount) => mount.is_attached(),
+            Self::Nested(nested) => nested.is_attached(),
+        }
+    }
+
+    /// Whether this is what is mounted at a path.
+    pub fn is_at(&self, path: &Path) -> bool {
+        match self {
+            Self::Own(mount) => mount.is_at(path),
+            Self::Nested(nested) => nested.is_at(path),
+        }
+    }
+
+    /// As [`Mount::users`]; none of what is nested, which nothing has mounted by itself.
+    pub fn users(&self) -> Vec<(u32, String)> {
+        self.own().map(Mount::users).unwrap_or_default()
+    }
+
+    /// As [`Mount::holders`]; none of what is nested.
+    pub fn holders(&self) -> Vec<String> {
+        self.own().map(Mount::holders).unwrap_or_default()
+    }
+
+    /// As [`Mount::keeper`]; what keeps a nested one keeps the mount around it.
+    pub fn keeper(&self, places: &Places) -> Option<String> {
+        self.own()?.keeper(places)
+    }
+
+    /// Lets other options take effect while it is mounted.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] if the system refuses, as to all but root for what has a mount; with
+    /// `EPERM` for what can't be changed of a nested one.
+    pub fn remount(&self, options: &Options) -> Result<(), Error> {
+        match self {
+            Self::Own(mount) => mount.remount(options),
+            Self::Nested(nested) => nested.remount(options),
+        }
+    }
+
+    /// As [`Mount::suspended`]; with a nested one the whole mount is suspended.
+    pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
+        match self {
+            Self::Own(mount) => mount.suspended(work),
+            Self::Nested(nested) => nested.suspended(work),
+        }
+    }
+
+    /// As [`Mount::tell`].
+    pub fn tell(&self, stale: &[Stale]) {
+        match self {
+            Self::Own(mount) => mount.tell(stale),
+            Self::Nested(nested) => nested.tell(stale),
+        }
+    }
+
+    /// As [`Mount::unmount`] and [`Nested::unmount`].
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn unmount(&self, how: Detach) -> Result<(), Error> {
+        match self {
+            Self::Own(mount) => mount.unmount(how),
+            Self::Nested(nested) => nested.unmount(how),
+        }
+    }
+
+    /// As [`Mount::leave_tree`]. A nested one leaves with the mount around it.
+    ///
+    /// # Errors
+    /// As [`Mount::leave_tree`].
+    pub fn leave_tree(&self, how: Detach) -> Result<(), Error> {
+        match self {
+            Self::Own(mount) => mount.leave_tree(how),
+            Self::Nested(_) => Ok(()),
+        }
+    }
+}
