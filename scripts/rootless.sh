@@ -25,14 +25,14 @@ if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a m
     [ ! -e "$at/mnt" ] || fail 'the mountpoint was left'
     reason=$(zfs mount "$pool" 2>&1) && fail 'mounted after all'
     # What the system alone says is no reason; whatever keeps mounts from being made is doctor's to find.
-    case $reason in *[\`:]*\`*) ;; *) fail "no advice: $reason" ;; esac
+    case $reason in *'; '*) ;; *) fail "no advice: $reason" ;; esac
     [[ $doctor == *MISSING* ]] || fail "doctor misses nothing: $reason"
-    mounted="not mounted (${reason##*: })"
+    mounted="not mounted (${reason#*; })"
   fi
   zpool export "$pool" || fail 'not exported'
-  listed=$(poolhouse ls "$at/d0:/" 2>&1) || fail "ls: $listed"
+  listed=$(poolhouse ls -d "$at" "$pool:/" 2>&1) || fail "ls: $listed"
   if [ $mounted = mounted ] 2>/dev/null; then
-    poolhouse cp "$at/d0:/file" "$at/copy" && [ "$(cat "$at/copy")" = content ] || fail 'cp'
+    poolhouse cp -d "$at" "$pool:/file" "$at/copy" && [ "$(cat "$at/copy")" = content ] || fail 'cp'
   fi
   zpool import -d "$at" "$pool" >/dev/null 2>&1
   zpool list -H -o name "$pool" >/dev/null || fail 'not imported'
@@ -43,7 +43,7 @@ if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a m
   exit 0
 fi
 
-if [ -z "${POOLHOUSE:-}" ]; then
+if [ -z "${ROOTLESS_APART:-}" ] && [ -z "${POOLHOUSE:-}" ]; then
   cargo build -q --release -p poolhouse-cli || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-target}/release/poolhouse
 fi
@@ -51,22 +51,25 @@ fi
 for need in setpriv unshare; do
   command -v $need >/dev/null || { echo "missing: $need"; exit 77; }
 done
-if [ "${ROOTLESS_APART:-}" != yes ]; then
-  POOLHOUSE=$(realpath "$POOLHOUSE") ROOTLESS_APART=yes exec unshare --mount --pid --fork --kill-child "$0" "$@"
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+if [ -z "${ROOTLESS_APART:-}" ]; then
+  room=$(mktemp -d /var/tmp/poolhouse-rootless.XXXXXX)
+  trap 'rm -rf --one-file-system "$room"' EXIT
+  chmod 755 "$room"
+  mkdir "$room/bin" "$room/dev"
+  for name in poolhouse zpool zfs; do cp "$POOLHOUSE" "$room/bin/$name" && chmod 755 "$room/bin/$name"; done
+  cp scripts/rootless.sh "$room/bin/rootless.sh" && chmod 755 "$room/bin/rootless.sh"
+else
+  room=$ROOTLESS_ROOM
+  export PATH=$room/bin:$PATH
+  unset POOLHOUSE_RUN_DIR XDG_RUNTIME_DIR TMPDIR
+  mount --make-rprivate / && mount -t proc proc /proc || exit 1
+  cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | xargs -r -n1 umount -l
+  # What a system has that lets users mount.
+  mount -t tmpfs -o mode=755 none /run && mount -t tmpfs -o mode=1777 none /tmp &&
+    mount -t tmpfs -o mode=755 none "$room/dev" && mknod -m 666 "$room/dev/fuse" c 10 229 &&
+    mount --bind "$room/dev/fuse" /dev/fuse || { echo 'no /dev/fuse for users here'; exit 77; }
 fi
-mount --make-rprivate / && mount -t proc proc /proc || exit 1
-cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | xargs -r -n1 umount -l
-room=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-rootless.XXXXXX")
-trap 'rm -rf --one-file-system "$room"' EXIT
-chmod 755 "$room"
-mkdir "$room/bin" "$room/dev"
-for name in poolhouse zpool zfs; do cp "$POOLHOUSE" "$room/bin/$name" && chmod 755 "$room/bin/$name"; done
-cp scripts/rootless.sh "$room/bin/rootless.sh" && chmod 755 "$room/bin/rootless.sh"
-export PATH=$room/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-unset POOLHOUSE_RUN_DIR XDG_RUNTIME_DIR TMPDIR
-# What a system has that lets users mount; /run, with a folder that belongs to root, and an empty /tmp.
-mount -t tmpfs -o mode=755 none "$room/dev" && mknod -m 666 "$room/dev/fuse" c 10 229 && touch /dev/fuse &&
-  mount --bind "$room/dev/fuse" /dev/fuse || { echo 'missing: /dev/fuse for users'; exit 77; }
 named=65534
 unknown=61014
 
@@ -89,7 +92,8 @@ root() { run root yes env; }
 ordinary_user() { command -v fusermount3 >/dev/null || skip 'no fusermount3' || return; own ordinary_user $named; run ordinary_user yes user $named; }
 no_fusermount3() { own no_fusermount3 $named; mkdir -p "$room/none"
   furnish="mount --bind /dev/null $(command -v fusermount3 || echo "$room/none")" && run no_fusermount3 no apart setpriv --reuid=$named --regid=$named --clear-groups; }
-unknown_user() { own unknown_user $unknown; run unknown_user no user $unknown; }
+unknown_user() { own unknown_user $unknown; getent passwd $unknown >/dev/null && { skip "user $unknown has a name"; return; }
+  run unknown_user no user $unknown; }
 no_home() { own no_home $named; run no_home yes user $named env -u HOME; }
 user_namespace() { can_nest || return; own user_namespace $named; run user_namespace no user $named unshare -r; }
 user_and_mount_namespace() { can_nest || return; own user_and_mount_namespace $named; run user_and_mount_namespace yes user $named unshare -rm; }
@@ -97,7 +101,7 @@ beside_roots_folder() { can_nest || return; own beside_roots_folder $named
   furnish='mount -t tmpfs -o mode=755 none /run && mkdir /run/poolhouse'
   run beside_roots_folder yes apart setpriv --reuid=$named --regid=$named --clear-groups unshare -rm; }
 taken_name() { own taken_name $named
-  furnish="mount -t tmpfs -o mode=1777 none /var/tmp && mount --bind $room /mnt && mkdir -p /tmp/poolhouse-$named"
+  furnish="mkdir -p /tmp/poolhouse-$named"
   run taken_name yes apart setpriv --reuid=$named --regid=$named --clear-groups; }
 without_sys_admin() { run without_sys_admin no setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin; }
 no_new_privileges() { own no_new_privileges $named; run no_new_privileges no setpriv --reuid=$named --regid=$named --clear-groups --no-new-privs; }
@@ -109,7 +113,7 @@ full_run() { furnish='mount -t tmpfs -o mode=755,size=1M none /run && { head -c 
 read_only_root() { furnish='mount --bind / /mnt && mount -o remount,ro,bind / && mount -t tmpfs none /run && mount -t tmpfs -o mode=1777 none /dev/shm'
   mkdir -p "$room/read_only_root"; mount -t tmpfs none "$room/read_only_root" && run read_only_root yes apart; local ended=$?
   umount -l "$room/read_only_root"; return $ended; }
-no_proc() { furnish='umount -l /proc'; run no_proc no apart; }
+no_proc() { furnish='while [ -e /proc/self ]; do umount -l /proc || exit 1; done'; run no_proc no apart; }
 bubblewrap() { command -v bwrap >/dev/null || skip 'no bwrap' || return; own bubblewrap $named
   user $named bwrap --ro-bind / / --dev /dev true 2>/dev/null || skip 'bwrap can make nothing here' || return
   run bubblewrap no user $named bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /run --bind "$room/bubblewrap" "$room/bubblewrap"; }
@@ -120,11 +124,16 @@ podman_default() { command -v podman >/dev/null || skip 'no podman' || return
 
 all='root ordinary_user no_fusermount3 unknown_user no_home user_namespace user_and_mount_namespace beside_roots_folder
   taken_name without_sys_admin no_new_privileges no_fuse no_run full_run read_only_root no_proc bubblewrap podman_default'
+if [ -n "${ROOTLESS_APART:-}" ]; then
+  $ROOTLESS_APART
+  exit
+fi
 status=0
 for name in "${@:-$all}"; do
   for name in $name; do
     [[ " $(echo $all) " == *" $name "* ]] || { echo "there is no set-up $name" >&2; exit 2; }
-    ($name) >"$room/said" 2>&1
+    # With a /run and a /tmp of its own, and its daemons end with it.
+    ROOTLESS_APART=$name ROOTLESS_ROOM=$room unshare --mount --pid --fork --kill-child "$room/bin/rootless.sh" >"$room/said" 2>&1
     case $? in
       0) printf 'works    %-25s %s\n' "$name" "$(tail -1 "$room/said")" ;;
       77) printf 'skipped  %-25s %s\n' "$name" "$(tail -1 "$room/said")" ;;

@@ -179,13 +179,15 @@ impl Error {
                 Some("this kernel has no FUSE: `modprobe fuse`".into())
             }
             Self::Table { .. } if !means.proc => means.obstacle(),
-            Self::Helper { source } if source.kind() == std::io::ErrorKind::NotFound => {
-                Some(format!("a user mounts by it: install the package fuse3; {WITHOUT}"))
-            }
+            Self::Helper { source } => Some(match source.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    format!("a user mounts by it: `chmod 4755` it, as root; {WITHOUT}")
+                }
+                _ => format!("a user mounts by it: install the package fuse3; {WITHOUT}"),
+            }),
             Self::HelperRefused { message, .. } => means.refused(&String::from_utf8_lossy(&message.0)),
             Self::Device { .. }
             | Self::Mount { .. }
-            | Self::Helper { .. }
             | Self::Closed { .. }
             | Self::Silent { .. }
             | Self::Unmount { .. }
