@@ -99,12 +99,12 @@ impl Machine {
 
     /// The process of Ann's daemon.
     fn daemon(&self) -> u32 {
-        let run = self.home().join("poolhouse").display().to_string();
-        let serves = |pid: &u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<_> = words.split(|byte| *byte == 0).collect();
-            words.contains(&&b"serve"[..]) && words.contains(&run.as_bytes())
+        let home = format!("XDG_RUNTIME_DIR={}", self.home().display());
+        let has = |pid: &u32, file: &str, word: &str| {
+            let words = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            words.split(|byte| *byte == 0).any(|one| one == word.as_bytes())
         };
+        let serves = |pid: &u32| has(pid, "cmdline", "serve") && has(pid, "environ", &home);
         let processes = fs::read_dir("/proc").expect("processes").flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(serves).last().expect("there is a daemon")
@@ -277,8 +277,10 @@ fn a_full_run() {
     let at = machine.home().display().to_string();
     let root = |line: &str| machine.ran(0, &format!("cd {at}; unset XDG_RUNTIME_DIR; {line}"));
     let furnished = root(
-        "mount -t tmpfs -o mode=755,size=1M none /run && mkdir /run/named && mount -t tmpfs -o mode=1777 none /tmp; \
-         head -c 4M /dev/zero >/run/full; truncate -s 128M d0 d1",
+        // The test's own folder may lie in the /tmp that is covered.
+        "mount -t tmpfs -o mode=755,size=1M none /run && mkdir /run/named /run/own && mount --bind .. /run/own && \
+         own=$(cd .. && pwd) && mount -t tmpfs -o mode=1777 none /tmp && mkdir -p $own && \
+         mount --bind /run/own $own && cd $own/home && truncate -s 128M d0 d1; head -c 4M /dev/zero >/run/full; true",
     );
     assert!(furnished.status.success(), "{}", said(&furnished));
     let named = root("POOLHOUSE_RUN_DIR=/run/named poolhouse zpool create -m none tank $PWD/d0");
