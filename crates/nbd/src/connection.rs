@@ -544,7 +544,7 @@ where
         // Answers can't be sent any more.
         sent = &mut writing => {
             gone.store(true, Ordering::Relaxed);
-            requests.finish().await;
+            finish(&requests.into_slots()).await;
             return match sent {
                 Ok(Err(ended)) => (Err(ended), None),
                 Ok(Ok(writer)) => (Err(Ended::Over), Some(writer)),
@@ -552,15 +552,15 @@ where
             };
         }
     };
+    let slots = requests.into_slots();
     if ended.is_err() {
         // Who went away, or is sent away, does not wait for what takes long.
         gone.store(true, Ordering::Relaxed);
-        if timeout(LAST_WORDS, requests.finish()).await.is_err() {
+        if timeout(LAST_WORDS, finish(&slots)).await.is_err() {
             writing.abort();
         }
     }
-    requests.finish().await;
-    drop(requests);
+    finish(&slots).await;
     match writing.await {
         Ok(Ok(writer)) => (ended, Some(writer)),
         Ok(Err(broken)) => (ended.and(Err(broken)), None),
@@ -620,10 +620,18 @@ impl Requests<'_> {
         Ok(payload)
     }
 
-    /// Waits until nothing is under way, and every answer is sent, or can't be.
-    async fn finish(&self) {
-        drop(self.slots.acquire_many(IN_FLIGHT as u32).await.expect("nobody closes it"));
+    /// No request is read any more; what those that were read hold.
+    ///
+    /// This drops the sender of answers. An answer that comes in the moment in which the receiver
+    /// goes stays in the channel until the last sender is gone, with the slot that it holds.
+    fn into_slots(self) -> Arc<Semaphore> {
+        self.slots
     }
+}
+
+/// Waits until nothing is under way, and every answer is sent, or can't be.
+async fn finish(slots: &Semaphore) {
+    drop(slots.acquire_many(IN_FLIGHT as u32).await.expect("nobody closes it"));
 }
 
 /// Sends answers, as long as there may be more, and gives back what it sends by.
