@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|large|volumes|attack|rootless ...]
+# Usage: scripts/suites.sh [pjdfstest|fsx|stress|git|sqlite|postgres|kill|kill-log|kill-key|large|volumes|attack|rootless|nested ...]
 # Lets programs that others wrote to try file systems, or that rely on them, work on a mount of a pool, one pool for each, made with the commands. Then the
 # pool is exported, judged by OpenZFS's zdb (ZDB, or what `make oracle` unpacked), imported, and compared with what it held.
 # POOLHOUSE names the program if it is not to be built. SUITE_SECONDS (60) is for how long what has no end works, SUITE_DISK (8G) how large the pool is, SUITE_SEED (1) where fsx begins. Logs stay in target/suites/report.
@@ -21,13 +21,14 @@ if [ -z "${POOLHOUSE:-}" ]; then
   cargo build -q --release -p poolhouse-cli || exit 1
   POOLHOUSE=${CARGO_TARGET_DIR:-$home/target}/release/poolhouse
 fi
+POOLHOUSE=$(realpath "$POOLHOUSE") || exit 1
 
 room=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-suites.XXXXXX")
 mkdir -m 700 "$room/run"
 mkdir "$room/bin" "$room/dev" "$room/mnt" "$room/other"
 chmod 755 "$room"
 export POOLHOUSE_RUN_DIR=$room/run
-for name in zpool zfs; do ln -s "$(realpath "$POOLHOUSE")" "$room/bin/$name"; done
+for name in zpool zfs; do ln -s "$POOLHOUSE" "$room/bin/$name"; done
 # mount(8) would look for a helper of this FUSE file system even to remount it.
 printf '#!/bin/sh\nexec %s -i "$@"\n' "$(command -v mount)" >"$room/bin/mount"
 chmod +x "$room/bin/mount"
@@ -73,23 +74,7 @@ compare() { # SUITE
 pjdfstest() {
   crate pjdfstest || return
   [ "$(id -u)" = 0 ] || { missing 'root, as whom pjdfstest runs'; return; }
-  # Two users that any system has, with their groups.
-  cat >"$room/pjdfstest.toml" <<TOML
-[features]
-posix_fallocate = {}
-rename_ctime = {}
-stat_st_birthtime = {}
-utime_now = {}
-utimensat = {}
-[settings]
-naptime = 0.01
-allow_remount = true
-[dummy_auth]
-entries = [["nobody", "$(id -gn nobody)"], ["daemon", "$(id -gn daemon)"]]
-TOML
-  (cd "$mnt" && "$programs/bin/pjdfstest" -c "$room/pjdfstest.toml" -p "$mnt" -s "$room/other") >"$report/pjdfstest.all" 2>&1
-  # Its exit status says that something fails; what, and why, is for docs/compatibility.md.
-  sed 's/\x1b\[[0-9;]*m//g' "$report/pjdfstest.all" | grep -E ' (FAILED|skipped)$|^Summary'
+  "$home/scripts/pjdfstest.sh" "$programs/bin/pjdfstest" "$mnt" "$room/other"
 }
 
 fsx() {
@@ -342,19 +327,22 @@ outrun() {
 }
 
 # Volumes have a daemon of their own, and other clients.
-volumes() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/volumes.sh"; }
+volumes() { POOLHOUSE=$POOLHOUSE "$home/scripts/volumes.sh"; }
 
 # What strangers try, against a daemon in namespaces of its own.
-attack() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/attack.sh"; }
+attack() { POOLHOUSE=$POOLHOUSE "$home/scripts/attack.sh"; }
 
 # What users, namespaces and containers find, each in surroundings of its own.
-rootless() { POOLHOUSE=$(realpath "$POOLHOUSE") "$home/scripts/rootless.sh"; }
+rootless() { POOLHOUSE=$POOLHOUSE "$home/scripts/rootless.sh"; }
+
+# What is nested in the mount of another, by a daemon of root and one of a user.
+nested() { crate pjdfstest && crate fsx && PROGRAMS=$programs/bin POOLHOUSE=$POOLHOUSE "$home/scripts/nested.sh"; }
 
 status=0
 say() { printf '%-10s %s\n' "$1" "$2"; }
-for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key large volumes attack rootless}"; do
+for suite in "${@:-pjdfstest fsx stress git sqlite postgres kill kill-log kill-key large volumes attack rootless nested}"; do
   for suite in $suite; do
-    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; large | pjdfstest | fsx | stress | sqlite | postgres | volumes | attack | rootless) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
+    case $suite in git) run=git_tree ;; kill | kill-log | kill-key) run=killed ;; large | pjdfstest | fsx | stress | sqlite | postgres | volumes | attack | rootless | nested) run=$suite ;; *) echo "there is no suite $suite" >&2; exit 2 ;; esac
     log=$report/$suite.log
     rm -f "$room"/dev/*
     truncate -s "${SUITE_DISK:-8G}" "$room/dev/d0"

@@ -67,6 +67,18 @@ pub enum Error {
         /// The property that asks for it.
         what: &'static str,
     },
+    /// What a mount is to be like would take from what is nested in it what that says.
+    #[error(
+        "a file system in the mount of {} has {what}, which takes effect only if that mount has the same: change it \
+         there first, or unmount what lies in it",
+        target.display()
+    )]
+    Holds {
+        /// Where the mount is.
+        target: PathBuf,
+        /// The property of what is nested.
+        what: &'static str,
+    },
     /// Mounted, but the first look at it failed.
     #[error("mounted at {}, but it does not answer", target.display())]
     Silent {
@@ -137,6 +149,7 @@ impl Error {
             | Self::Helper { .. }
             | Self::Closed { .. }
             | Self::Inside { .. }
+            | Self::Holds { .. }
             | Self::Silent { .. }
             | Self::Workers { .. }
             | Self::Descriptors { .. }

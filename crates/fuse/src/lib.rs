@@ -37,6 +37,6 @@ pub use error::{Error, Words};
 pub use hearing::Hearing;
 pub use mount::Mount;
 pub use nested::Nested;
-pub use served::Served;
+pub use served::{Nesting, Served};
 pub use system::{Detach, Options};
 pub use workers::Workers;

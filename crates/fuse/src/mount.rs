@@ -13,9 +13,11 @@ use crate::error::Error;
 use crate::nested::{Folder, Nest};
 use crate::place::{Found, MountId, Place};
 use crate::reserve;
+use crate::served::Nesting;
 use crate::system::{self, Detach, Options, Places};
 use crate::tree::Tree;
 use crate::workers::{Done, Workers};
+use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -46,8 +48,16 @@ pub struct Mount {
     workers: Arc<Workers>,
     /// It is no longer in the tree of names.
     detached: Arc<AtomicBool>,
-    /// Its tree, if others can be nested in it, and how it was mounted.
-    nest: Option<(Weak<Nest>, Options)>,
+    /// What others can be nested in, if they can.
+    nest: Option<Inside>,
+}
+
+/// The inside of a mount in which others can be nested.
+#[derive(Clone)]
+struct Inside {
+    tree: Weak<Nest>,
+    /// How it is mounted. Held while something is nested in it, and while that changes.
+    options: Arc<RwLock<Options>>,
 }
 
 impl Mount {
@@ -94,25 +104,32 @@ impl Mount {
         options: &Options,
     ) -> Result<Self, Error> {
         let nest = Arc::new(Nest::new(tree, options.posix_acl));
-        let here = Arc::downgrade(&nest);
+        let tree = Arc::downgrade(&nest);
         let mount = Self::new(workers, nest, target, options)?;
-        Ok(Self { nest: Some((here, options.clone())), ..mount })
+        // `fusermount3` adds some.
+        let options = Arc::new(RwLock::new(system::with_flags_of(target, options)));
+        Ok(Self { nest: Some(Inside { tree, options }), ..mount })
     }
 
-    /// The tree in which others can be nested, and how it was mounted.
-    pub(crate) fn nest(&self) -> Option<(Arc<Nest>, &Options)> {
-        let (nest, options) = self.nest.as_ref()?;
-        Some((nest.upgrade()?, options))
+    /// The tree in which others can be nested, and how it is mounted, which stays so as long as
+    /// that is held.
+    pub(crate) fn nest(&self) -> Option<(Arc<Nest>, &Arc<RwLock<Options>>)> {
+        let nest = self.nest.as_ref()?;
+        Some((nest.tree.upgrade()?, &nest.options))
     }
 
-    /// Whether a path lies in it, at which something else is to be mounted, and this process has to
-    /// nest that: it may not mount there, and the mount lets nobody else in who could.
-    pub fn nests(&self, path: &Path) -> bool {
+    /// Whether a path lies in it, at which something else is to be mounted, and that is to be
+    /// nested: always, or if this process may not mount there, and the mount lets nobody else in
+    /// who could.
+    pub fn nests(&self, path: &Path, nesting: Nesting) -> bool {
         let Some((_, options)) = self.nest() else { return false };
+        let wanted = match nesting {
+            Nesting::Never => false,
+            Nesting::Needed => !options.read().allow_other,
+            Nesting::Always => true,
+        };
         let inside = path.starts_with(&self.target) && path != self.target;
-        inside
-            && !options.allow_other
-            && system::device_around(path).is_ok_and(|at| at == self.mount.device())
+        inside && wanted && system::device_around(path).is_ok_and(|at| at == self.mount.device())
     }
 
     /// Finds a folder in it, for a file system that it nests, and makes what is missing of its path:
@@ -226,8 +243,20 @@ impl Mount {
     /// Lets other options take effect while it is mounted. Only root may.
     ///
     /// # Errors
-    /// [`Error::Mount`] if the system refuses.
+    /// [`Error::Mount`] if the system refuses; [`Error::Holds`] if they would take from what is
+    /// nested in it what that says.
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
+        let Some((nest, now)) = self.nest() else { return self.remount_itself(options) };
+        let mut now = now.write();
+        if let Some(what) = nest.refuses(options) {
+            return Err(Error::Holds { target: self.target.clone(), what });
+        }
+        self.remount_itself(options)?;
+        *now = Options { posix_acl: now.posix_acl, ..options.clone() };
+        Ok(())
+    }
+
+    fn remount_itself(&self, options: &Options) -> Result<(), Error> {
         let failed = |source| Error::Mount { target: self.target.clone(), source };
         let root = self.root(OFlags::PATH)?.ok_or_else(|| failed(Errno::INVAL))?;
         system::remount(&system::by_number(&root), options).map_err(|error| match error {

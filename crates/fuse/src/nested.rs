@@ -30,7 +30,8 @@
 //!
 //! # Absent
 //! Mount flags: all file systems of a mount have those of the outer one. What a nested file system
-//! can't have otherwise is refused before ([`crate::Served::new`]).
+//! can't have otherwise is refused before ([`crate::Served::new`]), and so is a change of the outer
+//! mount that would take it away ([`crate::Mount::remount`]).
 
 mod files;
 mod mount;
@@ -41,6 +42,7 @@ pub use mount::Nested;
 use crate::dataset::Stale;
 
 use crate::ctldir::SLOT_SHIFT;
+use crate::system::Options;
 use crate::tree::{Attr, Caller, NewNode, Node, Tree};
 use parking_lot::{Mutex, RwLock};
 use places::{BITS, Places};
@@ -121,6 +123,60 @@ struct Seat {
     name: Mutex<Vec<u8>>,
 }
 
+/// What a nested file system says of flags that all of a mount have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Flags {
+    read_only: bool,
+    nosuid: bool,
+    nodev: bool,
+    noexec: bool,
+    posix_acl: bool,
+}
+
+impl Flags {
+    pub(crate) fn of(options: &Options) -> Self {
+        let Options { read_only, nosuid, nodev, noexec, posix_acl, .. } = *options;
+        Self { read_only, nosuid, nodev, noexec, posix_acl }
+    }
+
+    /// What of it a mount with these options takes from it, as its property says it.
+    ///
+    /// What the mount protects better is nothing of that.
+    pub(crate) fn missing(self, mount: &Options) -> Option<&'static str> {
+        first([
+            (self.noexec && !mount.noexec, "exec=off"),
+            (self.nosuid && !mount.nosuid, "setuid=off"),
+            (self.nodev && !mount.nodev, "devices=off"),
+            (self.posix_acl && !mount.posix_acl, "acltype=posix"),
+            (!self.read_only && mount.read_only, "readonly=off"),
+        ])
+    }
+
+    /// What of it, and not of what was `before`, a mount with these options doesn't let it have.
+    fn denied(self, before: Self, mount: &Options) -> Option<&'static str> {
+        first([
+            (!self.noexec && before.noexec && mount.noexec, "exec=on"),
+            (!self.nosuid && before.nosuid && mount.nosuid, "setuid=on"),
+            (!self.nodev && before.nodev && mount.nodev, "devices=on"),
+        ])
+    }
+
+    /// The part of it that a mount with these options has.
+    fn within(self, mount: &Options) -> Self {
+        Self {
+            read_only: self.read_only || mount.read_only,
+            noexec: self.noexec && mount.noexec,
+            nosuid: self.nosuid && mount.nosuid,
+            nodev: self.nodev && mount.nodev,
+            posix_acl: self.posix_acl && mount.posix_acl,
+        }
+    }
+}
+
+fn first<const N: usize>(all: [(bool, &'static str); N]) -> Option<&'static str> {
+    all.into_iter().find_map(|(is, what)| is.then_some(what))
+}
+
 /// A folder for a nested file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Folder {
@@ -141,6 +197,8 @@ pub(crate) struct Fs {
     /// The dataset's object number.
     dataset: u64,
     read_only: AtomicBool,
+    /// Nothing of the outer file system.
+    flags: Mutex<Option<Flags>>,
     known: Known,
     /// By the upper bits of its node numbers.
     places: RwLock<HashMap<u32, u32>>,
@@ -198,6 +256,7 @@ impl Nest {
             root,
             dataset: 0,
             read_only: AtomicBool::new(false),
+            flags: Mutex::default(),
             known: Known::default(),
             places: RwLock::default(),
             main: OnceLock::new(),
@@ -206,6 +265,22 @@ impl Nest {
             changing: RwLock::new(()),
         });
         Self { top, outer, places: Places::default(), posix_acl, count: AtomicUsize::new(0) }
+    }
+
+    /// All file systems in it, the outer one first.
+    fn all(&self) -> Vec<Arc<Fs>> {
+        let mut all = vec![Arc::clone(&self.outer)];
+        let mut at = 0;
+        while let Some(fs) = all.get(at).cloned() {
+            all.extend(fs.covers.read().values().cloned());
+            at += 1;
+        }
+        all
+    }
+
+    /// What one of those nested in it would lose if it had these options.
+    pub(crate) fn refuses(&self, options: &Options) -> Option<&'static str> {
+        self.all().iter().find_map(|fs| (*fs.flags.lock())?.missing(options))
     }
 
     /// How many file systems are nested in it.
@@ -382,7 +457,7 @@ impl Nest {
     }
 
     /// Puts a tree, of a dataset of this number, over the folder at a path below the root.
-    fn put(&self, path: &Path, tree: Arc<dyn Tree>, dataset: u64, read_only: bool) -> Result<Arc<Fs>, Errno> {
+    fn put(&self, path: &Path, tree: Arc<dyn Tree>, dataset: u64, flags: Flags) -> Result<Arc<Fs>, Errno> {
         let (parent, seat) = self.find(path)?;
         let _changing = parent.changing.write();
         let folder = seat.folder;
@@ -401,7 +476,8 @@ impl Nest {
             root: tree.root(),
             tree: RwLock::new(Some(tree)),
             dataset,
-            read_only: AtomicBool::new(read_only),
+            read_only: AtomicBool::new(flags.read_only),
+            flags: Mutex::new(Some(flags)),
             known: Known::default(),
             places: RwLock::default(),
             main: OnceLock::new(),

@@ -11,6 +11,28 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Which file systems are nested in a mount around them, rather than mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nesting {
+    /// None: this process may mount anywhere.
+    Never,
+    /// Those whose mountpoint lies where this process may not mount.
+    Needed,
+    /// All whose mountpoint lies in a mount of the same workers.
+    Always,
+}
+
+impl Nesting {
+    /// What this process needs, or more if `always` is wanted.
+    pub fn of_this_process(always: bool) -> Self {
+        match (always, system::mounts_itself()) {
+            (true, _) => Self::Always,
+            (false, true) => Self::Never,
+            (false, false) => Self::Needed,
+        }
+    }
+}
+
 /// A file system that is served at a place.
 pub enum Served {
     /// It has a mount.
@@ -21,21 +43,23 @@ pub enum Served {
 
 impl Served {
     /// Mounts `tree`, of the dataset with this object number, at `target`. `around` is the mount
-    /// in which it is nested, if it must be ([`Mount::nests`]).
+    /// in which it is nested, if it is to be ([`Mount::nests`]).
     ///
     /// # Errors
     /// As [`Mount::new`]; [`Error::Inside`] if `options` say what can't be had in another's mount.
     pub fn new(
         workers: &Arc<Workers>,
-        around: Option<&Mount>,
+        (nesting, around): (Nesting, Option<&Mount>),
         (tree, dataset): (Arc<dyn Tree>, u64),
         target: &Path,
         options: &Options,
     ) -> Result<Self, Error> {
-        match around {
-            Some(top) => Nested::new(top, tree, dataset, target, options).map(Self::Nested),
-            None if system::mounts_itself() => Mount::new(workers, tree, target, options).map(Self::Own),
-            None => Mount::with_nest(workers, tree, target, options).map(Self::Own),
+        match (around, nesting) {
+            (Some(top), _) => Nested::new(top, tree, dataset, target, options).map(Self::Nested),
+            (None, Nesting::Never) => Mount::new(workers, tree, target, options).map(Self::Own),
+            (None, Nesting::Needed | Nesting::Always) => {
+                Mount::with_nest(workers, tree, target, options).map(Self::Own)
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 //! successor needs to clean up.
 
 use crate::error::{Error, Words};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
@@ -112,6 +112,18 @@ fn flags(options: &Options) -> MountFlags {
         flags.set(flag, wanted);
     }
     flags
+}
+
+/// These options, and what more the system says of the mount at `target`.
+pub(crate) fn with_flags_of(target: &Path, options: &Options) -> Options {
+    let has = rustix::fs::statvfs(target).map_or(StatVfsMountFlags::empty(), |stat| stat.f_flag);
+    Options {
+        read_only: options.read_only || has.contains(StatVfsMountFlags::RDONLY),
+        nosuid: options.nosuid || has.contains(StatVfsMountFlags::NOSUID),
+        nodev: options.nodev || has.contains(StatVfsMountFlags::NODEV),
+        noexec: options.noexec || has.contains(StatVfsMountFlags::NOEXEC),
+        ..options.clone()
+    }
 }
 
 /// Changes the options of what is mounted at `target`: what may be written, and what is believed of its files.

@@ -194,6 +194,7 @@ impl Error {
             | Self::Workers { .. }
             | Self::Descriptors { .. }
             | Self::Inside { .. }
+            | Self::Holds { .. }
             | Self::Table { .. } => None,
         }
     }

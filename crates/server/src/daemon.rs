@@ -72,6 +72,8 @@ pub trait House: Service + Send + Sync {
     fn attach_every(&self) {}
     /// Lets other users into what is mounted from now on.
     fn let_others_in(&self) {}
+    /// Nests file systems in mounts of their pool from now on, also where it may mount them.
+    fn nest_always(&self) {}
     /// Unmounts and exports everything, as far as it goes; what does nothing for `patience` is left. Says what was left, and why. Nothing is asked after
     /// this.
     fn close(&self, patience: Duration) -> Vec<Error>;
@@ -92,6 +94,8 @@ pub struct Options {
     pub attach: bool,
     /// Let other users into what is mounted, as root's daemon does.
     pub others: bool,
+    /// Nest file systems in mounts of their pool, as a user's daemon does.
+    pub nest: bool,
     /// How long it waits at its end for a pool in which nothing moves.
     pub patience: Duration,
     /// Where Prometheus may ask for metrics, if it may.
@@ -112,6 +116,7 @@ impl Options {
             tree: None,
             attach: false,
             others: false,
+            nest: false,
             patience: PATIENCE,
             metrics: None,
             events: None,
@@ -286,6 +291,9 @@ pub fn run(options: &Options, house: Arc<dyn House>) -> Result<(), DaemonError> 
     if options.others {
         house.let_others_in();
     }
+    if options.nest {
+        house.nest_always();
+    }
     // Before anything is served: a folder that can't be had is said while nobody relies on the daemon.
     let tree = match &options.tree {
         Some(at) => {
@@ -347,7 +355,7 @@ fn run_at_events(options: &Options, house: &dyn House) -> Result<(), ZedletError
 
 /// How `serve` is called.
 const USAGE: &str = "\
-usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--tree DIR] [--attach] [--stop-timeout SECONDS]
+usage: poolhouse serve [--run-dir DIR] [--shared] [--allow-other] [--nest] [--tree DIR] [--attach] [--stop-timeout SECONDS]
                        [--metrics ADDRESS:PORT] [--event-dir DIR] [--event-timeout SECONDS] [--tunable NAME=VALUE] ...
 
 Holds imported pools and their mounts, in the foreground, until it gets SIGTERM. Commands start it by themselves where none runs.
@@ -355,6 +363,8 @@ Holds imported pools and their mounts, in the foreground, until it gets SIGTERM.
     --shared                 anybody may ask, as root's own lets them: `zfs allow` says what for
     --allow-other            let other users into what is mounted, as far as the files let them; root's always does. A user
                              may where /etc/fuse.conf has the line user_allow_other, and then file systems can be mounted in each other
+    --nest                   one mount for all file systems whose mountpoints lie in each other, as a user's daemon has it:
+                             thousands take one open file. They share its setuid, devices, exec and acltype
     --tree DIR               mount kstats and tunables as files there
     --attach                 make every volume a block device
     --stop-timeout SECONDS   how long it waits at the end for a pool in which nothing moves: 60
@@ -389,6 +399,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, house: Arc<dyn House>) -> 
             (Some("--background"), _) => options.background = true,
             (Some("--shared"), _) => shared = true,
             (Some("--allow-other"), _) => options.others = true,
+            (Some("--nest"), _) => options.nest = true,
             (Some("--attach"), _) => options.attach = true,
             (Some("--tree"), Some(dir)) => options.tree = Some(PathBuf::from(dir)),
             (Some("--stop-timeout"), Some(_)) if seconds.is_some() => {

@@ -113,6 +113,7 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
         | fuse::Error::HelperRefused { .. }
         | fuse::Error::Closed { .. }
         | fuse::Error::Inside { .. }
+        | fuse::Error::Holds { .. }
         | fuse::Error::Workers { .. }
         | fuse::Error::Table { .. } => Reason::Daemon { what: chain(error) },
     }

@@ -415,6 +415,10 @@ impl daemon::House for House {
         self.pools.let_others_in();
     }
 
+    fn nest_always(&self) {
+        self.pools.nest_always();
+    }
+
     fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }

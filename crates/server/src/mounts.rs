@@ -29,7 +29,7 @@ use dsl::{LongHold, Prop};
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Stale};
 use fuse::tree::Tree;
-use fuse::{Detach, Workers};
+use fuse::{Detach, Nesting, Workers};
 use look::{Look, NameNow, SnapDirNow, to_be_written};
 use parking_lot::Mutex;
 use poolhouse::Pool;
@@ -47,6 +47,8 @@ pub struct Mounts {
     workers: Arc<Workers>,
     /// Whether other users are let into all of them.
     others: bool,
+    /// Which are nested in others.
+    nesting: Nesting,
     /// Where they are written down.
     journal: Arc<Journal>,
     table: Mutex<Table>,
@@ -220,11 +222,11 @@ impl Mounts {
     pub(crate) fn new(
         pool: &str,
         threads: usize,
-        others: bool,
+        (others, nesting): (bool, Nesting),
         journal: Arc<Journal>,
     ) -> Result<Self, fuse::Error> {
         let workers = Arc::new(Workers::start(&format!("fuse-{pool}"), threads)?);
-        Ok(Self { workers, others, journal, table: Mutex::default() })
+        Ok(Self { workers, others, nesting, journal, table: Mutex::default() })
     }
 
     /// What the kernel is told of a mount.
@@ -477,7 +479,7 @@ impl Mounts {
         }
     }
 
-    /// Has a tree served at a place: in the mount of another file system of this pool, where it lies in one and this process may not mount.
+    /// Has a tree served at a place: in the mount of another file system of this pool, where it lies in one and is to be nested.
     fn serve(
         &self,
         plan: &Plan,
@@ -488,15 +490,15 @@ impl Mounts {
         let around = self.around(target);
         let around = around.as_ref().and_then(|live| live.mount.own());
         let tree = (tree, plan.dataset.object().0);
-        fuse::Served::new(&self.workers, around, tree, target, options).map_err(|error| {
+        fuse::Served::new(&self.workers, (self.nesting, around), tree, target, options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
         })
     }
 
-    /// The file system in whose mount another has to be nested that is to be mounted at a path.
+    /// The file system in whose mount another is to be nested that is to be mounted at a path.
     fn around(&self, path: &Path) -> Option<Arc<Live>> {
-        if fuse::system::mounts_itself() {
+        if self.nesting == Nesting::Never {
             return None;
         }
         let mounts: Vec<_> = {
@@ -510,7 +512,7 @@ impl Mounts {
         // Asked without the table: the system may ask these for the way.
         let mut mounts: Vec<_> = mounts
             .into_iter()
-            .filter(|live| live.mount.own().is_some_and(|mount| mount.nests(path)))
+            .filter(|live| live.mount.own().is_some_and(|mount| mount.nests(path, self.nesting)))
             .collect();
         mounts.sort_by_key(|live| live.target().as_os_str().len());
         mounts.pop()

@@ -44,7 +44,7 @@ use crate::view::PoolFacts;
 use crate::work::{leave, log};
 use dsl::Name;
 use dsl::ops::destroy::DestroyHead;
-use fuse::Detach;
+use fuse::{Detach, Nesting};
 use halts::Halts;
 use mounting::{Folder, Mounted, Watched, folders_of, remove_folders, restore_all, unmount_all};
 use ondisk::{Guid, ObjNum, Psize, Txg, VdevId, VdevKind};
@@ -115,6 +115,8 @@ pub struct Pools {
     watched: Watched,
     /// Other users are let into what is mounted.
     others: AtomicBool,
+    /// What can be nested is.
+    nest: AtomicBool,
     /// Everything is let go: nobody is held up for the sake of a trial.
     closing: AtomicBool,
 }
@@ -191,6 +193,11 @@ impl Pools {
         self.others.load(Ordering::Relaxed)
     }
 
+    /// Nests file systems of pools that come from now on wherever that is possible.
+    pub(crate) fn nest_always(&self) {
+        self.nest.store(true, Ordering::Relaxed);
+    }
+
     /// Takes in the pool `guid` that `open` opens, under `name`.
     pub fn import<T>(
         &self,
@@ -217,7 +224,9 @@ impl Pools {
         // What was not opened yet is not opened any more.
         let refused = self.closing.load(Ordering::SeqCst).then(|| Error::new(name, ending()));
         let opened = refused.map_or_else(open, Err).and_then(|(pool, facts, told)| {
-            let mounts = Mounts::new(name, threads(), self.lets_others_in(), Arc::clone(&self.journal))
+            let nesting = Nesting::of_this_process(self.nest.load(Ordering::Relaxed));
+            let how = (self.lets_others_in(), nesting);
+            let mounts = Mounts::new(name, threads(), how, Arc::clone(&self.journal))
                 .map_err(|error| Error::new(name, of_fuse(&error)))?;
             let (mounts, volumes) = (Arc::new(mounts), nbd::Volumes::new(pool.clone()));
             let (facts, looks) = (RwLock::new(facts), Looks::default());
@@ -508,10 +517,14 @@ impl Pools {
             _ => return Vec::new(),
         };
         let mut failures = Vec::new();
-        for (_, live) in imported.mounted() {
-            // Others may still wait for what an earlier change said.
-            let followed = imported.mounts.follow(&imported.pool, &live);
-            let Err(error) = followed else { continue };
+        // Others may still wait for what an earlier change said. A mount and what is nested in it
+        // have to say the same, so that one of them may have to be the first.
+        let follow = |(_, live): &Mounted| {
+            imported.mounts.follow(&imported.pool, live).err().map(|_| Arc::clone(live))
+        };
+        let again: Vec<_> = imported.mounted().iter().filter_map(follow).collect();
+        for live in again {
+            let Err(error) = imported.mounts.follow(&imported.pool, &live) else { continue };
             let name = live.name();
             if told && within(root, &name) {
                 failures.push(MountFailure { name, error });

@@ -200,10 +200,7 @@ impl Tree for Nest {
 
     fn sync(&self) -> Result<(), Errno> {
         let mut done = if self.top.writable() { self.top.sync() } else { Ok(()) };
-        let mut todo = vec![self.outer.me.upgrade()];
-        while let Some(fs) = todo.pop() {
-            let Some(fs) = fs else { continue };
-            todo.extend(fs.covers.read().values().cloned().map(Some));
+        for fs in self.all() {
             let tree = fs.tree.read().clone();
             if let Some(tree) = tree.filter(|tree| tree.writable()) {
                 done = done.and(tree.sync());

@@ -1,6 +1,6 @@
 //! A nested file system, from mount to unmount.
 
-use super::{Fs, Nest};
+use super::{Flags, Fs, Nest};
 use crate::dataset::Stale;
 use crate::error::Error;
 use crate::mount::Mount;
@@ -8,7 +8,7 @@ use crate::place::MountId;
 use crate::system::{self, Detach, Options};
 use crate::tree::{Node, Tree};
 use crate::workers::Workers;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,10 @@ pub struct Nested {
     mount: MountId,
     /// The outer mount is no longer in the tree of names.
     detached: Arc<AtomicBool>,
-    /// What can't be changed while it is mounted.
-    noexec: bool,
+    /// How the outer mount is mounted.
+    around: Arc<RwLock<Options>>,
+    /// Where that is.
+    outer: PathBuf,
     /// Held while it is unmounted.
     turn: Mutex<()>,
 }
@@ -56,21 +58,16 @@ impl Nested {
         options: &Options,
     ) -> Result<Self, Error> {
         let failed = |source| Error::Mount { target: target.to_owned(), source };
-        let (nest, outer) = top.nest().ok_or_else(|| failed(Errno::NODEV))?;
-        let inside = |what| Error::Inside { target: target.to_owned(), mount: top.target().to_owned(), what };
-        if options.noexec && !outer.noexec {
-            return Err(inside("exec=off"));
-        }
-        if options.posix_acl && !outer.posix_acl {
-            return Err(inside("acltype=posix"));
-        }
-        if outer.read_only && !options.read_only {
-            return Err(inside("readonly=off"));
+        let (nest, around) = top.nest().ok_or_else(|| failed(Errno::NODEV))?;
+        let outer = around.read();
+        let flags = Flags::of(options);
+        if let Some(what) = flags.missing(&outer) {
+            return Err(Error::Inside { target: target.to_owned(), mount: top.target().to_owned(), what });
         }
         let path = target.strip_prefix(top.target()).map_err(|_| failed(Errno::INVAL))?;
         // Its first request is answered from memory.
         tree.attr(tree.root()).map_err(failed)?;
-        let fs = nest.put(path, tree, dataset, options.read_only).map_err(failed)?;
+        let fs = nest.put(path, tree, dataset, flags).map_err(failed)?;
         let (workers, id, mount, detached) = top.served_by();
         let made = Self {
             target: target.to_owned(),
@@ -80,9 +77,11 @@ impl Nested {
             id,
             mount,
             detached,
-            noexec: options.noexec,
+            around: around.clone(),
+            outer: top.target().to_owned(),
             turn: Mutex::default(),
         };
+        drop(outer);
         made.tell_place(&nest, &fs);
         Ok(made)
     }
@@ -121,18 +120,26 @@ impl Nested {
             && nest.root_of(&fs).is_ok_and(|root| root.ino == stat.stx_ino)
     }
 
-    /// Lets other options take effect: `readonly`, and what changes nothing here.
+    /// Lets other options take effect: `readonly`, and of the others what the outer mount has.
     ///
     /// # Errors
-    /// [`Error::Mount`] with `EPERM` if programs are to run, or not to, otherwise than they do.
+    /// [`Error::Mount`] with `EINVAL` if it has ended; [`Error::Inside`] if one of them takes no
+    /// effect. All the others have.
     pub fn remount(&self, options: &Options) -> Result<(), Error> {
-        let failed = |source| Error::Mount { target: self.target.clone(), source };
-        let (_, fs) = self.here().ok_or_else(|| failed(Errno::INVAL))?;
-        if options.noexec != self.noexec {
-            return Err(failed(Errno::PERM));
+        let ended = || Error::Mount { target: self.target.clone(), source: Errno::INVAL };
+        let (_, fs) = self.here().ok_or_else(ended)?;
+        let around = self.around.read();
+        let flags = Flags::of(options);
+        let before = fs.flags.lock().replace(flags.within(&around)).unwrap_or_default();
+        fs.read_only.store(flags.read_only, Ordering::Release);
+        match flags.missing(&around).or_else(|| flags.denied(before, &around)) {
+            Some(what) => Err(self.inside(what)),
+            None => Ok(()),
         }
-        fs.read_only.store(options.read_only, Ordering::Release);
-        Ok(())
+    }
+
+    fn inside(&self, what: &'static str) -> Error {
+        Error::Inside { target: self.target.clone(), mount: self.outer.clone(), what }
     }
 
     /// Does something while nothing that the kernel asks of the outer mount is under way. What

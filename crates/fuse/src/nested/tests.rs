@@ -1,5 +1,5 @@
 use super::*;
-use crate::tree::{CloneRange, Entry, Flags, NewNode, Rename, Seek, SetAttr, Statfs, Time};
+use crate::tree::{self, CloneRange, Entry, NewNode, Rename, Seek, SetAttr, Statfs, Time};
 use std::collections::BTreeMap;
 
 /// A tree of directories, by number: their names in their parents.
@@ -93,8 +93,8 @@ impl Tree for Dirs {
     fn seek(&self, _: Node, _: u64, _: Seek) -> Result<u64, Errno> {
         Err(Errno::INVAL)
     }
-    fn flags(&self, _: Node) -> Result<Flags, Errno> {
-        Ok(Flags::default())
+    fn flags(&self, _: Node) -> Result<tree::Flags, Errno> {
+        Ok(tree::Flags::default())
     }
     fn writable(&self) -> bool {
         true
@@ -146,7 +146,7 @@ fn put(nest: &Nest, path: &str, dataset: u64) -> (Arc<Fs>, Arc<Dirs>) {
         1000 + (dataset & 0xffff),
         &[(35, 34, "b"), (slot | 36, 34, "snap"), (1 << 40 | 37, 34, "era")],
     );
-    let fs = nest.put(Path::new(path), Arc::clone(&tree) as Arc<dyn Tree>, dataset, false);
+    let fs = nest.put(Path::new(path), Arc::clone(&tree) as Arc<dyn Tree>, dataset, Flags::default());
     (fs.expect("it can be put there"), tree)
 }
 
@@ -201,7 +201,7 @@ fn mountpoints_are_covered() {
     assert_eq!((a.node, a.ino), (Some(root.node), root.ino));
     assert_eq!((nest.statfs(root.node).unwrap().blocks, nest.count()), (34, 1));
     assert_eq!(nest.find(Path::new("")).err(), Some(Errno::BUSY));
-    let again = nest.put(Path::new("a"), Dirs::new(34, 7, &[]), 7, false);
+    let again = nest.put(Path::new("a"), Dirs::new(34, 7, &[]), 7, Flags::default());
     assert_eq!(again.err(), Some(Errno::BUSY));
     assert!(fs.known.close());
     nest.take_out(&fs);
@@ -282,4 +282,40 @@ fn impossible_attributes_are_refused() {
     assert!(nest.show(&fs, attr.clone()).is_ok());
     assert_eq!(nest.show(&fs, Attr { size: 1 << 63, ..attr.clone() }).err(), Some(Errno::IO));
     assert_eq!(nest.show(&fs, Attr { mode: 0o030_000, ..attr }).err(), Some(Errno::IO));
+}
+
+/// Goal: a file system that says of a flag of the mount what the mount doesn't say is named by its property, at its
+/// mount as at a change of the mount; one that the mount protects better is not.
+#[test]
+fn flags_of_the_mount_count() {
+    let all = Options { noexec: true, nosuid: true, nodev: true, posix_acl: true, ..Options::default() };
+    let (none, ro) = (Options::default(), Options { read_only: true, ..Options::default() });
+    for (options, what) in [
+        (Options { noexec: true, ..none.clone() }, "exec=off"),
+        (Options { nosuid: true, ..none.clone() }, "setuid=off"),
+        (Options { nodev: true, ..none.clone() }, "devices=off"),
+        (Options { posix_acl: true, ..none.clone() }, "acltype=posix"),
+    ] {
+        assert_eq!(Flags::of(&options).missing(&none), Some(what));
+        assert_eq!(Flags::of(&options).missing(&all), None);
+        assert_eq!(Flags::of(&none).missing(&options), None);
+        assert_eq!(Flags::of(&options).within(&none), Flags::default());
+    }
+    assert_eq!(Flags::of(&none).missing(&ro), Some("readonly=off"));
+    assert_eq!(Flags::of(&ro).missing(&none), None);
+    assert_eq!(Flags::default().denied(Flags::of(&all), &all), Some("exec=on"));
+    assert_eq!(Flags::default().denied(Flags::default(), &all), None);
+    let top = Dirs::new(34, 7, &[(35, 34, "a"), (36, 34, "b")]);
+    let nest = Nest::new(top as Arc<dyn Tree>, true);
+    let put = |path: &str, options: &Options| {
+        let tree = Dirs::new(34, 7, &[(35, 34, "deep")]);
+        nest.put(Path::new(path), tree, 100, Flags::of(options)).expect("it can be put there")
+    };
+    put("a", &none);
+    assert_eq!((nest.refuses(&none), nest.refuses(&ro)), (None, Some("readonly=off")));
+    let deep = put("a/deep", &all);
+    assert_eq!((nest.refuses(&all), nest.refuses(&none)), (None, Some("exec=off")));
+    assert!(deep.known.close());
+    nest.take_out(&deep);
+    assert_eq!(nest.refuses(&none), None);
 }
