@@ -257,7 +257,7 @@ stand() { # PART: on a pool of root's daemon that nests, which is judged afterwa
     zpool import -d "$room/dev" nested && listing "$mnt" %i | diff "$work/before" - >"$work/diff" || { head -5 "$work/diff"; fail 'it is not the same after an import'; return; }
   fi
   zpool destroy nested
-  rm -rf "$room"/work/* "$room"/dev/d0 "$room"/dev/plain
+  rm -rf "$work"/* "$room"/dev/d0 "$room"/dev/plain
   return $ended
 }
 

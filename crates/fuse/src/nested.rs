@@ -36,6 +36,7 @@
 mod files;
 mod mount;
 mod places;
+mod users;
 
 pub use mount::Nested;
 
@@ -115,12 +116,17 @@ impl Known {
 struct Seat {
     /// The file system of its mountpoint.
     parent: Weak<Fs>,
-    /// The directory that the mountpoint is in, there.
-    dir: Node,
-    /// The mountpoint, there.
-    folder: Node,
+    /// The mountpoint, there. It changes with [`Fs::changing`] held, when that is rolled back.
+    at: RwLock<Spot>,
     /// The name by which the kernel found it last.
     name: Mutex<Vec<u8>>,
+}
+
+/// A folder, and the directory that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spot {
+    dir: Node,
+    folder: Node,
 }
 
 /// What a nested file system says of flags that all of a mount have.
@@ -378,7 +384,9 @@ impl Nest {
         attr.ino = self.ino(fs, inner, attr.ino)?;
         attr.node = self.outward(fs, inner)?;
         let parent = match &fs.seat {
-            Some(seat) if inner == fs.root => seat.parent.upgrade().map(|parent| (parent, seat.dir)),
+            Some(seat) if inner == fs.root => {
+                seat.parent.upgrade().map(|parent| (parent, seat.at.read().dir))
+            }
             _ => fs.me.upgrade().map(|me| (me, attr.parent)),
         };
         let parent = parent.and_then(|(fs, dir)| self.outward(&fs, dir).ok());
@@ -423,7 +431,8 @@ impl Nest {
             return Err(Errno::NOTDIR);
         }
         let name = Mutex::new(last.to_vec());
-        let seat = Seat { parent: Arc::downgrade(&fs), dir, folder: folder.node, name };
+        let at = RwLock::new(Spot { dir, folder: folder.node });
+        let seat = Seat { parent: Arc::downgrade(&fs), at, name };
         Ok((fs, seat))
     }
 
@@ -432,35 +441,81 @@ impl Nest {
     pub(crate) fn make(&self, path: &Path) -> Result<(Folder, Vec<Stale>), Errno> {
         let (mut fs, mut dir) = (Arc::clone(&self.outer), self.outer.root);
         let (mut fresh, mut stale) = (false, Vec::new());
-        let caller =
-            Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-        let new = NewNode { mode: S_IFDIR | 0o755, umask: 0, rdev: (0, 0), target: b"", caller };
         for name in names(path)? {
-            let found = match self.in_fs(&fs, |tree| tree.lookup(dir, name)) {
-                Err(Errno::NOENT) => {
-                    fs.may_be_written()?;
-                    let made = self.in_fs(&fs, |tree| tree.create(dir, name, &new))?;
-                    let at = self.outward(&fs, dir)?;
-                    stale.extend([Stale::Name(at, name.to_vec()), Stale::File(at)]);
-                    fresh = true;
-                    made
-                }
-                found => found?,
-            };
-            if found.mode & S_IFMT != S_IFDIR {
-                return Err(Errno::NOTDIR);
-            }
-            (fs, dir) = into(fs, found.node);
+            let (found, made) = self.made(&fs, dir, name, &mut stale)?;
+            fresh |= made;
+            (fs, dir) = into(fs, found);
         }
         let empty = fresh || self.in_fs(&fs, |tree| tree.readdir(dir, 0, 1))?.is_empty();
         Ok((Folder { fresh, empty }, stale))
+    }
+
+    /// The folder of a name in a directory, and whether it was made. `stale` gets what the kernel is
+    /// to look up again.
+    fn made(&self, fs: &Fs, dir: Node, name: &[u8], stale: &mut Vec<Stale>) -> Result<(Node, bool), Errno> {
+        let caller =
+            Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let new = NewNode { mode: S_IFDIR | 0o755, umask: 0, rdev: (0, 0), target: b"", caller };
+        let (found, made) = match self.in_fs(fs, |tree| tree.lookup(dir, name)) {
+            Err(Errno::NOENT) => {
+                fs.may_be_written()?;
+                let made = match self.in_fs(fs, |tree| tree.create(dir, name, &new)) {
+                    // A program was faster.
+                    Err(Errno::EXIST) => (self.in_fs(fs, |tree| tree.lookup(dir, name))?, false),
+                    made => (made?, true),
+                };
+                let at = self.outward(fs, dir)?;
+                stale.extend([Stale::Name(at, name.to_vec()), Stale::File(at)]);
+                made
+            }
+            found => (found?, false),
+        };
+        if found.mode & S_IFMT != S_IFDIR { Err(Errno::NOTDIR) } else { Ok((found.node, made)) }
+    }
+
+    /// Has a file system in `parent` lie where a path leads that begins at the root of that. What
+    /// is missing of it is made. Says what the kernel is to look up again.
+    fn settle(&self, parent: &Fs, fs: &Fs, path: &Path) -> Result<Vec<Stale>, Errno> {
+        let Some(seat) = &fs.seat else { return Ok(Vec::new()) };
+        let _changing = parent.changing.write();
+        let (mut stale, mut dir, mut folder) = (Vec::new(), parent.root, parent.root);
+        let names = names(path)?;
+        for name in &names {
+            dir = folder;
+            // What is mounted over a part of the path is not what this lies in.
+            folder = self.made(parent, dir, name, &mut stale)?.0;
+        }
+        let name = names.last().ok_or(Errno::BUSY)?;
+        let (before, now) = (*seat.at.read(), Spot { dir, folder });
+        if before == now && stale.is_empty() {
+            return Ok(stale);
+        }
+        let mut covers = parent.covers.write();
+        if before.folder != folder {
+            if covers.contains_key(&folder) {
+                return Err(Errno::BUSY);
+            }
+            if let Some(child) = covers.remove(&before.folder) {
+                covers.insert(folder, child);
+            }
+        }
+        *seat.at.write() = now;
+        drop(covers);
+        for (dir, name) in [(before.dir, seat.name.lock().clone()), (dir, name.to_vec())] {
+            // The directory may be gone, and then the kernel was told so.
+            if let Ok(dir) = self.outward(parent, dir) {
+                stale.extend([Stale::Name(dir, name), Stale::File(dir)]);
+            }
+        }
+        *seat.name.lock() = name.to_vec();
+        Ok(stale)
     }
 
     /// Puts a tree, of a dataset of this number, over the folder at a path below the root.
     fn put(&self, path: &Path, tree: Arc<dyn Tree>, dataset: u64, flags: Flags) -> Result<Arc<Fs>, Errno> {
         let (parent, seat) = self.find(path)?;
         let _changing = parent.changing.write();
-        let folder = seat.folder;
+        let folder = seat.at.read().folder;
         // It may have been removed meanwhile.
         self.in_fs(&parent, |tree| tree.attr(folder))?;
         let mut covers = parent.covers.write();
@@ -502,10 +557,11 @@ impl Nest {
         let Some(seat) = &fs.seat else { return };
         if let Some(parent) = seat.parent.upgrade() {
             let mut covers = parent.covers.write();
-            if covers.get(&seat.folder).is_none_or(|there| !std::ptr::eq(&**there, fs)) {
+            let folder = seat.at.read().folder;
+            if covers.get(&folder).is_none_or(|there| !std::ptr::eq(&**there, fs)) {
                 return;
             }
-            covers.remove(&seat.folder);
+            covers.remove(&folder);
             parent.covered.store(covers.len(), Ordering::Release);
             drop(covers);
             self.count.fetch_sub(1, Ordering::AcqRel);

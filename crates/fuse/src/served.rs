@@ -127,14 +127,40 @@ impl Served {
         }
     }
 
-    /// As [`Mount::users`]; none of what is nested, which nothing has mounted by itself.
+    /// As [`Mount::users`]; of what is nested, processes that use it.
     pub fn users(&self) -> Vec<(u32, String)> {
-        self.own().map(Mount::users).unwrap_or_default()
+        match self {
+            Self::Own(mount) => mount.users(),
+            Self::Nested(nested) => nested.users(),
+        }
     }
 
-    /// As [`Mount::holders`]; none of what is nested.
+    /// As [`Mount::holders`]; of what is nested, who uses it.
     pub fn holders(&self) -> Vec<String> {
-        self.own().map(Mount::holders).unwrap_or_default()
+        match self {
+            Self::Own(mount) => mount.holders(),
+            Self::Nested(nested) => nested.holders(),
+        }
+    }
+
+    /// Whether it is nested in another that is nested.
+    pub fn lies_in(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nested(one), Self::Nested(other)) => one.lies_in(other),
+            (Self::Own(_), _) | (_, Self::Own(_)) => false,
+        }
+    }
+
+    /// Has what is nested lie where its path leads in `parent`, which was rolled back
+    /// ([`Nested::settle`]).
+    ///
+    /// # Errors
+    /// As [`Nested::settle`].
+    pub fn settle(&self, parent: &Self) -> Result<(), Error> {
+        match self {
+            Self::Own(_) => Ok(()),
+            Self::Nested(nested) => nested.settle(parent),
+        }
     }
 
     /// As [`Mount::keeper`]; what keeps a nested one keeps the mount around it.

@@ -348,7 +348,6 @@ fn tables(mut seen: BTreeSet<PathBuf>) -> impl Iterator<Item = (u32, Vec<u8>)> {
     })
 }
 
-/// What a process runs.
 /// What a process runs. It chooses that name itself, so control characters are escaped.
 pub fn program(pid: u32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -428,6 +427,16 @@ impl Places {
         own.chain(foreign.map(|(pid, _)| process(*pid))).take(most).collect()
     }
 
+    /// The mounts of a part of a device, from a folder of it on, in words, as [`Places::holders`];
+    /// not that of the whole.
+    pub(crate) fn bound(&self, device: &str, folder: &Path, most: usize) -> Vec<String> {
+        let part = |row: &Row| row.root.starts_with(folder) && row.root != Path::new("/");
+        let own = self.own.of(device).filter(|(row, _)| part(row)).map(|(row, _)| at(&row.mount.target));
+        let has = |table: &Table| table.of(device).any(|(row, _)| part(row));
+        let foreign = self.foreign.iter().filter(|(_, table)| has(table));
+        own.chain(foreign.map(|(pid, _)| process(*pid))).take(most).collect()
+    }
+
     /// What keeps a file system mounted when it is unmounted at `target`: a mountpoint that this
     /// process sees, or a process in another namespace. `None` if it may go everywhere.
     pub(crate) fn keeper(&self, device: &str, target: &Path) -> Option<String> {
@@ -446,7 +455,7 @@ fn at(target: &Path) -> String {
     format!("another mount of it, at {}", target.display())
 }
 
-fn process(pid: u32) -> String {
+pub(crate) fn process(pid: u32) -> String {
     format!("{} (pid {pid})", program(pid))
 }
 

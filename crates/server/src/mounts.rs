@@ -23,6 +23,7 @@ pub(crate) use load::{Plans, plans};
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
 use crate::journal::Journal;
+use crate::peer;
 use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
 use dsl::{LongHold, Prop};
@@ -115,6 +116,18 @@ impl Live {
     pub fn kept_by(&self) -> String {
         let holders = self.mount.holders();
         if holders.is_empty() { "another mount of it".to_owned() } else { holders.join(", ") }
+    }
+
+    /// The same error, with who uses this if it is nested and busy. Others than the daemon's owner
+    /// are not told.
+    pub(crate) fn with_holders(&self, error: Error) -> Error {
+        if error.reason != Reason::Busy || !self.mount.is_nested() || !peer::owns() {
+            return error;
+        }
+        match self.mount.holders() {
+            holders if holders.is_empty() => error,
+            holders => Error::new(error.about, Reason::HeldOpen { by: holders.join(", ") }),
+        }
     }
 
     /// Notices if somebody else unmounted it. Returns whether it is mounted.

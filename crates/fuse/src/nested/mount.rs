@@ -1,11 +1,13 @@
 //! A nested file system, from mount to unmount.
 
+use super::users::Files;
 use super::{Flags, Fs, Nest};
 use crate::dataset::Stale;
 use crate::error::Error;
 use crate::mount::Mount;
 use crate::place::MountId;
-use crate::system::{self, Detach, Options};
+use crate::served::Served;
+use crate::system::{self, Detach, Options, Places};
 use crate::tree::{Node, Tree};
 use crate::workers::Workers;
 use parking_lot::{Mutex, RwLock};
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 /// How often the kernel is told to drop what it doesn't need of one that is to be unmounted.
 const TRIES: u32 = 10;
+/// How many of its users are named.
+const USERS_MAX: usize = 8;
 /// How often after that the count is looked at, and how long apart.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -120,6 +124,56 @@ impl Nested {
             && nest.root_of(&fs).is_ok_and(|root| root.ino == stat.stx_ino)
     }
 
+    /// Processes that use it, and their programs: a few.
+    pub fn users(&self) -> Vec<(u32, String)> {
+        let Some((_, fs)) = self.here() else { return Vec::new() };
+        let (device, dataset) = (self.mount.device(), fs.dataset);
+        Files { device, dataset, target: &self.target }.users(USERS_MAX)
+    }
+
+    /// Who uses it, in words: other mountpoints of a folder of it, and a few processes.
+    pub fn holders(&self) -> Vec<String> {
+        let below = self.target.strip_prefix(&self.outer).unwrap_or(&self.target);
+        let bound =
+            |places: Places| places.bound(&self.mount.device_text(), &Path::new("/").join(below), USERS_MAX);
+        let bound = Places::read().map(bound).unwrap_or_default();
+        let users = self.users().into_iter().map(|(pid, _)| system::process(pid));
+        bound.into_iter().chain(users).take(USERS_MAX).collect()
+    }
+
+    /// Whether it lies in another, at whatever depth.
+    pub fn lies_in(&self, other: &Self) -> bool {
+        let (Some((_, fs)), Some((_, other))) = (self.here(), other.here()) else { return false };
+        let above = |fs: &Arc<Fs>| fs.seat.as_ref()?.parent.upgrade();
+        std::iter::successors(above(&fs), above).any(|fs| Arc::ptr_eq(&fs, &other))
+    }
+
+    /// Has it lie where its path leads in the file system of its mountpoint, which was rolled back
+    /// to another state. What is missing of the path is made.
+    ///
+    /// Nothing is done if its mountpoint is in another file system than `parent`.
+    ///
+    /// # Errors
+    /// [`Error::Mount`]: `EBUSY` if something else is mounted there now; `ENOTDIR`; as making a
+    /// folder fails. Then it is mounted nowhere, and is to be unmounted by force.
+    pub fn settle(&self, parent: &Served) -> Result<(), Error> {
+        let failed = |source| Error::Mount { target: self.target.clone(), source };
+        let Some((nest, fs)) = self.here() else { return Ok(()) };
+        let Some(around) = fs.seat.as_ref().and_then(|seat| seat.parent.upgrade()) else { return Ok(()) };
+        let its = match parent {
+            Served::Own(mount) => {
+                around.is_outer() && mount.nest().is_some_and(|(top, _)| Arc::ptr_eq(&top, &nest))
+            }
+            Served::Nested(other) => other.here().is_some_and(|(_, fs)| Arc::ptr_eq(&fs, &around)),
+        };
+        let Some(path) = self.target.strip_prefix(parent.target()).ok().filter(|_| its) else {
+            return Ok(());
+        };
+        let stale = nest.settle(&around, &fs, path).map_err(failed)?;
+        self.workers.tell(self.id, &stale);
+        Ok(())
+    }
+
     /// Lets other options take effect: `readonly`, and of the others what the outer mount has.
     ///
     /// # Errors
@@ -169,7 +223,8 @@ impl Nested {
     /// Has the kernel look its mountpoint up again.
     fn tell_place(&self, nest: &Nest, fs: &Fs) {
         let Some(seat) = &fs.seat else { return };
-        let Some(dir) = seat.parent.upgrade().and_then(|parent| nest.outward(&parent, seat.dir).ok()) else {
+        let dir = seat.at.read().dir;
+        let Some(dir) = seat.parent.upgrade().and_then(|parent| nest.outward(&parent, dir).ok()) else {
             return;
         };
         let name = seat.name.lock().clone();

@@ -58,6 +58,9 @@ fn knows_what_keeps_a_file_system() {
     for own in [shared, private] {
         let bound = format!("{own}\n31 20 0:47 /sub /other rw shared:9 OURS");
         assert_eq!(keeper(&bound, ""), Some("another mount of it, at /other".to_owned()));
+        let places = Places { own: Table::read(bound.replace("OURS", OURS).as_bytes()), foreign: Vec::new() };
+        let of = |folder: &str| places.bound("0:47", Path::new(folder), 8);
+        assert_eq!((of("/sub"), of("/su")), (vec!["another mount of it, at /other".to_owned()], Vec::new()));
     }
 }
 

@@ -67,6 +67,7 @@ impl Mounts {
             true => match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
                 Exchange::Done(done, stale) => {
                     live.mount.tell(&stale);
+                    self.settle(&live);
                     return done;
                 }
                 Exchange::Unknown(work) => work,
@@ -74,6 +75,25 @@ impl Mounts {
         };
         drop(shown);
         self.unmounted(pool, &live, work)
+    }
+
+    /// Has what is nested in a file system that was rolled back lie where it is mounted: its
+    /// mountpoint may be gone, or another folder by now.
+    fn settle(&self, parent: &Live) {
+        for live in self.served() {
+            let Err(error) = live.mount.settle(&parent.mount) else { continue };
+            let (dataset, users) = (live.name(), live.mount.users());
+            tracing::warn!(dataset, %error, ?users, "unmounted: its mountpoint was rolled back");
+            let mut gone: Vec<_> =
+                self.served().into_iter().filter(|other| other.mount.lies_in(&live.mount)).collect();
+            gone.sort_by_key(|other| std::cmp::Reverse(other.number));
+            gone.push(live);
+            for live in gone {
+                if let Err(error) = self.unmount(&live, Detach::Force) {
+                    tracing::error!(dataset = live.name(), %error, "it stays where nobody finds it");
+                }
+            }
+        }
     }
 
     /// Does that while the file system is not mounted.

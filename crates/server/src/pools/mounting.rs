@@ -419,7 +419,10 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
     for (fate, (_, live)) in fates.into_iter().zip(order) {
         match fate {
             Fate::Done => {}
-            Fate::Failed(error) => failures.push(MountFailure { name: error.about.clone(), error }),
+            Fate::Failed(error) => {
+                let error = live.with_holders(error);
+                failures.push(MountFailure { name: error.about.clone(), error });
+            }
             // Something is still mounted in it: that is said first.
             Fate::Skipped => {
                 let target = live.target().to_string_lossy().into_owned();
