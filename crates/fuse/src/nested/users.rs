@@ -24,7 +24,7 @@ const FILES_MAX: usize = 1 << 16;
 /// Bytes of what `/proc` says of a process's maps, or of what it watches.
 const TEXT_MAX: u64 = 4 << 20;
 /// How long it is looked for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The files of a nested file system.
 pub(super) struct Files<'a> {

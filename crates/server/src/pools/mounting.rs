@@ -99,6 +99,9 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// Of how many file systems that are busy the users are looked for, which takes a pass over all processes each.
+const NAMED_MAX: usize = 4;
+
 /// What is to be mounted: where, and by which plan.
 type Ready = (Arc<Imported>, Plan, PathBuf);
 
@@ -420,7 +423,8 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
         match fate {
             Fate::Done => {}
             Fate::Failed(error) => {
-                let error = live.with_holders(error);
+                let named = failures.len() < NAMED_MAX;
+                let error = if named { live.with_holders(error) } else { error };
                 failures.push(MountFailure { name: error.about.clone(), error });
             }
             // Something is still mounted in it: that is said first.
