@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Usage: scripts/bench-ci.sh [poolhouse|ext4|folder ...]
+# A CI job as a benchmark: unpacks a source tree, builds it, makes four copies of what is there, changes a file in each and builds and checks
+# them at a time, and destroys it all. On Poolhouse, by a user without root, the copies are clones, nested in the mount of their parent; on ext4 (a loop
+# device, root) and in a plain folder they are made by `cp -a`. Rounds in turns; prints each phase's seconds, medians of all rounds, as a table.
+# POOLHOUSE names the program if it is not to be built, ROUNDS (3) how many rounds, CI_FILES (40) and CI_FUNCTIONS (40) how large the program is,
+# CI_ROOM (/var/tmp) where everything lies. JSON, a line for each round, goes to target/bench-ci.json. Needs root, cc, make, git, fusermount3.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+phases=(unpack build copy test destroy)
+now() { echo "${EPOCHREALTIME/./}"; }
+
+if [ "${1:-}" = job ]; then # PLACE FOLDER SOURCE: one job, in a folder of the file system that is measured; prints what phases took, in microseconds.
+  place=$2 at=$3 source=$4
+  umask 022
+  cd "$at"
+  begun=$(now)
+  took=()
+  phase() { local end; end=$(now); took+=($((end - begun))); begun=$end; }
+  make=(make -s -j2)
+  mkdir -p job && tar -xf "$source" -C job
+  phase
+  "${make[@]}" -C job/program check
+  phase
+  case $place in
+    poolhouse)
+      zfs snapshot ci/job@built
+      for i in 1 2 3 4; do zfs clone ci/job@built ci/copy$i; done
+      ;;
+    *) for i in 1 2 3 4; do cp -a job copy$i; done ;;
+  esac
+  phase
+  pids=()
+  for i in 1 2 3 4; do
+    (echo "int changed$i;" >>copy$i/program/part$i.c && "${make[@]}" -C copy$i/program check) &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid"; done
+  phase
+  # What one of them changed the others have not.
+  for i in 1 2 3 4; do
+    [ "$(grep -l '^int changed' copy$i/program/part*.c)" = "copy$i/program/part$i.c" ] && ! grep -q '^int changed' job/program/part$i.c ||
+      { echo "copy $i is not what it should be" >&2; exit 1; }
+  done
+  begun=$(now)
+  case $place in
+    poolhouse) zfs destroy -R ci/job@built && zfs destroy ci/job ;;
+    *) rm -rf job copy[1-4] ;;
+  esac
+  phase
+  echo "${took[*]}"
+  exit
+fi
+
+if [ "${1:-}" = inside ]; then # ROOM: as an ordinary user
+  room=$2
+  zpool create -m "$room/own/mnt" ci "$room/own/image" && zfs create ci/job
+  [ "$(grep -c ' fuse.poolhouse ' /proc/self/mounts)" = 1 ] || { echo 'not nested' >&2; exit 1; }
+  "$room/bin/bench-ci.sh" job poolhouse "$room/own/mnt" "$room/source.tar"
+  zpool destroy ci
+  exit
+fi
+
+[ "$(id -u)" = 0 ] || { echo 'missing: root' >&2; exit 77; }
+for need in cc make git setpriv unshare fusermount3 mkfs.ext4 losetup; do
+  command -v $need >/dev/null || { echo "missing: $need" >&2; exit 77; }
+done
+if [ -z "${POOLHOUSE:-}" ]; then
+  cargo build -q --release -p poolhouse-cli
+  POOLHOUSE=${CARGO_TARGET_DIR:-target}/release/poolhouse
+fi
+room=$(mktemp -d "${CI_ROOM:-/var/tmp}/poolhouse-ci.XXXXXX")
+cleanup() {
+  mountpoint -q "$room/ext4" && umount "$room/ext4"
+  rm -rf --one-file-system "$room"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+chmod 755 "$room"
+mkdir "$room/bin" "$room/tree" "$room/nodes" "$room/ext4"
+for name in poolhouse zpool zfs; do cp "$POOLHOUSE" "$room/bin/$name" && chmod 755 "$room/bin/$name"; done
+cp scripts/bench-ci.sh "$room/bin/"
+export PATH=$room/bin:$PATH
+# This repository's sources, and a program whose build takes a while.
+git archive HEAD crates docs scripts | tar -x -C "$room/tree"
+scripts/c-project.sh "$room/tree/program" "${CI_FILES:-40}" "${CI_FUNCTIONS:-40}"
+tar -C "$room/tree" -cf "$room/source.tar" --owner=0 --group=0 .
+echo "$(find "$room/tree" -type f | wc -l) files, $(($(stat -c %s "$room/source.tar") >> 20)) MiB" >&2
+rm -rf "$room/tree"
+
+measure() { # PLACE
+  sync
+  case $1 in
+    poolhouse)
+      mkdir "$room/own" && truncate -s 8G "$room/own/image" && chown -R 65534:65534 "$room/own"
+      # shellcheck disable=SC2016 # for the inner shell
+      unshare --mount bash -c 'mount --make-rprivate / && mount -t tmpfs -o mode=755 none "$1/nodes" && mknod -m 666 "$1/nodes/fuse" c 10 229 &&
+        mount --bind "$1/nodes/fuse" /dev/fuse &&
+        { cut -d" " -f2,3 /proc/self/mounts | grep " fuse.poolhouse$" | cut -d" " -f1 | xargs -r -n1 umount -l; true; } &&
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_RUNTIME_DIR -u TMPDIR HOME="$1/own" POOLHOUSE_RUN_DIR="$1/own/run" \
+          "$1/bin/bench-ci.sh" inside "$1"' bash "$room"
+      rm -rf --one-file-system "$room/own"
+      ;;
+    ext4)
+      truncate -s 8G "$room/image" && mkfs.ext4 -q "$room/image" && mount -o loop "$room/image" "$room/ext4"
+      "$room/bin/bench-ci.sh" job ext4 "$room/ext4" "$room/source.tar"
+      umount "$room/ext4" && rm "$room/image"
+      ;;
+    folder)
+      mkdir "$room/folder" && "$room/bin/bench-ci.sh" job folder "$room/folder" "$room/source.tar"
+      rm -rf "$room/folder"
+      ;;
+    *) echo "there is no place $1" >&2; return 2 ;;
+  esac
+}
+
+places=("$@")
+[ ${#places[@]} -gt 0 ] || places=(poolhouse ext4 folder)
+mkdir -p target
+json=target/bench-ci.json
+: >"$json"
+for round in $(seq "${ROUNDS:-3}"); do
+  for at in $(seq "${#places[@]}"); do
+    place=${places[(at + round) % ${#places[@]}]}
+    read -ra took <<<"$(measure "$place")"
+    [ ${#took[@]} = ${#phases[@]} ] || { echo "$place did not end" >&2; exit 1; }
+    line="{\"round\":$round,\"place\":\"$place\",\"load\":$(cut -d' ' -f1 /proc/loadavg)"
+    for one in "${!phases[@]}"; do line+=",\"${phases[one]}_us\":${took[one]}"; done
+    echo "$line}" | tee -a "$json" >&2
+  done
+done
+echo "| | ${phases[*]} |" | sed 's/ \([a-z]\)/ | \1/2g'
+echo '|---|---|---|---|---|---|'
+for place in "${places[@]}"; do
+  row="| $place"
+  for phase in "${phases[@]}"; do
+    row+=" | $(grep "\"place\":\"$place\"" "$json" | sed "s/.*\"${phase}_us\":\([0-9]*\).*/\1/" | sort -n |
+      awk '{ all[NR] = $1 } END { printf "%.2f", (all[int((NR + 1) / 2)] + all[int((NR + 2) / 2)]) / 2e6 }')"
+  done
+  echo "$row |"
+done
