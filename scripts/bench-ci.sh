@@ -54,10 +54,11 @@ fi
 
 if [ "${1:-}" = inside ]; then # ROOM: as an ordinary user
   room=$2
+  # Its daemon ends when no pool is left, however this ends.
+  trap 'zpool destroy -f ci >/dev/null 2>&1 || :' EXIT
   zpool create -m "$room/own/mnt" ci "$room/own/image" && zfs create ci/job
   [ "$(grep -c ' fuse.poolhouse ' /proc/self/mounts)" = 1 ] || { echo 'not nested' >&2; exit 1; }
   "$room/bin/bench-ci.sh" job poolhouse "$room/own/mnt" "$room/source.tar"
-  zpool destroy ci
   exit
 fi
 

@@ -193,6 +193,8 @@ if [ "${1:-}" = inside ]; then # As an ordinary user, in $room.
   room=$2 mnt=$2/mnt work=$2/work
   umask 022
   cd / || exit 1
+  # Its daemon ends when no pool is left, however this ends.
+  trap 'cd / && zpool destroy -f nested >/dev/null 2>&1' EXIT
   zpool create -m "$mnt" -O acltype=posix -O xattr=sa nested "$room/d0" && zfs create nested/a && zfs create nested/a/b && zfs create nested/other || exit 1
   same 'mounts' "$(grep -c ' fuse.poolhouse ' /proc/self/mounts)" 1 && programs && { [ ! -x "$PROGRAMS/fsx" ] || seconds=$((seconds / 4)) fsx; } || exit 1
   listing "$mnt" %i >"$work/before" && zpool export nested || exit 1
