@@ -19,8 +19,8 @@ usage: poolhouse COMMAND [ARGUMENT ...]
 
     zpool, zfs, zdb   OpenZFS's commands; links of these names to this program are the same
     zinject           let devices and blocks fail on purpose, to see what follows
-    ls                list pools, datasets and files, straight from the devices
-    cp                copy files out of a pool, straight from the devices
+    ls                list pools, datasets and files, with no mount
+    cp                copy files out of a pool and into one, with no mount
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
@@ -77,7 +77,8 @@ fn run(command: &str, words: &[String]) -> i32 {
         "zdb" => return cli::zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
-            let mut io = rescue::Io { out, err, terminal, service: Box::new(server::house::connect()) };
+            let service = Box::new(server::house::connect());
+            let mut io = rescue::Io { out, err, terminal, service, visit: server::client::visit };
             let code = if command == "ls" { rescue::ls(&mut io, words) } else { rescue::cp(&mut io, words) };
             return if io.out.flush() { code } else { 1 };
         }

@@ -378,40 +378,376 @@ fn names_the_missing_key() {
 }
 
 /// Goal: a pool that the user's own daemon holds is listed through it: datasets, files, snapshots,
-/// and by its guid; what isn't mounted says how, and `cp` says where the kernel has the file.
+/// and by its guid, mounted or not.
 #[test]
 fn pools_of_the_daemon() {
     let Some((dir, daemon)) = daemon::tank() else { return };
     let mnt = dir.path().join("mnt");
     std::fs::write(mnt.join("home/file"), "content").unwrap();
-    std::os::unix::fs::symlink("/file", mnt.join("home/link")).unwrap();
+    std::os::unix::fs::symlink("file", mnt.join("home/link")).unwrap();
     daemon.good("zfs snapshot tank/home@s");
     std::fs::create_dir(mnt.join("home/folder")).unwrap();
     let guid = daemon.good("zpool get -Ho value guid tank").trim().to_owned();
     assert!(daemon.good("ls").lines().any(|line| line == format!("tank\t{guid}")));
     assert_eq!(daemon.good("ls tank"), "tank\ntank/home\ntank/home@s\n");
-    assert_eq!(daemon.good("ls tank/home:/"), "file\nfolder\nlink\n");
-    assert_eq!(daemon.good(&format!("ls {guid}/home@s:/")), "file\nlink\n");
-    assert_eq!(daemon.good("ls -R tank/home:/"), "/:\nfile\nfolder\nlink\n\n/folder:\n");
-    // Within the file system, where devices are read, too.
-    assert_eq!(daemon.good("ls tank/home:/link"), "link\n");
-    let long = daemon.good("ls -l tank/home:/");
-    assert!(long.starts_with("-rw-r--r--   1      0      0            7 "), "{long}");
-    assert!(long.ends_with(" link -> /file\n"), "{long}");
-    let image = dir.path().join("d0").display().to_string();
-    assert_eq!(daemon.good(&format!("ls -d {image} tank/home:/")), "file\nfolder\nlink\n");
-    let refused = |line: &str| {
+    let listed = || {
+        assert_eq!(daemon.good("ls tank/home:/"), "file\nfolder\nlink\n");
+        assert_eq!(daemon.good(&format!("ls {guid}/home@s:/")), "file\nlink\n");
+        assert_eq!(daemon.good("ls tank/home@s"), "file\nlink\n");
+        assert_eq!(daemon.good("ls -R tank/home:/"), "/:\nfile\nfolder\nlink\n\n/folder:\n");
+        assert_eq!(daemon.good("ls tank/home:/link"), "link\n");
+        let long = daemon.good("ls -l tank/home:/");
+        assert!(long.starts_with("-rw-r--r--   1      0      0            7 "), "{long}");
+        assert!(long.ends_with(" link -> file\n"), "{long}");
+        assert_eq!(daemon.good("ls --find /file tank"), "tank/home:/file\ntank/home@s:/file\n");
+        assert_eq!(daemon.good("ls --find home@ tank"), "tank/home@s\n");
+        let image = dir.path().join("d0").display().to_string();
+        assert_eq!(daemon.good(&format!("ls -d {image} tank/home:/")), "file\nfolder\nlink\n");
+    };
+    listed();
+    daemon.good("zfs unmount tank/home");
+    listed();
+    let refused = |line: &str, why: &str| {
         let (code, out, err) = run(dir.path(), line);
         assert_eq!((code, out.as_str()), (1, ""), "{line}");
-        err
+        assert!(err.contains(why), "{line}: {err}");
     };
-    let file = mnt.join("home/file").display().to_string();
-    for line in ["cp tank/home:/file /tmp/none", "cp /etc/passwd tank/home:/file"] {
-        let err = refused(line);
-        assert!(err.contains(&format!("mounted at {file}: use cp there")), "{err}");
-    }
-    assert!(refused("ls tank/home:/nothing").contains("home/nothing: No such file"));
-    daemon.good("zfs unmount tank/home");
-    assert!(refused("ls tank/home:/").contains("run 'zfs mount tank/home', or add --peek"));
+    refused("ls tank/home:/nothing", "tank/home:/nothing: ");
+    refused("ls tank/none:/", "tank/none: dataset does not exist");
+    refused("ls tank/home@none:/", "tank/home@none: dataset does not exist");
+    refused("cp tank/home:/folder /tmp/none", "tank/home:/folder: is a folder: use -r");
+    refused("cp tank/home: /tmp/none", "is no volume");
+    refused("cp /etc/passwd tank/home@s:/file", "tank/home@s: is no file system that can be written");
+    daemon.good("zfs set readonly=on tank/home");
+    refused("cp /etc/passwd tank/home:/file", "has the property readonly=on");
     daemon.good("zpool export tank");
+}
+
+/// What can be seen of a tree: a line for each file, with its contents.
+fn seen(top: &Path) -> Vec<String> {
+    let (mut todo, mut lines) = (vec![top.to_owned()], Vec::new());
+    while let Some(path) = todo.pop() {
+        let meta = path.symlink_metadata().unwrap();
+        let contents = match meta.file_type() {
+            kind if kind.is_file() => sha256(&path),
+            kind if kind.is_symlink() => std::fs::read_link(&path).unwrap().display().to_string(),
+            kind if kind.is_dir() => {
+                todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                String::new()
+            }
+            _ => String::new(),
+        };
+        let sparse = meta.is_file() && meta.blocks() * 512 < meta.len() / 2;
+        let size = if meta.is_dir() { 0 } else { meta.len() };
+        let nlink = if meta.is_dir() { 0 } else { meta.nlink() };
+        let xattr = {
+            let mut value = [0; 64];
+            let n = rustix::fs::lgetxattr(&path, "user.note", &mut value[..]).unwrap_or(0);
+            String::from_utf8_lossy(&value[..n]).into_owned()
+        };
+        let below = path.strip_prefix(top).unwrap().display();
+        let (mode, owner, mtime) = (meta.mode(), (meta.uid(), meta.gid()), (meta.mtime(), meta.mtime_nsec()));
+        lines
+            .push(format!("{below} {mode:o} {owner:?} {nlink} {size} {sparse} {mtime:?} {xattr} {contents}"));
+    }
+    lines.sort();
+    lines
+}
+
+/// Fills a folder with kinds of files.
+fn fill(top: &Path) {
+    use std::os::unix::fs::{FileExt, chown, symlink};
+    std::fs::create_dir_all(top.join("folder/deeper")).unwrap();
+    // No compression makes it smaller.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let noise: Vec<u8> = (0..3_000_000)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect();
+    std::fs::write(top.join("folder/noise"), &noise).unwrap();
+    std::fs::hard_link(top.join("folder/noise"), top.join("folder/deeper/again")).unwrap();
+    let sparse = std::fs::File::create(top.join("sparse")).unwrap();
+    sparse.set_len(100 << 20).unwrap();
+    sparse.write_all_at(b"in the middle", 50 << 20).unwrap();
+    symlink("folder/noise", top.join("link")).unwrap();
+    std::fs::write(top.join("owned"), "owned").unwrap();
+    std::fs::set_permissions(top.join("owned"), PermissionsExt::from_mode(0o640)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(top.join("owned"), Some(1234), Some(5678)).unwrap();
+    }
+    std::fs::write(top.join(std::ffi::OsStr::from_bytes(b"odd \xff name")), "odd").unwrap();
+    let note =
+        rustix::fs::setxattr(top.join("owned"), "user.note", b"noted", rustix::fs::XattrFlags::empty());
+    note.unwrap();
+}
+
+/// Goal: the commands say and copy the same of a pool that the daemon holds and has mounted, of one
+/// that it holds and hasn't, and of one on devices; what isn't on disk yet is seen.
+#[test]
+fn the_same_by_the_daemon() {
+    let Some((dir, daemon)) = daemon::tank() else { return };
+    let at = dir.path().display();
+    let home = dir.path().join("mnt/home");
+    fill(&home);
+    let original = seen(&home);
+    let mut all = Vec::new();
+    for state in ["mounted", "held", "devices"] {
+        let devices = if state == "devices" { format!(" -d {at}/d0") } else { String::new() };
+        let said: Vec<_> = [
+            "ls -lR tank/home:/",
+            "ls -l tank/home:/folder",
+            "ls -l tank/home:/owned",
+            "ls --find /folder/noise tank",
+            "ls tank/home:/none",
+            &format!("cp -rv tank/home:/ {at}/{state}"),
+            &format!("cp tank/home:/sparse {at}/{state}.sparse"),
+            "cp tank/home:/none /tmp/none",
+        ]
+        .iter()
+        .map(|line| run(dir.path(), &format!("{line}{devices}")))
+        .collect();
+        assert_eq!(seen(&dir.path().join(state)), original, "{state}");
+        assert_eq!(
+            sha256(&dir.path().join(format!("{state}.sparse"))),
+            sha256(&dir.path().join("mounted/sparse"))
+        );
+        all.push(said);
+        match state {
+            "mounted" => drop(daemon.good("zfs unmount tank/home")),
+            "held" => drop(daemon.good("zpool export tank")),
+            _ => {}
+        }
+    }
+    assert_eq!(all[0], all[1], "mounted and not");
+    assert_eq!(all[1], all[2], "held and not");
+}
+
+/// Goal: files are copied into a pool that the daemon holds. Where it is mounted the kernel sees them at
+/// once, though it has looked before; a file that was replaced stays as it was for a program that has it
+/// open, and its space is freed then.
+#[test]
+fn copies_into_held_pools() {
+    use std::io::{Read, Seek};
+    let Some((dir, daemon)) = daemon::tank() else { return };
+    let at = dir.path().display();
+    let home = dir.path().join("mnt/home");
+    fill(&dir.path().join("source"));
+    let original = seen(&dir.path().join("source"));
+    // What the kernel then believes.
+    assert!(!home.join("tree").exists());
+    assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
+    let noise = std::fs::read(dir.path().join("source/folder/noise")).unwrap();
+    std::fs::write(dir.path().join("noise"), &noise).unwrap();
+    std::fs::write(dir.path().join("new"), "new").unwrap();
+    let used = || {
+        daemon.good("zpool sync tank");
+        daemon.good("zfs get -Hpo value used tank/home").trim().parse::<u64>().unwrap()
+    };
+    // One that a program has open, one that the kernel knows, and one that it has never seen.
+    std::fs::write(home.join("open"), &noise).unwrap();
+    std::fs::write(home.join("known"), &noise).unwrap();
+    daemon.good(&format!("cp {at}/noise tank/home:/unknown"));
+    assert!(used() > 3 * noise.len() as u64);
+    let mut open = std::fs::File::open(home.join("open")).unwrap();
+    for name in ["open", "known", "unknown"] {
+        daemon.good(&format!("cp {at}/new tank/home:/{name}"));
+    }
+    for name in ["open", "known", "unknown"] {
+        assert_eq!(std::fs::read_to_string(home.join(name)).unwrap(), "new");
+    }
+    let mut old = Vec::new();
+    open.rewind().unwrap();
+    open.read_to_end(&mut old).unwrap();
+    assert!(old == noise, "a file that is open was changed");
+    drop(open);
+    let since = std::time::Instant::now();
+    while used() > noise.len() as u64 {
+        assert!(since.elapsed().as_secs() < 60, "what was replaced is not freed: {}", used());
+    }
+    daemon.good(&format!("cp -r {at}/source tank/home:/tree"));
+    assert_eq!(seen(&home.join("tree")), original);
+    assert_eq!(std::fs::read_dir(&home).unwrap().count(), 4);
+    daemon.good("zfs unmount tank/home");
+    daemon.good(&format!("cp -r {at}/source tank/home:/other"));
+    daemon.good(&format!("cp {at}/new tank/home:/file"));
+    daemon.good("zfs mount tank/home");
+    assert_eq!(seen(&home.join("other")), original);
+    daemon.good("zpool export tank");
+    assert!(daemon.good(&format!("ls -d {at}/d0 tank/home:/")).contains("other\n"));
+}
+
+/// Goal: volumes, snapshots of volumes and encrypted datasets of a pool that the daemon holds come out. A
+/// key that was given for that is not loaded any more afterwards.
+#[test]
+fn volumes_and_keys_by_the_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    let at = dir.path().display();
+    let import = |name: &str| {
+        let fixture = testkit::fixture_copy(name);
+        let images: String =
+            fixture.images().iter().map(|image| format!(" -d {}", image.display())).collect();
+        daemon.good(&format!("zpool import -fN{images} {}", testkit::load(name).pool()));
+        fixture
+    };
+    let _zvols = import("zvols");
+    let fixture = testkit::load("zvols");
+    for volume in fixture.zvols().iter().filter(|z| z.when.is_none()).take(4) {
+        daemon.good(&format!("cp {}: {at}/volume", volume.name));
+        assert_eq!(sha256(&dir.path().join("volume")), volume.sha256, "{}", volume.name);
+    }
+    let (code, _, err) = run(dir.path(), &format!("ls {}:/", fixture.zvols()[0].name));
+    assert!(code == 1 && err.contains("is a volume"), "{err}");
+    daemon.good("zpool export zvols");
+
+    let _encrypted = import("encrypted");
+    std::fs::write(dir.path().join("key"), "correct horse\n").unwrap();
+    std::fs::write(dir.path().join("wrong"), "wrong horse\n").unwrap();
+    let state = || daemon.good("zfs get -Ho value keystatus encrypted/pass").trim().to_owned();
+    let (code, _, err) = run(dir.path(), "ls encrypted/pass:/");
+    let words =
+        "encrypted/pass is encrypted, and its key is not loaded: give it with -k encrypted/pass=FILE\n";
+    assert_eq!((code, err), (1, format!("poolhouse ls: {words}")));
+    assert_eq!(run(dir.path(), &format!("ls -k {at}/wrong encrypted/pass:/")).0, 1);
+    for key in [format!("{at}/key"), format!("encrypted/pass={at}/key")] {
+        assert!(daemon.good(&format!("ls -k {key} encrypted/pass:/")).contains("records\n"));
+        let since = std::time::Instant::now();
+        while state() != "unavailable" {
+            assert!(since.elapsed().as_secs() < 60, "the key stays loaded");
+        }
+    }
+    daemon.good("zpool export encrypted");
+}
+
+/// A command that waits in the midst of its work, since its output is not read.
+fn stuck(dir: &Path, line: &str) -> std::process::Child {
+    let mut command = daemon::command(dir, line);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let child = command.spawn().unwrap();
+    let wchan = format!("/proc/{}/wchan", child.id());
+    let since = std::time::Instant::now();
+    while !std::fs::read_to_string(&wchan).is_ok_and(|at| at.contains("pipe")) {
+        assert!(since.elapsed().as_secs() < 60, "it does not wait for its reader");
+        std::thread::yield_now();
+    }
+    child
+}
+
+/// Goal: a command that uses files keeps its pool and its dataset busy, and is named. When it is killed
+/// they are free; a forced export ends it, with an error, and so does the end of the daemon.
+#[test]
+fn commands_keep_pools_busy() {
+    let Some((dir, mut daemon)) = daemon::tank() else { return };
+    let home = dir.path().join("mnt/home");
+    for n in 0..1500 {
+        std::fs::write(home.join(format!("{n:04}{}", "x".repeat(150))), "").unwrap();
+    }
+    daemon.good("zfs snapshot tank/home@s");
+    let rollback = "zfs rollback tank/home@s";
+    let reader = stuck(dir.path(), "ls tank/home:/");
+    let (code, _, err) = run(dir.path(), rollback);
+    assert!(code == 1 && err.contains(&format!("(process {})", reader.id())), "{err}");
+    drop(reader.wait_with_output().unwrap());
+    daemon.good("zfs unmount tank/home");
+    let mut child = stuck(dir.path(), "ls tank/home:/");
+    let user = format!("in use by poolhouse ls (process {})", child.id());
+    for line in ["zpool export tank", "zfs mount tank/home", rollback, "zfs destroy -r tank/home"] {
+        let (code, _, err) = run(dir.path(), line);
+        assert!(code == 1 && err.contains(&user), "{line}: {err}");
+    }
+    // Others may use it as well.
+    assert_eq!(daemon.good("ls tank/home:/").lines().count(), 1500);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mounted = || run(dir.path(), "zfs mount tank/home");
+    let since = std::time::Instant::now();
+    while mounted().0 != 0 {
+        assert!(since.elapsed().as_secs() < 60, "a killed command keeps it busy: {:?}", mounted());
+    }
+
+    let ended = |child: std::process::Child| {
+        let Output { status, stdout, .. } = child.wait_with_output().unwrap();
+        (status.code(), stdout.split(|byte| *byte == b'\n').count())
+    };
+    let child = stuck(dir.path(), "ls -R tank:/ tank/home:/ tank/home:/");
+    daemon.good("zpool export -f tank");
+    let (code, lines) = ended(child);
+    assert!(code == Some(1) && lines < 3000, "{code:?} {lines}");
+
+    let at = dir.path().display();
+    daemon.good(&format!("zpool import -d {at}/d0 tank"));
+    let child = stuck(dir.path(), "ls tank/home:/");
+    daemon.signal("TERM");
+    assert!(daemon.ended().success());
+    assert_eq!(ended(child).0, Some(1));
+}
+
+/// Goal: a daemon gives files to its own user. Others are refused, and hear where the kernel has the files.
+#[test]
+fn files_of_another_users_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(user) = Ordinary::new(dir.path()) else { return };
+    let daemon = Daemon::start_with(dir.path(), &["--shared"]).unwrap();
+    let at = dir.path().display();
+    image(&dir.path().join("d0"));
+    daemon.good(&format!("zpool create -m none tank {at}/d0"));
+    daemon.good("zfs create tank/home");
+    let run = |line: &str| {
+        let mut command = Command::new(&user.program);
+        use std::os::unix::process::CommandExt;
+        command.args(line.split_whitespace()).current_dir("/").uid(1001).gid(1001);
+        let Output { status, stdout, stderr } =
+            command.env("POOLHOUSE_RUN_DIR", dir.path().join("run")).output().unwrap();
+        let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    };
+    assert_eq!(run("ls tank"), (0, "tank\ntank/home\n".into(), String::new()));
+    for line in ["ls tank/home:/", "cp tank/home:/file /tmp/none", "cp /etc/passwd tank/home:/file"] {
+        let (code, out, err) = run(line);
+        assert_eq!((code, out.as_str()), (1, ""), "{line}");
+        assert!(err.contains("tank/home: the daemon of another user holds the pool"), "{err}");
+    }
+    daemon.good("zpool export tank");
+}
+
+/// Goal: where there is no /dev/fuse, files go into a pool and come out all the same.
+#[test]
+fn without_dev_fuse() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().display();
+    image(&dir.path().join("d0"));
+    std::fs::create_dir(dir.path().join("in")).unwrap();
+    fill(&dir.path().join("in"));
+    // A daemon of its own, and a folder /dev with nothing but what programs need.
+    let script = format!(
+        "mount -t tmpfs none /mnt && touch /mnt/null /mnt/urandom && mount --bind /dev/null /mnt/null && \
+         mount --bind /dev/urandom /mnt/urandom && mount --move /mnt /dev || exit 99
+         set -e; test ! -e /dev/fuse
+         P={program}
+         $P zpool create -m none t {at}/d0
+         $P zfs create t/a
+         $P cp -r {at}/in t/a:/
+         $P ls t/a:/
+         $P zfs snapshot t/a@s
+         $P cp -r t/a@s:/in {at}/out
+         $P zpool export t",
+        program = env!("CARGO_BIN_EXE_poolhouse")
+    );
+    let ran = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env("POOLHOUSE_RUN_DIR", dir.path().join("run"))
+        .current_dir("/")
+        .output();
+    let Ok(ran) = ran else { return };
+    if ran.status.code() == Some(99) || String::from_utf8_lossy(&ran.stderr).contains("unshare failed") {
+        eprintln!("nothing can be mounted over /dev here: {}", said(&ran));
+        return;
+    }
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert_eq!(said(&ran), "in\n");
+    assert_eq!(seen(&dir.path().join("out")), seen(&dir.path().join("in")));
 }

@@ -117,6 +117,11 @@ impl Dataset {
         *self.fs.write() = Some(fs);
     }
 
+    /// The number that the kernel has for an object.
+    pub fn node_of(&self, object: ObjNum) -> Node {
+        self.eras.node(object)
+    }
+
     /// Whether it may be rolled back while the kernel has files of it; not more than a few hundred times.
     pub fn may_roll_back(&self) -> bool {
         self.eras.may_begin()

@@ -15,7 +15,7 @@ use crate::place::{Found, MountId, Place};
 use crate::reserve;
 use crate::served::Nesting;
 use crate::system::{self, Detach, Options, Places};
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 use crate::workers::{Done, Workers};
 use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
@@ -289,6 +289,12 @@ impl Mount {
     /// Has the kernel drop what it knows and is no longer so. No request may wait for who calls this.
     pub fn tell(&self, stale: &[Stale]) {
         self.workers.tell(self.id, stale);
+    }
+
+    /// Has the kernel drop all that it knows of a file, and says whether it knew the file: then it
+    /// will say when it forgets it. No request may wait for who calls this.
+    pub fn drop_file(&self, node: Node) -> bool {
+        self.workers.drop_file(self.id, node)
     }
 
     /// Unmounts. When this returns, it is over, and its tree released, unless it lingers.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::mount::Mount;
 use crate::nested::Nested;
 use crate::system::{self, Detach, Options, Places};
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 use crate::workers::Workers;
 use rustix::io::Errno;
 use std::path::Path;
@@ -193,6 +193,14 @@ impl Served {
         match self {
             Self::Own(mount) => mount.tell(stale),
             Self::Nested(nested) => nested.tell(stale),
+        }
+    }
+
+    /// As [`Mount::drop_file`].
+    pub fn drop_file(&self, node: Node) -> bool {
+        match self {
+            Self::Own(mount) => mount.drop_file(node),
+            Self::Nested(nested) => nested.drop_file(node),
         }
     }
 

@@ -38,7 +38,7 @@ use crate::dispatch::{
 };
 use crate::error::Error;
 use crate::message::{Answer, Request};
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 use parking_lot::{Condvar, Mutex, RwLock};
 use poolhouse::spa::txg::work_for;
 use refused::{Refused, drop_name, drop_pages};
@@ -303,6 +303,16 @@ impl Workers {
                 tracing::warn!(id, ?one, %errno, "the kernel keeps what is no longer so");
             }
         }
+    }
+
+    /// Has the kernel drop what it knows of a file of a mount; whether it knew the file. As
+    /// [`Workers::tell`], this waits for requests of the mount.
+    pub(crate) fn drop_file(&self, id: u64, node: Node) -> bool {
+        let _telling = self.shared.refused.telling();
+        let Some(session) = self.shared.sessions.read().get(&id).cloned() else { return false };
+        let told = rustix::io::write(&session.device, &drop_pages(nodeid_of(&*session.tree, node)));
+        // Where that is not known, the kernel may have it.
+        !matches!(told, Err(Errno::NOENT | Errno::NODEV))
     }
 
     /// Stops serving a mount: when the requests under way are answered the device closes, and whoever still uses the

@@ -12,6 +12,8 @@
 //! an answer, and the question is asked once more, of a new one if need be.
 
 use crate::api::{Client, Service, Transport, TransportError, dispatch};
+use crate::files::{Denied, Opened, Opening, Visit};
+use crate::house::House;
 use crate::place::{Place, PlaceError, choice};
 use crate::start::start;
 use std::io::{ErrorKind, Read, Write};
@@ -98,6 +100,21 @@ impl Transport for Socket {
 
 fn of_place(error: PlaceError) -> TransportError {
     TransportError::Socket(std::io::Error::other(crate::faults::chain(&error)))
+}
+
+/// Opens a dataset by way of the daemon that commands ask.
+///
+/// # Errors
+/// [`Denied`].
+pub fn visit(opening: &Opening) -> Result<(Visit, Opened), Denied> {
+    let socket = Socket::new(Box::new(House::new()));
+    let no_daemon = |source: std::io::Error| Denied::Socket { socket: "the daemon's socket".into(), source };
+    let place = match socket.connect(false) {
+        Ok(Some((_, place))) => place,
+        Ok(None) => return Err(no_daemon(ErrorKind::NotFound.into())),
+        Err(error) => return Err(no_daemon(std::io::Error::other(crate::faults::chain(&error)))),
+    };
+    Visit::open(&place, opening)
 }
 
 /// A failure with the name of the socket where it happened: whose socket it is says whose daemon.

@@ -435,6 +435,7 @@ impl daemon::House for House {
         self.pools.tunables.watch_memory();
         self.pools.journal_in(place.dir());
         self.pools.open_door(&place.volumes());
+        self.pools.open_files(&place.files());
         self.pools.attach_in(&place.attached());
         crate::syncs::begin(&self.pools);
     }

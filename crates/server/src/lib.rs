@@ -20,6 +20,7 @@ mod device_life;
 mod events;
 mod exports;
 mod faults;
+pub mod files;
 pub mod forest;
 mod grants;
 pub mod house;

@@ -32,6 +32,7 @@ use fuse::dataset::{Dataset as Shown, Stale};
 use fuse::tree::Tree;
 use fuse::{Detach, Nesting, Workers};
 use look::{Look, NameNow, SnapDirNow, to_be_written};
+use ondisk::ObjNum;
 use parking_lot::Mutex;
 use poolhouse::Pool;
 use rustix::io::Errno;
@@ -41,7 +42,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use zpl::Policies;
+use zpl::{FileSystem, Policies};
 
 /// The mounts of one pool.
 pub struct Mounts {
@@ -156,6 +157,30 @@ impl Live {
     /// Whether its files can't be changed, whatever its options say.
     fn is_read_only(&self) -> bool {
         self.shown.upgrade().is_none_or(|shown| !shown.writable())
+    }
+
+    /// Its files, while they are served; none while a rollback could not open them again.
+    pub(crate) fn files(&self) -> Option<FileSystem> {
+        let _turn = self.turn.lock();
+        self.shown.upgrade()?.fs()
+    }
+
+    /// Whether it is mounted to be read only.
+    pub(crate) fn is_mounted_read_only(&self) -> bool {
+        self.options.lock().split(',').any(|word| word == "ro")
+    }
+
+    /// Has the kernel drop what it knows and was changed otherwise than through it. Not to be called
+    /// with locks of the file system held.
+    pub(crate) fn tell_changes(&self, stale: impl FnOnce(&Shown) -> Vec<Stale>) {
+        if let Some(shown) = self.shown.upgrade() {
+            self.mount.tell(&stale(&shown));
+        }
+    }
+
+    /// Has the kernel drop all that it knows of a file; whether it knew the file.
+    pub(crate) fn drop_file(&self, object: ObjNum) -> bool {
+        self.shown.upgrade().is_some_and(|shown| self.mount.drop_file(shown.node_of(object)))
     }
 
     /// For the control API.
@@ -282,6 +307,14 @@ impl Mounts {
         let mut list: Vec<_> = here.collect();
         list.sort_by_key(|live| live.number);
         list
+    }
+
+    /// What is mounted of a dataset, by its object, also if it lingers.
+    pub(crate) fn live(&self, dataset: u64) -> Option<Arc<Live>> {
+        match self.table.lock().by_object.get(&dataset) {
+            Some(State::Here(live)) if !live.mount.is_over() => Some(Arc::clone(live)),
+            Some(State::Here(_) | State::Coming(_)) | None => None,
+        }
     }
 
     /// Whether a dataset is mounted, or about to be, by its object.

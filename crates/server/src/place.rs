@@ -140,6 +140,11 @@ impl Place {
         self.dir.join("nbd.sock")
     }
 
+    /// The socket of the files of its pools, for commands that use no mount.
+    pub fn files(&self) -> PathBuf {
+        self.dir.join("files.sock")
+    }
+
     /// What a daemon in the background has to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")

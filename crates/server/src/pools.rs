@@ -34,6 +34,7 @@ use crate::change::tasks::plan;
 use crate::change::{error_of, quotas};
 use crate::exports::{Doors, split_resize};
 use crate::faults::{of_dsl, of_fuse, of_key};
+use crate::files::Visits;
 use crate::journal::Journal;
 use crate::looks::Looks;
 use crate::mounts::Mounts;
@@ -110,6 +111,8 @@ pub struct Pools {
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
+    /// Commands that use files of its pools without a mount.
+    visits: Visits,
     /// By which it hears of `sync(2)`.
     pub(crate) syncs: Syncs,
     watched: Watched,
@@ -132,6 +135,11 @@ fn threads() -> usize {
 }
 
 impl Pools {
+    /// Commands that use files without a mount.
+    pub(crate) fn visits(&self) -> &Visits {
+        &self.visits
+    }
+
     /// The pools that are here, by name; not those that are about to be let go.
     pub fn all(&self) -> Vec<Arc<Imported>> {
         let table = self.table.read();
@@ -411,6 +419,7 @@ impl Pools {
         let (moved, folders) = self.make_way(&imported, change, &heirs)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
         let results = imported.mounts.run(&imported.pool, change, run);
+        let results = results.map_err(|error| export::with_user(self, &imported, error));
         let mut errors: Vec<Error> = Vec::new();
         for (about, result) in planned.about.iter().zip(results?) {
             if let Err(e) = result {
@@ -615,6 +624,13 @@ impl Pools {
             let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
             if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
                 return Err(Error::new(dataset, Reason::Busy));
+            }
+        }
+        // Visits have no mount.
+        for (object, who) in self.visits.users(pool.pool.name()) {
+            let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+            if needs.map_err(fail)?.is_some_and(|needed| needed.object() == root.object()) {
+                return Err(Error::new(dataset, Reason::HeldOpen { by: who }));
             }
         }
         // What was written before it was unmounted may still need the key on its way to the disk (`spa_keystore_unload_wkey`).

@@ -32,7 +32,7 @@ options:
     --peek           read a pool that is in use: nothing is claimed, and what is
                      read may change meanwhile
 A POOL may be a name or a guid. Without -d, pools that this user's daemon holds
-are read through it, where their file systems are mounted.
+are read through it, whether their file systems are mounted or not.
 ";
 
 const CP_USAGE: &str = "\
@@ -40,8 +40,9 @@ usage: poolhouse cp [-rv] [options] POOL/DATASET[@SNAPSHOT]:/PATH ... DESTINATIO
        poolhouse cp [-rv] [options] FILE ... POOL/DATASET:/PATH
 
 Copies files, or a volume (no path after the ':'), out of a pool. Unreadable parts are reported,
-left as holes, and make the exit code 1. Or copies files into a file system of a pool
-that is not imported, which is then imported, written and exported.
+left as holes, and make the exit code 1. Or copies files into a file system. A pool
+that is not imported is imported, written and exported for that. Pools that this
+user's daemon holds are read and written through it.
     -r, -R, -a       folders, with all below them
     -v               name each file
     -q, --no-progress  no progress line

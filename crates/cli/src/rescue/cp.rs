@@ -15,12 +15,11 @@ use super::dest::{self, Folder, Identity, Kept, Lost};
 use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io, held, into};
-use poolhouse::dmu::{Dnode, Extent};
-use poolhouse::ondisk::{BlkId, Level, ObjNum};
-use poolhouse::zpl::{DirCookie, DirEntry, FileSystem, FileType, Node, ReadDir, XATTRS_MAX};
-use poolhouse::{Dataset, dmu};
+use poolhouse::ondisk::ObjNum;
+use poolhouse::zpl::{DirCookie, FileType};
 use rustix::io::Errno;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use server::files::{Engine, Fault, Files, Gap, Item, Kind, Meta, PART_MAX};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +27,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of one read.
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = PART_MAX;
 
 /// Copies the operands into the last one; `Ok(false)` if something could not be read or written.
 pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
@@ -49,31 +48,89 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         let why = "no path: write POOL/DATASET:/PATH";
         let path = target.path.clone().ok_or_else(|| Error::Operand { operand: source.clone(), why })?;
         if let Some(held) = held::held(io, args, &target) {
-            return Err(held.refusal());
+            whole &= out_of_daemon(io, args, &held, (dest, into_folder), &path)?;
+            continue;
         }
         let scan = match &mut scan {
             Some(scan) => scan,
             none => none.insert(target::scan(args)?),
         };
-        let (pool, target) = target::open(io, args, scan, &target)?;
+        let (pool, target) = match target::open(io, args, scan, &target) {
+            Ok(opened) => opened,
+            Err(error) => match held::if_in_use(io, &target, &error) {
+                Some(held) => {
+                    whole &= out_of_daemon(io, args, &held, (dest, into_folder), &path)?;
+                    continue;
+                }
+                None => return Err(error),
+            },
+        };
         target::check_key(&pool, &target.dataset)?;
         let dataset = pool.dataset(&target.dataset)?;
-        let (top, at, child) = place(dest, into_folder, &path, &target.dataset)?;
         // What is copied is counted as files see it.
         let total = dataset.dsl().phys().uncompressed_bytes;
-        let shown = io.terminal && !args.quiet;
-        let whole_tree = path.trim_matches('/').is_empty();
-        let progress = Progress::new(shown, whole_tree.then_some(total));
-        let mut copy = Copy::new(io, args, &target.dataset, (top, at), progress);
-        if path.is_empty() {
-            copy.volume(&dataset, &child)?;
-        } else {
-            copy.tree(&dataset.filesystem()?, &path, child.as_deref())?;
-        }
-        copy.progress.finish();
-        whole &= copy.whole;
+        let (mut engine, volume) = match path.is_empty() {
+            true => (Engine::objects(dataset.objset()?), Some(dataset.volume()?.size())),
+            false => (Engine::files(dataset.filesystem()?), None),
+        };
+        let source = Source { dataset: &target.dataset, path: &path, files: &mut engine, volume, total };
+        whole &= one(io, args, source, (dest, into_folder))?;
     }
     Ok(whole)
+}
+
+/// Copies from a pool that the daemon holds.
+fn out_of_daemon(
+    io: &mut Io,
+    args: &Args,
+    held: &held::Held,
+    to: (&Path, bool),
+    path: &str,
+) -> Result<bool, Error> {
+    let dataset = &held.target.dataset;
+    let (mut visit, opened) = held.visit(io, args, dataset, "cp", false)?;
+    if path.is_empty() != opened.volume.is_some() {
+        let why = if path.is_empty() {
+            "is no volume: write POOL/DATASET:/PATH"
+        } else {
+            "is a volume: write POOL/VOLUME:"
+        };
+        return Err(Error::Operand { operand: dataset.clone(), why });
+    }
+    let (volume, total) = (opened.volume, opened.total);
+    one(io, args, Source { dataset, path, files: &mut visit, volume, total }, to)
+}
+
+/// What is copied.
+struct Source<'a> {
+    dataset: &'a str,
+    path: &'a str,
+    files: &'a mut dyn Files,
+    /// Bytes of a volume.
+    volume: Option<u64>,
+    /// Bytes of the whole dataset.
+    total: u64,
+}
+
+/// Copies one operand; `Ok(false)` if something could not be read or written.
+fn one(
+    io: &mut Io,
+    args: &Args,
+    source: Source<'_>,
+    (dest, into_folder): (&Path, bool),
+) -> Result<bool, Error> {
+    let Source { dataset, path, files, volume, total } = source;
+    let (top, at, child) = place(dest, into_folder, path, dataset)?;
+    let shown = io.terminal && !args.quiet;
+    let whole_tree = path.trim_matches('/').is_empty();
+    let progress = Progress::new(shown, whole_tree.then_some(total));
+    let mut copy = Copy::new(io, args, (dataset, files), (top, at), progress);
+    match volume {
+        Some(size) => copy.volume(size, &child)?,
+        None => copy.tree(path, child.as_deref())?,
+    }
+    copy.progress.finish();
+    Ok(copy.whole)
 }
 
 /// The folder to write into, its path, and the name there; no name means that the folder itself is the destination.
@@ -103,11 +160,14 @@ struct Copy<'a> {
     io: &'a mut Io,
     args: &'a Args,
     dataset: &'a str,
+    files: &'a mut dyn Files,
     top: Folder,
     /// Where the top is.
     at: PathBuf,
     progress: Progress,
     whole: bool,
+    /// The daemon that has the files is gone: nothing more can be copied.
+    gone: bool,
     /// What this user may not set was said.
     said: BTreeSet<Kept>,
     /// Files with several names that were copied, with the path of their first copy below the top.
@@ -137,11 +197,21 @@ enum Depth {
 
 /// A folder, open in the pool and in the destination.
 struct Opened {
-    node: Node,
+    meta: Meta,
     folder: Folder,
-    entries: Option<ReadDir>,
-    /// Behind the entry that came last.
-    next: DirCookie,
+    /// What was read of its entries and not copied yet.
+    entries: VecDeque<Item>,
+    /// Where the next entries are to be read, if there may be any.
+    next: Option<DirCookie>,
+    /// Behind the entry that was taken last.
+    taken: DirCookie,
+}
+
+impl Opened {
+    /// Where to go on when it was closed meanwhile; nothing if it is done.
+    fn mark(&self) -> Option<DirCookie> {
+        if self.entries.is_empty() { self.next } else { Some(self.taken) }
+    }
 }
 
 /// The folders from the top of a tree to the one that is being copied.
@@ -163,14 +233,13 @@ impl Trail {
     fn push(&mut self, opened: Opened, (path, below): (Vec<u8>, Vec<u8>)) -> Result<(), Errno> {
         (self.path, self.below) = (path, below);
         let lengths = (self.path.len(), self.below.len());
-        let object = opened.node.object();
+        let object = opened.meta.object;
         self.frames.push(Frame { object, lengths, state: Depth::Open(Box::new(opened)) });
         // The one that is too far above now.
         if let Some(far) = self.frames.len().checked_sub(OPEN_MAX + 1)
             && let Depth::Open(open) = &self.frames[far].state
         {
-            let next = open.entries.is_some().then_some(open.next);
-            self.frames[far].state = Depth::Parked(open.folder.identity()?, next);
+            self.frames[far].state = Depth::Parked(open.folder.identity()?, open.mark());
         }
         Ok(())
     }
@@ -180,7 +249,7 @@ impl<'a> Copy<'a> {
     fn new(
         io: &'a mut Io,
         args: &'a Args,
-        dataset: &'a str,
+        (dataset, files): (&'a str, &'a mut dyn Files),
         (top, at): (Folder, PathBuf),
         progress: Progress,
     ) -> Copy<'a> {
@@ -188,10 +257,12 @@ impl<'a> Copy<'a> {
             io,
             args,
             dataset,
+            files,
             top,
             at,
             progress,
             whole: true,
+            gone: false,
             said: BTreeSet::new(),
             copied: HashMap::new(),
             entered: HashSet::new(),
@@ -204,6 +275,14 @@ impl<'a> Copy<'a> {
         let err = &mut self.io.err;
         let (dataset, path) = (self.dataset, String::from_utf8_lossy(path));
         self.progress.suspend(|| writeln!(err, "poolhouse cp: {dataset}:{path}: {what}{}", Chain(e)));
+    }
+
+    /// Something can't be read. That the daemon is gone is said once.
+    fn fault(&mut self, path: &[u8], what: &str, fault: &Fault) {
+        if !self.gone {
+            self.failed(path, what, fault);
+        }
+        self.gone |= fault.kind == Kind::Gone;
     }
 
     /// Something of the destination failed, which has no fault of the pool's.
@@ -237,18 +316,18 @@ impl<'a> Copy<'a> {
     }
 
     /// Copies one path with all below it.
-    fn tree(&mut self, fs: &FileSystem, path: &str, child: Option<&[u8]>) -> Result<(), Error> {
-        let node = fs.resolve_link(path.as_bytes()).map_err(|source| Error::Path {
+    fn tree(&mut self, path: &str, child: Option<&[u8]>) -> Result<(), Error> {
+        let meta = self.files.resolve(path.as_bytes(), false).map_err(|source| Error::Path {
             dataset: self.dataset.to_owned(),
             path: path.to_owned(),
             source,
         })?;
         let shown = path;
         let path = path.trim_end_matches('/').as_bytes().to_vec();
-        if node.attr().kind != FileType::Directory {
+        if meta.kind != FileType::Directory {
             let name = child.unwrap_or(b"file").to_vec();
             match self.top.again() {
-                Ok(top) => self.leaf(&node, &top, &name, &path, name.clone()),
+                Ok(top) => self.leaf(&meta, &top, &name, &path, name.clone()),
                 Err(e) => self.refused(b"", e),
             }
             return Ok(());
@@ -264,11 +343,11 @@ impl<'a> Copy<'a> {
         match folder {
             Ok(folder) => {
                 let below = child.unwrap_or_default().to_vec();
-                self.entered.insert(node.object());
-                let opened = self.opened(node, folder, DirCookie::START, &path);
+                self.entered.insert(meta.object);
+                let opened = opened(meta, folder, Some(DirCookie::START));
                 let mut trail = Trail::default();
                 let begun = trail.push(opened, (path, below));
-                if let Err(e) = begun.and_then(|()| self.walk(fs, &mut trail)) {
+                if let Err(e) = begun.and_then(|()| self.walk(&mut trail)) {
                     self.failed(&trail.path, "", &std::io::Error::from(e));
                 }
             }
@@ -277,62 +356,61 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    fn opened(&mut self, node: Node, folder: Folder, from: DirCookie, path: &[u8]) -> Opened {
-        let entries = match node.read_dir(from) {
-            Ok(entries) => Some(entries),
-            Err(e) => {
-                self.failed(path, "", &e);
-                None
-            }
-        };
-        Opened { node, folder, entries, next: from }
-    }
-
     /// Copies folders, the deepest one first. Those far above it are closed meanwhile, so that a tree may be deeper than
     /// there are descriptors.
     ///
     /// # Errors
     /// When a folder that was closed can't be opened again: the rest of the tree is then left out.
-    fn walk(&mut self, fs: &FileSystem, trail: &mut Trail) -> Result<(), Errno> {
+    fn walk(&mut self, trail: &mut Trail) -> Result<(), Errno> {
         while let Some(Frame { state: Depth::Open(last), .. }) = trail.frames.last_mut() {
-            match last.entries.as_mut().and_then(Iterator::next) {
-                None => self.leave(fs, trail)?,
-                Some(Err(e)) => self.failed(&trail.path, "", &e),
-                Some(Ok(e)) => {
-                    last.next = e.next;
-                    if e.name != b"." && e.name != b".." {
-                        self.entry(fs, trail, &e)?;
+            if self.gone {
+                return Ok(());
+            }
+            if let Some(item) = last.entries.pop_front() {
+                last.taken = DirCookie(item.next);
+                self.entry(trail, &item)?;
+                continue;
+            }
+            let Some(from) = last.next.take() else {
+                self.leave(trail)?;
+                continue;
+            };
+            match self.files.page(last.meta.object, from) {
+                Ok(page) => {
+                    let end = page.entries.last().map_or(from, |item| DirCookie(item.next));
+                    last.next = page.more.then_some(end);
+                    last.entries = page.entries.into();
+                    if let Some(fault) = page.fault {
+                        self.fault(&trail.path, "", &fault);
                     }
                 }
+                Err(fault) => self.fault(&trail.path, "", &fault),
             }
         }
         Ok(())
     }
 
     /// Copies what is no folder, or enters it.
-    fn entry(&mut self, fs: &FileSystem, trail: &mut Trail, e: &DirEntry) -> Result<(), Errno> {
+    fn entry(&mut self, trail: &mut Trail, item: &Item) -> Result<(), Errno> {
         let Some(Frame { state: Depth::Open(last), .. }) = trail.frames.last() else { return Ok(()) };
-        let (path, below) = trail.paths(&e.name);
-        let node = match fs.node(e.object) {
-            Ok(node) => node,
-            Err(e) => {
-                self.failed(&path, "", &e);
+        let (path, below) = trail.paths(&item.name.0);
+        let meta = match self.files.meta(item.object) {
+            Ok(meta) => meta,
+            Err(fault) => {
+                self.fault(&path, "", &fault);
                 return Ok(());
             }
         };
-        if node.attr().kind != FileType::Directory {
-            self.leaf(&node, &last.folder, &e.name, &path, below);
+        if meta.kind != FileType::Directory {
+            self.leaf(&meta, &last.folder, &item.name.0, &path, below);
             return Ok(());
         }
-        if !self.entered.insert(node.object()) {
+        if !self.entered.insert(meta.object) {
             self.failed(&path, "", &Loop);
             return Ok(());
         }
-        match last.folder.enter(&e.name) {
-            Ok(folder) => {
-                let opened = self.opened(node, folder, DirCookie::START, &path);
-                trail.push(opened, (path, below))
-            }
+        match last.folder.enter(&item.name.0) {
+            Ok(folder) => trail.push(opened(meta, folder, Some(DirCookie::START)), (path, below)),
             Err(e) => {
                 self.refused(&below, e);
                 Ok(())
@@ -341,7 +419,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Ends the last folder, and opens the one above it again if it was closed.
-    fn leave(&mut self, fs: &FileSystem, trail: &mut Trail) -> Result<(), Errno> {
+    fn leave(&mut self, trail: &mut Trail) -> Result<(), Errno> {
         let Some(Frame { state: Depth::Open(done), .. }) = trail.frames.pop() else { return Ok(()) };
         // Before the folder loses the right to be left.
         let above = match trail.frames.last() {
@@ -349,114 +427,110 @@ impl<'a> Copy<'a> {
             _ => None,
         };
         let owners = self.args.owners;
-        let lost = done.folder.keep(done.node.attr(), owners, self.xattrs(&done.node, &trail.path));
+        let lost = done.folder.keep(&done.meta, owners, self.xattrs(&done.meta, &trail.path));
         self.lost(&trail.path, lost);
         let Some(frame) = trail.frames.last_mut() else { return Ok(()) };
         trail.path.truncate(frame.lengths.0);
         trail.below.truncate(frame.lengths.1);
         let (Some(folder), Depth::Parked(_, next)) = (above, &frame.state) else { return Ok(()) };
         let next = *next;
-        let path = &trail.path;
-        let node = match fs.node(frame.object) {
-            Ok(node) => node,
-            Err(e) => {
-                self.failed(path, "", &e);
-                return Err(Errno::IO);
+        match self.files.meta(frame.object) {
+            Ok(meta) => {
+                frame.state = Depth::Open(Box::new(opened(meta, folder, next)));
+                Ok(())
             }
-        };
-        let mut opened = self.opened(node, folder, next.unwrap_or(DirCookie::START), path);
-        if next.is_none() {
-            opened.entries = None;
+            Err(fault) => {
+                self.fault(&trail.path, "", &fault);
+                Err(Errno::IO)
+            }
         }
-        frame.state = Depth::Open(Box::new(opened));
-        Ok(())
     }
 
     /// Its extended attributes, each read when it is asked for.
-    fn xattrs(&mut self, node: &Node, path: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-        let names = node.xattr_names(XATTRS_MAX).unwrap_or_else(|e| {
-            self.failed(path, "extended attributes: ", &e);
+    fn xattrs(&mut self, meta: &Meta, path: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let names = self.files.xattr_names(meta.object).unwrap_or_else(|fault| {
+            self.fault(path, "extended attributes: ", &fault);
             Vec::new()
         });
-        names.into_iter().filter_map(move |name| match node.xattr(&name) {
+        let object = meta.object;
+        names.into_iter().filter_map(move |name| match self.files.xattr(object, &name) {
             Ok(value) => Some((name, value)),
-            Err(e) => {
+            Err(fault) => {
                 let what = format!("extended attribute {}: ", String::from_utf8_lossy(&name));
-                self.failed(path, &what, &e);
+                self.fault(path, &what, &fault);
                 None
             }
         })
     }
 
     /// Copies anything that is not a folder.
-    fn leaf(&mut self, node: &Node, folder: &Folder, name: &[u8], path: &[u8], below: Vec<u8>) {
+    fn leaf(&mut self, meta: &Meta, folder: &Folder, name: &[u8], path: &[u8], below: Vec<u8>) {
         self.progress.file(path);
         if self.args.verbose {
             let out = &mut self.io.out;
             let line = String::from_utf8_lossy(path);
             self.progress.suspend(|| writeln!(out, "{line}"));
         }
-        let attr = *node.attr();
-        if let Some(first) = self.copied.get(&node.object()) {
+        if let Some(first) = self.copied.get(&meta.object) {
             if let Err(e) = folder.link(name, &self.top, first) {
                 self.refused(&below, e);
             }
             return;
         }
-        let made = match attr.kind {
+        let made = match meta.kind {
             FileType::Regular => match folder.create(name) {
                 Ok(file) => {
-                    self.contents(node.dnode(), attr.size, &file, path, &below);
-                    let lost = dest::keep(&file, &attr, self.args.owners, self.xattrs(node, path));
+                    self.contents(meta.object, meta.size, &file, path, &below);
+                    let lost = dest::keep(&file, meta, self.args.owners, self.xattrs(meta, path));
                     self.lost(path, lost);
                     Ok(())
                 }
                 Err(e) => Err(e),
             },
-            FileType::Symlink => match node.readlink() {
+            FileType::Symlink => match self.files.readlink(meta.object) {
                 Ok(target) => folder.symlink(name, &target),
-                Err(e) => return self.failed(path, "", &e),
+                Err(fault) => return self.fault(path, "", &fault),
             },
-            _ => folder.node(name, &attr),
+            _ => folder.node(name, meta),
         };
         if let Err(e) = made {
             return self.refused(&below, e);
         }
-        if attr.kind != FileType::Regular {
-            let lost = folder.keep_at(name, &attr, self.args.owners);
+        if meta.kind != FileType::Regular {
+            let lost = folder.keep_at(name, meta, self.args.owners);
             self.lost(path, lost);
         }
-        if attr.nlink > 1 {
-            self.copied.insert(node.object(), below);
+        if meta.nlink > 1 {
+            self.copied.insert(meta.object, below);
         }
     }
 
     /// Copies a volume into one file.
-    fn volume(&mut self, dataset: &Dataset, child: &Option<Vec<u8>>) -> Result<(), Error> {
-        let volume = dataset.volume()?;
-        let dnode = dataset.objset()?.dnode(VOLUME_DATA).map_err(poolhouse::Error::from)?;
+    fn volume(&mut self, size: u64, child: &Option<Vec<u8>>) -> Result<(), Error> {
         let name = child.as_deref().unwrap_or(b"volume");
         match self.top.create(name) {
-            Ok(file) => self.contents(&dnode, volume.size(), &file, b"", name),
+            Ok(file) => self.contents(VOLUME_DATA, size, &file, b"", name),
             Err(e) => self.refused(name, e),
         }
         Ok(())
     }
 
     /// Copies data and leaves holes; what can't be read is reported once per stretch, and becomes a hole.
-    fn contents(&mut self, dnode: &Dnode, size: u64, file: &File, path: &[u8], below: &[u8]) {
-        let mut walk = dnode.walk();
+    fn contents(&mut self, object: ObjNum, size: u64, file: &File, path: &[u8], below: &[u8]) {
         let mut at = 0;
         let mut bad = Stretch::default();
+        if let Err(fault) = self.files.begin(object) {
+            return self.fault(path, "", &fault);
+        }
         while at < size {
-            let data = match walk.next_offset(at, Extent::Data) {
+            let data = match self.files.next(at, true) {
                 Ok(Some(data)) => data.max(at),
                 Ok(None) => break,
                 // Up to there is a hole.
-                Err(damage) => {
-                    let to = damage.to.min(size);
-                    if damage.from < size {
-                        self.skip(path, &mut bad, damage.from.max(at), to, &damage.error);
+                Err(gap) => {
+                    let to = gap.to.min(size);
+                    if gap.from < size {
+                        self.skip(path, &mut bad, Gap { from: gap.from.max(at), to, ..gap });
                     }
                     at = to.max(at + 1);
                     continue;
@@ -465,12 +539,12 @@ impl<'a> Copy<'a> {
             if data >= size {
                 break;
             }
-            let end = match walk.next_offset(data, Extent::Hole) {
+            let end = match self.files.next(data, false) {
                 Ok(hole) => hole.unwrap_or(size),
-                Err(damage) => damage.from,
+                Err(gap) => gap.from,
             };
             let end = end.max(data + 1).min(size);
-            at = match self.range(dnode, data, end, file, path, &mut bad) {
+            at = match self.range(data, end, file, path, &mut bad) {
                 Ok(at) => at,
                 Err(errno) => return self.refused(below, errno),
             };
@@ -482,55 +556,38 @@ impl<'a> Copy<'a> {
     }
 
     /// Notes a stretch that can't be read, and reports the last one if this doesn't follow it at once.
-    fn skip(&mut self, path: &[u8], bad: &mut Stretch, from: u64, to: u64, error: &dmu::Error) {
-        if !bad.grow(from, to, error) {
+    fn skip(&mut self, path: &[u8], bad: &mut Stretch, gap: Gap) {
+        if let Err(gap) = bad.grow(gap) {
             self.report(path, bad);
-            bad.grow(from, to, error);
+            *bad = Stretch(Some(gap));
         }
     }
 
     /// Copies up to `end`; how far it came, unless writing failed.
     fn range(
         &mut self,
-        dnode: &Dnode,
         from: u64,
         end: u64,
         file: &File,
         path: &[u8],
         bad: &mut Stretch,
     ) -> Result<u64, Errno> {
-        let block = dnode.block_size();
         let mut at = from;
         while at < end {
             let stop = (at / CHUNK as u64 + 1).saturating_mul(CHUNK as u64).min(end);
-            let mut buf = std::mem::take(&mut self.buf);
-            let chunk = &mut buf[..(stop - at) as usize];
-            let next = match dnode.read_at(at, chunk) {
-                Ok(()) => Ok((chunk.len(), stop)),
-                // The good blocks of the chunk one by one.
-                Err(_) => {
-                    let one = (at / block + 1).saturating_mul(block).min(stop);
-                    let n = (one - at) as usize;
-                    dnode.read_at(at, &mut chunk[..n]).map(|()| (n, one))
-                }
-            };
-            let written = match &next {
-                Ok((n, _)) => file.write_all_at(&chunk[..*n], at),
-                Err(_) => Ok(()),
-            };
-            self.buf = buf;
-            if let Err(e) = written {
-                return Err(Errno::from_io_error(&e).unwrap_or(Errno::IO));
-            }
-            match next {
-                Ok((n, stop)) => {
+            let most = (stop - at) as usize;
+            match self.files.read(at, &mut self.buf[..most]) {
+                Ok(n) => {
+                    if let Err(e) = file.write_all_at(&self.buf[..n], at) {
+                        return Err(Errno::from_io_error(&e).unwrap_or(Errno::IO));
+                    }
                     self.progress.bytes(n as u64);
-                    at = stop;
+                    at += n as u64;
                 }
-                Err(e) => {
-                    let past = past_damage(dnode, &e, at).min(end);
-                    self.skip(path, bad, at, past, &e);
-                    at = past;
+                Err(gap) => {
+                    let to = gap.to.min(end);
+                    self.skip(path, bad, Gap { to, ..gap });
+                    at = to.max(at + 1);
                 }
             }
         }
@@ -538,9 +595,9 @@ impl<'a> Copy<'a> {
     }
 
     fn report(&mut self, path: &[u8], bad: &mut Stretch) {
-        if let Some(e) = bad.error.take() {
-            let what = format!("offset {}, {} bytes: ", bad.from, bad.to - bad.from);
-            self.failed(path, &what, &e);
+        if let Some(gap) = bad.0.take() {
+            let what = format!("offset {}, {} bytes: ", gap.from, gap.to - gap.from);
+            self.fault(path, &what, &gap.fault);
         }
     }
 }
@@ -548,43 +605,24 @@ impl<'a> Copy<'a> {
 /// Object of a volume's data (`ZVOL_OBJ`).
 const VOLUME_DATA: ObjNum = ObjNum(1);
 
-/// The first byte that an unreadable block does not hide: an indirect block hides all below it.
-fn past_damage(dnode: &Dnode, e: &dmu::Error, at: u64) -> u64 {
-    let (level, blkid) = match e {
-        dmu::Error::Read(e) => (e.bookmark().level, e.bookmark().blkid),
-        dmu::Error::Misplaced { level, blkid, .. } => (*level, *blkid),
-        _ => (Level(0), BlkId(0)),
-    };
-    let block = dnode.block_size();
-    let next_block = (at / block + 1).saturating_mul(block);
-    if level.0 == 0 {
-        return next_block;
-    }
-    let shift = u32::from(level.0) * dnode.phys().epbs();
-    let blocks = blkid.0.saturating_add(1).checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
-    blocks.unwrap_or(u64::MAX).saturating_mul(block).max(next_block)
+/// A folder whose entries are to be copied from a position on; with none, all of them were.
+fn opened(meta: Meta, folder: Folder, next: Option<DirCookie>) -> Opened {
+    Opened { meta, folder, entries: VecDeque::new(), next, taken: DirCookie::START }
 }
 
 /// A stretch of bytes that could not be read, and why the first of them.
 #[derive(Default)]
-struct Stretch {
-    from: u64,
-    to: u64,
-    error: Option<dmu::Error>,
-}
+struct Stretch(Option<Gap>);
 
 impl Stretch {
-    /// Adds what follows at once; false if it doesn't.
-    fn grow(&mut self, from: u64, to: u64, e: &dmu::Error) -> bool {
-        if self.error.is_none() {
-            *self = Stretch { from, to, error: Some(e.clone()) };
-            return true;
+    /// Adds what follows at once; gives back what doesn't.
+    fn grow(&mut self, gap: Gap) -> Result<(), Gap> {
+        match &mut self.0 {
+            None => self.0 = Some(gap),
+            Some(all) if all.to == gap.from => all.to = gap.to,
+            Some(_) => return Err(gap),
         }
-        if self.to != from {
-            return false;
-        }
-        self.to = to;
-        true
+        Ok(())
     }
 }
 

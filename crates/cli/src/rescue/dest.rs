@@ -6,11 +6,12 @@
 //! is, after what was there (no folder) has been removed.
 
 use super::args::Owners;
-use poolhouse::zpl::{Attr, FileType, Time};
+use poolhouse::zpl::FileType;
 use rustix::fs::{
     AtFlags, FileType as NodeType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, makedev,
 };
 use rustix::io::Errno;
+use server::files::Meta;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -122,9 +123,9 @@ impl Folder {
     }
 
     /// Makes a device, fifo or socket in place of what is there.
-    pub fn node(&self, child: &[u8], attr: &Attr) -> Result<(), Errno> {
+    pub fn node(&self, child: &[u8], meta: &Meta) -> Result<(), Errno> {
         self.clear(child)?;
-        let kind = match attr.kind {
+        let kind = match meta.kind {
             FileType::Fifo => NodeType::Fifo,
             FileType::Socket => NodeType::Socket,
             FileType::CharDevice => NodeType::CharacterDevice,
@@ -133,7 +134,7 @@ impl Folder {
                 return Err(Errno::INVAL);
             }
         };
-        let (major, minor) = attr.rdev.unwrap_or_default();
+        let (major, minor) = meta.rdev.unwrap_or_default();
         rustix::fs::mknodat(&self.0, name(child), kind, Mode::RUSR | Mode::WUSR, makedev(major, minor))
     }
 
@@ -144,13 +145,13 @@ impl Folder {
     }
 
     /// Gives a link, device, fifo or socket the metadata that it can have.
-    pub fn keep_at(&self, child: &[u8], attr: &Attr, owners: Owners) -> Vec<Lost> {
+    pub fn keep_at(&self, child: &[u8], meta: &Meta, owners: Owners) -> Vec<Lost> {
         let mut lost = Vec::new();
-        let owned = chown(&mut lost, attr, owners, |uid, gid| {
+        let owned = chown(&mut lost, meta, owners, |uid, gid| {
             rustix::fs::chownat(&self.0, name(child), uid, gid, AtFlags::SYMLINK_NOFOLLOW)
         });
-        if attr.kind != FileType::Symlink {
-            let mode = mode(attr, owned);
+        if meta.kind != FileType::Symlink {
+            let mode = mode(meta, owned);
             note(
                 &mut lost,
                 Kept::Other,
@@ -158,7 +159,7 @@ impl Folder {
                 rustix::fs::chmodat(&self.0, name(child), mode, AtFlags::empty()),
             );
         }
-        let set = rustix::fs::utimensat(&self.0, name(child), &times(attr), AtFlags::SYMLINK_NOFOLLOW);
+        let set = rustix::fs::utimensat(&self.0, name(child), &times(meta), AtFlags::SYMLINK_NOFOLLOW);
         note(&mut lost, Kept::Other, "times", set);
         lost
     }
@@ -166,57 +167,57 @@ impl Folder {
     /// Gives this folder its metadata; called when all is in it.
     pub fn keep(
         &self,
-        attr: &Attr,
+        meta: &Meta,
         owners: Owners,
         xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
     ) -> Vec<Lost> {
-        keep(&self.0, attr, owners, xattrs)
+        keep(&self.0, meta, owners, xattrs)
     }
 }
 
 /// Gives an open file or folder its owner, mode, extended attributes (ACLs among them) and times.
 pub fn keep(
     fd: impl AsFd,
-    attr: &Attr,
+    meta: &Meta,
     owners: Owners,
     xattrs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
 ) -> Vec<Lost> {
     let mut lost = Vec::new();
-    let owned = chown(&mut lost, attr, owners, |uid, gid| rustix::fs::fchown(&fd, uid, gid));
-    note(&mut lost, Kept::Other, "mode", rustix::fs::fchmod(&fd, mode(attr, owned)));
+    let owned = chown(&mut lost, meta, owners, |uid, gid| rustix::fs::fchown(&fd, uid, gid));
+    note(&mut lost, Kept::Other, "mode", rustix::fs::fchmod(&fd, mode(meta, owned)));
     for (key, value) in xattrs {
         let Ok(c) = CString::new(key.as_slice()) else { continue };
         let set = rustix::fs::fsetxattr(&fd, &c, &value, XattrFlags::empty());
         let what = format!("extended attribute {}", String::from_utf8_lossy(&key));
         note(&mut lost, Kept::Xattr, &what, set);
     }
-    note(&mut lost, Kept::Other, "times", rustix::fs::futimens(&fd, &times(attr)));
+    note(&mut lost, Kept::Other, "times", rustix::fs::futimens(&fd, &times(meta)));
     lost
 }
 
 /// Sets the owner, if it is to be kept; whether it is the right one now.
 fn chown(
     lost: &mut Vec<Lost>,
-    attr: &Attr,
+    meta: &Meta,
     owners: Owners,
     set: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
 ) -> bool {
     if owners == Owners::No {
         return false;
     }
-    let done = set(Some(Uid::from_raw(attr.uid.rid())), Some(Gid::from_raw(attr.gid.rid())));
+    let done = set(Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
     note(lost, Kept::Owner, "owner", done);
     done.is_ok()
 }
 
 /// Permissions; without the set-id bits when the owner is another.
-fn mode(attr: &Attr, owned: bool) -> Mode {
-    Mode::from_raw_mode(attr.mode & if owned { 0o7777 } else { 0o777 })
+fn mode(meta: &Meta, owned: bool) -> Mode {
+    Mode::from_raw_mode(meta.mode & if owned { 0o7777 } else { 0o777 })
 }
 
-fn times(attr: &Attr) -> Timestamps {
-    let spec = |t: Time| Timespec { tv_sec: t.secs, tv_nsec: t.nanos.into() };
-    Timestamps { last_access: spec(attr.atime), last_modification: spec(attr.mtime) }
+fn times(meta: &Meta) -> Timestamps {
+    let spec = |(secs, nanos): (i64, u32)| Timespec { tv_sec: secs, tv_nsec: nanos.into() };
+    Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
 }
 
 fn note(lost: &mut Vec<Lost>, kept: Kept, what: &str, result: Result<(), Errno>) {

@@ -1,16 +1,56 @@
 //! `poolhouse ls --find`: which dataset was it?
 
+use super::args::Args;
+use super::held::Held;
 use super::target::Error;
 use super::{Chain, Io};
 use poolhouse::Pool;
+use server::files::{Engine, Files, Kind};
 
 /// Prints the datasets and snapshots whose name holds `pattern`, or that have such a path if it begins with a slash.
 /// `Ok(false)` if some could not be looked into, or none was found.
 pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
     let names = pool.dataset_names(true)?;
-    let mut whole = super::report_unlisted(io, &names);
-    let mut found = 0;
-    for name in names.names {
+    let whole = super::report_unlisted(io, &names);
+    let matches = |_: &Io, name: &str| {
+        let engine = match pool.dataset(name)?.filesystem() {
+            Ok(fs) => Engine::files(fs),
+            Err(
+                poolhouse::Error::File(poolhouse::zpl::Error::NotFileSystem) | poolhouse::Error::Empty { .. },
+            ) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        Ok(Some(Box::new(engine) as Box<dyn Files>))
+    };
+    Ok(print(io, &names.names, pattern, matches) && whole)
+}
+
+/// The same in a pool that the daemon holds.
+///
+/// # Errors
+/// Its datasets can't be listed.
+pub fn in_daemon(io: &mut Io, args: &Args, held: &Held, pattern: &str) -> Result<bool, Error> {
+    let (names, failures) = held.datasets(io, held.target.pool())?;
+    for failure in &failures {
+        writeln!(io.err, "poolhouse ls: {failure}");
+    }
+    let open = |io: &Io, name: &str| {
+        let (visit, opened) = held.visit(io, args, name, "ls", false)?;
+        Ok(opened.volume.is_none().then(|| Box::new(visit) as Box<dyn Files>))
+    };
+    Ok(print(io, &names, pattern, open) && failures.is_empty())
+}
+
+/// Prints which of these datasets match; false if some could not be looked into, or none does. `open`
+/// gives the files of a dataset, if it has any.
+fn print(
+    io: &mut Io,
+    names: &[String],
+    pattern: &str,
+    open: impl Fn(&Io, &str) -> Result<Option<Box<dyn Files>>, Error>,
+) -> bool {
+    let (mut whole, mut found) = (true, 0);
+    for name in names {
         if !pattern.starts_with('/') {
             if name.contains(pattern) {
                 writeln!(io.out, "{name}");
@@ -18,7 +58,7 @@ pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
             }
             continue;
         }
-        match has_path(pool, &name, pattern) {
+        match open(io, name).and_then(|files| has_path(files, name, pattern)) {
             Ok(true) => {
                 writeln!(io.out, "{name}:{pattern}");
                 found += 1;
@@ -33,22 +73,14 @@ pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
     if found == 0 {
         writeln!(io.err, "poolhouse ls: nothing found for {pattern:?}");
     }
-    Ok(whole && found > 0)
+    whole && found > 0
 }
 
-fn has_path(pool: &Pool, name: &str, path: &str) -> Result<bool, poolhouse::Error> {
-    let fs = match pool.dataset(name)?.filesystem() {
-        Ok(fs) => fs,
-        Err(
-            poolhouse::Error::File(poolhouse::zpl::Error::NotFileSystem) | poolhouse::Error::Empty { .. },
-        ) => {
-            return Ok(false);
-        }
-        Err(e) => return Err(e),
-    };
-    match fs.resolve_link(path.as_bytes()) {
+fn has_path(files: Option<Box<dyn Files>>, dataset: &str, path: &str) -> Result<bool, Error> {
+    let Some(mut files) = files else { return Ok(false) };
+    match files.resolve(path.as_bytes(), false) {
         Ok(_) => Ok(true),
-        Err(poolhouse::zpl::Error::NoEntry { .. } | poolhouse::zpl::Error::NotDirectory { .. }) => Ok(false),
-        Err(e) => Err(e.into()),
+        Err(fault) if matches!(fault.kind, Kind::NoEntry | Kind::NotFolder) => Ok(false),
+        Err(source) => Err(Error::Path { dataset: dataset.to_owned(), path: path.to_owned(), source }),
     }
 }

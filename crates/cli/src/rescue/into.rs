@@ -1,8 +1,8 @@
-//! `poolhouse cp` into a pool: files of this machine become files of a dataset, with no mount and no daemon.
+//! `poolhouse cp` into a pool: files of this machine become files of a dataset, with no mount.
 //!
 //! # Theory
 //! The pool is imported for writing, as its only owner, and exported at the end, when everything is on disk; so nothing of a state that can't be
-//! written is written. What can't be read or written is a line that names it, and the rest goes on, as when copying out. Links in the
+//! written is written. A pool that the daemon holds stays there: the daemon writes, and the end is a sync. What can't be read or written is a line that names it, and the rest goes on, as when copying out. Links in the
 //! sources are copied, not followed; those in the path of the destination are followed within the dataset. Each source is opened within the
 //! open folder that it was found in, so what is copied is what was there, also where somebody else changes the tree meanwhile. What is in
 //! a file's place is removed when the file itself is open.
@@ -16,10 +16,11 @@ use super::target::{self, Error, Target};
 use super::{Chain, Io};
 use poolhouse::ondisk::ObjNum;
 use poolhouse::spa::Host;
-use poolhouse::zpl::{self, FileSystem, FileType, Kind, NewFile, Policies, SetAttr, SetXattr, Time};
+use poolhouse::zpl::{FileType, Kind, NewFile, Policies, SetAttr, Time};
 use poolhouse::{Claim, OpenOptions, Pool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use server::files::{Engine, Fault, Files, Kind as FaultKind, PART_MAX};
 use server::plan::Plan;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Bytes of one write.
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = PART_MAX;
 /// Most bytes of an extended attribute, and of the names of all of a file, that Linux passes.
 const XATTR_MAX: usize = 1 << 16;
 
@@ -41,7 +42,7 @@ enum Failure {
     #[error(transparent)]
     Source(#[from] std::io::Error),
     #[error(transparent)]
-    Pool(#[from] zpl::Error),
+    Pool(#[from] Fault),
     #[error("a folder is in its place")]
     Folder,
     #[error("is a folder, and something else is in its place")]
@@ -83,7 +84,7 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
         return refuse(&target.dataset, "volumes are not written: a path must follow the colon");
     }
     if let Some(held) = super::held::held(io, args, target) {
-        return Err(held.refusal());
+        return by_daemon(io, args, &held, &path, sources);
     }
     let scan = target::scan(args)?;
     let candidate = target::candidate(&scan, target.pool())?;
@@ -93,7 +94,13 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
         missing_log: args.missing_log,
         ..OpenOptions::default()
     };
-    let pool = Pool::import(candidate, &options, &Host::of_system())?;
+    let pool = match Pool::import(candidate, &options, &Host::of_system()).map_err(Error::from) {
+        Ok(pool) => pool,
+        Err(error) => match super::held::if_in_use(io, target, &error) {
+            Some(held) => return by_daemon(io, args, &held, &path, sources),
+            None => return Err(error),
+        },
+    };
     let target = &target.of(pool.name());
     let keys = target::load_keys(&pool, args, target);
     let copied = keys
@@ -103,6 +110,18 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
     let whole = copied?;
     left?;
     Ok(whole)
+}
+
+/// Has the daemon that holds the pool write.
+fn by_daemon(
+    io: &mut Io,
+    args: &Args,
+    held: &super::held::Held,
+    path: &str,
+    sources: &[String],
+) -> Result<bool, Error> {
+    let (mut visit, _) = held.visit(io, args, &held.target.dataset, "cp", true)?;
+    write(io, args, &mut visit, (&held.target.dataset, path), sources)
 }
 
 fn copy(
@@ -122,18 +141,31 @@ fn copy(
         return refuse("has the property readonly=on");
     }
     let fs = pool.open_for_writing(dataset.dsl(), Policies::new(plan.policy))?;
-    let at = |source| Error::Path { dataset: target.dataset.clone(), path: path.to_owned(), source };
-    let folder = match fs.resolve(path.as_bytes()) {
-        Ok(node) if node.attr().kind == FileType::Directory => Some(node.object()),
-        Ok(_) | Err(zpl::Error::NoEntry { .. }) => None,
-        Err(e) => return Err(at(e)),
+    write(io, args, &mut Engine::files(fs), (&target.dataset, path), sources)
+}
+
+/// Writes the sources to a path of a file system.
+fn write(
+    io: &mut Io,
+    args: &Args,
+    files: &mut dyn Files,
+    (dataset, path): (&str, &str),
+    sources: &[String],
+) -> Result<bool, Error> {
+    let at = |source| Error::Path { dataset: dataset.to_owned(), path: path.to_owned(), source };
+    let folder = match files.resolve(path.as_bytes(), true) {
+        Ok(meta) if meta.kind == FileType::Directory => Some(meta.object),
+        Ok(_) => None,
+        Err(fault) if fault.kind == FaultKind::NoEntry => None,
+        Err(fault) => return Err(at(fault)),
     };
     let mut copy = Copy {
         progress: Progress::new(io.terminal && !args.quiet, None),
         io,
         args,
-        fs: &fs,
+        files,
         whole: true,
+        gone: false,
         linked: HashMap::new(),
         buf: vec![0; CHUNK],
     };
@@ -149,26 +181,33 @@ fn copy(
                 }
             }
         }
-        None if sources.len() > 1 => return refuse("several sources need a folder to go into"),
+        None if sources.len() > 1 => {
+            let why = "several sources need a folder to go into";
+            return Err(Error::Operand { operand: format!("{dataset}:{path}"), why });
+        }
         None => {
             let path = path.trim_end_matches('/');
             let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-            let above = fs.resolve(above.as_bytes()).map_err(at)?;
-            copy.tree(Path::new(&sources[0]), above.object(), name.as_bytes());
+            let above = copy.files.resolve(above.as_bytes(), true).map_err(at)?;
+            copy.tree(Path::new(&sources[0]), above.object, name.as_bytes());
         }
     }
     copy.progress.finish();
-    let whole = copy.whole;
-    fs.sync().map_err(poolhouse::Error::from)?;
+    let (whole, gone) = (copy.whole, copy.gone);
+    if !gone {
+        copy.files.sync().map_err(at)?;
+    }
     Ok(whole)
 }
 
 struct Copy<'a> {
     io: &'a mut Io,
     args: &'a Args,
-    fs: &'a FileSystem,
+    files: &'a mut dyn Files,
     progress: Progress,
     whole: bool,
+    /// The daemon that writes is gone: nothing more can be copied.
+    gone: bool,
     /// Files with several names that were copied, by device and inode.
     linked: HashMap<(u64, u64), ObjNum>,
     buf: Vec<u8>,
@@ -293,6 +332,10 @@ impl Source {
 impl Copy<'_> {
     fn failed(&mut self, path: &Path, e: &Failure) {
         self.whole = false;
+        if self.gone {
+            return;
+        }
+        self.gone = matches!(e, Failure::Pool(fault) if fault.kind == FaultKind::Gone);
         let err = &mut self.io.err;
         self.progress.suspend(|| writeln!(err, "poolhouse cp: {}: {}", path.display(), Chain(e)));
     }
@@ -318,6 +361,9 @@ impl Copy<'_> {
 
     fn steps(&mut self, mut steps: Vec<Step>) {
         while let Some(step) = steps.pop() {
+            if self.gone {
+                return;
+            }
             match step {
                 Step::Finish(source, object) => {
                     if let Err(e) = self.keep(&source, object) {
@@ -371,14 +417,14 @@ impl Copy<'_> {
         if meta.is_dir() && !self.args.recursive {
             return Err(Failure::NotRecursive);
         }
-        let there = match self.fs.lookup(dir, name) {
+        let there = match self.files.lookup(dir, name) {
             Ok(object) => Some(object),
-            Err(zpl::Error::NoEntry { .. }) => None,
-            Err(e) => return Err(e.into()),
+            Err(fault) if fault.kind == FaultKind::NoEntry => None,
+            Err(fault) => return Err(fault.into()),
         };
         let kind = source.kind()?;
         if let Some(object) = there {
-            let is_folder = self.fs.attr(object)?.kind == FileType::Directory;
+            let is_folder = self.files.meta(object)?.kind == FileType::Directory;
             match (meta.is_dir(), is_folder) {
                 (true, true) => return Ok(Some((source, object))),
                 (true, false) => return Err(Failure::NoFolder),
@@ -387,18 +433,19 @@ impl Copy<'_> {
                 (false, false) if self.linked.get(&identity(meta)) == Some(&object) => return Ok(None),
                 (false, false) => {}
             }
-            if let Some(gone) = self.fs.unlink(dir, name)? {
-                self.fs.reap(gone)?;
+            if let Some(gone) = self.files.remove(dir, name)? {
                 self.linked.retain(|_, object| *object != gone);
             }
         }
         if let Some(first) = self.linked.get(&identity(meta)) {
-            self.fs.link(*first, dir, name)?;
+            self.files.link(*first, dir, name)?;
             return Ok(None);
         }
         let (uid, gid) = self.owner(meta);
-        let new = NewFile { uid, gid, ..NewFile::new(kind, 0o600) };
-        let object = self.fs.create(dir, name, &new)?.object;
+        // A link's mode is what Linux shows of every link; others get theirs at the end.
+        let permissions = if meta.is_symlink() { 0o777 } else { 0o600 };
+        let new = NewFile { uid, gid, ..NewFile::new(kind, permissions) };
+        let object = self.files.create(dir, name, &new)?;
         if meta.is_dir() {
             return Ok(Some((source, object)));
         }
@@ -433,12 +480,12 @@ impl Copy<'_> {
                     // It became shorter meanwhile.
                     return Ok(());
                 }
-                self.fs.write(object, at, &self.buf[..n], false)?;
+                self.files.write(object, at, &self.buf[..n])?;
                 self.progress.bytes(n as u64);
                 at += n as u64;
             }
         }
-        Ok(self.fs.extend(object, size)?)
+        Ok(self.files.extend(object, size)?)
     }
 
     /// Who is to own a file in the pool.
@@ -453,7 +500,7 @@ impl Copy<'_> {
     fn keep(&mut self, source: &Source, object: ObjNum) -> Result<(), Failure> {
         let meta = &source.meta;
         for name in source.names_of_xattrs()? {
-            self.fs.set_xattr(object, &name, &source.xattr(&name)?, SetXattr::Either)?;
+            self.files.set_xattr(object, &name, &source.xattr(&name)?)?;
         }
         let time = |secs, nanos: i64| {
             Some(Time { secs, nanos: u32::try_from(nanos).ok().filter(|n| *n < 1_000_000_000).unwrap_or(0) })
@@ -467,7 +514,7 @@ impl Copy<'_> {
             mtime: time(meta.mtime(), meta.mtime_nsec()),
             ..SetAttr::default()
         };
-        self.fs.set_attr(object, &set)?;
+        self.files.set_attr(object, &set)?;
         Ok(())
     }
 }

@@ -5,8 +5,9 @@ use super::target::{self, Error, Target};
 use super::{Chain, Io, find, held};
 use crate::cx::Out;
 use poolhouse::Pool;
-use poolhouse::zpl::{DirEntry, FileSystem, FileType, Node};
+use poolhouse::zpl::{DirCookie, FileType};
 use server::api::PoolQuery;
+use server::files::{Engine, Fault, Files, Item, Kind, Meta};
 use std::rc::Rc;
 
 /// Lists what the operands name; `Ok(false)` if something could not be read.
@@ -21,16 +22,17 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
     };
     let names: Vec<String> = match args.operands.as_slice() {
         // Two pools may have one name.
-        [] => scanned(args)?.pools.iter().map(|c| c.guid.to_string()).collect(),
+        [] => {
+            let found = scanned(args)?.pools.iter().map(|c| (c.name.clone(), c.guid.0)).collect();
+            with_held(io, args, found).into_iter().map(|(_, guid)| guid.to_string()).collect()
+        }
         named => named.to_vec(),
     };
     let mut whole = true;
     for operand in &names {
         let target = Target::parse(operand);
-        if args.find.is_none()
-            && let Some(held) = held::held(io, args, &target)
-        {
-            whole &= held.list(io, args)?;
+        if let Some(held) = held::held(io, args, &target) {
+            whole &= of_daemon(io, args, &held)?;
             continue;
         }
         let scan = scanned(args)?;
@@ -41,45 +43,66 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         let (pool, target) = match target::open(io, args, &scan, &target) {
             Ok(opened) => opened,
             Err(error) => match held::if_in_use(io, &target, &error) {
-                Some(held) if args.find.is_none() => {
-                    whole &= held.list(io, args)?;
+                Some(held) => {
+                    whole &= of_daemon(io, args, &held)?;
                     continue;
                 }
-                Some(_) | None => return Err(error),
+                None => return Err(error),
             },
         };
         whole &= match (&args.find, &target.path) {
             (Some(pattern), _) => find::run(io, &pool, pattern)?,
-            (None, None) => list_datasets(io, args, &pool, &target)?,
-            (None, Some(path)) => {
+            // A snapshot has nothing below it but its files.
+            (None, None) if !target.dataset.contains('@') => list_datasets(io, &pool, &target)?,
+            (None, path) => {
                 target::check_key(&pool, &target.dataset)?;
-                let fs = pool.dataset(&target.dataset)?.filesystem()?;
-                let mut listing = Listing {
-                    io,
-                    args,
-                    fs: &fs,
-                    dataset: &target.dataset,
-                    whole: true,
-                    headings: args.recursive,
-                };
-                listing.path(path)?;
-                listing.whole
+                let mut engine = Engine::files(pool.dataset(&target.dataset)?.filesystem()?);
+                files(io, args, &target.dataset, path.as_deref().unwrap_or("/"), &mut engine)?
             }
         };
     }
     Ok(whole)
 }
 
+/// Lists what an operand names in a pool that the daemon holds.
+fn of_daemon(io: &mut Io, args: &Args, held: &held::Held) -> Result<bool, Error> {
+    let target = &held.target;
+    match (&args.find, &target.path) {
+        (Some(pattern), _) => find::in_daemon(io, args, held, pattern),
+        (None, None) if !target.dataset.contains('@') => {
+            let (names, failures) = held.datasets(io, &target.dataset)?;
+            for name in &names {
+                writeln!(io.out, "{name}");
+            }
+            for failure in &failures {
+                writeln!(io.err, "poolhouse ls: {failure}");
+            }
+            Ok(failures.is_empty())
+        }
+        (None, path) => {
+            let (mut visit, opened) = held.visit(io, args, &target.dataset, "ls", false)?;
+            if opened.volume.is_some() {
+                let why = "is a volume, which has no files: `poolhouse cp` copies it";
+                return Err(Error::Operand { operand: target.dataset.clone(), why });
+            }
+            files(io, args, &target.dataset, path.as_deref().unwrap_or("/"), &mut visit)
+        }
+    }
+}
+
+/// Lists the file or folder at a path.
+fn files(io: &mut Io, args: &Args, dataset: &str, path: &str, files: &mut dyn Files) -> Result<bool, Error> {
+    let mut listing =
+        Listing { io, args, files, dataset, whole: true, gone: false, headings: args.recursive };
+    listing.path(path)?;
+    Ok(listing.whole)
+}
+
 /// Lists pools: those that are found, and those that the daemon holds.
 fn pools(io: &mut Io, args: &Args) -> Result<bool, Error> {
     let scan = target::scan(args)?;
-    let mut pools: Vec<(String, u64)> = scan.pools.iter().map(|c| (c.name.clone(), c.guid.0)).collect();
-    if args.devices.is_empty() {
-        for name in io.service.pool_names().unwrap_or_default() {
-            let pool = io.service.pool(&name, &PoolQuery::default());
-            pools.extend(pool.ok().map(|pool| (name, pool.guid)).filter(|new| !pools.contains(new)));
-        }
-    }
+    let found = scan.pools.iter().map(|c| (c.name.clone(), c.guid.0)).collect();
+    let pools = with_held(io, args, found);
     for (name, guid) in &pools {
         writeln!(io.out, "{name}\t{guid}");
     }
@@ -87,6 +110,17 @@ fn pools(io: &mut Io, args: &Args) -> Result<bool, Error> {
         writeln!(io.err, "no pools available");
     }
     Ok(true)
+}
+
+/// The names and guids of pools, with those that the daemon holds.
+fn with_held(io: &Io, args: &Args, mut pools: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    if !held::by_ourselves(args) {
+        for name in io.service.pool_names().unwrap_or_default() {
+            let pool = io.service.pool(&name, &PoolQuery::default());
+            pools.extend(pool.ok().map(|pool| (name, pool.guid)).filter(|new| !pools.contains(new)));
+        }
+    }
+    pools
 }
 
 fn list_txgs(io: &mut Io, candidate: &poolhouse::spa::Candidate) -> Result<bool, Error> {
@@ -100,17 +134,7 @@ fn list_txgs(io: &mut Io, candidate: &poolhouse::spa::Candidate) -> Result<bool,
     Ok(!states.is_empty())
 }
 
-fn list_datasets(io: &mut Io, args: &Args, pool: &Pool, target: &Target) -> Result<bool, Error> {
-    if target.dataset.contains('@') {
-        // A snapshot has nothing below it but its files.
-        let mut listing_of = target.clone();
-        listing_of.path = Some("/".to_owned());
-        let fs = pool.dataset(&target.dataset)?.filesystem()?;
-        let mut listing =
-            Listing { io, args, fs: &fs, dataset: &target.dataset, whole: true, headings: args.recursive };
-        listing.path("/")?;
-        return Ok(listing.whole);
-    }
+fn list_datasets(io: &mut Io, pool: &Pool, target: &Target) -> Result<bool, Error> {
     let base = pool.dataset(&target.dataset)?.name();
     let below = |name: &str| {
         name.strip_prefix(&base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
@@ -126,36 +150,41 @@ fn list_datasets(io: &mut Io, args: &Args, pool: &Pool, target: &Target) -> Resu
 struct Listing<'a> {
     io: &'a mut Io,
     args: &'a Args,
-    fs: &'a FileSystem,
+    files: &'a mut dyn Files,
     dataset: &'a str,
     whole: bool,
+    /// The daemon that has the files is gone.
+    gone: bool,
     headings: bool,
 }
 
 impl Listing<'_> {
     fn path(&mut self, path: &str) -> Result<(), Error> {
         let path = if path.is_empty() { "/" } else { path };
-        let node = self.fs.resolve(path.as_bytes()).map_err(|source| Error::Path {
+        let meta = self.files.resolve(path.as_bytes(), true).map_err(|source| Error::Path {
             dataset: self.dataset.to_owned(),
             path: path.to_owned(),
             source,
         })?;
-        if node.attr().kind != FileType::Directory {
+        if meta.kind != FileType::Directory {
             let name = path.rsplit('/').find(|p| !p.is_empty()).unwrap_or(path);
-            self.entry(name.as_bytes(), &node);
+            self.entry(name.as_bytes(), &meta);
             return Ok(());
         }
         // Folders still to list; a stack, so that depth costs no recursion.
-        let mut todo = vec![(path.trim_end_matches('/').as_bytes().to_vec(), node)];
+        let mut todo = vec![(path.trim_end_matches('/').as_bytes().to_vec(), meta)];
         let mut first = true;
-        while let Some((path, node)) = todo.pop() {
+        while let Some((path, meta)) = todo.pop() {
+            if self.gone {
+                break;
+            }
             if self.headings {
                 let gap = if first { "" } else { "\n" };
                 let shown = if path.is_empty() { b"/".as_slice() } else { &path };
                 writeln!(self.io.out, "{gap}{}:", String::from_utf8_lossy(shown));
             }
             first = false;
-            let below = self.folder(&path, &node);
+            let below = self.folder(&path, &meta);
             if self.args.recursive {
                 todo.extend(below.into_iter().rev());
             }
@@ -164,95 +193,73 @@ impl Listing<'_> {
     }
 
     /// Lists one folder, sorted; the folders in it.
-    fn folder(&mut self, path: &[u8], node: &Node) -> Vec<(Vec<u8>, Node)> {
-        let mut entries: Vec<DirEntry> = Vec::new();
-        match node.read_dir(poolhouse::zpl::DirCookie::START) {
-            Ok(dir) => {
-                for e in dir {
-                    match e {
-                        Ok(e) if e.name == b"." || e.name == b".." => {}
-                        Ok(e) => entries.push(e),
-                        Err(e) => self.failed(path, &e),
+    fn folder(&mut self, path: &[u8], meta: &Meta) -> Vec<(Vec<u8>, Meta)> {
+        let mut entries: Vec<Item> = Vec::new();
+        let mut from = Some(DirCookie::START);
+        while let Some(at) = from.take() {
+            match self.files.page(meta.object, at) {
+                Ok(page) => {
+                    from = page.entries.last().filter(|_| page.more).map(|item| DirCookie(item.next));
+                    entries.extend(page.entries);
+                    if let Some(fault) = page.fault {
+                        self.failed(path, &fault);
                     }
                 }
+                Err(fault) => self.failed(path, &fault),
             }
-            Err(e) => self.failed(path, &e),
         }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.sort_by(|a, b| a.name.0.cmp(&b.name.0));
         let mut below = Vec::new();
-        for e in entries {
-            let full = [path, b"/", &e.name].concat();
-            match self.fs.node(e.object) {
-                Ok(node) => {
-                    self.entry(&e.name, &node);
-                    if node.attr().kind == FileType::Directory {
-                        below.push((full, node));
+        for Item { name, object, .. } in entries {
+            if self.gone {
+                break;
+            }
+            let full = [path, b"/", &name.0].concat();
+            match self.files.meta(object) {
+                Ok(meta) => {
+                    self.entry(&name.0, &meta);
+                    if meta.kind == FileType::Directory {
+                        below.push((full, meta));
                     }
                 }
-                Err(err) => self.failed(&full, &err),
+                Err(fault) => self.failed(&full, &fault),
             }
         }
         below
     }
 
-    fn entry(&mut self, name: &[u8], node: &Node) {
-        let a = node.attr();
-        let link = (self.args.long && a.kind == FileType::Symlink).then(|| node.readlink());
-        let link = link.and_then(|link| link.map_err(|e| self.failed(name, &e)).ok());
-        let shown = Shown {
-            kind: a.kind,
-            mode: a.mode,
-            nlink: a.nlink,
-            owner: (a.uid.rid(), a.gid.rid()),
-            size: a.size,
-            device: a.rdev,
-            mtime: a.mtime.secs,
-            link,
-        };
-        line(&mut self.io.out, self.args.long, name, &shown);
+    fn entry(&mut self, name: &[u8], meta: &Meta) {
+        let link =
+            (self.args.long && meta.kind == FileType::Symlink).then(|| self.files.readlink(meta.object));
+        let link = link.and_then(|link| link.map_err(|fault| self.failed(name, &fault)).ok());
+        line(&mut self.io.out, self.args.long, name, meta, link.as_deref());
     }
 
-    fn failed(&mut self, path: &[u8], e: &dyn std::error::Error) {
+    /// Something can't be read. That the daemon is gone is said once.
+    fn failed(&mut self, path: &[u8], fault: &Fault) {
         self.whole = false;
-        writeln!(self.io.err, "poolhouse ls: {}: {}", String::from_utf8_lossy(path), Chain(e));
+        if !self.gone {
+            writeln!(self.io.err, "poolhouse ls: {}: {}", String::from_utf8_lossy(path), Chain(fault));
+        }
+        self.gone |= fault.kind == Kind::Gone;
     }
-}
-
-/// What a line tells of a file.
-pub struct Shown {
-    /// Kind.
-    pub kind: FileType,
-    /// Permissions.
-    pub mode: u32,
-    /// Links.
-    pub nlink: u64,
-    /// Owner and group.
-    pub owner: (u32, u32),
-    /// Bytes.
-    pub size: u64,
-    /// Major and minor number of a device.
-    pub device: Option<(u32, u32)>,
-    /// Seconds since the epoch.
-    pub mtime: i64,
-    /// What a symbolic link leads to.
-    pub link: Option<Vec<u8>>,
 }
 
 /// Prints a file's line.
-pub fn line(out: &mut Out, long: bool, name: &[u8], file: &Shown) {
+fn line(out: &mut Out, long: bool, name: &[u8], file: &Meta, link: Option<&[u8]>) {
     let name = String::from_utf8_lossy(name).into_owned();
     if !long {
         writeln!(out, "{name}");
         return;
     }
-    let size = match file.device {
+    let size = match file.rdev {
         Some((major, minor)) => format!("{major}, {minor}"),
         None => file.size.to_string(),
     };
-    let time = jiff::Timestamp::from_second(file.mtime)
-        .map_or_else(|_| file.mtime.to_string(), |t| t.strftime("%Y-%m-%d %H:%M").to_string());
-    let link = file.link.as_ref().map(|link| format!(" -> {}", String::from_utf8_lossy(link)));
-    let (mode, (uid, gid)) = (mode_text(file.kind, file.mode), file.owner);
+    let time = jiff::Timestamp::from_second(file.mtime.0)
+        .map_or_else(|_| file.mtime.0.to_string(), |t| t.strftime("%Y-%m-%d %H:%M").to_string());
+    let link = link.map(|link| format!(" -> {}", String::from_utf8_lossy(link)));
+    let (mode, uid, gid) = (mode_text(file.kind, file.mode), file.uid, file.gid);
     let link = link.unwrap_or_default();
     writeln!(out, "{mode} {:>3} {uid:>6} {gid:>6} {size:>12} {time} {name}{link}", file.nlink);
 }

@@ -1,10 +1,13 @@
-//! `poolhouse ls` and `poolhouse cp`: getting data out of a pool, and into one, with no mount and no daemon.
+//! `poolhouse ls` and `poolhouse cp`: getting data out of a pool, and into one, with no mount.
 //!
 //! # Theory
 //! Whoever rescues wants everything that can be had, and to know what could not. So these commands read the
 //! devices themselves, lock nothing that they need not, take any pool that can be read at all (last used by
 //! another host, devices missing, an older transaction group), and go on past what is unreadable: each
 //! failure is a line that names path and offset, and the exit code says that there was one.
+//!
+//! A pool that the daemon holds is the exception: the daemon answers for its files ([`held`]), and all else is
+//! the same. Both are [`server::files::Files`].
 //!
 //! What is copied is hostile: names and links are whatever the pool says. The destination is therefore only ever
 //! entered through open folders, never by path, and no link in it is followed ([`dest`]).
@@ -25,6 +28,7 @@ mod target;
 use crate::cx::Out;
 use args::{Args, Usage};
 use server::api::Service;
+use server::files::{Denied, Opened, Opening, Visit};
 
 /// Where a rescue writes.
 pub struct Io {
@@ -36,6 +40,8 @@ pub struct Io {
     pub terminal: bool,
     /// The daemon of this user, which may hold the pool; it is not started.
     pub service: Box<dyn Service>,
+    /// Opens a dataset of a pool that it holds.
+    pub visit: fn(&Opening) -> Result<(Visit, Opened), Denied>,
 }
 
 /// Runs `poolhouse ls` with what follows the word; the exit code.

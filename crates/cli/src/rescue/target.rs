@@ -8,6 +8,7 @@ use poolhouse::spa::import::Rewind;
 use poolhouse::spa::scan::DEFAULT_SEARCH_PATHS;
 use poolhouse::spa::{Candidate, Host, Scan, SpaError};
 use poolhouse::{Claim, OpenOptions, Pool};
+use server::files::Bytes;
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ pub enum Error {
         path: String,
         /// Why.
         #[source]
-        source: poolhouse::zpl::Error,
+        source: server::files::Fault,
     },
     /// A device, image or folder that was named can't be read.
     #[error("{}", path.display())]
@@ -65,32 +66,17 @@ pub enum Error {
         /// Its encryption root.
         root: String,
     },
-    /// A daemon holds the pool, and has the file system mounted nowhere.
-    #[error(
-        "{dataset}: the daemon of this user holds the pool, and has not mounted this file system: \
-         run 'zfs mount {}', or add --peek", dataset.split('@').next().unwrap_or_default()
-    )]
-    NotMounted {
+    /// The daemon that holds the pool is another user's.
+    #[error("{dataset}: the daemon of another user holds the pool, and gives its files to that user alone{}", Mounted(at.as_deref()))]
+    Theirs {
         /// The dataset.
         dataset: String,
+        /// Where it is mounted, if it is.
+        at: Option<PathBuf>,
     },
-    /// A daemon holds the pool, and has the file system mounted: `cp` is not needed.
-    #[error("{dataset}: the daemon of this user holds the pool, and has this mounted at {}: use cp there", at.display())]
-    Mounted {
-        /// The dataset.
-        dataset: String,
-        /// The path that was asked for, as it is mounted.
-        at: PathBuf,
-    },
-    /// What the daemon has mounted can't be read.
-    #[error("{}", path.display())]
-    Local {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
+    /// The daemon that holds the pool does not open a dataset.
+    #[error(transparent)]
+    Denied(#[from] server::files::Denied),
     /// The daemon that holds the pool refused.
     #[error("the daemon of this user, which holds the pool: {why}")]
     Daemon {
@@ -115,6 +101,18 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Where the kernel has the files.
+struct Mounted<'a>(Option<&'a Path>);
+
+impl std::fmt::Display for Mounted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(at) => write!(f, "; they are mounted at {}", at.display()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Error {
@@ -279,10 +277,23 @@ pub fn load_keys(pool: &Pool, args: &Args, target: &Target) -> Result<(), Error>
 
 /// Loads a key from a file's bytes: as they are, or, if that is no key, without the line's end.
 fn load_key(pool: &Pool, root: &str, raw: &[u8]) -> Result<(), Error> {
+    Ok(pool.load_key(root, material(raw))?)
+}
+
+/// What of a key file's bytes is the key.
+fn material(raw: &[u8]) -> &[u8] {
     let trimmed = raw.strip_suffix(b"\n").unwrap_or(raw);
     // A raw key may end in any byte, a line end too; it has a fixed length.
-    let material = if raw.len() == RAW_KEY_LEN { raw } else { trimmed };
-    Ok(pool.load_key(root, material)?)
+    if raw.len() == RAW_KEY_LEN { raw } else { trimmed }
+}
+
+/// The keys that were given, for the daemon that holds the pool.
+pub fn keys(args: &Args) -> Result<Vec<(Option<String>, Bytes)>, Error> {
+    let read = |(root, path): &(Option<String>, PathBuf)| {
+        let raw = std::fs::read(path).map_err(|source| Error::KeyFile { path: path.clone(), source })?;
+        Ok((root.clone(), material(&raw).to_vec().into()))
+    };
+    args.keys.iter().map(read).collect()
 }
 
 /// Bytes of a raw key (`WRAPPING_KEY_LEN`).

@@ -220,6 +220,12 @@ impl Nested {
         self.workers.tell(self.id, &stale.collect::<Vec<_>>());
     }
 
+    /// As [`crate::Mount::drop_file`].
+    pub fn drop_file(&self, node: Node) -> bool {
+        let Some((nest, fs)) = self.here() else { return false };
+        nest.outward(&fs, node).is_ok_and(|node| self.workers.drop_file(self.id, node))
+    }
+
     /// Has the kernel look its mountpoint up again.
     fn tell_place(&self, nest: &Nest, fs: &Fs) {
         let Some(seat) = &fs.seat else { return };

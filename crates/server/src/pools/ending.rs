@@ -101,6 +101,7 @@ impl Pools {
         // Connections that are there end with their volumes, and the rest with the server.
         self.closing.store(true, Ordering::SeqCst);
         let server = self.close_doors();
+        self.visits().close();
         let pools = self.present();
         let stages = pools.iter().map(|pool| (pool.pool.name().to_owned(), Stage::Working)).collect();
         let guids: Vec<_> = pools.iter().map(|pool| pool.pool.spa().guid()).collect();
@@ -169,6 +170,9 @@ impl Ending {
     /// Lets a pool go.
     fn let_go(&self, pools: &Pools, imported: &Arc<Imported>) -> Result<(), Reason> {
         let name = imported.pool.name();
+        if !pools.visits().end(name) {
+            tracing::error!(pool = name, "commands that use its files don't end");
+        }
         if !pools.take_volumes(imported) {
             tracing::error!(pool = name, "clients of its volumes don't let go");
         }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// to make no progress.
 const STILL: Duration = Duration::from_secs(5);
 
-/// How long another place that has a file system mounted may take to go by itself.
+/// How long another place that has a file system mounted may take to go by itself, and a command that
+/// uses files without a mount.
 const PASSING: Duration = Duration::from_millis(500);
 
 /// What exports that were refused have taken from a pool.
@@ -70,8 +71,13 @@ impl Pools {
             }
             Err(error)
         };
+        if force {
+            self.visits().end(name);
+        }
         // Before anything is taken from anybody.
-        if let Some(busy) = self.volume_in_use(&imported, force).or_else(|| kept(&imported)) {
+        let busy = self.visits().in_use(&imported, PASSING);
+        let busy = busy.or_else(|| self.volume_in_use(&imported, force));
+        if let Some(busy) = busy.or_else(|| kept(&imported)) {
             let refused = stays(busy);
             if !request.patient {
                 self.restore_parted(&imported);
@@ -184,6 +190,7 @@ impl Pools {
         self.table.write().remove(name);
         self.forget_offers(name);
         self.journal.take(name);
+        self.visits().send_away(name);
         ending::give_up(imported, ending::Users::Fail);
         if let Some(live) = imported.pool.spa().writer() {
             live.txgs().abandon();
@@ -241,12 +248,18 @@ fn lingers(imported: &Imported) -> Option<Error> {
 
 /// A change of a dataset that was refused because it is busy, with who uses it, if that is known.
 pub(super) fn with_user(pools: &Pools, imported: &Imported, error: Error) -> Error {
-    if !matches!(error.reason, Reason::Refused { why: Refusal::Busy }) {
+    if !matches!(error.reason, Reason::Busy | Reason::Refused { why: Refusal::Busy }) {
         return error;
     }
     let lingering = imported.mounts.lingering();
     let live = lingering.iter().find(|live| live.name() == error.about);
-    let by = live.map(|live| live.kept_by()).or_else(|| pools.users_of_volume(imported, &error.about));
+    let visitor = || {
+        let object = imported.pool.dsl().dataset(&error.about).ok()?.object().0;
+        let users = pools.visits().users(imported.pool.name());
+        Some(users.into_iter().find(|(dataset, _)| *dataset == object)?.1)
+    };
+    let by = live.map(|live| live.kept_by()).or_else(visitor);
+    let by = by.or_else(|| pools.users_of_volume(imported, &error.about));
     match by {
         Some(by) => Error::new(error.about, Reason::HeldOpen { by }),
         None => error,

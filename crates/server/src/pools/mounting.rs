@@ -134,7 +134,7 @@ impl Pools {
             watch.progress.done.fetch_add(1, Ordering::Relaxed);
             mounted
         });
-        for (fate, (_, plan, _)) in fates.into_iter().zip(&ready) {
+        for (fate, (pool, plan, _)) in fates.into_iter().zip(&ready) {
             match fate {
                 Fate::Done => report.mounted += 1,
                 // Somebody else was faster, which is as good.
@@ -146,6 +146,7 @@ impl Pools {
                     report.total -= 1;
                 }
                 Fate::Failed(error) => {
+                    let error = super::export::with_user(self, pool, error);
                     report.failures.push(MountFailure { name: plan.name.clone(), error });
                 }
                 // Its parent's failure says it all.

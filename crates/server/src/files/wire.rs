@@ -1,0 +1,335 @@
+//! Questions and answers on the socket: a head of two lengths, JSON, and bytes that JSON would only
+//! make longer.
+
+use super::{Fault, Gap, Meta, PART_MAX, Page};
+use crate::api;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::io::{self, Read, Write};
+
+/// Most bytes of the JSON of a question: a path of 64 KiB in any bytes, and what is around it.
+pub(super) const ASK_MAX: usize = 512 << 10;
+/// Most bytes of the JSON of an answer: a page of a folder, or all names of attributes.
+pub(super) const ANSWER_MAX: usize = 8 << 20;
+
+/// Bytes as JSON has them: text of the characters up to U+00FF, one for each byte.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bytes(pub Vec<u8>);
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0.iter().map(|byte| char::from(*byte)).collect::<String>())
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(from)?;
+        let byte = |c: char| u8::try_from(c).map_err(|_| D::Error::custom("a character that is no byte"));
+        Ok(Self(text.chars().map(byte).collect::<Result<_, _>>()?))
+    }
+}
+
+/// Object numbers.
+pub(super) mod object {
+    use ondisk::ObjNum;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(object: &ObjNum, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(object.0)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ObjNum, D::Error> {
+        Ok(ObjNum(u64::deserialize(from)?))
+    }
+}
+
+/// Kinds of files: their four bits.
+pub(super) mod kind {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use zpl::FileType;
+
+    pub fn serialize<S: Serializer>(kind: &FileType, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(kind.bits())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FileType, D::Error> {
+        Ok(FileType::from_bits(u64::deserialize(from)?))
+    }
+}
+
+/// The first question: which dataset, and by which command.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Opening {
+    /// The dataset or snapshot.
+    pub dataset: String,
+    /// The command's word.
+    pub command: String,
+    /// Whether files will be written.
+    pub write: bool,
+    /// Keys, each with the encryption root that it is for; that of the dataset, if there is none.
+    pub keys: Vec<(Option<String>, Bytes)>,
+}
+
+/// What was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Bytes of a volume; nothing for a file system.
+    pub volume: Option<u64>,
+    /// Bytes that the dataset refers to, as files see them.
+    pub total: u64,
+}
+
+/// A question.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    Open(Opening),
+    Resolve {
+        path: Bytes,
+        follow: bool,
+    },
+    Meta {
+        object: u64,
+    },
+    Page {
+        folder: u64,
+        from: u64,
+    },
+    Readlink {
+        link: u64,
+    },
+    XattrNames {
+        object: u64,
+    },
+    Xattr {
+        object: u64,
+        name: Bytes,
+    },
+    Begin {
+        object: u64,
+    },
+    Next {
+        at: u64,
+        data: bool,
+    },
+    Read {
+        at: u64,
+        len: usize,
+    },
+    Lookup {
+        folder: u64,
+        name: Bytes,
+    },
+    Remove {
+        folder: u64,
+        name: Bytes,
+    },
+    Link {
+        file: u64,
+        folder: u64,
+        name: Bytes,
+    },
+    Create {
+        folder: u64,
+        name: Bytes,
+        new: New,
+    },
+    /// Bytes follow.
+    Write {
+        object: u64,
+        at: u64,
+    },
+    Extend {
+        object: u64,
+        size: u64,
+    },
+    /// The value follows.
+    SetXattr {
+        object: u64,
+        name: Bytes,
+    },
+    SetAttr {
+        object: u64,
+        set: Set,
+    },
+    Sync,
+}
+
+/// An answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Done,
+    Opened(Opened),
+    Meta(Meta),
+    Page(Page),
+    Object(Option<u64>),
+    At(Option<u64>),
+    Names(Vec<Bytes>),
+    /// Bytes follow.
+    Bytes,
+    Fault(Fault),
+    Gap(Gap),
+    Denied(Refusal),
+}
+
+/// Why a dataset is not opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Refusal {
+    /// Its key is not loaded.
+    NoKey { dataset: String, root: String },
+    /// A key was given, and it is not encrypted.
+    NotEncrypted { dataset: String },
+    /// It is a snapshot, or no file system.
+    NotWritable { dataset: String },
+    /// It has `readonly=on`, or is mounted so.
+    ReadOnly { dataset: String },
+    /// As the API says it.
+    Api(api::Error),
+    /// A failure of the library.
+    Library { about: String, text: String },
+}
+
+/// [`zpl::NewFile`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct New {
+    #[serde(with = "kind")]
+    kind: zpl::FileType,
+    target: Bytes,
+    rdev: (u32, u32),
+    permissions: u32,
+    uid: u32,
+    gid: u32,
+}
+
+impl From<&zpl::NewFile> for New {
+    fn from(new: &zpl::NewFile) -> Self {
+        use zpl::{FileType, Kind};
+        let mut target = Bytes::default();
+        let (kind, rdev) = match &new.kind {
+            Kind::Regular => (FileType::Regular, (0, 0)),
+            Kind::Directory => (FileType::Directory, (0, 0)),
+            Kind::Symlink(to) => {
+                target = to.clone().into();
+                (FileType::Symlink, (0, 0))
+            }
+            Kind::Fifo => (FileType::Fifo, (0, 0)),
+            Kind::Socket => (FileType::Socket, (0, 0)),
+            Kind::CharDevice(major, minor) => (FileType::CharDevice, (*major, *minor)),
+            Kind::BlockDevice(major, minor) => (FileType::BlockDevice, (*major, *minor)),
+        };
+        Self { kind, target, rdev, permissions: new.permissions, uid: new.uid, gid: new.gid }
+    }
+}
+
+impl New {
+    /// The same for the engine; `None` for what is no kind of file.
+    pub(super) fn file(self) -> Option<zpl::NewFile> {
+        use zpl::{FileType, Kind};
+        let (major, minor) = self.rdev;
+        let kind = match self.kind {
+            FileType::Regular => Kind::Regular,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink(self.target.0),
+            FileType::Fifo => Kind::Fifo,
+            FileType::Socket => Kind::Socket,
+            FileType::CharDevice => Kind::CharDevice(major, minor),
+            FileType::BlockDevice => Kind::BlockDevice(major, minor),
+            FileType::Unknown => return None,
+        };
+        let new = zpl::NewFile::new(kind, self.permissions & 0o7777);
+        Some(zpl::NewFile { uid: self.uid, gid: self.gid, ..new })
+    }
+}
+
+/// [`zpl::SetAttr`], but for sizes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Set {
+    permissions: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    atime: Option<(i64, u32)>,
+    mtime: Option<(i64, u32)>,
+}
+
+impl From<&zpl::SetAttr> for Set {
+    fn from(set: &zpl::SetAttr) -> Self {
+        let time = |time: zpl::Time| (time.secs, time.nanos);
+        Self {
+            permissions: set.permissions,
+            uid: set.uid,
+            gid: set.gid,
+            atime: set.atime.map(time),
+            mtime: set.mtime.map(time),
+        }
+    }
+}
+
+impl From<Set> for zpl::SetAttr {
+    fn from(set: Set) -> Self {
+        let time = |(secs, nanos): (i64, u32)| zpl::Time { secs, nanos: nanos.min(999_999_999) };
+        Self {
+            permissions: set.permissions.map(|bits| bits & 0o7777),
+            uid: set.uid,
+            gid: set.gid,
+            atime: set.atime.map(time),
+            mtime: set.mtime.map(time),
+            ..Self::default()
+        }
+    }
+}
+
+fn nonsense(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Sends one message.
+///
+/// # Errors
+/// As writing fails.
+pub(super) fn send<T: Serialize>(to: &mut impl Write, message: &T, bytes: &[u8]) -> io::Result<()> {
+    let json = serde_json::to_vec(message)?;
+    let length = |n: usize| u32::try_from(n).map_err(|_| nonsense("a message is too long"));
+    let mut head = Vec::with_capacity(8 + json.len());
+    head.extend(length(json.len())?.to_le_bytes());
+    head.extend(length(bytes.len())?.to_le_bytes());
+    head.extend(json);
+    to.write_all(&head)?;
+    to.write_all(bytes)
+}
+
+/// Receives one message, whose JSON has at most `most` bytes; `None` at the end of the connection.
+/// The bytes that follow the JSON replace those in `bytes`.
+///
+/// # Errors
+/// As reading fails; `InvalidData` for a message that is too long, or makes no sense.
+pub(super) fn receive<T: DeserializeOwned>(
+    from: &mut impl Read,
+    most: usize,
+    bytes: &mut Vec<u8>,
+) -> io::Result<Option<T>> {
+    let mut head = [0; 8];
+    // A message ends before the next begins: nothing of that is an orderly end.
+    match from.read(&mut head[..1]) {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return receive(from, most, bytes),
+        Err(error) => return Err(error),
+    }
+    from.read_exact(&mut head[1..])?;
+    let length = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")) as usize;
+    let (json, data) = (length(0), length(4));
+    if json > most || data > PART_MAX {
+        return Err(nonsense("a message is too long"));
+    }
+    let mut text = vec![0; json];
+    from.read_exact(&mut text)?;
+    bytes.resize(data, 0);
+    from.read_exact(bytes)?;
+    serde_json::from_slice(&text).map(Some).map_err(nonsense)
+}
