@@ -10,7 +10,7 @@
 use crate::error::Error;
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
-use rustix::thread::{CapabilitySet, capabilities, no_new_privs};
+use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set, no_new_privs};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,10 @@ const WITHOUT: &str = "without a mount, `poolhouse ls`, `poolhouse cp` and `pool
 const CONFINED: &str = "this process may gain no privileges (no_new_privs, as in bubblewrap or with \
     `--security-opt no-new-privileges`), so fusermount3 doesn't run as root: mount outside, or as root in a namespace \
     (`unshare -rm`); without a mount, `poolhouse ls`, `poolhouse cp` and `poolhouse serve` with NBD work";
+/// What is in the way of all programs of a container.
+const BARRED: &str = "no program here may mount, since the container's capabilities lack CAP_SYS_ADMIN: start it \
+    with `--cap-add SYS_ADMIN --device /dev/fuse` (Docker also wants `--security-opt apparmor=unconfined`), or run in \
+    `unshare -rm`; without a mount, `poolhouse ls`, `poolhouse cp` and `poolhouse serve` with NBD work";
 /// The number of the user namespace that the machine begins with (`PROC_USER_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFD;
 
@@ -30,6 +34,9 @@ pub struct Means {
     pub is_root: bool,
     /// Whether it has the capability to mount (`CAP_SYS_ADMIN`).
     pub may_administer: bool,
+    /// Whether no program that it runs can get that capability, set-user-id programs included: the
+    /// bounding set lacks it, as in containers.
+    pub barred: bool,
     /// What the kernel says to the first step of a mount, which changes nothing (`fsopen`).
     pub refusal: Option<Errno>,
     /// Whether no program that it runs gets more privileges than it has (`no_new_privs`).
@@ -61,6 +68,7 @@ impl Means {
         Self {
             is_root: rustix::process::geteuid().is_root(),
             may_administer: capable,
+            barred: matches!(capability_is_in_bounding_set(CapabilitySet::SYS_ADMIN), Ok(false)),
             refusal: fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).err(),
             confined: no_new_privs().unwrap_or_default(),
             namespace,
@@ -92,6 +100,7 @@ impl Means {
             Some(Errno::NODEV) => Some("this kernel has no FUSE: `modprobe fuse`".into()),
             Some(Errno::PERM | Errno::ACCESS) if self.is_root => Some(self.filtered()),
             Some(_) if !self.is_root && self.confined => Some(CONFINED.into()),
+            _ if !self.is_root && self.barred => Some(BARRED.into()),
             _ => None,
         }
     }
@@ -150,6 +159,7 @@ impl Means {
                 Some(format!("fusermount3 isn't set to run as root: `chmod u+s {}`, as root", file.display()))
             }
             _ if self.confined => Some(CONFINED.into()),
+            _ if self.barred => Some(BARRED.into()),
             _ if self.namespace => Some(format!(
                 "fusermount3 isn't root in this user namespace: become its root with a mount namespace (`unshare -rm`); {WITHOUT}"
             )),

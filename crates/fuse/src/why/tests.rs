@@ -40,6 +40,11 @@ fn each_cause_has_its_advice() {
         ),
         (
             refused("mount failed: Operation not permitted"),
+            Means { barred: true, namespace: true, ..user.clone() },
+            "--cap-add SYS_ADMIN",
+        ),
+        (
+            refused("mount failed: Operation not permitted"),
             Means { namespace: true, ..user.clone() },
             "unshare -rm",
         ),
@@ -51,4 +56,7 @@ fn each_cause_has_its_advice() {
     assert_eq!(mount(Errno::BUSY).advice_to(&root), None);
     assert_eq!(refused("failed to access mountpoint /mnt: No such file or directory").advice_to(&user), None);
     assert_eq!(root.obstacle(), None);
+    // Known before it is tried, which `poolhouse doctor` says.
+    assert_eq!(user.obstacle(), None);
+    assert!(Means { barred: true, ..user }.obstacle().is_some_and(|advice| advice.contains("SYS_ADMIN")));
 }
