@@ -28,6 +28,10 @@ if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a m
     case $reason in *'; '*) ;; *) fail "no advice: $reason" ;; esac
     [[ $doctor == *MISSING* ]] || fail "doctor misses nothing: $reason"
     mounted="not mounted (${reason#*; })"
+    # Files go in and come out all the same, by the daemon.
+    echo content >"$at/in"
+    said=$(poolhouse cp "$at/in" "$pool:/file" && poolhouse ls "$pool:/" && poolhouse cp "$pool:/file" "$at/out" 2>&1)
+    [ "$said" = file ] && [ "$(cat "$at/out")" = content ] || fail "no files without a mount: $said"
   fi
   zpool export "$pool" || fail 'not exported'
   listed=$(poolhouse ls -d "$at" "$pool:/" 2>&1) || fail "ls: $listed"

@@ -7,14 +7,14 @@
 //! `files.sock`, over which each call is one question and one answer (`wire`).
 //!
 //! The command opens, writes and prints everything outside the pool itself. So its output, its
-//! permissions, its limits and its end by a signal are those of the same command on devices, and the
-//! daemon does nothing but bounded steps on its pool.
+//! permissions, its limits and its end by a signal are those of the same command on devices, and
+//! the daemon does nothing but bounded steps on its pool.
 //!
 //! # Life
 //! A visit holds one dataset open from its first question to the end of its connection (`door`). It
-//! uses the file system of the mount where there is one, and so sees what isn't on disk yet. Otherwise
-//! it opens the dataset as a mount would. Until the end of the visit the dataset is busy, and so is the
-//! pool; the messages name the command and its process.
+//! uses the file system of the mount where there is one, and so sees what isn't on disk yet.
+//! Otherwise it opens the dataset as a mount would. Until the end of the visit the dataset is busy,
+//! and so is the pool; the messages name the command and its process.
 //!
 //! A visit ends with the command, with `zpool export -f`, and with the daemon.
 //!
@@ -80,7 +80,8 @@ pub trait Files {
     /// It is too large, or reading failed.
     fn xattr(&mut self, object: ObjNum, name: &[u8]) -> Result<Vec<u8>, Fault>;
 
-    /// Begins to read the contents of an object from front to back. Those that were begun before end.
+    /// Begins to read the contents of an object from front to back. Those that were begun before
+    /// end.
     ///
     /// # Errors
     /// There is no such object, or reading failed.
@@ -92,8 +93,8 @@ pub trait Files {
     /// [`Gap`] that lies before it.
     fn next(&mut self, at: u64, data: bool) -> Result<Option<u64>, Gap>;
 
-    /// Fills `buf`, of at most [`PART_MAX`] bytes, from byte `at` on. Where not all of it can be read,
-    /// the count ends before the first bad block.
+    /// Fills `buf`, of at most [`PART_MAX`] bytes, from byte `at` on. Where not all of it can be
+    /// read, the count ends before the first bad block.
     ///
     /// # Errors
     /// [`Gap`] that begins at `at`.

@@ -5,7 +5,8 @@
 //! questions and answers; [`client`] asks them, and [`start`] runs a daemon when one is needed; [`daemon`] is its life,
 //! in a folder that [`place`] finds; `http` carries requests, [`peer`] says who may make them, and `grants` what `zfs allow` adds. [`house`] answers: it
 //! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
-//! says what a pool looks like. `events` remembers what happened to pools, and `zedlets` runs what somebody wants run then.
+//! says what a pool looks like. [`files`] gives commands the files of a pool, with no mount.
+//! `events` remembers what happened to pools, and `zedlets` runs what somebody wants run then.
 
 pub mod accounts;
 pub mod api;

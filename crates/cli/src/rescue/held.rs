@@ -50,7 +50,7 @@ impl Held {
     /// Opens a dataset of the pool.
     ///
     /// # Errors
-    /// [`Error::Theirs`], [`Error::Denied`], [`Error::KeyFile`].
+    /// [`Error::Theirs`], [`Error::Refused`], [`Error::Denied`], [`Error::KeyFile`].
     pub fn visit(
         &self,
         io: &Io,
@@ -67,6 +67,10 @@ impl Held {
                 let mounts = io.service.mounts().unwrap_or_default();
                 let mount = mounts.into_iter().find(|mount| mount.dataset == opening.dataset);
                 Error::Theirs { dataset: opening.dataset, at: mount.map(|mount| mount.mountpoint.into()) }
+            }
+            Denied::Api(error) => {
+                let why = crate::words::reason(&error.reason, &crate::clock::Clock::system());
+                Error::Refused { about: error.about, why }
             }
             denied => denied.into(),
         })

@@ -74,6 +74,14 @@ pub enum Error {
         /// Where it is mounted, if it is.
         at: Option<PathBuf>,
     },
+    /// The daemon that holds the pool refuses, in the words of `zfs`.
+    #[error("{about}: {why}")]
+    Refused {
+        /// What it is about.
+        about: String,
+        /// Why.
+        why: String,
+    },
     /// The daemon that holds the pool does not open a dataset.
     #[error(transparent)]
     Denied(#[from] server::files::Denied),

@@ -1,13 +1,13 @@
 //! The daemon's side of visits: its socket, and who is there.
 //!
 //! # Life
-//! Each visit has a thread, and an entry in the table of [`Visits`] from before it looks for its pool
-//! until all that it opened is closed. An export takes the pool's name first and looks into the table
-//! then. So it finds each visit that has found the pool.
+//! Each visit has a thread, and an entry in the table of [`Visits`] from before it looks for its
+//! pool until all that it opened is closed. An export takes the pool's name first and looks into
+//! the table then. So it finds each visit that has found the pool.
 //!
 //! # Locks
-//! The table is held for look-ups, never while a dataset is opened or read. That of keys is held while
-//! a key is loaded or unloaded, and comes before the table.
+//! The table is held for look-ups, never while a dataset is opened or read. That of keys is held
+//! while a key is loaded or unloaded, and comes before the table.
 
 use super::engine::{Change, Engine, Kernel};
 use super::wire::{ASK_MAX, Answer, Ask, Opened, Opening, Refusal, receive, send};
@@ -52,6 +52,8 @@ pub(crate) struct Visits {
 #[derive(Default)]
 struct Table {
     listener: Option<(Arc<UnixListener>, PathBuf)>,
+    /// Everything is let go.
+    closed: bool,
     last: u64,
     each: BTreeMap<u64, Entry>,
 }
@@ -138,6 +140,9 @@ impl Visits {
 
     fn enter(pools: &Arc<Pools>, stream: UnixStream, pool: &str, who: &str) -> Result<Seat, Error> {
         let mut table = pools.visits().table.lock();
+        if table.closed {
+            return Err(Error::new(pool, Reason::Daemon { what: "the daemon is ending".to_owned() }));
+        }
         if table.each.len() >= MOST {
             let what = format!("{MOST} commands use files of its pools; try again later");
             return Err(Error::new(pool, Reason::Daemon { what }));
@@ -151,7 +156,9 @@ impl Visits {
 
     /// Lets no more visitors in.
     pub(crate) fn close(&self) {
-        if let Some((listener, socket)) = self.table.lock().listener.take() {
+        let mut table = self.table.lock();
+        table.closed = true;
+        if let Some((listener, socket)) = table.listener.take() {
             // What waits for a visitor wakes up.
             rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both).unwrap_or_default();
             if let Err(error) = std::fs::remove_file(socket) {

@@ -57,11 +57,8 @@ pub enum Denied {
         dataset: String,
     },
     /// The daemon refused.
-    #[error("{}: {why}", error.about, why = words(error))]
-    Api {
-        /// Why.
-        error: api::Error,
-    },
+    #[error(transparent)]
+    Api(api::Error),
     /// The dataset can't be opened.
     #[error("{about}: {text}")]
     Library {
@@ -72,22 +69,6 @@ pub enum Denied {
     },
 }
 
-/// The reasons that a visit comes upon, in words.
-fn words(error: &api::Error) -> String {
-    use api::Reason;
-    match &error.reason {
-        Reason::NoSuchPool | Reason::NoSuchDataset => "dataset does not exist".to_owned(),
-        Reason::InvalidName => "is no name of a dataset".to_owned(),
-        Reason::BadType => "is neither a file system nor a volume".to_owned(),
-        Reason::Busy => "the dataset, or its pool, is busy; try again later".to_owned(),
-        Reason::HeldOpen { by } => format!("in use by {by}; try again later"),
-        Reason::Suspended => "the pool is suspended: `zpool clear` makes it go on".to_owned(),
-        Reason::PoolReadonly => "the pool was imported read only".to_owned(),
-        Reason::Daemon { what } => what.clone(),
-        reason => format!("{reason:?}"),
-    }
-}
-
 impl From<Refusal> for Denied {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -95,7 +76,7 @@ impl From<Refusal> for Denied {
             Refusal::NotEncrypted { dataset } => Self::NotEncrypted { dataset },
             Refusal::NotWritable { dataset } => Self::NotWritable { dataset },
             Refusal::ReadOnly { dataset } => Self::ReadOnly { dataset },
-            Refusal::Api(error) => Self::Api { error },
+            Refusal::Api(error) => Self::Api(error),
             Refusal::Library { about, text } => Self::Library { about, text },
         }
     }
