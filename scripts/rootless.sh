@@ -34,7 +34,8 @@ if [ "${1:-}" = inside ]; then # In the set-up: POOL and FOLDER, and whether a m
     [ "$said" = file ] && [ "$(cat "$at/out")" = content ] || fail "no files without a mount: $said"
   fi
   zpool export "$pool" || fail 'not exported'
-  listed=$(poolhouse ls -d "$at" "$pool:/" 2>&1) || fail "ls: $listed"
+  # Without /proc no image is opened beside others, and docs/guide/rootless.md says so.
+  if [ -e /proc/self ]; then listed=$(poolhouse ls -d "$at" "$pool:/" 2>&1) || fail "ls: $listed"; fi
   if [ $mounted = mounted ] 2>/dev/null; then
     poolhouse cp -d "$at" "$pool:/file" "$at/copy" && [ "$(cat "$at/copy")" = content ] || fail 'cp'
   fi
