@@ -1,4 +1,4 @@
-//! The daemon's side of visits: its socket, and who is there.
+//! The daemon's side of visits: its socket, and the table of those that are there.
 //!
 //! # Life
 //! Each visit has a thread, and an entry in the table of [`Visits`] from before it looks for its
@@ -63,7 +63,7 @@ struct Entry {
     /// The dataset's object, when it is found.
     dataset: Option<u64>,
     /// The command and its process.
-    who: String,
+    user: String,
     stream: UnixStream,
 }
 
@@ -92,7 +92,7 @@ impl Visits {
     pub(crate) fn users(&self, pool: &str) -> Vec<(u64, String)> {
         let table = self.table.lock();
         let of_pool = table.each.values().filter(|entry| entry.pool == pool);
-        of_pool.filter_map(|entry| Some((entry.dataset?, entry.who.clone()))).collect()
+        of_pool.filter_map(|entry| Some((entry.dataset?, entry.user.clone()))).collect()
     }
 
     /// Why a pool can't go: a visit that has not ended by itself within `patience`.
@@ -105,7 +105,7 @@ impl Visits {
         let (dataset, by) = {
             let table = self.table.lock();
             let entry = table.each.values().find(of_pool)?;
-            (entry.dataset, entry.who.clone())
+            (entry.dataset, entry.user.clone())
         };
         let name = dataset.and_then(|object| imported.pool.dsl().by_object(ObjNum(object)).ok());
         let about = name.map_or_else(|| pool.to_owned(), |dataset| dataset.name());
@@ -138,7 +138,7 @@ impl Visits {
         self.wait(pool, ENDING)
     }
 
-    fn enter(pools: &Arc<Pools>, stream: UnixStream, pool: &str, who: &str) -> Result<Seat, Error> {
+    fn enter(pools: &Arc<Pools>, stream: UnixStream, pool: &str, user: &str) -> Result<Seat, Error> {
         let mut table = pools.visits().table.lock();
         if table.closed {
             return Err(Error::new(pool, Reason::Daemon { what: "the daemon is ending".to_owned() }));
@@ -149,7 +149,7 @@ impl Visits {
         }
         table.last += 1;
         let number = table.last;
-        let entry = Entry { pool: pool.to_owned(), dataset: None, who: who.to_owned(), stream };
+        let entry = Entry { pool: pool.to_owned(), dataset: None, user: user.to_owned(), stream };
         table.each.insert(number, entry);
         Ok(Seat { pools: Arc::clone(pools), number })
     }
@@ -229,12 +229,12 @@ fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     let Some(Ask::Open(opening)) = receive(&mut stream, ASK_MAX, &mut bytes)? else { return Ok(()) };
     stream.set_read_timeout(None)?;
-    let who = format!("poolhouse {} (process {})", clipped(&opening.command), cred.pid.as_raw_nonzero());
-    let (mut open, opened) = match Open::new(pools, &stream, &opening, &who) {
+    let user = format!("poolhouse {} (process {})", clipped(&opening.command), cred.pid.as_raw_nonzero());
+    let (mut open, opened) = match Open::new(pools, &stream, &opening, &user) {
         Ok(opened) => opened,
         Err(refusal) => return send(&mut stream, &Answer::Denied(refusal), &[]),
     };
-    tracing::debug!(dataset = opening.dataset, who, "a visit begins");
+    tracing::debug!(dataset = opening.dataset, user, "a visit begins");
     send(&mut stream, &Answer::Opened(opened), &[])?;
     let mut data = Vec::new();
     while let Some(ask) = receive(&mut stream, ASK_MAX, &mut bytes)? {
@@ -360,7 +360,7 @@ fn denied(about: &str, reason: Reason) -> Refusal {
     Refusal::Api(Error::new(about, reason))
 }
 
-/// Whether somebody else has a dataset open for writing.
+/// Whether a dataset is open for writing elsewhere.
 fn is_taken(error: &poolhouse::Error) -> bool {
     matches!(error, poolhouse::Error::Dataset(dsl::Error::Refused { why: dsl::Refusal::Busy, .. }))
 }
@@ -370,12 +370,12 @@ impl Open {
         pools: &Arc<Pools>,
         stream: &UnixStream,
         opening: &Opening,
-        who: &str,
+        user: &str,
     ) -> Result<(Self, Opened), Refusal> {
         let name = opening.dataset.as_str();
         let parsed = dsl::Name::parse(name).map_err(|_| denied(name, Reason::InvalidName))?;
         let again = stream.try_clone().map_err(|error| library(name, &error))?;
-        let seat = Visits::enter(pools, again, parsed.pool(), who).map_err(Refusal::Api)?;
+        let seat = Visits::enter(pools, again, parsed.pool(), user).map_err(Refusal::Api)?;
         let imported = pools.pool_of(name).map_err(Refusal::Api)?;
         let of_dsl = |error: dsl::Error| denied(name, of_dsl(&error));
         let dataset = imported.pool.spa().read(|| imported.pool.dsl().dataset(name)).map_err(of_dsl)?;

@@ -15,7 +15,7 @@ fn any_bytes() {
     assert!(serde_json::from_str::<Bytes>("\"\u{100}\"").is_err());
 }
 
-/// Goal: a message and its bytes arrive; the end of the connection is told from a broken message.
+/// Goal: a message and its bytes arrive; the end of the connection differs from a broken message.
 #[test]
 fn messages() {
     let mut pipe = Vec::new();
