@@ -473,6 +473,69 @@ fn nested_in_a_killed_daemon() {
     good("poolhouse zpool export own");
 }
 
+/// Goal: of file systems that are mounted together, the nested ones are opened when they are used.
+/// Before that a snapshot has all that was durable, and each command does what it does otherwise.
+#[test]
+fn nested_and_opened_late() {
+    let Some(machine) = Machine::new() else { return };
+    let good = |line: &str| machine.good(line);
+    let at = machine.home().display().to_string();
+    let mnt = format!("{at}/mnt");
+    let open = || good("poolhouse get kstat | grep -o 'objset-0x[0-9a-f]*' | sort -u | wc -l");
+    good(&format!("truncate -s 256M {at}/d0 && echo passphrase >{at}/key"));
+    good(&format!("poolhouse zpool create -m {mnt} own {at}/d0"));
+    good("for d in a a/b gone kept back; do poolhouse zfs create own/$d; done");
+    good(&format!(
+        "poolhouse zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{at}/key own/x"
+    ));
+    good(&format!("for d in a a/b gone kept back x; do echo $d >{mnt}/$d/file; done"));
+    good(&format!(
+        "poolhouse zfs snapshot own/back@s && echo new >{mnt}/back/file && poolhouse zpool sync own"
+    ));
+    good(&format!("echo durable >{mnt}/kept/file && sync {mnt}/kept/file"));
+    let pid = machine.daemon();
+    good(&format!("kill -9 {pid}; while test -d /proc/{pid}; do sleep 0.1; done"));
+    good(&format!("poolhouse zpool import -l -d {at} own"));
+    assert_eq!(open(), "2\n", "own, and own/a for its mountpoint b");
+    assert_eq!(good("poolhouse zfs list -H -o mounted -r own"), "yes\n".repeat(7));
+    assert_eq!(good(&format!("ls {mnt}")), "a\nback\ngone\nkept\nx\n");
+    // What was durable, before it is used.
+    good("poolhouse zfs snapshot own/kept@s && poolhouse zfs clone own/kept@s own/clone");
+    assert_eq!(good(&format!("cat {mnt}/clone/file")), "durable\n");
+    good("poolhouse zfs destroy own/clone && poolhouse zfs rename own/gone own/went");
+    assert!(machine.bad_or("poolhouse zfs unload-key own/x").contains("busy"));
+    assert_eq!(open(), "2\n");
+    // Properties that are set before count.
+    good("poolhouse zfs set readonly=on own/x && poolhouse zfs set snapdir=visible own/kept");
+    assert!(machine.bad(&format!("touch {mnt}/x/new")).contains("Read-only file system"));
+    good(&format!("poolhouse zfs set readonly=off own/x && touch {mnt}/x/new"));
+    assert_eq!(
+        good(&format!("ls -A {mnt}/kept; cat {mnt}/kept/file {mnt}/x/file")),
+        ".zfs\nfile\ndurable\nx\n"
+    );
+    assert_eq!(open(), "4\n");
+    good(&format!("poolhouse zfs rollback own/back@s && grep -qx back {mnt}/back/file"));
+    good(&format!("poolhouse zfs set userquota@1234=1M own/a/b && grep -qx a/b {mnt}/a/b/file"));
+    good(&format!(
+        "poolhouse zfs unmount own/went && poolhouse zfs mount own/went && grep -qx gone {mnt}/went/file"
+    ));
+    // Taken away without having been used.
+    good(&format!("poolhouse zpool export own && poolhouse zpool import -l -d {at} own"));
+    good(
+        "poolhouse zfs destroy own/went && poolhouse zfs unmount own/kept && poolhouse zfs destroy -r own/a",
+    );
+    assert_eq!(
+        good("poolhouse zfs list -H -o name,mounted -r own"),
+        "own\tyes\nown/back\tyes\nown/kept\tno\nown/x\tyes\n"
+    );
+    assert_eq!(open(), "1\n");
+    // Many that use one for the first time.
+    good(&format!(
+        "for i in 1 2 3 4 5 6 7 8; do cat {mnt}/back/file & done >{at}/out; wait; test $(grep -cx back {at}/out) = 8"
+    ));
+    good("poolhouse zpool export own");
+}
+
 /// Goal: a file system that asks for what the mount around it hasn't is not mounted in there, and is told why and
 /// what helps; one that the mount around it protects better is mounted.
 #[test]

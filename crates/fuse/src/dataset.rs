@@ -127,6 +127,13 @@ impl Dataset {
         self.eras.may_begin()
     }
 
+    /// Whether it may be closed and opened anew while it is mounted: nothing else has its files, and
+    /// nothing is known of them that would be forgotten.
+    pub fn may_rest(&self) -> bool {
+        let shared = self.fs.read().as_ref().is_none_or(FileSystem::is_shared);
+        !shared && !self.eras.any()
+    }
+
     /// It was rolled back, and is different by that: the kernel is to be told what comes back.
     pub fn rolled_back(&self, by: &Differences) -> Vec<Stale> {
         // By the numbers that the kernel has.

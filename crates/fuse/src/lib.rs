@@ -36,7 +36,7 @@ pub mod workers;
 pub use error::{Error, Words};
 pub use hearing::Hearing;
 pub use mount::Mount;
-pub use nested::Nested;
+pub use nested::{Content, Nested};
 pub use served::{Nesting, Served};
 pub use system::{Detach, Options};
 pub use workers::Workers;

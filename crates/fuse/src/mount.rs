@@ -133,7 +133,7 @@ impl Mount {
     }
 
     /// Finds a folder in it, for a file system that it nests, and makes what is missing of its path:
-    /// whatever this process may do with these folders.
+    /// whatever this process may do with these folders. Nothing is asked through the kernel.
     ///
     /// # Errors
     /// [`Error::Mount`]: `ENOTDIR` for a link too; as making a folder fails.
@@ -141,8 +141,9 @@ impl Mount {
         let failed = |source| Error::Mount { target: path.to_owned(), source };
         let (nest, _) = self.nest().ok_or_else(|| failed(Errno::NODEV))?;
         let below = path.strip_prefix(&self.target).map_err(|_| failed(Errno::INVAL))?;
-        let (folder, stale) = nest.make(below).map_err(failed)?;
+        let (mut folder, stale) = nest.make(below).map_err(failed)?;
         self.tell(&stale);
+        folder.made.iter_mut().for_each(|made| *made = self.target.join(&*made));
         Ok(folder)
     }
 
@@ -186,6 +187,11 @@ impl Mount {
     /// Where it was mounted.
     pub fn target(&self) -> &Path {
         &self.target
+    }
+
+    /// `st_dev` of its files.
+    pub fn device(&self) -> (u32, u32) {
+        self.mount.device()
     }
 
     /// Whether it has ended: nobody has it mounted.

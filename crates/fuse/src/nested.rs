@@ -23,6 +23,10 @@
 //! nothing is in use. A file system that is taken away in use is *gone*: its nodes stay numbered
 //! until the kernel forgets them, and answer `ENOTCONN`.
 //!
+//! A file system may be opened late ([`Content::Later`]): by the first request that leads into it.
+//! Until then it costs little more than its name. A directory that lists its mountpoint doesn't
+//! open it.
+//!
 //! # Locks
 //! [`Fs::changing`] comes first: it is held while a folder is removed or renamed, and while a
 //! mountpoint is covered, so that none of these misses another. The table of covered folders is
@@ -49,8 +53,9 @@ use parking_lot::{Mutex, RwLock};
 use places::{BITS, Places};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -107,8 +112,34 @@ impl Known {
         self.0.load(Ordering::Acquire) & GONE != 0
     }
 
+    /// Whether so many need it, and the kernel knows nothing of it.
+    fn is(&self, needed: usize) -> bool {
+        self.0.load(Ordering::Acquire) == needed as u64
+    }
+
     fn is_idle(&self) -> bool {
         self.0.load(Ordering::Acquire) & !GONE == 0
+    }
+}
+
+/// The files of a file system that is to be served.
+///
+/// Those that are opened late are also closed again when nothing uses them ([`Nested::rest`]).
+#[derive(Clone)]
+pub enum Content {
+    /// They are open.
+    Open(Arc<dyn Tree>),
+    /// This opens them. A nested file system has that done by the first request that leads into it.
+    Later(Arc<dyn Fn() -> Result<Arc<dyn Tree>, Errno> + Send + Sync>),
+}
+
+impl Content {
+    /// The open files.
+    pub(crate) fn open(self) -> Result<Arc<dyn Tree>, Errno> {
+        match self {
+            Self::Open(tree) => Ok(tree),
+            Self::Later(open) => open(),
+        }
     }
 }
 
@@ -184,10 +215,10 @@ fn first<const N: usize>(all: [(bool, &'static str); N]) -> Option<&'static str>
 }
 
 /// A folder for a nested file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
-    /// It was made.
-    pub fresh: bool,
+    /// Folders that were made for it, outermost first.
+    pub made: Vec<PathBuf>,
     /// There is nothing in it.
     pub empty: bool,
 }
@@ -198,8 +229,13 @@ pub(crate) struct Fs {
     /// None for the outer file system.
     seat: Option<Seat>,
     /// None for the outer file system, whose tree [`Nest`] has, and for what is gone.
-    tree: RwLock<Option<Arc<dyn Tree>>>,
-    root: Node,
+    content: RwLock<Option<Content>>,
+    /// What opens it again, if it may be closed.
+    later: Option<Content>,
+    /// Held while it is opened or closed.
+    opening: Mutex<()>,
+    /// Once it is open.
+    root: OnceLock<Node>,
     /// The dataset's object number.
     dataset: u64,
     read_only: AtomicBool,
@@ -223,8 +259,65 @@ impl Fs {
         self.seat.is_none()
     }
 
+    /// Its files, which are opened if they aren't.
     fn tree(&self) -> Result<Arc<dyn Tree>, Errno> {
-        self.tree.read().clone().ok_or(Errno::NOTCONN)
+        if let Some(Content::Open(tree)) = &*self.content.read() {
+            return Ok(Arc::clone(tree));
+        }
+        let _opening = self.opening.lock();
+        // Nothing is locked while it is opened but that.
+        let content = self.content.read().clone();
+        let tree = match content.ok_or(Errno::NOTCONN)? {
+            Content::Open(tree) => return Ok(tree),
+            Content::Later(open) => open()?,
+        };
+        tree.attr(tree.root())?;
+        let mut content = self.content.write();
+        match &mut *content {
+            Some(content) => *content = Content::Open(Arc::clone(&tree)),
+            // It was taken away by force meanwhile.
+            None => return Err(Errno::NOTCONN),
+        }
+        self.root.get_or_init(|| tree.root());
+        Ok(tree)
+    }
+
+    /// Its files, if they are open.
+    fn open_tree(&self) -> Option<Arc<dyn Tree>> {
+        match &*self.content.read() {
+            Some(Content::Open(tree)) => Some(Arc::clone(tree)),
+            Some(Content::Later(_)) | None => None,
+        }
+    }
+
+    /// Closes it until it is used again, if that can be: `closing` is called while nothing has its
+    /// files, before they are released, and may refuse. Says whether it did.
+    fn rest(&self, closing: impl FnOnce() -> bool) -> bool {
+        let Some(later) = &self.later else { return false };
+        let Some(_opening) = self.opening.try_lock() else { return false };
+        let mut content = self.content.write();
+        match &mut *content {
+            // Who needs the files has a handle of them, and no other gets one now.
+            Some(now @ Content::Open(_)) if self.known.is(self.covered.load(Ordering::Acquire)) => {
+                let Content::Open(tree) = &*now else { return false };
+                if Arc::strong_count(tree) > 1 || !closing() {
+                    return false;
+                }
+                let tree = std::mem::replace(now, later.clone());
+                drop(content);
+                drop(tree);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Its root, by its own number.
+    fn root(&self) -> Result<Node, Errno> {
+        match self.root.get() {
+            Some(root) => Ok(*root),
+            None => Ok(self.tree()?.root()),
+        }
     }
 
     /// What covers a folder of it.
@@ -258,8 +351,10 @@ impl Nest {
         let outer = Arc::new_cyclic(|me| Fs {
             me: Weak::clone(me),
             seat: None,
-            tree: RwLock::new(None),
-            root,
+            content: RwLock::new(None),
+            later: None,
+            opening: Mutex::default(),
+            root: OnceLock::from(root),
             dataset: 0,
             read_only: AtomicBool::new(false),
             flags: Mutex::default(),
@@ -384,7 +479,7 @@ impl Nest {
         attr.ino = self.ino(fs, inner, attr.ino)?;
         attr.node = self.outward(fs, inner)?;
         let parent = match &fs.seat {
-            Some(seat) if inner == fs.root => {
+            Some(seat) if fs.root.get() == Some(&inner) => {
                 seat.parent.upgrade().map(|parent| (parent, seat.at.read().dir))
             }
             _ => fs.me.upgrade().map(|me| (me, attr.parent)),
@@ -409,7 +504,8 @@ impl Nest {
 
     /// The attributes of the root of a nested file system.
     fn root_of(&self, fs: &Fs) -> Result<Attr, Errno> {
-        let attr = self.in_fs(fs, |tree| tree.attr(fs.root))?;
+        let root = fs.root()?;
+        let attr = self.in_fs(fs, |tree| tree.attr(root))?;
         self.show(fs, attr)
     }
 
@@ -421,10 +517,10 @@ impl Nest {
     fn find(&self, path: &Path) -> Result<(Arc<Fs>, Seat), Errno> {
         let mut names = names(path)?;
         let last = names.pop().ok_or(Errno::BUSY)?;
-        let (mut fs, mut dir) = (Arc::clone(&self.outer), self.outer.root);
+        let (mut fs, mut dir) = (Arc::clone(&self.outer), self.top.root());
         for name in names {
             let found = self.in_fs(&fs, |tree| tree.lookup(dir, name))?;
-            (fs, dir) = into(fs, found.node);
+            (fs, dir) = into(fs, found.node)?;
         }
         let folder = self.in_fs(&fs, |tree| tree.lookup(dir, last))?;
         if folder.mode & S_IFMT != S_IFDIR {
@@ -439,15 +535,16 @@ impl Nest {
     /// Makes what is missing of the folders of a path below the root. Says what the kernel is to
     /// look up again.
     pub(crate) fn make(&self, path: &Path) -> Result<(Folder, Vec<Stale>), Errno> {
-        let (mut fs, mut dir) = (Arc::clone(&self.outer), self.outer.root);
-        let (mut fresh, mut stale) = (false, Vec::new());
+        let (mut fs, mut dir) = (Arc::clone(&self.outer), self.top.root());
+        let (mut at, mut made, mut stale) = (PathBuf::new(), Vec::new(), Vec::new());
         for name in names(path)? {
-            let (found, made) = self.made(&fs, dir, name, &mut stale)?;
-            fresh |= made;
-            (fs, dir) = into(fs, found);
+            at.push(OsStr::from_bytes(name));
+            let (found, fresh) = self.made(&fs, dir, name, &mut stale)?;
+            made.extend(fresh.then(|| at.clone()));
+            (fs, dir) = into(fs, found)?;
         }
-        let empty = fresh || self.in_fs(&fs, |tree| tree.readdir(dir, 0, 1))?.is_empty();
-        Ok((Folder { fresh, empty }, stale))
+        let empty = !made.is_empty() || self.in_fs(&fs, |tree| tree.readdir(dir, 0, 1))?.is_empty();
+        Ok((Folder { made, empty }, stale))
     }
 
     /// The folder of a name in a directory, and whether it was made. `stale` gets what the kernel is
@@ -478,7 +575,8 @@ impl Nest {
     fn settle(&self, parent: &Fs, fs: &Fs, path: &Path) -> Result<Vec<Stale>, Errno> {
         let Some(seat) = &fs.seat else { return Ok(Vec::new()) };
         let _changing = parent.changing.write();
-        let (mut stale, mut dir, mut folder) = (Vec::new(), parent.root, parent.root);
+        let root = parent.root()?;
+        let (mut stale, mut dir, mut folder) = (Vec::new(), root, root);
         let names = names(path)?;
         for name in &names {
             dir = folder;
@@ -511,8 +609,8 @@ impl Nest {
         Ok(stale)
     }
 
-    /// Puts a tree, of a dataset of this number, over the folder at a path below the root.
-    fn put(&self, path: &Path, tree: Arc<dyn Tree>, dataset: u64, flags: Flags) -> Result<Arc<Fs>, Errno> {
+    /// Puts files, of a dataset of this number, over the folder at a path below the root.
+    fn put(&self, path: &Path, content: Content, dataset: u64, flags: Flags) -> Result<Arc<Fs>, Errno> {
         let (parent, seat) = self.find(path)?;
         let _changing = parent.changing.write();
         let folder = seat.at.read().folder;
@@ -528,8 +626,13 @@ impl Nest {
         let child = Arc::new_cyclic(|me| Fs {
             me: Weak::clone(me),
             seat: Some(seat),
-            root: tree.root(),
-            tree: RwLock::new(Some(tree)),
+            root: match &content {
+                Content::Open(tree) => OnceLock::from(tree.root()),
+                Content::Later(_) => OnceLock::new(),
+            },
+            later: Some(content.clone()).filter(|content| matches!(content, Content::Later(_))),
+            content: RwLock::new(Some(content)),
+            opening: Mutex::default(),
             dataset,
             read_only: AtomicBool::new(flags.read_only),
             flags: Mutex::new(Some(flags)),
@@ -569,8 +672,8 @@ impl Nest {
                 self.bury(&parent);
             }
         }
-        let tree = fs.tree.write().take();
-        drop(tree);
+        let content = fs.content.write().take();
+        drop(content);
         if fs.known.is_idle() {
             self.bury(fs);
         }
@@ -597,13 +700,13 @@ fn names(path: &Path) -> Result<Vec<&[u8]>, Errno> {
 }
 
 /// Where a directory leads: to the root of what covers it, if something does.
-fn into(fs: Arc<Fs>, dir: Node) -> (Arc<Fs>, Node) {
+fn into(fs: Arc<Fs>, dir: Node) -> Result<(Arc<Fs>, Node), Errno> {
     match fs.cover(dir) {
         Some(child) => {
-            let root = child.root;
-            (child, root)
+            let root = child.root()?;
+            Ok((child, root))
         }
-        None => (fs, dir),
+        None => Ok((fs, dir)),
     }
 }
 

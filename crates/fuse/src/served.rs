@@ -3,9 +3,9 @@
 use crate::dataset::Stale;
 use crate::error::Error;
 use crate::mount::Mount;
-use crate::nested::Nested;
+use crate::nested::{Content, Nested};
 use crate::system::{self, Detach, Options, Places};
-use crate::tree::{Node, Tree};
+use crate::tree::Node;
 use crate::workers::Workers;
 use rustix::io::Errno;
 use std::path::Path;
@@ -42,25 +42,28 @@ pub enum Served {
 }
 
 impl Served {
-    /// Mounts `tree`, of the dataset with this object number, at `target`. `around` is the mount
-    /// in which it is nested, if it is to be ([`Mount::nests`]).
+    /// Mounts `content`, of the dataset with this object number, at `target`. `around` is the mount
+    /// in which it is nested, if it is to be ([`Mount::nests`]). Only what is nested is opened later.
     ///
     /// # Errors
     /// As [`Mount::new`]; [`Error::Inside`] if `options` say what can't be had in another's mount.
     pub fn new(
         workers: &Arc<Workers>,
         (nesting, around): (Nesting, Option<&Mount>),
-        (tree, dataset): (Arc<dyn Tree>, u64),
+        (content, dataset): (Content, u64),
         target: &Path,
         options: &Options,
     ) -> Result<Self, Error> {
-        match (around, nesting) {
-            (Some(top), _) => Nested::new(top, tree, dataset, target, options).map(Self::Nested),
-            (None, Nesting::Never) => Mount::new(workers, tree, target, options).map(Self::Own),
-            (None, Nesting::Needed | Nesting::Always) => {
-                Mount::with_nest(workers, tree, target, options).map(Self::Own)
-            }
+        if let Some(top) = around {
+            return Nested::new(top, content, dataset, target, options).map(Self::Nested);
         }
+        let failed = |source| Error::Mount { target: target.to_owned(), source };
+        let tree = content.open().map_err(failed)?;
+        match nesting {
+            Nesting::Never => Mount::new(workers, tree, target, options),
+            Nesting::Needed | Nesting::Always => Mount::with_nest(workers, tree, target, options),
+        }
+        .map(Self::Own)
     }
 
     /// The mount that it has.
@@ -92,6 +95,14 @@ impl Served {
         match self {
             Self::Own(mount) => mount.target(),
             Self::Nested(nested) => nested.target(),
+        }
+    }
+
+    /// `st_dev` of its files.
+    pub fn device(&self) -> (u32, u32) {
+        match self {
+            Self::Own(mount) => mount.device(),
+            Self::Nested(nested) => nested.device(),
         }
     }
 
@@ -166,6 +177,25 @@ impl Served {
     /// As [`Mount::keeper`]; what keeps a nested one keeps the mount around it.
     pub fn keeper(&self, places: &Places) -> Option<String> {
         self.own()?.keeper(places)
+    }
+
+    /// Opens its files, if they are only opened when they are first asked for.
+    ///
+    /// # Errors
+    /// As [`Nested::open`].
+    pub fn open(&self) -> Result<(), Error> {
+        match self {
+            Self::Own(_) => Ok(()),
+            Self::Nested(nested) => nested.open(),
+        }
+    }
+
+    /// As [`Nested::rest`]; what has a mount of its own stays open.
+    pub fn rest(&self, closing: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Own(_) => false,
+            Self::Nested(nested) => nested.rest(closing),
+        }
     }
 
     /// Lets other options take effect while it is mounted.

@@ -71,20 +71,25 @@ impl Journal {
     }
 
     /// A dataset was mounted, with these options; or has others, or another name, since.
-    pub(crate) fn made(&self, dataset: &str, target: &Path, given: &[String]) {
-        self.add(dataset, target, given, false);
+    pub(crate) fn made(&self, dataset: &str, mount: &fuse::Served, given: &[String]) {
+        self.add(dataset, (mount.target(), mount.device()), given, false);
     }
 
     /// A dataset that lies in the mount of another was unmounted.
-    pub(crate) fn ended(&self, dataset: &str, target: &Path) {
-        self.add(dataset, target, &[], true);
+    pub(crate) fn ended(&self, dataset: &str, mount: &fuse::Served) {
+        self.add(dataset, (mount.target(), mount.device()), &[], true);
     }
 
-    fn add(&self, dataset: &str, target: &Path, given: &[String], ended: bool) {
+    fn add(
+        &self,
+        dataset: &str,
+        (target, (major, minor)): (&Path, (u32, u32)),
+        given: &[String],
+        ended: bool,
+    ) {
         let folder = self.folder.lock();
         let Some(folder) = &*folder else { return };
         let write = || {
-            let (major, minor) = fuse::system::device_around(target)?;
             let device = format!("{major}:{minor}");
             let note = Note {
                 dataset: dataset.to_owned(),

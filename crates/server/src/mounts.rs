@@ -12,6 +12,7 @@
 //! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
 //! from reading them until they are followed, so that nobody goes by what they said before.
 
+mod later;
 mod load;
 mod look;
 mod rollback;
@@ -26,11 +27,12 @@ use crate::journal::Journal;
 use crate::peer;
 use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
-use dsl::{LongHold, Prop};
+use dsl::Prop;
 use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Stale};
 use fuse::tree::Tree;
-use fuse::{Detach, Nesting, Workers};
+use fuse::{Content, Detach, Nesting, Workers};
+use later::{Files, Hold, Later};
 use look::{Look, NameNow, SnapDirNow, to_be_written};
 use ondisk::ObjNum;
 use parking_lot::Mutex;
@@ -40,8 +42,8 @@ use snapshots::Heads;
 use spot::Spot;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use zpl::{FileSystem, Policies};
 
 /// The mounts of one pool.
@@ -79,7 +81,7 @@ pub struct Live {
     /// Its options, in words.
     options: Mutex<String>,
     /// Those that it was mounted with, which go before its properties (`mount -o`).
-    given: Mutex<Vec<String>>,
+    given: Arc<Mutex<Vec<String>>>,
     /// Whether the kernel was told to heed POSIX ACLs, which it can't be told again.
     posix_acl: bool,
     /// In which order mounts were made, of all pools.
@@ -88,13 +90,11 @@ pub struct Live {
     policies: Policies,
     /// How `.zfs` shows.
     snapdir: SnapDirNow,
-    /// Its files, as long as they are served.
-    shown: Weak<Shown>,
-    /// What keeps a snapshot from being destroyed while it is mounted.
-    hold: Option<Arc<LongHold>>,
+    files: Files,
+    hold: Hold,
     /// Held from reading properties until they are followed, so that nobody goes by what they said before; also while the system remounts,
     /// and while its file system is used otherwise than through the kernel.
-    turn: Mutex<()>,
+    turn: Arc<Mutex<()>>,
 }
 
 impl Live {
@@ -156,13 +156,15 @@ impl Live {
 
     /// Whether its files can't be changed, whatever its options say.
     fn is_read_only(&self) -> bool {
-        self.shown.upgrade().is_none_or(|shown| !shown.writable())
+        self.files.is_read_only()
     }
 
     /// Its files, while they are served; none while a rollback could not open them again.
     pub(crate) fn files(&self) -> Option<FileSystem> {
+        // Before its turn, which opening it takes.
+        let files = self.opened();
         let _turn = self.turn.lock();
-        self.shown.upgrade()?.fs()
+        files?.fs()
     }
 
     /// Whether it is mounted to be read only.
@@ -173,14 +175,14 @@ impl Live {
     /// Has the kernel drop what it knows and was changed otherwise than through it. Not to be called
     /// with locks of the file system held.
     pub(crate) fn tell_changes(&self, stale: impl FnOnce(&Shown) -> Vec<Stale>) {
-        if let Some(shown) = self.shown.upgrade() {
+        if let Some(shown) = self.files.get() {
             self.mount.tell(&stale(&shown));
         }
     }
 
     /// Has the kernel drop all that it knows of a file; whether it knew the file.
     pub(crate) fn drop_file(&self, object: ObjNum) -> bool {
-        self.shown.upgrade().is_some_and(|shown| self.mount.drop_file(shown.node_of(object)))
+        self.files.get().is_some_and(|shown| self.mount.drop_file(shown.node_of(object)))
     }
 
     /// For the control API.
@@ -194,7 +196,7 @@ impl Live {
 
     /// Its dataset has another name.
     fn rename(&self, name: String) {
-        if let Some(shown) = self.shown.upgrade() {
+        if let Some(shown) = self.files.get() {
             shown.set_name(&name);
         }
         self.name.set(name);
@@ -213,7 +215,7 @@ impl Live {
         plan.rest_if_read_only(self.is_read_only());
         self.policies.set(plan.policy);
         pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
-        if let Some(shown) = self.shown.upgrade() {
+        if let Some(shown) = self.files.get() {
             shown.show_xattrs(plan.xattrs);
             if self.snapdir.set(plan.snapdir) {
                 // The kernel keeps what it has listed, and what it found or didn't.
@@ -226,7 +228,7 @@ impl Live {
 
     /// Takes a dataset for writing that was only read.
     fn open_for_writing(&self, pool: &Pool, plan: &Plan) -> Result<(), Reason> {
-        let Some(shown) = self.shown.upgrade().filter(|_| self.is_read_only()) else { return Ok(()) };
+        let Some(shown) = self.files.get().filter(|_| self.is_read_only()) else { return Ok(()) };
         shown.make_writable(to_be_written(pool, plan, &self.policies)?);
         Ok(())
     }
@@ -245,14 +247,24 @@ impl Live {
     }
 }
 
+/// How a file system is mounted.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// It may cover what is there (`-O`).
+    pub cover: bool,
+    /// If it is nested it may be opened when it is first used.
+    pub later: bool,
+}
+
 /// What mounting made.
 struct Made {
     mount: fuse::Served,
     policies: Policies,
     snapdir: SnapDirNow,
-    shown: Weak<Shown>,
-    /// What keeps a snapshot.
-    hold: Option<Arc<LongHold>>,
+    files: Files,
+    given: Arc<Mutex<Vec<String>>>,
+    turn: Arc<Mutex<()>>,
+    hold: Hold,
 }
 
 impl Mounts {
@@ -367,8 +379,8 @@ impl Mounts {
         renamed.iter().for_each(|live| self.write_down(live));
     }
 
-    /// Mounts a file system at its place. `cover` lets it cover what is there (`-O`).
-    pub fn mount(&self, pool: &Pool, plan: &Plan, cover: bool) -> Result<(), Error> {
+    /// Mounts a file system at its place.
+    pub fn mount(&self, pool: &Pool, plan: &Plan, how: How) -> Result<(), Error> {
         let fail = |reason| Error::new(&plan.name, reason);
         let Where::Path(target) = &plan.place else { return Err(fail(Reason::NoMountpoint)) };
         let (object, name) = (plan.dataset.object().0, NameNow::new(&plan.name));
@@ -389,25 +401,25 @@ impl Mounts {
             table.by_object.insert(object, State::Coming(name.clone()));
         }
         let mounted = match &before {
-            Some(before) => self.mount_again(plan, before, (target, cover)),
-            None => self.mount_at(pool, plan, &name, (target, cover)),
+            Some(before) => self.mount_again(plan, before, (target, how.cover)),
+            None => self.mount_at(pool, plan, &name, (target, how)),
         };
         let mut table = self.table.lock();
         match mounted {
-            Ok(Made { mount, policies, snapdir, shown, hold }) => {
+            Ok(Made { mount, policies, snapdir, files, given, turn, hold }) => {
                 let live = Live {
                     mount,
                     object,
                     name,
                     options: Mutex::default(),
-                    given: Mutex::new(plan.given.clone()),
+                    given,
                     posix_acl: before.as_ref().map_or(plan.options.posix_acl, |live| live.posix_acl),
                     number: MADE.fetch_add(1, Ordering::Relaxed),
                     policies,
                     snapdir,
-                    shown,
+                    files,
                     hold,
-                    turn: Mutex::default(),
+                    turn,
                 };
                 *live.options.lock() = plan.words(live.is_read_only());
                 let live = Arc::new(live);
@@ -442,15 +454,22 @@ impl Mounts {
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
         let options = self.options(plan, before.is_read_only())?;
-        let spot = self.place(plan, target, cover)?;
+        let spot = self.place(plan, target, (cover, None))?;
         let mount = before.mount.again(&spot.path, &options).map_err(|error| {
             spot.undo();
             let (dataset, users) = (&plan.name, before.mount.users());
             tracing::warn!(dataset, %error, ?users, "not mounted: others have it mounted elsewhere");
             Reason::Busy
         })?;
-        let (policies, snapdir) = (before.policies.clone(), before.snapdir.clone());
-        Ok(Made { mount, policies, snapdir, shown: before.shown.clone(), hold: before.hold.clone() })
+        Ok(Made {
+            mount,
+            policies: before.policies.clone(),
+            snapdir: before.snapdir.clone(),
+            files: before.files.clone(),
+            given: Arc::new(Mutex::new(plan.given.clone())),
+            turn: Arc::clone(&before.turn),
+            hold: Arc::clone(&before.hold),
+        })
     }
 
     /// Mounts.
@@ -459,48 +478,101 @@ impl Mounts {
         pool: &Pool,
         plan: &Plan,
         name: &NameNow,
-        (target, cover): (&Path, bool),
+        (target, how): (&Path, How),
     ) -> Result<Made, Reason> {
         // It may have been renamed before the table knew it: who renames it from now on tells `name`.
         let now = pool.dsl().dataset(&plan.name).map_err(|error| of_dsl(&error))?;
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        let spot = self.place(plan, target, cover)?;
-        self.mount_on(pool, plan, name, &spot.path).inspect_err(|_| spot.undo())
+        let around = self.around(target);
+        let around = around.as_ref().and_then(|live| live.mount.own());
+        let spot = self.place(plan, target, (how.cover, around))?;
+        let mounted = if plan.dataset.is_snapshot() {
+            self.mount_snapshot(pool, plan, (around, &spot.path))
+        } else if how.later && around.is_some() {
+            self.mount_later(pool, plan, name, (around, &spot.path))
+        } else {
+            self.mount_head(pool, plan, name, (around, &spot.path))
+        };
+        mounted.inspect_err(|_| spot.undo())
     }
 
-    /// Mounts on a folder.
-    fn mount_on(&self, pool: &Pool, plan: &Plan, name: &NameNow, target: &Path) -> Result<Made, Reason> {
-        let (how, policies) = (Look::of(plan), Policies::new(plan.policy));
+    /// Mounts a head on a folder.
+    fn mount_head(
+        &self,
+        pool: &Pool,
+        plan: &Plan,
+        name: &NameNow,
+        (around, target): (Option<&fuse::Mount>, &Path),
+    ) -> Result<Made, Reason> {
+        let (policies, snapdir) = (Policies::new(plan.policy), SnapDirNow::new(plan.snapdir));
         pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
-        if plan.dataset.is_snapshot() {
-            return self.mount_snapshot(pool, plan, (how, policies), target);
-        }
-        let head = how.head(pool, plan, name, &policies)?;
-        let shown = Arc::downgrade(&head);
+        let (tree, shown) = tree_of(pool, plan, Look::of(plan), name, (&policies, &snapdir))?;
         // The mount's first question waits for whoever serves it, who serves others too: what it takes is read here.
-        if let Some(fs) = head.fs() {
+        if let Some(fs) = shown.fs() {
             fs.node(fs.root()).map_err(|error| of_zpl(&error))?;
         }
-        let read_only = !head.writable();
-        let (spa, name) = (Arc::clone(pool.spa()), name.clone());
-        let snapdir = SnapDirNow::new(plan.snapdir);
-        let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir: snapdir.clone(), spa };
-        let tree = Arc::new(WithSnapshots::new(head, Box::new(snapshots)));
-        let options = self.options(plan, read_only)?;
-        let mount = self.serve(plan, tree, target, &options)?;
-        Ok(Made { mount, policies, snapdir, shown, hold: None })
+        let options = self.options(plan, !shown.writable())?;
+        let files = Files::open(&shown);
+        drop(shown);
+        let mount = self.serve(plan, Content::Open(tree), (around, target), &options)?;
+        let (given, turn) = (Arc::new(Mutex::new(plan.given.clone())), Arc::default());
+        Ok(Made { mount, policies, snapdir, files, given, turn, hold: Hold::default() })
+    }
+
+    /// Mounts a head that is opened when it is first used, in the mount of another.
+    fn mount_later(
+        &self,
+        pool: &Pool,
+        plan: &Plan,
+        name: &NameNow,
+        (around, target): (Option<&fuse::Mount>, &Path),
+    ) -> Result<Made, Reason> {
+        if pool.spa().writer().is_some() {
+            replay(pool, plan)?;
+        }
+        let (policies, snapdir) = (Policies::new(plan.policy), SnapDirNow::new(plan.snapdir));
+        let (given, turn) = (Arc::new(Mutex::new(plan.given.clone())), Arc::<Mutex<()>>::default());
+        let shared = (Arc::clone(&given), Arc::clone(&turn));
+        let later = Later::new(pool, plan, name, (policies.clone(), snapdir.clone()), shared)?;
+        let (files, hold) = later.shared();
+        let options = self.options(plan, files.is_read_only())?;
+        let content = Content::Later(Arc::new(move || later.open()));
+        let mount = self.serve(plan, content, (around, target), &options)?;
+        Ok(Made { mount, policies, snapdir, files, given, turn, hold })
     }
 
     /// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
-    fn place(&self, plan: &Plan, target: &Path, cover: bool) -> Result<Spot, Reason> {
+    ///
+    /// What is nested in the mount `around` is found without asking the kernel. Folders of others in
+    /// a mount of ours are no obstacle to root, nor to who serves them.
+    fn place(
+        &self,
+        plan: &Plan,
+        target: &Path,
+        (cover, around): (bool, Option<&fuse::Mount>),
+    ) -> Result<Spot, Reason> {
+        let covers = cover || plan.overlay;
         let errno = |error: &std::io::Error| error.raw_os_error().unwrap_or(5);
         let not_made = |errno| match target.symlink_metadata() {
             Ok(_) => Reason::System { errno },
             Err(_) => Reason::MountpointNotMade { errno },
         };
-        let covers = cover || plan.overlay;
+        if let Some(around) = around {
+            match around.folder(target) {
+                Ok(folder) if !folder.empty && !covers => return Err(Reason::MountpointNotEmpty),
+                Ok(folder) => return Ok(Spot { path: target.to_owned(), made: folder.made }),
+                // A link, perhaps: the kernel follows it.
+                Err(fuse::Error::Mount { source: Errno::NOTDIR, .. }) => {}
+                Err(error) => {
+                    return Err(match of_fuse(&error) {
+                        Reason::System { errno } => not_made(errno),
+                        reason => reason,
+                    });
+                }
+            }
+        }
         match spot::find(target) {
             Ok(spot) if covers || spot.is_fresh() => Ok(spot),
             Ok(spot) => match is_empty(&spot.path) {
@@ -508,35 +580,20 @@ impl Mounts {
                 Ok(false) => Err(Reason::MountpointNotEmpty),
                 Err(error) => Err(Reason::System { errno: errno(&error) }),
             },
-            // Folders of others in a mount of ours are no obstacle to root, nor to who serves them.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
-                let around = self.around(target).ok_or_else(|| not_made(errno(&error)))?;
-                let mount = around.mount.own().ok_or_else(|| not_made(errno(&error)))?;
-                let folder = mount.folder(target).map_err(|error| match of_fuse(&error) {
-                    Reason::System { errno } => not_made(errno),
-                    reason => reason,
-                })?;
-                if !folder.empty && !covers {
-                    return Err(Reason::MountpointNotEmpty);
-                }
-                Ok(Spot { path: target.to_owned(), made: Vec::new() })
-            }
             Err(error) => Err(not_made(errno(&error))),
         }
     }
 
-    /// Has a tree served at a place: in the mount of another file system of this pool, where it lies in one and is to be nested.
+    /// Has files served at a place: in the mount `around` it, if they are to be nested there.
     fn serve(
         &self,
         plan: &Plan,
-        tree: Arc<dyn Tree>,
-        target: &Path,
+        content: Content,
+        (around, target): (Option<&fuse::Mount>, &Path),
         options: &fuse::Options,
     ) -> Result<fuse::Served, Reason> {
-        let around = self.around(target);
-        let around = around.as_ref().and_then(|live| live.mount.own());
-        let tree = (tree, plan.dataset.object().0);
-        fuse::Served::new(&self.workers, (self.nesting, around), tree, target, options).map_err(|error| {
+        let content = (content, plan.dataset.object().0);
+        fuse::Served::new(&self.workers, (self.nesting, around), content, target, options).map_err(|error| {
             tracing::warn!(dataset = plan.name, %error, "not mounted");
             of_fuse(&error)
         })
@@ -569,22 +626,24 @@ impl Mounts {
         &self,
         pool: &Pool,
         plan: &Plan,
-        (how, policies): (Look, Policies),
-        target: &Path,
+        (around, target): (Option<&fuse::Mount>, &Path),
     ) -> Result<Made, Reason> {
-        let (dataset, dsl) = (&plan.dataset, pool.dsl());
+        let (dataset, dsl, policies) = (&plan.dataset, pool.dsl(), Policies::new(plan.policy));
+        pool.spa().cache().set_policy(dataset.object().0, plan.cache);
         // No snapshot is destroyed between the question and the hold.
         let held = || match dsl.is_snapshot(dataset.object(), dataset.phys().creation_txg) {
             Ok(true) => Ok(dsl.heads().long_hold(dataset.object().0)),
             Ok(false) => Err(Reason::NoSuchDataset),
             Err(error) => Err(of_dsl(&error)),
         };
-        let hold = pool.spa().read(held)?;
-        let shown = how.snapshot(dataset)?;
+        let hold = Arc::new(Mutex::new(Some(pool.spa().read(held)?)));
+        let shown = Look::of(plan).snapshot(dataset)?;
         let options = self.options(plan, true)?;
-        let mount = self.serve(plan, Arc::clone(&shown) as Arc<dyn Tree>, target, &options)?;
-        let (snapdir, shown) = (SnapDirNow::new(plan.snapdir), Arc::downgrade(&shown));
-        Ok(Made { mount, policies, snapdir, shown, hold: Some(Arc::new(hold)) })
+        let files = Files::open(&shown);
+        let mount = self.serve(plan, Content::Open(shown), (around, target), &options)?;
+        let (given, turn) = (Arc::new(Mutex::new(plan.given.clone())), Arc::default());
+        let snapdir = SnapDirNow::new(plan.snapdir);
+        Ok(Made { mount, policies, snapdir, files, given, turn, hold })
     }
 
     /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
@@ -668,12 +727,12 @@ impl Mounts {
             Ok(plan)
         };
         let plan = plan().map_err(|reason| Error::new(&name, reason))?;
-        self.mount(pool, &plan, true)
+        self.mount(pool, &plan, How { cover: true, later: false })
     }
 
     fn write_down(&self, live: &Live) {
         let given = live.given.lock().clone();
-        self.journal.made(&live.name(), live.target(), &given);
+        self.journal.made(&live.name(), &live.mount, &given);
     }
 
     /// Unmounts one file system.
@@ -683,7 +742,7 @@ impl Mounts {
             Error::new(live.target().to_string_lossy(), of_fuse(&error))
         })?;
         if live.mount.is_nested() {
-            self.journal.ended(&live.name(), live.target());
+            self.journal.ended(&live.name(), &live.mount);
         }
         if live.mount.lingers() {
             // It stays in the table: the file system is used.
@@ -696,6 +755,21 @@ impl Mounts {
         }
         Ok(())
     }
+}
+
+/// The files of a head with its snapshots, and without them.
+fn tree_of(
+    pool: &Pool,
+    plan: &Plan,
+    how: Look,
+    name: &NameNow,
+    (policies, snapdir): (&Policies, &SnapDirNow),
+) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
+    let shown = how.head(pool, plan, name, policies)?;
+    let (spa, name, snapdir) = (Arc::clone(pool.spa()), name.clone(), snapdir.clone());
+    let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa };
+    let tree = WithSnapshots::new(Arc::clone(&shown) as Arc<dyn Tree>, Box::new(snapshots));
+    Ok((Arc::new(tree), shown))
 }
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.

@@ -183,7 +183,7 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
     writeln!(out, "{count} file systems; seconds; a device that does {} reads at a time", plan.in_flight);
     writeln!(
         out,
-        "{:>5} {:>7} {:>8} {:>8} {:>8} {:>9} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}",
+        "{:>5} {:>7} {:>8} {:>8} {:>8} {:>9} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>6}",
         "READ",
         "THREADS",
         "IMPORT",
@@ -196,7 +196,8 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
         "UNMOUNT",
         "EXPORT",
         "KIB/MOUNT",
-        "CACHED"
+        "CACHED",
+        "KERNEL"
     );
     for row in rows {
         let (case, took) = (&row.case, &row.took);
@@ -204,7 +205,7 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
         let of = |f: fn(&Took) -> f64| beside.map_or("-".into(), |one| times(f(&one.took), f(took)));
         writeln!(
             out,
-            "{:>3}ms {:>7} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>8} {:>9} {:>9.3} {:>8.3} {:>8.3} {:>9.1} {:>6.1}",
+            "{:>3}ms {:>7} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>8} {:>9} {:>9.3} {:>8.3} {:>8.3} {:>9.1} {:>6.1} {:>6.1}",
             case.latency_us / 1000,
             case.threads,
             took.import_s,
@@ -218,6 +219,7 @@ fn table(plan: &Plan, rows: &[Row], out: &mut Out) {
             took.export_s,
             took.kib_per_mount,
             took.cached_kib_per_mount,
+            took.kernel_kib_per_mount,
         );
     }
 }

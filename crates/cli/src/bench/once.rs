@@ -86,6 +86,9 @@ pub struct Took {
     pub kib_per_mount: f64,
     /// What the cache holds of that for each, KiB.
     pub cached_kib_per_mount: f64,
+    /// What the kernel's unreclaimable and per-processor memory grew by for each meanwhile, KiB:
+    /// of the whole machine, so that nothing else may be running.
+    pub kernel_kib_per_mount: f64,
     /// Files that it has open with everything mounted.
     pub open_files: f64,
     /// Its threads.
@@ -95,7 +98,7 @@ pub struct Took {
 /// A field by its name.
 type Field = (&'static str, fn(&mut Took) -> &mut f64);
 
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
     ("import_s", |t| &mut t.import_s),
     ("load_s", |t| &mut t.load_s),
     ("mount_s", |t| &mut t.mount_s),
@@ -108,6 +111,7 @@ const FIELDS: [Field; 14] = [
     ("mounts", |t| &mut t.mounts),
     ("kib_per_mount", |t| &mut t.kib_per_mount),
     ("cached_kib_per_mount", |t| &mut t.cached_kib_per_mount),
+    ("kernel_kib_per_mount", |t| &mut t.kernel_kib_per_mount),
     ("open_files", |t| &mut t.open_files),
     ("process_threads", |t| &mut t.threads),
 ];
@@ -180,7 +184,7 @@ pub fn once(room: &Path, case: &Case) -> Result<Took> {
         ..ImportRequest::default()
     };
     let cpu = cpu_seconds()?;
-    let kib = status("VmRSS:")?;
+    let (kib, kernel) = (status("VmRSS:")?, kernel_kib()?);
     let (_, import_s) = seconds(|| said(house.import(&import), "import"))?;
     took.import_s = import_s;
     let (report, s) = seconds(|| mount(&house, threads))?;
@@ -191,6 +195,7 @@ pub fn once(room: &Path, case: &Case) -> Result<Took> {
     std::thread::sleep(Duration::from_secs(case.idle_s));
     took.kib_per_mount = (status("VmRSS:")? - kib) / took.mounts;
     took.cached_kib_per_mount = cached_kib(&house)? / took.mounts;
+    took.kernel_kib_per_mount = (kernel_kib()? - kernel) / took.mounts;
     took.open_files = std::fs::read_dir("/proc/self/fd")?.count() as f64;
     took.threads = status("Threads:")?;
     let unmount = UnmountRequest { threads, ..UnmountRequest::default() };
@@ -226,10 +231,19 @@ fn cached_kib(house: &House) -> Result<f64> {
 
 /// A number of what the system says of this process.
 fn status(field: &str) -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/self/status")?;
+    number("/proc/self/status", field)
+}
+
+/// What the kernel has that it can't give back, KiB.
+fn kernel_kib() -> Result<f64> {
+    Ok(number("/proc/meminfo", "SUnreclaim:")? + number("/proc/meminfo", "Percpu:")?)
+}
+
+fn number(file: &str, field: &str) -> Result<f64> {
+    let text = std::fs::read_to_string(file)?;
     let value =
         text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok());
-    value.with_context(|| format!("/proc/self/status lacks {field}"))
+    value.with_context(|| format!("{file} lacks {field}"))
 }
 
 /// CPU time of this process.

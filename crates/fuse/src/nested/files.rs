@@ -61,9 +61,13 @@ impl Tree for Nest {
             let mut entries = tree.readdir(dir, cookie, limit)?;
             for entry in &mut entries {
                 let Some(inner) = entry.node else { continue };
-                let child = fs.cover(inner).and_then(|child| self.root_of(&child).ok());
-                (entry.node, entry.ino) = match child {
+                let child = fs.cover(inner);
+                let open = child.as_ref().filter(|child| child.open_tree().is_some());
+                let root = open.and_then(|child| self.root_of(child).ok());
+                (entry.node, entry.ino) = match root {
                     Some(root) => (Some(root.node), root.ino),
+                    // What covers it is not opened for being listed.
+                    None if child.is_some() => (None, self.ino(fs, inner, entry.ino)?),
                     None => (self.outward(fs, inner).ok(), self.ino(fs, inner, entry.ino)?),
                 };
             }
@@ -201,8 +205,7 @@ impl Tree for Nest {
     fn sync(&self) -> Result<(), Errno> {
         let mut done = if self.top.writable() { self.top.sync() } else { Ok(()) };
         for fs in self.all() {
-            let tree = fs.tree.read().clone();
-            if let Some(tree) = tree.filter(|tree| tree.writable()) {
+            if let Some(tree) = fs.open_tree().filter(|tree| tree.writable()) {
                 done = done.and(tree.sync());
             }
         }

@@ -1,14 +1,14 @@
 //! A nested file system, from mount to unmount.
 
 use super::users::Files;
-use super::{Flags, Fs, Nest};
+use super::{Content, Flags, Fs, Nest};
 use crate::dataset::Stale;
 use crate::error::Error;
 use crate::mount::Mount;
 use crate::place::MountId;
 use crate::served::Served;
 use crate::system::{self, Detach, Options, Places};
-use crate::tree::{Node, Tree};
+use crate::tree::Node;
 use crate::workers::Workers;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -48,7 +48,7 @@ pub struct Nested {
 }
 
 impl Nested {
-    /// Shows `tree`, of the dataset with this object number, at `target`, which lies in the mount
+    /// Shows `content`, of the dataset with this object number, at `target`, which lies in the mount
     /// `top`.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Nested {
     /// be found; [`Error::Inside`] if `options` say what can't be had in another's mount.
     pub(crate) fn new(
         top: &Mount,
-        tree: Arc<dyn Tree>,
+        content: Content,
         dataset: u64,
         target: &Path,
         options: &Options,
@@ -69,9 +69,11 @@ impl Nested {
             return Err(Error::Inside { target: target.to_owned(), mount: top.target().to_owned(), what });
         }
         let path = target.strip_prefix(top.target()).map_err(|_| failed(Errno::INVAL))?;
-        // Its first request is answered from memory.
-        tree.attr(tree.root()).map_err(failed)?;
-        let fs = nest.put(path, tree, dataset, flags).map_err(failed)?;
+        if let Content::Open(tree) = &content {
+            // Its first request is answered from memory.
+            tree.attr(tree.root()).map_err(failed)?;
+        }
+        let fs = nest.put(path, content, dataset, flags).map_err(failed)?;
         let (workers, id, mount, detached) = top.served_by();
         let made = Self {
             target: target.to_owned(),
@@ -100,6 +102,11 @@ impl Nested {
         &self.target
     }
 
+    /// `st_dev` of its files, which is that of the outer mount.
+    pub fn device(&self) -> (u32, u32) {
+        self.mount.device()
+    }
+
     /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         self.here().is_none()
@@ -120,8 +127,26 @@ impl Nested {
         let Some((nest, fs)) = self.here() else { return false };
         let flags = AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
         let Ok(stat) = rustix::fs::statx(CWD, path, flags, StatxFlags::INO) else { return false };
+        // Whatever is there was opened by that question.
         (stat.stx_dev_major, stat.stx_dev_minor) == self.mount.device()
+            && fs.open_tree().is_some()
             && nest.root_of(&fs).is_ok_and(|root| root.ino == stat.stx_ino)
+    }
+
+    /// Opens its files, if they aren't.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] as that fails, and with `ENOTCONN` if it has ended.
+    pub fn open(&self) -> Result<(), Error> {
+        let failed = |source| Error::Mount { target: self.target.clone(), source };
+        let (_, fs) = self.here().ok_or_else(|| failed(Errno::NOTCONN))?;
+        fs.tree().map(drop).map_err(failed)
+    }
+
+    /// Closes its files until they are used again, if nothing uses them and they are opened late.
+    /// `closing` is called before, and may refuse. Says whether they were.
+    pub fn rest(&self, closing: impl FnOnce() -> bool) -> bool {
+        self.here().is_some_and(|(_, fs)| fs.rest(closing))
     }
 
     /// Processes that use it, and their programs: a few.
@@ -247,10 +272,13 @@ impl Nested {
         let Some((nest, fs)) = self.here() else { return Ok(()) };
         if how == Detach::Normal {
             self.close(&nest, &fs)?;
+            // A request may be opening it just now.
+            let _opening = fs.opening.lock();
+            nest.take_out(&fs);
         } else {
             fs.known.force();
+            nest.take_out(&fs);
         }
-        nest.take_out(&fs);
         self.tell_place(&nest, &fs);
         Ok(())
     }

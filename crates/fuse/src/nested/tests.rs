@@ -146,7 +146,8 @@ fn put(nest: &Nest, path: &str, dataset: u64) -> (Arc<Fs>, Arc<Dirs>) {
         1000 + (dataset & 0xffff),
         &[(35, 34, "b"), (slot | 36, 34, "snap"), (1 << 40 | 37, 34, "era")],
     );
-    let fs = nest.put(Path::new(path), Arc::clone(&tree) as Arc<dyn Tree>, dataset, Flags::default());
+    let content = Content::Open(Arc::clone(&tree) as Arc<dyn Tree>);
+    let fs = nest.put(Path::new(path), content, dataset, Flags::default());
     (fs.expect("it can be put there"), tree)
 }
 
@@ -201,7 +202,7 @@ fn mountpoints_are_covered() {
     assert_eq!((a.node, a.ino), (Some(root.node), root.ino));
     assert_eq!((nest.statfs(root.node).unwrap().blocks, nest.count()), (34, 1));
     assert_eq!(nest.find(Path::new("")).err(), Some(Errno::BUSY));
-    let again = nest.put(Path::new("a"), Dirs::new(34, 7, &[]), 7, Flags::default());
+    let again = nest.put(Path::new("a"), Content::Open(Dirs::new(34, 7, &[])), 7, Flags::default());
     assert_eq!(again.err(), Some(Errno::BUSY));
     assert!(fs.known.close());
     nest.take_out(&fs);
@@ -309,7 +310,7 @@ fn flags_of_the_mount_count() {
     let nest = Nest::new(top as Arc<dyn Tree>, true);
     let put = |path: &str, options: &Options| {
         let tree = Dirs::new(34, 7, &[(35, 34, "deep")]);
-        nest.put(Path::new(path), tree, 100, Flags::of(options)).expect("it can be put there")
+        nest.put(Path::new(path), Content::Open(tree), 100, Flags::of(options)).expect("it can be put there")
     };
     put("a", &none);
     assert_eq!((nest.refuses(&none), nest.refuses(&ro)), (None, Some("readonly=off")));
@@ -318,4 +319,46 @@ fn flags_of_the_mount_count() {
     assert!(deep.known.close());
     nest.take_out(&deep);
     assert_eq!(nest.refuses(&none), None);
+}
+
+/// Goal: what is opened late is opened by the first request that leads into it, and once. It is not
+/// opened by a directory that lists its mountpoint, by `sync`, or by being taken away. A failure is
+/// told to who asked, and the next request tries again.
+#[test]
+fn opened_late() {
+    let (nest, _) = nest();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let put = |path: &str, dataset: u64, fails: usize| {
+        let tries = Arc::clone(&tries);
+        let open = move || match tries.fetch_add(1, Ordering::Relaxed) < fails {
+            true => Err(Errno::IO),
+            false => Ok(Dirs::new(34, 1000, &[(35, 34, "b")]) as Arc<dyn Tree>),
+        };
+        nest.put(Path::new(path), Content::Later(Arc::new(open)), dataset, Flags::default()).unwrap()
+    };
+    let opened = || tries.swap(0, Ordering::Relaxed);
+    let fs = put("a", 100, 1);
+    let listed = nest.readdir(nest.root(), 0, 10).unwrap();
+    let (name, node) = (&listed[0].name, listed[0].node);
+    assert_eq!((name.as_slice(), node), (&b"a"[..], None));
+    nest.sync().unwrap();
+    assert_eq!((opened(), fs.open_tree().is_some()), (0, false));
+    assert_eq!(walk(&nest, "a").unwrap_err(), Errno::IO);
+    let root = walk(&nest, "a").unwrap();
+    assert_eq!(
+        (root.ino, walk(&nest, "a/b").unwrap().ino),
+        (100 << OBJECT_BITS | 34, 100 << OBJECT_BITS | 35)
+    );
+    assert_eq!(opened(), 2);
+    assert_eq!(nest.readdir(nest.root(), 0, 10).unwrap()[0].node, Some(root.node));
+    // A path to another mountpoint leads through it, too.
+    let below = put("a/b", 101, 0);
+    let unused = put("plain/deep", 102, 0);
+    assert_eq!(opened(), 0);
+    for fs in [&below, &unused] {
+        assert!(fs.known.close());
+        nest.take_out(fs);
+    }
+    assert_eq!((opened(), nest.count()), (0, 1));
+    assert_eq!(below.tree().err(), Some(Errno::NOTCONN));
 }

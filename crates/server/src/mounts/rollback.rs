@@ -57,9 +57,10 @@ impl Mounts {
     fn roll_back<E>(&self, pool: &Pool, to: &str, work: impl FnOnce() -> Results<E>) -> Results<E> {
         let head = to.split('@').next().unwrap_or(to);
         let live = self.served().into_iter().find(|live| live.name() == head);
-        let Some((live, shown)) = live.and_then(|live| live.shown.upgrade().map(|shown| (live, shown)))
-        else {
-            return work();
+        let Some(live) = live else { return work() };
+        let Some(shown) = live.opened() else {
+            // What can't be opened is kept by its mount alone.
+            return if live.is_closed() { self.unmounted(pool, &live, work) } else { work() };
         };
         let _turn = live.turn.lock();
         let work = match shown.may_roll_back() {
@@ -122,8 +123,10 @@ impl Live {
         &self,
         work: impl FnOnce(Option<FileSystem>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        // Before its turn, which opening it takes.
+        let opened = self.opened();
         let _turn = self.turn.lock();
-        let Some(shown) = self.shown.upgrade() else { return work(None) };
+        let Some(shown) = opened else { return work(None) };
         let files = shown.fs().ok_or_else(|| Error::new(self.name(), Reason::Busy))?;
         drop(shown);
         work(Some(files).filter(FileSystem::is_writable))

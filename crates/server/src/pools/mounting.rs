@@ -19,7 +19,7 @@ use crate::api::{
 use crate::faults::of_dsl;
 use crate::forest::{Fate, Forest, Way};
 use crate::looks;
-use crate::mounts::{Live, Plans, plans};
+use crate::mounts::{How, Live, Plans, plans};
 use crate::plan::{Plan, Where};
 use fuse::Detach;
 use parking_lot::Mutex;
@@ -130,7 +130,9 @@ impl Pools {
         let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
         let fates = Forest::new(&paths).walk(Way::Down, threads, |at| {
             let (pool, plan, _) = &ready[at];
-            let mounted = pool.mounts.mount(&pool.pool, plan, request.overlay);
+            // Who names one is told at once if it can't be opened.
+            let how = How { cover: request.overlay, later: !request.explicit };
+            let mounted = pool.mounts.mount(&pool.pool, plan, how);
             watch.progress.done.fetch_add(1, Ordering::Relaxed);
             mounted
         });
@@ -152,6 +154,10 @@ impl Pools {
                 // Its parent's failure says it all.
                 Fate::Skipped => {}
             }
+        }
+        let pools: BTreeMap<_, _> = ready.iter().map(|(pool, ..)| (Arc::as_ptr(pool), pool)).collect();
+        if !request.explicit {
+            pools.values().for_each(|pool| pool.mounts.rest(&pool.pool));
         }
         report.mount_ms = millis(begun);
         Ok(report)

@@ -1,0 +1,203 @@
+//! File systems that are opened when they are first used.
+//!
+//! # Theory
+//! An open file system takes tens of KiB: its object set, its first dnodes, its attributes' registry.
+//! Of thousands that are nested in one mount, few are used. So a request that mounts many only notes
+//! where the nested ones are. The first request that leads into one opens it ([`fuse::Content`]).
+//! Its intent log is replayed before, when it is mounted: a snapshot of it must have all that was
+//! durable.
+//!
+//! To mount one in another opens that one for its mountpoint. When all are mounted, those that were
+//! opened for nothing else are closed again ([`Mounts::rest`]).
+//!
+//! While it is closed a hold keeps the dataset from being destroyed or rolled back under the mount. What
+//! properties say is read when it is opened. What can't be opened is an I/O error to who looks it up,
+//! and a line in the log; the next who looks it up tries again.
+//!
+//! # Locks
+//! It is opened in the mount's turn ([`Live::turn`]), so that no property changes meanwhile. Who has
+//! the turn must not wait for a request that opens it: see [`Live::opened`].
+
+use super::look::{Look, NameNow, SnapDirNow};
+use super::{Live, Mounts, tree_of};
+use crate::api::Reason;
+use crate::faults::of_dsl;
+use crate::plan::Plan;
+use dsl::LongHold;
+use fuse::dataset::Dataset as Shown;
+use fuse::tree::Tree;
+use parking_lot::Mutex;
+use poolhouse::Pool;
+use rustix::io::Errno;
+use std::sync::{Arc, Weak};
+use zpl::Policies;
+
+/// The files of a mount, as long as they are served. Clones share them.
+#[derive(Clone)]
+pub(super) struct Files(Arc<Mutex<State>>);
+
+/// What keeps a dataset from being destroyed while it is mounted, and not open.
+pub(super) type Hold = Arc<Mutex<Option<LongHold>>>;
+
+enum State {
+    /// They were not opened yet.
+    Closed {
+        /// They can't be changed when they are.
+        read_only: bool,
+    },
+    Open(Weak<Shown>),
+}
+
+impl Files {
+    /// Those that are open.
+    pub(super) fn open(shown: &Arc<Shown>) -> Self {
+        Self(Arc::new(Mutex::new(State::Open(Arc::downgrade(shown)))))
+    }
+
+    fn closed(read_only: bool) -> Self {
+        Self(Arc::new(Mutex::new(State::Closed { read_only })))
+    }
+
+    fn set(&self, state: State) {
+        *self.0.lock() = state;
+    }
+
+    /// The files, if they are open.
+    pub(super) fn get(&self) -> Option<Arc<Shown>> {
+        match &*self.0.lock() {
+            State::Open(shown) => shown.upgrade(),
+            State::Closed { .. } => None,
+        }
+    }
+
+    /// Whether they can't be changed, whatever the mount's options say.
+    pub(super) fn is_read_only(&self) -> bool {
+        match &*self.0.lock() {
+            State::Open(shown) => shown.upgrade().is_none_or(|shown| !shown.writable()),
+            State::Closed { read_only } => *read_only,
+        }
+    }
+}
+
+/// What opens a file system that is mounted already.
+pub(super) struct Later {
+    pool: Pool,
+    object: u64,
+    name: NameNow,
+    posix_acl: bool,
+    policies: Policies,
+    snapdir: SnapDirNow,
+    given: Arc<Mutex<Vec<String>>>,
+    turn: Arc<Mutex<()>>,
+    files: Files,
+    /// While it is closed.
+    hold: Hold,
+}
+
+impl Later {
+    /// Of a plan's dataset, which is held from now on.
+    ///
+    /// # Errors
+    /// [`Reason::NoSuchDataset`] if it was destroyed meanwhile; as reading fails.
+    pub(super) fn new(
+        pool: &Pool,
+        plan: &Plan,
+        name: &NameNow,
+        (policies, snapdir): (Policies, SnapDirNow),
+        (given, turn): (Arc<Mutex<Vec<String>>>, Arc<Mutex<()>>),
+    ) -> Result<Self, Reason> {
+        let (dsl, object) = (pool.dsl(), plan.dataset.object());
+        // None is destroyed between the question and the hold.
+        let held = || {
+            let now = dsl.by_object(object).map_err(|error| of_dsl(&error))?;
+            match now.phys().creation_txg == plan.dataset.phys().creation_txg {
+                true => Ok(dsl.heads().long_hold(object.0)),
+                false => Err(Reason::NoSuchDataset),
+            }
+        };
+        Ok(Self {
+            pool: pool.clone(),
+            object: object.0,
+            name: name.clone(),
+            posix_acl: plan.options.posix_acl,
+            policies,
+            snapdir,
+            given,
+            turn,
+            files: Files::closed(pool.spa().writer().is_none()),
+            hold: Arc::new(Mutex::new(Some(pool.spa().read(held)?))),
+        })
+    }
+
+    /// Its files, to be followed, and what holds it.
+    pub(super) fn shared(&self) -> (Files, Hold) {
+        (self.files.clone(), Arc::clone(&self.hold))
+    }
+
+    /// Opens it, for a request that leads into it.
+    ///
+    /// # Errors
+    /// `EIO`, which the log explains.
+    pub(super) fn open(&self) -> Result<Arc<dyn Tree>, Errno> {
+        let _turn = self.turn.lock();
+        let (tree, shown) = self.tree().map_err(|reason| {
+            tracing::error!(dataset = self.name.get(), ?reason, "mounted, and can't be opened");
+            Errno::IO
+        })?;
+        self.files.set(State::Open(Arc::downgrade(&shown)));
+        drop(self.hold.lock().take());
+        Ok(tree)
+    }
+
+    fn tree(&self) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
+        let dataset = self.pool.dsl().dataset(&self.name.get()).map_err(|error| of_dsl(&error))?;
+        if dataset.object().0 != self.object {
+            return Err(Reason::NoSuchDataset);
+        }
+        let plan = Plan::of(dataset).map_err(|error| of_dsl(&error))?;
+        let mut plan = plan.ok_or(Reason::BadType)?;
+        let given = self.given.lock().clone();
+        plan.apply(&given).map_err(|option| Reason::BadMountOption { option })?;
+        // The kernel was told when it was mounted.
+        plan.options.posix_acl = self.posix_acl;
+        plan.policy.posix_acl = self.posix_acl;
+        self.policies.set(plan.policy);
+        self.snapdir.set(plan.snapdir);
+        self.pool.spa().cache().set_policy(self.object, plan.cache);
+        tree_of(&self.pool, &plan, Look::of(&plan), &self.name, (&self.policies, &self.snapdir))
+    }
+}
+
+impl Mounts {
+    /// Closes what nothing uses, until it is used again.
+    pub(crate) fn rest(&self, pool: &Pool) {
+        let read_only = pool.spa().writer().is_none();
+        for live in self.served() {
+            // Who opens it takes the turn later than what [`fuse::Served::rest`] takes.
+            let Some(_turn) = live.turn.try_lock() else { continue };
+            live.mount.rest(|| {
+                if live.files.get().is_none_or(|shown| !shown.may_rest()) {
+                    return false;
+                }
+                *live.hold.lock() = Some(pool.dsl().heads().long_hold(live.object));
+                live.files.set(State::Closed { read_only });
+                true
+            });
+        }
+    }
+}
+
+impl Live {
+    /// Whether its files were not opened yet.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(*self.files.0.lock(), State::Closed { .. })
+    }
+
+    /// Its files, which are opened if they aren't. Who has the turn of this mount must not ask.
+    pub(super) fn opened(&self) -> Option<Arc<Shown>> {
+        if let Err(error) = self.mount.open() {
+            tracing::debug!(dataset = self.name(), %error, "it is not opened");
+        }
+        self.files.get()
+    }
+}
