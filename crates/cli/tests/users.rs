@@ -529,6 +529,14 @@ fn nested_and_opened_late() {
         "own\tyes\nown/back\tyes\nown/kept\tno\nown/x\tyes\n"
     );
     assert_eq!(open(), "1\n");
+    // Through links, into the mount and out of it.
+    good(&format!("ln -s mnt {at}/link && mkdir {at}/away && ln -s ../away {mnt}/leads"));
+    good(&format!(
+        "poolhouse zfs create -o mountpoint={at}/link/in own/in && poolhouse zfs create -o mountpoint={mnt}/leads/y own/y"
+    ));
+    assert!(good("poolhouse zfs mount").contains(&format!("{mnt}/in\n")));
+    assert!(good("cat /proc/self/mounts").contains(&format!(" {at}/away/y fuse.poolhouse ")));
+    good("poolhouse zfs destroy own/in && poolhouse zfs destroy own/y");
     // Many that use one for the first time.
     good(&format!(
         "for i in 1 2 3 4 5 6 7 8; do cat {mnt}/back/file & done >{at}/out; wait; test $(grep -cx back {at}/out) = 8"

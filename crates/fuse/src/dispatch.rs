@@ -1,8 +1,9 @@
 //! One request in, one answer out: the protocol's meaning over a [`Tree`].
 //!
 //! # Theory
-//! The tree never changes behind the kernel's back: it is read-only, or all changes come through this mount, and the kernel knows
-//! what it changes. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
+//! The tree never changes behind the kernel's back: it is read-only, or changes come through this
+//! mount, and the kernel knows what it changes. What else changes it (`poolhouse cp`) notifies the
+//! kernel. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
 //! for good, and a rollback, which changes everything at once, tells it what is no longer so. Three
 //! things are exceptions: where different names may mean one entry, the kernel can't know what a
 //! change does to others, and

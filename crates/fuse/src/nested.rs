@@ -129,7 +129,8 @@ impl Known {
 pub enum Content {
     /// They are open.
     Open(Arc<dyn Tree>),
-    /// This opens them. A nested file system has that done by the first request that leads into it.
+    /// This opens them, and reads the root. A nested file system has that done by the first request
+    /// that leads into it.
     Later(Arc<dyn Fn() -> Result<Arc<dyn Tree>, Errno> + Send + Sync>),
 }
 
@@ -271,7 +272,6 @@ impl Fs {
             Content::Open(tree) => return Ok(tree),
             Content::Later(open) => open()?,
         };
-        tree.attr(tree.root())?;
         let mut content = self.content.write();
         match &mut *content {
             Some(content) => *content = Content::Open(Arc::clone(&tree)),

@@ -28,17 +28,15 @@ use crate::peer;
 use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
 use dsl::Prop;
-use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Stale};
 use fuse::tree::Tree;
 use fuse::{Content, Detach, Nesting, Workers};
 use later::{Files, Hold, Later};
-use look::{Look, NameNow, SnapDirNow, to_be_written};
+use look::{Look, NameNow, SnapDirNow, to_be_written, tree_of};
 use ondisk::ObjNum;
 use parking_lot::Mutex;
 use poolhouse::Pool;
 use rustix::io::Errno;
-use snapshots::Heads;
 use spot::Spot;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -159,12 +157,15 @@ impl Live {
         self.files.is_read_only()
     }
 
+    /// Its dataset's object.
+    pub(crate) fn object(&self) -> u64 {
+        self.object
+    }
+
     /// Its files, while they are served; none while a rollback could not open them again.
     pub(crate) fn files(&self) -> Option<FileSystem> {
-        // Before its turn, which opening it takes.
-        let files = self.opened();
-        let _turn = self.turn.lock();
-        files?.fs()
+        let (_turn, shown) = self.opened();
+        shown?.fs()
     }
 
     /// Whether it is mounted to be read only.
@@ -485,9 +486,14 @@ impl Mounts {
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
-        let around = self.around(target);
+        let mut around = self.around(target);
+        let mount = around.as_ref().and_then(|live| live.mount.own());
+        let spot = self.place(plan, target, (how.cover, mount))?;
+        if spot.path != target {
+            // A link led there.
+            around = self.around(&spot.path);
+        }
         let around = around.as_ref().and_then(|live| live.mount.own());
-        let spot = self.place(plan, target, (how.cover, around))?;
         let mounted = if plan.dataset.is_snapshot() {
             self.mount_snapshot(pool, plan, (around, &spot.path))
         } else if how.later && around.is_some() {
@@ -713,11 +719,11 @@ impl Mounts {
         Ok(())
     }
 
-    /// Mounts again what was unmounted a moment ago, where and as it was.
+    /// Mounts again what was unmounted a moment ago, where and as it was. `later` is as in [`How`].
     ///
     /// # Errors
     /// As [`Mounts::mount`].
-    pub fn restore(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
+    pub fn restore(&self, pool: &Pool, live: &Live, later: bool) -> Result<(), Error> {
         let (name, given) = (live.name(), live.given.lock().clone());
         let plan = || {
             let plan = pool.dsl().dataset(&name).and_then(Plan::of).map_err(|error| of_dsl(&error))?;
@@ -727,7 +733,7 @@ impl Mounts {
             Ok(plan)
         };
         let plan = plan().map_err(|reason| Error::new(&name, reason))?;
-        self.mount(pool, &plan, How { cover: true, later: false })
+        self.mount(pool, &plan, How { cover: true, later })
     }
 
     fn write_down(&self, live: &Live) {
@@ -748,6 +754,8 @@ impl Mounts {
             // It stays in the table: the file system is used.
             return Ok(());
         }
+        // A list of mounts may keep this.
+        drop(live.hold.lock().take());
         let mut table = self.table.lock();
         // Unless it was mounted again meanwhile.
         if matches!(table.by_object.get(&live.object), Some(State::Here(now)) if now.number == live.number) {
@@ -755,21 +763,6 @@ impl Mounts {
         }
         Ok(())
     }
-}
-
-/// The files of a head with its snapshots, and without them.
-fn tree_of(
-    pool: &Pool,
-    plan: &Plan,
-    how: Look,
-    name: &NameNow,
-    (policies, snapdir): (&Policies, &SnapDirNow),
-) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
-    let shown = how.head(pool, plan, name, policies)?;
-    let (spa, name, snapdir) = (Arc::clone(pool.spa()), name.clone(), snapdir.clone());
-    let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa };
-    let tree = WithSnapshots::new(Arc::clone(&shown) as Arc<dyn Tree>, Box::new(snapshots));
-    Ok((Arc::new(tree), shown))
 }
 
 /// Replays what a crash left in the intent log: also of what is mounted to be read only. Says whether there was anything.

@@ -580,6 +580,12 @@ impl Pools {
             imported.mounted().into_iter().filter(|(_, live)| chosen(&live.name())).collect();
         let names: Vec<String> = mounted.iter().map(|(_, live)| live.name()).collect();
         crate::grants::may_unmount(&names)?;
+        // A visit's files would keep what is unmounted from being mounted again.
+        for (object, by) in self.visits.users(imported.pool.name()) {
+            if let Some((_, live)) = mounted.iter().find(|(_, live)| live.object() == object) {
+                return Err(Error::new(live.name(), Reason::HeldOpen { by }));
+            }
+        }
         if let Some(failure) = unmount_all(&mounted, Detach::Normal, threads_for(None)).into_iter().next() {
             // What could be unmounted before that one goes back.
             restore_all(&mounted);

@@ -35,6 +35,8 @@ use zpl::{DirCookie, FileSystem};
 const MOST: usize = 32;
 /// How long a visitor may take to say what it wants.
 const OPENING: Duration = Duration::from_secs(10);
+/// Most connections at a time, with those that have not said yet what they want.
+const CONNECTIONS_MAX: usize = 2 * MOST;
 /// How long visits may take to end that are told to.
 const ENDING: Duration = Duration::from_secs(20);
 /// How long, and how often, a dataset is tried that another has for a moment: a mount that is made.
@@ -194,8 +196,14 @@ impl Pools {
 
 /// Lets visitors in until the socket is closed.
 fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
+    // Each connection has one.
+    let here = Arc::new(());
     loop {
         let stream = match listener.accept() {
+            Ok(_) if Arc::strong_count(&here) > CONNECTIONS_MAX => {
+                tracing::warn!("a visitor is turned away: {CONNECTIONS_MAX} are there");
+                continue;
+            }
             Ok((stream, _)) => stream,
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => return,
             Err(error) => {
@@ -205,7 +213,9 @@ fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
             }
         };
         let Some(pools) = pools.upgrade() else { return };
+        let one = Arc::clone(&here);
         let serve = move || {
+            let _one = one;
             if let Err(error) = serve(&pools, stream) {
                 tracing::debug!(%error, "a visit ended badly");
             }
@@ -431,11 +441,13 @@ fn file_system(
     let (pause, tries) = TRIES;
     for _ in 0..tries {
         if let Some(live) = imported.mounts.live(dataset.object().0) {
+            // What can't be changed is owned by nothing.
+            let held = hold();
             let Some(fs) = live.files() else { return Err(denied(name, Reason::Busy)) };
             if write && (!fs.is_writable() || live.is_mounted_read_only()) {
                 return Err(read_only());
             }
-            let keeps = Keeps { hold: dataset.is_snapshot().then(hold).flatten(), ..Keeps::default() };
+            let keeps = Keeps { hold: held.filter(|_| !fs.is_writable()), ..Keeps::default() };
             return Ok((Engine::mounted(fs, Box::new(Mounted(live))), keeps));
         }
         let of_name = imported.pool.dataset(name).map_err(|error| library(name, &error))?;
@@ -585,5 +597,9 @@ impl Kernel for Mounted {
 
     fn drop_file(&self, object: ObjNum) -> bool {
         self.0.drop_file(object)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.0.is_mounted_read_only()
     }
 }

@@ -12,6 +12,8 @@ pub(super) trait Kernel {
     fn tell(&self, stale: &[Change<'_>]);
     /// Has it drop all of a file; whether it knew the file.
     fn drop_file(&self, object: ObjNum) -> bool;
+    /// Whether nothing may be changed now.
+    fn is_read_only(&self) -> bool;
 }
 
 /// What was changed without the kernel.
@@ -38,6 +40,14 @@ pub struct Engine {
     /// What is read from front to back.
     contents: Option<Contents>,
     kernel: Option<Box<dyn Kernel>>,
+    /// A file of which the kernel was not told yet that it was changed.
+    untold: Option<ObjNum>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.told();
+    }
 }
 
 enum What {
@@ -54,23 +64,46 @@ struct Contents {
 impl Engine {
     /// A file system.
     pub fn files(fs: FileSystem) -> Self {
-        Self { what: What::Files(fs), contents: None, kernel: None }
+        Self { what: What::Files(fs), contents: None, kernel: None, untold: None }
     }
 
     /// A dataset of which only objects are read, such as a volume.
     pub fn objects(objset: Objset) -> Self {
-        Self { what: What::Objects(objset), contents: None, kernel: None }
+        Self { what: What::Objects(objset), contents: None, kernel: None, untold: None }
     }
 
     /// A file system that is mounted.
     pub(super) fn mounted(fs: FileSystem, kernel: Box<dyn Kernel>) -> Self {
-        Self { kernel: Some(kernel), ..Self::files(fs) }
+        Self { what: What::Files(fs), contents: None, kernel: Some(kernel), untold: None }
     }
 
     fn fs(&self) -> Result<&FileSystem, Fault> {
         match &self.what {
             What::Files(fs) => Ok(fs),
             What::Objects(_) => Err(zpl::Error::NotFileSystem.into()),
+        }
+    }
+
+    /// The file system, to be changed. Its mount may be read only since a moment ago.
+    fn to_change(&self) -> Result<&FileSystem, Fault> {
+        match &self.kernel {
+            Some(kernel) if kernel.is_read_only() => Err(zpl::Error::ReadOnly.into()),
+            Some(_) | None => self.fs(),
+        }
+    }
+
+    /// Something of a file changes, of which the kernel is told when another file changes: a file
+    /// is written in many steps.
+    fn touched(&mut self, object: ObjNum) {
+        if self.untold != Some(object) {
+            self.told();
+            self.untold = Some(object);
+        }
+    }
+
+    fn told(&mut self) {
+        if let Some(object) = self.untold.take() {
+            self.tell(&[Change::File(object)]);
         }
     }
 
@@ -173,9 +206,11 @@ impl Files for Engine {
     }
 
     fn remove(&mut self, folder: ObjNum, name: &[u8]) -> Result<Option<ObjNum>, Fault> {
-        let fs = self.fs()?;
+        let fs = self.to_change()?;
+        let file = fs.lookup(folder, name)?;
         let gone = fs.unlink(folder, name)?;
-        self.tell(&[Change::Name(folder, name), Change::File(folder)]);
+        // It may have other names.
+        self.tell(&[Change::Name(folder, name), Change::File(folder), Change::File(file)]);
         if let Some(gone) = gone {
             // A file that the kernel knows is freed when the kernel forgets it.
             let known = self.kernel.as_ref().is_some_and(|kernel| kernel.drop_file(gone));
@@ -187,32 +222,38 @@ impl Files for Engine {
     }
 
     fn link(&mut self, file: ObjNum, folder: ObjNum, name: &[u8]) -> Result<(), Fault> {
-        self.fs()?.link(file, folder, name)?;
+        self.to_change()?.link(file, folder, name)?;
         self.tell(&[Change::Name(folder, name), Change::File(folder), Change::File(file)]);
         Ok(())
     }
 
     fn create(&mut self, folder: ObjNum, name: &[u8], new: &NewFile) -> Result<ObjNum, Fault> {
-        let made = self.fs()?.create(folder, name, new)?.object;
+        let made = self.to_change()?.create(folder, name, new)?.object;
         self.tell(&[Change::Name(folder, name), Change::File(folder)]);
         Ok(made)
     }
 
     fn write(&mut self, object: ObjNum, at: u64, data: &[u8]) -> Result<(), Fault> {
-        Ok(self.fs()?.write(object, at, data, false)?)
+        self.touched(object);
+        Ok(self.to_change()?.write(object, at, data, false)?)
     }
 
     fn extend(&mut self, object: ObjNum, size: u64) -> Result<(), Fault> {
-        Ok(self.fs()?.extend(object, size)?)
+        self.touched(object);
+        Ok(self.to_change()?.extend(object, size)?)
     }
 
     fn set_xattr(&mut self, object: ObjNum, name: &[u8], value: &[u8]) -> Result<(), Fault> {
-        Ok(self.fs()?.set_xattr(object, name, value, SetXattr::Either)?)
+        self.touched(object);
+        Ok(self.to_change()?.set_xattr(object, name, value, SetXattr::Either)?)
     }
 
     fn set_attr(&mut self, object: ObjNum, set: &SetAttr) -> Result<(), Fault> {
-        self.fs()?.set_attr(object, set)?;
-        self.tell(&[Change::File(object)]);
+        self.touched(object);
+        let done = self.to_change()?.set_attr(object, set);
+        // It is the last step of a copy.
+        self.told();
+        done?;
         Ok(())
     }
 

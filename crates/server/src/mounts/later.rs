@@ -11,22 +11,23 @@
 //! opened for nothing else are closed again ([`Mounts::rest`]).
 //!
 //! While it is closed a hold keeps the dataset from being destroyed or rolled back under the mount. What
-//! properties say is read when it is opened. What can't be opened is an I/O error to who looks it up,
-//! and a line in the log; the next who looks it up tries again.
+//! properties say is read when it is opened. If it can't be opened, the request gets an I/O error, and
+//! the log a line. The next request tries again.
 //!
 //! # Locks
-//! It is opened in the mount's turn ([`Live::turn`]), so that no property changes meanwhile. Who has
-//! the turn must not wait for a request that opens it: see [`Live::opened`].
+//! It is opened in the mount's turn ([`Live::turn`]), so that no property changes meanwhile. A thread
+//! that has the turn must not wait for a request that opens it: see [`Live::opened`].
 
-use super::look::{Look, NameNow, SnapDirNow};
-use super::{Live, Mounts, tree_of};
+use super::look::{Look, NameNow, SnapDirNow, tree_of};
+use super::{Live, Mounts};
 use crate::api::Reason;
 use crate::faults::of_dsl;
 use crate::plan::Plan;
 use dsl::LongHold;
 use fuse::dataset::Dataset as Shown;
 use fuse::tree::Tree;
-use parking_lot::Mutex;
+use ondisk::ObjNum;
+use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
@@ -110,10 +111,14 @@ impl Later {
         // None is destroyed between the question and the hold.
         let held = || {
             let now = dsl.by_object(object).map_err(|error| of_dsl(&error))?;
-            match now.phys().creation_txg == plan.dataset.phys().creation_txg {
-                true => Ok(dsl.heads().long_hold(object.0)),
-                false => Err(Reason::NoSuchDataset),
+            if now.phys().creation_txg != plan.dataset.phys().creation_txg {
+                return Err(Reason::NoSuchDataset);
             }
+            // What something else has open could not be opened.
+            if dsl.heads().is_busy(object.0) {
+                return Err(Reason::Busy);
+            }
+            Ok(dsl.heads().long_hold(object.0))
         };
         Ok(Self {
             pool: pool.clone(),
@@ -144,16 +149,15 @@ impl Later {
             tracing::error!(dataset = self.name.get(), ?reason, "mounted, and can't be opened");
             Errno::IO
         })?;
+        tree.attr(tree.root())?;
         self.files.set(State::Open(Arc::downgrade(&shown)));
         drop(self.hold.lock().take());
         Ok(tree)
     }
 
     fn tree(&self) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
-        let dataset = self.pool.dsl().dataset(&self.name.get()).map_err(|error| of_dsl(&error))?;
-        if dataset.object().0 != self.object {
-            return Err(Reason::NoSuchDataset);
-        }
+        // By its object: it may just be getting another name.
+        let dataset = self.pool.dsl().by_object(ObjNum(self.object)).map_err(|error| of_dsl(&error))?;
         let plan = Plan::of(dataset).map_err(|error| of_dsl(&error))?;
         let mut plan = plan.ok_or(Reason::BadType)?;
         let given = self.given.lock().clone();
@@ -193,11 +197,21 @@ impl Live {
         matches!(*self.files.0.lock(), State::Closed { .. })
     }
 
-    /// Its files, which are opened if they aren't. Who has the turn of this mount must not ask.
-    pub(super) fn opened(&self) -> Option<Arc<Shown>> {
-        if let Err(error) = self.mount.open() {
-            tracing::debug!(dataset = self.name(), %error, "it is not opened");
+    /// Its files, which are opened if they aren't, and its turn. The caller must not have the turn.
+    pub(super) fn opened(&self) -> (MutexGuard<'_, ()>, Option<Arc<Shown>>) {
+        loop {
+            // Before the turn, which opening it takes.
+            let opened = self.mount.open();
+            let turn = self.turn.lock();
+            match opened {
+                Err(error) => {
+                    tracing::debug!(dataset = self.name(), %error, "it is not opened");
+                    return (turn, self.files.get());
+                }
+                // It was closed meanwhile ([`Mounts::rest`]).
+                Ok(()) if self.is_closed() => drop(turn),
+                Ok(()) => return (turn, self.files.get()),
+            }
         }
-        self.files.get()
     }
 }

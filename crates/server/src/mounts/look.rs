@@ -1,11 +1,13 @@
 //! How the files of a dataset and its snapshots are shown at a mount.
 
 use super::replay;
+use super::snapshots::Heads;
 use crate::api::Reason;
 use crate::faults::{of_dsl, of_library, of_zpl};
 use crate::plan::{Plan, SnapDir};
+use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Shown as How};
-use fuse::tree::Statfs;
+use fuse::tree::{Statfs, Tree};
 use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
 use rustix::io::Errno;
@@ -103,6 +105,21 @@ impl Look {
         let sizes = sizes(pool.dsl().clone(), name.clone(), policies.clone(), self.sizes);
         Ok(Arc::new(shown.with_sizes(Box::new(sizes))))
     }
+}
+
+/// The files of a head with its snapshots, and without them.
+pub(super) fn tree_of(
+    pool: &Pool,
+    plan: &Plan,
+    how: Look,
+    name: &NameNow,
+    (policies, snapdir): (&Policies, &SnapDirNow),
+) -> Result<(Arc<dyn Tree>, Arc<Shown>), Reason> {
+    let shown = how.head(pool, plan, name, policies)?;
+    let (spa, name, snapdir) = (Arc::clone(pool.spa()), name.clone(), snapdir.clone());
+    let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa };
+    let tree = WithSnapshots::new(Arc::clone(&shown) as Arc<dyn Tree>, Box::new(snapshots));
+    Ok((Arc::new(tree), shown))
 }
 
 pub(super) fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {

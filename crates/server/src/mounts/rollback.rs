@@ -58,11 +58,12 @@ impl Mounts {
         let head = to.split('@').next().unwrap_or(to);
         let live = self.served().into_iter().find(|live| live.name() == head);
         let Some(live) = live else { return work() };
-        let Some(shown) = live.opened() else {
+        let (turn, shown) = live.opened();
+        let Some(shown) = shown else {
+            drop(turn);
             // What can't be opened is kept by its mount alone.
             return if live.is_closed() { self.unmounted(pool, &live, work) } else { work() };
         };
-        let _turn = live.turn.lock();
         let work = match shown.may_roll_back() {
             false => work,
             true => match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
@@ -101,7 +102,7 @@ impl Mounts {
     fn unmounted<E>(&self, pool: &Pool, live: &Arc<Live>, work: impl FnOnce() -> Results<E>) -> Results<E> {
         self.unmount(live, Detach::Normal)?;
         let done = work();
-        let mounted = self.restore(pool, live);
+        let mounted = self.restore(pool, live, false);
         done.and_then(|done| mounted.map(|()| done))
     }
 }
@@ -123,10 +124,8 @@ impl Live {
         &self,
         work: impl FnOnce(Option<FileSystem>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        // Before its turn, which opening it takes.
-        let opened = self.opened();
-        let _turn = self.turn.lock();
-        let Some(shown) = opened else { return work(None) };
+        let (_turn, shown) = self.opened();
+        let Some(shown) = shown else { return work(None) };
         let files = shown.fs().ok_or_else(|| Error::new(self.name(), Reason::Busy))?;
         drop(shown);
         work(Some(files).filter(FileSystem::is_writable))

@@ -451,7 +451,7 @@ pub(super) fn restore_all(mounted: &[Mounted]) {
     let mut order: Vec<&Mounted> = mounted.iter().collect();
     order.sort_by_key(|(_, live)| live.number);
     for (imported, live) in order {
-        match imported.mounts.restore(&imported.pool, live) {
+        match imported.mounts.restore(&imported.pool, live, true) {
             Ok(()) => {}
             // It could not be unmounted.
             Err(error) if error.reason == Reason::AlreadyMounted => {}
