@@ -27,8 +27,13 @@ struct Nest {
 impl Nest {
     /// `None` where nothing can be mounted. `more` are options of `zpool create`.
     fn new(more: &str) -> Option<Self> {
+        Self::by(&["--nest"], more)
+    }
+
+    /// The same by a daemon with these options.
+    fn by(options: &[&str], more: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start_with(dir.path(), &["--nest"]).expect("the daemon ended");
+        let daemon = Daemon::start_with(dir.path(), options).expect("the daemon ended");
         let at = dir.path().display();
         image(&dir.path().join("d0"));
         let made = daemon.ran(&format!("zpool create {more} -m {at}/mnt tank {at}/d0"));
@@ -72,8 +77,34 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Goal: with `--nest` one mount has all file systems that lie in each other; what the kernel is told of it and what
-/// they say is never at odds: what one of them would lose is refused by name, and what all inherit goes through.
+/// Goal: a file system that is used keeps all of its tree mounted, nested or not, when one of them
+/// is to be unmounted: nothing is written to the folder of one that is gone. `zfs unmount -a` takes
+/// the rest.
+#[test]
+fn a_refused_unmount_leaves_all_mounted() {
+    for options in [&["--nest"][..], &[]] {
+        let Some(nest) = Nest::by(options, "") else { return };
+        let mounted = || nest.good("zfs list -H -o mounted -r tank");
+        for used in ["", "a/b"] {
+            let open = fs::File::create(nest.at(used).join("open")).expect("a file");
+            assert!(nest.bad("zfs unmount tank").contains("busy"), "{options:?}");
+            assert_eq!(mounted(), "yes\n".repeat(4), "{options:?}, {used:?} is used");
+            drop(open);
+        }
+        fs::write(nest.at("other/file"), "content").expect("it is mounted");
+        let open = fs::File::create(nest.at("a/b/open")).expect("a file");
+        assert!(nest.bad("zfs unmount -a").contains("busy"));
+        assert_eq!(mounted(), "yes\nyes\nyes\nno\n", "{options:?}");
+        assert!(!nest.at("other/file").exists());
+        drop(open);
+        nest.good("zfs unmount tank/a");
+        assert_eq!(mounted(), "yes\nno\nno\nno\n", "{options:?}");
+    }
+}
+
+/// Goal: with `--nest` one mount has all file systems that lie in each other. The kernel's options
+/// of it never contradict theirs: what one of them would lose is refused by name, and what all
+/// inherit goes through.
 #[test]
 fn one_mount_for_all() {
     let Some(nest) = Nest::new("") else { return };
@@ -120,8 +151,8 @@ fn one_mount_for_all() {
     nest.good("zpool export tank");
 }
 
-/// What a program of Python does in a folder with what Rust's safe functions lack: locks of processes and of open
-/// files, and maps.
+/// What a program of Python does in a folder with what Rust's safe functions lack: locks of
+/// processes and of open files, and maps.
 const LOCKS_AND_MAPS: &str = r#"
 import fcntl, mmap, os, struct, sys
 f = open('locked', 'w+b'); f.write(b'0' * 8192); f.flush()
@@ -312,9 +343,10 @@ fn lines_of(ran: &std::process::Output) -> String {
     said(ran)
 }
 
-/// Goal: whatever programs do beyond plain reading and writing comes to the same in a nested file system, and in one
-/// in that, as in the outer one: holes, copies, flags, attributes, ACLs, nameless files, sockets, devices, exchanges,
-/// programs, watches, locks and maps. Across two of them nothing is linked or cloned, and copying copies.
+/// Goal: whatever programs do beyond plain reading and writing comes to the same in a nested file
+/// system, and in one in that, as in the outer one: holes, copies, flags, attributes, ACLs,
+/// nameless files, sockets, devices, exchanges, programs, watches, locks and maps. Across two of
+/// them nothing is linked or cloned, and copying copies.
 #[test]
 fn programs_see_no_difference() {
     let Some(nest) = Nest::new("-O acltype=posix -O xattr=sa") else { return };
@@ -351,8 +383,9 @@ fn programs_see_no_difference() {
     nest.good("zpool export tank");
 }
 
-/// Goal: what is nested in a file system that is rolled back to when its mountpoint was not there, or elsewhere, stays
-/// mounted where it was, with what is in use; where that can't be, it is mounted no more.
+/// Goal: what is nested in a file system that is rolled back to when its mountpoint was not there,
+/// or elsewhere, stays mounted where it was, with what is in use; where that can't be, it is
+/// mounted no more.
 #[test]
 fn rolled_back_around_others() {
     let Some(nest) = Nest::new("") else { return };
@@ -374,7 +407,8 @@ fn rolled_back_around_others() {
     nest.good("zfs unmount tank/a/new");
     // The folder is there, and empty.
     assert_eq!(fs::read_dir(nest.at("a/new")).expect("a folder").count(), 0);
-    // In the snapshot another folder is at the place, with something in it; the old one is elsewhere.
+    // In the snapshot another folder is at the place, with something in it; the old one is
+    // elsewhere.
     fs::create_dir(nest.at("a/new/under")).expect("a folder");
     nest.good("zfs snapshot tank/a@1");
     fs::rename(nest.at("a/new"), nest.at("a/old")).expect("it moves");
@@ -401,8 +435,8 @@ fn rolled_back_around_others() {
     nest.good("zpool export tank");
 }
 
-/// Goal: trees of nested file systems are renamed, promoted, given other mountpoints and destroyed as mounts are;
-/// if one of them is in use, all stay as they were.
+/// Goal: trees of nested file systems are renamed, promoted, given other mountpoints and destroyed
+/// as mounts are; if one of them is in use, all stay as they were.
 #[test]
 fn trees_change() {
     let Some(nest) = Nest::new("") else { return };
@@ -449,8 +483,8 @@ fn trees_change() {
     nest.good("zpool export tank");
 }
 
-/// Goal: whoever keeps a nested file system busy is named: by an open or a removed file, a working directory, a
-/// running program, a watch, or a folder of it that is mounted elsewhere.
+/// Goal: what keeps a nested file system busy is named: by an open or a removed file, a working
+/// directory, a running program, a watch, or a folder of it that is mounted elsewhere.
 #[test]
 fn users_are_named() {
     let Some(nest) = Nest::new("") else { return };

@@ -99,7 +99,8 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Of how many file systems that are busy the users are looked for, which takes a pass over all processes each.
+/// Of how many file systems that are busy the users are looked for, which takes a pass over all
+/// processes each.
 const NAMED_MAX: usize = 4;
 
 /// What is to be mounted: where, and by which plan.
@@ -130,7 +131,7 @@ impl Pools {
         let paths: Vec<&PathBuf> = ready.iter().map(|(_, _, path)| path).collect();
         let fates = Forest::new(&paths).walk(Way::Down, threads, |at| {
             let (pool, plan, _) = &ready[at];
-            // Who names one is told at once if it can't be opened.
+            // A request that names one fails at once if it can't be opened.
             let how = How { cover: request.overlay, later: !request.explicit };
             let mounted = pool.mounts.mount(&pool.pool, plan, how);
             watch.progress.done.fetch_add(1, Ordering::Relaxed);
@@ -310,9 +311,16 @@ impl Pools {
         let total = chosen.len() as u64;
         // As on Linux, force takes nothing that is in use.
         let failures = unmount_all(&chosen, Detach::Normal, threads);
+        let mut unmounted = total - failures.len() as u64;
+        if !request.names.is_empty() && !failures.is_empty() {
+            // Nothing is left half unmounted (`changelist_prefix`): what a program then wrote to
+            // the folder of one that is gone would be in the file system around.
+            restore_all(&chosen);
+            unmounted = 0;
+        }
         let mut report = MountReport {
             total,
-            mounted: total - failures.len() as u64,
+            mounted: unmounted,
             failures,
             mount_ms: millis(begun),
             ..MountReport::default()
