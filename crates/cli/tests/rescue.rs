@@ -360,6 +360,10 @@ fn owners_and_destinations() {
     let (code, _, err) = copy("", "out");
     assert_eq!(code, 1);
     assert!(err.starts_with(&format!("poolhouse cp: cannot write {at}/out: Permission denied")), "{err}");
+    // The other way it is the image that can't be written.
+    let (code, _, err) = user.run(&format!("cp /etc/hostname {}:/{images}", fixture.pool()));
+    assert_eq!(code, 1);
+    assert!(err.starts_with(&format!("poolhouse cp: cannot write {at}/d0: Permission denied")), "{err}");
 }
 
 /// Goal: an encrypted dataset without its key is named, with the option that gives one, to list and
@@ -526,9 +530,9 @@ fn the_same_by_the_daemon() {
     assert_eq!(all[1], all[2], "held and not");
 }
 
-/// Goal: files are copied into a pool that the daemon holds. Where it is mounted the kernel sees them at
-/// once, though it has looked before; a file that was replaced stays as it was for a program that has it
-/// open, and its space is freed then.
+/// Goal: files are copied into a pool that the daemon holds. Where it is mounted the kernel sees
+/// them at once, though it has looked before; a file that was replaced stays as it was for a
+/// program that has it open, and its space is freed then.
 #[test]
 fn copies_into_held_pools() {
     use std::io::{Read, Seek};
@@ -580,8 +584,8 @@ fn copies_into_held_pools() {
     assert!(daemon.good(&format!("ls -d {at}/d0 tank/home:/")).contains("other\n"));
 }
 
-/// Goal: volumes, snapshots of volumes and encrypted datasets of a pool that the daemon holds come out. A
-/// key that was given for that is not loaded any more afterwards.
+/// Goal: volumes, snapshots of volumes and encrypted datasets of a pool that the daemon holds come
+/// out. A key that was given for that is not loaded any more afterwards.
 #[test]
 fn volumes_and_keys_by_the_daemon() {
     let dir = tempfile::tempdir().unwrap();
@@ -637,8 +641,8 @@ fn stuck(dir: &Path, line: &str) -> std::process::Child {
     child
 }
 
-/// Goal: a command that uses files keeps its pool and its dataset busy, and is named. When it is killed
-/// they are free; a forced export ends it, with an error, and so does the end of the daemon.
+/// Goal: a command that uses files keeps its pool and its dataset busy, and is named. When it is
+/// killed they are free; a forced export ends it, with an error, and so does the end of the daemon.
 #[test]
 fn commands_keep_pools_busy() {
     let Some((dir, mut daemon)) = daemon::tank() else { return };
@@ -686,7 +690,8 @@ fn commands_keep_pools_busy() {
     assert_eq!(ended(child).0, Some(1));
 }
 
-/// Goal: a daemon gives files to its own user. Others are refused, and hear where the kernel has the files.
+/// Goal: a daemon gives files to its own user. Others are refused, and hear where the kernel has
+/// the files.
 #[test]
 fn files_of_another_users_daemon() {
     let dir = tempfile::tempdir().unwrap();

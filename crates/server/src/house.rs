@@ -6,6 +6,8 @@
 
 mod import;
 
+pub use import::unwritable;
+
 use crate::api::{
     AttachRequest, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
     DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,

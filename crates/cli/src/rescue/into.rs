@@ -1,11 +1,14 @@
 //! `poolhouse cp` into a pool: files of this machine become files of a dataset, with no mount.
 //!
 //! # Theory
-//! The pool is imported for writing, as its only owner, and exported at the end, when everything is on disk; so nothing of a state that can't be
-//! written is written. A pool that the daemon holds stays there: the daemon writes, and the end is a sync. What can't be read or written is a line that names it, and the rest goes on, as when copying out. Links in the
-//! sources are copied, not followed; those in the path of the destination are followed within the dataset. Each source is opened within the
-//! open folder that it was found in, so what is copied is what was there, also where somebody else changes the tree meanwhile. What is in
-//! a file's place is removed when the file itself is open.
+//! The pool is imported for writing, as its only owner, and exported at the end, when everything is
+//! on disk; so nothing of a state that can't be written is written. A pool that the daemon holds
+//! stays there: the daemon writes, and the end is a sync. What can't be read or written is a line
+//! that names it, and the rest goes on, as when copying out. Links in the sources are copied, not
+//! followed; those in the path of the destination are followed within the dataset. Each source is
+//! opened within the open folder that it was found in, so what is copied is what was there, also
+//! where somebody else changes the tree meanwhile. What is in a file's place is removed when the
+//! file itself is open.
 //!
 //! # Absent
 //! Volumes. Trees deeper than this process may have files open. Copying from one pool to another: that is two copies.
@@ -98,7 +101,14 @@ pub fn run(io: &mut Io, args: &Args, target: &Target, sources: &[String]) -> Res
         Ok(pool) => pool,
         Err(error) => match super::held::if_in_use(io, target, &error) {
             Some(held) => return by_daemon(io, args, &held, &path, sources),
-            None => return Err(error),
+            // What can't be opened to be written is missing to the engine.
+            None => {
+                let closed = server::house::unwritable(candidate);
+                return Err(closed.map_or(error, |(path, errno)| Error::NotWritable {
+                    path: path.to_owned(),
+                    source: errno.into(),
+                }));
+            }
         },
     };
     let target = &target.of(pool.name());

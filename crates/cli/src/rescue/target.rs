@@ -100,6 +100,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A device of a pool that is to be written can only be read.
+    #[error("cannot write {}", path.display())]
+    NotWritable {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The destination can't be used.
     #[error("{}", path.display())]
     Destination {

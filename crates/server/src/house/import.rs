@@ -175,10 +175,12 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
         };
         let spa = spa.map_err(|reason| match reason {
             // What can't be opened to be written is missing to the engine; only here the difference matters.
-            Reason::MissingDevices(info) if !options.readonly => {
-                let unwritable = candidate.members.iter().find_map(|member| unwritable(&member.place.path));
-                unwritable.unwrap_or(Reason::MissingDevices(info))
-            }
+            Reason::MissingDevices(info) if !options.readonly => match unwritable(candidate) {
+                Some((device, errno)) => {
+                    Reason::NotWritable { device: device.display().to_string(), errno: errno.raw_os_error() }
+                }
+                None => Reason::MissingDevices(info),
+            },
             reason => reason,
         });
         let spa = spa.map_err(|reason| Error::new(name, reason))?;
@@ -205,18 +207,24 @@ pub(super) fn import(pools: &Pools, how: &How<'_>, request: &ImportRequest) -> R
     Ok(outcome)
 }
 
-/// Whether a device can be read, and not written: then why.
-fn unwritable(device: &Path) -> Option<Reason> {
+/// The first device of a candidate that can be read, and not written, and why.
+pub fn unwritable(candidate: &spa::Candidate) -> Option<(&Path, Errno)> {
+    candidate.members.iter().find_map(|member| {
+        let device = member.place.path.as_path();
+        Some((device, kept_from_writing(device)?))
+    })
+}
+
+fn kept_from_writing(device: &Path) -> Option<Errno> {
     use std::os::unix::fs::OpenOptionsExt;
     // A device may wait for its partner, or for a medium.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let open = |write| std::fs::File::options().read(true).write(write).custom_flags(flags).open(device);
     let errno = match (open(false), open(true)) {
-        (Ok(_), Err(error)) => error.raw_os_error()?,
+        (Ok(_), Err(error)) => Errno::from_io_error(&error)?,
         _ => return None,
     };
-    let closed = [Errno::ACCESS, Errno::PERM, Errno::ROFS].map(Errno::raw_os_error).contains(&errno);
-    closed.then(|| Reason::NotWritable { device: device.display().to_string(), errno })
+    [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&errno).then_some(errno)
 }
 
 /// What is set for this import only. The rest of the properties is written to the pool; a read-only import passes it over, as
