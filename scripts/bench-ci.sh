@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Usage: scripts/bench-ci.sh [poolhouse|ext4|folder ...]
-# A CI job as a benchmark: unpacks a source tree, builds it, makes four copies of what is there, changes a file in each and builds and checks
-# them at a time, and destroys it all. On Poolhouse, by a user without root, the copies are clones, nested in the mount of their parent; on ext4 (a loop
-# device, root) and in a plain folder they are made by `cp -a`. Rounds in turns; prints each phase's seconds, medians of all rounds, as a table.
-# POOLHOUSE names the program if it is not to be built, ROUNDS (3) how many rounds, CI_FILES (40) and CI_FUNCTIONS (40) how large the program is,
-# CI_ROOM (/var/tmp) where everything lies. JSON, a line for each round, goes to target/bench-ci.json. Needs root, cc, make, git, fusermount3.
+# A CI job as a benchmark: unpacks a source tree, builds it, makes four copies of what is there,
+# changes a file in each and builds and checks them at a time, and destroys it all. On Poolhouse, by
+# a user without root, the copies are clones, nested in the mount of their parent; on ext4 (a loop
+# device, root) and in a plain folder they are made by `cp -a`. Rounds in turns; prints each phase's
+# seconds, medians of all rounds, as a table. POOLHOUSE names the program if it is not to be built,
+# ROUNDS (3) how many rounds, CI_FILES (40) and CI_FUNCTIONS (40) how large the program is, CI_ROOM
+# (/var/tmp) where everything lies. JSON, a line for each round, goes to target/bench-ci.json. Needs
+# root, cc, make, git, fusermount3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 phases=(unpack build copy test destroy)

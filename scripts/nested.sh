@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Usage: scripts/nested.sh [pjdfstest|fsx|programs|user ...]
-# Lets programs that others wrote work on file systems that are nested in the mount of another: in the outer one, in one in it, in one in that, and
-# across them. `pjdfstest`, `fsx` and `programs` have root's daemon with --nest, `user` an ordinary user's daemon, with fusermount3. Afterwards each pool
-# is exported, judged by OpenZFS's zdb (ZDB), imported, and compared with what it held, inode numbers included.
-# POOLHOUSE names the program, PROGRAMS the folder of pjdfstest and fsx (target/suites/bin). SUITE_SECONDS (60) is for how long fsx works, SUITE_SEED (1) where it begins.
-# A line for each part; logs stay in target/suites/report. What can't run is said to be missing, and the exit status is 77 then. Needs root.
+# Lets programs that others wrote work on file systems that are nested in the mount of another: in
+# the outer one, in one in it, in one in that, and across them. `pjdfstest`, `fsx` and `programs`
+# have root's daemon with --nest, `user` an ordinary user's daemon, with fusermount3. Afterwards
+# each pool is exported, judged by OpenZFS's zdb (ZDB), imported, and compared with what it held,
+# inode numbers included. POOLHOUSE names the program, PROGRAMS the folder of pjdfstest and fsx
+# (target/suites/bin). SUITE_SECONDS (60) is for how long fsx works, SUITE_SEED (1) where it begins.
+# A line for each part; logs stay in target/suites/report. What can't run is said to be missing, and
+# the exit status is 77 then. Needs root.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 home=${NESTED_HOME:-$PWD}
@@ -27,7 +30,8 @@ judged() { # FOLDER: by zdb, which names what it can't account for
 
 # Each of these works on $mnt, with file systems at a, a/b and other, all on the same daemon.
 
-# All file systems have files of the same object numbers; their inode numbers differ, and stay when they are mounted again.
+# All file systems have files of the same object numbers; their inode numbers differ, and stay when
+# they are mounted again.
 numbers() {
   local at before
   for at in "" a a/b other; do
@@ -61,7 +65,8 @@ across() {
       listing "$mnt/$from/x" >"$work/x" && mv "$mnt/$from/x" "$mnt/$to/moved" && [ ! -e "$mnt/$from/x" ] || fail "mv $from $to" || return
       listing "$mnt/$to/moved" | cmp - "$work/x" && mv "$mnt/$to/moved" "$mnt/$from/x" || return
     done
-    # Over a mountpoint nothing is moved (EBUSY), and none is removed. Over a folder in which it lies the kernel itself refuses it (ENOTEMPTY).
+    # Over a mountpoint nothing is moved (EBUSY), and none is removed. Over a folder in which it
+    # lies the kernel itself refuses it (ENOTEMPTY).
     case $from in a) to=16 ;; a/b) to=39 ;; *) to=18 ;; esac
     same "rename over a mountpoint from $from" "$(mkdir "$mnt/$from/e" && errno rename "$mnt/$from/e" "$mnt/a/b")" $to && rmdir "$mnt/$from/e" || return
   done
@@ -92,7 +97,8 @@ copies() {
     # Files that are the same are not copied again.
     same "rsync again to $to" "$(rsync -aHAXSni -@-1 "$kit/" "$mnt/$to/rsync" | grep -v '/$')" '' || return
   done
-  # Hard links are told by device and inode number: none of one file system is taken for that of another.
+  # Hard links are told by device and inode number: none of one file system is taken for that of
+  # another.
   cp -a "$mnt" "$work/cp" && rsync -aHx -@-1 "$mnt/" "$work/rsync" && mkdir "$work/tar" && tar -C "$mnt" --format=posix --one-file-system -c . | tar -C "$work/tar" -xp || return
   # Folders have other sizes and counts of links elsewhere, as links have other times.
   plainly() { listing "$1" | awk '$2 == "d" { $3 = ""; $6 = "" } { print }'; }
@@ -103,7 +109,8 @@ copies() {
   rm -rf "$work"/{cp,rsync,tar} "$mnt"/{a,a/b,other}/{cp,rsync,tar}
 }
 
-# A clone in one of them with a worktree in another; what git knows of its files holds after a remount.
+# A clone in one of them with a worktree in another; what git knows of its files holds after a
+# remount.
 gits() {
   command -v git >/dev/null || { missing git; return; }
   export GIT_CONFIG_COUNT=3 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' GIT_CONFIG_KEY_1=user.name GIT_CONFIG_VALUE_1=suite \
@@ -237,7 +244,8 @@ trap 'exit 130' INT TERM
 user() {
   local need
   for need in setpriv unshare fusermount3; do command -v $need >/dev/null || { missing "$need"; return; }; done
-  # A name that any system has, since fusermount3 asks for one; the repository may lie where only root goes.
+  # A name that any system has, since fusermount3 asks for one; the repository may lie where only
+  # root goes.
   mkdir -p "$room/user/work" "$room/nested-home/scripts" && chmod 755 "$room/nested-home" "$room/nested-home/scripts" && cp scripts/*.sh "$room/nested-home/scripts/" &&
     git clone -q --bare --no-local "$home" "$room/nested-home/.git" && truncate -s 4G "$room/user/d0" && chown -R 65534:65534 "$room/user" "$room/nested-home/.git" && chmod -R a+rX "$room/nested-home" &&
     mkdir -p "$room/programs" && { cp "$PROGRAMS/fsx" "$room/programs/" 2>/dev/null || :; } && chmod -R a+rX "$room/programs" "$room/dev" || return

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/pjdfstest.sh PROGRAM FOLDER OTHER
-# Runs pjdfstest (PROGRAM) in a FOLDER of the file system that it tries; OTHER lies in another one. Prints each test with what became of it,
-# by name, and exits with 1 if one failed. Needs root, and a `mount` on PATH that remounts the file system.
-# Tests that remount run by themselves: one of its own tests leaves a file open for writing, and then no remount is possible.
+# Runs pjdfstest (PROGRAM) in a FOLDER of the file system that it tries; OTHER lies in another one.
+# Prints each test with what became of it, by name, and exits with 1 if one failed. Needs root, and
+# a `mount` on PATH that remounts the file system. Tests that remount run by themselves: one of its
+# own tests leaves a file open for writing, and then no remount is possible.
 set -uo pipefail
 program=$1 folder=$2 other=$3
 settings=$(mktemp)

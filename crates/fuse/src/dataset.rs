@@ -127,8 +127,8 @@ impl Dataset {
         self.eras.may_begin()
     }
 
-    /// Whether it may be closed and opened anew while it is mounted: nothing else has its files, and
-    /// nothing is known of them that would be forgotten.
+    /// Whether it may be closed and opened anew while it is mounted: nothing else has its files,
+    /// and nothing is known of them that would be forgotten.
     pub fn may_rest(&self) -> bool {
         let shared = self.fs.read().as_ref().is_none_or(FileSystem::is_shared);
         !shared && !self.eras.any()

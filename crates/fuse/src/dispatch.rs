@@ -3,18 +3,19 @@
 //! # Theory
 //! The tree never changes behind the kernel's back: it is read-only, or changes come through this
 //! mount, and the kernel knows what it changes. What else changes it (`poolhouse cp`) notifies the
-//! kernel. So whatever the kernel learns it may keep: names, absent names, attributes, listings, links and data are given out
-//! for good, and a rollback, which changes everything at once, tells it what is no longer so. Three
-//! things are exceptions: where different names may mean one entry, the kernel can't know what a
-//! change does to others, and
-//! keeps none; and what a file takes up is known only when it has been written, so that until then its attributes are
-//! good for a second. Attributes of a file with set-id bits are not kept: a write takes the bits,
-//! and the kernel does not follow. Opens carry no state
-//! either: they are answered "not implemented", by which the kernel learns to stop asking and to keep its page
-//! cache, and so a small file costs one LOOKUP and one READ. CREATE would be the open of a new file, with a RELEASE behind it that keeps the file busy after it
-//! was closed: it is answered the same, and new files come by MKNOD. A file that was removed while it is open is kept until the kernel forgets
-//! it, which it does when the last user has closed it. Permissions are the kernel's to check
-//! (`default_permissions`, with ACLs fetched as extended attributes).
+//! kernel. So whatever the kernel learns it may keep: names, absent names, attributes, listings,
+//! links and data are given out for good, and a rollback, which changes everything at once, tells
+//! it what is no longer so. Three things are exceptions: where different names may mean one entry,
+//! the kernel can't know what a change does to others, and keeps none; and what a file takes up is
+//! known only when it has been written, so that until then its attributes are good for a second.
+//! Attributes of a file with set-id bits are not kept: a write takes the bits, and the kernel does
+//! not follow. Opens carry no state either: they are answered "not implemented", by which the
+//! kernel learns to stop asking and to keep its page cache, and so a small file costs one LOOKUP
+//! and one READ. CREATE would be the open of a new file, with a RELEASE behind it that keeps the
+//! file busy after it was closed: it is answered the same, and new files come by MKNOD. A file that
+//! was removed while it is open is kept until the kernel forgets it, which it does when the last
+//! user has closed it. Permissions are the kernel's to check (`default_permissions`, with ACLs
+//! fetched as extended attributes).
 //!
 //! Writes come at once (no write-back cache), so that who writes hears that there is no room.
 //!

@@ -119,7 +119,7 @@ impl Mount {
     }
 
     /// Whether a path lies in it, at which something else is to be mounted, and that is to be
-    /// nested: always, or if this process may not mount there, and the mount lets nobody else in
+    /// nested: always, or if this process may not mount there, and the mount lets no other user in
     /// who could.
     pub fn nests(&self, path: &Path, nesting: Nesting) -> bool {
         let Some((_, options)) = self.nest() else { return false };

@@ -547,8 +547,8 @@ impl Nest {
         Ok((Folder { made, empty }, stale))
     }
 
-    /// The folder of a name in a directory, and whether it was made. `stale` gets what the kernel is
-    /// to look up again.
+    /// The folder of a name in a directory, and whether it was made. `stale` gets what the kernel
+    /// is to look up again.
     fn made(&self, fs: &Fs, dir: Node, name: &[u8], stale: &mut Vec<Stale>) -> Result<(Node, bool), Errno> {
         let caller =
             Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };

@@ -103,12 +103,12 @@ impl Drop for Turn {
     }
 }
 
-/// Asks about what a path leads to, through links, without asking whoever serves it.
+/// Asks about what a path leads to, through links, without asking the daemon that serves it.
 pub(crate) fn look_through(path: &Path) -> Result<Statx, Errno> {
     rustix::fs::statx(CWD, path, AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC, StatxFlags::INO)
 }
 
-/// Asks about a path without asking whoever serves it.
+/// Asks about a path without asking the daemon that serves it.
 fn look(dir: impl AsFd, path: &Path, what: StatxFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     rustix::fs::statx(dir, path, flags, what)

@@ -43,7 +43,8 @@ pub enum Served {
 
 impl Served {
     /// Mounts `content`, of the dataset with this object number, at `target`. `around` is the mount
-    /// in which it is nested, if it is to be ([`Mount::nests`]). Only what is nested is opened later.
+    /// in which it is nested, if it is to be ([`Mount::nests`]). Only what is nested is opened
+    /// later.
     ///
     /// # Errors
     /// As [`Mount::new`]; [`Error::Inside`] if `options` say what can't be had in another's mount.

@@ -528,7 +528,8 @@ pub fn probe(target: &Path) -> Result<rustix::fs::Statx, Errno> {
     rustix::fs::statx(CWD, target, flags, StatxFlags::BASIC_STATS)
 }
 
-/// The device number of what is mounted at (or holds) a path, without asking whoever serves it.
+/// The device number of what is mounted at (or holds) a path, without asking the daemon that serves
+/// it.
 pub fn device_at(path: &Path) -> Result<(u32, u32), Errno> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?;

@@ -631,7 +631,7 @@ impl Requests<'_> {
 
 /// Waits until nothing is under way, and every answer is sent, or can't be.
 async fn finish(slots: &Semaphore) {
-    drop(slots.acquire_many(IN_FLIGHT as u32).await.expect("nobody closes it"));
+    drop(slots.acquire_many(IN_FLIGHT as u32).await.expect("it is never closed"));
 }
 
 /// Sends answers, as long as there may be more, and gives back what it sends by.

@@ -6,7 +6,7 @@
 //! in a folder that [`place`] finds; `http` carries requests, [`peer`] says who may make them, and `grants` what `zfs allow` adds. [`house`] answers: it
 //! holds [`pools`] with their [`mounts`], which [`plan`] reads off properties and [`forest`] makes in parallel; [`view`]
 //! says what a pool looks like. [`files`] gives commands the files of a pool, with no mount.
-//! `events` remembers what happened to pools, and `zedlets` runs what somebody wants run then.
+//! `events` remembers what happened to pools, and `zedlets` runs the user's programs then.
 
 pub mod accounts;
 pub mod api;

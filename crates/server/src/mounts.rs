@@ -173,8 +173,8 @@ impl Live {
         self.options.lock().split(',').any(|word| word == "ro")
     }
 
-    /// Has the kernel drop what it knows and was changed otherwise than through it. Not to be called
-    /// with locks of the file system held.
+    /// Has the kernel drop what it knows and was changed otherwise than through it. Not to be
+    /// called with locks of the file system held.
     pub(crate) fn tell_changes(&self, stale: impl FnOnce(&Shown) -> Vec<Stale>) {
         if let Some(shown) = self.files.get() {
             self.mount.tell(&stale(&shown));
@@ -551,8 +551,8 @@ impl Mounts {
 
     /// The directory to mount on. Where a link leads is where it is mounted, and is to be unmounted.
     ///
-    /// What is nested in the mount `around` is found without asking the kernel. Folders of others in
-    /// a mount of ours are no obstacle to root, nor to who serves them.
+    /// What is nested in the mount `around` is found without asking the kernel. Folders of others
+    /// in a mount of ours are no obstacle to root, nor to who serves them.
     fn place(
         &self,
         plan: &Plan,

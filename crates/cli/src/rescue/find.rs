@@ -41,8 +41,8 @@ pub fn in_daemon(io: &mut Io, args: &Args, held: &Held, pattern: &str) -> Result
     Ok(print(io, &names, pattern, open) && failures.is_empty())
 }
 
-/// Prints which of these datasets match; false if some could not be looked into, or none does. `open`
-/// gives the files of a dataset, if it has any.
+/// Prints which of these datasets match; false if some could not be looked into, or none does.
+/// `open` gives the files of a dataset, if it has any.
 fn print(
     io: &mut Io,
     names: &[String],

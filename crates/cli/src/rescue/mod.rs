@@ -6,8 +6,8 @@
 //! another host, devices missing, an older transaction group), and go on past what is unreadable: each
 //! failure is a line that names path and offset, and the exit code says that there was one.
 //!
-//! A pool that the daemon holds is the exception: the daemon answers for its files ([`held`]), and all else is
-//! the same. Both are [`server::files::Files`].
+//! A pool that the daemon holds is the exception: the daemon answers for its files ([`held`]), and
+//! all else is the same. Both are [`server::files::Files`].
 //!
 //! What is copied is hostile: names and links are whatever the pool says. The destination is therefore only ever
 //! entered through open folders, never by path, and no link in it is followed ([`dest`]).

@@ -48,8 +48,8 @@ pub struct Nested {
 }
 
 impl Nested {
-    /// Shows `content`, of the dataset with this object number, at `target`, which lies in the mount
-    /// `top`.
+    /// Shows `content`, of the dataset with this object number, at `target`, which lies in the
+    /// mount `top`.
     ///
     /// # Errors
     /// [`Error::Mount`] with `EBUSY` if something is mounted there already, and as the folder can't

@@ -285,8 +285,8 @@ fn impossible_attributes_are_refused() {
     assert_eq!(nest.show(&fs, Attr { mode: 0o030_000, ..attr }).err(), Some(Errno::IO));
 }
 
-/// Goal: a file system that says of a flag of the mount what the mount doesn't say is named by its property, at its
-/// mount as at a change of the mount; one that the mount protects better is not.
+/// Goal: a file system that says of a flag of the mount what the mount doesn't say is named by its
+/// property, at its mount as at a change of the mount; one that the mount protects better is not.
 #[test]
 fn flags_of_the_mount_count() {
     let all = Options { noexec: true, nosuid: true, nodev: true, posix_acl: true, ..Options::default() };

@@ -116,7 +116,8 @@ fn text(path: &Path) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Goal: a map and a watch are of a file system if they are on its device, and have its numbers or its path.
+    /// Goal: a map and a watch are of a file system if they are on its device, and have its numbers
+    /// or its path.
     #[test]
     fn lines_are_told_apart() {
         let files = Files { device: (0, 0x1_2f), dataset: 70, target: Path::new("/m/a b") };

@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Something of a file changes, of which the kernel is told when another file changes: a file
+    /// Something of a file changes, and the kernel hears of it when another file changes: a file
     /// is written in many steps.
     fn touched(&mut self, object: ObjNum) {
         if self.untold != Some(object) {

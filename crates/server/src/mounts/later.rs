@@ -1,22 +1,22 @@
 //! File systems that are opened when they are first used.
 //!
 //! # Theory
-//! An open file system takes tens of KiB: its object set, its first dnodes, its attributes' registry.
-//! Of thousands that are nested in one mount, few are used. So a request that mounts many only notes
-//! where the nested ones are. The first request that leads into one opens it ([`fuse::Content`]).
-//! Its intent log is replayed before, when it is mounted: a snapshot of it must have all that was
-//! durable.
+//! An open file system takes tens of KiB: its object set, its first dnodes, its attributes'
+//! registry. Of thousands that are nested in one mount, few are used. So a request that mounts many
+//! only notes where the nested ones are. The first request that leads into one opens it
+//! ([`fuse::Content`]). Its intent log is replayed before, when it is mounted: a snapshot of it
+//! must have all that was durable.
 //!
 //! To mount one in another opens that one for its mountpoint. When all are mounted, those that were
 //! opened for nothing else are closed again ([`Mounts::rest`]).
 //!
-//! While it is closed a hold keeps the dataset from being destroyed or rolled back under the mount. What
-//! properties say is read when it is opened. If it can't be opened, the request gets an I/O error, and
-//! the log a line. The next request tries again.
+//! While it is closed a hold keeps the dataset from being destroyed or rolled back under the mount.
+//! What properties say is read when it is opened. If it can't be opened, the request gets an I/O
+//! error, and the log a line. The next request tries again.
 //!
 //! # Locks
-//! It is opened in the mount's turn ([`Live::turn`]), so that no property changes meanwhile. A thread
-//! that has the turn must not wait for a request that opens it: see [`Live::opened`].
+//! It is opened in the mount's turn ([`Live::turn`]), so that no property changes meanwhile. A
+//! thread that has the turn must not wait for a request that opens it: see [`Live::opened`].
 
 use super::look::{Look, NameNow, SnapDirNow, tree_of};
 use super::{Live, Mounts};

@@ -92,7 +92,7 @@ impl Mounts {
             gone.push(live);
             for live in gone {
                 if let Err(error) = self.unmount(&live, Detach::Force) {
-                    tracing::error!(dataset = live.name(), %error, "it stays where nobody finds it");
+                    tracing::error!(dataset = live.name(), %error, "it stays, and no path leads to it");
                 }
             }
         }

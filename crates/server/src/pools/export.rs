@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// to make no progress.
 const STILL: Duration = Duration::from_secs(5);
 
-/// How long another place that has a file system mounted may take to go by itself, and a command that
-/// uses files without a mount.
+/// How long another place that has a file system mounted may take to go by itself, and a command
+/// that uses files without a mount.
 const PASSING: Duration = Duration::from_millis(500);
 
 /// What exports that were refused have taken from a pool.
