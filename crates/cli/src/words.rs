@@ -111,7 +111,10 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         }
         Reason::Silent => "its devices do not answer".into(),
         Reason::NoSuchMethod => "the daemon is of another version".into(),
-        Reason::BadRequest { what } | Reason::Daemon { what } | Reason::Program { what } => what.clone(),
+        Reason::BadRequest { what }
+        | Reason::Daemon { what }
+        | Reason::Program { what }
+        | Reason::NotInEffect { what, .. } => what.clone(),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
     }
 }

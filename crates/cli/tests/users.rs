@@ -283,10 +283,21 @@ fn a_full_run() {
          mount --bind /run/own $own && cd $own/home && truncate -s 128M d0 d1; head -c 4M /dev/zero >/run/full; true",
     );
     assert!(furnished.status.success(), "{}", said(&furnished));
-    let named = root("POOLHOUSE_RUN_DIR=/run/named poolhouse zpool create -m none tank $PWD/d0");
-    assert!(!named.status.success());
-    let words = said(&named);
-    assert!(words.contains("/run/named") && words.contains("No space left on device"), "{words}");
+    // One that only reads doesn't take it for a daemon without pools either.
+    for line in ["zpool create -m none tank $PWD/d0", "zpool list", "zfs list", "zpool export -a", "ls"] {
+        let named = root(&format!("POOLHOUSE_RUN_DIR=/run/named poolhouse {line}"));
+        let words = said(&named);
+        assert!(!named.status.success(), "{line}: {words}");
+        assert!(words.contains("/run/named") && words.contains("No space left on device"), "{line}: {words}");
+    }
+    for (folder, why) in
+        [("/dev/null/run", "Not a directory"), ("/proc/run", "/proc/run"), ("/etc/passwd", "is no folder")]
+    {
+        let named = root(&format!("POOLHOUSE_RUN_DIR={folder} poolhouse zpool list"));
+        assert!(!named.status.success() && said(&named).contains(why), "{folder}: {}", said(&named));
+    }
+    let theirs = machine.ran(BOB, &format!("cd {at}; POOLHOUSE_RUN_DIR={at} poolhouse ls tank:/"));
+    assert!(!theirs.status.success() && said(&theirs).contains("belongs to user"), "{}", said(&theirs));
     let ran = root("poolhouse zpool create -m none tank $PWD/d0");
     assert!(ran.status.success(), "{}", said(&ran));
     let words = said(&ran);
@@ -550,6 +561,7 @@ fn nested_and_opened_late() {
 fn nested_against_its_will() {
     let Some(machine) = Machine::new() else { return };
     let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
+    let bad_or = |line: &str| machine.bad_or(line);
     let at = machine.home().display().to_string();
     good(&format!("truncate -s 256M {at}/d0"));
     good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
@@ -572,5 +584,28 @@ fn nested_against_its_will() {
     good("poolhouse zfs set exec=off acltype=posix own && poolhouse zfs mount own");
     good("poolhouse zfs create own/same && poolhouse zfs create -o acltype=off own/less");
     good(&format!("touch {at}/mnt/less/file && cat {at}/mnt/less/file && mkdir {at}/mnt/less/d"));
+    // What only the kernel could do for a mounted one is said, by the file system that it is about.
+    let stale = |line: &str, expected: &str| {
+        let ran = machine.ran(ANN, line);
+        let told = said(&ran);
+        let first = format!("cannot mount '{expected}");
+        assert_eq!(ran.status.code(), Some(255), "{line}: {told}");
+        assert!(told.starts_with(&first) && told.matches("cannot mount").count() == 1, "{line}: {told}");
+        assert!(told.ends_with("property may be set but unable to remount filesystem\n"), "{line}: {told}");
+    };
+    stale("poolhouse zfs set exec=on own", "own': exec=on takes effect when it is mounted again");
+    good("poolhouse zfs set atime=off own && poolhouse zfs set setuid=off own && poolhouse zfs unmount own");
+    good("poolhouse zfs mount -a");
+    stale(
+        "poolhouse zfs set exec=off own/less",
+        &format!("own/less': exec=off takes effect only if {at}/mnt says"),
+    );
+    good("poolhouse zfs inherit exec own/less");
+    stale("poolhouse zfs set exec=off own", "own': exec=off takes effect when it is mounted again");
+    good(
+        "poolhouse zfs set readonly=on own && poolhouse zfs set readonly=off own && poolhouse zfs unmount own",
+    );
+    good(&format!("poolhouse zfs mount -a && cp /bin/true {at}/mnt/less/true"));
+    assert!(bad_or(&format!("{at}/mnt/less/true")).contains("ermission denied"));
     good("poolhouse zpool export own");
 }

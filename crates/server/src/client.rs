@@ -54,7 +54,11 @@ impl Socket {
     /// Connects to a daemon that runs, and says where it lives.
     fn connect(&self, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
         let connected = match &self.place {
-            Some(place) => place.connect().map(|stream| Some((stream?, place.clone()))),
+            // A folder that is named and can't be a daemon's is a mistake: what it was to hold is not nothing.
+            Some(place) => match place.connect() {
+                Ok(None) if place.is_mine() => place.try_out().map(|()| None),
+                connected => connected.map(|stream| Some((stream?, place.clone()))),
+            },
             None => choice::running(),
         };
         match connected.map_err(of_place)? {

@@ -109,11 +109,12 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
         | fuse::Error::Silent { source, .. } => system(*source),
         fuse::Error::Unmount { source: Errno::INVAL, .. } => Reason::NotMounted,
         fuse::Error::Unmount { source, .. } => system(*source),
+        fuse::Error::Inside { what, .. } | fuse::Error::Holds { what, .. } => {
+            Reason::NotInEffect { setting: (*what).to_owned(), what: chain(error) }
+        }
         fuse::Error::Helper { .. }
         | fuse::Error::HelperRefused { .. }
         | fuse::Error::Closed { .. }
-        | fuse::Error::Inside { .. }
-        | fuse::Error::Holds { .. }
         | fuse::Error::Workers { .. }
         | fuse::Error::Table { .. } => Reason::Daemon { what: chain(error) },
     }

@@ -12,6 +12,7 @@
 //! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
 //! from reading them until they are followed, so that nobody goes by what they said before.
 
+mod follow;
 mod later;
 mod load;
 mod look;
@@ -201,50 +202,6 @@ impl Live {
             shown.set_name(&name);
         }
         self.name.set(name);
-    }
-
-    /// Lets a plan take effect, as far as it can while this is mounted.
-    fn adopt(&self, pool: &Pool, mut plan: Plan) -> Result<(), Reason> {
-        // What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
-        plan.options.posix_acl = self.posix_acl;
-        plan.policy.posix_acl = self.posix_acl;
-        // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
-        let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
-        if told && !plan.options.read_only && pool.spa().writer().is_some() {
-            self.open_for_writing(pool, &plan)?;
-        }
-        plan.rest_if_read_only(self.is_read_only());
-        self.policies.set(plan.policy);
-        pool.spa().cache().set_policy(plan.dataset.object().0, plan.cache);
-        if let Some(shown) = self.files.get() {
-            shown.show_xattrs(plan.xattrs);
-            if self.snapdir.set(plan.snapdir) {
-                // The kernel keeps what it has listed, and what it found or didn't.
-                let root = shown.root();
-                self.mount.tell(&[Stale::Name(root, b".zfs".to_vec()), Stale::File(root)]);
-            }
-        }
-        self.tell(&plan).map_err(|error| of_fuse(&error))
-    }
-
-    /// Takes a dataset for writing that was only read.
-    fn open_for_writing(&self, pool: &Pool, plan: &Plan) -> Result<(), Reason> {
-        let Some(shown) = self.files.get().filter(|_| self.is_read_only()) else { return Ok(()) };
-        shown.make_writable(to_be_written(pool, plan, &self.policies)?);
-        Ok(())
-    }
-
-    /// Gives the kernel the options of a plan, if they are others than it has.
-    fn tell(&self, plan: &Plan) -> Result<(), fuse::Error> {
-        let read_only = self.is_read_only() || plan.options.read_only;
-        let words = plan.words(read_only);
-        let mut now = self.options.lock();
-        if *now == words {
-            return Ok(());
-        }
-        self.mount.remount(&fuse::Options { read_only, ..plan.options.clone() })?;
-        *now = words;
-        Ok(())
     }
 }
 
@@ -650,73 +607,6 @@ impl Mounts {
         let (given, turn) = (Arc::new(Mutex::new(plan.given.clone())), Arc::default());
         let snapdir = SnapDirNow::new(plan.snapdir);
         Ok(Made { mount, policies, snapdir, files, given, turn, hold })
-    }
-
-    /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
-    ///
-    /// # Errors
-    /// As reading them fails; as the system refuses to change the mount's options, where this process may change them: say, because a file
-    /// is open for writing.
-    pub fn follow(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
-        let _turn = live.turn.lock();
-        let name = live.name();
-        let plan = pool.dsl().dataset(&name).and_then(Plan::of);
-        let plan = plan.map_err(|error| Error::new(&name, of_dsl(&error)))?;
-        let Some(mut plan) = plan else { return Ok(()) };
-        let given = live.given.lock().clone();
-        if let Err(option) = plan.apply(&given) {
-            tracing::warn!(dataset = name, option, "it was known when this was mounted");
-        }
-        match live.adopt(pool, plan) {
-            Err(reason) if rustix::process::geteuid().is_root() => Err(Error::new(&name, reason)),
-            Err(reason) => {
-                // Only root may: for others it takes effect with the next mount.
-                tracing::info!(dataset = name, ?reason, "its mount options stay as they are");
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// Mounts again what is mounted, with other options (`-o remount`).
-    ///
-    /// # Errors
-    /// [`Reason::PoolReadonly`] if it is to be written, and can only be read; as the system refuses it.
-    pub fn remount(&self, pool: &Pool, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
-        let fail = |reason| Error::new(live.name(), reason);
-        let _turn = live.turn.lock();
-        let mut given = live.given.lock().clone();
-        given.extend(options.iter().filter(|option| *option != "remount").cloned());
-        plan.apply(&given).map_err(|option| fail(Reason::BadMountOption { option }))?;
-        // Whom it lets in the kernel is told once.
-        let lets_in = |options: &[String]| options.iter().any(|option| option == "allow_other");
-        if lets_in(options)
-            && !lets_in(&live.given.lock())
-            && !self.others
-            && !rustix::process::geteuid().is_root()
-        {
-            return Err(fail(Reason::BadMountOption { option: "allow_other".into() }));
-        }
-        if plan.dataset.is_snapshot() && options.iter().any(|option| option == "rw") {
-            return Err(fail(Reason::PoolReadonly));
-        }
-        let to_write = !plan.options.read_only;
-        if to_write && live.is_read_only() {
-            if pool.spa().writer().is_none() {
-                return Err(fail(Reason::PoolReadonly));
-            }
-            if !rustix::process::geteuid().is_root() && !live.mount.is_nested() {
-                return Err(fail(Reason::System { errno: Errno::PERM.raw_os_error() }));
-            }
-        }
-        live.adopt(pool, plan).map_err(fail)?;
-        if to_write && live.is_read_only() {
-            // Its version is old.
-            return Err(fail(Reason::PoolReadonly));
-        }
-        *live.given.lock() = given;
-        self.write_down(live);
-        Ok(())
     }
 
     /// Mounts again what was unmounted a moment ago, where and as it was. `later` is as in [`How`].

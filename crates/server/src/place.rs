@@ -155,6 +155,11 @@ impl Place {
         self.shared
     }
 
+    /// Whether its daemon is, or would be, this user's.
+    pub fn is_mine(&self) -> bool {
+        !self.shared || rustix::process::geteuid().is_root()
+    }
+
     /// Makes the folder if need be, and checks that it can be trusted and used.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ use crate::faults::{of_dsl, of_fuse, of_key};
 use crate::files::Visits;
 use crate::journal::Journal;
 use crate::looks::Looks;
-use crate::mounts::Mounts;
+use crate::mounts::{Live, Mounts};
 use crate::split::{Split, split};
 use crate::syncs::Syncs;
 use crate::tunables::Tunables;
@@ -518,30 +518,41 @@ impl Pools {
 
     /// Tells mounted file systems what their properties say now. What comes back could not be told what this change says.
     fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) -> Vec<MountFailure> {
-        let (root, told) = match change {
-            DatasetChange::Set { name, props, .. } => (name, props.iter().any(|(p, _)| is_mount_option(p))),
-            DatasetChange::Inherit { name, prop, .. } => (name, is_mount_option(prop)),
+        let is = |prop: &str, what: &str| if what.is_empty() { is_mount_option(prop) } else { prop == what };
+        // Whether a property is among those that change, or, for no name, any that the kernel is told.
+        let (root, told): (_, Box<dyn Fn(&str) -> bool>) = match change {
+            DatasetChange::Set { name, props, .. } => {
+                (name, Box::new(move |what| props.iter().any(|(prop, _)| is(prop, what))))
+            }
+            DatasetChange::Inherit { name, prop, .. } => (name, Box::new(move |what| is(prop, what))),
             // What it inherits is another's now.
-            DatasetChange::Rename { to, .. } => (to, true),
+            DatasetChange::Rename { to, .. } => (to, Box::new(|_| true)),
             _ => return Vec::new(),
         };
-        let mut failures = Vec::new();
+        let mut failures: Vec<(Arc<Live>, Error)> = Vec::new();
         // Others may still wait for what an earlier change said. A mount and what is nested in it
         // have to say the same, so that one of them may have to be the first.
         let follow = |(_, live): &Mounted| {
             imported.mounts.follow(&imported.pool, live).err().map(|_| Arc::clone(live))
         };
-        let again: Vec<_> = imported.mounted().iter().filter_map(follow).collect();
+        let again: Vec<Arc<Live>> = imported.mounted().iter().filter_map(follow).collect();
         for live in again {
             let Err(error) = imported.mounts.follow(&imported.pool, &live) else { continue };
             let name = live.name();
-            if told && within(root, &name) {
-                failures.push(MountFailure { name, error });
+            let about = match &error.reason {
+                Reason::NotInEffect { setting, .. } => setting.split('=').next().unwrap_or_default(),
+                _ => "",
+            };
+            if told(about) && within(root, &name) {
+                failures.push((live, error));
             } else {
                 tracing::warn!(dataset = name, %error, "its properties are not followed");
             }
         }
-        failures
+        // What is nested waits for the mount that it lies in.
+        let stale: Vec<Arc<Live>> = failures.iter().map(|(live, _)| Arc::clone(live)).collect();
+        failures.retain(|(live, _)| !stale.iter().any(|outer| live.is_within(outer)));
+        failures.into_iter().map(|(live, error)| MountFailure { name: live.name(), error }).collect()
     }
 
     /// Unmounts what a change is about to take away or move; what was mounted, and the folders that go when the change is made.

@@ -106,10 +106,11 @@ fn pools(io: &mut Io, args: &Args) -> Result<bool, Error> {
     for (name, guid) in &pools {
         writeln!(io.out, "{name}\t{guid}");
     }
-    if pools.is_empty() {
+    let asked = held::by_ourselves(args) || super::report_unasked(io, super::args::Command::Ls);
+    if pools.is_empty() && asked {
         writeln!(io.err, "no pools available");
     }
-    Ok(true)
+    Ok(asked)
 }
 
 /// The names and guids of pools, with those that the daemon holds.

@@ -64,6 +64,10 @@ fn with_args(
         Ok(args) => match run(io, &args) {
             Ok(whole) => i32::from(!whole),
             Err(e) => {
+                // A daemon that can't be asked may hold what isn't found.
+                if let target::Error::Pool(poolhouse::Error::NoSuchPool { .. }) = e {
+                    report_unasked(io, command);
+                }
                 writeln!(io.err, "poolhouse {}: {}", command.name(), Chain(&e));
                 if e.is_in_use() {
                     writeln!(io.err, "poolhouse {}: --peek reads it all the same", command.name());
@@ -80,6 +84,14 @@ fn with_args(
             2
         }
     }
+}
+
+/// Says why this user's daemon can't be asked for its pools; true if it can, or there is none.
+fn report_unasked(io: &mut Io, command: args::Command) -> bool {
+    let Err(error) = io.service.pool_names() else { return true };
+    let why = crate::words::reason(&error.reason, &crate::clock::Clock::system());
+    writeln!(io.err, "poolhouse {}: the daemon can't be asked for pools: {why}", command.name());
+    false
 }
 
 /// Says which datasets could not be listed; true if there are none.

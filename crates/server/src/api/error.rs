@@ -195,6 +195,13 @@ pub enum Reason {
         /// `errno`.
         errno: i32,
     },
+    /// A property is set, and a mounted file system can't have it.
+    NotInEffect {
+        /// The property and its value, `exec=off`.
+        setting: String,
+        /// Why, and what helps.
+        what: String,
+    },
     /// Other users can't be let in by this one (`allow_other`).
     NobodyElse,
     /// The path is not a mountpoint of ours.
