@@ -518,16 +518,16 @@ impl Pools {
 
     /// Tells mounted file systems what their properties say now. What comes back could not be told what this change says.
     fn follow(&self, imported: &Arc<Imported>, change: &DatasetChange) -> Vec<MountFailure> {
-        let is = |prop: &str, what: &str| if what.is_empty() { is_mount_option(prop) } else { prop == what };
-        // Whether a property is among those that change, or, for no name, any that the kernel is told.
-        let (root, told): (_, Box<dyn Fn(&str) -> bool>) = match change {
-            DatasetChange::Set { name, props, .. } => {
-                (name, Box::new(move |what| props.iter().any(|(prop, _)| is(prop, what))))
-            }
-            DatasetChange::Inherit { name, prop, .. } => (name, Box::new(move |what| is(prop, what))),
+        let (root, changed): (_, Vec<&str>) = match change {
+            DatasetChange::Set { name, props, .. } => (name, props.iter().map(|(p, _)| p.as_str()).collect()),
+            DatasetChange::Inherit { name, prop, .. } => (name, vec![prop]),
             // What it inherits is another's now.
-            DatasetChange::Rename { to, .. } => (to, Box::new(|_| true)),
+            DatasetChange::Rename { to, .. } => (to, MOUNT_OPTIONS.to_vec()),
             _ => return Vec::new(),
+        };
+        // Whether the change is about a property, or, if that is not known, about any that the kernel is told.
+        let told = |about: &str| {
+            changed.iter().any(|prop| if about.is_empty() { is_mount_option(prop) } else { *prop == about })
         };
         let mut failures: Vec<(Arc<Live>, Error)> = Vec::new();
         // Others may still wait for what an earlier change said. A mount and what is nested in it
@@ -717,7 +717,11 @@ fn stays_put(imported: &Imported, name: &str) -> bool {
     matches!(&place.value, dsl::prop::Value::Text(word) if word == "legacy" || word == "none")
 }
 
-/// Whether a property is one that the kernel is told (`zfs_is_namespace_prop`).
+/// The properties that the kernel is told (`zfs_is_namespace_prop`).
+const MOUNT_OPTIONS: [&str; 8] =
+    ["atime", "relatime", "devices", "exec", "setuid", "readonly", "xattr", "nbmand"];
+
+/// Whether a property is one of these.
 fn is_mount_option(prop: &str) -> bool {
-    ["atime", "relatime", "devices", "exec", "setuid", "readonly", "xattr", "nbmand"].contains(&prop)
+    MOUNT_OPTIONS.contains(&prop)
 }
