@@ -483,13 +483,22 @@ fn trees_change() {
     nest.good("zpool export tank");
 }
 
-/// Goal: what keeps a nested file system busy is named: by an open or a removed file, a working
-/// directory, a running program, a watch, or a folder of it that is mounted elsewhere.
+/// Goal: what keeps a file system busy is named, whether it is nested or has a mount: by an open or
+/// a removed file, a socket's name, a working directory, a running program, or a loop device. A
+/// watch, or a folder of it that is mounted elsewhere, keeps only what is nested.
 #[test]
 fn users_are_named() {
-    let Some(nest) = Nest::new("") else { return };
+    for options in [&["--nest"][..], &[]] {
+        let Some(nest) = Nest::by(options, "") else { return };
+        names_users(&nest);
+    }
+}
+
+fn names_users(nest: &Nest) {
     let busy = |line: &str| nest.bad(line);
     let at = nest.at("a/b");
+    // A user's daemon nests in any case.
+    let nested = nest.mounts().len() == 1;
     let told_of = |name: &str, pid: u32| {
         let told = busy("zfs unmount tank/a/b");
         let expected =
@@ -502,10 +511,15 @@ fn users_are_named() {
     fs::remove_file(at.join("file")).expect("it goes");
     told_of(&me, std::process::id());
     drop(file);
-    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
-    inotify::add_watch(&watch, &at, inotify::WatchFlags::CREATE).expect("a watch");
+    if nested {
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
+        inotify::add_watch(&watch, &at, inotify::WatchFlags::CREATE).expect("a watch");
+        told_of(&me, std::process::id());
+        drop(watch);
+    }
+    let socket = UnixListener::bind(at.join("socket")).expect("a socket");
     told_of(&me, std::process::id());
-    drop(watch);
+    drop(socket);
     testkit::copy_program("/bin/cat", at.join("meow"));
     for (name, mut command) in [("cat", Command::new("cat")), ("meow", Command::new(at.join("meow")))] {
         let dir = if name == "cat" { &*at } else { Path::new("/") };
@@ -515,12 +529,15 @@ fn users_are_named() {
         child.stdin.as_mut().expect("a pipe").write_all(b"x").expect("a pipe");
         child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a pipe");
         told_of(name, child.id());
-        let told = busy("zpool export tank");
-        assert!(told.contains(&format!("is in use by {name} (pid {})", child.id())), "{told}");
+        let by = format!("in use by {name} (pid {})\n", child.id());
+        for line in ["zpool export tank", "zfs destroy tank/a/b", "zfs rename tank/a tank/z"] {
+            let told = busy(line);
+            assert!(told.ends_with(&by), "{line}: {told}");
+        }
         drop(child.stdin.take());
         child.wait().expect("it ends");
     }
-    if is_root() {
+    if nested && is_root() {
         let out = nest.dir.path().join("out");
         fs::create_dir(&out).and_then(|()| fs::create_dir(at.join("sub"))).expect("folders");
         rustix::mount::mount_bind(at.join("sub"), &out).expect("a mount");
@@ -528,6 +545,68 @@ fn users_are_named() {
         assert!(told.contains(&format!("in use by another mount of it, at {}", out.display())), "{told}");
         rustix::mount::unmount(&out, rustix::mount::UnmountFlags::empty()).expect("it goes");
     }
+    if let Some(device) = looped(&at.join("image")) {
+        let told = busy("zfs unmount tank/a/b");
+        let by = format!("in use by {device}, which is over {}\n", at.join("image").display());
+        assert!(told.ends_with(&by), "{told}");
+        let gone = Command::new("losetup").args(["--detach", &device]).status().expect("losetup");
+        assert!(gone.success());
+    }
     nest.good("zfs unmount tank/a/b");
     nest.good("zpool export tank");
+}
+
+/// A loop device over a new file, where this test may have one.
+fn looped(file: &Path) -> Option<String> {
+    daemon::image(file);
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+    let made = made.ok().filter(|made| made.status.success());
+    if made.is_none() {
+        eprintln!("no loop devices here");
+    }
+    Some(String::from_utf8(made?.stdout).expect("a path").trim().to_owned())
+}
+
+/// Goal: the command that wants a file system unmounted is not named beside the shell that is in it,
+/// and is named where nothing else is; what another file system is mounted in is told of that.
+#[test]
+fn askers_and_mounts_in_the_way() {
+    for options in [&["--nest"][..], &[]] {
+        let Some(nest) = Nest::by(options, "") else { return };
+        let at = nest.at("a/b");
+        let cannot = format!("cannot unmount '{}': dataset is busy: in use by ", at.display());
+        let asks = daemon::command(nest.dir.path(), "zfs unmount tank/a/b");
+        let within = |command: &mut Command| {
+            let child = command.current_dir(&at).stderr(Stdio::piped()).spawn().expect("it runs");
+            let pid = child.id();
+            (pid, said(&child.wait_with_output().expect("it ends")))
+        };
+        let run = nest.dir.path().join("run");
+        let script = format!("{} zfs unmount tank/a/b; exit", asks.get_program().display());
+        let (pid, told) = within(Command::new("sh").env("POOLHOUSE_RUN_DIR", &run).args(["-c", &script]));
+        assert_eq!(told, format!("{cannot}sh (pid {pid})\n"));
+        let mut alone = asks;
+        let (pid, told) = within(&mut alone);
+        assert_eq!(told, format!("{cannot}poolhouse (pid {pid})\n"));
+
+        nest.good("zfs snapshot tank/other@s");
+        let inside = at.join("clone");
+        nest.good(&format!("zfs clone -o mountpoint={} tank/other@s tank/clone", inside.display()));
+        let by = format!("in use by 'tank/clone', mounted at {}\n", inside.display());
+        for line in ["zfs unmount tank/a/b", "zfs rename tank/a/b tank/z", "zfs destroy tank/a/b"] {
+            let told = nest.bad(line);
+            assert!(told.ends_with(&by), "{line}: {told}");
+        }
+        if is_root() {
+            nest.good("zfs unmount tank/clone");
+            rustix::mount::mount("none", &inside, "tmpfs", rustix::mount::MountFlags::empty(), None)
+                .expect("a mount");
+            let told = nest.bad("zfs unmount tank/a/b");
+            assert!(told.contains(&format!("by what is mounted at {} (tmpfs)", inside.display())), "{told}");
+            rustix::mount::unmount(&inside, rustix::mount::UnmountFlags::empty()).expect("it goes");
+        }
+        nest.good("zfs destroy -R tank/other");
+        nest.good("zfs unmount tank/a/b");
+        nest.good("zpool export tank");
+    }
 }

@@ -30,6 +30,7 @@ pub mod reserve;
 mod served;
 pub mod system;
 pub mod tree;
+mod users;
 pub mod why;
 pub mod workers;
 

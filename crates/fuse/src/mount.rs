@@ -16,6 +16,7 @@ use crate::reserve;
 use crate::served::Nesting;
 use crate::system::{self, Detach, Options, Places};
 use crate::tree::{Node, Tree};
+use crate::users::{Files, Which};
 use crate::workers::{Done, Workers};
 use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
@@ -32,7 +33,7 @@ const TRIES: u32 = 10;
 const LOOKS: u32 = 100;
 /// How long apart.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How many users of a mount that lingers the log names.
+/// How many users of a mount are named.
 const USERS_MAX: usize = 8;
 
 /// A mount that this process serves.
@@ -235,6 +236,13 @@ impl Mount {
     /// mounts.
     pub fn holders(&self) -> Vec<String> {
         Places::read().map_or_else(|_| Vec::new(), |p| p.holders(&self.mount.device_text(), USERS_MAX))
+    }
+
+    /// Who uses it here, in words, as far as that can be told: a few processes and loop devices.
+    /// `asker` is as in [`crate::Served::in_use_by`].
+    pub(crate) fn in_use_by(&self, asker: Option<u32>) -> Vec<String> {
+        let which = Which::Mount(self.mount.row());
+        Files { device: self.device(), which, target: &self.target }.holders(USERS_MAX, asker)
     }
 
     /// What would keep it served if it were unmounted now: another mountpoint, or a process in

@@ -40,7 +40,6 @@
 mod files;
 mod mount;
 mod places;
-mod users;
 
 pub use mount::Nested;
 
@@ -62,7 +61,7 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Set in the number of each node whose number says a place.
 const NESTED: u64 = 1 << 63;
 /// Bits of the object number in there.
-const OBJECT_BITS: u32 = u64::BITS - 1 - BITS;
+pub(crate) const OBJECT_BITS: u32 = u64::BITS - 1 - BITS;
 const OBJECT_MASK: u64 = (1 << OBJECT_BITS) - 1;
 /// How many upper bits one file system may have: two for each of its snapshots, and more.
 const TAGS_MAX: usize = 1 << 17;

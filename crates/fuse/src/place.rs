@@ -103,9 +103,11 @@ impl Drop for Turn {
     }
 }
 
-/// Asks about what a path leads to, through links, without asking the daemon that serves it.
+/// Asks about what a path leads to, through links, without asking the daemon that serves it: its
+/// number, and that of the mount through which it is reached.
 pub(crate) fn look_through(path: &Path) -> Result<Statx, Errno> {
-    rustix::fs::statx(CWD, path, AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC, StatxFlags::INO)
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(CWD, path, flags, StatxFlags::INO | StatxFlags::MNT_ID)
 }
 
 /// Asks about a path without asking the daemon that serves it.
@@ -134,6 +136,11 @@ impl MountId {
     /// The same as the table of mounts has it.
     pub(crate) fn device_text(&self) -> String {
         format!("{}:{}", self.device.0, self.device.1)
+    }
+
+    /// Its number in the table of mounts, where the system says that.
+    pub(crate) fn row(&self) -> Option<u64> {
+        self.row
     }
 
     /// Whether a name in a folder leads to its root.

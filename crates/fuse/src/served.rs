@@ -151,7 +151,17 @@ impl Served {
     pub fn holders(&self) -> Vec<String> {
         match self {
             Self::Own(mount) => mount.holders(),
-            Self::Nested(nested) => nested.holders(),
+            Self::Nested(nested) => nested.holders(None),
+        }
+    }
+
+    /// What keeps it from being unmounted here, in words, as far as that can be told: processes and
+    /// loop devices that use it, and other mountpoints of a part of what is nested. The process
+    /// `asker`, which wants it unmounted, is left out, unless it is the only one.
+    pub fn in_use_by(&self, asker: Option<u32>) -> Vec<String> {
+        match self {
+            Self::Own(mount) => mount.in_use_by(asker),
+            Self::Nested(nested) => nested.holders(asker),
         }
     }
 

@@ -12,6 +12,7 @@
 //! The table is held for looking up and entering, never while something is mounted or unmounted. Who lets a mount follow its properties has its turn
 //! from reading them until they are followed, so that nobody goes by what they said before.
 
+mod busy;
 mod follow;
 mod later;
 mod load;
@@ -25,7 +26,6 @@ pub(crate) use load::{Plans, plans};
 use crate::api::{self, Error, Reason};
 use crate::faults::{chain, of_dsl, of_fuse, of_library, of_zpl};
 use crate::journal::Journal;
-use crate::peer;
 use crate::plan::{Plan, Where, decided};
 use crate::view::MountedAs;
 use dsl::Prop;
@@ -110,24 +110,6 @@ impl Live {
     /// Processes that have it mounted, and their programs: a few.
     pub fn users(&self) -> Vec<(u32, String)> {
         self.mount.users()
-    }
-
-    /// Who has it mounted elsewhere, in words.
-    pub fn kept_by(&self) -> String {
-        let holders = self.mount.holders();
-        if holders.is_empty() { "another mount of it".to_owned() } else { holders.join(", ") }
-    }
-
-    /// The same error, with who uses this if it is nested and busy. Others than the daemon's owner
-    /// are not told.
-    pub(crate) fn with_holders(&self, error: Error) -> Error {
-        if error.reason != Reason::Busy || !self.mount.is_nested() || !peer::owns() {
-            return error;
-        }
-        match self.mount.holders() {
-            holders if holders.is_empty() => error,
-            holders => Error::new(error.about, Reason::HeldOpen { by: holders.join(", ") }),
-        }
     }
 
     /// Notices if somebody else unmounted it. Returns whether it is mounted.

@@ -21,6 +21,8 @@ pub struct Peer {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// Its process, as far as this one can name it: not in another namespace of processes.
+    pub pid: Option<u32>,
 }
 
 /// What anybody may ask of root's daemon.
@@ -46,7 +48,8 @@ thread_local! {
 impl Peer {
     /// This process.
     pub fn own() -> Self {
-        Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Self { uid, gid, pid: Some(std::process::id()) }
     }
 
     /// Whether it may do anything to the pools of a daemon that runs as `owner`.

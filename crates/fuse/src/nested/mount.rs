@@ -1,6 +1,5 @@
 //! A nested file system, from mount to unmount.
 
-use super::users::Files;
 use super::{Content, Flags, Fs, Nest};
 use crate::dataset::Stale;
 use crate::error::Error;
@@ -9,6 +8,7 @@ use crate::place::MountId;
 use crate::served::Served;
 use crate::system::{self, Detach, Options, Places};
 use crate::tree::Node;
+use crate::users::{Files, Which};
 use crate::workers::Workers;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -151,18 +151,22 @@ impl Nested {
 
     /// Processes that use it, and their programs: a few.
     pub fn users(&self) -> Vec<(u32, String)> {
-        let Some((_, fs)) = self.here() else { return Vec::new() };
-        let (device, dataset) = (self.mount.device(), fs.dataset);
-        Files { device, dataset, target: &self.target }.users(USERS_MAX)
+        self.files().map(|files| files.users(USERS_MAX)).unwrap_or_default()
     }
 
-    /// Who uses it, in words: other mountpoints of a folder of it, and a few processes.
-    pub fn holders(&self) -> Vec<String> {
+    fn files(&self) -> Option<Files<'_>> {
+        let (_, fs) = self.here()?;
+        Some(Files { device: self.mount.device(), which: Which::Dataset(fs.dataset), target: &self.target })
+    }
+
+    /// Who uses it, in words: other mountpoints of a folder of it, and a few processes and loop
+    /// devices. `asker` is as in [`crate::Served::in_use_by`].
+    pub fn holders(&self, asker: Option<u32>) -> Vec<String> {
         let below = self.target.strip_prefix(&self.outer).unwrap_or(&self.target);
         let bound =
             |places: Places| places.bound(&self.mount.device_text(), &Path::new("/").join(below), USERS_MAX);
         let bound = Places::read().map(bound).unwrap_or_default();
-        let users = self.users().into_iter().map(|(pid, _)| system::process(pid));
+        let users = self.files().map(|files| files.holders(USERS_MAX, asker)).unwrap_or_default();
         bound.into_iter().chain(users).take(USERS_MAX).collect()
     }
 

@@ -230,7 +230,7 @@ fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
 /// Serves one connection to its end.
 fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
     let cred = rustix::net::sockopt::socket_peercred(&stream)?;
-    let peer = Peer { uid: cred.uid.as_raw(), gid: cred.gid.as_raw() };
+    let peer = Peer { uid: cred.uid.as_raw(), gid: cred.gid.as_raw(), pid: None };
     if !peer.owns(Peer::own().uid) {
         tracing::info!(uid = peer.uid, "a visitor is turned away");
         return Ok(());

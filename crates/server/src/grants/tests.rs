@@ -90,6 +90,6 @@ fn changing() {
 #[test]
 fn nothing() {
     let change = DatasetChange::Set { name: "t".into(), props: Settings::new(), keep_mounted: false };
-    let done = check_change(&Pools::default(), Peer { uid: 7, gid: 7 }, &change);
+    let done = check_change(&Pools::default(), Peer { uid: 7, gid: 7, pid: None }, &change);
     assert!(done.is_err_and(|e| e.reason == Reason::Permission));
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn peer(uid: u32) -> Peer {
-    Peer { uid, gid: uid }
+    Peer { uid, gid: uid, pid: None }
 }
 
 /// Root and the owner may do anything, a stranger may only look, and that at root's pools alone.

@@ -434,12 +434,12 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
         pool.mounts.unmount(live, how)
     });
     let (mut failures, mut skipped) = (Vec::new(), Vec::new());
-    for (fate, (_, live)) in fates.into_iter().zip(order) {
+    for (fate, (pool, live)) in fates.into_iter().zip(order) {
         match fate {
             Fate::Done => {}
             Fate::Failed(error) => {
                 let named = failures.len() < NAMED_MAX;
-                let error = if named { live.with_holders(error) } else { error };
+                let error = if named { pool.mounts.with_holders(live, error) } else { error };
                 failures.push(MountFailure { name: error.about.clone(), error });
             }
             // Something is still mounted in it: that is said first.

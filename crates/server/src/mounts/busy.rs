@@ -1,0 +1,87 @@
+//! What keeps a file system mounted.
+//!
+//! # Theory
+//! Three things do: what is mounted in it or over it, programs that use it, and other places that
+//! have it mounted. The first is in the table of mounts, and of what is nested in our own. The
+//! others are found by [`fuse::Served`].
+//!
+//! Others than the daemon's owner are told of no process: they learn that it is busy.
+
+use super::{Live, Mounts};
+use crate::api::{Error, Reason};
+use crate::peer;
+use std::path::Path;
+
+/// How much is named of what keeps one file system.
+const NAMED_MAX: usize = 8;
+
+impl Live {
+    /// Who has it mounted elsewhere, in words.
+    pub fn kept_by(&self) -> String {
+        let holders = self.mount.holders();
+        if holders.is_empty() { "another mount of it".to_owned() } else { holders.join(", ") }
+    }
+
+    /// Whether it is mounted where another is, or below.
+    pub(super) fn is_below(&self, other: &Self) -> bool {
+        self.target().starts_with(other.target()) && self.object != other.object && self.number > other.number
+    }
+}
+
+impl Mounts {
+    /// The same error, with what keeps a file system mounted, if it is busy and that is known.
+    pub(crate) fn with_holders(&self, live: &Live, error: Error) -> Error {
+        match error.reason {
+            Reason::Busy => match self.held_by(live) {
+                Some(by) => Error::new(error.about, Reason::HeldOpen { by }),
+                None => error,
+            },
+            _ => error,
+        }
+    }
+
+    /// What keeps a file system mounted, in words, if that is known and may be said.
+    pub(super) fn held_by(&self, live: &Live) -> Option<String> {
+        if !peer::owns() {
+            return None;
+        }
+        let mut found = self.inside(live);
+        // What is mounted there is used by its own users.
+        if found.is_empty() {
+            found = live.mount.in_use_by(peer::asker().pid);
+        }
+        found.truncate(NAMED_MAX);
+        (!found.is_empty()).then(|| found.join(", "))
+    }
+
+    /// What is mounted in a file system or over it, in words.
+    fn inside(&self, live: &Live) -> Vec<String> {
+        let named = |name: &str, at: &Path| format!("'{name}', mounted at {}", at.display());
+        let all = self.list();
+        let nested = all.iter().filter(|other| other.mount.is_nested() && other.is_below(live));
+        let mut found: Vec<String> = nested.map(|other| named(&other.name(), other.target())).collect();
+        let table = fuse::system::table().unwrap_or_else(|error| {
+            tracing::warn!(%error, "it is not known what else is mounted");
+            Vec::new()
+        });
+        let device = |live: &Live| {
+            let (major, minor) = live.mount.device();
+            format!("{major}:{minor}")
+        };
+        let (own, target) = (device(live), live.target());
+        // What was mounted before it can only be hidden by it.
+        let since = table.iter().rposition(|row| row.device == own && target.starts_with(&row.target));
+        let later = table.iter().skip(since.map_or(0, |at| at + 1));
+        for row in later.filter(|row| row.target.starts_with(target) || target.starts_with(&row.target)) {
+            let ours = all.iter().find(|other| device(other) == row.device && other.target() == row.target);
+            found.push(match ours {
+                Some(other) => named(&other.name(), &row.target),
+                None if row.fs_type == fuse::system::FS_TYPE => {
+                    named(&row.source.to_string_lossy(), &row.target)
+                }
+                None => format!("what is mounted at {} ({})", row.target.display(), row.fs_type),
+            });
+        }
+        found
+    }
+}
