@@ -1,6 +1,6 @@
 //! The API's reasons in OpenZFS's words (`libzfs_error_description`).
 
-use server::api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo};
+use server::api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmounts};
 
 use crate::clock::Clock;
 
@@ -71,6 +71,18 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         Reason::NotOffered => "not exported".into(),
         Reason::NotAttached => "not attached".into(),
         Reason::HeldOpen { by } => format!("dataset is busy: in use by {by}"),
+        Reason::InTheWay { dataset, by, why } => {
+            let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            format!(
+                "dataset is busy: {}, so that the rollback has to unmount '{dataset}', which is in use{by}; \
+                 end that, and try again",
+                unmounts(*why)
+            )
+        }
+        Reason::MountpointLost { at, errno: number, by } => {
+            let by = by.as_ref().map(|by| format!("; it was in use by {by}")).unwrap_or_default();
+            format!("{at} can't be made again ({}){by}", errno(*number))
+        }
         Reason::AlreadyAttached { at } => format!("already attached, as {at}"),
         Reason::MountpointNotEmpty => "directory is not empty".into(),
         Reason::MountpointNotMade { errno: number } => {
@@ -245,6 +257,16 @@ pub fn unsupported_features(info: &LoadInfo) -> String {
         }
     }
     s
+}
+
+/// Why a file system can't be rolled back while it is mounted.
+fn unmounts(why: Unmounts) -> &'static str {
+    match why {
+        Unmounts::Differences => "more than a million files and names differ",
+        Unmounts::Unreadable => "what differs can't be read",
+        Unmounts::Often => "it was rolled back 255 times since it was mounted",
+        Unmounts::Closed => "its files can't be opened",
+    }
 }
 
 /// Why a device is as it was (`zfs_error_aux`, `libzfs_error_description`).

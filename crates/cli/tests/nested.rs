@@ -424,7 +424,18 @@ fn rolled_back_around_others() {
     fs::remove_file(nest.at("a/new")).expect("it goes");
     nest.good("zfs mount -a");
     let used = fs::File::open(nest.at("a/new/deep/file")).expect("a file");
-    nest.good("zfs rollback tank/a@2");
+    let rolled = nest.daemon.ran("zfs rollback tank/a@2");
+    let warned = String::from_utf8(rolled.stderr).expect("text");
+    let lines: Vec<_> = warned.lines().collect();
+    assert!(rolled.status.success() && lines.len() == 2, "{warned}");
+    let me = fs::read_to_string("/proc/self/comm").expect("a name");
+    for (line, name) in lines.iter().zip(["a/new/deep", "a/new"]) {
+        let at = nest.at(name);
+        let by = format!("it was in use by {} (pid {})", me.trim(), std::process::id());
+        let why = format!("is no longer mounted: {} can't be made again (Not a directory)", at.display());
+        assert!(line.starts_with(&format!("warning: 'tank/{name}' {why}")), "{line}");
+        assert!(line.contains(&by), "{line}");
+    }
     assert_eq!(fs::read_to_string(nest.at("a/new")).expect("a file"), "file");
     assert_eq!(nest.good("zfs list -H -o mounted tank/a tank/a/b tank/a/new"), "yes\nyes\nno\n");
     drop(used);
@@ -607,6 +618,47 @@ fn askers_and_mounts_in_the_way() {
         }
         nest.good("zfs destroy -R tank/other");
         nest.good("zfs unmount tank/a/b");
+        nest.good("zpool export tank");
+    }
+}
+
+/// Goal: a rollback that can't be done under its mount unmounts what is mounted in it, too, and
+/// mounts it again; while one of these is used, it is refused, says by what and why, and leaves all
+/// as it was. Without nesting, a mountpoint that a rollback takes away is made again.
+#[test]
+fn rolled_back_with_what_lies_in_it() {
+    for options in [&["--nest"][..], &[]] {
+        let Some(nest) = Nest::by(options, "") else { return };
+        for at in ["a", "a/b"] {
+            fs::write(nest.at(at).join("file"), at).expect("a file");
+        }
+        nest.good("zfs snapshot tank/a@s");
+        nest.good("zfs create tank/a/new");
+        let mounted = || nest.good("zfs list -H -o name,mounted -r tank/a");
+        let all = "tank/a\tyes\ntank/a/b\tyes\ntank/a/new\tyes\n";
+        nest.good("zfs rollback tank/a@s");
+        assert_eq!(mounted(), all);
+        let used = fs::File::open(nest.at("a/b/file")).expect("a file");
+        for _ in 1..255 {
+            nest.good("zfs rollback tank/a@s");
+        }
+        fs::write(nest.at("a/file"), "now").expect("a file");
+        let told = nest.bad("zfs rollback tank/a@s");
+        let me = fs::read_to_string("/proc/self/comm").expect("a name");
+        let by = format!("unmount 'tank/a/b', which is in use by {} (pid {})", me.trim(), std::process::id());
+        assert!(
+            told.starts_with("cannot rollback 'tank/a': dataset is busy: it was rolled back 255 times"),
+            "{told}"
+        );
+        assert!(told.contains(&by), "{told}");
+        assert_eq!(mounted(), all);
+        assert_eq!(fs::read_to_string(nest.at("a/file")).expect("contents"), "now");
+        drop(used);
+        nest.good("zfs rollback tank/a@s");
+        assert_eq!(mounted(), all);
+        for at in ["a", "a/b"] {
+            assert_eq!(fs::read_to_string(nest.at(at).join("file")).expect("contents"), at);
+        }
         nest.good("zpool export tank");
     }
 }

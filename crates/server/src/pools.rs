@@ -418,7 +418,8 @@ impl Pools {
         let heirs = imported.pool.spa().read(|| heirs::of(&imported, change))?;
         let (moved, folders) = self.make_way(&imported, change, &heirs)?;
         let run = || live.run_all(planned.tasks).map_err(|_| Error::new(about, Reason::Suspended));
-        let results = imported.mounts.run(&imported.pool, change, run);
+        let mut lost = Vec::new();
+        let results = imported.mounts.run(&imported.pool, change, &mut lost, run);
         let results = results.map_err(|error| export::with_user(self, &imported, error));
         let mut errors: Vec<Error> = Vec::new();
         for (about, result) in planned.about.iter().zip(results?) {
@@ -458,7 +459,7 @@ impl Pools {
         let stale = self.follow(&imported, change);
         // Where many things are destroyed, one that stays does not keep the others.
         let alone = !matches!(change, DatasetChange::Destroy { .. });
-        let mut changed = Changed { failures: stale, ..Changed::default() };
+        let mut changed = Changed { failures: stale, unmounted: lost };
         let failed = !errors.is_empty();
         // What stays is mounted again, where it was.
         let gone = |name: &str| {
@@ -497,9 +498,9 @@ impl Pools {
         let wanted: Vec<String> = wanted.into_iter().filter(is_file_system).collect();
         let request = MountRequest { datasets: wanted, before, ..MountRequest::default() };
         if let Some(left) = crate::grants::left_unmounted(&imported, &request.datasets) {
-            changed.unmounted = left;
+            changed.unmounted.extend(left);
         } else if !request.datasets.is_empty() {
-            changed.unmounted = self.mount(&request)?.failures;
+            changed.unmounted.extend(self.mount(&request)?.failures);
         }
         match errors.len() {
             0 => Ok(changed),

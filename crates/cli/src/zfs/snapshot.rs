@@ -140,7 +140,7 @@ pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
     }
     destroy.extend(younger.into_iter().map(|d| d.name));
     let change = DatasetChange::Rollback { snapshot: name.clone(), destroy, force };
-    ask(cx, &change, &format!("cannot rollback '{head}'"), &|e| match &e.reason {
+    let changed = ask(cx, &change, &format!("cannot rollback '{head}'"), &|e| match &e.reason {
         Reason::Refused { why: Refusal::NotLatest } => {
             Some(format!("there is a snapshot or bookmark more recent than '{name}'"))
         }
@@ -149,6 +149,14 @@ pub fn rollback(cx: &mut Cx, args: &[String]) -> Outcome {
         }
         _ => None,
     })?;
+    // It is rolled back, and what lay in it has no place any more.
+    for lost in &changed.unmounted {
+        let (name, why) = (&lost.name, words::reason(&lost.error.reason, &cx.clock));
+        writeln!(
+            cx.err,
+            "warning: '{name}' is no longer mounted: {why}. Make room for its mountpoint, then run 'zfs mount {name}'"
+        );
+    }
     Ok(0)
 }
 

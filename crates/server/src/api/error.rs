@@ -23,7 +23,7 @@ impl Error {
     /// Whether the reason is that something is used.
     pub fn is_busy(&self) -> bool {
         match self.reason {
-            Reason::Busy | Reason::HeldOpen { .. } => true,
+            Reason::Busy | Reason::HeldOpen { .. } | Reason::InTheWay { .. } => true,
             Reason::System { errno } => errno == rustix::io::Errno::BUSY.raw_os_error(),
             _ => false,
         }
@@ -42,6 +42,7 @@ impl Error {
             Reason::PoolExists
             | Reason::Busy
             | Reason::HeldOpen { .. }
+            | Reason::InTheWay { .. }
             | Reason::DeviceOfPool { .. }
             | Reason::AlreadyMounted
             | Reason::NotMounted
@@ -51,6 +52,20 @@ impl Error {
             _ => 422,
         }
     }
+}
+
+/// Why a file system can't be rolled back while it is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmounts {
+    /// More files and names differ than the kernel can be told of.
+    Differences,
+    /// What differs can't be read.
+    Unreadable,
+    /// It was rolled back too often since it was mounted.
+    Often,
+    /// It is mounted, and can't be opened.
+    Closed,
 }
 
 /// Why a request failed.
@@ -173,10 +188,28 @@ pub enum Reason {
     NotOffered,
     /// It is not attached.
     NotAttached,
-    /// Programs have a volume's device open, or a file system mounted in another place.
+    /// Programs use a volume's device or a file system, or something is mounted in that.
     HeldOpen {
-        /// Which programs, in words.
+        /// Which programs and mounts, in words.
         by: String,
+    },
+    /// A rollback has to unmount a file system that is in use.
+    InTheWay {
+        /// The file system.
+        dataset: String,
+        /// What uses it, in words, if that is known.
+        by: Option<String>,
+        /// Why it has to be unmounted.
+        why: Unmounts,
+    },
+    /// A rollback left no folder for a file system's mountpoint, so that it was unmounted by force.
+    MountpointLost {
+        /// The mountpoint.
+        at: String,
+        /// Why the folder can't be made: `errno`.
+        errno: i32,
+        /// What used the file system, in words, if that is known.
+        by: Option<String>,
     },
     /// It is attached.
     AlreadyAttached {

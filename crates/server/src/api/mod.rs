@@ -45,7 +45,7 @@ pub use dataset::{
     SpaceEntry,
 };
 pub use diff::{DiffPart, DiffRequest, FileAt, FileChange, Text};
-pub use error::{DeviceRefusal, Error, Reason, Refusal};
+pub use error::{DeviceRefusal, Error, Reason, Refusal, Unmounts};
 pub use event::{Event, EventPage, EventQuery, EventValue};
 pub use exports::{AttachRequest, DetachRequest, ExportList, OfferRequest, Offered, WithdrawRequest};
 pub use import::{

@@ -5,16 +5,23 @@
 //! in the snapshot go on with what they were then; others are gone for who has them open (`ESTALE`), also where their numbers are others' now. The kernel keeps what it was
 //! told for good, so that it is told what is no longer so: all that differs between the two, which is found before the one is freed.
 //!
-//! If it can't be rolled back, everything is as before, also removed files that are open. If what differs can't be found, because what is there now is damaged, or is too
-//! much, the file system is unmounted for it and mounted again where it was, which nobody may be using then.
+//! If it can't be rolled back, everything is as before, also removed files that are open.
+//!
+//! If what differs can't be found ([`Unmounts`]), the file system is unmounted for the rollback, with
+//! all file systems of the pool that are mounted in it. Then all are mounted again where they were.
+//! Programs must not be using them: the rollback is refused, and says which one is used by what.
+//!
+//! A mountpoint that is gone with the rollback is made again. Where it can't be, the caller is told
+//! which file systems are mounted no more.
 //!
 //! # Locks
 //! Who takes the file system of a mount, or its head, for something else has its turn ([`Live::with_files`]): so nobody has it while it is rolled back.
 
 use super::look::{to_be_read, to_be_written};
 use super::{Live, Mounts};
-use crate::api::{DatasetChange, Error, Reason, Refusal};
-use crate::faults::{chain, of_dsl, of_library};
+use crate::api::{DatasetChange, Error, MountFailure, Reason, Refusal, Unmounts};
+use crate::faults::{chain, of_dsl, of_fuse, of_library};
+use crate::peer;
 use crate::plan::Plan;
 use fuse::Detach;
 use fuse::dataset::{Dataset as Shown, Stale};
@@ -30,11 +37,15 @@ const PATIENCE: (Duration, u32) = (Duration::from_millis(20), 500);
 /// How many files and names that are different the kernel is told: a hundred megabytes or so.
 const MOST: usize = 1 << 20;
 
+/// Of how many file systems that were unmounted by force the users are looked for.
+const NAMED_MAX: usize = 4;
+
 /// What an operation of a rollback comes to.
 type Results<E> = Result<Vec<Result<(), E>>, Error>;
 
 impl Mounts {
-    /// Does a change of datasets, around what must become of mounts for a rollback.
+    /// Does a change of datasets, around what must become of mounts for a rollback. `lost` gets the
+    /// file systems that are mounted no more.
     ///
     /// # Errors
     /// As [`Mounts::roll_back`].
@@ -42,10 +53,11 @@ impl Mounts {
         &self,
         pool: &Pool,
         change: &DatasetChange,
+        lost: &mut Vec<MountFailure>,
         work: impl FnOnce() -> Results<E>,
     ) -> Results<E> {
         match change {
-            DatasetChange::Rollback { snapshot, .. } => self.roll_back(pool, snapshot, work),
+            DatasetChange::Rollback { snapshot, .. } => self.roll_back(pool, snapshot, lost, work),
             _ => work(),
         }
     }
@@ -53,8 +65,15 @@ impl Mounts {
     /// Has `work` roll back the file system of a snapshot, which may be mounted.
     ///
     /// # Errors
-    /// Those of `work`; as opening it again fails; [`Reason::Busy`] if somebody has it who doesn't ask through the kernel, and if it would have to be unmounted and is in use.
-    fn roll_back<E>(&self, pool: &Pool, to: &str, work: impl FnOnce() -> Results<E>) -> Results<E> {
+    /// Those of `work`; as opening it again fails; [`Reason::Busy`] if a command has it without a mount;
+    /// [`Reason::InTheWay`] if it has to be unmounted, and is in use.
+    fn roll_back<E>(
+        &self,
+        pool: &Pool,
+        to: &str,
+        lost: &mut Vec<MountFailure>,
+        work: impl FnOnce() -> Results<E>,
+    ) -> Results<E> {
         let head = to.split('@').next().unwrap_or(to);
         let live = self.served().into_iter().find(|live| live.name() == head);
         let Some(live) = live else { return work() };
@@ -62,35 +81,46 @@ impl Mounts {
         let Some(shown) = shown else {
             drop(turn);
             // What can't be opened is kept by its mount alone.
-            return if live.is_closed() { self.unmounted(pool, &live, work) } else { work() };
+            return match live.is_closed() {
+                true => self.unmounted(pool, (&live, Unmounts::Closed), lost, work),
+                false => work(),
+            };
         };
-        let work = match shown.may_roll_back() {
-            false => work,
+        let (work, why) = match shown.may_roll_back() {
+            false => (work, Unmounts::Often),
             true => match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
                 Exchange::Done(done, stale) => {
+                    let own =
+                        self.list().into_iter().filter(|one| !one.mount.is_nested() && one.is_below(&live));
+                    let own: Vec<_> = own.filter(|one| one.is_attached()).collect();
                     live.mount.tell(&stale);
-                    self.settle(&live);
+                    self.settle(&live, lost);
+                    self.mount_lost(pool, &own, lost);
                     return done;
                 }
-                Exchange::Unknown(work) => work,
+                Exchange::Unknown(work, why) => (work, why),
             },
         };
         drop(shown);
-        self.unmounted(pool, &live, work)
+        self.unmounted(pool, (&live, why), lost, work)
     }
 
     /// Has what is nested in a file system that was rolled back lie where it is mounted: its
     /// mountpoint may be gone, or another folder by now.
-    fn settle(&self, parent: &Live) {
+    fn settle(&self, parent: &Live, lost: &mut Vec<MountFailure>) {
         for live in self.served() {
             let Err(error) = live.mount.settle(&parent.mount) else { continue };
-            let (dataset, users) = (live.name(), live.mount.users());
-            tracing::warn!(dataset, %error, ?users, "unmounted: its mountpoint was rolled back");
+            tracing::warn!(dataset = live.name(), %error, "unmounted: its mountpoint was rolled back");
+            let reason = of_fuse(&error);
             let mut gone: Vec<_> =
                 self.served().into_iter().filter(|other| other.mount.lies_in(&live.mount)).collect();
             gone.sort_by_key(|other| std::cmp::Reverse(other.number));
             gone.push(live);
             for live in gone {
+                let named = peer::owns() && lost.len() < NAMED_MAX;
+                let users = if named { live.mount.in_use_by(peer::asker().pid) } else { Vec::new() };
+                let by = (!users.is_empty()).then(|| users.join(", "));
+                lost.push(live.lost(reason.clone(), by));
                 if let Err(error) = self.unmount(&live, Detach::Force) {
                     tracing::error!(dataset = live.name(), %error, "it stays, and no path leads to it");
                 }
@@ -98,12 +128,46 @@ impl Mounts {
         }
     }
 
-    /// Does that while the file system is not mounted.
-    fn unmounted<E>(&self, pool: &Pool, live: &Arc<Live>, work: impl FnOnce() -> Results<E>) -> Results<E> {
-        self.unmount(live, Detach::Normal)?;
+    /// Mounts again what the kernel has unmounted, since the folder that it was mounted on is gone.
+    fn mount_lost(&self, pool: &Pool, own: &[Arc<Live>], lost: &mut Vec<MountFailure>) {
+        for live in own.iter().filter(|live| !live.is_attached()) {
+            if let Err(error) = self.restore(pool, live, true) {
+                tracing::warn!(dataset = live.name(), %error, "unmounted: its mountpoint was rolled back");
+                lost.push(live.lost(error.reason, None));
+            }
+        }
+    }
+
+    /// Does that while the file system is not mounted, nor any of the pool in it.
+    fn unmounted<E>(
+        &self,
+        pool: &Pool,
+        (live, why): (&Arc<Live>, Unmounts),
+        lost: &mut Vec<MountFailure>,
+        work: impl FnOnce() -> Results<E>,
+    ) -> Results<E> {
+        let below = self.list().into_iter().filter(|one| one.is_below(live));
+        let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
+        let again = |from: usize, lost: &mut Vec<MountFailure>| {
+            for one in &all[from..] {
+                if let Err(error) = self.restore(pool, one, one.object != live.object) {
+                    tracing::error!(dataset = one.name(), %error, "it is not mounted again");
+                    lost.push(one.lost(error.reason, None));
+                }
+            }
+        };
+        for (at, one) in all.iter().enumerate().rev() {
+            let Err(error) = self.unmount(one, Detach::Normal) else { continue };
+            let by = self.held_by(one);
+            again(at + 1, lost);
+            return Err(match error.reason {
+                Reason::Busy => Error::new(live.name(), Reason::InTheWay { dataset: one.name(), by, why }),
+                _ => error,
+            });
+        }
         let done = work();
-        let mounted = self.restore(pool, live, false);
-        done.and_then(|done| mounted.map(|()| done))
+        again(0, lost);
+        done
     }
 }
 
@@ -111,11 +175,22 @@ impl Mounts {
 enum Exchange<E, W> {
     /// This, and what the kernel is to be told.
     Done(Results<E>, Vec<Stale>),
-    /// Nothing: what would be different can't be told. It is still to be done.
-    Unknown(W),
+    /// Nothing: what would be different can't be told, for this reason. It is still to be done.
+    Unknown(W, Unmounts),
 }
 
 impl Live {
+    /// That it is mounted no more after a rollback.
+    fn lost(&self, reason: Reason, by: Option<String>) -> MountFailure {
+        let reason = match reason {
+            Reason::System { errno } | Reason::MountpointNotMade { errno } => {
+                Reason::MountpointLost { at: self.target().to_string_lossy().into_owned(), errno, by }
+            }
+            reason => reason,
+        };
+        MountFailure { name: self.name(), error: Error::new(self.name(), reason) }
+    }
+
     /// Does something with its files, if they can be changed, while nobody takes them away.
     ///
     /// # Errors
@@ -156,10 +231,10 @@ impl Live {
             return refused(again.err().unwrap_or(Reason::Suspended));
         }
         let by = match differences(pool, head, to) {
-            Some(by) => by,
-            None => {
+            Ok(by) => by,
+            Err(why) => {
                 return match self.resumed(pool, shown, writable, Some(&users)) {
-                    Ok(()) => Exchange::Unknown(work),
+                    Ok(()) => Exchange::Unknown(work, why),
                     Err(reason) => refused(reason),
                 };
             }
@@ -220,29 +295,32 @@ impl Live {
     }
 }
 
-/// What a head, of which nobody has anything open, has not as its snapshot has it; `None` if that can't be told.
-fn differences(pool: &Pool, head: &str, snapshot: &str) -> Option<Differences> {
+/// What a head, of which nobody has anything open, has not as its snapshot has it.
+///
+/// # Errors
+/// Why that can't be told.
+fn differences(pool: &Pool, head: &str, snapshot: &str) -> Result<Differences, Unmounts> {
     let open = |name| to_be_read(&pool.dsl().dataset(name).map_err(|error| of_dsl(&error))?);
-    let unknown =
-        |error: &dyn std::fmt::Debug| tracing::warn!(dataset = head, ?error, "unmounted to be rolled back");
+    let unreadable = |error: &dyn std::fmt::Debug| {
+        tracing::warn!(dataset = head, ?error, "to be unmounted for its rollback");
+        Err(Unmounts::Unreadable)
+    };
     let (now, then) = match (open(head), open(snapshot)) {
         (Ok(now), Ok(then)) => (now, then),
         // The rollback itself says what is wrong.
-        (_, Err(Reason::NoSuchDataset)) => return Some(Differences::default()),
-        (Err(error), _) | (_, Err(error)) => {
-            unknown(&error);
-            return None;
-        }
+        (_, Err(Reason::NoSuchDataset)) => return Ok(Differences::default()),
+        (Err(error), _) | (_, Err(error)) => return unreadable(&error),
     };
     match zpl::compare(&now, &then, MOST) {
-        Ok(Some(found)) => Some(found),
+        Ok(Some(found)) => Ok(found),
         Ok(None) => {
-            unknown(&"more than a million differences");
-            None
+            tracing::warn!(
+                dataset = head,
+                most = MOST,
+                "to be unmounted for its rollback: more files differ"
+            );
+            Err(Unmounts::Differences)
         }
-        Err(error) => {
-            unknown(&chain(&error));
-            None
-        }
+        Err(error) => unreadable(&chain(&error)),
     }
 }
