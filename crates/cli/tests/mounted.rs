@@ -26,7 +26,9 @@ fn a_rename_takes_mounts_along() {
     let used = fs::File::open(stand.path("tank/a/b/f")).expect("a file");
     let busy = stand.bad("zfs rename tank/a tank/c/z");
     let place = stand.path("tank/a/b");
-    assert_eq!(busy, format!("cannot unmount '{}': pool or dataset is busy\n", place.display()));
+    // The daemon is this process here.
+    let by = format!("in use by this daemon, which has {} open", place.join("f").display());
+    assert_eq!(busy, format!("cannot unmount '{}': dataset is busy: {by}\n", place.display()));
     assert!(stand.path("tank/a/b/f").is_file());
     assert_eq!(stand.good("zfs list -H -o name,mounted tank/a/b"), "tank/a/b\tyes\n");
     drop(used);

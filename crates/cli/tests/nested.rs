@@ -556,6 +556,21 @@ fn names_users(nest: &Nest) {
         assert!(told.contains(&format!("in use by another mount of it, at {}", out.display())), "{told}");
         rustix::mount::unmount(&out, rustix::mount::UnmountFlags::empty()).expect("it goes");
     }
+    let elsewhere = (is_root() && !nested).then(|| copies(&at)).flatten();
+    if let Some(mut child) = elsewhere {
+        told_of("cat", child.id());
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+    }
+    let inner = at.join("inner");
+    daemon::image(&inner);
+    nest.good(&format!("zpool create -m none inner {}", inner.display()));
+    let told = busy("zfs unmount tank/a/b");
+    assert!(
+        told.ends_with(&format!("in use by this daemon, which has {} open\n", inner.display())),
+        "{told}"
+    );
+    nest.good("zpool export inner");
     if let Some(device) = looped(&at.join("image")) {
         let told = busy("zfs unmount tank/a/b");
         let by = format!("in use by {device}, which is over {}\n", at.join("image").display());
@@ -565,6 +580,28 @@ fn names_users(nest: &Nest) {
     }
     nest.good("zfs unmount tank/a/b");
     nest.good("zpool export tank");
+}
+
+/// A program with its working directory in a copy of a mount that is unmounted with it, in another
+/// namespace of mounts; none where mounts aren't shared.
+fn copies(at: &Path) -> Option<std::process::Child> {
+    let script = "cd \"$0\" && exec cat";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "slave", "sh", "-c", script]).arg(at);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    child.stdin.as_mut()?.write_all(b"x").ok()?;
+    child.stdout.as_mut()?.read_exact(&mut [0]).ok()?;
+    let table = fs::read_to_string(format!("/proc/{}/mountinfo", child.id())).ok()?;
+    let above = table
+        .lines()
+        .rfind(|line| at.parent().is_some_and(|dir| line.contains(&format!(" {} ", dir.display()))))?;
+    if above.contains(" master:") {
+        return Some(child);
+    }
+    eprintln!("mounts are not shared here");
+    drop(child.stdin.take());
+    child.wait().ok()?;
+    None
 }
 
 /// A loop device over a new file, where this test may have one.
@@ -603,6 +640,20 @@ fn askers_and_mounts_in_the_way() {
         nest.good("zfs snapshot tank/other@s");
         let inside = at.join("clone");
         nest.good(&format!("zfs clone -o mountpoint={} tank/other@s tank/clone", inside.display()));
+        {
+            let _used = fs::File::create(inside.join("file")).expect("a file");
+            let told = nest.bad("zfs unmount tank/clone");
+            assert!(told.contains("in use by ") && told.contains(" (pid "), "{told}");
+        }
+        {
+            let _used = fs::File::create(at.join("file")).expect("a file");
+            nest.good("zfs unmount tank/clone");
+            let told = nest.bad("zfs unmount tank/a");
+            let by =
+                format!("'{}': dataset is busy: in use by 'tank/a/b', mounted at", nest.at("a").display());
+            assert!(told.contains(&by), "{told}");
+            nest.good("zfs mount tank/clone");
+        }
         let by = format!("in use by 'tank/clone', mounted at {}\n", inside.display());
         for line in ["zfs unmount tank/a/b", "zfs rename tank/a/b tank/z", "zfs destroy tank/a/b"] {
             let told = nest.bad(line);

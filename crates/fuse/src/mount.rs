@@ -241,8 +241,10 @@ impl Mount {
     /// Who uses it here, in words, as far as that can be told: a few processes and loop devices.
     /// `asker` is as in [`crate::Served::in_use_by`].
     pub(crate) fn in_use_by(&self, asker: Option<u32>) -> Vec<String> {
-        let which = Which::Mount(self.mount.row());
-        Files { device: self.device(), which, target: &self.target }.holders(USERS_MAX, asker)
+        let by = |which| Files { device: self.device(), which, target: &self.target };
+        let found = by(Which::Mount(self.mount.row())).holders(USERS_MAX, asker);
+        // To unmount it may unmount copies of it, which may be used.
+        if found.is_empty() { by(Which::Mount(None)).holders(USERS_MAX, asker) } else { found }
     }
 
     /// What would keep it served if it were unmounted now: another mountpoint, or a process in

@@ -6,7 +6,8 @@
 //! that nothing waits for a file system that hangs.
 //!
 //! What has a mount of its own is known by its device and by the number of that mount: a copy of it
-//! in another namespace of mounts doesn't keep it. What is nested has the device of the mount
+//! in another namespace of mounts doesn't keep it, unless both are unmounted together. So copies
+//! are looked at where nothing else is found. What is nested has the device of the mount
 //! around it, so that its files are told by their inode numbers, which begin with the dataset's, or
 //! by their paths.
 //!
@@ -69,7 +70,7 @@ impl Files<'_> {
     }
 
     /// What uses one of them, in words: processes and loop devices, at most `most`. `asker`, who
-    /// wants it unmounted, is left out unless nothing else does.
+    /// wants it unmounted, is left out unless nothing else does; so is this process.
     pub(crate) fn holders(&self, most: usize, asker: Option<u32>) -> Vec<String> {
         let mut asks = false;
         let others = self.pids().filter(|pid| {
@@ -81,7 +82,18 @@ impl Files<'_> {
         if let Some(pid) = asker.filter(|_| asks && found.is_empty()) {
             found.push(process(pid));
         }
+        if found.is_empty() {
+            found.extend(self.own());
+        }
         found
+    }
+
+    /// That this process has one open, in words: a device of a pool, say.
+    fn own(&self) -> Option<String> {
+        let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let link = open.map(|entry| entry.path()).find(|link| self.has_link(link))?;
+        let file = fs::read_link(link).ok()?;
+        Some(format!("this daemon, which has {} open", file.display()))
     }
 
     fn pids(&self) -> impl Iterator<Item = u32> {

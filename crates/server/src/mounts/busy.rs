@@ -29,7 +29,7 @@ impl Live {
 }
 
 impl Mounts {
-    /// The same error, with what keeps a file system mounted, if it is busy and that is known.
+    /// The same error, with what keeps a file system mounted, if it is busy and that may be said.
     pub(crate) fn with_holders(&self, live: &Live, error: Error) -> Error {
         match error.reason {
             Reason::Busy => match self.held_by(live) {
@@ -40,7 +40,7 @@ impl Mounts {
         }
     }
 
-    /// What keeps a file system mounted, in words, if that is known and may be said.
+    /// What keeps a file system mounted that is busy, in words, if that may be said.
     pub(super) fn held_by(&self, live: &Live) -> Option<String> {
         if !peer::owns() {
             return None;
@@ -50,8 +50,14 @@ impl Mounts {
         if found.is_empty() {
             found = live.mount.in_use_by(peer::asker().pid);
         }
+        if found.is_empty() {
+            let at = live.target().display();
+            found.push(format!(
+                "a program that this daemon can't look at; 'fuser -vm {at}' by root of the machine may find it"
+            ));
+        }
         found.truncate(NAMED_MAX);
-        (!found.is_empty()).then(|| found.join(", "))
+        Some(found.join(", "))
     }
 
     /// What is mounted in a file system or over it, in words.

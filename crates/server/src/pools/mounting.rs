@@ -446,6 +446,8 @@ fn unmount_forest(order: &[&Mounted], how: Detach, threads: usize) -> Vec<MountF
             Fate::Skipped => {
                 let target = live.target().to_string_lossy().into_owned();
                 let error = Error::new(&target, Reason::Busy);
+                let named = skipped.len() < NAMED_MAX;
+                let error = if named { pool.mounts.with_holders(live, error) } else { error };
                 skipped.push(MountFailure { name: target, error });
             }
         }
