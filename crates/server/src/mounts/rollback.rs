@@ -65,8 +65,8 @@ impl Mounts {
     /// Has `work` roll back the file system of a snapshot, which may be mounted.
     ///
     /// # Errors
-    /// Those of `work`; as opening it again fails; [`Reason::Busy`] if a command has it without a mount;
-    /// [`Reason::InTheWay`] if it has to be unmounted, and is in use.
+    /// Those of `work`; as opening it again fails; [`Reason::Busy`] if a command has it without a
+    /// mount; [`Reason::InTheWay`] if it has to be unmounted, and is in use.
     fn roll_back<E>(
         &self,
         pool: &Pool,
