@@ -9,12 +9,16 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use rustix::process::{Resource, geteuid, getrlimit};
 use server::place::{Place, PlaceError, choice};
 
 use crate::cx::Out;
+
+/// The owner that files have whose owner a user namespace doesn't know (`overflowuid`).
+const OVERFLOW_UID: u32 = 65_534;
 
 /// How one thing is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub struct Machine {
     pub passed: Vec<String>,
     /// Whether a daemon answers there.
     pub daemon: bool,
+    /// What namespaces that daemon has to itself.
+    pub apart: Option<String>,
     /// The folder of root's daemon, if one answers.
     pub roots: Option<String>,
     /// What keeps this process from mounting, other than a `/dev/fuse` or a helper that isn't there; and what to do.
@@ -72,7 +78,7 @@ pub struct Machine {
 impl Machine {
     /// This one.
     pub fn this() -> Self {
-        let (place, passed, daemon) = daemons_folder();
+        let (place, passed, stream) = daemons_folder();
         let path = std::env::var_os("PATH").unwrap_or_default();
         Self {
             root: PathBuf::from("/"),
@@ -82,7 +88,8 @@ impl Machine {
             path: std::env::split_paths(&path).collect(),
             files: getrlimit(Resource::Nofile).maximum,
             locked: getrlimit(Resource::Memlock).maximum,
-            daemon,
+            daemon: stream.is_some(),
+            apart: stream.as_ref().and_then(apart),
             roots: choice::roots_running().ok().flatten().map(|(_, place)| place.dir().display().to_string()),
             // That has a finding of its own.
             mounting: fuse::why::Means { device: true, ..fuse::why::Means::of_this() }.obstacle(),
@@ -119,14 +126,14 @@ impl Machine {
             self.device(
                 "loop devices",
                 "/dev/loop-control",
-                "a volume as a block device over a file",
+                "no volume can be a block device over a file",
                 "modprobe loop",
             ),
             self.nbd(),
             self.device(
                 "ublk",
                 "/dev/ublk-control",
-                "volumes as block devices by ublk",
+                "no volume can be a block device by ublk",
                 "modprobe ublk_drv (Linux 6.0 or later)",
             ),
             self.namespaces(),
@@ -175,8 +182,16 @@ impl Machine {
             ),
             Some(program) => {
                 let meta = fs::metadata(&program);
-                if meta.is_ok_and(|meta| meta.permissions().mode() & 0o4000 != 0 && meta.uid() == 0) {
+                let overflow = self.text("/proc/sys/kernel/overflowuid").and_then(|uid| uid.parse().ok());
+                if meta.as_ref().is_ok_and(|meta| meta.permissions().mode() & 0o4000 != 0 && meta.uid() == 0)
+                {
                     (State::Well, program.display().to_string())
+                } else if self.uid != OVERFLOW_UID
+                    && meta.is_ok_and(|meta| meta.uid() == overflow.unwrap_or(OVERFLOW_UID))
+                {
+                    let how = "set-user-ID has no effect here: become root of a namespace that may mount \
+                               (`unshare -rm`), or mount outside and bind it in";
+                    (lacks(how), format!("{} is of no user of this user namespace", program.display()))
                 } else {
                     let how = format!("`chmod u+s {}`, as root", program.display());
                     (lacks(&how), "is not set to run as root".to_owned())
@@ -227,6 +242,15 @@ impl Machine {
             (false, None) => "which can be written; no daemon runs, the commands start one".to_owned(),
         };
         let (state, seen) = match &self.place {
+            Ok(dir) if let Some(apart) = &self.apart => (
+                State::Without(
+                    "what it mounts need not be visible here, and it may see devices, mountpoints and keys at \
+                     other paths, or not at all; `poolhouse ls` and `poolhouse cp` work. For the rest, run the \
+                     commands where the daemon runs"
+                        .into(),
+                ),
+                format!("{dir}, {daemon}, from {apart}"),
+            ),
             Ok(dir) if self.passed.is_empty() => (State::Well, format!("{dir}, {daemon}")),
             // It is where nobody would look first, so that is said as long as it is so.
             Ok(dir) => (State::Well, format!("{dir}, {daemon}. Not used: {}", self.passed.join("; "))),
@@ -301,7 +325,7 @@ impl Machine {
         if self.at(path).exists() {
             return Finding { name, state: State::Well, seen: format!("{path} is there") };
         }
-        let state = State::Without(format!("no {without}; {how}"));
+        let state = State::Without(format!("{without}; {how}"));
         Finding { name, state, seen: format!("{path} is not there") }
     }
 
@@ -358,8 +382,25 @@ impl Machine {
     }
 }
 
-/// The folder of this user's daemon, or why there is none; why others were passed; and whether a daemon answers.
-fn daemons_folder() -> (Result<String, String>, Vec<String>, bool) {
+/// Which namespaces the daemon at the other end has to itself.
+fn apart(stream: &UnixStream) -> Option<String> {
+    let (_, process) = server::peer::Peer::of_stream(stream).ok()?;
+    let Some(process) = process else { return Some("another PID namespace".to_owned()) };
+    let differs = |kind: &&str| {
+        let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}")).ok();
+        of("self").zip(of(&process.to_string())).is_some_and(|(ours, its)| ours != its)
+    };
+    let found: Vec<&str> = ["pid", "mnt"].into_iter().filter(|kind| differs(kind)).collect();
+    match found.as_slice() {
+        [] => None,
+        ["pid"] => Some("another PID namespace".to_owned()),
+        ["mnt"] => Some("another mount namespace".to_owned()),
+        _ => Some("another PID and another mount namespace".to_owned()),
+    }
+}
+
+/// The folder of this user's daemon, or why there is none; why others were passed; and the daemon that answers.
+fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>) {
     let words = |error: PlaceError| {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
         format!("{error}{source}")
@@ -367,18 +408,18 @@ fn daemons_folder() -> (Result<String, String>, Vec<String>, bool) {
     if let Some(place) = Place::named() {
         let dir = place.dir().display().to_string();
         return match place.connect() {
-            Ok(Some(_)) => (Ok(dir), Vec::new(), true),
-            Ok(None) => (place.try_out().map(|()| dir).map_err(words), Vec::new(), false),
-            Err(error) => (Err(words(error)), Vec::new(), false),
+            Ok(Some(stream)) => (Ok(dir), Vec::new(), Some(stream)),
+            Ok(None) => (place.try_out().map(|()| dir).map_err(words), Vec::new(), None),
+            Err(error) => (Err(words(error)), Vec::new(), None),
         };
     }
     let running = choice::running();
     let chosen = choice::choose();
     let passed = chosen.as_ref().map(choice::Choice::passed).unwrap_or_default();
     match running {
-        Err(error) => (Err(words(error)), Vec::new(), false),
+        Err(error) => (Err(words(error)), Vec::new(), None),
         // What stands in the way of those before it is told as it is now.
-        Ok(Some((_, place))) => {
+        Ok(Some((stream, place))) => {
             let dir = place.dir().display().to_string();
             let first = match &chosen {
                 Ok(choice) if choice.name() != dir => {
@@ -386,9 +427,9 @@ fn daemons_folder() -> (Result<String, String>, Vec<String>, bool) {
                 }
                 _ => None,
             };
-            (Ok(dir), passed.into_iter().chain(first).collect(), true)
+            (Ok(dir), passed.into_iter().chain(first).collect(), Some(stream))
         }
-        Ok(None) => (chosen.map(|choice| choice.name()).map_err(words), passed, false),
+        Ok(None) => (chosen.map(|choice| choice.name()).map_err(words), passed, None),
     }
 }
 

@@ -155,10 +155,11 @@ impl Means {
             return None;
         }
         match &self.helper {
-            Some((file, false)) => {
+            _ if self.confined => Some(CONFINED.into()),
+            // In a namespace the owner may be no user at all, and the bit of no effect.
+            Some((file, false)) if !self.namespace => {
                 Some(format!("fusermount3 isn't set to run as root: `chmod u+s {}`, as root", file.display()))
             }
-            _ if self.confined => Some(CONFINED.into()),
             _ if self.barred => Some(BARRED.into()),
             _ if self.namespace => Some(format!(
                 "fusermount3 isn't root in this user namespace: become its root with a mount namespace (`unshare -rm`); {WITHOUT}"

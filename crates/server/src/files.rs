@@ -253,12 +253,13 @@ impl Fault {
 
 impl From<zpl::Error> for Fault {
     fn from(error: zpl::Error) -> Self {
-        let kind = match &error {
-            zpl::Error::NoEntry { .. } => Kind::NoEntry,
-            zpl::Error::NotDirectory { .. } => Kind::NotFolder,
-            _ => Kind::Other,
+        // Callers name the path, which the engine doesn't know.
+        let (kind, text) = match &error {
+            zpl::Error::NoEntry { .. } => (Kind::NoEntry, "no such file or directory"),
+            zpl::Error::NotDirectory { .. } => (Kind::NotFolder, "a part of the path is no folder"),
+            _ => return Self::other(&error),
         };
-        Self { kind, ..Self::other(&error) }
+        Self { kind, text: text.to_owned() }
     }
 }
 

@@ -52,11 +52,7 @@ pub(crate) async fn connection<B: Clone + Send + 'static>(
 ) {
     let owner = rustix::process::geteuid().as_raw();
     let peer = match stream.peer_cred() {
-        Ok(cred) => {
-            // The kernel says 0 of a process that has no number here.
-            let pid = cred.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
-            Peer { uid: cred.uid(), gid: cred.gid(), pid }
-        }
+        Ok(cred) => Peer::of_cred(&cred),
         Err(error) => {
             tracing::warn!(%error, "a caller without credentials is turned away");
             return;

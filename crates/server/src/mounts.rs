@@ -145,10 +145,13 @@ impl Live {
         self.object
     }
 
-    /// Its files, while they are served; none while a rollback could not open them again.
-    pub(crate) fn files(&self) -> Option<FileSystem> {
+    /// Its files, while they are served.
+    ///
+    /// # Errors
+    /// Why they could not be opened, be it now or after a rollback.
+    pub(crate) fn files(&self) -> Result<FileSystem, Reason> {
         let (_turn, shown) = self.opened();
-        shown?.fs()
+        shown.and_then(|shown| shown.fs()).ok_or_else(|| self.files.failure())
     }
 
     /// Whether it is mounted to be read only.

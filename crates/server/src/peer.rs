@@ -12,6 +12,8 @@
 
 use crate::budget::Budget;
 use std::cell::RefCell;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// The other end of a connection.
@@ -50,6 +52,30 @@ impl Peer {
     pub fn own() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self { uid, gid, pid: Some(std::process::id()) }
+    }
+
+    /// The other end of a stream.
+    ///
+    /// # Errors
+    /// As the kernel refuses to tell.
+    pub fn of_stream(stream: &UnixStream) -> io::Result<Self> {
+        // rustix's `socket_peercred` takes the number 0 of such a process for an error. Tokio's
+        // question needs the context of a runtime, which waits for nothing here.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _context = runtime.enter();
+        let again = stream.try_clone()?;
+        again.set_nonblocking(true)?;
+        let asked = tokio::net::UnixStream::from_std(again).and_then(|again| again.peer_cred());
+        // Both have the same flags.
+        stream.set_nonblocking(false)?;
+        Ok(Self::of_cred(&asked?))
+    }
+
+    /// The other end of a connection, as the kernel describes it (`SO_PEERCRED`).
+    pub fn of_cred(cred: &tokio::net::unix::UCred) -> Self {
+        // A process that this PID namespace doesn't have has the number 0 here.
+        let pid = cred.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+        Self { uid: cred.uid(), gid: cred.gid(), pid }
     }
 
     /// Whether it may do anything to the pools of a daemon that runs as `owner`.

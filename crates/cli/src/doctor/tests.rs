@@ -14,6 +14,7 @@ fn machine(root: &std::path::Path) -> Machine {
         place: Ok("/run/here".into()),
         passed: Vec::new(),
         daemon: false,
+        apart: None,
         roots: None,
         mounting: None,
         own: fs::canonicalize(root).expect("a folder").join("own/poolhouse"),
@@ -143,4 +144,39 @@ fn what_is_in_the_way() {
     let found =
         machine.examine().into_iter().find(|f| f.name == "the daemon's folder").expect("it is looked at");
     assert!(found.seen.ends_with("Not used: /run/poolhouse is full"), "{}", found.seen);
+}
+
+/// Goal: a daemon in another namespace is told from one that is here, and what that means is said.
+#[test]
+fn a_daemon_elsewhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut machine = machine(dir.path());
+    machine.daemon = true;
+    assert_eq!(state(&machine, "the daemon's folder"), State::Well);
+    machine.apart = Some("another PID namespace".into());
+    let State::Without(how) = state(&machine, "the daemon's folder") else { panic!("it is taken for well") };
+    assert!(how.contains("where the daemon runs"), "{how}");
+    // This process is in its own namespaces.
+    let (here, _there) = UnixStream::pair().expect("a pair");
+    assert_eq!(apart(&here), None);
+}
+
+/// Goal: where the owner of `fusermount3` isn't a user of this namespace, no `chmod` is advised.
+#[test]
+fn a_helper_of_nobody() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut machine = machine(dir.path());
+    let program = dir.path().join("bin/fusermount3");
+    fs::create_dir_all(dir.path().join("bin")).expect("a folder");
+    fs::create_dir_all(dir.path().join("proc/sys/kernel")).expect("a folder");
+    fs::write(&program, "").expect("a file");
+    machine.uid = fs::metadata(&program).expect("a file").uid() + 1;
+    let advice = |machine: &Machine| match state(machine, "fusermount3") {
+        State::Ill(how) => how,
+        other => panic!("{other:?}"),
+    };
+    assert!(advice(&machine).contains("chmod u+s"));
+    let owner = fs::metadata(&program).expect("a file").uid();
+    fs::write(dir.path().join("proc/sys/kernel/overflowuid"), format!("{owner}\n")).expect("a file");
+    assert!(advice(&machine).contains("unshare -rm") && !advice(&machine).contains("chmod"));
 }

@@ -35,6 +35,11 @@ fn each_cause_has_its_advice() {
         ),
         (
             refused("mount failed: Operation not permitted"),
+            Means { namespace: true, helper: Some(("/usr/bin/fusermount3".into(), false)), ..user.clone() },
+            "unshare -rm",
+        ),
+        (
+            refused("mount failed: Operation not permitted"),
             Means { confined: true, ..user.clone() },
             "no_new_privs",
         ),

@@ -23,6 +23,7 @@ use dsl::keys::KeyStatus;
 use ondisk::ObjNum;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -229,17 +230,16 @@ fn welcome(listener: &UnixListener, pools: &Weak<Pools>) {
 
 /// Serves one connection to its end.
 fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
-    let cred = rustix::net::sockopt::socket_peercred(&stream)?;
-    let peer = Peer { uid: cred.uid.as_raw(), gid: cred.gid.as_raw(), pid: None };
+    let peer = Peer::of_stream(&stream)?;
     if !peer.owns(Peer::own().uid) {
         tracing::info!(uid = peer.uid, "a visitor is turned away");
         return Ok(());
     }
-    stream.set_read_timeout(Some(OPENING))?;
     let mut bytes = Vec::new();
-    let Some(Ask::Open(opening)) = receive(&mut stream, ASK_MAX, &mut bytes)? else { return Ok(()) };
+    let mut first = Until { stream: &stream, end: Instant::now() + OPENING };
+    let Some(Ask::Open(opening)) = receive(&mut first, ASK_MAX, &mut bytes)? else { return Ok(()) };
     stream.set_read_timeout(None)?;
-    let user = format!("poolhouse {} (process {})", clipped(&opening.command), cred.pid.as_raw_nonzero());
+    let user = visitor(&opening.command, peer.pid);
     let (mut open, opened) = match Open::new(pools, &stream, &opening, &user) {
         Ok(opened) => opened,
         Err(refusal) => return send(&mut stream, &Answer::Denied(refusal), &[]),
@@ -253,6 +253,32 @@ fn serve(pools: &Arc<Pools>, mut stream: UnixStream) -> std::io::Result<()> {
         send(&mut stream, &answer, &data)?;
     }
     Ok(())
+}
+
+/// A stream that is read up to a point of time, in however many parts its bytes come.
+pub(super) struct Until<'a> {
+    pub(super) stream: &'a UnixStream,
+    pub(super) end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buf)
+    }
+}
+
+/// What others are told of a visitor: its command and its process.
+pub(super) fn visitor(command: &str, process: Option<u32>) -> String {
+    let command = clipped(command);
+    match process {
+        Some(pid) => format!("poolhouse {command} (process {pid})"),
+        None => format!("poolhouse {command} (a process of another PID namespace)"),
+    }
 }
 
 /// A command's word, as far as it is one.
@@ -443,7 +469,7 @@ fn file_system(
         if let Some(live) = imported.mounts.live(dataset.object().0) {
             // What can't be changed is owned by nothing.
             let held = hold();
-            let Some(fs) = live.files() else { return Err(denied(name, Reason::Busy)) };
+            let fs = live.files().map_err(|reason| denied(name, reason))?;
             if write && (!fs.is_writable() || live.is_mounted_read_only()) {
                 return Err(read_only());
             }

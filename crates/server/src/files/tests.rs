@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::wire::{ASK_MAX, Answer, Ask, Set, receive, send};
+use super::door::{Until, visitor};
+use super::wire::{ANSWER_MAX, ASK_MAX, Answer, Ask, Set, receive, send};
 use super::{Bytes, PART_MAX};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 
 /// Goal: names of any bytes pass through JSON.
@@ -71,4 +74,103 @@ fn attributes_in_bounds() {
     assert_eq!((set.permissions, set.uid, set.gid), (Some(0o7777), Some(1), None));
     assert_eq!(set.atime.map(|time| (time.secs, time.nanos)), Some((-5, 999_999_999)));
     assert_eq!((set.size, set.kill), (None, false));
+}
+
+/// Goal: a question that comes byte by byte is waited for until its time is over, not for as long
+/// as bytes come.
+#[test]
+fn slow_questions() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+    let (mut client, stream) = UnixStream::pair().unwrap();
+    let mut first = Until { stream: &stream, end: Instant::now() + Duration::from_millis(50) };
+    // A byte is there at each read.
+    let error = loop {
+        client.write_all(b" ").unwrap();
+        match first.read(&mut [0]) {
+            Ok(n) => assert_eq!(n, 1),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
+
+/// Goal: the kernel says who is at the other end; one without a number here is no process 0.
+#[test]
+fn visitors() {
+    let (client, stream) = std::os::unix::net::UnixStream::pair().unwrap();
+    let peer = crate::peer::Peer::of_stream(&stream).unwrap();
+    assert_eq!(peer, crate::peer::Peer::own());
+    // The stream blocks as before.
+    assert!(!rustix::fs::fcntl_getfl(&stream).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+    assert_eq!(visitor("cp", peer.pid), format!("poolhouse cp (process {})", std::process::id()));
+    assert_eq!(visitor("ls", None), "poolhouse ls (a process of another PID namespace)");
+    drop(client);
+}
+
+/// Takes bytes as the daemon takes those of a client, and as a command takes those of a daemon.
+fn frames(data: &[u8]) {
+    each(data, ASK_MAX, |ask| match ask {
+        Ask::Create { new, .. } => drop(new.file()),
+        Ask::SetAttr { set, .. } => {
+            let set = zpl::SetAttr::from(set);
+            assert!(set.permissions.is_none_or(|bits| bits <= 0o7777));
+            assert!(set.mtime.is_none_or(|time| time.nanos < 1_000_000_000));
+        }
+        _ => {}
+    });
+    each(data, ANSWER_MAX, |_: Answer| ());
+}
+
+fn each<T: DeserializeOwned + Serialize>(mut data: &[u8], most: usize, use_it: impl Fn(T)) {
+    let mut bytes = Vec::new();
+    while let Ok(Some(message)) = receive::<T>(&mut data, most, &mut bytes) {
+        assert!(bytes.len() <= PART_MAX);
+        let mut sent = Vec::new();
+        send(&mut sent, &message, &bytes).expect("memory takes it");
+        let mut again = Vec::new();
+        // Escapes may make its text longer.
+        let twice: Option<T> =
+            receive(&mut sent.as_slice(), usize::MAX, &mut again).expect("it is a message");
+        let text = |message: &T| serde_json::to_string(message).expect("it was text");
+        assert_eq!(twice.as_ref().map(text), Some(text(&message)));
+        assert!(again == bytes);
+        use_it(message);
+    }
+}
+
+/// Goal: no bytes of a client or of a daemon make the other end panic.
+#[test]
+fn mutated_messages() {
+    use fuzzing::mutate::{Rng, mutate};
+    let set = Set::from(&zpl::SetAttr { permissions: Some(0o755), uid: Some(1), ..Default::default() });
+    let new = zpl::NewFile::new(zpl::Kind::Symlink(b"to".to_vec()), 0o777);
+    let asks = [
+        Ask::Open(super::Opening { dataset: "t/a@s".to_owned(), ..Default::default() }),
+        Ask::Create { folder: 3, name: Bytes(b"n\xff".to_vec()), new: (&new).into() },
+        Ask::SetAttr { object: 7, set },
+        Ask::Read { at: u64::MAX, len: PART_MAX },
+    ];
+    let answers = [Answer::Names(vec![Bytes(vec![0, 200])]), Answer::At(None), Answer::Object(Some(1))];
+    let mut seeds = Vec::new();
+    for ask in &asks {
+        let mut pipe = Vec::new();
+        send(&mut pipe, ask, b"data").unwrap();
+        seeds.push(pipe);
+    }
+    for answer in &answers {
+        let mut pipe = Vec::new();
+        send(&mut pipe, answer, &[]).unwrap();
+        seeds.push(pipe);
+    }
+    seeds.push(seeds.concat());
+    seeds.iter().for_each(|seed| frames(seed));
+    for round in 0..2000 {
+        let mut rng = Rng::new(round);
+        let mut input = seeds[rng.below(seeds.len())].clone();
+        mutate(&mut rng, &mut input);
+        let survived = std::panic::catch_unwind(|| frames(&input));
+        assert!(survived.is_ok(), "panicked in round {round}");
+    }
 }

@@ -45,6 +45,8 @@ enum State {
     Closed {
         /// They can't be changed when they are.
         read_only: bool,
+        /// Why the last try to open them failed.
+        failed: Option<Reason>,
     },
     Open(Weak<Shown>),
 }
@@ -56,7 +58,7 @@ impl Files {
     }
 
     fn closed(read_only: bool) -> Self {
-        Self(Arc::new(Mutex::new(State::Closed { read_only })))
+        Self(Arc::new(Mutex::new(State::Closed { read_only, failed: None })))
     }
 
     fn set(&self, state: State) {
@@ -71,11 +73,32 @@ impl Files {
         }
     }
 
+    /// Notes why they could not be opened.
+    fn fail(&self, reason: Reason) {
+        if let State::Closed { failed, .. } = &mut *self.0.lock() {
+            *failed = Some(reason);
+        }
+    }
+
+    /// Why they can't be used, when they can't.
+    pub(super) fn failure(&self) -> Reason {
+        match &*self.0.lock() {
+            State::Closed { failed: Some(reason), .. } => reason.clone(),
+            // A mount that is about to end, too.
+            State::Closed { failed: None, .. } => Reason::Busy,
+            State::Open(_) => {
+                let what = "is mounted, and its files are not served: a rollback could not open it \
+                            again, or it is being unmounted; unmount and mount it";
+                Reason::Daemon { what: what.to_owned() }
+            }
+        }
+    }
+
     /// Whether they can't be changed, whatever the mount's options say.
     pub(super) fn is_read_only(&self) -> bool {
         match &*self.0.lock() {
             State::Open(shown) => shown.upgrade().is_none_or(|shown| !shown.writable()),
-            State::Closed { read_only } => *read_only,
+            State::Closed { read_only, .. } => *read_only,
         }
     }
 }
@@ -147,6 +170,7 @@ impl Later {
         let _turn = self.turn.lock();
         let (tree, shown) = self.tree().map_err(|reason| {
             tracing::error!(dataset = self.name.get(), ?reason, "mounted, and can't be opened");
+            self.files.fail(reason);
             Errno::IO
         })?;
         tree.attr(tree.root())?;
@@ -184,7 +208,7 @@ impl Mounts {
                     return false;
                 }
                 *live.hold.lock() = Some(pool.dsl().heads().long_hold(live.object));
-                live.files.set(State::Closed { read_only });
+                live.files.set(State::Closed { read_only, failed: None });
                 true
             });
         }
