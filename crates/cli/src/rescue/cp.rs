@@ -12,6 +12,7 @@
 
 use super::args::{Args, Owners};
 use super::dest::{self, Folder, Identity, Kept, Lost};
+use super::nested::Nested;
 use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io, held, into};
@@ -73,6 +74,10 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
             true => (Engine::objects(dataset.objset()?), Some(dataset.volume()?.size())),
             false => (Engine::files(dataset.filesystem()?), None),
         };
+        if volume.is_none() {
+            let nested = Nested::of_pool(&pool, &target.dataset)?;
+            nested.report(io, "cp", &path, args.recursive);
+        }
         let source = Source { dataset: &target.dataset, path: &path, files: &mut engine, volume, total };
         whole &= one(io, args, source, (dest, into_folder))?;
     }
@@ -98,6 +103,9 @@ fn out_of_daemon(
         return Err(Error::Operand { operand: dataset.clone(), why });
     }
     let (volume, total) = (opened.volume, opened.total);
+    if volume.is_none() {
+        Nested::of_held(io, held)?.report(io, "cp", path, args.recursive);
+    }
     one(io, args, Source { dataset, path, files: &mut visit, volume, total }, to)
 }
 

@@ -2,9 +2,9 @@
 
 use super::args::Args;
 use super::held::Held;
-use super::target::Error;
+use super::target::{self, Error};
 use super::{Chain, Io};
-use poolhouse::Pool;
+use poolhouse::{Pool, dsl};
 use server::files::{Engine, Files, Kind};
 
 /// Prints the datasets and snapshots whose name holds `pattern`, or that have such a path if it begins with a slash.
@@ -13,7 +13,12 @@ pub fn run(io: &mut Io, pool: &Pool, pattern: &str) -> Result<bool, Error> {
     let names = pool.dataset_names(true)?;
     let whole = super::report_unlisted(io, &names);
     let matches = |_: &Io, name: &str| {
-        let engine = match pool.dataset(name)?.filesystem() {
+        let dataset = pool.dataset(name)?;
+        if dataset.dsl().head_kind().map_err(poolhouse::Error::from)? == Some(dsl::Kind::Volume) {
+            return Ok(None);
+        }
+        target::check_key(pool, name)?;
+        let engine = match dataset.filesystem() {
             Ok(fs) => Engine::files(fs),
             Err(
                 poolhouse::Error::File(poolhouse::zpl::Error::NotFileSystem) | poolhouse::Error::Empty { .. },

@@ -7,7 +7,7 @@ use super::Io;
 use super::args::Args;
 use super::target::{self, Error, Target};
 use poolhouse::spa::SpaError;
-use server::api::{DatasetKind, DatasetQuery, PoolQuery, PropSelect};
+use server::api::{Dataset, DatasetKind, DatasetQuery, PoolQuery, PropSelect};
 use server::files::{Denied, Opened, Opening, Visit};
 
 /// What the daemon knows of a target.
@@ -44,6 +44,13 @@ fn find(io: &Io, target: &Target) -> Option<Held> {
         *name == called || called.bytes().all(|b| b.is_ascii_digit()) && guid()
     };
     Some(Held { target: target.of(names.iter().find(is_it)?) })
+}
+
+/// Where a dataset stands in a list: by its name, snapshots after what they are of, by age.
+fn order(dataset: &Dataset) -> (&str, u64, &str) {
+    let (head, snapshot) = dataset.name.split_once('@').unwrap_or((&dataset.name, ""));
+    let age = if snapshot.is_empty() { 0 } else { dataset.createtxg };
+    (head, age, snapshot)
 }
 
 impl Held {
@@ -88,7 +95,10 @@ impl Held {
             ..DatasetQuery::default()
         };
         let list = io.service.datasets(&query).map_err(|e| Error::Daemon { why: e.to_string() })?;
-        let names = list.datasets.into_iter().map(|dataset| dataset.name).collect();
+        let mut found = list.datasets;
+        // As a pool is listed that is read directly: each with its snapshots, the oldest first.
+        found.sort_by(|a, b| order(a).cmp(&order(b)));
+        let names = found.into_iter().map(|dataset| dataset.name).collect();
         Ok((names, list.failures.iter().map(ToString::to_string).collect()))
     }
 }

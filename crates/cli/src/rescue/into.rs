@@ -14,6 +14,7 @@
 //! Volumes. Trees deeper than this process may have files open. Copying from one pool to another: that is two copies.
 
 use super::args::{Args, Owners};
+use super::nested::{Child, Nested};
 use super::progress::Progress;
 use super::target::{self, Error, Target};
 use super::{Chain, Io};
@@ -56,6 +57,8 @@ enum Failure {
     NotRecursive,
     #[error("no kind of file that a pool can have")]
     Kind,
+    #[error("{0} has its mountpoint there and would hide it: copy it to {0}:/")]
+    Hidden(String),
 }
 
 impl From<Errno> for Failure {
@@ -131,7 +134,8 @@ fn by_daemon(
     sources: &[String],
 ) -> Result<bool, Error> {
     let (mut visit, _) = held.visit(io, args, &held.target.dataset, "cp", true)?;
-    write(io, args, &mut visit, (&held.target.dataset, path), sources)
+    let nested = Nested::of_held(io, held)?;
+    write(io, args, &mut visit, (&held.target.dataset, path, &nested), sources)
 }
 
 fn copy(
@@ -150,8 +154,9 @@ fn copy(
     if plan.options.read_only {
         return refuse("has the property readonly=on");
     }
+    let nested = Nested::of_pool(pool, &target.dataset)?;
     let fs = pool.open_for_writing(dataset.dsl(), Policies::new(plan.policy))?;
-    write(io, args, &mut Engine::files(fs), (&target.dataset, path), sources)
+    write(io, args, &mut Engine::files(fs), (&target.dataset, path, &nested), sources)
 }
 
 /// Writes the sources to a path of a file system.
@@ -159,9 +164,10 @@ fn write(
     io: &mut Io,
     args: &Args,
     files: &mut dyn Files,
-    (dataset, path): (&str, &str),
+    (dataset, path, nested): (&str, &str, &Nested),
     sources: &[String],
 ) -> Result<bool, Error> {
+    nested.refuse(path)?;
     let at = |source| Error::Path { dataset: dataset.to_owned(), path: path.to_owned(), source };
     let folder = match files.resolve(path.as_bytes(), true) {
         Ok(meta) if meta.kind == FileType::Directory => Some(meta.object),
@@ -177,8 +183,13 @@ fn write(
         whole: true,
         gone: false,
         linked: HashMap::new(),
+        hidden: HashMap::new(),
+        covered: HashMap::new(),
         buf: vec![0; CHUNK],
     };
+    for child in nested.mounted() {
+        copy.watch(child).map_err(at)?;
+    }
     match folder {
         Some(folder) => {
             for source in sources {
@@ -220,6 +231,10 @@ struct Copy<'a> {
     gone: bool,
     /// Files with several names that were copied, by device and inode.
     linked: HashMap<(u64, u64), ObjNum>,
+    /// For folders of the pool, the ways from there to mountpoints of other file systems.
+    hidden: HashMap<ObjNum, Vec<Child>>,
+    /// Folders of the pool that other file systems cover.
+    covered: HashMap<ObjNum, String>,
     buf: Vec<u8>,
 }
 
@@ -350,6 +365,48 @@ impl Copy<'_> {
         self.progress.suspend(|| writeln!(err, "poolhouse cp: {}: {}", path.display(), Chain(e)));
     }
 
+    /// Notes the folders that there are on the way to a mountpoint.
+    fn watch(&mut self, child: &Child) -> Result<(), Fault> {
+        let mut folder = self.files.resolve(b"/", true)?.object;
+        for done in 0..child.at.len() {
+            let rest = Child { name: child.name.clone(), at: child.at[done..].to_vec() };
+            self.hidden.entry(folder).or_default().push(rest);
+            match self.files.lookup(folder, &child.at[done]) {
+                Ok(next) => folder = next,
+                // What is made there later is noted then. In a link or a file nothing is mounted.
+                Err(fault) if matches!(fault.kind, FaultKind::NoEntry | FaultKind::NotFolder) => {
+                    return Ok(());
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        self.covered.insert(folder, child.name.clone());
+        Ok(())
+    }
+
+    /// Refuses a name that is a mountpoint, or in one, as links may lead there.
+    fn check_hidden(&self, dir: ObjNum, name: &[u8]) -> Result<(), Failure> {
+        if let Some(child) = self.covered.get(&dir) {
+            return Err(Failure::Hidden(child.clone()));
+        }
+        let ways = self.hidden.get(&dir).into_iter().flatten();
+        match ways.into_iter().find(|way| way.at.len() == 1 && way.at[0] == name) {
+            Some(child) => Err(Failure::Hidden(child.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes the ways that lead on from a new folder.
+    fn made(&mut self, dir: ObjNum, name: &[u8], folder: ObjNum) {
+        let ways = self.hidden.get(&dir).into_iter().flatten();
+        let leads = ways.filter(|way| way.at.len() > 1 && way.at[0] == name);
+        let on: Vec<Child> =
+            leads.map(|way| Child { name: way.name.clone(), at: way.at[1..].to_vec() }).collect();
+        if !on.is_empty() {
+            self.hidden.insert(folder, on);
+        }
+    }
+
     /// Copies a file or folder to the name `name` in a folder of the pool.
     fn tree(&mut self, source: &Path, dir: ObjNum, name: &[u8]) {
         let entry = Entry { path: source.to_owned(), within: None };
@@ -427,6 +484,7 @@ impl Copy<'_> {
         if meta.is_dir() && !self.args.recursive {
             return Err(Failure::NotRecursive);
         }
+        self.check_hidden(dir, name)?;
         let there = match self.files.lookup(dir, name) {
             Ok(object) => Some(object),
             Err(fault) if fault.kind == FaultKind::NoEntry => None,
@@ -457,6 +515,7 @@ impl Copy<'_> {
         let new = NewFile { uid, gid, ..NewFile::new(kind, permissions) };
         let object = self.files.create(dir, name, &new)?;
         if meta.is_dir() {
+            self.made(dir, name, object);
             return Ok(Some((source, object)));
         }
         if meta.is_file() {

@@ -1,6 +1,7 @@
 //! `poolhouse ls`.
 
 use super::args::Args;
+use super::nested::Nested;
 use super::target::{self, Error, Target};
 use super::{Chain, Io, find, held};
 use crate::cx::Out;
@@ -57,6 +58,8 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
             (None, path) => {
                 target::check_key(&pool, &target.dataset)?;
                 let mut engine = Engine::files(pool.dataset(&target.dataset)?.filesystem()?);
+                let shown = path.as_deref().unwrap_or("/");
+                Nested::of_pool(&pool, &target.dataset)?.report(io, "ls", shown, args.recursive);
                 files(io, args, &target.dataset, path.as_deref().unwrap_or("/"), &mut engine)?
             }
         };
@@ -85,7 +88,9 @@ fn of_daemon(io: &mut Io, args: &Args, held: &held::Held) -> Result<bool, Error>
                 let why = "is a volume, which has no files: `poolhouse cp` copies it";
                 return Err(Error::Operand { operand: target.dataset.clone(), why });
             }
-            files(io, args, &target.dataset, path.as_deref().unwrap_or("/"), &mut visit)
+            let shown = path.as_deref().unwrap_or("/");
+            Nested::of_held(io, held)?.report(io, "ls", shown, args.recursive);
+            files(io, args, &target.dataset, shown, &mut visit)
         }
     }
 }

@@ -22,6 +22,7 @@ mod find;
 mod held;
 mod into;
 mod ls;
+mod nested;
 mod progress;
 mod target;
 

@@ -66,6 +66,16 @@ pub enum Error {
         /// Its encryption root.
         root: String,
     },
+    /// The path lies below the mountpoint of another file system.
+    #[error("{operand}: {child} has its mountpoint there and would hide what is written: write {instead}")]
+    Hidden {
+        /// The operand.
+        operand: String,
+        /// The other file system.
+        child: String,
+        /// The place in that one.
+        instead: String,
+    },
     /// The daemon that holds the pool is another user's.
     #[error("{dataset}: the daemon of another user holds the pool, and gives its files to that user alone{}", Mounted(at.as_deref()))]
     Theirs {

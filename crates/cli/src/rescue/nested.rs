@@ -1,0 +1,268 @@
+//! File systems that a mount shows within the one that is read or written.
+//!
+//! # Theory
+//! `poolhouse cp -r tank:/ out` reads one file system. `cp -r` from its mount would enter those
+//! that are mounted in it. They are not entered here, as by `cp -x`; so each is named, with the
+//! command that copies it. A path below the mountpoint of another file system leads into a folder that the
+//! other hides: it can be read, and is not written.
+//!
+//! Where a file system belongs is what it is mounted at, and otherwise its property `mountpoint`.
+//!
+//! # Absent
+//! Snapshots: in the snapshot of a file system the others are empty folders for a mount, too.
+
+use super::held::Held;
+use super::target::Error;
+use super::{Chain, Io};
+use poolhouse::Pool;
+use server::api::{DatasetKind, DatasetQuery, PropSelect};
+use server::plan::{CanMount, Plan, Where};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// A file system of the pool.
+#[derive(Debug, Clone)]
+struct Spot {
+    name: String,
+    /// Where it is mounted, or is to be.
+    at: Option<PathBuf>,
+    /// Whether it is mounted, or will be with all others.
+    shown: bool,
+}
+
+/// A file system within another, or below it by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// Its name.
+    pub name: String,
+    /// The names of folders that lead to its mountpoint from the root of the outer one; none if it
+    /// is only below it by name.
+    pub at: Vec<Vec<u8>>,
+}
+
+/// The file systems in one.
+#[derive(Debug, Default)]
+pub struct Nested {
+    /// The outer one.
+    outer: String,
+    children: Vec<Child>,
+    /// Those whose place is not known.
+    failures: Vec<String>,
+}
+
+impl Nested {
+    /// Those of a pool that is read directly.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] if the root of the pool can't be listed.
+    pub fn of_pool(pool: &Pool, dataset: &str) -> Result<Self, Error> {
+        if dataset.contains('@') {
+            return Ok(Self::default());
+        }
+        let names = pool.dataset_names(false)?;
+        let mut failures: Vec<String> =
+            names.failures.iter().map(|(name, error)| format!("{name}: {}", Chain(error))).collect();
+        let mut spots = Vec::new();
+        for name in names.names {
+            let plan = pool.dataset(&name).and_then(|dataset| Ok(Plan::of(dataset.dsl().clone())?));
+            match plan {
+                Ok(Some(plan)) => {
+                    let at = match plan.place {
+                        Where::Path(path) => Some(path),
+                        Where::Legacy | Where::None => None,
+                    };
+                    spots.push(Spot { name, at, shown: plan.can_mount == CanMount::On });
+                }
+                // A volume.
+                Ok(None) => {}
+                Err(error) => failures.push(format!("{name}: {}", Chain(&error))),
+            }
+        }
+        Ok(Self { outer: dataset.to_owned(), children: children(dataset, &spots), failures })
+    }
+
+    /// Those of a pool that the daemon holds.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`].
+    pub fn of_held(io: &Io, held: &Held) -> Result<Self, Error> {
+        let dataset = &held.target.dataset;
+        if dataset.contains('@') {
+            return Ok(Self::default());
+        }
+        let query = DatasetQuery {
+            root: Some(held.target.pool().to_owned()),
+            kinds: vec![DatasetKind::Filesystem],
+            props: PropSelect::Named(vec!["mountpoint".to_owned(), "canmount".to_owned()]),
+            ..DatasetQuery::default()
+        };
+        let daemon = |error: server::api::Error| Error::Daemon { why: error.to_string() };
+        let list = io.service.datasets(&query).map_err(daemon)?;
+        let mounts = io.service.mounts().map_err(daemon)?;
+        let mounted: HashMap<&str, &str> =
+            mounts.iter().map(|mount| (mount.dataset.as_str(), mount.mountpoint.as_str())).collect();
+        let spots: Vec<Spot> = (list.datasets.iter())
+            .map(|found| {
+                let text = |name| found.prop(name).map(|prop| prop.text.as_str());
+                let mount = mounted.get(found.name.as_str()).copied();
+                let at = mount.or_else(|| text("mountpoint")).filter(|at| at.starts_with('/'));
+                let shown = mount.is_some() || text("canmount") == Some("on");
+                Spot { name: found.name.clone(), at: at.map(PathBuf::from), shown }
+            })
+            .collect();
+        let failures = list.failures.iter().map(ToString::to_string).collect();
+        Ok(Self { outer: dataset.clone(), children: children(dataset, &spots), failures })
+    }
+
+    /// Those that hide folders.
+    pub fn mounted(&self) -> impl Iterator<Item = &Child> {
+        self.children.iter().filter(|child| !child.at.is_empty())
+    }
+
+    /// The innermost one that hides a path, and the path in it.
+    pub fn hiding(&self, path: &[u8]) -> Option<(&Child, String)> {
+        let parts = parts(path);
+        let child = self.mounted().filter(|child| parts.starts_with(&child.at));
+        let child = child.max_by_key(|child| child.at.len())?;
+        let rest = parts[child.at.len()..].join(&b'/');
+        Some((child, format!("/{}", String::from_utf8_lossy(&rest))))
+    }
+
+    /// Refuses to write what a mount hides.
+    ///
+    /// # Errors
+    /// [`Error::Hidden`].
+    pub fn refuse(&self, path: &str) -> Result<(), Error> {
+        let Some((child, rest)) = self.hiding(path.as_bytes()) else { return Ok(()) };
+        Err(Error::Hidden {
+            operand: format!("{}:{path}", self.outer),
+            child: child.name.clone(),
+            instead: format!("{}:{rest}", child.name),
+        })
+    }
+
+    /// Says what is read that others hide. If all below a path is read, says what isn't entered.
+    pub fn report(&self, io: &mut Io, command: &str, path: &str, below: bool) {
+        let outer = &self.outer;
+        if let Some((child, rest)) = self.hiding(path.as_bytes()) {
+            let name = &child.name;
+            writeln!(
+                io.err,
+                "poolhouse {command}: {outer}:{path}: {name} has its mountpoint there and hides this: \
+                 its files are {name}:{rest}"
+            );
+        }
+        if !below {
+            return;
+        }
+        let parts = parts(path.as_bytes());
+        let option = if command == "cp" { "-r" } else { "-R" };
+        let to = if command == "cp" { " FOLDER" } else { "" };
+        let is_below = |child: &&Child| {
+            child.at.starts_with(&parts) && (child.at.len() > parts.len() || parts.is_empty())
+        };
+        for Child { name, .. } in self.children.iter().filter(is_below) {
+            writeln!(
+                io.err,
+                "poolhouse {command}: {name}: not entered, a file system of its own: \
+                 poolhouse {command} {option} {name}:/{to}"
+            );
+        }
+        for failure in &self.failures {
+            writeln!(io.err, "poolhouse {command}: {failure}: not entered, if it lies in {outer}");
+        }
+    }
+}
+
+/// Which of a pool's file systems lie in one of them, or below it by name with no place of their
+/// own.
+fn children(outer: &str, spots: &[Spot]) -> Vec<Child> {
+    let top = spots.iter().find(|spot| spot.name == outer).and_then(|spot| spot.at.as_ref());
+    let below = format!("{outer}/");
+    let child = |spot: &Spot| {
+        let within = top.zip(spot.at.as_ref().filter(|_| spot.shown));
+        let rest = within.and_then(|(top, at)| at.strip_prefix(top).ok());
+        let at = rest.map(|rest| parts(rest.as_os_str().as_bytes())).unwrap_or_default();
+        // What is mounted elsewhere is not in its tree.
+        let elsewhere = within.is_some() && rest.is_none();
+        let is_one = !at.is_empty() || !elsewhere && spot.name.starts_with(&below);
+        is_one.then(|| Child { name: spot.name.clone(), at })
+    };
+    spots.iter().filter(|spot| spot.name != outer).filter_map(child).collect()
+}
+
+/// The names of a path, without those that lead nowhere. `..` leads back, as there are no links.
+fn parts(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut parts = Vec::new();
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            name => parts.push(name.to_vec()),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which file systems lie in which.
+
+    use super::*;
+
+    fn nested(outer: &str) -> Nested {
+        let spot = |name: &str, at: &str, shown| Spot {
+            name: name.to_owned(),
+            at: Some(PathBuf::from(at)).filter(|at| at.is_absolute()),
+            shown,
+        };
+        let spots = [
+            spot("t", "/t", true),
+            spot("t/docs", "/t/docs", true),
+            spot("t/docs/old", "/t/docs/old", true),
+            spot("t/docs2", "/t/docs2", false),
+            spot("t/far", "/elsewhere", true),
+            spot("t/none", "none", true),
+            spot("t/far/back", "/t/x/y", true),
+        ];
+        Nested { outer: outer.to_owned(), children: children(outer, &spots), failures: Vec::new() }
+    }
+
+    /// Goal: mountpoints decide what lies in a file system; without one, its name does.
+    #[test]
+    fn by_mountpoint_then_by_name() {
+        let of = |outer| {
+            let found = nested(outer).children;
+            found.into_iter().map(|c| (c.name, String::from_utf8(c.at.join(&b'/')).unwrap())).collect()
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, at)| ((*name).to_owned(), (*at).to_owned())).collect()
+        };
+        let all: Vec<(String, String)> = of("t");
+        let want = [
+            ("t/docs", "docs"),
+            ("t/docs/old", "docs/old"),
+            ("t/docs2", ""),
+            ("t/none", ""),
+            ("t/far/back", "x/y"),
+        ];
+        assert_eq!(all, pairs(&want));
+        assert_eq!(of("t/docs"), pairs(&[("t/docs/old", "old")]));
+        assert_eq!(of("t/far"), pairs(&[]));
+    }
+
+    /// Goal: the innermost file system that hides a path is found, and nothing by half a name.
+    #[test]
+    fn hidden_paths() {
+        let nested = nested("t");
+        let hiding =
+            |path: &str| nested.hiding(path.as_bytes()).map(|(c, rest)| format!("{}:{rest}", c.name));
+        assert_eq!(hiding("/docs").as_deref(), Some("t/docs:/"));
+        assert_eq!(hiding("//x/../docs/./f").as_deref(), Some("t/docs:/f"));
+        assert_eq!(hiding("/docs/old/a/b").as_deref(), Some("t/docs/old:/a/b"));
+        for path in ["/", "/docs2/f", "/x", "/doc"] {
+            assert_eq!(hiding(path), None, "{path}");
+        }
+    }
+}
