@@ -384,8 +384,9 @@ impl Machine {
 
 /// Which namespaces the daemon at the other end has to itself.
 fn apart(stream: &UnixStream) -> Option<String> {
-    let (_, process) = server::peer::Peer::of_stream(stream).ok()?;
-    let Some(process) = process else { return Some("another PID namespace".to_owned()) };
+    let Some(process) = server::peer::Peer::of_stream(stream).ok()?.pid else {
+        return Some("another PID namespace".to_owned());
+    };
     let differs = |kind: &&str| {
         let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}")).ok();
         of("self").zip(of(&process.to_string())).is_some_and(|(ours, its)| ours != its)
