@@ -1,17 +1,30 @@
 # `make demo` and `make test` are all a newcomer needs; the rest is for those who work on it. See docs/testing.md.
-.PHONY: demo test fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint
+.PHONY: demo check test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint
 
 # Opens a bundled pool, mounts it, says what to try next; Ctrl-C cleans up.
 demo:
 	@scripts/needs.sh rust cc mount tar zstd
 	@scripts/demo.sh
 
+# What a change is held to before it is shown to anybody: format, clippy, and the unit tests of the crates that
+# it changes, since CHECK_SINCE.
+CHECK_SINCE ?= HEAD
+check:
+	@scripts/needs.sh rust cc
+	@scripts/check.sh $(CHECK_SINCE)
+
 # Every fast test, with the bundled fixtures: all of them run, and what failed is named at the end.
-# scripts/test.sh says what TEST_ARGS=--retry does.
+# scripts/test.sh says what may stand in TEST_ARGS: `--retry`, or a part of the names of tests.
 TEST_ARGS ?=
 test:
 	@scripts/needs.sh rust cc mount
 	@scripts/test.sh $(TEST_ARGS)
+
+# Every test FLAKY_ROUNDS times, twice as many at a time as there are cores: names those that don't always pass.
+FLAKY_ROUNDS ?= 10
+flaky:
+	@scripts/needs.sh rust cc mount
+	@scripts/test.sh --rounds $(FLAKY_ROUNDS) --jobs $$((2 * $$(nproc)))
 
 # The fixture tests with the whole set: make fixtures FIXTURES=DIR
 fixtures:

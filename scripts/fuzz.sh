@@ -24,7 +24,8 @@ if ! (cd fuzz && cargo build -q --release --target "$triple" --target-dir "$out"
 fi
 rm -f "$built"
 unset CARGO_ENCODED_RUSTFLAGS
-cargo run -q -p poolhouse-fuzzing --example seeds -- fuzz/corpus
+cargo build -q --workspace --example seeds
+"${CARGO_TARGET_DIR:-target}/debug/examples/seeds" fuzz/corpus
 
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | tail -n +2)

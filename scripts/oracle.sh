@@ -53,7 +53,7 @@ while read -r packed; do
   mv "$file.part" "$file"
 done < <(find "$tools" -name '*.dat.bz2' -o -name '*.dat.Z')
 read_all() { # DIR: every pool in it opens, every file and object of it can be read
-  if ORACLE=$1 cargo test -q --release -p poolhouse --test oracle >"$here/read.log" 2>&1; then
+  if ORACLE=$1 cargo test -q --release -p poolhouse --test it oracle:: >"$here/read.log" 2>&1; then
     echo "  everything in $1 can be read"
   else
     bad=$((bad + 1))

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 mod client;
-#[path = "../../spa/tests/rig/mod.rs"]
+#[path = "../../spa/tests/it/rig/mod.rs"]
 mod rig;
 mod tls;
 

@@ -584,7 +584,7 @@ fn main() {
             let client = Socket::at(Place::at(Path::new(&args[2])), program, absent).client();
             client.import(&ImportRequest { guid: 3, ..ImportRequest::default() }).unwrap();
         }
-        filter => {
+        _ => {
             let tests: [(&str, fn()); 13] = [
                 ("messages_of_strangers_are_bounded", limits::messages_of_strangers_are_bounded),
                 ("a_log_that_fails_is_no_end", limits::a_log_that_fails_is_no_end),
@@ -603,9 +603,16 @@ fn main() {
                 ("nonsense_is_answered", nonsense_is_answered),
                 ("what_was_flushed_outlives_the_daemon", what_was_flushed_outlives_the_daemon),
             ];
-            // Options of the usual test harness are none of ours.
-            let filter = filter.filter(|word| !word.starts_with('-')).unwrap_or_default();
-            for (name, test) in tests.iter().filter(|(name, _)| name.contains(filter)) {
+            // Options of the usual test harness: those that a runner of tests gives.
+            let has = |option: &str| args.iter().any(|arg| arg == option);
+            if has("--list") {
+                let names = tests.iter().filter(|_| !has("--ignored"));
+                names.for_each(|(name, _)| println!("{name}: test"));
+                return;
+            }
+            let filter = args.iter().skip(1).find(|word| !word.starts_with('-')).map_or("", String::as_str);
+            let is = |name: &str| if has("--exact") { name == filter } else { name.contains(filter) };
+            for (name, test) in tests.iter().filter(|(name, _)| is(name)) {
                 test();
                 println!("test {name} ... ok");
             }

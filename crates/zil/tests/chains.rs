@@ -1,7 +1,7 @@
 //! Logs that OpenZFS left unreplayed, against what `zdb -iiii` says of them.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../pool/tests/common/mod.rs"]
+#[path = "../../pool/tests/it/common/mod.rs"]
 mod common;
 
 use dsl::{Dsl, ListOptions, Options};

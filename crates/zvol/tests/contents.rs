@@ -1,7 +1,7 @@
 //! Volumes that OpenZFS wrote, byte for byte.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../pool/tests/common/mod.rs"]
+#[path = "../../pool/tests/it/common/mod.rs"]
 mod common;
 
 use dmu::Extent;

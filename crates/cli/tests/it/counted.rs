@@ -1,0 +1,279 @@
+//! What a running daemon counts and lets be set: by name, as files, and in the reports of `arcstat` and `arc_summary`. What needs a
+//! place where something can be mounted says so aloud and does nothing elsewhere.
+
+use crate::daemon::{Daemon, image, said};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Goal: what is counted and what can be set is shown and set by name and as files, each read tells what is so now, and what is set holds for pools that come later.
+#[test]
+fn counted_and_set() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display();
+    // The folder is made.
+    let Some(daemon) = Daemon::start_with(dir.path(), &["--tree", &format!("{at}/tree")]) else {
+        eprintln!("nothing can be mounted here");
+        return;
+    };
+    // Whoever gets an answer finds the tree.
+    assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "5\n");
+    // However long a name or a number is, what they mean stands in one column.
+    let table = daemon.good("get tunable");
+    let meaning = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, value) = (words.next().expect("a name"), words.next().expect("a value"));
+        let at = name.len() + line[name.len()..].find(value).expect("it is there") + value.len();
+        (at, line[at..].starts_with("  ") && !line[at..].starts_with("   "))
+    };
+    let columns: std::collections::BTreeSet<_> = table.lines().map(meaning).collect();
+    assert_eq!(columns.iter().map(|(_, spaced)| *spaced).collect::<Vec<_>>(), [true], "{table}");
+    let read = |path: &str| fs::read_to_string(dir.path().join("tree").join(path)).expect(path);
+    let parameters = "sys/module/zfs/parameters";
+    assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "5\n");
+    let module = |path: &str| read(&format!("sys/module/zfs/{path}"));
+    assert_eq!(module("features.pool/org.open-zfs:large_blocks/uname"), "large_blocks\n");
+    assert_eq!(module("properties.dataset/recordsize/default"), "131072\n");
+    assert_eq!(module("properties.pool/failmode/values"), "wait | continue | panic\n");
+    let listed = fs::read_dir(dir.path().join("tree/sys/module/zfs")).expect("a folder").count();
+    assert_eq!(
+        listed, 7,
+        "parameters, version, features of the kernel and pools, properties of datasets, pools and vdevs"
+    );
+    daemon.good("set tunable zfs_txg_timeout=7 zfs_arc_max=100000000");
+    assert_eq!(read(&format!("{parameters}/zfs_txg_timeout")), "7\n");
+    fs::write(dir.path().join("tree").join(parameters).join("zfs_txg_timeout"), "9\n")
+        .expect("it can be set");
+    assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "9\n");
+    assert!(fs::write(dir.path().join("tree").join(parameters).join("zfs_txg_timeout"), "0").is_err());
+    for bad in
+        ["set tunable zfs_txg_timeout=0", "set tunable zfs_nonsense=1", "set tunable x", "get kstat none"]
+    {
+        assert_eq!(daemon.ran(bad).status.code(), Some(1), "{bad}");
+    }
+    image(&dir.path().join("d0"));
+    daemon.good(&format!("zpool create -m {at}/mnt tank {at}/d0"));
+    assert_eq!(read("proc/spl/kstat/zfs/tank/state"), "ONLINE\n");
+    let value = |kstat: &str, name: &str| -> u64 {
+        let text = read(&format!("proc/spl/kstat/zfs/{kstat}"));
+        let row = text.lines().skip(2).find(|line| line.split_whitespace().next() == Some(name)).expect(name);
+        row.split_whitespace().nth(2).and_then(|n| n.parse().ok()).expect("a number")
+    };
+    assert_eq!(value("arcstats", "c_max"), 100_000_000);
+    // Its numbers follow what is set at once.
+    daemon.good("set tunable zfs_arc_num_sublists_per_state=7 zfs_arc_evict_batch_limit=3");
+    assert_eq!(value("arc_sublists", "mru_metadata_sublists"), 7);
+    assert_eq!(daemon.good("get tunable zfs_arc_evict_batch_limit"), "3\n");
+    assert!(value("arcstats", "demand_metadata_hits") > 0 && value("arcstats", "mru_metadata") > 0);
+    let lines = daemon.good("arcstat -p -s , -f c,zhits");
+    let line = lines.lines().nth(1).expect("a header and a line");
+    assert!(lines.starts_with("c,zhits\n") && line.ends_with(",0.0"), "{lines}");
+    assert_eq!(line.split(',').next().and_then(|c| c.parse().ok()), Some(value("arcstats", "c")));
+    let commits = || value("zil", "zil_commit_count");
+    let file = dir.path().join("mnt/file");
+    let fsynced =
+        || fs::write(&file, "x").and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
+    fsynced();
+    let before = commits();
+    fsynced();
+    assert!(commits() > before, "each read tells what is so now");
+    let listed: Vec<String> = fs::read_dir(dir.path().join("tree/proc/spl/kstat/zfs/tank"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    let log = listed.iter().find(|name| name.starts_with("objset-0x")).expect("a log");
+    assert!(
+        read(&format!("proc/spl/kstat/zfs/tank/{log}"))
+            .contains("dataset_name                    7    tank\n")
+    );
+    // How long each commit took: as many rows as there are powers of two, and as many in all as there were.
+    for name in [log.replace("objset", "zil_commit"), "zil_commit".to_owned()] {
+        let text = read(&format!("proc/spl/kstat/zfs/tank/{name}"));
+        let rows: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!((rows.len(), rows[0].split_whitespace().next()), (40, Some("2")), "{text}");
+        let took: u64 =
+            rows.iter().filter_map(|row| row.split_whitespace().last()?.parse::<u64>().ok()).sum();
+        let commits = read(&format!("proc/spl/kstat/zfs/tank/{log}"));
+        let commits = commits.lines().find(|row| row.starts_with("zil_commit_count ")).expect("a count");
+        assert_eq!(commits.split_whitespace().last(), Some(took.to_string().as_str()));
+        assert!(took > 0, "{text}");
+    }
+    assert!(daemon.good("get kstat tank/state zil").starts_with("ONLINE\n"));
+    assert!(read("proc/spl/kstat/zfs/tank/iostats").contains("trim_bytes_written"));
+    // Nothing was scanned, so nothing has waited.
+    assert_eq!(value("tank/scans", "waited_ns"), 0);
+    // The groups: the last is open, those before it are on disk, and one of them holds what was written.
+    daemon.good("zpool sync tank");
+    let groups = read("proc/spl/kstat/zfs/tank/txgs");
+    let mut rows = groups.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let head = rows.next().expect("a head");
+    assert_eq!(
+        (head[0], head[2], head[3], head[5], head[11]),
+        ("txg", "state", "ndirty", "nwritten", "stime")
+    );
+    let rows: Vec<(u64, &str, [u64; 3])> = rows
+        .map(|row| {
+            let n = |at: usize| row[at].parse::<u64>().expect("a number");
+            assert_eq!(row.len(), 12, "{groups}");
+            (n(0), row[2], [3, 5, 11].map(n))
+        })
+        .collect();
+    assert!(rows.is_sorted_by(|a, b| a.0 + 1 == b.0), "{groups}");
+    assert!(rows.iter().any(|(_, state, counts)| *state == "C" && counts.iter().all(|n| *n > 0)), "{groups}");
+    assert_eq!(rows.last().map(|(_, state, counts)| (*state, *counts)), Some(("O", [0; 3])), "{groups}");
+    daemon.good("set tunable zfs_txg_history=2");
+    daemon.good("zpool sync tank");
+    daemon.good("zpool sync -f tank");
+    assert_eq!(read("proc/spl/kstat/zfs/tank/txgs").lines().count(), 3);
+    daemon.good("zpool export tank");
+    for name in ["m0", "m1"] {
+        image(&dir.path().join(name));
+    }
+    daemon.good(&format!("zpool create -m none pair mirror {at}/m0 {at}/m1"));
+    daemon.good("zpool export pair");
+    fs::remove_file(dir.path().join("m1")).expect("it was made");
+    daemon.good(&format!("zpool import -d {at} pair"));
+    assert_eq!(read("proc/spl/kstat/zfs/pair/state"), "DEGRADED\n");
+    daemon.good("zpool export pair");
+}
+
+/// Goal: what OpenZFS's `arc_summary` reads is there: groups that changes joined, log blocks by where they went, the modules' versions and who the
+/// host is; and the script itself, told where the tree is and otherwise as it comes, prints of it what it prints of a kernel's. The script is the file that ARC_SUMMARY names.
+#[test]
+fn summed_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().display();
+    let Some(daemon) = Daemon::start_with(dir.path(), &["--tree", &format!("{at}/tree")]) else {
+        eprintln!("nothing can be mounted here");
+        return;
+    };
+    let tree = dir.path().join("tree");
+    let read = |path: &str| fs::read_to_string(tree.join(path)).expect(path);
+    let value = |kstat: &str, name: &str| -> u64 {
+        let text = read(&format!("proc/spl/kstat/zfs/{kstat}"));
+        let row = text.lines().skip(2).find(|line| line.split_whitespace().next() == Some(name)).expect(name);
+        row.split_whitespace().nth(2).and_then(|n| n.parse().ok()).expect("a number")
+    };
+    // Whoever gets an answer finds the tree; and what it tells of, also before there is any pool.
+    assert_eq!(daemon.good("get tunable zfs_txg_timeout"), "5\n");
+    assert_eq!(value("zil", "zil_itx_metaslab_slog_count"), 0);
+    for name in ["d", "log"] {
+        image(&dir.path().join(name));
+    }
+    daemon.good(&format!("zpool create -m {at}/mnt tank {at}/d"));
+    let assigned = value("dmu_tx", "dmu_tx_assigned");
+    let file = dir.path().join("mnt/file");
+    let fsynced =
+        || fs::write(&file, "x").and_then(|()| fs::File::open(&file)?.sync_all()).expect("it is mounted");
+    // The first makes the log.
+    fsynced();
+    fsynced();
+    assert!(value("dmu_tx", "dmu_tx_assigned") > assigned);
+    let normal = value("zil", "zil_itx_metaslab_normal_count");
+    assert!(normal > 0);
+    daemon.good(&format!("zpool add tank log {at}/log"));
+    fsynced();
+    fsynced();
+    assert!(value("zil", "zil_itx_metaslab_slog_count") > 0);
+    assert!(value("zil", "zil_itx_metaslab_slog_bytes") <= value("zil", "zil_itx_metaslab_slog_alloc"));
+    let release = read("sys/module/zfs/version");
+    assert_eq!(release, read("sys/module/spl/version"));
+    assert!(daemon.good("zfs version").ends_with(&format!("zfs-kmod-{release}")));
+    assert_eq!(read("sys/module/spl/parameters/spl_hostid_path"), "/etc/hostid\n");
+    assert!(read("sys/module/spl/parameters/spl_hostid").trim().parse::<u32>().is_ok());
+
+    // Ours has all that it asks for, by its own name too.
+    let report = daemon.good("arc_summary");
+    for line in
+        [release.trim(), "ARC misc:", "Commit requests:", "L2ARC not detected, skipping section", "Tunables:"]
+    {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_poolhouse"), dir.path().join("arc_summary"))
+        .expect("a link");
+    let mut linked = Command::new(dir.path().join("arc_summary"));
+    let linked = linked.args(["-s", "zil"]).env("POOLHOUSE_RUN_DIR", dir.path().join("run")).output();
+    let linked = linked.expect("it runs");
+    assert!(
+        linked.status.success() && said(&linked).contains("ZIL committed transactions:"),
+        "{}",
+        said(&linked)
+    );
+    assert!(daemon.good("arc_summary -r").contains("\nDMU_TX:\n"));
+    let ran = daemon.ran("arc_summary -s vdev");
+    assert!(ran.status.code() == Some(1) && said(&ran).contains("Error: Section \"vdev\" unknown"));
+    assert!(daemon.good("arcstat -a").lines().all(|line| line.contains("  ") && line.len() > 1000));
+    assert!(!daemon.ran("arcstat -f l2hits").status.success());
+
+    for words in [&[][..], &["-a"], &["-r"], &["-g"], &["-s", "dmu"], &["-s", "zil"], &["-p", "3"]] {
+        let Some(theirs) = theirs(&daemon, dir.path(), "ARC_SUMMARY", words) else { break };
+        assert!(!theirs.contains("(unknown)"), "{theirs}");
+        // When it was asked, in the header, is another.
+        same(&daemon, dir.path(), "ARC_SUMMARY", words, &theirs, |line| {
+            line.starts_with("ZFS Subsystem Report")
+                || line.contains("Free memory")
+                || line.contains("memory_")
+                || line.contains("Available memory")
+        });
+    }
+    if let Some(theirs) = theirs(&daemon, dir.path(), "ARCSTAT", &["-a", "-p", "-s", "\n"]) {
+        // Asking is counted too, so of columns only the names are the same.
+        same(&daemon, dir.path(), "ARCSTAT", &["-a", "-p", "-s", "\n"], &theirs, |line| {
+            line.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        });
+    }
+    if let Some(theirs) = theirs(&daemon, dir.path(), "ARCSTAT", &["-v"]) {
+        let listed = |text: &str| text.split_once("follows:\n").map(|(_, fields)| fields.to_owned());
+        assert_eq!(listed(&said(&daemon.ran("arcstat -v"))), listed(&theirs));
+    }
+}
+
+/// What OpenZFS's script, which this variable names, prints of a daemon's tree; nothing if nobody named it.
+fn theirs(daemon: &Daemon, dir: &Path, variable: &str, words: &[&str]) -> Option<String> {
+    let script = fs::read_to_string(std::env::var_os(variable)?).expect("the script");
+    let moved = |text: String, folder: &str| {
+        ["'", "\""].iter().fold(text, |text, quote| {
+            text.replace(&format!("{quote}{folder}"), &format!("{quote}{}/tree{folder}", dir.display()))
+        })
+    };
+    let script = ["/proc/spl/", "/sys/module/"].iter().fold(script, |text, folder| moved(text, folder));
+    let at = dir.join("theirs");
+    fs::write(&at, script).expect("room");
+    // The tree is there.
+    daemon.good("get tunable zfs_txg_timeout");
+    let ran = Command::new("python3").arg(&at).args(words).output().expect("python3");
+    let printed = said(&ran);
+    assert!(ran.status.success() && !printed.contains("Traceback"), "{words:?}: {printed}");
+    Some(printed)
+}
+
+/// Ours prints the same lines as theirs, but for those that two of theirs, before and after, have different, and those that are passed over.
+fn same(
+    daemon: &Daemon,
+    dir: &Path,
+    variable: &str,
+    words: &[&str],
+    before: &str,
+    pass: impl Fn(&str) -> bool,
+) {
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    ours.arg(variable.to_lowercase()).args(words).env("POOLHOUSE_RUN_DIR", dir.join("run"));
+    let ours = said(&ours.output().expect("it runs"));
+    let after = theirs(daemon, dir, variable, words).expect("it was there");
+    let (before, ours, after): (Vec<_>, Vec<_>, Vec<_>) =
+        (before.lines().collect(), ours.lines().collect(), after.lines().collect());
+    assert_eq!((ours.len(), ours.len()), (before.len(), after.len()), "{words:?}");
+    let (mut compared, mut moved) = (0, 0);
+    for ((a, b), own) in before.iter().zip(&after).zip(&ours) {
+        if pass(a) {
+            continue;
+        }
+        if a == b {
+            assert_eq!(own, a, "{words:?}");
+            compared += 1;
+        } else {
+            moved += 1;
+        }
+    }
+    assert!(compared > 4 * moved, "{words:?}: {compared} lines stayed, {moved} moved");
+}

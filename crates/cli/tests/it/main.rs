@@ -1,0 +1,51 @@
+//! The integration tests of this crate, as one program.
+
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail and speak as tests do"
+)]
+
+mod allow;
+mod caretaker;
+mod changes;
+#[path = "../../../nbd/tests/client/mod.rs"]
+mod client;
+mod common;
+mod counted;
+#[path = "common/daemon.rs"]
+mod daemon;
+mod damage;
+mod damaged;
+mod diff;
+mod elsewhere;
+mod files;
+mod grammar;
+mod imports;
+mod injected;
+mod json;
+mod leaf_work;
+mod mounted;
+mod mounting;
+mod nameless;
+mod nested;
+mod paper;
+mod project;
+mod properties;
+mod rebuild;
+mod refusals;
+mod rescue;
+mod rollback;
+mod scan;
+mod service;
+mod sick;
+mod split;
+mod suite;
+mod suite_pools;
+mod transcripts;
+mod users;
+mod volumes;
+mod watch;
+mod writes;
+mod zdb;

@@ -1,0 +1,606 @@
+//! Daemons of users who are not root. Needs root, to become such users where `/dev/fuse` is everybody's; says so aloud and does nothing elsewhere.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::daemon::said;
+
+/// `nobody`: fusermount3 serves users whom `/etc/passwd` knows.
+const ANN: u32 = 65_534;
+/// A user that nothing else on this machine is.
+const BOB: u32 = 61_012;
+/// In a namespace of mounts of its own `/dev/fuse` is everybody's, and fuse.conf a file of the test's.
+/// Copies of other tests' mounts go first: they would keep these busy.
+const FURNISH: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | xargs -r -n1 umount -l; \
+                       mount -t tmpfs -o mode=755 none $1/dev && mknod $1/dev/fuse c 10 229 && chmod 666 $1/dev/fuse && \
+                       mount --bind $1/dev/fuse /dev/fuse && mount --bind $1/fuse.conf /etc/fuse.conf && echo ready && exec sleep infinity";
+
+/// A machine whose users may mount, with a home for one of them.
+struct Machine {
+    dir: tempfile::TempDir,
+    /// Keeps the namespace.
+    holder: Child,
+    program: PathBuf,
+}
+
+impl Machine {
+    /// `None` where there can't be one.
+    fn new() -> Option<Self> {
+        let has = |name: &str| ["/bin", "/usr/bin"].iter().any(|at| Path::new(at).join(name).exists());
+        if !Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
+            || !["fusermount3", "unshare", "nsenter", "setpriv"].iter().all(|name| has(name))
+        {
+            eprintln!("users can't mount here: that takes root, fusermount3, unshare, nsenter and setpriv");
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let open =
+            |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        open(dir.path());
+        for folder in ["home", "dev"] {
+            fs::create_dir(dir.path().join(folder)).expect("a folder");
+        }
+        std::os::unix::fs::chown(dir.path().join("home"), Some(ANN), Some(ANN)).expect("a home");
+        fs::write(dir.path().join("fuse.conf"), "#user_allow_other\n").expect("settings");
+        let program = dir.path().join("poolhouse");
+        testkit::copy_program(env!("CARGO_BIN_EXE_poolhouse"), &program);
+        open(&program);
+        let mut holder = Command::new("unshare")
+            .args(["--mount", "sh", "-c", FURNISH, "sh"])
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().expect("it was asked for")).read_line(&mut line).expect("a pipe");
+        let machine = Self { dir, holder, program };
+        if line != "ready\n" {
+            eprintln!("users can't mount here: there can be no namespace in which /dev/fuse is theirs");
+            return None;
+        }
+        Some(machine)
+    }
+
+    /// What fuse.conf says from now on.
+    fn settings(&self, text: &str) {
+        // The file itself is mounted, not its name.
+        fs::write(self.dir.path().join("fuse.conf"), text).expect("settings");
+    }
+
+    fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// Runs a line as a user.
+    fn ran(&self, uid: u32, line: &str) -> Output {
+        let (holder, uid) = (self.holder.id().to_string(), uid.to_string());
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &holder, "setpriv", "--reuid", &uid, "--regid", &uid]);
+        command.args(["--clear-groups", "sh", "-c"]);
+        command.arg(line.replace("poolhouse ", &format!("{} ", self.program.display())));
+        let command = command.env_remove("POOLHOUSE_RUN_DIR").env("XDG_RUNTIME_DIR", self.home());
+        command.current_dir("/").output().expect("it runs")
+    }
+
+    /// Runs one that succeeds, as Ann.
+    fn good(&self, line: &str) -> String {
+        let ran = self.ran(ANN, line);
+        assert!(ran.status.success(), "{line}: {}", said(&ran));
+        String::from_utf8(ran.stdout).expect("text")
+    }
+
+    /// The process of Ann's daemon.
+    fn daemon(&self) -> u32 {
+        let home = format!("XDG_RUNTIME_DIR={}", self.home().display());
+        let has = |pid: &u32, file: &str, word: &str| {
+            let words = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            words.split(|byte| *byte == 0).any(|one| one == word.as_bytes())
+        };
+        let serves = |pid: &u32| has(pid, "cmdline", "serve") && has(pid, "environ", &home);
+        let processes = fs::read_dir("/proc").expect("processes").flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(serves).last().expect("there is a daemon")
+    }
+
+    /// What a line says, whatever becomes of it.
+    fn bad_or(&self, line: &str) -> String {
+        said(&self.ran(ANN, line))
+    }
+
+    /// Runs one that fails, as Ann: what it says.
+    fn bad(&self, line: &str) -> String {
+        let ran = self.ran(ANN, line);
+        assert_eq!(ran.status.code(), Some(1), "{line}: {}", said(&ran));
+        said(&ran)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// Goal: somebody who is not root makes a pool of an own file, mounts it in an own folder, writes, exports and goes on; nobody else reaches the mount,
+/// the daemon or its folder.
+#[test]
+fn alone() {
+    let Some(machine) = Machine::new() else { return };
+    let (good, home) = (|line: &str| machine.good(line), machine.home());
+    let at = home.display();
+    good(&format!("truncate -s 128M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    good(&format!("poolhouse zfs create -o mountpoint={at}/sub own/sub"));
+    good(&format!("echo content >{at}/mnt/file && echo content >{at}/sub/file && sync {at}/sub/file"));
+    assert_eq!(good(&format!("stat -c %u {at}/mnt/file {at}/sub/file")), format!("{ANN}\n{ANN}\n"));
+    // Others, root too, find nothing there: the kernel keeps them out.
+    for other in [0, BOB] {
+        assert!(!machine.ran(other, &format!("cat {at}/sub/file")).status.success());
+    }
+    assert!(machine.ran(BOB, "poolhouse zpool list -H").stdout.is_empty());
+    assert!(!machine.ran(BOB, "poolhouse zpool export own").status.success());
+    assert_eq!(fs::metadata(home.join("poolhouse")).expect("a folder").mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(home.join("poolhouse/control.sock")).expect("a socket").mode() & 0o777, 0o600);
+    good("poolhouse zpool export own");
+    good(&format!("poolhouse zpool import -d {at} own"));
+    assert_eq!(good(&format!("cat {at}/sub/file")), "content\n");
+    good("poolhouse zpool export own");
+    assert!(good("poolhouse doctor").contains("the daemon's folder"));
+    // fusermount3 does nothing for who has no name.
+    let told = machine.ran(BOB, "XDG_RUNTIME_DIR= poolhouse doctor");
+    assert_eq!(told.status.code(), Some(1), "{}", said(&told));
+    assert!(said(&told).contains(&format!("MISSING  fusermount3: will not mount for user {BOB}")));
+}
+
+/// Goal: somebody who may only read an image locks it as they like, and its owner imports it all
+/// the same; a second owner, another user, is refused meanwhile and afterwards.
+#[test]
+fn locked_by_a_reader() {
+    let Some(machine) = Machine::new() else { return };
+    let image = machine.home().join("d0");
+    let at = machine.home().display().to_string();
+    machine.good(&format!("truncate -s 128M {at}/d0 && chmod 644 {at}/d0"));
+    machine.good(&format!("poolhouse zpool create -m none own {at}/d0 && poolhouse zpool export own"));
+    let second = || device::FileDevice::open(&image, device::Mode::Write);
+    for how in ["-s", "-x"] {
+        let (uid, path) = (BOB.to_string(), image.display().to_string());
+        let mut reader = Command::new("setpriv")
+            .args(["--reuid", &uid, "--regid", &uid, "--clear-groups", "flock", how, &path])
+            .args(["sh", "-c", "echo locked; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("flock");
+        let mut line = String::new();
+        BufReader::new(reader.stdout.take().expect("it was asked for")).read_line(&mut line).expect("a pipe");
+        assert_eq!(line, "locked\n");
+        machine.good(&format!("poolhouse zpool import -d {at} own"));
+        assert!(matches!(second(), Err(device::DeviceError::Busy { .. })), "beside the reader");
+        drop(reader.stdin.take());
+        reader.wait().expect("it ends");
+        machine.good("poolhouse zpool sync -f own");
+        assert!(matches!(second(), Err(device::DeviceError::Busy { .. })), "after the reader");
+        machine.good("poolhouse zpool export own");
+        drop(second().expect("nobody has it"));
+    }
+}
+
+/// Goal: a user lets others in by choice, for one mount or for all, where fuse.conf has the word; then each file system has a mount, also in another's. Where it has not, each
+/// way says what is missing.
+#[test]
+fn let_in() {
+    let Some(machine) = Machine::new() else { return };
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
+    let home = machine.home();
+    let at = home.display();
+    good(&format!("truncate -s 128M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    good("poolhouse zfs create own/sub");
+    let told = bad("poolhouse serve --allow-other");
+    assert_eq!(
+        told,
+        "cannot serve: nobody else may be let in: there is no line 'user_allow_other' in /etc/fuse.conf\n"
+    );
+    good("poolhouse zfs unmount own");
+    let told = bad("poolhouse zfs mount -o allow_other own");
+    assert_eq!(told, "cannot mount 'own': allow_other takes the line 'user_allow_other' in /etc/fuse.conf\n");
+    assert!(good("poolhouse doctor").contains("without  user_allow_other"));
+
+    machine.settings("user_allow_other\n");
+    assert!(good("poolhouse doctor").contains("ok       user_allow_other"));
+    good("poolhouse zfs mount -o allow_other own && poolhouse zfs mount own/sub");
+    good(&format!("echo content >{at}/mnt/file && echo content >{at}/mnt/sub/file"));
+    let read = |uid: u32, file: &str| machine.ran(uid, &format!("cat {at}/mnt/{file}")).status.success();
+    assert_eq!([read(BOB, "file"), read(BOB, "sub/file"), read(ANN, "sub/file")], [true, false, true]);
+    // The kernel is told of it when it mounts.
+    let told = bad("poolhouse zfs mount -o remount,allow_other own/sub");
+    assert!(told.starts_with("cannot mount 'own/sub': invalid mount option 'allow_other'"), "{told}");
+    good("poolhouse zpool export own");
+    let socket = home.join("poolhouse/control.sock");
+    while socket.exists() {
+        std::thread::yield_now();
+    }
+    good("poolhouse serve --allow-other --background >/dev/null 2>&1 &");
+    while !socket.exists() {
+        std::thread::yield_now();
+    }
+    good(&format!("poolhouse zpool import -d {at} own && poolhouse zfs create own/sub/deep"));
+    good(&format!("echo content >{at}/mnt/sub/deep/file"));
+    assert_eq!([read(BOB, "sub/file"), read(BOB, "sub/deep/file"), read(0, "sub/deep/file")], [true; 3]);
+    // As far as the files let them.
+    assert!(!machine.ran(BOB, &format!("touch {at}/mnt/sub/deep/file")).status.success());
+    good("poolhouse zpool export own");
+}
+
+/// Goal: root of a user namespace, beside a `/run/poolhouse` that isn't its own, has a daemon in a folder of its own,
+/// which is neither the user's outside nor that of another namespace; what is chosen and why is said once, and by doctor.
+#[test]
+fn root_of_a_namespace() {
+    let Some(machine) = Machine::new() else { return };
+    if !machine.ran(ANN, "unshare -rm true").status.success() {
+        eprintln!("users have no namespaces of their own here");
+        return;
+    }
+    let at = machine.home().display().to_string();
+    assert!(machine.ran(0, "mount -t tmpfs -o mode=755 none /run && mkdir /run/poolhouse").status.success());
+    machine.good(&format!("truncate -s 128M {at}/d0 {at}/d1"));
+    machine.good(&format!("poolhouse zpool create -m none outside {at}/d0"));
+    let inside = format!(
+        "unshare -rm sh -ec 'poolhouse zpool create -m {at}/mnt inside {at}/d1; poolhouse zpool list -H -o name; \
+         poolhouse doctor || true; echo content >{at}/mnt/file; poolhouse zpool export inside'"
+    );
+    let ran = machine.ran(ANN, &inside);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let words = said(&ran);
+    assert_eq!(words.matches("note: the daemon's folder is ").count(), 1, "{words}");
+    assert!(words.contains(&format!("{at}/poolhouse-ns")), "{words}");
+    assert!(words.contains("Not used: the daemon's folder /run/poolhouse belongs to user"), "{words}");
+    assert!(words.contains("inside\n") && !words.contains("outside\n"), "{words}");
+    assert_eq!(machine.good("poolhouse zpool list -H -o name"), "outside\n");
+    machine.good("poolhouse zpool export outside");
+}
+
+/// Goal: a daemon that began elsewhere since `/run` was full is the one that commands find when there is room again,
+/// root's as well as for others; a folder that was named is not left for another, and the reason is given.
+#[test]
+fn a_full_run() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    let root = |line: &str| machine.ran(0, &format!("cd {at}; unset XDG_RUNTIME_DIR; {line}"));
+    let furnished = root(
+        // The test's own folder may lie in the /tmp that is covered.
+        "mount -t tmpfs -o mode=755,size=1M none /run && mkdir /run/named /run/own && mount --bind .. /run/own && \
+         own=$(cd .. && pwd) && mount -t tmpfs -o mode=1777 none /tmp && mkdir -p $own && \
+         mount --bind /run/own $own && cd $own/home && truncate -s 128M d0 d1; head -c 4M /dev/zero >/run/full; true",
+    );
+    assert!(furnished.status.success(), "{}", said(&furnished));
+    // One that only reads doesn't take it for a daemon without pools either.
+    for line in ["zpool create -m none tank $PWD/d0", "zpool list", "zfs list", "zpool export -a", "ls"] {
+        let named = root(&format!("POOLHOUSE_RUN_DIR=/run/named poolhouse {line}"));
+        let words = said(&named);
+        assert!(!named.status.success(), "{line}: {words}");
+        assert!(words.contains("/run/named") && words.contains("No space left on device"), "{line}: {words}");
+    }
+    for (folder, why) in
+        [("/dev/null/run", "Not a directory"), ("/proc/run", "/proc/run"), ("/etc/passwd", "is no folder")]
+    {
+        let named = root(&format!("POOLHOUSE_RUN_DIR={folder} poolhouse zpool list"));
+        assert!(!named.status.success() && said(&named).contains(why), "{folder}: {}", said(&named));
+    }
+    let theirs = machine.ran(BOB, &format!("cd {at}; POOLHOUSE_RUN_DIR={at} poolhouse ls tank:/"));
+    assert!(!theirs.status.success() && said(&theirs).contains("belongs to user"), "{}", said(&theirs));
+    let ran = root("poolhouse zpool create -m none tank $PWD/d0");
+    assert!(ran.status.success(), "{}", said(&ran));
+    let words = said(&ran);
+    assert!(words.contains("note: the daemon's folder is /tmp/poolhouse-0: "), "{words}");
+    assert!(words.contains("/run/poolhouse: No space left on device"), "{words}");
+    assert!(root("rm /run/full").status.success());
+    let second = root("poolhouse zpool create -m none second $PWD/d1; poolhouse zpool list -H -o name");
+    assert!(said(&second).ends_with("second\ntank\n"), "{}", said(&second));
+    assert!(
+        said(&root("poolhouse doctor"))
+            .contains("/run/poolhouse, which could not be used when that daemon began")
+    );
+    // A daemon that is started by hand finds it too.
+    assert!(said(&root("timeout 20 poolhouse serve")).contains("a daemon runs already at /tmp/poolhouse-0"));
+    assert_eq!(said(&machine.ran(BOB, "poolhouse zpool list -H -o name")), "second\ntank\n");
+    assert!(root("poolhouse zpool export -a").status.success());
+}
+
+/// Goal: a mount that fails names its cause and what to do, doctor finds the same, and no folder stays that a script would fill.
+#[test]
+fn reasons_of_failed_mounts() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    let bare = format!(
+        "mkdir {at}/dev && mount -t tmpfs none {at}/dev && mknod -m 666 {at}/dev/null c 1 3 && mount --bind {at}/dev /dev"
+    );
+    let cases = [
+        ("nofuse", format!("unshare -m sh -c '{bare}; LINE'"), "--device /dev/fuse", "MISSING  /dev/fuse"),
+        (
+            "nocap",
+            "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin sh -c 'LINE'".to_owned(),
+            "without CAP_SYS_ADMIN",
+            "MISSING  mounting",
+        ),
+    ];
+    for (name, how, cause, finding) in cases {
+        let lines = format!(
+            "export POOLHOUSE_RUN_DIR={at}/{name}.run; truncate -s 128M {at}/{name}; \
+             poolhouse zpool create -m {at}/mnt/{name} {name} {at}/{name}; poolhouse zfs mount {name}; \
+             poolhouse doctor; poolhouse zpool export {name}"
+        );
+        let words = said(&machine.ran(0, &how.replace("LINE", &lines)));
+        assert!(words.matches(cause).count() >= 3, "{name}: {words}");
+        assert!(words.contains(finding), "{name}: {words}");
+        assert!(!machine.home().join("mnt").exists(), "{name}: {words}");
+    }
+    // A user's mountpoint has to be the user's.
+    fs::create_dir(machine.dir.path().join("roots")).expect("a folder");
+    let roots = machine.dir.path().join("roots").display().to_string();
+    machine.good(&format!("truncate -s 128M {at}/own && poolhouse zpool create -m none own {at}/own"));
+    let words = said(
+        &machine.ran(ANN, &format!("poolhouse zfs set mountpoint={roots} own; poolhouse zfs mount own")),
+    );
+    assert!(words.contains("a user mounts on folders of their own only"), "{words}");
+    machine.good("poolhouse zpool export own");
+}
+
+/// Goal: an image that can be read and not written says so, and that `-o readonly=on` imports it.
+#[test]
+fn an_image_that_cant_be_written() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    machine.good(&format!("truncate -s 128M {at}/d0 && poolhouse zpool create -m none own {at}/d0"));
+    machine.good(&format!("poolhouse zpool export own && chmod 444 {at}/d0"));
+    let words = machine.bad(&format!("poolhouse zpool import -d {at} own"));
+    assert!(words.contains(&format!("cannot write {at}/d0: Permission denied")), "{words}");
+    assert!(words.contains("-o readonly=on"), "{words}");
+    machine.good(&format!("poolhouse zpool import -o readonly=on -d {at} own"));
+    machine.good("poolhouse zpool export own");
+}
+
+/// Goal: a file system below a mounted one is a file system of its own in that mount: in what is listed, in its
+/// sizes, its numbers and its `.zfs`; what changes it stays in it; and it is unmounted as any other.
+#[test]
+fn nested() {
+    let Some(machine) = Machine::new() else { return };
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
+    let at = machine.home().display().to_string();
+    let mnt = format!("{at}/mnt");
+    good(&format!("truncate -s 256M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {mnt} own {at}/d0"));
+    good("poolhouse zfs create own/a && poolhouse zfs create own/a/b && poolhouse zfs create own/other");
+    let mounted = format!("own\t{mnt}\nown/a\t{mnt}/a\nown/a/b\t{mnt}/a/b\nown/other\t{mnt}/other\n");
+    let listed = good("poolhouse zfs mount");
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), mounted.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(good("poolhouse zfs list -H -o mounted own/a own/a/b own/other"), "yes\n".repeat(3));
+    assert_eq!(good("cut -d' ' -f3 /proc/self/mounts | grep -c '^fuse.poolhouse$'"), "1\n");
+    // Files of one number, in each.
+    good(&format!("for d in {mnt} {mnt}/a {mnt}/a/b {mnt}/other; do echo $d >$d/file; done"));
+    let numbers = good(&format!(
+        "stat -c %i {mnt} {mnt}/a {mnt}/a/b {mnt}/other {mnt}/file {mnt}/a/file {mnt}/a/b/file {mnt}/other/file"
+    ));
+    let mut numbers: Vec<&str> = numbers.lines().collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 8);
+    assert_eq!(
+        good(&format!("stat -c %d {mnt} {mnt}/a/b | uniq | wc -l; ls -id {mnt}/a; ls -i {mnt} | grep ' a$'"))
+            .split_whitespace()
+            .filter(|word| !word.starts_with('/') && *word != "a")
+            .collect::<std::collections::BTreeSet<_>>()
+            .len(),
+        2
+    );
+    assert_eq!(good(&format!("cat {mnt}/a/b/../file")), format!("{mnt}/a\n"));
+    // Its own size.
+    good("poolhouse zfs set quota=8M own/a/b");
+    assert!(machine.bad_or(&format!("head -c 20M /dev/urandom >{mnt}/a/b/big")).contains("quota exceeded"));
+    good(&format!("rm {mnt}/a/b/big && test $(df -k --output=size {mnt}/a/b | tail -1) -le 8192"));
+    good(&format!("test $(df -k --output=size {mnt}/a | tail -1) -gt 8192"));
+    good("poolhouse zfs set quota=none own/a/b && poolhouse zpool sync own");
+    // Nothing is linked or moved across; `mv` copies.
+    assert!(bad(&format!("ln {mnt}/a/file {mnt}/a/b/link")).contains("Invalid cross-device link"));
+    good(&format!("mv {mnt}/a/file {mnt}/a/b/moved && cp --reflink=auto {mnt}/a/b/moved {mnt}/a/file"));
+    assert_eq!(good(&format!("cat {mnt}/a/b/moved {mnt}/a/file")), format!("{mnt}/a\n").repeat(2));
+    // A mountpoint stays.
+    for line in [format!("rmdir {mnt}/other"), format!("mv -T {mnt}/a/b {mnt}/a/c")] {
+        assert!(bad(&line).contains("Device or resource busy"), "{line}");
+    }
+    // What is read only is that at once, and the others are none the less written.
+    good("poolhouse zfs set readonly=on own/a");
+    for line in ["touch {}/new", "rm {}/file", "mkdir {}/d", "chmod 700 {}/file", "truncate -s 1 {}/file"] {
+        assert!(bad(&line.replace("{}", &format!("{mnt}/a"))).contains("Read-only file system"), "{line}");
+    }
+    good(&format!("touch {mnt}/new && poolhouse zfs set readonly=off own/a && touch {mnt}/a/new"));
+    // Snapshots, of each its own.
+    good("poolhouse zfs snapshot -r own@s && poolhouse zfs set snapdir=visible own/a/b");
+    good(&format!("echo later >{mnt}/a/b/file"));
+    assert_eq!(good(&format!("cat {mnt}/a/b/.zfs/snapshot/s/file")), format!("{mnt}/a/b\n"));
+    assert!(good(&format!("ls -A {mnt}/a/b")).contains(".zfs"));
+    good(&format!("poolhouse zfs rollback own/a/b@s && grep -q /a/b {mnt}/a/b/file"));
+    // A clone, and other names.
+    good("poolhouse zfs clone own/a/b@s own/clone && poolhouse zfs rename own/clone own/a/clone");
+    assert_eq!(good(&format!("cat {mnt}/a/clone/file")), format!("{mnt}/a/b\n"));
+    good(&format!("test ! -e {mnt}/clone/file && poolhouse zfs destroy own/a/clone"));
+    good(&format!("poolhouse zfs set mountpoint={mnt}/a/b/far own/other && test -e {mnt}/a/b/far/file"));
+    assert_eq!(good(&format!("ls -A {mnt}/a/b/far")), "file\n");
+    good("poolhouse zfs inherit mountpoint own/other");
+    // In use.
+    for line in [format!("exec 9<{mnt}/a/b/file"), format!("cd {mnt}/a/b"), format!("cd {mnt}/a/b/.zfs")] {
+        let told = bad(&format!("{line}; poolhouse zfs unmount own/a/b"));
+        let expected = format!("cannot unmount '{mnt}/a/b': dataset is busy: in use by sh (pid ");
+        assert!(told.starts_with(&expected), "{line}: {told}");
+        assert!(bad(&format!("{line}; poolhouse zpool export own")).contains("busy"));
+        assert_eq!(good("poolhouse zfs list -H -o mounted -r own"), "yes\n".repeat(4), "{line}");
+        assert!(good(&format!("cat {mnt}/a/b/file")).contains("/a/b"));
+    }
+    assert!(bad(&format!("poolhouse zfs unmount {mnt}")).contains("busy"), "others are in it");
+    // What its mountpoint covers shows, and is not mistaken for it.
+    good(&format!("poolhouse zfs unmount {mnt}/a/b && test ! -e {mnt}/a/b/file && touch {mnt}/a/b/under"));
+    assert_eq!(good("poolhouse zfs list -H -o mounted own/a/b"), "no\n");
+    good("poolhouse zfs set overlay=off own/a/b");
+    assert!(bad("poolhouse zfs mount own/a/b").contains("directory is not empty"));
+    good(&format!("poolhouse zfs mount -O own/a/b && test ! -e {mnt}/a/b/under && test -e {mnt}/a/b/file"));
+    good("poolhouse zfs inherit overlay own/a/b");
+    // All at once, and again.
+    good("poolhouse zfs unmount own");
+    assert_eq!(good(&format!("poolhouse zfs mount; ls {mnt} | wc -l")), "0\n");
+    good(&format!("poolhouse zfs mount -a && test -e {mnt}/a/b/file"));
+    good(&format!("poolhouse zpool export own && poolhouse zpool import -d {at} own"));
+    assert_eq!(good(&format!("cat {mnt}/other/file {mnt}/a/b/moved")), format!("{mnt}/other\n{mnt}/a\n"));
+    good("poolhouse zfs destroy -r own/a && poolhouse zpool export own");
+}
+
+/// Goal: what lay in the mount of a daemon that was killed is mounted again with the pool, as it was, but for what
+/// was unmounted.
+#[test]
+fn nested_in_a_killed_daemon() {
+    let Some(machine) = Machine::new() else { return };
+    let good = |line: &str| machine.good(line);
+    let at = machine.home().display().to_string();
+    good(&format!("truncate -s 256M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    good("poolhouse zfs create own/a && poolhouse zfs create -o canmount=noauto own/kept");
+    good("poolhouse zfs create -o canmount=noauto own/left && poolhouse zfs mount own/left");
+    good("poolhouse zfs mount -o ro own/kept && poolhouse zfs unmount own/left");
+    good(&format!("echo content >{at}/mnt/a/file && sync {at}/mnt/a/file"));
+    let pid = machine.daemon();
+    good(&format!("kill -9 {pid}; while test -d /proc/{pid}; do sleep 0.1; done"));
+    good(&format!("poolhouse zpool import -d {at} own"));
+    assert_eq!(good(&format!("cat {at}/mnt/a/file")), "content\n");
+    assert_eq!(good("poolhouse zfs list -H -o mounted own/a own/kept own/left"), "yes\nyes\nno\n");
+    assert!(machine.bad(&format!("touch {at}/mnt/kept/new")).contains("Read-only file system"));
+    good("poolhouse zpool export own");
+}
+
+/// Goal: of file systems that are mounted together, the nested ones are opened when they are used.
+/// Before that a snapshot has all that was durable, and each command does what it does otherwise.
+#[test]
+fn nested_and_opened_late() {
+    let Some(machine) = Machine::new() else { return };
+    let good = |line: &str| machine.good(line);
+    let at = machine.home().display().to_string();
+    let mnt = format!("{at}/mnt");
+    let open = || good("poolhouse get kstat | grep -o 'objset-0x[0-9a-f]*' | sort -u | wc -l");
+    good(&format!("truncate -s 256M {at}/d0 && echo passphrase >{at}/key"));
+    good(&format!("poolhouse zpool create -m {mnt} own {at}/d0"));
+    good("for d in a a/b gone kept back; do poolhouse zfs create own/$d; done");
+    good(&format!(
+        "poolhouse zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{at}/key own/x"
+    ));
+    good(&format!("for d in a a/b gone kept back x; do echo $d >{mnt}/$d/file; done"));
+    good(&format!(
+        "poolhouse zfs snapshot own/back@s && echo new >{mnt}/back/file && poolhouse zpool sync own"
+    ));
+    good(&format!("echo durable >{mnt}/kept/file && sync {mnt}/kept/file"));
+    let pid = machine.daemon();
+    good(&format!("kill -9 {pid}; while test -d /proc/{pid}; do sleep 0.1; done"));
+    good(&format!("poolhouse zpool import -l -d {at} own"));
+    assert_eq!(open(), "2\n", "own, and own/a for its mountpoint b");
+    assert_eq!(good("poolhouse zfs list -H -o mounted -r own"), "yes\n".repeat(7));
+    assert_eq!(good(&format!("ls {mnt}")), "a\nback\ngone\nkept\nx\n");
+    // What was durable, before it is used.
+    good("poolhouse zfs snapshot own/kept@s && poolhouse zfs clone own/kept@s own/clone");
+    assert_eq!(good(&format!("cat {mnt}/clone/file")), "durable\n");
+    good("poolhouse zfs destroy own/clone && poolhouse zfs rename own/gone own/went");
+    assert!(machine.bad_or("poolhouse zfs unload-key own/x").contains("busy"));
+    assert_eq!(open(), "2\n");
+    // Properties that are set before count.
+    good("poolhouse zfs set readonly=on own/x && poolhouse zfs set snapdir=visible own/kept");
+    assert!(machine.bad(&format!("touch {mnt}/x/new")).contains("Read-only file system"));
+    good(&format!("poolhouse zfs set readonly=off own/x && touch {mnt}/x/new"));
+    assert_eq!(
+        good(&format!("ls -A {mnt}/kept; cat {mnt}/kept/file {mnt}/x/file")),
+        ".zfs\nfile\ndurable\nx\n"
+    );
+    assert_eq!(open(), "4\n");
+    good(&format!("poolhouse zfs rollback own/back@s && grep -qx back {mnt}/back/file"));
+    good(&format!("poolhouse zfs set userquota@1234=1M own/a/b && grep -qx a/b {mnt}/a/b/file"));
+    good(&format!(
+        "poolhouse zfs unmount own/went && poolhouse zfs mount own/went && grep -qx gone {mnt}/went/file"
+    ));
+    // Taken away without having been used.
+    good(&format!("poolhouse zpool export own && poolhouse zpool import -l -d {at} own"));
+    good(
+        "poolhouse zfs destroy own/went && poolhouse zfs unmount own/kept && poolhouse zfs destroy -r own/a",
+    );
+    assert_eq!(
+        good("poolhouse zfs list -H -o name,mounted -r own"),
+        "own\tyes\nown/back\tyes\nown/kept\tno\nown/x\tyes\n"
+    );
+    assert_eq!(open(), "1\n");
+    // Through links, into the mount and out of it.
+    good(&format!("ln -s mnt {at}/link && mkdir {at}/away && ln -s ../away {mnt}/leads"));
+    good(&format!(
+        "poolhouse zfs create -o mountpoint={at}/link/in own/in && poolhouse zfs create -o mountpoint={mnt}/leads/y own/y"
+    ));
+    assert!(good("poolhouse zfs mount").contains(&format!("{mnt}/in\n")));
+    assert!(good("cat /proc/self/mounts").contains(&format!(" {at}/away/y fuse.poolhouse ")));
+    good("poolhouse zfs destroy own/in && poolhouse zfs destroy own/y");
+    // Many that use one for the first time.
+    good(&format!(
+        "for i in 1 2 3 4 5 6 7 8; do cat {mnt}/back/file & done >{at}/out; wait; test $(grep -cx back {at}/out) = 8"
+    ));
+    good("poolhouse zpool export own");
+}
+
+/// Goal: a file system that asks for what the mount around it hasn't is not mounted in there, and is told why and
+/// what helps; one that the mount around it protects better is mounted.
+#[test]
+fn nested_against_its_will() {
+    let Some(machine) = Machine::new() else { return };
+    let (good, bad) = (|line: &str| machine.good(line), |line: &str| machine.bad(line));
+    let bad_or = |line: &str| machine.bad_or(line);
+    let at = machine.home().display().to_string();
+    good(&format!("truncate -s 256M {at}/d0"));
+    good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    for prop in ["exec=off", "acltype=posix"] {
+        good(&format!("poolhouse zfs create -o canmount=noauto -o {prop} own/x"));
+        let told = bad("poolhouse zfs mount own/x");
+        let expected = format!(
+            "cannot mount 'own/x': {prop} takes effect only if {at}/mnt says the same, in whose mount"
+        );
+        assert!(told.contains(&expected), "{told}");
+        good(&format!("poolhouse zfs set mountpoint={at}/out own/x && poolhouse zfs mount own/x"));
+        good("poolhouse zfs destroy own/x");
+    }
+    good("poolhouse zfs create own/ro && poolhouse zfs create -o readonly=off own/rw");
+    good("poolhouse zfs unmount own && poolhouse zfs set readonly=on own");
+    good("poolhouse zfs mount own && poolhouse zfs mount own/ro");
+    let told = bad("poolhouse zfs mount own/rw");
+    assert!(told.contains("readonly=off takes effect only if"), "{told}");
+    good("poolhouse zfs unmount own && poolhouse zfs set readonly=off own");
+    good("poolhouse zfs set exec=off acltype=posix own && poolhouse zfs mount own");
+    good("poolhouse zfs create own/same && poolhouse zfs create -o acltype=off own/less");
+    good(&format!("touch {at}/mnt/less/file && cat {at}/mnt/less/file && mkdir {at}/mnt/less/d"));
+    // What only the kernel could do for a mounted one is said, by the file system that it is about.
+    let stale = |line: &str, expected: &str| {
+        let ran = machine.ran(ANN, line);
+        let told = said(&ran);
+        let first = format!("cannot mount '{expected}");
+        assert_eq!(ran.status.code(), Some(255), "{line}: {told}");
+        assert!(told.starts_with(&first) && told.matches("cannot mount").count() == 1, "{line}: {told}");
+        assert!(told.ends_with("property may be set but unable to remount filesystem\n"), "{line}: {told}");
+    };
+    stale("poolhouse zfs set exec=on own", "own': exec=on takes effect when it is mounted again");
+    good("poolhouse zfs set atime=off own && poolhouse zfs set setuid=off own && poolhouse zfs unmount own");
+    good("poolhouse zfs mount -a");
+    stale(
+        "poolhouse zfs set exec=off own/less",
+        &format!("own/less': exec=off takes effect only if {at}/mnt says"),
+    );
+    good("poolhouse zfs inherit exec own/less");
+    stale("poolhouse zfs set exec=off own", "own': exec=off takes effect when it is mounted again");
+    good(
+        "poolhouse zfs set readonly=on own && poolhouse zfs set readonly=off own && poolhouse zfs unmount own",
+    );
+    good(&format!("poolhouse zfs mount -a && cp /bin/true {at}/mnt/less/true"));
+    assert!(bad_or(&format!("{at}/mnt/less/true")).contains("ermission denied"));
+    good("poolhouse zpool export own");
+}

@@ -1,0 +1,188 @@
+//! Attributes that were set are read back, wherever they lie, and files are counted to whom they belong.
+
+use crate::rig::{Rig, tx};
+use dmu::sa::Sa;
+use dmu::zap::Zap;
+use dmu::{
+    DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode, Error, NewObject, Objset,
+};
+use ondisk::DmuType;
+use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::sa::Attr;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const COUNTED: u64 = ObjsetFlags::USERACCOUNTING_COMPLETE
+    | ObjsetFlags::USEROBJACCOUNTING_COMPLETE
+    | ObjsetFlags::PROJECTQUOTA_COMPLETE;
+
+fn file(os: &Objset, txg: u64) -> Dnode {
+    let spec = NewObject::new(DmuType::PLAIN_FILE_CONTENTS).with_bonus(DmuType::SA, Vec::new());
+    os.create_object(&tx(txg), &spec).unwrap()
+}
+
+/// The attributes that a file of OpenZFS begins with, in their order.
+fn begin(sa: &Sa, dn: &Dnode, txg: u64, uid: u64, gid: u64, flags: u64) {
+    let w = |v: u64| v.to_le_bytes().to_vec();
+    let values = [
+        (Attr::Mode, w(0o100_644)),
+        (Attr::Size, w(0)),
+        (Attr::Gen, w(txg)),
+        (Attr::Uid, w(uid)),
+        (Attr::Gid, w(gid)),
+        (Attr::Parent, w(34)),
+        (Attr::Flags, w(flags)),
+        (Attr::Atime, vec![1; 16]),
+        (Attr::Mtime, vec![2; 16]),
+        (Attr::Ctime, vec![3; 16]),
+        (Attr::Crtime, vec![4; 16]),
+        (Attr::Links, w(1)),
+    ];
+    let values: Vec<(Attr, &[u8])> = values.iter().map(|(a, v)| (*a, &v[..])).collect();
+    sa.replace(dn, &tx(txg), &values).unwrap();
+}
+
+const FIXED: [Attr; 4] = [Attr::Size, Attr::Xattr, Attr::Rdev, Attr::Projid];
+const VARIABLE: [Attr; 3] = [Attr::DaclAces, Attr::Symlink, Attr::Dxattr];
+
+#[derive(Debug, Clone)]
+enum Op {
+    Word(usize, u64),
+    Bytes(usize, Vec<u8>),
+    Remove(usize),
+    Sync,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (0usize..4, any::<u64>()).prop_map(|(a, v)| Op::Word(a, v)),
+        3 => (0usize..3, prop::collection::vec(any::<u8>(), 1..200)).prop_map(|(a, v)| Op::Bytes(a, v)),
+        1 => (0usize..3, prop::collection::vec(any::<u8>(), 200..30_000)).prop_map(|(a, v)| Op::Bytes(a, v)),
+        2 => (0usize..7).prop_map(Op::Remove),
+        1 => Just(Op::Sync),
+    ]
+}
+
+fn check(sa: &Sa, dn: &Dnode, model: &BTreeMap<Attr, Vec<u8>>) {
+    let dn = dn.reload().unwrap();
+    let attrs = sa.attrs(&dn).unwrap();
+    for a in FIXED.iter().chain(&VARIABLE) {
+        let got = attrs.get(*a).unwrap().map(|v| v.into_owned());
+        assert_eq!(got.as_ref(), model.get(a), "{}", a.name());
+    }
+    assert_eq!(attrs.u64(Attr::Uid).unwrap(), Some(1000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Attributes come, change their length and go, between bonus and spill block, and are there after syncs, for those who load the
+    /// layouts anew, too.
+    #[test]
+    fn attributes_follow_a_model(ops in prop::collection::vec(op(), 1..40), slots in 1u8..4) {
+        let rig = Rig::new();
+        let os = rig.create(ObjsetKind::Zfs, COUNTED);
+        let (sa, master) = Sa::create(&os, &tx(1)).unwrap();
+        let spec = NewObject { slots, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+        let dn = os.create_object(&tx(1), &spec.with_bonus(DmuType::SA, Vec::new())).unwrap();
+        begin(&sa, &dn, 1, 1000, 100, 0);
+        let mut model = BTreeMap::from([(Attr::Size, vec![0; 8])]);
+        let mut txg = 1;
+        for op in ops.into_iter().chain([Op::Sync]) {
+            match op {
+                Op::Word(a, v) => {
+                    let raw = v.to_le_bytes();
+                    sa.set(&dn, &tx(txg), &[(FIXED[a], Some(&raw))]).unwrap();
+                    model.insert(FIXED[a], raw.to_vec());
+                }
+                Op::Bytes(a, v) => {
+                    sa.set(&dn, &tx(txg), &[(VARIABLE[a], Some(&v))]).unwrap();
+                    model.insert(VARIABLE[a], v);
+                }
+                Op::Remove(a) => {
+                    let a = *FIXED.iter().chain(&VARIABLE).nth(a).unwrap();
+                    sa.set(&dn, &tx(txg), &[(a, None)]).unwrap();
+                    model.remove(&a);
+                }
+                Op::Sync => {
+                    let fixed = rig.sync(&os, txg);
+                    rig.check(&fixed);
+                    let again = Sa::load(&fixed, Some(master)).unwrap();
+                    check(&again, &fixed.dnode(dn.object()).unwrap(), &model);
+                    txg += 1;
+                }
+            }
+            check(&sa, &dn, &model);
+        }
+    }
+}
+
+/// Attributes that no dnode and no spill block have room for are refused, and leave what was there.
+#[test]
+fn too_much_is_refused() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, COUNTED);
+    let (sa, _) = Sa::create(&os, &tx(1)).unwrap();
+    let dn = file(&os, 1);
+    begin(&sa, &dn, 1, 1000, 100, 0);
+    let big = vec![7; 65_000];
+    sa.set(&dn, &tx(1), &[(Attr::Dxattr, Some(&big)), (Attr::Symlink, Some(&big))]).unwrap();
+    let r = sa.set(&dn, &tx(1), &[(Attr::DaclAces, Some(&big))]);
+    assert!(matches!(r, Err(Error::Attributes { .. })));
+    let dn = dn.reload().unwrap();
+    assert_eq!(sa.attrs(&dn).unwrap().get(Attr::Symlink).unwrap().unwrap(), &big[..]);
+    rig.check(&rig.sync(&os, 1));
+}
+
+/// Files are counted by owner, group and project, in space and number: when they are made, written, given away and removed.
+#[test]
+fn files_are_counted() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, COUNTED);
+    let (sa, _) = Sa::create(&os, &tx(1)).unwrap();
+    let files: Vec<Dnode> = (0..10).map(|_| file(&os, 1)).collect();
+    for (i, dn) in files.iter().enumerate() {
+        begin(&sa, dn, 1, 1000 + i as u64 % 2, 100, 0);
+        let noise: Vec<u8> = (0..3000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        dn.set_block_size(&tx(1), 4096).unwrap();
+        dn.write_at(&tx(1), 0, &noise).unwrap();
+    }
+    let counts = |os: &Objset| {
+        let table = |o| {
+            let zap = Zap::open(&os.dnode(o).unwrap()).unwrap();
+            let all = zap.entries().map(|e| e.unwrap());
+            all.map(|e| (String::from_utf8(e.name().to_vec()).unwrap(), e.value.as_u64().unwrap()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT].map(table)
+    };
+    let map =
+        |all: &[(&str, u64)]| all.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect::<BTreeMap<_, _>>();
+    let synced = rig.sync(&os, 1);
+    rig.check(&synced);
+    // A dnode counts for 512 bytes; the noise takes seven sectors of each block of eight.
+    let each = 512 + synced.dnode(files[0].object()).unwrap().used_bytes();
+    let want = [
+        map(&[("3e8", 5 * each), ("3e9", 5 * each), ("obj-3e8", 5), ("obj-3e9", 5)]),
+        map(&[("64", 10 * each), ("obj-64", 10)]),
+        map(&[("0", 10 * each), ("obj-0", 10)]),
+    ];
+    assert_eq!(counts(&synced), want);
+    // One is given away, with a project; one is emptied; the others of its owner are removed.
+    let word = |v: u64| v.to_le_bytes();
+    sa.set(&files[0], &tx(2), &[(Attr::Uid, Some(&word(5))), (Attr::Gid, Some(&word(6)))]).unwrap();
+    begin(&sa, &files[2], 2, 1000, 100, ondisk::znode::Pflags::PROJID);
+    sa.set(&files[2], &tx(2), &[(Attr::Projid, Some(&word(9)))]).unwrap();
+    files[1].free_range(&tx(2), 0, u64::MAX).unwrap();
+    for dn in &files[3..] {
+        os.free_object(&tx(2), dn.object()).unwrap();
+    }
+    let synced = rig.sync(&os, 2);
+    rig.check(&synced);
+    let want = [
+        map(&[("3e8", each), ("3e9", 512), ("5", each), ("obj-3e8", 1), ("obj-3e9", 1), ("obj-5", 1)]),
+        map(&[("64", each + 512), ("6", each), ("obj-64", 2), ("obj-6", 1)]),
+        map(&[("0", each + 512), ("9", each), ("obj-0", 2), ("obj-9", 1)]),
+    ];
+    assert_eq!(counts(&synced), want);
+}

@@ -1,0 +1,404 @@
+//! Object sets are synced to what a simple model says, whatever is done to them, and leave nothing behind.
+
+use crate::rig;
+
+use crate::rig::{Rig, tx};
+use dmu::{Dnode, Error, NewObject, Objset, SyncSink};
+use ondisk::dnode::DnodePhys;
+use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+const FILE: DmuType = DmuType::PLAIN_FILE_CONTENTS;
+
+/// One object as it should be: sectors that were written, and the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Thing {
+    block: u64,
+    slots: u8,
+    sectors: BTreeMap<u64, [u8; 512]>,
+    bonus: Vec<u8>,
+    spill: Option<Vec<u8>>,
+}
+
+impl Thing {
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        for (i, b) in data.iter().enumerate() {
+            let at = offset + i as u64;
+            self.sectors.entry(at / 512).or_insert([0; 512])[(at % 512) as usize] = *b;
+        }
+    }
+
+    fn free(&mut self, offset: u64, end: u64) {
+        let touched: Vec<u64> = self.sectors.range(offset / 512..).map(|(s, _)| *s).collect();
+        for s in touched.into_iter().take_while(|s| s * 512 < end) {
+            for (i, b) in self.sectors.get_mut(&s).unwrap().iter_mut().enumerate() {
+                if (offset..end).contains(&(s * 512 + i as u64)) {
+                    *b = 0;
+                }
+            }
+        }
+    }
+}
+
+type Model = BTreeMap<u64, Thing>;
+
+fn check(os: &Objset, model: &Model) {
+    let found: Vec<Dnode> = os.objects(ObjNum(1)).collect::<Result<_, _>>().unwrap();
+    let numbers: Vec<u64> = found.iter().map(|d| d.object().0).collect();
+    assert_eq!(numbers, model.keys().copied().collect::<Vec<_>>());
+    for dn in found {
+        let want = &model[&dn.object().0];
+        assert_eq!(dn.block_size(), want.block, "{dn:?}");
+        assert_eq!(dn.bonus(), want.bonus, "{dn:?}");
+        assert_eq!(dn.phys().num_slots(), usize::from(want.slots), "{dn:?}");
+        assert_eq!(dn.spill().unwrap().map(|b| b.to_vec()), want.spill, "{dn:?}");
+        for (s, bytes) in &want.sectors {
+            let mut got = [1; 512];
+            dn.read_at(s * 512, &mut got).unwrap();
+            assert_eq!(&got, bytes, "{dn:?} sector {s}");
+        }
+        // What nobody wrote is not there: all data lies in blocks that the model has.
+        let mut from = BlkId(0);
+        while let Some(blk) = dn.next_data_block(from).unwrap() {
+            let sectors = blk.0 * want.block / 512..(blk.0 + 1) * want.block / 512;
+            assert!(want.sectors.range(sectors).next().is_some(), "{dn:?} has block {blk}");
+            from = BlkId(blk.0 + 1);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Create { block: u32, slots: u8, bonus: usize },
+    Claim { object: u64 },
+    Free { which: usize },
+    Write { which: usize, offset: u64, len: usize, byte: u8 },
+    Punch { which: usize, offset: u64, len: u64 },
+    Truncate { which: usize, offset: u64 },
+    Bonus { which: usize, len: usize },
+    Spill { which: usize, sectors: usize },
+    Grow { which: usize, block: u32 },
+    NextTxg,
+    Sync,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let which = 0usize..8;
+    let offset = prop_oneof![
+        4 => 0u64..20_000,
+        2 => 0u64..2_000_000,
+        1 => 0u64..(1 << 40),
+        1 => (0u64..60).prop_map(|n| n * 16384),
+    ];
+    let block = prop::sample::select(vec![512u32, 512, 1024, 4096, 16384]);
+    prop_oneof![
+        3 => (block.clone(), prop::sample::select(vec![1u8, 1, 2, 8]), 0usize..100)
+            .prop_map(|(block, slots, bonus)| Op::Create { block, slots, bonus }),
+        1 => (1u64..200).prop_map(|object| Op::Claim { object }),
+        1 => which.clone().prop_map(|which| Op::Free { which }),
+        8 => (which.clone(), offset.clone(), 1usize..9000, any::<u8>())
+            .prop_map(|(which, offset, len, byte)| Op::Write { which, offset, len, byte }),
+        3 => (which.clone(), offset.clone(), 1u64..100_000)
+            .prop_map(|(which, offset, len)| Op::Punch { which, offset, len }),
+        2 => (which.clone(), offset).prop_map(|(which, offset)| Op::Truncate { which, offset }),
+        2 => (which.clone(), 0usize..192).prop_map(|(which, len)| Op::Bonus { which, len }),
+        2 => (which.clone(), 0usize..4).prop_map(|(which, sectors)| Op::Spill { which, sectors }),
+        1 => (which, block).prop_map(|(which, block)| Op::Grow { which, block }),
+        2 => Just(Op::NextTxg),
+        3 => Just(Op::Sync),
+    ]
+}
+
+fn new(block: u32, slots: u8, bonus: usize) -> (NewObject, Thing) {
+    // Few pointers to an indirect block, so that trees become deep.
+    let spec = NewObject { block_size: block, indblkshift: 12, slots, ..NewObject::new(FILE) };
+    let bonus = vec![7; bonus];
+    let thing = Thing { block: block.into(), slots, bonus: bonus.clone(), ..Thing::default() };
+    (spec.with_bonus(DmuType::SA, bonus), thing)
+}
+
+/// Applies an operation to the object set and the model.
+fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
+    let t = tx(txg);
+    let pick = |model: &Model, which: usize| model.keys().nth(which % model.len().max(1)).copied();
+    let slots_free = |model: &Model, object: u64, slots: u64| {
+        object % 32 + slots <= 32
+            && !model.iter().any(|(o, th)| *o < object + slots && object < o + u64::from(th.slots))
+    };
+    match *op {
+        Op::Create { block, slots, bonus } => {
+            let (spec, thing) = new(block, slots, bonus);
+            let object = os.create_object(&t, &spec).unwrap().object().0;
+            assert!(slots_free(model, object, slots.into()), "object {object} was not free");
+            model.insert(object, thing);
+        }
+        Op::Claim { object } => {
+            let (spec, thing) = new(1024, 2, 5);
+            match os.claim_object(&t, ObjNum(object), &spec) {
+                Ok(_) => {
+                    assert!(slots_free(model, object, 2), "object {object} was not free");
+                    model.insert(object, thing);
+                }
+                Err(Error::ObjectExists { .. }) => assert!(!slots_free(model, object, 2)),
+                Err(e) => panic!("{e}"),
+            }
+        }
+        _ => {}
+    }
+    let (Op::Free { which }
+    | Op::Write { which, .. }
+    | Op::Punch { which, .. }
+    | Op::Truncate { which, .. }
+    | Op::Bonus { which, .. }
+    | Op::Spill { which, .. }
+    | Op::Grow { which, .. }) = *op
+    else {
+        return;
+    };
+    let Some(object) = pick(model, which) else { return };
+    let dn = os.dnode(ObjNum(object)).unwrap();
+    let thing = model.get_mut(&object).unwrap();
+    match *op {
+        Op::Free { .. } => {
+            os.free_object(&t, ObjNum(object)).unwrap();
+            model.remove(&object);
+        }
+        Op::Write { offset, len, byte, .. } => {
+            let data: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(byte)).collect();
+            dn.write_at(&t, offset, &data).unwrap();
+            thing.write(offset, &data);
+        }
+        Op::Punch { offset, len, .. } => {
+            dn.free_range(&t, offset, len).unwrap();
+            thing.free(offset, offset + len);
+        }
+        Op::Truncate { offset, .. } => {
+            dn.free_range(&t, offset, u64::MAX).unwrap();
+            thing.free(offset, u64::MAX);
+        }
+        Op::Bonus { len, .. } => {
+            thing.bonus = vec![len as u8; len];
+            dn.set_bonus(&t, DmuType::SA, &thing.bonus).unwrap();
+        }
+        Op::Spill { sectors, .. } => {
+            thing.spill = (sectors > 0).then(|| vec![sectors as u8; sectors * 512]);
+            dn.set_spill(&t, thing.spill.as_deref()).unwrap();
+        }
+        Op::Grow { block, .. } => match dn.set_block_size(&t, block) {
+            Ok(()) => {
+                thing.block = block.into();
+                // The block stays, even if nothing but zeros is left of it.
+                if !thing.sectors.is_empty() {
+                    thing.sectors.entry(0).or_insert([0; 512]);
+                }
+                thing.sectors.retain(|s, _| s * 512 < block.into());
+            }
+            Err(e) => assert!(matches!(e, Error::BlockSize { .. })),
+        },
+        _ => {}
+    }
+}
+
+fn run(ops: &[Op], kind: ObjsetKind) {
+    let rig = Rig::new();
+    let os = rig.create(kind, 0);
+    let mut model = Model::new();
+    // Groups that wait to be synced, with what they leave.
+    let mut waiting: Vec<(u64, Model)> = Vec::new();
+    let mut txg = 1;
+    for op in ops.iter().chain([&Op::NextTxg, &Op::Sync, &Op::Sync, &Op::Sync]) {
+        match op {
+            Op::NextTxg if waiting.len() < 2 => {
+                waiting.push((txg, model.clone()));
+                txg += 1;
+            }
+            Op::NextTxg => {}
+            Op::Sync if !waiting.is_empty() => {
+                let (txg, model) = waiting.remove(0);
+                let synced = rig.sync(&os, txg);
+                check(&synced, &model);
+                rig.check(&synced);
+            }
+            Op::Sync => {}
+            op => apply(&os, &mut model, op, txg),
+        }
+        check(&os, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Whatever is done in whatever groups, each group is synced to what it left, readers always see the newest, no
+    /// space is lost or freed twice, and all counts are right.
+    #[test]
+    fn object_sets_follow_a_model(ops in prop::collection::vec(op(), 1..60)) {
+        run(&ops, ObjsetKind::Other);
+    }
+}
+
+/// An object set is as OpenZFS makes it: a meta dnode of six levels, but of one for the MOS.
+#[test]
+fn new_object_sets() {
+    let rig = Rig::new();
+    for (kind, levels) in [(ObjsetKind::Zfs, 6), (ObjsetKind::Meta, 1)] {
+        let os = rig.create(kind, 0);
+        let synced = Objset::open(rig.cache.clone(), 5, &rig.sync_pass(&os, 1, 1)).unwrap();
+        let meta = synced.meta_dnode();
+        assert_eq!((meta.nlevels(), meta.block_size(), meta.phys().indblkshift), (levels, 16384, 17));
+        assert_eq!((meta.phys().blkptrs.len(), synced.kind()), (3, kind));
+    }
+}
+
+/// From the second pass on, what was born in the group is rewritten in place: nothing is born or killed.
+#[test]
+fn later_passes_rewrite_in_place() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Meta, 0);
+    let dn = os.create_object(&tx(1), &NewObject { block_size: 4096, ..NewObject::new(FILE) }).unwrap();
+    let noise: Vec<u8> = (0..40_960u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    dn.write_at(&tx(1), 0, &noise).unwrap();
+    let first = rig.sync_pass(&os, 1, 1);
+    let used = rig.open(&first).dnode(dn.object()).unwrap().used_bytes();
+    for pass in 2..5 {
+        dn.write_at(&tx(1), 5000, &[pass as u8; 100]).unwrap();
+        let again = rig.sync_pass(&os, 1, pass);
+        assert_eq!(again.stored().unwrap().dvas, first.stored().unwrap().dvas);
+        let synced = rig.open(&again);
+        let mut got = [0; 100];
+        synced.dnode(dn.object()).unwrap().read_at(5000, &mut got).unwrap();
+        assert_eq!(got, [pass as u8; 100]);
+        assert_eq!(synced.dnode(dn.object()).unwrap().used_bytes(), used);
+        rig.check(&synced);
+    }
+}
+
+/// A sink that has somebody read a dnode when its block has been written over, and nobody can know that yet.
+struct Peeked {
+    sink: rig::Sink,
+    os: Objset,
+    cache: Arc<arc::Cache>,
+    object: ObjNum,
+    reader: OnceLock<std::thread::JoinHandle<dmu::Result<u64>>>,
+}
+
+impl SyncSink for Peeked {
+    fn policy(&self, kind: DmuType, level: Level, dnode: &DnodePhys) -> zio::WritePolicy {
+        if kind == DmuType::OBJSET {
+            self.cache.purge();
+            let before = self.cache.stats().misses;
+            let (os, object) = (self.os.clone(), self.object);
+            let reader = self
+                .reader
+                .get_or_init(|| std::thread::spawn(move || os.dnode(object).map(|dn| dn.block_size())));
+            while !reader.is_finished() && self.cache.stats().misses == before {
+                std::thread::yield_now();
+            }
+        }
+        self.sink.policy(kind, level, dnode)
+    }
+
+    fn born(&mut self, bp: &Blkptr) {
+        self.sink.born(bp);
+    }
+
+    fn kill(&mut self, bp: &Blkptr) {
+        self.sink.kill(bp);
+    }
+
+    fn dsize(&self, bp: &Blkptr) -> u64 {
+        self.sink.dsize(bp)
+    }
+
+    fn hole_birth(&self) -> bool {
+        true
+    }
+}
+
+/// Goal: who reads the pool's own object set while a pass writes over blocks of the one before is given what is there then, and no error, though what he knows of
+/// them is out of date.
+#[test]
+fn passes_are_read_across() {
+    let rig = Rig::new();
+    let os = Objset::create_live(rig.cache.clone(), 0, ObjsetKind::Meta, ObjsetFlags(0), &tx(1));
+    let spec = NewObject { block_size: 4096, ..NewObject::new(FILE) };
+    let written = os.create_object(&tx(1), &spec).unwrap();
+    let peeked = os.create_object(&tx(1), &NewObject { block_size: 8192, ..spec }).unwrap().object();
+    written.write_at(&tx(1), 0, &[1; 4096]).unwrap();
+    rig.sync_pass(&os, 1, 1);
+    written.write_at(&tx(1), 0, &[2; 4000]).unwrap();
+    let sink = rig::Sink { space: rig.space.clone(), txg: Txg(1), policy: rig.policy, born: 0 };
+    let (cache, reader) = (rig.cache.clone(), OnceLock::new());
+    let mut sink = Peeked { sink, os: os.clone(), cache, object: peeked, reader };
+    os.sync(&tx(1), 2, &mut sink).unwrap();
+    let reader = sink.reader.take().expect("the root block was written");
+    assert_eq!(reader.join().unwrap().unwrap(), 8192);
+}
+
+/// A thousand objects in one group, in one piece behind the first block of dnodes, half of them freed in the next, and new ones in their place.
+#[test]
+fn freed_numbers_are_used_again() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    let spec = NewObject::new(FILE);
+    let first: Vec<ObjNum> = (0..1000).map(|_| os.create_object(&tx(1), &spec).unwrap().object()).collect();
+    assert!(first.iter().map(|o| o.0).eq(32..1032));
+    rig.check(&rig.sync(&os, 1));
+    first.iter().step_by(2).for_each(|o| os.free_object(&tx(2), *o).unwrap());
+    let synced = rig.sync(&os, 2);
+    rig.check(&synced);
+    assert_eq!(synced.objects(ObjNum(1)).count(), 500);
+    let os = Objset::open_live(rig.cache.clone(), 5, &synced.root_bp()).unwrap();
+    let again: Vec<u64> = (0..500).map(|_| os.create_object(&tx(3), &spec).unwrap().object().0).collect();
+    assert!(again.iter().all(|o| *o < 1032), "numbers were free");
+    let synced = rig.sync(&os, 3);
+    rig.check(&synced);
+    assert_eq!(synced.objects(ObjNum(1)).count(), 1000);
+}
+
+/// A snapshot's reader, opened before, still reads what it did after the live object set moved on.
+#[test]
+fn old_trees_stand() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    let dn = os.create_object(&tx(1), &NewObject { block_size: 512, ..NewObject::new(FILE) }).unwrap();
+    dn.write_at(&tx(1), 0, &[1; 5000]).unwrap();
+    let before = rig.sync(&os, 1);
+    dn.write_at(&tx(2), 1000, &[2; 5000]).unwrap();
+    rig.sync(&os, 2);
+    let mut got = [0; 5000];
+    before.dnode(dn.object()).unwrap().read_at(0, &mut got).unwrap();
+    assert_eq!(got, [1; 5000]);
+    dn.read_at(1000, &mut got).unwrap();
+    assert_eq!(got, [2; 5000], "a handle sees what is there now");
+}
+
+/// An object of a dnode with three pointers has no room for a spill block's.
+#[test]
+fn spill_pointers_need_room() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    let dn = os.create_object(&tx(1), &NewObject::new(FILE)).unwrap();
+    assert_eq!(dn.phys().blkptrs.len(), 3);
+    assert!(matches!(dn.set_spill(&tx(1), Some(&[1; 512])), Err(Error::BonusLength { .. })));
+    assert!(matches!(dn.set_bonus(&tx(1), DmuType::SA, &[0; 65]), Err(Error::BonusLength { .. })));
+    rig.check(&rig.sync(&os, 1));
+}
+
+/// The intent log's header that a newer group set is not written with an older one, and none is lost.
+#[test]
+fn headers_of_logs_belong_to_groups() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    os.create_object(&tx(1), &NewObject::new(FILE)).unwrap();
+    os.set_zil_header(&tx(1), [1; 192]).unwrap();
+    os.create_object(&tx(2), &NewObject::new(FILE)).unwrap();
+    os.set_zil_header(&tx(3), [3; 192]).unwrap();
+    for (txg, header) in [(1, 1), (2, 1), (3, 3)] {
+        assert_eq!(os.phys().zil_header, [3; 192]);
+        assert_eq!(rig.sync(&os, txg).phys().zil_header, [header; 192]);
+    }
+}

@@ -1,0 +1,20 @@
+//! The integration tests of this crate, as one program.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
+
+mod common;
+mod cut;
+mod differences;
+mod fixtures;
+mod follow;
+mod log_devices;
+mod oracle;
+mod outrun;
+mod promise;
+mod records;
+mod replay;
+mod rewrite;
+#[path = "../../../spa/tests/it/rig/mod.rs"]
+mod rig;
+mod sizes;
+mod volume;

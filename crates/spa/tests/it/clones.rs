@@ -1,0 +1,134 @@
+//! Blocks that are cloned from file to file: here, and in pools where OpenZFS has cloned some.
+
+use crate::rig;
+
+use crate::rig::{file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::snapshot::Snapshot;
+use dsl::{Need, Setting, Value};
+use ondisk::{BlkId, DmuType, ObjNum};
+use spa::create::VdevShape;
+use spa::engine::Live;
+
+const BLOCK: usize = 1 << 17;
+
+fn snapshot(live: &Live, name: &str) {
+    live.run(Box::new(Snapshot { names: vec![name.into()], props: Vec::new(), enforce_limits: false }))
+        .unwrap();
+}
+
+fn saved(live: &Live) -> u64 {
+    live.dsl().space().dspace - live.dsl().space().rdspace
+}
+
+/// A new file whose blocks are the first of another.
+fn clone_file(live: &Live, to: &dsl::Owned, from: &dsl::Owned, source: ObjNum, blocks: u64) -> ObjNum {
+    assert!(live.dsl().may_clone(from.object(), to.object()).unwrap());
+    let tx = live.tx_for(to, Need { bytes: 1 << 17, netfree: false }).unwrap();
+    let spec =
+        dmu::NewObject { block_size: BLOCK as u32, ..dmu::NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let dn = to.objset().create_object(&tx, &spec).unwrap();
+    let source = from.objset().dnode(source).unwrap();
+    dn.clone_blocks(&tx, BlkId(0), &source, BlkId(0), blocks).unwrap();
+    dn.object()
+}
+
+/// Goal: clones share their blocks with the source, within and across datasets, whether or not the source was deduplicated; they can be read
+/// before they are synced, written over, in part at once, and removed in any order, in the same group as the source too; a block is
+/// free when the last of them is.
+#[test]
+fn a_life_of_clones() {
+    for dedup in [2, 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let images = rig::images(dir.path(), 1, 256 << 20);
+        let spa = new_pool(VdevShape::Single, &images);
+        let live = spa.writer().unwrap();
+        let set = Setting { name: "dedup".into(), value: Value::Number(dedup) };
+        live.run(file_system("tank/a", vec![set])).unwrap();
+        live.run(file_system("tank/b", Vec::new())).unwrap();
+        let (a, b) = (own(live, "tank/a"), own(live, "tank/b"));
+        let bytes = noise(1, 8 * BLOCK);
+        let source = write_file(live, &a, &bytes).unwrap();
+        {
+            let tx = live.tx_for(&b, Need { bytes: 1 << 17, netfree: false }).unwrap();
+            let dn = a.objset().dnode(source).unwrap();
+            let e = dn.clone_blocks(&tx, BlkId(20), &dn, BlkId(0), 2).unwrap_err();
+            assert!(matches!(e, dmu::Error::Unsynced { .. }), "{e:?}");
+        }
+        live.sync_all().unwrap();
+        let one = clone_file(live, &a, &a, source, 8);
+        let two = clone_file(live, &b, &a, source, 4);
+        assert_eq!(read_file(&b, two, 4 * BLOCK), bytes[..4 * BLOCK]);
+        {
+            // Over one clone in part and another in whole, in the group that made them.
+            let tx = live.tx_for(&b, Need { bytes: 2 << 17, netfree: false }).unwrap();
+            let dn = b.objset().dnode(two).unwrap();
+            dn.write_at(&tx, 5, b"hello").unwrap();
+            dn.free_range(&tx, BLOCK as u64, BLOCK as u64).unwrap();
+        }
+        live.sync_all().unwrap();
+        assert!(saved(live) >= 10 * BLOCK as u64, "{}", saved(live));
+        let three = clone_file(live, &b, &a, one, 8);
+        // The group that clones also frees two of those that it shares with.
+        remove_file(live, &a, source).unwrap();
+        remove_file(live, &a, one).unwrap();
+        snapshot(live, "tank/b@s");
+        drop((a, b));
+        live.export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+        let spa = import(dir.path()).unwrap();
+        let live = spa.writer().unwrap();
+        let b = own(live, "tank/b");
+        assert_eq!(read_file(&b, three, 8 * BLOCK), bytes);
+        let mut want = bytes[..4 * BLOCK].to_vec();
+        want[5..10].copy_from_slice(b"hello");
+        want[BLOCK..2 * BLOCK].fill(0);
+        assert_eq!(read_file(&b, two, 4 * BLOCK), want);
+        remove_file(live, &b, three).unwrap();
+        drop(b);
+        live.export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+        let spa = import(dir.path()).unwrap();
+        let live = spa.writer().unwrap();
+        live.run(Box::new(DestroySnapshots { names: vec!["tank/b@s".into()], defer: false })).unwrap();
+        live.run(Box::new(DestroyHead { name: "tank/b".into() })).unwrap();
+        (0..4).for_each(|_| live.sync_all().unwrap());
+        assert_eq!(saved(live), 0);
+        live.export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+    }
+}
+
+/// Goal: a pool in which OpenZFS has cloned files is kept up as these are removed one after another, and cloned again.
+#[test]
+fn clones_of_openzfs() {
+    let Some(fixture) = testkit::find("block-clone") else { return };
+    let copy = fixture.copy();
+    let spa = import(copy.dir()).unwrap();
+    let live = spa.writer().unwrap();
+    let pool = live.dsl().pool_name().to_owned();
+    let before = saved(live);
+    assert!(before > 0);
+    let all = live.dsl().list_sorted(None, &dsl::ListOptions::default()).unwrap().whole().unwrap();
+    let mut removed = 0;
+    for ds in all {
+        let Ok(owned) = live.dsl().heads().own(&ds) else { continue };
+        let objects: Vec<_> = owned.objset().objects(ObjNum(2)).map(|d| d.unwrap()).collect();
+        let files = objects.iter().filter(|d| d.kind() == DmuType::PLAIN_FILE_CONTENTS);
+        for dn in files.filter(|d| d.block_size() == BLOCK as u64) {
+            clone_file(live, &owned, &owned, dn.object(), dn.max_size() / BLOCK as u64);
+            remove_file(live, &owned, dn.object()).unwrap();
+            removed += 1;
+            if removed % 3 == 0 {
+                live.sync_all().unwrap();
+            }
+        }
+    }
+    assert!(removed > 1, "{removed}");
+    live.export().unwrap();
+    drop(spa);
+    judge(copy.dir(), &pool);
+}

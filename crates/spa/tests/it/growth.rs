@@ -1,0 +1,109 @@
+//! Devices that become larger; judged by OpenZFS's `zdb` where it is at hand.
+
+use crate::rig;
+
+use std::path::Path;
+
+use crate::patient::{Patient, patient};
+use device::{FileDevice, Mode};
+use ondisk::config::DraidShape;
+use spa::create::VdevShape;
+
+/// Goal: a vdev takes in what all of its devices have grown by when it is asked to, and by itself with `autoexpand=on`; what was there stays, and what is new is used.
+#[test]
+fn vdevs_grow() {
+    let top = |p: &Patient| p.spa.config().vdev_tree.as_ref().unwrap().children[0].clone();
+    let longer = |p: &Patient, name: &str, size: u64| {
+        std::fs::File::options().write(true).open(p.path(name)).unwrap().set_len(size).unwrap();
+    };
+    for (shape, names) in [(VdevShape::Mirror, &["a", "b"][..]), (VdevShape::Raidz(1), &["a", "b", "c"])] {
+        let p = patient(shape, names);
+        let first = p.write(1);
+        let before = top(&p).asize.unwrap();
+        longer(&p, "a", 512 << 20);
+        p.live().online(p.guid("a"), true).unwrap();
+        assert_eq!(
+            (top(&p).asize.unwrap(), p.spa.room_to_grow(&top(&p))),
+            (before, 0),
+            "the others have not grown"
+        );
+        names.iter().for_each(|name| longer(&p, name, 512 << 20));
+        let room = p.spa.room_to_grow(&top(&p));
+        assert!(room > before, "{room}");
+        p.live().take_recorded();
+        p.live().online(p.guid("a"), true).unwrap();
+        // The history tells of it as OpenZFS's.
+        let recorded = p.live().take_recorded();
+        let told = recorded.iter().find(|one| one.record.string("internal_name") == Some(b"vdev online"));
+        let told = told.and_then(|one| one.record.string("history internal str")).expect("an entry");
+        let told = String::from_utf8_lossy(told);
+        assert!(told.starts_with("pool '") && told.ends_with(&format!("(+{room})")), "{told} {room}");
+        assert_eq!(p.spa.room_to_grow(&top(&p)), 0);
+        let after = top(&p).asize.unwrap();
+        assert!(after >= before + room);
+        // More than there was room for.
+        let files: Vec<_> = (2..60).map(|seed| p.write(seed)).collect();
+        let p = p.again(|_| ());
+        assert_eq!(top(&p).asize, Some(after));
+        p.check(&[first]);
+        p.check(&files);
+        names.iter().for_each(|name| longer(&p, name, 1 << 30));
+        p.live().see_to_devices();
+        assert_eq!(top(&p).asize, Some(after));
+        p.set("autoexpand", 1);
+        p.until("larger", |p| top(p).asize > Some(after));
+        let last = p.write(100);
+        let p = p.again(|_| ());
+        p.check(&[first, last]);
+    }
+}
+
+/// Goal: the labels at the end of a device that has grown have the uberblocks that those in front have, of groups before it grew too, whatever lay there; also when it grew while it was away.
+#[test]
+fn uberblocks_at_a_new_end() {
+    let draid = VdevShape::Draid(1, DraidShape { ndata: 1, nspares: 1, ngroups: 3 });
+    for (shape, away) in
+        [(VdevShape::Single, false), (VdevShape::Mirror, true), (VdevShape::Raidz(1), true), (draid, false)]
+    {
+        let names = &["a", "b", "c"][..if matches!(shape, VdevShape::Single) { 1 } else { 3 }];
+        let p = patient(shape, names);
+        let first = p.write(1);
+        let longer = |name: &str| {
+            let file = std::fs::File::options().write(true).open(p.path(name)).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 20], 511 << 20).unwrap();
+        };
+        if away {
+            p.live().offline(p.guid("a"), true).unwrap();
+            p.write(2);
+        }
+        let before = p.spa.last_synced_txg();
+        let ashift = p.spa.config().vdev_tree.as_ref().unwrap().children[0].ashift.unwrap();
+        names.iter().for_each(|name| longer(name));
+        for name in names {
+            p.live().online(p.guid(name), true).unwrap();
+        }
+        let second = p.write(3);
+        // When nobody writes to them.
+        let look = |dir: &Path| {
+            for name in names {
+                let device = FileDevice::open(&dir.join(name), Mode::Peek).unwrap();
+                let labels = vdev::label::Labels::new(&device);
+                let ring = |label| labels.uberblocks(label, ondisk::label::uberblock_shift(ashift)).unwrap();
+                let front = ring(0);
+                assert!(front.iter().any(|(_, ub)| ub.txg <= before), "{name}");
+                (1..4).for_each(|label| assert!(ring(label) == front, "{name}: label {label}"));
+                let Some(zdb) = rig::zdb() else { continue };
+                let told = std::process::Command::new(zdb).arg("-lu").arg(dir.join(name)).output().unwrap();
+                let told = String::from_utf8_lossy(&told.stdout).into_owned();
+                let lines: Vec<&str> = told.lines().filter(|line| line.contains("labels = ")).collect();
+                assert!(
+                    lines.len() > 2 && lines.iter().all(|line| line.ends_with("labels = 0 1 2 3 ")),
+                    "{told}"
+                );
+            }
+        };
+        let p = p.again(look);
+        p.healed();
+        p.check(&[first, second]);
+    }
+}

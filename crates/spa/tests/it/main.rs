@@ -1,0 +1,50 @@
+//! The integration tests of this crate, as one program.
+
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail and speak as tests do"
+)]
+
+mod ask;
+mod caretaker;
+mod checkpoint;
+#[path = "rig/clock.rs"]
+mod clock;
+mod clones;
+mod dedup;
+mod degraded;
+mod encrypted;
+mod errors;
+mod faults;
+mod features;
+mod full;
+mod group_seeks;
+mod growth;
+mod held;
+mod injected;
+mod l2arc;
+mod lacking;
+mod life;
+mod links;
+mod log;
+mod packed_cache;
+#[path = "rig/patient.rs"]
+mod patient;
+mod rebuild;
+mod reclaim;
+mod rig;
+mod scan;
+mod scan_between;
+mod scan_fragmented;
+mod scan_pace;
+mod scan_speed;
+mod scan_waiting;
+mod shape;
+mod split;
+mod stalls;
+#[path = "rig/ward.rs"]
+mod ward;
+mod wipe;
+mod write;

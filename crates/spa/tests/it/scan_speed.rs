@@ -1,0 +1,279 @@
+//! Scrub and resilver on disks with heads: how long they take, beside what it takes to read or write as many bytes from one end to the other.
+//!
+//! Nothing waits here: time is a model's ([`ModelClock`]), and devices that wait for each other cost it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::clock::{Alone, ModelClock, alone};
+use crate::rig::{images, new_pool_with, noise, own, write_file};
+use device::{Clock, Device, Effort, Spinning};
+use dmu::NewObject;
+use dsl::Need;
+use ondisk::config::DraidShape;
+use ondisk::scan::{ScanFunc, ScanState};
+use ondisk::{DmuType, ObjNum};
+use parking_lot::Mutex;
+use spa::Spa;
+use spa::create::{NewLeaf, VdevShape, claim_file};
+use spa::engine::{AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand};
+
+/// Bytes a second, and what a seek takes: a disk of today.
+const RATE: u64 = 200_000_000;
+const SEEK_NS: u64 = 8_000_000;
+/// Bytes of a file.
+const LEN: usize = 20 << 20;
+/// Files of a pool: as many as it takes for the groups with which a scan begins and ends to weigh little. They weigh more where a disk has less of the data, and where one is written.
+const SOME: u64 = 12;
+const FILES: u64 = 24;
+const MORE: u64 = 36;
+const MOST: u64 = 64;
+/// Bytes of a disk that has room for them.
+const SIZE: u64 = 1 << 30;
+
+struct Disks {
+    disks: Vec<Arc<Spinning>>,
+    clock: Arc<ModelClock>,
+    spa: Spa,
+    dir: tempfile::TempDir,
+    alone: Alone,
+}
+
+fn live(spa: &Spa) -> &Live {
+    spa.writer().unwrap()
+}
+
+fn spinning(inner: Arc<dyn Device>, clock: &Arc<ModelClock>) -> Arc<Spinning> {
+    Arc::new(Spinning::new(inner, clock.clone(), RATE, SEEK_NS))
+}
+
+fn disks(shape: VdevShape, count: usize, size: u64) -> Disks {
+    let alone = alone();
+    let clock = Arc::new(ModelClock::default());
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = images(dir.path(), count, size);
+    let disks = Mutex::new(Vec::new());
+    let claimer = |path: &Path| {
+        let (inner, kind) = claim_file(path)?;
+        let disk = spinning(inner, &clock);
+        disks.lock().push(disk.clone());
+        Ok((disk as Arc<dyn Device>, kind))
+    };
+    let spa = new_pool_with(shape, &paths, &claimer, 2);
+    let disks = disks.into_inner();
+    Disks { disks, clock, spa, dir, alone }
+}
+
+impl Disks {
+    fn fill(&self, seeds: std::ops::Range<u64>) {
+        let live = live(&self.spa);
+        for seed in seeds {
+            write_file(live, &own(live, "tank"), &noise(seed, LEN)).unwrap();
+        }
+        live.sync_all().unwrap();
+    }
+
+    /// Lets scans go on that were held; how long they take until none goes on.
+    fn time(&self) -> u64 {
+        self.efforts();
+        self.clock.run(&self.alone);
+        let begun = self.clock.now_ns();
+        live(&self.spa).hold_scans(false);
+        live(&self.spa).wait_for_scans().unwrap();
+        let took = self.clock.now_ns() - begun;
+        self.clock.stop();
+        took
+    }
+
+    /// What each disk did to read, and to write.
+    fn efforts(&self) -> Vec<[Effort; 2]> {
+        self.disks.iter().map(|d| d.take_efforts()).collect()
+    }
+
+    fn finished(&self, func: ScanFunc) {
+        let stat = live(&self.spa).scan_stat().unwrap();
+        assert_eq!((stat.phys.func, stat.phys.state, stat.phys.errors), (func, ScanState::Finished, 0));
+    }
+
+    /// Percent of a time that so many bytes take, one after the other.
+    fn share(&self, bytes: u64, of_ns: u64) -> u64 {
+        self.disks[0].transfer_ns(bytes) * 100 / of_ns
+    }
+}
+
+/// Goal: a scrub reads its devices from one end to the other, all at once: it takes no longer than reading what is there does at 70 % of their rate. The groups that it needs are
+/// part of it.
+#[test]
+fn a_scrub_is_sequential() {
+    for (shape, count, data, files) in [
+        (VdevShape::Single, 1, 1, SOME),
+        (VdevShape::Mirror, 2, 1, SOME),
+        (VdevShape::Raidz(1), 3, 2, SOME),
+        (VdevShape::Raidz(2), 5, 3, FILES),
+    ] {
+        let pool = disks(shape, count, SIZE);
+        pool.fill(0..files);
+        // Nobody waits for a group, so that slices are as long as they may be.
+        live(&pool.spa).set_scan_slices(600_000, 600_000);
+        live(&pool.spa).hold_scans(true);
+        live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
+        let took = pool.time();
+        pool.finished(ScanFunc::Scrub);
+        let each = files * LEN as u64 / data;
+        let efforts = pool.efforts();
+        assert!(efforts.iter().all(|[reads, _]| reads.bytes >= each), "{efforts:?}: {each} are there");
+        let percent = pool.share(each, took);
+        println!("{shape:?}: scrubbed at {percent} % in {} ms", took / 1_000_000);
+        assert!(percent >= 70, "{shape:?}: {percent} %, {efforts:?}");
+    }
+}
+
+/// Files of one small record each, and groups in which they are written again, each some from all over.
+const SMALL: u64 = 8192;
+const RECORD: usize = 16 << 10;
+const GROUPS: u64 = 512;
+
+/// Goal: small files that were written in no order, so that each block of dnodes lies by itself, take no longer than their bytes do at 30 % of the disk's rate: what leads to them is read in the
+/// order of its places too.
+#[test]
+fn small_files_in_no_order() {
+    let pool = disks(VdevShape::Single, 1, SIZE);
+    let live = live(&pool.spa);
+    let owned = own(live, "tank");
+    let tx = || live.tx_for(&owned, Need { bytes: RECORD as u64, netfree: false }).unwrap();
+    let spec = NewObject { block_size: RECORD as u32, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let create = |_| owned.objset().create_object(&tx(), &spec).unwrap().object();
+    let files: Vec<ObjNum> = (0..SMALL).map(create).collect();
+    for n in 0..SMALL {
+        // Each once, as the factor has no divisor in common with how many there are.
+        let file = files[(n * 7919 % SMALL) as usize];
+        owned.objset().dnode(file).unwrap().write_at(&tx(), 0, &noise(n, RECORD)).unwrap();
+        if n % (SMALL / GROUPS) == 0 {
+            live.sync_all().unwrap();
+        }
+    }
+    live.sync_all().unwrap();
+    live.set_scan_slices(600_000, 600_000);
+    live.hold_scans(true);
+    live.scan(ScanCommand::Scrub).unwrap();
+    let took = pool.time();
+    pool.finished(ScanFunc::Scrub);
+    let [[reads, _]] = pool.efforts()[..] else { panic!("there is one disk") };
+    let percent = pool.share(SMALL * RECORD as u64, took);
+    println!("small files: scrubbed at {percent} % in {} ms: {reads:?}", took / 1_000_000);
+    assert!(percent >= 30, "{percent} %, {reads:?}");
+}
+
+/// Goal: so is a dRAID, though each group of columns lies on some of its devices only: the one that has most of the data is read so.
+#[test]
+fn a_draid_is_scrubbed() {
+    for (count, ngroups) in [(5, 4), (7, 2)] {
+        let shape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups });
+        let pool = disks(shape, count, SIZE);
+        pool.fill(0..FILES);
+        live(&pool.spa).set_scan_slices(600_000, 600_000);
+        live(&pool.spa).hold_scans(true);
+        live(&pool.spa).scan(ScanCommand::Scrub).unwrap();
+        let took = pool.time();
+        pool.finished(ScanFunc::Scrub);
+        let efforts = pool.efforts();
+        let read: Vec<u64> = efforts.iter().map(|[reads, _]| reads.bytes).collect();
+        let all = FILES * LEN as u64 * 3 / 2;
+        // Gaps that are read over are few.
+        assert!((all..all * 21 / 20).contains(&read.iter().sum()), "{efforts:?}: {all} are there");
+        let percent = pool.share(read.iter().copied().max().unwrap(), took);
+        println!("{shape:?} of {count}: scrubbed at {percent} % in {} ms", took / 1_000_000);
+        assert!(percent >= 70, "{shape:?} of {count}: {percent} %, {efforts:?}");
+    }
+}
+
+/// How a new disk is put beside one of a pool's, or in its place, and filled.
+struct Filled {
+    shape: VdevShape,
+    count: usize,
+    /// This share of the bytes is on each disk.
+    data: f64,
+    /// Without following pointers.
+    sequential: bool,
+    files: u64,
+    /// Percent of its rate at which the new one must be written.
+    least: u64,
+}
+
+/// A resilver, or a sequential one, takes no longer than writing the new disk does at so much of its rate.
+fn resilver(filled: &Filled) {
+    let Filled { shape, count, data, sequential, files, least } = *filled;
+    let size = if files > FILES { 2 * SIZE } else { SIZE };
+    let mut pool = disks(shape, count, size);
+    pool.fill(0..files);
+    let dir = pool.dir.path().join("new");
+    std::fs::create_dir(&dir).unwrap();
+    let path = images(&dir, 1, size).remove(0);
+    let new = Mutex::new(None);
+    let claimer = |path: &Path| {
+        let (inner, kind) = claim_file(path)?;
+        let disk = spinning(inner, &pool.clock);
+        *new.lock() = Some(disk.clone());
+        Ok((disk as Arc<dyn Device>, kind))
+    };
+    let live = live(&pool.spa);
+    live.set_scan_slices(600_000, 600_000);
+    live.hold_scans(true);
+    let leaf = pool.spa.tree().describe().children[0].children[1].guid;
+    let replace = shape != VdevShape::Mirror;
+    let terms = AttachTerms { replace, sequential, force: false, unattended: false, claimer: &claimer };
+    live.attach(leaf, &NewLeaf { path }, &terms).unwrap();
+    live.sync_all().unwrap();
+    pool.disks.push(new.into_inner().unwrap());
+    // The scrub that follows a sequential one is another scan.
+    REBUILD_SCRUB_ENABLED.set(0);
+    let took = pool.time();
+    if !sequential {
+        pool.finished(ScanFunc::Resilver);
+    }
+    let each = ((files * LEN as u64) as f64 * data) as u64;
+    let efforts = pool.efforts();
+    assert!(pool.spa.tree().behind().is_empty());
+    let written = efforts[count][1].bytes;
+    assert!(written >= each, "{written} of {each}");
+    let percent = pool.share(each, took);
+    println!(
+        "{shape:?}, sequential {sequential}: resilvered at {percent} % in {} ms: {efforts:?}",
+        took / 1_000_000
+    );
+    assert!(percent >= least, "{shape:?}: {percent} %, {efforts:?}");
+}
+
+/// Goal: a resilver of a device that joins a mirror reads the others from one end to the other, and writes the new one so.
+#[test]
+fn a_mirror_gets_a_side() {
+    let shape = VdevShape::Mirror;
+    resilver(&Filled { shape, count: 2, data: 1.0, sequential: false, files: MORE, least: 70 });
+}
+
+/// Goal: so it is where a device of a raidz is replaced.
+#[test]
+fn a_raidz_gets_a_device() {
+    for (parity, count, data, files) in [(1, 3, 0.5, MORE), (2, 5, 1.0 / 3.0, MOST)] {
+        let shape = VdevShape::Raidz(parity);
+        resilver(&Filled { shape, count, data, sequential: false, files, least: 70 });
+    }
+}
+
+const DRAID: VdevShape = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
+/// Three columns for two of data, over the four devices of five that are not spare in the first slices; the second is none of these.
+const OF_DRAID: f64 = 1.5 / 4.0;
+
+/// Goal: so it is where a device of a draid is replaced, since groups of columns in which it has none are not read.
+#[test]
+fn a_draid_gets_a_device() {
+    resilver(&Filled { shape: DRAID, count: 5, data: OF_DRAID, sequential: false, files: FILES, least: 70 });
+}
+
+/// Goal: so it is when no pointers are followed, on a draid too.
+#[test]
+fn sequential_resilvers() {
+    let (shape, count) = (VdevShape::Mirror, 2);
+    resilver(&Filled { shape, count, data: 1.0, sequential: true, files: SOME, least: 70 });
+    resilver(&Filled { shape: DRAID, count: 5, data: OF_DRAID, sequential: true, files: FILES, least: 70 });
+}

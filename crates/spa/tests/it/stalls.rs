@@ -1,0 +1,348 @@
+//! Devices that stall, lose what they took, or have no room: writers wait or are told, and nothing is wrong afterwards.
+
+use std::process::Command;
+
+use crate::rig::{file_system, noise, own, read_file, write_file};
+use crate::ward::{LEN, Ward, live, ward, ward_of};
+use device::{Device, Fault, Op};
+use ondisk::label::{LABEL_SIZE, LABELS, label_offset};
+use ondisk::{DmuType, Dva, Level, ObjNum, Psize};
+use spa::create::VdevShape;
+use spa::engine::{PoolProp, TaskError};
+use vdev::VdevState;
+use zio::{ClassHint, FailMode, Reason, Want};
+
+const SHAPES: [(VdevShape, usize); 3] =
+    [(VdevShape::Single, 1), (VdevShape::Mirror, 2), (VdevShape::Raidz(1), 3)];
+
+fn check(ward: &Ward, files: &[(u64, ObjNum)]) {
+    let owned = own(live(&ward.spa), "tank");
+    for (seed, object) in files {
+        assert!(read_file(&owned, *object, LEN) == noise(*seed, LEN), "file {seed}");
+    }
+}
+
+/// Goal: while a device does not answer, its group waits, without a word of failure; others read, and change things in the next group. When it answers nothing has
+/// been lost, and nobody is blamed.
+#[test]
+fn a_stalled_device_is_waited_for() {
+    for (shape, count) in SHAPES {
+        let ward = ward(shape, count);
+        let live = live(&ward.spa);
+        let first = ward.write(1).0;
+        let second = ward.dirty(2);
+        ward.patients[0].inject(Fault::Stalled);
+        let third = std::thread::scope(|s| {
+            let syncer = s.spawn(|| live.sync_all());
+            while ward.patients[0].waiting() == 0 {
+                std::thread::yield_now();
+            }
+            check(&ward, &[(1, first), (2, second)]);
+            let third = ward.dirty(3);
+            assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
+            assert!(!syncer.is_finished() && live.suspended().is_none());
+            ward.patients[0].heal();
+            syncer.join().unwrap().unwrap();
+            third
+        });
+        assert!(ward.states().iter().all(|state| *state == VdevState::Healthy));
+        check(&ward, &[(1, first), (2, second), (3, third)]);
+        ward.discharge(&[(1, first), (2, second), (3, third)]);
+    }
+}
+
+/// Goal: a device that goes in the middle of a group, loses what it had not made durable, and comes back, leaves nothing missing: what the pool can't do without
+/// it writes again, and what it can it knows to be missing there.
+#[test]
+fn a_device_goes_and_comes_back_without_its_cache() {
+    for (shape, count) in SHAPES {
+        for after in [1, 4, 9, 17] {
+            let ward = ward(shape, count);
+            let first = ward.write(1).0;
+            let second = ward.dirty(2);
+            let gone = &ward.patients[0];
+            let from = gone.count() + after;
+            gone.inject(Fault::Numbered { range: from..u64::MAX });
+            let suspended = ward.sync(|| {
+                gone.lose().unwrap();
+                ward.rescue();
+            });
+            assert_eq!(suspended, shape == VdevShape::Single);
+            if !suspended {
+                assert_eq!(ward.states()[0], VdevState::Faulted);
+                gone.lose().unwrap();
+                ward.rescue();
+                assert_eq!(ward.states()[0], VdevState::Healthy);
+            }
+            let third = ward.write(3).0;
+            ward.discharge(&[(1, first), (2, second), (3, third)]);
+        }
+    }
+}
+
+/// Goal: a group that finds no room on healthy devices suspends the pool; clearing it without room changes nothing; with room it goes on.
+#[test]
+fn without_room_a_group_waits() {
+    let ward = ward(VdevShape::Single, 1);
+    let live = live(&ward.spa);
+    let first = ward.write(1).0;
+    let second = ward.dirty(2);
+    let owned = own(live, "tank");
+    let zio = owned.objset().cache().zio();
+    let txg = live.txgs().open();
+    let space = zio.space();
+    // Takes all there is, down to single sectors.
+    let mut taken: Vec<Dva> = Vec::new();
+    for class in [ClassHint::default(), ClassHint::Log { devices: false }] {
+        for psize in (9..=17).rev().map(|shift| Psize(1 << shift)) {
+            let kind = DmuType::PLAIN_FILE_CONTENTS;
+            let want = Want { psize, copies: 1, txg, kind, level: Level(0), class, gang_header: false };
+            while let Ok(dvas) = space.allocate(&want) {
+                taken.extend(dvas.iter().flatten());
+            }
+        }
+    }
+    drop(owned);
+    let mut tries = 0;
+    std::thread::scope(|s| {
+        let syncer = s.spawn(|| live.sync_all());
+        while tries < 3 {
+            if live.suspended() == Some(Reason::Io) {
+                assert!(!syncer.is_finished());
+                tries += 1;
+                if tries == 3 {
+                    taken.iter().for_each(|dva| space.unallocate(dva, txg));
+                }
+                live.clear(None).unwrap();
+            }
+            std::thread::yield_now();
+        }
+        syncer.join().unwrap().unwrap();
+    });
+    drop(space);
+    assert!(ward.states().iter().all(|state| *state == VdevState::Healthy));
+    let third = ward.write(3).0;
+    ward.discharge(&[(1, first), (2, second), (3, third)]);
+}
+
+/// Goal: labels that can't be written fault a device that the pool can do without, and suspend a pool that can't; nothing is lost by it.
+#[test]
+fn labels_that_are_not_taken() {
+    for (shape, count) in SHAPES {
+        let ward = ward(shape, count);
+        let first = ward.write(1).0;
+        let size = ward.patients[0].size();
+        for label in 0..LABELS {
+            let at = label_offset(size, label).unwrap();
+            ward.patients[0].inject(Fault::Error { op: Op::Write, range: at..at + LABEL_SIZE });
+        }
+        let (second, suspended) = ward.write(2);
+        assert_eq!(suspended, shape == VdevShape::Single);
+        assert!(suspended || ward.states()[0] == VdevState::Faulted);
+        let third = ward.write(3).0;
+        ward.discharge(&[(1, first), (2, second), (3, third)]);
+    }
+}
+
+fn set_failmode(ward: &Ward, mode: u64) {
+    live(&ward.spa).set(vec![PoolProp::Number("failmode".into(), mode)]).unwrap();
+    live(&ward.spa).sync_all().unwrap();
+}
+
+/// Goal: with `failmode=continue` whoever wants to change a suspended pool is refused, with `wait` he waits; both read what they could read, and go on when it is cleared.
+#[test]
+fn failmodes() {
+    for mode in [FailMode::Wait, FailMode::Continue] {
+        let ward = ward(VdevShape::Single, 1);
+        let live = live(&ward.spa);
+        set_failmode(&ward, if mode == FailMode::Wait { 0 } else { 1 });
+        let first = ward.write(1).0;
+        let second = ward.dirty(2);
+        ward.patients[0].inject(Fault::Gone);
+        let owned = own(live, "tank");
+        std::thread::scope(|s| {
+            let syncer = s.spawn(|| live.sync_all());
+            while live.suspended().is_none() {
+                std::thread::yield_now();
+            }
+            assert_eq!(live.failmode(), mode);
+            assert!(read_file(&owned, second, LEN) == noise(2, LEN));
+            let refused = live.run(file_system("tank/a", Vec::new())).unwrap_err();
+            assert!(
+                matches!(refused, TaskError::Stopped(s) if s.suspended() == Some(zio::Suspended { reason: Reason::Io }))
+            );
+            let writer = s.spawn(|| write_file(live, &owned, &noise(3, LEN)));
+            if mode == FailMode::Continue {
+                let refused = writer.join().unwrap().unwrap_err();
+                assert!(matches!(refused, TaskError::Stopped(s) if s.suspended().is_some()));
+                ward.rescue();
+            } else {
+                assert!(!writer.is_finished());
+                ward.rescue();
+                writer.join().unwrap().unwrap();
+            }
+            syncer.join().unwrap().unwrap();
+        });
+        drop(owned);
+        live.run(file_system("tank/a", Vec::new())).unwrap();
+        ward.discharge(&[(1, first), (2, second)]);
+    }
+}
+
+/// Says to this program that it is the one to be ended.
+const VICTIM: &str = "POOLHOUSE_TEST_VICTIM";
+
+/// Goal: with `failmode=panic` the program ends, in OpenZFS's words, and the pool is as its last group left it.
+#[test]
+fn failmode_panic() {
+    if std::env::var_os(VICTIM).is_some() {
+        let ward = ward(VdevShape::Single, 1);
+        set_failmode(&ward, 2);
+        ward.patients[0].inject(Fault::Gone);
+        ward.write(1);
+        return;
+    }
+    let me = std::env::current_exe().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = Command::new(me);
+    victim
+        .args(["--exact", "stalls::failmode_panic", "--nocapture"])
+        .env(VICTIM, "1")
+        .env("TMPDIR", dir.path());
+    let out = victim.output().unwrap();
+    let words = String::from_utf8_lossy(&out.stderr);
+    let wanted = "Pool 'tank' has encountered an uncorrectable I/O failure and the failure mode property for this pool is set to panic.";
+    assert!(words.contains(wanted), "{words}");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&out.status), Some(6));
+}
+
+/// Goal: a group that reads from a device that is gone waits for it, also where several threads write its datasets.
+#[test]
+fn reads_of_a_group_wait() {
+    let ward = ward_of(VdevShape::Single, 1, 2);
+    let live = live(&ward.spa);
+    let names = ["tank/a", "tank/b", "tank/c", "tank/d", "tank/e"];
+    let mut files = Vec::new();
+    for name in names {
+        live.run(file_system(name, Vec::new())).unwrap();
+        files.push(write_file(live, &own(live, name), &noise(1, LEN)).unwrap());
+    }
+    live.sync_all().unwrap();
+    let heads: Vec<_> = names.iter().map(|name| own(live, name)).collect();
+    for (head, object) in heads.iter().zip(&files) {
+        let tx = live.tx(1 << 17).unwrap();
+        head.objset().dnode(*object).unwrap().write_at(&tx, 0, &noise(2, 1 << 17)).unwrap();
+    }
+    // Their indirect blocks have to be read anew.
+    heads[0].objset().cache().purge();
+    ward.patients[0].inject(Fault::Error { op: Op::Read, range: 0..u64::MAX });
+    assert!(ward.sync(|| ward.rescue()));
+    for (head, object) in heads.iter().zip(&files) {
+        assert!(read_file(head, *object, LEN)[..1 << 17] == noise(2, 1 << 17));
+    }
+    drop(heads);
+    ward.discharge(&[]);
+}
+
+/// Goal: an operation that never ends is found, with its device, what it is and where; the pool answers meanwhile; and the device is given up when that is
+/// wanted, so that others don't wait for it.
+#[test]
+fn what_hangs_is_found() {
+    let ward = ward(VdevShape::Mirror, 2);
+    let first = ward.write(1).0;
+    let live = live(&ward.spa);
+    assert!(live.look_for_hung(std::time::Duration::ZERO, true).is_empty());
+    ward.patients[0].inject(Fault::Stalled);
+    let second = ward.dirty(2);
+    std::thread::scope(|s| {
+        let syncer = s.spawn(|| live.sync_all());
+        let found = loop {
+            let found = live.look_for_hung(std::time::Duration::ZERO, false);
+            if let Some(hung) = found.first().filter(|_| ward.patients[0].waiting() > 0) {
+                break *hung;
+            }
+            std::thread::yield_now();
+        };
+        let leaf = ward.spa.tree().describe().children[0].children[0].guid;
+        assert_eq!((found.leaf, found.op), (leaf, device::Op::Write));
+        assert!(found.offset >= 4 << 20 && found.size > 0);
+        assert!(live.look_for_hung(std::time::Duration::from_secs(3600), true).is_empty());
+        assert_eq!(ward.states()[0], VdevState::Healthy);
+        assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
+        live.look_for_hung(std::time::Duration::ZERO, true);
+        assert_eq!(ward.states(), [VdevState::Faulted, VdevState::Healthy]);
+        ward.patients[0].heal();
+        syncer.join().unwrap().unwrap();
+    });
+    let (reports, _) = ward.spa.tree().take_reports();
+    assert!(
+        reports.iter().any(|(_, r)| matches!(r.what, vdev::Trouble::Deadman { .. }) && r.range.is_some())
+    );
+    ward.discharge(&[(1, first), (2, second)]);
+}
+
+/// Goal: what devices have not done for as long as a group may take to be written is told while that group is not on disk, again and again.
+#[test]
+fn a_group_that_hangs_is_told() {
+    use spa::tunables::{DEADMAN_CHECK_MS, DEADMAN_SYNC_MS};
+    let ward = ward(VdevShape::Single, 1);
+    let live = live(&ward.spa);
+    let first = ward.write(1).0;
+    let second = ward.dirty(2);
+    ward.patients[0].inject(Fault::Stalled);
+    DEADMAN_SYNC_MS.set(5);
+    DEADMAN_CHECK_MS.set(5);
+    let told = |reports: &[(ondisk::Guid, vdev::Report)]| {
+        reports.iter().filter(|(_, r)| matches!(r.what, vdev::Trouble::Deadman { .. })).count()
+    };
+    std::thread::scope(|s| {
+        let syncer = s.spawn(|| live.sync_all());
+        let began = std::time::Instant::now();
+        let mut count = 0;
+        while count < 2 && began.elapsed().as_secs() < 120 {
+            count += told(&ward.spa.tree().take_reports().0);
+            std::thread::yield_now();
+        }
+        let waits = !syncer.is_finished();
+        DEADMAN_SYNC_MS.set(DEADMAN_SYNC_MS.default());
+        ward.patients[0].heal();
+        syncer.join().unwrap().unwrap();
+        assert!(waits && count >= 2);
+    });
+    DEADMAN_CHECK_MS.set(DEADMAN_CHECK_MS.default());
+    ward.discharge(&[(1, first), (2, second)]);
+}
+
+/// Goal: a scan has ended, for who looks and for who waits, when that is on disk: while the group that ends it can't be written, it goes on.
+#[test]
+fn a_scan_ends_on_disk() {
+    let ward = ward(VdevShape::Single, 1);
+    let live = live(&ward.spa);
+    let first = ward.write(1).0;
+    live.hold_scans(true);
+    live.scan(spa::engine::ScanCommand::Scrub).unwrap();
+    let scrubs = || live.scan_stat().is_some_and(|s| s.is_scanning());
+    assert!(scrubs());
+    live.take_scan_notices();
+    ward.patients[0].inject(Fault::Error { op: Op::Write, range: 0..u64::MAX });
+    std::thread::scope(|s| {
+        let waiter = s.spawn(|| live.wait_for_scans());
+        live.hold_scans(false);
+        let began = std::time::Instant::now();
+        let mut ends = false;
+        while !ends && began.elapsed().as_secs() < 120 {
+            ends = live.take_scan_notices().iter().any(|n| n.what == "scrub_finish");
+            std::thread::yield_now();
+        }
+        while live.suspended().is_none() && began.elapsed().as_secs() < 120 {
+            std::thread::yield_now();
+        }
+        let (goes_on, waits) = (scrubs(), !waiter.is_finished());
+        ward.rescue();
+        waiter.join().unwrap().unwrap();
+        assert!(ends && goes_on && waits, "{ends} {goes_on} {waits}");
+    });
+    assert!(!scrubs());
+    assert_eq!(ward.spa.mos().scan().unwrap().unwrap().state, ondisk::scan::ScanState::Finished);
+    ward.discharge(&[(1, first)]);
+}

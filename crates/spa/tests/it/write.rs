@@ -1,0 +1,166 @@
+//! Pools that are made here, judged by OpenZFS's `zdb` where it is at hand.
+
+use crate::rig;
+
+use crate::rig::{file_system, images, import, new_pool, read_all};
+use dmu::NewObject;
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::snapshot::Snapshot;
+use ondisk::DmuType;
+use ondisk::config::DraidShape;
+use spa::create::VdevShape;
+use std::path::Path;
+
+/// Reads an exported pool, and asks `zdb`, if there is one, whether it is sound.
+fn judge(dir: &Path, pool: &str) {
+    read_all(dir);
+    rig::judge(dir, pool);
+}
+
+const SHAPES: [(VdevShape, usize); 7] = [
+    (VdevShape::Single, 1),
+    (VdevShape::Mirror, 2),
+    (VdevShape::Raidz(1), 3),
+    (VdevShape::Raidz(2), 5),
+    (VdevShape::Raidz(3), 5),
+    (VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 }), 5),
+    (VdevShape::Draid(2, DraidShape { ndata: 2, nspares: 0, ngroups: 5 }), 5),
+];
+
+/// Goal: a new pool of each shape is sound when it is exported.
+#[test]
+fn new_pools() {
+    for (shape, count) in SHAPES {
+        let dir = tempfile::tempdir().unwrap();
+        let images = images(dir.path(), count, 128 << 20);
+        let spa = new_pool(shape, &images);
+        let live = spa.writer().unwrap();
+        live.log_command("zpool create tank", 0).unwrap();
+        live.export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+    }
+}
+
+/// Goal: what is written to a file system over several groups is there after an export, and the pool is sound.
+#[test]
+fn written_datasets() {
+    for (shape, count) in SHAPES {
+        let dir = tempfile::tempdir().unwrap();
+        let images = images(dir.path(), count, 128 << 20);
+        let spa = new_pool(shape, &images);
+        let live = spa.writer().unwrap();
+        let head = live.dsl().dataset("tank").unwrap();
+        let owned = live.dsl().heads().own(&head).unwrap();
+        let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+        let object = {
+            let tx = live.tx(1 << 17).unwrap();
+            owned.objset().create_object(&tx, &spec).unwrap().object()
+        };
+        for round in 0..5u64 {
+            let tx = live.tx(1 << 20).unwrap();
+            let dn = owned.objset().dnode(object).unwrap();
+            let bytes: Vec<u8> = (0..1u64 << 20).map(|i| (((i * i) >> 7) ^ (i * round)) as u8).collect();
+            dn.write_at(&tx, round << 19, &bytes).unwrap();
+            let txg = tx.txg();
+            drop(tx);
+            live.txgs().wait_synced(txg).unwrap();
+        }
+        // Whoever holds a dataset holds the devices too.
+        drop((owned, head));
+        live.export().unwrap();
+        drop(spa);
+        // Five writes of a MiB, each half a MiB further on.
+        assert_eq!(read_all(dir.path()), 3 << 20);
+        judge(dir.path(), "tank");
+    }
+}
+
+/// Goal: a pool that was made here can be imported, changed and exported again and again.
+#[test]
+fn import_and_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 3, 128 << 20);
+    new_pool(VdevShape::Raidz(1), &images).writer().unwrap().export().unwrap();
+    for round in 0..3 {
+        let spa = import(dir.path()).unwrap();
+        let live = spa.writer().unwrap();
+        live.run(file_system(&format!("tank/fs{round}"), Vec::new())).unwrap();
+        live.export().unwrap();
+        drop(spa);
+        judge(dir.path(), "tank");
+    }
+    let spa = import(dir.path()).unwrap();
+    let live = spa.writer().unwrap();
+    assert!(live.dsl().dataset("tank/fs2").is_ok());
+}
+
+/// Goal: pools that OpenZFS wrote, among them one with log space maps and some of old versions, can be changed, and are sound afterwards.
+#[test]
+fn change_real_pools() {
+    let mut changed = 0;
+    for name in ["single-lz4", "mirror2", "raidz3-7", "draid1", "longname", "v1", "v28"] {
+        let Some(fixture) = testkit::find(name) else { continue };
+        let copy = fixture.copy();
+        let spa = import(copy.dir()).unwrap();
+        let live = spa.writer().unwrap();
+        let pool = live.dsl().pool_name().to_owned();
+        live.run(file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
+        live.export().unwrap();
+        drop(spa);
+        judge(copy.dir(), &pool);
+        changed += 1;
+    }
+    assert!(changed >= 3, "only {changed} of the fixtures are here");
+}
+
+fn snapshots(names: &[&str]) -> Box<Snapshot> {
+    let names = names.iter().map(|n| (*n).to_owned()).collect();
+    Box::new(Snapshot { names, props: Vec::new(), enforce_limits: false })
+}
+
+/// Goal: after datasets are made, written, snapshotted, cloned and destroyed, their space is free again, and the pool is sound.
+#[test]
+fn a_life_of_datasets() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), 2, 128 << 20);
+    let spa = new_pool(VdevShape::Mirror, &images);
+    let live = spa.writer().unwrap();
+    live.sync_all().unwrap();
+    let before = live.dsl().root().unwrap().phys().used_bytes;
+    live.run(file_system("tank/a", Vec::new())).unwrap();
+    live.run(file_system("tank/a/b", Vec::new())).unwrap();
+    for round in 0..3u8 {
+        let head = live.dsl().dataset("tank/a/b").unwrap();
+        let owned = live.dsl().heads().own(&head).unwrap();
+        let tx = live.tx(1 << 22).unwrap();
+        let spec = NewObject { block_size: 1 << 17, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+        let dn = owned.objset().create_object(&tx, &spec).unwrap();
+        let mut seed = u64::from(round) + 1;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .take(3 << 20)
+        .collect();
+        dn.write_at(&tx, 0, &bytes).unwrap();
+        drop((tx, dn, owned));
+        let (a, b) = (format!("tank/a@s{round}"), format!("tank/a/b@s{round}"));
+        live.run(snapshots(&[&a, &b])).unwrap();
+    }
+    let held = live.dsl().root().unwrap().phys().used_bytes;
+    assert!(held > before + (9 << 20), "{before} {held}");
+    // A snapshot of which a head below is still alive, and a name that is not there, change nothing.
+    assert!(live.run(snapshots(&["tank/a@s0"])).is_err());
+    assert!(live.run(Box::new(DestroyHead { name: "tank/a".into() })).is_err());
+    let gone: Vec<String> = (0..3).flat_map(|r| [format!("tank/a@s{r}"), format!("tank/a/b@s{r}")]).collect();
+    live.run(Box::new(DestroySnapshots { names: gone, defer: false })).unwrap();
+    live.run(Box::new(DestroyHead { name: "tank/a/b".into() })).unwrap();
+    live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
+    live.sync_all().unwrap();
+    let after = live.dsl().root().unwrap().phys().used_bytes;
+    assert!(after < before + (1 << 20), "{before} {after}");
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+}

@@ -1,0 +1,317 @@
+//! The house rules that a test can hold. What the compiler and clippy hold (unused results, `unwrap`, missing
+//! documentation, `unsafe` where it is forbidden) is theirs; here is the rest. Exceptions are lists that may only
+//! shrink.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms, bottom to top: a crate may use only crates before it. the last four
+/// are no rooms and not shipped; `testkit` and `fuzzing` may be dev-dependencies of any.
+const ORDER: [&str; 23] = [
+    "ondisk",
+    "codec",
+    "observe",
+    "device",
+    "vdev",
+    "zio",
+    "arc",
+    "dmu",
+    "pool",
+    "dsl",
+    "zil",
+    "spa",
+    "zpl",
+    "zvol",
+    "poolhouse",
+    "fuse",
+    "nbd",
+    "server",
+    "cli",
+    "bench",
+    "testkit",
+    "fuzzing",
+    "sim",
+];
+
+/// Crates that may hold `unsafe` code, each block with its `SAFETY:`.
+const UNSAFE_ALLOWED: [&str; 2] = ["device", "codec"];
+
+/// Lines a source file may have, and the files that are longer for now. Each number may only go down.
+const MAX_LINES: usize = 800;
+const LONGER: [(&str, usize); 0] = [];
+
+/// Fixtures that only the whole set has; tests look for these with `testkit::find` and pass over them.
+const NOT_BUNDLED: [&str; 10] = [
+    "multi-vdev",
+    "raidz1-3",
+    "raidz1-3-broken",
+    "raidz1-3-damaged",
+    "raidz2-5",
+    "send-partial",
+    "send-src",
+    "v5000-nofeat",
+    "zil-crash",
+    "zil-slog",
+];
+
+fn root() -> PathBuf {
+    testkit::workspace_root()
+}
+
+/// Every file below `dir` whose name ends in one of `endings`, without build output and hidden folders.
+fn files(dir: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut todo = vec![dir.to_path_buf()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).unwrap().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().into_string().unwrap();
+            if path.is_dir() {
+                if name != "target" && name != ".git" {
+                    todo.push(path);
+                }
+            } else if endings.iter().any(|e| name.ends_with(e)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn crates() -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn assert_none(rule: &str, broken: &[String]) {
+    assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
+}
+
+/// The dependencies that a manifest names: (section, name).
+fn dependencies(manifest: &str) -> Vec<(String, String)> {
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        let line = line.trim();
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_end_matches(']').to_owned();
+            // [dependencies.NAME]
+            if let Some((s, name)) = section.split_once("dependencies.") {
+                found.push((format!("{s}dependencies"), name.to_owned()));
+            }
+        } else if section.ends_with("dependencies") && !line.starts_with('#') {
+            let end = line.find(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').unwrap_or(line.len());
+            if end > 0 {
+                found.push((section.clone(), line[..end].to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// A crate uses only crates above it in the list of rooms, and every crate has its place in that list.
+#[test]
+fn crate_edges_follow_the_order_of_rooms() {
+    let rank = |name: &str| ORDER.iter().position(|o| *o == name);
+    let mut broken = Vec::new();
+    for name in crates() {
+        let Some(own) = rank(&name) else {
+            broken.push(format!("crates/{name} has no place in the order"));
+            continue;
+        };
+        let manifest = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml")).unwrap();
+        for (section, dependency) in dependencies(&manifest) {
+            let Some(used) = rank(&dependency) else { continue };
+            let for_tests =
+                section == "dev-dependencies" && ["testkit", "fuzzing"].contains(&dependency.as_str());
+            if used >= own && !for_tests {
+                broken.push(format!("{name} uses {dependency} ([{section}]), which is not above it"));
+            }
+        }
+    }
+    assert_none("crate edges against the order of rooms", &broken);
+}
+
+/// ARCHITECTURE.md presents the rooms in the order that the edges keep.
+#[test]
+fn the_architecture_page_lists_the_rooms_in_order() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let listed: Vec<_> = page
+        .lines()
+        .filter_map(|l| l.strip_prefix("### `"))
+        .filter_map(|l| l.split_once('`'))
+        .map(|(n, _)| n)
+        .collect();
+    assert_eq!(listed, ORDER, "the headings of ARCHITECTURE.md");
+}
+
+/// Each crate takes the workspace's lints, says what it is, and opens with its theory.
+#[test]
+fn each_crate_is_furnished() {
+    let mut broken = Vec::new();
+    for name in crates() {
+        let dir = root().join("crates").join(&name);
+        let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+        if !manifest.contains("description = ") {
+            broken.push(format!("{name}: no description"));
+        }
+        let own_lints = UNSAFE_ALLOWED.contains(&name.as_str()) && manifest.contains("[lints.rust]");
+        if !manifest.contains("[lints]\nworkspace = true") && !own_lints {
+            broken.push(format!("{name}: not the workspace's lints"));
+        }
+        for main in ["src/lib.rs", "src/main.rs"] {
+            if let Ok(text) = fs::read_to_string(dir.join(main))
+                && !text.starts_with("//!")
+            {
+                broken.push(format!("{name}: {main} does not open with its theory (//!)"));
+            }
+        }
+    }
+    assert_none("crates not furnished", &broken);
+}
+
+/// Files stay short enough to be one noun each.
+#[test]
+fn source_files_keep_to_their_length() {
+    let mut broken = Vec::new();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let (name, lines) = (relative(&file), fs::read_to_string(&file).unwrap().lines().count());
+        let allowed = LONGER.iter().find(|(f, _)| *f == name).map_or(MAX_LINES, |(_, n)| *n);
+        if lines > allowed {
+            broken.push(format!("{name}: {lines} lines, {allowed} allowed"));
+        }
+    }
+    assert_none("files too long", &broken);
+    for (name, _) in LONGER {
+        let lines = fs::read_to_string(root().join(name)).map_or(0, |t| t.lines().count());
+        assert!(lines > MAX_LINES, "{name} is short again or gone: take it off the list");
+    }
+}
+
+/// `unsafe` occurs in the crates that may have it, and there each use has its reason.
+#[test]
+fn unsafe_stays_in_its_crates_and_gives_reasons() {
+    let word = "unsafe ";
+    let mut broken = Vec::new();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let (name, text) = (relative(&file), fs::read_to_string(&file).unwrap());
+        let lines: Vec<_> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap();
+            let used = ["{", "fn", "impl", "extern"].iter().any(|k| code.contains(&format!("{word}{k}")));
+            if !used {
+                continue;
+            }
+            if !UNSAFE_ALLOWED.iter().any(|c| name.starts_with(&format!("crates/{c}/"))) {
+                broken.push(format!("{name}:{}: this crate has no unsafe code", i + 1));
+            }
+            let above = &lines[i.saturating_sub(8)..=i];
+            if !above.iter().any(|l| l.contains("SAFETY:") || l.contains("# Safety")) {
+                broken.push(format!("{name}:{}: no SAFETY: above it", i + 1));
+            }
+        }
+    }
+    assert_none("unsafe code", &broken);
+}
+
+/// Nothing is left open in the code, no test waits for time to pass, and no test is switched off in silence.
+#[test]
+fn nothing_is_left_open() {
+    let open = ["to", "do!("].concat();
+    let unimplemented = ["unimple", "mented!("].concat();
+    let sleep = ["thread::", "sleep"].concat();
+    let ignored = ["#[ign", "ore]"].concat();
+    let mut broken = Vec::new();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let (name, text) = (relative(&file), fs::read_to_string(&file).unwrap());
+        let is_test = name.contains("/tests/") || name.ends_with("tests.rs");
+        for (i, line) in text.lines().enumerate() {
+            if line.contains(&open) || line.contains(&unimplemented) {
+                broken.push(format!("{name}:{}: unfinished", i + 1));
+            }
+            if is_test && line.contains(&sleep) {
+                broken.push(format!("{name}:{}: a test that sleeps", i + 1));
+            }
+            if line.contains(&ignored) {
+                broken.push(format!("{name}:{}: ignored without a reason", i + 1));
+            }
+        }
+    }
+    assert_none("left open", &broken);
+}
+
+/// Every fixture that a test names exists: bundled where it is demanded, known where it is looked for.
+#[test]
+fn every_fixture_named_in_a_test_exists() {
+    let bundled: Vec<_> = fs::read_dir(testkit::bundled_dir())
+        .unwrap()
+        .flatten()
+        .filter(|e| e.path().join("pool.json").is_file())
+        .map(|e| e.file_name().into_string().unwrap())
+        .collect();
+    let mut broken = Vec::new();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let (name, text) = (relative(&file), fs::read_to_string(&file).unwrap());
+        for (call, demanded) in [("fixture", true), ("fixture_copy", true), ("load", true), ("find", false)] {
+            for (at, _) in text.match_indices(&format!("testkit::{call}(\"")) {
+                let literal = text[at..].split('"').nth(1).unwrap();
+                let known =
+                    bundled.iter().any(|b| b == literal) || (!demanded && NOT_BUNDLED.contains(&literal));
+                if !known {
+                    broken.push(format!("{name}: testkit::{call}(\"{literal}\")"));
+                }
+            }
+        }
+    }
+    assert_none("fixtures that are not there", &broken);
+}
+
+/// The tree speaks of the project alone: no path of the machine it was written on.
+#[test]
+fn the_tree_names_no_foreign_place() {
+    let words = [
+        ["/wo", "rk/"].concat(),
+        ["/tmp/", "helpers"].concat(),
+        ["/tmp/", "fx"].concat(),
+        ["/tmp/", "zfs-2"].concat(),
+        [".lib", "rary/"].concat(),
+    ];
+    let mut broken = Vec::new();
+    for file in files(&root(), &[".rs", ".md", ".toml", ".sh", ".yml", "Makefile", "run"]) {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        for (i, line) in text.lines().enumerate() {
+            if words.iter().any(|w| line.contains(w.as_str())) {
+                broken.push(format!("{}:{}: {line}", relative(&file), i + 1));
+            }
+        }
+    }
+    assert_none("foreign places", &broken);
+}
+
+/// A link from one page of the tree to another leads somewhere.
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut broken = Vec::new();
+    for page in files(&root(), &[".md"]) {
+        let text = fs::read_to_string(&page).unwrap();
+        for (at, _) in text.match_indices("](") {
+            let link = text[at + 2..].split([')', '#', ' ']).next().unwrap();
+            if link.is_empty() || link.contains("://") {
+                continue;
+            }
+            if !page.parent().unwrap().join(link).exists() {
+                broken.push(format!("{}: {link}", relative(&page)));
+            }
+        }
+    }
+    assert_none("links that lead nowhere", &broken);
+}

@@ -1,0 +1,7 @@
+//! The integration tests of this crate, as one program.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
+
+mod common;
+mod fixtures;
+mod writing;

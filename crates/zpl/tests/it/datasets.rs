@@ -1,0 +1,207 @@
+//! Operations on the datasets of pools that are made here, judged by OpenZFS's `zdb` where it is at hand (named by `ZDB`).
+
+use dsl::ops::bookmark::CreateBookmarks;
+use dsl::ops::clone::Clone;
+use dsl::ops::create::{Create, NewVolume};
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::promote::Promote;
+use dsl::ops::props::{SetAs, SetProps};
+use dsl::ops::rename::Rename;
+use dsl::ops::rollback::Rollback;
+use dsl::ops::snapshot::Snapshot;
+use dsl::prop::parse::{Context, setting};
+use dsl::{Contents, Kind, SyncTask};
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::{DmuType, ObjNum};
+use pool::space::PoolSpace;
+use spa::Host;
+use spa::Spa;
+use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, VdevShape, claim_file, create};
+use spa::engine::{Live, SystemWorld};
+use std::path::Path;
+use std::sync::Arc;
+use zpl::NewFileSystem;
+
+fn new_pool(image: &Path) -> Spa {
+    std::fs::File::create(image).unwrap().set_len(256 << 20).unwrap();
+    let leaves = vec![NewLeaf { path: image.to_owned() }];
+    let vdevs = vec![NewVdev { shape: VdevShape::Single, bias: None, leaves }];
+    let new = NewPool { name: "tank".into(), vdevs, ashift: None, force: false };
+    let not = ["com.delphix:device_removal", "com.delphix:log_spacemap"];
+    let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| !not.contains(&f.guid)).collect();
+    let root = NewFileSystem::new((1_800_000_000, 0));
+    let begin = Beginning {
+        features: &features,
+        contents: &root,
+        props: &Vec::new(),
+        crypt: None,
+        temporary_name: None,
+        version: 5000,
+    };
+    let host = Host { hostid: 0x1234, hostname: "here".into() };
+    let setting = Setting {
+        host: &host,
+        world: Arc::new(SystemWorld),
+        claimer: &claim_file,
+        workers: Arc::new(zio::Workers::new("zio", 1)),
+        cache: (64u64 << 20).into(),
+        altroot: None,
+    };
+    create(&new, &begin, &setting).unwrap()
+}
+
+fn fs(name: &str) -> Box<dyn SyncTask + Send> {
+    make(name, NewFileSystem::new((1_800_000_000, 0)))
+}
+
+fn make(name: &str, contents: impl Contents + 'static) -> Box<dyn SyncTask + Send> {
+    let contents = Arc::new(contents);
+    Box::new(Create { name: name.into(), contents, props: Vec::new(), crypt: None, enforce_limits: true })
+}
+
+fn snap(names: &[&str]) -> Box<dyn SyncTask + Send> {
+    let names = names.iter().map(|n| (*n).to_owned()).collect();
+    Box::new(Snapshot { names, ..Snapshot::default() })
+}
+
+/// Writes `blocks` blocks of a file into a dataset, from block `from` on, and waits until they are on disk.
+fn write(live: &Live, name: &str, from: u64, blocks: u64, seed: u8) {
+    let ds = live.read(|dsl| dsl.dataset(name)).unwrap();
+    let owned = live.dsl().heads().own(&ds).unwrap();
+    let tx = live.tx(1 << 20).unwrap();
+    let os = owned.objset();
+    let dn = match os.dnode(ObjNum(1000)) {
+        Ok(dn) => dn,
+        Err(_) => {
+            let spec =
+                dmu::NewObject { block_size: 4096, ..dmu::NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+            os.claim_object(&tx, ObjNum(1000), &spec).unwrap()
+        }
+    };
+    for b in from..from + blocks {
+        let data: Vec<u8> =
+            (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 ^ seed ^ b as u8).collect();
+        dn.write_at(&tx, b * 4096, &data).unwrap();
+    }
+    drop(tx);
+    live.sync_all().unwrap();
+}
+
+/// Asks `zdb` whether an exported pool is sound: every checksum and count, and no block that leaks or is allocated twice.
+fn judge(dir: &Path) {
+    let Some(zdb) = std::env::var_os("ZDB") else { return };
+    for what in ["-bcc", "-d"] {
+        let out = std::process::Command::new(&zdb).args(["-e", "-p"]).arg(dir).arg(what).arg("tank").output();
+        let out = out.unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "zdb {what}: {text}");
+        assert!(what == "-d" || text.contains("No leaks"), "{text}");
+    }
+}
+
+/// Goal: whatever is done to datasets, the pool's books agree with its blocks, at each step.
+#[test]
+fn operations_leave_a_sound_pool() {
+    for steps in 0..=6 {
+        let dir = tempfile::tempdir().unwrap();
+        let spa = new_pool(&dir.path().join("d0.img"));
+        let live = spa.writer().unwrap();
+        operate(live, steps);
+        live.export().unwrap();
+        drop(spa);
+        judge(dir.path());
+    }
+}
+
+/// Does the first so many steps.
+fn operate(live: &Live, steps: usize) {
+    let mut step = 0;
+    let mut next = || {
+        step += 1;
+        step <= steps
+    };
+    // Whoever opens a pool tells its datasets how much room there is; here a figure will do.
+    live.dsl().set_space(PoolSpace { rdspace: 200 << 20, dspace: 200 << 20, ..PoolSpace::default() });
+    let ok = |task: Box<dyn SyncTask + Send>| live.run(task).unwrap();
+    if next() {
+        live.run_all(vec![
+            fs("tank/a"),
+            fs("tank/b"),
+            make("tank/vol", NewVolume { size: 1 << 20, block: 1 << 14 }),
+        ])
+        .unwrap()
+        .into_iter()
+        .for_each(|r| r.unwrap());
+        write(live, "tank/a", 0, 300, 1);
+        write(live, "tank/b", 0, 100, 2);
+    }
+    if next() {
+        ok(snap(&["tank/a@1", "tank/b@1"]));
+        write(live, "tank/a", 50, 100, 3);
+        ok(Box::new(CreateBookmarks { pairs: vec![("tank/a#m".into(), "tank/a@1".into())] }));
+        ok(snap(&["tank/a@2"]));
+        write(live, "tank/a", 100, 100, 4);
+        ok(snap(&["tank/a@3"]));
+        write(live, "tank/a", 0, 20, 5);
+    }
+    if next() {
+        ok(Box::new(DestroySnapshots { names: vec!["tank/a@2".into()], defer: false }));
+    }
+    if next() {
+        let clone = |name: &str, origin: &str| {
+            Box::new(Clone {
+                name: name.into(),
+                origin: origin.into(),
+                props: Vec::new(),
+                enforce_limits: true,
+            })
+        };
+        ok(clone("tank/c", "tank/a@3"));
+        write(live, "tank/c", 10, 50, 6);
+        ok(snap(&["tank/c@own"]));
+        write(live, "tank/c", 20, 50, 7);
+        ok(Box::new(Promote { name: "tank/c".into(), enforce_limits: true }));
+        ok(Box::new(Rename { old: "tank/c".into(), new: "tank/b/c".into(), enforce_limits: true }));
+    }
+    if next() {
+        let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
+        let props = vec![
+            setting("reservation", "10M", context).unwrap(),
+            setting("refreservation", "5M", context).unwrap(),
+            setting("filesystem_limit", "10", context).unwrap(),
+        ];
+        ok(Box::new(SetProps { name: "tank/b".into(), props, source: SetAs::Local }));
+        write(live, "tank/b", 30, 100, 8);
+        ok(snap(&["tank/b@2"]));
+        write(live, "tank/b", 60, 100, 9);
+        ok(Box::new(Rollback { name: "tank/b".into(), to: Some("tank/b@2".into()) }));
+        live.sync_all().unwrap();
+    }
+    if next() {
+        ok(Box::new(DestroyHead { name: "tank/a".into() }));
+        ok(Box::new(DestroyHead { name: "tank/vol".into() }));
+        ok(Box::new(DestroySnapshots { names: vec!["tank/b@1".into()], defer: false }));
+        live.sync_all().unwrap();
+        ok(fs("tank/z"));
+    }
+}
+
+/// Goal: many operations go into one group, and each is seen.
+#[test]
+fn many_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(&dir.path().join("d0.img"));
+    let live = spa.writer().unwrap();
+    let count = 50;
+    let names: Vec<String> = (0..count).map(|n| format!("tank/fs{n}")).collect();
+    let made = live.run_all(names.iter().map(|n| fs(n)).collect()).unwrap();
+    made.into_iter().for_each(|r| r.unwrap());
+    let snaps: Vec<String> = names.iter().map(|n| format!("{n}@s")).collect();
+    live.run(Box::new(Snapshot { names: snaps, ..Snapshot::default() })).unwrap();
+    for name in names {
+        assert!(live.read(|dsl| dsl.dataset(&format!("{name}@s"))).is_ok());
+    }
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path());
+}

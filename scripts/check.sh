@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Usage: scripts/check.sh [COMMIT]
+# The format, clippy, and the unit tests of the crates with files that differ from COMMIT (HEAD).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo fmt --all --check
+cargo clippy --workspace --all-targets -q -- -D warnings
+mapfile -t crates < <({ git diff --name-only "${1:-HEAD}"; git ls-files --others --exclude-standard; } |
+  sed -n 's|^crates/\([^/]*\)/.*|\1|p' | sort -u)
+if [ ${#crates[@]} -eq 0 ]; then
+  echo "no crate has changed since ${1:-HEAD}"
+  exit 0
+fi
+echo "unit tests of: ${crates[*]}"
+# The unit tests of a crate are named `CRATE PATH`.
+scripts/test.sh --unit "${crates[@]/%/ }"
