@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 mod client;
-#[path = "../../spa/tests/it/rig/mod.rs"]
-mod rig;
 mod tls;
 
 use client::{Client, string};
@@ -47,8 +45,8 @@ impl Stand {
     /// A pool with the volumes `tank/v` of 8 MiB and `tank/w` of 1 MiB.
     fn new() -> Stand {
         let dir = tempfile::tempdir().unwrap();
-        let images = rig::images(dir.path(), 1, 256 << 20);
-        let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+        let images = testpools::images(dir.path(), 1, 256 << 20);
+        let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
         for (name, size) in [("tank/v", 8 << 20), ("tank/w", 1 << 20)] {
             let contents = Arc::new(NewVolume { size, block: BLOCK as u32 });
             let (name, props) = (name.to_owned(), Vec::new());
@@ -216,7 +214,8 @@ fn like_an_array() {
                 0 => (cmd::WRITE_ZEROES, [0, cmd_flag::NO_HOLE][dice.below(2) as usize]),
                 _ => (cmd::WRITE, [0, cmd_flag::FUA][dice.below(2) as usize]),
             };
-            let data = if command == cmd::WRITE { rig::noise(dice.0, len as usize) } else { Vec::new() };
+            let data =
+                if command == cmd::WRITE { testpools::noise(dice.0, len as usize) } else { Vec::new() };
             sent.push((c.send(command, flags, at, len as u32, &data), c.send(cmd::FLUSH, 0, 0, 0, b"")));
             match command {
                 cmd::WRITE => model[range].copy_from_slice(&data),
@@ -253,7 +252,7 @@ fn like_an_array() {
     let dir = stand.dir.path().to_owned();
     let Stand { _listener, _server, volumes, pool, dir: _kept } = stand;
     drop((_listener, _server, volumes, pool));
-    rig::judge(&dir, "tank");
+    testpools::judge(&dir, "tank");
 }
 
 /// Goal: a client may have hundreds of requests under way; each is answered once, whatever the order.
@@ -261,7 +260,7 @@ fn like_an_array() {
 fn many_in_flight() {
     let stand = Stand::new();
     let mut c = stand.client("tank/v");
-    c.write(0, &rig::noise(1, 4 << 20));
+    c.write(0, &testpools::noise(1, 4 << 20));
     let mut to = Client { stream: c.stream.try_clone().unwrap(), ..Client::connect(&stand.socket()) };
     let sender = std::thread::spawn(move || {
         (0..1000u64).map(|n| to.send(cmd::READ, 0, n * 4096, 4096, b"")).collect::<Vec<_>>()
@@ -282,7 +281,7 @@ fn many_in_flight() {
 fn flushed_is_kept() {
     let stand = Stand::new();
     let (mut a, mut b) = (stand.client("tank/v"), stand.client("tank/v"));
-    let noise = rig::noise(9, 200_000);
+    let noise = testpools::noise(9, 200_000);
     a.flush();
     a.write(1000, &noise);
     b.flush();
@@ -297,7 +296,7 @@ fn flushed_is_kept() {
     let left = tempfile::tempdir().unwrap();
     std::fs::copy(stand.dir.path().join("d0.img"), left.path().join("d0.img")).unwrap();
     drop(hold);
-    rig::judge(left.path(), "tank");
+    testpools::judge(left.path(), "tank");
     let after = import(left.path());
     let volume = after.open_volume(after.dataset("tank/v").unwrap().dsl()).unwrap();
     let mut want = vec![0; 8 << 20];
@@ -323,7 +322,7 @@ fn trimmed_is_free() {
     };
     let empty = used();
     let mut c = stand.client("tank/v");
-    let noise = rig::noise(2, 6 << 20);
+    let noise = testpools::noise(2, 6 << 20);
     c.write(0, &noise);
     let full = used();
     assert!(full > empty + (6 << 20));
@@ -375,7 +374,7 @@ fn in_use() {
 fn resized() {
     let stand = Stand::new();
     let mut c = stand.client("tank/w");
-    c.write(0, &rig::noise(1, 1 << 20));
+    c.write(0, &testpools::noise(1, 1 << 20));
     let object = stand.pool.dataset("tank/w").unwrap().dsl().object().0;
     let resize = |blocks: u64| stand.volumes.resize(object, blocks * BLOCK).unwrap();
     resize(1).unwrap();
@@ -431,7 +430,7 @@ fn hostile_bytes() {
         for _ in 0..1 + dice.below(6) {
             let mut message = match seed % 3 {
                 0 => {
-                    let data = rig::noise(dice.0, dice.below(300) as usize);
+                    let data = testpools::noise(dice.0, dice.below(300) as usize);
                     let len = [data.len() as u32, u32::MAX, 1 << 19][dice.below(8).min(2) as usize];
                     let option = dice.below(12) as u32;
                     [&b"IHAVEOPT"[..], &option.to_be_bytes(), &len.to_be_bytes(), &data].concat()

@@ -10,6 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::daemon;
 use crate::daemon::{Daemon, image, said};
 use rustix::fs::inotify;
 

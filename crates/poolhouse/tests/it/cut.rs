@@ -1,7 +1,5 @@
 //! Replays that are cut short by their device, and replays of much.
 
-use crate::rig;
-
 use poolhouse::device::{Device, Fault, Faulty};
 use poolhouse::dsl::ops::create::Create;
 use poolhouse::dsl::{self, Need};
@@ -25,7 +23,7 @@ const FILES: u64 = 40;
 
 /// A pool of a disk, which is told what to do wrong, and a log device, with two file systems.
 fn new_pool(dir: &Path) -> (Pool, Arc<Faulty>) {
-    let images = rig::images(dir, 2, SIZE);
+    let images = testpools::images(dir, 2, SIZE);
     let biases = [None, Some(AllocBias::Log)];
     let vdevs = images.iter().zip(biases).map(|(path, bias)| {
         let leaves = vec![NewLeaf { path: path.clone() }];
@@ -33,7 +31,7 @@ fn new_pool(dir: &Path) -> (Pool, Arc<Faulty>) {
     });
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     // So much that no group closes because it is full.
-    let world = Arc::new(rig::Memory(16 << 30));
+    let world = Arc::new(testpools::Memory(16 << 30));
     let disk = Mutex::new(None);
     let claimer = |path: &Path| {
         let (inner, kind) = claim_file(path)?;
@@ -44,7 +42,8 @@ fn new_pool(dir: &Path) -> (Pool, Arc<Faulty>) {
         *disk.lock().unwrap() = Some(faulty.clone());
         Ok((faulty as Arc<dyn Device>, kind))
     };
-    let pool = Pool::with_spa(rig::pool_in(vdevs.collect(), &features, &claimer, 2, world), None).unwrap();
+    let pool =
+        Pool::with_spa(testpools::pool_in(vdevs.collect(), &features, &claimer, 2, world), None).unwrap();
     for name in ["tank/fs", "tank/other"] {
         let (contents, props) = (Arc::new(NewFileSystem::new((1_000_000, 0))), Vec::new());
         let create = Create { name: name.into(), contents, props, crypt: None, enforce_limits: false };
@@ -82,7 +81,7 @@ fn crashed(work: &dyn Fn(&FileSystem)) -> tempfile::TempDir {
 
 /// The bytes of file `n`.
 fn contents(n: u64) -> Vec<u8> {
-    rig::noise(n, 3000 + n as usize)
+    testpools::noise(n, 3000 + n as usize)
 }
 
 fn some_files(fs: &FileSystem) {
@@ -181,7 +180,7 @@ fn a_replay_is_cut_short() {
     drop(fs);
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir.path(), "tank");
+    testpools::judge(dir.path(), "tank");
 }
 
 /// Goal: where a block of a log that was claimed is another now, the replay says that the log ended early and where; what was before it is there, and the file system
@@ -204,7 +203,7 @@ fn a_log_lost_its_end() {
     pool.export().unwrap();
     drop(pool);
     // Only the block that is gone knew where the log went on: what lay behind it stays allocated, as it does when OpenZFS meets this, so leaks aren't looked for.
-    rig::ask(dir.path(), "tank", &["-bccL"]);
+    testpools::ask(dir.path(), "tank", &["-bccL"]);
 }
 
 /// Much data.
@@ -214,7 +213,7 @@ const EACH: usize = 31 << 20;
 fn much(fs: &FileSystem) {
     for (name, seed) in MUCH {
         let object = fs.lookup(fs.root(), name.as_bytes()).unwrap_or_else(|_| file(fs, name));
-        fs.write(object, 0, &rig::noise(seed, EACH), false).unwrap();
+        fs.write(object, 0, &testpools::noise(seed, EACH), false).unwrap();
         fs.fsync(object).unwrap();
     }
 }
@@ -254,7 +253,7 @@ impl Txs for Watched {
 fn a_large_replay_is_held_up() {
     const DIRTY_MAX: u64 = 64 << 20;
     let left = crashed(&much);
-    let pool = Pool::with_spa(rig::import_with_memory(left.path(), 10 * DIRTY_MAX), None).unwrap();
+    let pool = Pool::with_spa(testpools::import_with_memory(left.path(), 10 * DIRTY_MAX), None).unwrap();
     let owned = {
         let dataset = pool.dataset("tank/fs").unwrap();
         pool.spa().writer().unwrap().dsl().heads().own(dataset.dsl()).unwrap()
@@ -272,6 +271,6 @@ fn a_large_replay_is_held_up() {
         let object = fs.lookup(fs.root(), name.as_bytes()).unwrap();
         let mut bytes = vec![0; EACH];
         assert_eq!(fs.read(object, 0, &mut bytes).unwrap(), EACH);
-        assert!(bytes == rig::noise(seed, EACH), "{name}");
+        assert!(bytes == testpools::noise(seed, EACH), "{name}");
     }
 }

@@ -1,7 +1,5 @@
 //! Volumes that are open, while their properties change.
 
-use crate::rig;
-
 use poolhouse::dsl::ops::create::{Create, NewVolume};
 use poolhouse::dsl::ops::props::{InheritProp, SetAs, SetProps};
 use poolhouse::dsl::ops::rename::Rename;
@@ -52,8 +50,8 @@ fn after_crash(pool: &Pool, from: &Path, (volume, name): (&Volume, &str), work: 
 #[test]
 fn volumes_follow_their_properties() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 256 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 1, 256 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
     let live = pool.spa().writer().unwrap();
     let set = |name: &str, sync: u64| {
         let props = vec![Setting { name: "sync".into(), value: Value::Number(sync) }];

@@ -1,7 +1,5 @@
 //! Logs on several devices, striped and mirrored: a crash, and what is replayed with all of them, and without some.
 
-use crate::rig;
-
 use poolhouse::device::{Device, Fault, Faulty};
 use poolhouse::dsl::ops::create::Create;
 use poolhouse::ondisk::config::AllocBias;
@@ -26,7 +24,7 @@ const FILES: u64 = 24;
 
 /// The bytes of file `n`: some fill several log blocks.
 fn contents(n: u64) -> Vec<u8> {
-    rig::noise(n, [3000, 40_000, 300_000][n as usize % 3])
+    testpools::noise(n, [3000, 40_000, 300_000][n as usize % 3])
 }
 
 fn image(dir: &Path, n: usize) -> PathBuf {
@@ -37,7 +35,7 @@ fn image(dir: &Path, n: usize) -> PathBuf {
 /// on disk.
 fn crashed(logs: &[(VdevShape, usize)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1 + logs.iter().map(|log| log.1).sum::<usize>(), SIZE);
+    let images = testpools::images(dir.path(), 1 + logs.iter().map(|log| log.1).sum::<usize>(), SIZE);
     let mut left = images.iter().map(|path| NewLeaf { path: path.clone() });
     let mut vdevs =
         vec![NewVdev { shape: VdevShape::Single, bias: None, leaves: left.by_ref().take(1).collect() }];
@@ -56,7 +54,7 @@ fn crashed(logs: &[(VdevShape, usize)]) -> tempfile::TempDir {
         *disk.lock().unwrap() = Some(faulty.clone());
         Ok((faulty as Arc<dyn Device>, kind))
     };
-    let spa = rig::pool_in(vdevs, &features, &claimer, 2, Arc::new(rig::Memory(16 << 30)));
+    let spa = testpools::pool_in(vdevs, &features, &claimer, 2, Arc::new(testpools::Memory(16 << 30)));
     let disk = disk.into_inner().unwrap().unwrap();
     let pool = Pool::with_spa(spa, None).unwrap();
     let (inside, props) = (Arc::new(NewFileSystem::new((1_000_000, 0))), Vec::new());
@@ -117,7 +115,7 @@ fn all_is_there(pool: Pool, dir: &Path) {
     drop(fs);
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir, "tank");
+    testpools::judge(dir, "tank");
 }
 
 /// The log vdevs without which the pool is not imported.
@@ -163,7 +161,7 @@ fn striped() {
 /// Overwrites everything between the labels.
 fn wipe(path: &Path) {
     let image = File::options().write(true).open(path).unwrap();
-    let noise = rig::noise(99, 1 << 20);
+    let noise = testpools::noise(99, 1 << 20);
     let mut at = LABEL_START_SIZE;
     while at + noise.len() as u64 <= SIZE - 2 * LABEL_SIZE {
         image.write_all_at(&noise, at).unwrap();

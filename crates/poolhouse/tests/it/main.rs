@@ -14,7 +14,5 @@ mod promise;
 mod records;
 mod replay;
 mod rewrite;
-#[path = "../../../spa/tests/it/rig/mod.rs"]
-mod rig;
 mod sizes;
 mod volume;

@@ -1,7 +1,5 @@
 //! Writers that outrun their device.
 
-use crate::rig;
-
 use poolhouse::Pool;
 use poolhouse::device::{Device, Fault, Faulty};
 use poolhouse::dsl::ops::create::Create;
@@ -44,7 +42,7 @@ fn file(fs: &FileSystem, writer: u64) -> ObjNum {
 #[test]
 fn writers_wait_for_their_device() {
     let dir = tempfile::tempdir().unwrap();
-    let path = rig::images(dir.path(), 1, 8 << 30).remove(0);
+    let path = testpools::images(dir.path(), 1, 8 << 30).remove(0);
     let device = Mutex::new(None);
     let claimer = |path: &Path| {
         let (inner, kind) = claim_file(path)?;
@@ -54,8 +52,8 @@ fn writers_wait_for_their_device() {
     };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
     let vdev = NewVdev { shape: VdevShape::Single, bias: None, leaves: vec![NewLeaf { path }] };
-    let world = Arc::new(rig::Memory(10 * DIRTY_MAX));
-    let spa = rig::pool_in(vec![vdev], &features, &claimer, 2, world);
+    let world = Arc::new(testpools::Memory(10 * DIRTY_MAX));
+    let spa = testpools::pool_in(vec![vdev], &features, &claimer, 2, world);
     let device = device.into_inner().unwrap().unwrap();
     let pool = Pool::with_spa(spa, None).unwrap();
     let live = pool.spa().writer().unwrap();

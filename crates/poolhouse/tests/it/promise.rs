@@ -1,7 +1,5 @@
 //! What fsync and flush have promised is there after a crash, when the pool is imported again and its logs are replayed.
 
-use crate::rig;
-
 use codec::crypt::{CryptoSuite, WrappingKey};
 use poolhouse::dsl::keys::KeyFormat;
 use poolhouse::dsl::ops::create::{Create, NewVolume};
@@ -49,14 +47,14 @@ fn work(fs: &FileSystem) -> ObjNum {
     let root = fs.root();
     let first = file(fs, root, "first");
     let source = file(fs, root, "source");
-    fs.write(source, 0, &rig::noise(2, 300_000), false).unwrap();
+    fs.write(source, 0, &testpools::noise(2, 300_000), false).unwrap();
     fs.fsync(first).unwrap();
     fs.sync().unwrap();
     let dir = fs.create(root, b"dir", &NewFile::new(Kind::Directory, 0o751)).unwrap().object;
     fs.create(dir, b"link", &NewFile::new(Kind::Symlink(b"target".to_vec()), 0o777)).unwrap();
     fs.create(dir, b"null", &NewFile::new(Kind::CharDevice(1, 3), 0o666)).unwrap();
     let a = file(fs, dir, "a");
-    fs.write(a, 0, &rig::noise(1, 300_000), false).unwrap();
+    fs.write(a, 0, &testpools::noise(1, 300_000), false).unwrap();
     fs.truncate(a, 200_000, false).unwrap();
     fs.punch(a, 4096, 80_192).unwrap();
     let mtime = Some(Time { secs: 9, nanos: 8 });
@@ -68,7 +66,7 @@ fn work(fs: &FileSystem) -> ObjNum {
     for (n, how) in [Rename::Replace, Rename::Exchange].into_iter().enumerate() {
         let name = format!("new{n}");
         let new = file(fs, root, &name);
-        fs.write(new, 0, &rig::noise(n as u64, 20_000), false).unwrap();
+        fs.write(new, 0, &testpools::noise(n as u64, 20_000), false).unwrap();
         fs.rename((root, name.as_bytes()), (root, b"first"), how).unwrap();
     }
     let source = fs.lookup(root, b"source").unwrap();
@@ -83,20 +81,20 @@ fn work(fs: &FileSystem) -> ObjNum {
     fs.rename((dir, b"clone"), (root, b"moved"), Rename::Whiteout { replace: false, uid: 3, gid: 4 })
         .unwrap();
     for (name, len) in [(b"user.a", 40_000), (b"user./", 50_000), (b"user.a", 60_000), (b"user./", 9)] {
-        fs.set_xattr(source, name, &rig::noise(len, len as usize), SetXattr::Either).unwrap();
+        fs.set_xattr(source, name, &testpools::noise(len, len as usize), SetXattr::Either).unwrap();
     }
     fs.set_flags(a, 0x60, 7).unwrap();
     // Much data: its blocks go to their places, some of them are changed then, and go to others.
     let big = file(fs, dir, "big");
     for (n, at) in [(5, 0), (6, 700_000), (7, 140_000)] {
-        fs.write(big, at, &rig::noise(n, 800_000), false).unwrap();
+        fs.write(big, at, &testpools::noise(n, 800_000), false).unwrap();
         fs.fsync(big).unwrap();
     }
     fs.write(big, 300_000, b"a little", false).unwrap();
     fs.punch(big, 393_216, 131_072).unwrap();
     fs.truncate(big, 1_300_000, false).unwrap();
     fs.fsync(big).unwrap();
-    fs.write(big, 1_000_000, &rig::noise(8, 200_000), false).unwrap();
+    fs.write(big, 1_000_000, &testpools::noise(8, 200_000), false).unwrap();
     fs.fsync(source).unwrap();
     fs.fsync(big).unwrap();
     a
@@ -136,7 +134,7 @@ fn told(fs: &FileSystem, dir: ObjNum, path: &str, out: &mut Vec<String>) {
 #[test]
 fn promises_are_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let spa = rig::new_pool(VdevShape::Mirror, &rig::images(dir.path(), 2, 128 << 20));
+    let spa = testpools::new_pool(VdevShape::Mirror, &testpools::images(dir.path(), 2, 128 << 20));
     let pool = Pool::with_spa(spa, None).unwrap();
     let files = || Arc::new(NewFileSystem::new((1_000_000, 0)));
     for (name, key, sync) in [("tank/plain", false, 0), ("tank/secret", true, 0), ("tank/always", false, 1)] {
@@ -169,16 +167,16 @@ fn promises_are_kept() {
     wide.flush().unwrap();
     wide.write_at(b"begin", 0).unwrap();
     wide.flush().unwrap();
-    wide.write_at(&rig::noise(4, 1 << 20), 200_000).unwrap();
+    wide.write_at(&testpools::noise(4, 1 << 20), 200_000).unwrap();
     wide.flush().unwrap();
     wide.punch(700_000, 300_000).unwrap();
-    wide.write_at(&rig::noise(5, 1 << 20), 600_000).unwrap();
+    wide.write_at(&testpools::noise(5, 1 << 20), 600_000).unwrap();
     wide.flush().unwrap();
     let mut wide_bytes = vec![0; wide.size() as usize];
     wide.read_at(&mut wide_bytes, 0).unwrap();
-    wide.write_at(&rig::noise(6, 1 << 20), 0).unwrap();
+    wide.write_at(&testpools::noise(6, 1 << 20), 0).unwrap();
 
-    volume.write_at(&rig::noise(3, 100_000), 50_001).unwrap();
+    volume.write_at(&testpools::noise(3, 100_000), 50_001).unwrap();
     volume.punch(60_000, 30_000).unwrap();
     volume.write_at(b"small", 70_000).unwrap();
     volume.flush().unwrap();
@@ -193,7 +191,7 @@ fn promises_are_kept() {
         std::process::Command::new("cp").arg("-r").arg(left.path()).arg(keep).status().unwrap();
         std::fs::write(keep.join("told"), want.concat().join("\n")).unwrap();
     }
-    rig::judge(left.path(), "tank");
+    testpools::judge(left.path(), "tank");
     let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
     let again = Pool::open(&[left.path()], &options).unwrap();
     again.load_key("tank/secret", &KEY).unwrap();
@@ -215,12 +213,12 @@ fn promises_are_kept() {
     assert!(found == wide_bytes, "the other volume is another");
     drop((copy, wide));
     again.export().unwrap();
-    rig::judge(left.path(), "tank");
+    testpools::judge(left.path(), "tank");
 }
 
 /// A pool of one disk with a file system, and that.
 fn with_files(dir: &Path) -> (Pool, FileSystem) {
-    let spa = rig::new_pool(VdevShape::Single, &rig::images(dir, 1, 128 << 20));
+    let spa = testpools::new_pool(VdevShape::Single, &testpools::images(dir, 1, 128 << 20));
     let pool = Pool::with_spa(spa, None).unwrap();
     make(&pool, "tank/fs", Arc::new(NewFileSystem::new((1_000_000, 0))), false, 0);
     let dataset = pool.dataset("tank/fs").unwrap();
@@ -291,7 +289,7 @@ fn names_from_many_sides() {
 fn resizes_are_kept() {
     const MB: u64 = 1 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let spa = rig::new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 128 << 20));
+    let spa = testpools::new_pool(VdevShape::Single, &testpools::images(dir.path(), 1, 128 << 20));
     let pool = Pool::with_spa(spa, None).unwrap();
     make(&pool, "tank/volume", Arc::new(NewVolume { size: 8 * MB, block: 128 << 10 }), false, 0);
     let volume = pool.open_volume(pool.dataset("tank/volume").unwrap().dsl()).unwrap();
@@ -300,14 +298,14 @@ fn resizes_are_kept() {
     volume.flush().unwrap();
     for (n, (before, size, after)) in [(7, 4, 3), (2, 10, 9), (9, 6, 5), (1, 12, 11)].into_iter().enumerate()
     {
-        volume.write_at(&rig::noise(n as u64, MB as usize), before * MB).unwrap();
+        volume.write_at(&testpools::noise(n as u64, MB as usize), before * MB).unwrap();
         volume.resize(size * MB).unwrap();
-        volume.write_at(&rig::noise(n as u64 + 10, MB as usize), after * MB).unwrap();
+        volume.write_at(&testpools::noise(n as u64 + 10, MB as usize), after * MB).unwrap();
         volume.flush().unwrap();
         let mut want = vec![0; (size * MB) as usize];
         volume.read_at(&mut want, 0).unwrap();
         let left = crash(&pool, dir.path());
-        rig::judge(left.path(), "tank");
+        testpools::judge(left.path(), "tank");
         let again = import(left.path());
         let copy = again.open_volume(again.dataset("tank/volume").unwrap().dsl()).unwrap();
         assert_eq!(copy.size(), size * MB);
@@ -326,7 +324,7 @@ fn stepped_back() {
     for n in 0..3u64 {
         pool.spa().writer().unwrap().sync_all().unwrap();
         let more = file(&fs, fs.root(), &format!("more{n}"));
-        fs.write(more, 0, &rig::noise(n, 300_000), false).unwrap();
+        fs.write(more, 0, &testpools::noise(n, 300_000), false).unwrap();
         fs.fsync(more).unwrap();
     }
     let left = crash(&pool, dir.path());
@@ -340,6 +338,6 @@ fn stepped_back() {
         assert!(pool.replay(pool.dataset("tank/fs").unwrap().dsl()).unwrap().is_none());
         pool.export().unwrap();
         drop(pool);
-        rig::judge(copy.path(), "tank");
+        testpools::judge(copy.path(), "tank");
     }
 }

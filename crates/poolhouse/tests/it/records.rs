@@ -1,7 +1,5 @@
 //! Records of kinds that nobody here writes: put into a log as they would be by ports of other systems, and replayed.
 
-use crate::rig;
-
 use poolhouse::dsl::ops::create::Create as CreateDataset;
 use poolhouse::ondisk::acl::Who;
 use poolhouse::ondisk::zil::{AclLog, Create, FileId, RecordBody, Setattr, TxKind, Write, Xvattr};
@@ -125,18 +123,18 @@ fn crashed(records: &dyn Fn(u64) -> Vec<(TxKind, RecordBody)>) -> tempfile::Temp
 /// The same; the records are told of a block full of noise, too.
 fn crashed_with(records: &dyn Fn(u64, Blkptr) -> Vec<(TxKind, RecordBody)>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 128 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 1, 128 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
     let live = pool.spa().writer().unwrap();
     let contents = Arc::new(NewFileSystem::new((1_000_000, 0)));
     let (name, props) = (FS.to_owned(), Vec::new());
     live.run(Box::new(CreateDataset { name, contents, props, crypt: None, enforce_limits: false })).unwrap();
-    let owned = rig::own(live, FS);
+    let owned = testpools::own(live, FS);
     let log = live.log(&owned);
     // The first commit waits for its group, and begins a chain.
     log_all(&log, &live.tx(0).unwrap(), &[]);
     log_all_alone(&log, live);
-    let noise = rig::write_file(live, &owned, &rig::noise(1, BLOCK)).unwrap();
+    let noise = testpools::write_file(live, &owned, &testpools::noise(1, BLOCK)).unwrap();
     live.sync_all().unwrap();
     let block = owned.objset().dnode(noise).unwrap().bp(Level(0), BlkId(0)).unwrap();
     let hold = live.tx(0).unwrap();
@@ -208,7 +206,7 @@ fn rare_kinds() {
     drop((file, sub, plain, fs, dataset));
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir.path(), "tank");
+    testpools::judge(dir.path(), "tank");
     if let Some(keep) = std::env::var_os("KEEP") {
         let keep = Path::new(&keep).with_extension("replayed");
         std::process::Command::new("cp").arg("-r").arg(dir.path()).arg(keep).status().unwrap();
@@ -281,7 +279,7 @@ fn behind_the_end() {
         assert_eq!((node.attr().size, node.read(0, &mut bytes).unwrap()), (size as u64, size));
         bytes
     };
-    let (noise, plain) = (rig::noise(1, BLOCK), contents("plain", 5000));
+    let (noise, plain) = (testpools::noise(1, BLOCK), contents("plain", 5000));
     assert!(plain[..1100] == noise[..1100] && plain[1100..].iter().all(|b| *b == 0));
     assert!(contents("file", 3000) == noise[..3000]);
 }
@@ -308,5 +306,5 @@ fn ends_at_what_cannot_be() {
     drop((fs, dataset));
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir.path(), "tank");
+    testpools::judge(dir.path(), "tank");
 }

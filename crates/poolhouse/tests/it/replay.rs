@@ -1,8 +1,6 @@
 //! Pools that crashed with work in their intent logs: imported for writing, their logs are claimed, and replayed when a dataset is opened. What is
 //! there then is what OpenZFS's own replay showed, and OpenZFS finds nothing wrong.
 
-use crate::rig;
-
 use crate::common::{compare, of_volume, words};
 use poolhouse::dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use poolhouse::dsl::ops::rollback::Rollback;
@@ -98,7 +96,7 @@ fn check(name: &str, quirk: &dyn Fn(&str, &str, &str) -> bool) {
     // What was claimed and nobody replayed stays claimed, and OpenZFS finds it so.
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir, fixture.pool());
+    testpools::judge(dir, fixture.pool());
     let pool = open(dir, true);
     load_keys(&pool);
     assert!(replay_all(&pool) > 0);
@@ -108,7 +106,7 @@ fn check(name: &str, quirk: &dyn Fn(&str, &str, &str) -> bool) {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     pool.export().unwrap();
     drop(pool);
-    rig::judge(dir, fixture.pool());
+    testpools::judge(dir, fixture.pool());
     let pool = open(dir, true);
     load_keys(&pool);
     assert_eq!(replay_all(&pool), 0, "nothing is replayed twice");
@@ -222,7 +220,7 @@ fn stopped_anywhere() {
         }
         let expected: Vec<u64> = (0..left.len()).map(|n| done.records - (n * step) as u64).collect();
         assert_eq!(left, expected, "{name}");
-        rig::judge(copies.last().unwrap(), "zil-freeze");
+        testpools::judge(copies.last().unwrap(), "zil-freeze");
     }
 }
 
@@ -264,7 +262,7 @@ fn rewound() {
         assert_eq!(replay_all(&pool), 0);
         pool.export().unwrap();
         drop(pool);
-        rig::judge(copy.dir(), fixture.pool());
+        testpools::judge(copy.dir(), fixture.pool());
     }
 }
 
@@ -308,5 +306,5 @@ fn rolled_back_and_destroyed() {
     live.sync_all().unwrap();
     pool.export().unwrap();
     drop(pool);
-    rig::judge(copy.dir(), fixture.pool());
+    testpools::judge(copy.dir(), fixture.pool());
 }

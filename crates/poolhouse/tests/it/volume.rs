@@ -1,7 +1,5 @@
 //! Volumes that are written through the library: what they hold is what a plain array would, and OpenZFS finds nothing wrong.
 
-use crate::rig;
-
 use poolhouse::dsl::ops::create::{Create, NewVolume};
 use poolhouse::dsl::{self, PropList};
 use poolhouse::ondisk::Txg;
@@ -54,7 +52,7 @@ fn change(v: &Volume, model: &mut Vec<u8>, dice: &mut Dice) {
     let range = offset as usize..(offset + len) as usize;
     match dice.below(10) {
         0..=5 => {
-            let data = rig::noise(dice.0, len as usize);
+            let data = testpools::noise(dice.0, len as usize);
             v.write_at(&data, offset).unwrap();
             model[range].copy_from_slice(&data);
         }
@@ -77,8 +75,8 @@ fn change(v: &Volume, model: &mut Vec<u8>, dice: &mut Dice) {
 fn like_an_array() {
     for (shape, disks) in [(VdevShape::Single, 1), (VdevShape::Raidz(1), 3)] {
         let dir = tempfile::tempdir().unwrap();
-        let images = rig::images(dir.path(), disks, 128 << 20);
-        let pool = Pool::with_spa(rig::new_pool(shape, &images), None).unwrap();
+        let images = testpools::images(dir.path(), disks, 128 << 20);
+        let pool = Pool::with_spa(testpools::new_pool(shape, &images), None).unwrap();
         let (mut dice, mut model) = (Dice(7), vec![0; 32 * BLOCK as usize]);
         let v = new_volume(&pool, "tank/v", model.len() as u64, BLOCK);
         for step in 0..150 {
@@ -95,7 +93,7 @@ fn like_an_array() {
         (0..50).for_each(|_| change(&v, &mut model, &mut dice));
         pool.export().unwrap();
         drop((v, pool));
-        rig::judge(dir.path(), "tank");
+        testpools::judge(dir.path(), "tank");
         let pool = Pool::open(&[dir.path()], &OpenOptions::default()).unwrap();
         let v = pool.dataset("tank/v").unwrap().volume().unwrap();
         assert!(contents(&v) == model);
@@ -119,7 +117,7 @@ fn of_openzfs() {
     let before = contents(&pool.dataset("zvols/pat@one").unwrap().volume().unwrap());
     pool.export().unwrap();
     drop(pool);
-    rig::judge(&dir, "zvols");
+    testpools::judge(&dir, "zvols");
     let pool = Pool::open(&[&dir], &OpenOptions::default()).unwrap();
     for (name, model) in models {
         assert!(contents(&pool.dataset(name).unwrap().volume().unwrap()) == model, "{name}");
@@ -132,8 +130,8 @@ fn of_openzfs() {
 fn writes_are_whole() {
     const LEN: u64 = 3 * BLOCK / 2;
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 128 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 1, 128 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
     let v = new_volume(&pool, "tank/v", 4 * BLOCK, BLOCK);
     let write = |byte: u8| {
         for _ in 0..40 {
@@ -156,17 +154,17 @@ fn writes_are_whole() {
 #[test]
 fn whole_blocks_are_not_read() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 128 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 1, 128 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
     let v = new_volume(&pool, "tank/v", 64 * BLOCK, BLOCK);
-    v.write_at(&rig::noise(1, 64 * BLOCK as usize), 0).unwrap();
+    v.write_at(&testpools::noise(1, 64 * BLOCK as usize), 0).unwrap();
     v.flush().unwrap();
     let cache = pool.spa().cache();
     cache.purge();
     // Asking for room reads what the pool knows of its datasets.
-    v.write_at(&rig::noise(3, BLOCK as usize), 40 * BLOCK).unwrap();
+    v.write_at(&testpools::noise(3, BLOCK as usize), 40 * BLOCK).unwrap();
     let before = cache.stats().misses;
-    v.write_at(&rig::noise(2, 16 * BLOCK as usize), 8 * BLOCK).unwrap();
+    v.write_at(&testpools::noise(2, 16 * BLOCK as usize), 8 * BLOCK).unwrap();
     assert_eq!(cache.stats().misses, before);
     v.write_at(b"in part", 5 * BLOCK + 1).unwrap();
     assert!(cache.stats().misses > before);
@@ -176,11 +174,11 @@ fn whole_blocks_are_not_read() {
 #[test]
 fn overwritten_blocks_are_not_cached() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 128 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 1, 128 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
     let v = new_volume(&pool, "tank/v", 64 * BLOCK, BLOCK);
     let write = |seed: u64| {
-        v.write_at(&rig::noise(seed, 64 * BLOCK as usize), 0).unwrap();
+        v.write_at(&testpools::noise(seed, 64 * BLOCK as usize), 0).unwrap();
         pool.spa().writer().unwrap().sync_all().unwrap();
         pool.spa().cache().stats().size
     };
@@ -194,8 +192,8 @@ fn overwritten_blocks_are_not_cached() {
 #[test]
 fn refusals() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 128 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Single, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 1, 128 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Single, &images), None).unwrap();
     let v = new_volume(&pool, "tank/v", 4 * BLOCK, BLOCK);
     assert!(matches!(v.write_at(b"xy", 4 * BLOCK - 1), Err(Error::PastEnd { .. })));
     assert!(matches!(v.write_at(b"xy", u64::MAX), Err(Error::PastEnd { .. })));
@@ -226,8 +224,8 @@ fn crash(pool: &Pool, from: &Path) -> tempfile::TempDir {
 #[test]
 fn flushes_are_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 2, 128 << 20);
-    let pool = Pool::with_spa(rig::new_pool(VdevShape::Mirror, &images), None).unwrap();
+    let images = testpools::images(dir.path(), 2, 128 << 20);
+    let pool = Pool::with_spa(testpools::new_pool(VdevShape::Mirror, &images), None).unwrap();
     let (mut dice, mut model) = (Dice(11), vec![0; 32 * BLOCK as usize]);
     let v = new_volume(&pool, "tank/v", model.len() as u64, BLOCK);
     let mut replayed = 0;
@@ -242,7 +240,7 @@ fn flushes_are_kept() {
         after.export().unwrap();
         drop((dataset, after));
         if round == 7 {
-            rig::judge(left.path(), "tank");
+            testpools::judge(left.path(), "tank");
         }
     }
     assert!(replayed > 10, "only {replayed} records were replayed");

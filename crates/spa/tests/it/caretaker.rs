@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::patient::{LEN, Patient, hide, image, patient, unhide};
-use crate::rig::{ask, own, pool_in};
 use device::{FileDevice, Layer, Mode};
 use ondisk::config::DraidShape;
 use ondisk::feature::{FEATURES, Feature};
@@ -14,6 +12,8 @@ use ondisk::label::LABEL_SIZE;
 use parking_lot::{Condvar, Mutex};
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{AttachTerms, SystemWorld, VdevValue, Verdict, World};
+use testpools::patient::{LEN, Patient, hide, image, patient, unhide};
+use testpools::{ask, own, pool_in};
 use vdev::inject::{self, On, Wrong};
 use vdev::label::LabelWriter;
 use vdev::{VdevAux, VdevState};

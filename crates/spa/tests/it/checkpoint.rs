@@ -1,17 +1,15 @@
 //! Checkpoints of pools that are written, judged by OpenZFS's `zdb` where it is at hand.
 
-use crate::rig;
-
 use std::path::Path;
 
-use crate::rig::{
-    ask, images, import, import_as, judge, new_pool, noise, own, read_file, remove_file, write_file,
-};
 use ondisk::ObjNum;
 use spa::Spa;
 use spa::create::VdevShape;
 use spa::engine::{CheckpointError, Live, ShapeError};
 use spa::import::Options;
+use testpools::{
+    ask, images, import, import_as, judge, new_pool, noise, own, read_file, remove_file, write_file,
+};
 
 fn close(spa: Spa) {
     spa.writer().unwrap().export().unwrap();
@@ -46,7 +44,7 @@ fn a_checkpoint_holds_what_is_freed() {
         let dir = tempfile::tempdir().unwrap();
         let spa = new_pool(shape, &images(dir.path(), count, 128 << 20));
         let live = spa.writer().unwrap();
-        live.run(rig::file_system("tank/a", Vec::new())).unwrap();
+        live.run(testpools::file_system("tank/a", Vec::new())).unwrap();
         let files = fill(live, 0..8);
         live.checkpoint().unwrap();
         assert!(matches!(live.checkpoint(), Err(CheckpointError::Exists)));
@@ -90,13 +88,13 @@ fn a_pool_goes_back() {
     let dir = tempfile::tempdir().unwrap();
     let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 128 << 20));
     let live = spa.writer().unwrap();
-    live.run(rig::file_system("tank/a", Vec::new())).unwrap();
+    live.run(testpools::file_system("tank/a", Vec::new())).unwrap();
     let files = fill(live, 0..8);
     let then = live.uberblock().txg;
     live.checkpoint().unwrap();
     assert!(spa.checkpoint().unwrap().txg >= then);
     destroy(live, &files);
-    live.run(rig::file_system("tank/later", Vec::new())).unwrap();
+    live.run(testpools::file_system("tank/later", Vec::new())).unwrap();
     fill(live, 20..60);
     let newest = live.uberblock().txg;
     close(spa);
@@ -129,7 +127,7 @@ fn a_checkpoint_of_openzfs() {
     let live = spa.writer().unwrap();
     let held = live.dsl().space().checkpoint;
     assert!(held > 0);
-    live.run(rig::file_system("checkpoint/a", Vec::new())).unwrap();
+    live.run(testpools::file_system("checkpoint/a", Vec::new())).unwrap();
     close(spa);
     judge(dir, "checkpoint");
     let spa = import(dir).unwrap();
@@ -140,7 +138,7 @@ fn a_checkpoint_of_openzfs() {
     let images = fixture.copy();
     let dir = images.dir();
     let spa = import_as(dir, Options { checkpoint: true, ..Options::default() }).unwrap();
-    spa.writer().unwrap().run(rig::file_system("checkpoint/b", Vec::new())).unwrap();
+    spa.writer().unwrap().run(testpools::file_system("checkpoint/b", Vec::new())).unwrap();
     close(spa);
     judge(dir, "checkpoint");
 }

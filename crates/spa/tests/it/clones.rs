@@ -1,14 +1,12 @@
 //! Blocks that are cloned from file to file: here, and in pools where OpenZFS has cloned some.
 
-use crate::rig;
-
-use crate::rig::{file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
 use dsl::{Need, Setting, Value};
 use ondisk::{BlkId, DmuType, ObjNum};
 use spa::create::VdevShape;
 use spa::engine::Live;
+use testpools::{file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
 const BLOCK: usize = 1 << 17;
 
@@ -40,7 +38,7 @@ fn clone_file(live: &Live, to: &dsl::Owned, from: &dsl::Owned, source: ObjNum, b
 fn a_life_of_clones() {
     for dedup in [2, 1] {
         let dir = tempfile::tempdir().unwrap();
-        let images = rig::images(dir.path(), 1, 256 << 20);
+        let images = testpools::images(dir.path(), 1, 256 << 20);
         let spa = new_pool(VdevShape::Single, &images);
         let live = spa.writer().unwrap();
         let set = Setting { name: "dedup".into(), value: Value::Number(dedup) };

@@ -1,14 +1,12 @@
 //! Pools whose blocks are shared through dedup tables: written here, and written by OpenZFS and changed here.
 
-use crate::rig;
-
-use crate::rig::{ask, file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use dsl::ops::destroy::DestroyHead;
 use dsl::ops::snapshot::Snapshot;
 use dsl::{Setting, Value};
 use ondisk::ObjNum;
 use spa::create::VdevShape;
 use spa::engine::{Live, Prune, World};
+use testpools::{ask, file_system, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
 /// Kinds of dedup as properties have them: `on`, `sha512,verify`, `edonr,verify`.
 const KINDS: [u64; 3] = [1, 11 | 0x100, 13 | 0x100];
@@ -29,7 +27,7 @@ fn a_life_of_shared_blocks() {
     for (n, kind) in KINDS.into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
         let (shape, count) = if n == 0 { (VdevShape::Single, 1) } else { (VdevShape::Mirror, 2) };
-        let images = rig::images(dir.path(), count, 128 << 20);
+        let images = testpools::images(dir.path(), count, 128 << 20);
         let spa = new_pool(shape, &images);
         let live = spa.writer().unwrap();
         let bytes = noise(7, MIB);
@@ -156,13 +154,13 @@ impl World for Standing {
 fn what_is_not_shared_is_pruned() {
     const HOUR: u64 = 3600;
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 128 << 20);
+    let images = testpools::images(dir.path(), 1, 128 << 20);
     let world = std::sync::Arc::new(Standing((500_000 * HOUR).into()));
     let pass = |hours| world.0.fetch_add(hours * HOUR, std::sync::atomic::Ordering::Relaxed);
     let features: Vec<_> = ondisk::feature::FEATURES.iter().filter(|f| f.can_write()).collect();
     let leaves = vec![spa::create::NewLeaf { path: images[0].clone() }];
     let vdev = spa::create::NewVdev { shape: VdevShape::Single, bias: None, leaves };
-    let spa = rig::pool_in(vec![vdev], &features, &spa::create::claim_file, 1, world.clone());
+    let spa = testpools::pool_in(vec![vdev], &features, &spa::create::claim_file, 1, world.clone());
     let live = spa.writer().unwrap();
     live.run(file_system("tank/a", vec![set("dedup", 1)])).unwrap();
     let owned = own(live, "tank/a");

@@ -1,8 +1,5 @@
 //! Pools that are written without some of their devices, or from an older state on.
 
-use crate::rig::{
-    ask, images, import, import_as, judge, new_pool, noise, own, pool_of, read_file, write_file,
-};
 use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum, Txg};
@@ -10,6 +7,9 @@ use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{Live, PoolProp};
 use spa::import::{Options, Rewind};
+use testpools::{
+    ask, images, import, import_as, judge, new_pool, noise, own, pool_of, read_file, write_file,
+};
 use vdev::VdevState;
 
 const LEN: usize = 1 << 20;

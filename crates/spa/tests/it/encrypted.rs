@@ -1,10 +1,7 @@
 //! Encrypted datasets: made, written, locked and changed.
 
-use crate::rig;
-
 use std::sync::Arc;
 
-use crate::rig::{Empty, ask, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use codec::crypt::{CryptoSuite, WrappingKey};
 use dsl::keys::{KeyError, KeyFormat};
 use dsl::ops::clone::Clone as CloneOf;
@@ -16,6 +13,7 @@ use dsl::{Error, KeyRefusal, Setting, Value};
 use ondisk::ObjNum;
 use spa::create::VdevShape;
 use spa::engine::Live;
+use testpools::{Empty, ask, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 
 const MIB: usize = 1 << 20;
 
@@ -43,7 +41,7 @@ fn a_life_of_encrypted_datasets() {
     let suites = [CryptoSuite::Aes256Gcm, CryptoSuite::Aes128Gcm, CryptoSuite::Aes256Ccm];
     for (n, suite) in suites.into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
-        let images = rig::images(dir.path(), 2, 128 << 20);
+        let images = testpools::images(dir.path(), 2, 128 << 20);
         let spa = new_pool(VdevShape::Mirror, &images);
         let live = spa.writer().unwrap();
         let (old, new) = ([7; 32], [8; 32]);
@@ -136,7 +134,7 @@ fn pools_of_openzfs() {
         matches!(owned, Err(Error::Key { why: KeyRefusal::NotLoaded, .. }))
     });
     assert!(locked.count() > 0);
-    live.run(rig::file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
+    live.run(testpools::file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
     write_file(live, &own(live, &format!("{pool}/ours")), &noise(1, MIB)).unwrap();
     live.export().unwrap();
     drop((all, spa));

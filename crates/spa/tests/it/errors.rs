@@ -3,7 +3,6 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::rig::{ask, file_system, images, import, new_pool, noise, own, pool_of, remove_file, write_file};
 use dsl::ops::clone::Clone as CloneTask;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::promote::Promote;
@@ -17,6 +16,7 @@ use pool::errlog::ErrLog;
 use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{Live, PoolProp, ScanCommand, ScanDone};
+use testpools::{ask, file_system, images, import, new_pool, noise, own, pool_of, remove_file, write_file};
 use zio::Bookmark;
 
 const LEN: usize = 1 << 20;

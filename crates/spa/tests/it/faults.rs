@@ -1,17 +1,16 @@
 //! Pools whose devices fail while they are written: a faulted device or a suspended pool, never a wrong one.
 
-use crate::rig;
-use crate::ward;
+use testpools::ward;
 
 use std::os::unix::fs::FileExt;
 
-use crate::rig::{import, judge, noise, own, read_file, write_file};
-use crate::ward::{LEN, live, no_flushes, ward};
 use device::{Fault, Op};
 use dmu::Objset;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{BlkId, DmuType, Level, ObjNum};
 use spa::create::VdevShape;
+use testpools::ward::{LEN, live, no_flushes, ward};
+use testpools::{import, judge, noise, own, read_file, write_file};
 use vdev::VdevState;
 use zio::Reason;
 
@@ -82,7 +81,7 @@ fn a_suspended_pool_can_be_let_go() {
             while live.suspended() != Some(Reason::Io) {
                 std::thread::yield_now();
             }
-            let refused = live.run(rig::file_system("tank/a", Vec::new())).unwrap_err();
+            let refused = live.run(testpools::file_system("tank/a", Vec::new())).unwrap_err();
             assert!(matches!(refused, spa::engine::TaskError::Stopped(s) if s.suspended().is_some()));
             // Whoever looks at the pool is not kept waiting.
             assert!(live.read(|dsl| dsl.list_sorted(None, &dsl::ListOptions::default()).is_ok()));
@@ -146,7 +145,7 @@ fn wrong_blocks_of_the_pool_are_waited_for() {
         let first = ward.write(1).0;
         let second = ward.dirty(2);
         ward.sync(|| ());
-        rig::remove_file(live(&ward.spa), &own(live(&ward.spa), "tank"), first).unwrap();
+        testpools::remove_file(live(&ward.spa), &own(live(&ward.spa), "tank"), first).unwrap();
         let third = ward.dirty(3);
         let places = space_maps(&ward);
         let image = std::fs::OpenOptions::new().read(true).write(true).open(ward.dir.path().join("d0.img"));
@@ -221,7 +220,7 @@ fn damaged_files_do_not_stop_the_pool() {
     live.sync_all().unwrap();
     ward.patients[0].heal();
     os.cache().purge();
-    rig::remove_file(live, &owned, first).unwrap();
+    testpools::remove_file(live, &owned, first).unwrap();
     drop((dn, source, owned));
     ward.discharge(&[(2, second), (3, third)]);
 }

@@ -1,8 +1,5 @@
 //! Pools that OpenZFS wrote with features whose state a writer must keep up, changed here and judged by OpenZFS's `zdb`.
 
-use crate::rig;
-
-use crate::rig::{import, judge, noise, own, read_file, write_file};
 use dsl::ops::clone::Clone as CloneTask;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::rollback::Rollback;
@@ -12,6 +9,7 @@ use ondisk::feature::Feature;
 use ondisk::{DmuType, ObjNum};
 use spa::Spa;
 use spa::engine::Live;
+use testpools::{import, judge, noise, own, read_file, write_file};
 
 fn users(spa: &Spa, name: &str) -> u64 {
     spa.mos().feature_refcount(Feature::by_name(name).unwrap()).unwrap().unwrap_or(0)
@@ -44,14 +42,14 @@ fn thin_out(live: &Live, name: &str) {
         .collect();
     assert!(!files.is_empty());
     for file in files.iter().step_by(2) {
-        rig::remove_file(live, &owned, *file).unwrap();
+        testpools::remove_file(live, &owned, *file).unwrap();
     }
     live.sync_all().unwrap();
 }
 
 /// As [`judge`], without a walk over the datasets, in which `zdb` hangs on these pools as OpenZFS left them too.
 fn judge_blocks(dir: &std::path::Path, pool: &str) {
-    if let Some(blocks) = rig::ask(dir, pool, &["-bcc"]) {
+    if let Some(blocks) = testpools::ask(dir, pool, &["-bcc"]) {
         assert!(blocks.contains("No leaks"), "{blocks}");
     }
 }
@@ -123,7 +121,7 @@ fn expanded_raidz() {
     let (dir, pool) = (copy.dir(), fixture.pool());
     let spa = import(dir).unwrap();
     let live = spa.writer().unwrap();
-    live.run(rig::file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
+    live.run(testpools::file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
     let owned = own(live, &format!("{pool}/ours"));
     let file = write_file(live, &owned, &noise(5, 3_000_000)).unwrap();
     live.sync_all().unwrap();
@@ -149,7 +147,7 @@ fn redaction() {
         let live = spa.writer().unwrap();
         let had = users(&spa, feature);
         assert!(had > 0);
-        live.run(rig::file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
+        live.run(testpools::file_system(&format!("{pool}/ours"), Vec::new())).unwrap();
         live.export().unwrap();
         drop(spa);
         judge_blocks(dir, pool);

@@ -1,8 +1,5 @@
 //! Pools and datasets that run full: whoever writes is told before anything is changed, and can free and go on.
 
-use crate::rig;
-
-use crate::rig::{file_system, judge, new_pool, noise, own, remove_file, write_file};
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::props::{SetAs, SetProps};
 use dsl::ops::snapshot::Snapshot;
@@ -10,6 +7,7 @@ use dsl::{Error, Refusal, Setting, Value};
 use ondisk::ObjNum;
 use spa::create::VdevShape;
 use spa::engine::{Live, TaskError};
+use testpools::{file_system, judge, new_pool, noise, own, remove_file, write_file};
 
 fn why(e: &TaskError) -> Option<&Refusal> {
     match e {
@@ -36,7 +34,7 @@ fn fill(live: &Live, owned: &dsl::Owned, size: usize) -> (Vec<ObjNum>, TaskError
 fn a_full_pool_can_be_emptied() {
     for (shape, count) in [(VdevShape::Single, 1), (VdevShape::Raidz(1), 3)] {
         let dir = tempfile::tempdir().unwrap();
-        let images = rig::images(dir.path(), count, 128 << 20);
+        let images = testpools::images(dir.path(), count, 128 << 20);
         let spa = new_pool(shape, &images);
         let live = spa.writer().unwrap();
         live.run(file_system("tank/a", Vec::new())).unwrap();
@@ -69,7 +67,7 @@ fn a_full_pool_can_be_emptied() {
         live.export().unwrap();
         drop(spa);
         judge(dir.path(), "tank");
-        let spa = rig::import(dir.path()).unwrap();
+        let spa = testpools::import(dir.path()).unwrap();
         let live = spa.writer().unwrap();
         let names = vec!["tank/a@emptied".to_owned()];
         live.run(Box::new(DestroySnapshots { names, defer: false })).unwrap();
@@ -89,7 +87,7 @@ fn a_full_pool_can_be_emptied() {
 fn quotas_are_kept() {
     const QUOTA: u64 = 8 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 256 << 20);
+    let images = testpools::images(dir.path(), 1, 256 << 20);
     let spa = new_pool(VdevShape::Single, &images);
     let live = spa.writer().unwrap();
     live.run(file_system("tank/a", Vec::new())).unwrap();
@@ -123,7 +121,7 @@ fn quotas_are_kept() {
 #[test]
 fn reservations_are_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 256 << 20);
+    let images = testpools::images(dir.path(), 1, 256 << 20);
     let spa = new_pool(VdevShape::Single, &images);
     let live = spa.writer().unwrap();
     for prop in ["reservation", "refreservation"] {
@@ -152,7 +150,7 @@ fn what_is_reserved_is_written_over() {
     const FILE: usize = 16 << 20;
     const PIECE: usize = 1 << 18;
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 256 << 20);
+    let images = testpools::images(dir.path(), 1, 256 << 20);
     let spa = new_pool(VdevShape::Single, &images);
     let live = spa.writer().unwrap();
     live.run(file_system("tank/thick", Vec::new())).unwrap();
@@ -193,7 +191,7 @@ fn what_is_reserved_is_written_over() {
 #[test]
 fn many_reservations_leave_room() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 256 << 20);
+    let images = testpools::images(dir.path(), 1, 256 << 20);
     let spa = new_pool(VdevShape::Single, &images);
     let live = spa.writer().unwrap();
     let names: Vec<String> = (0..40).map(|n| format!("tank/r{n}")).collect();

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rig::{images, new_pool_on, noise, own, write_file};
 use device::{Device, Event, Recording};
 use parking_lot::Mutex;
 use spa::create::{VdevShape, claim_file};
+use testpools::{images, new_pool_on, noise, own, write_file};
 
 /// Seeks before each flush.
 fn seeks(events: &[Event]) -> Vec<u64> {

@@ -1,13 +1,11 @@
 //! Devices that become larger; judged by OpenZFS's `zdb` where it is at hand.
 
-use crate::rig;
-
 use std::path::Path;
 
-use crate::patient::{Patient, patient};
 use device::{FileDevice, Mode};
 use ondisk::config::DraidShape;
 use spa::create::VdevShape;
+use testpools::patient::{Patient, patient};
 
 /// Goal: a vdev takes in what all of its devices have grown by when it is asked to, and by itself with `autoexpand=on`; what was there stays, and what is new is used.
 #[test]
@@ -92,7 +90,7 @@ fn uberblocks_at_a_new_end() {
                 let front = ring(0);
                 assert!(front.iter().any(|(_, ub)| ub.txg <= before), "{name}");
                 (1..4).for_each(|label| assert!(ring(label) == front, "{name}: label {label}"));
-                let Some(zdb) = rig::zdb() else { continue };
+                let Some(zdb) = testpools::zdb() else { continue };
                 let told = std::process::Command::new(zdb).arg("-lu").arg(dir.join(name)).output().unwrap();
                 let told = String::from_utf8_lossy(&told.stdout).into_owned();
                 let lines: Vec<&str> = told.lines().filter(|line| line.contains("labels = ")).collect();

@@ -1,14 +1,10 @@
 //! What a pool holds of its devices while it is imported, and what its labels say meanwhile.
 
-use crate::rig;
-
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::patient::{LEN, Patient, image, live, patient};
-use crate::rig::{import_as, judge, new_pool, new_pool_on, noise, own, pool_of, read_file, write_file};
 use device::{Device, DeviceError, Fault, Faulty, FileDevice, Mode, Op};
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::feature::{FEATURES, Feature};
@@ -18,6 +14,8 @@ use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::AttachTerms;
 use spa::import::{Options, Rewind};
 use spa::{Labels, Spa};
+use testpools::patient::{LEN, Patient, image, live, patient};
+use testpools::{import_as, judge, new_pool, new_pool_on, noise, own, pool_of, read_file, write_file};
 use vdev::VdevState;
 
 /// The same on every Linux.
@@ -65,7 +63,8 @@ fn every_device_is_held() {
     drop(spa);
     assert_eq!(held(d, &all), [false; 6], "exported");
     let scan = spa::scan(&[d]);
-    let read = spa::import(&scan.pools[0], &Options::default(), &rig::host(), &spa::SystemClock).unwrap();
+    let read =
+        spa::import(&scan.pools[0], &Options::default(), &testpools::host(), &spa::SystemClock).unwrap();
     assert_eq!(held(d, &all), [true; 6], "read");
     drop(read);
     assert_eq!(held(d, &all), [false; 6], "read no more");
@@ -172,7 +171,7 @@ impl Drop for Loops {
 #[test]
 fn block_devices_are_held() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(loops) = Loops::over(&rig::images(dir.path(), 3, 96 << 20)) else { return };
+    let Some(loops) = Loops::over(&testpools::images(dir.path(), 3, 96 << 20)) else { return };
     let [data, spare, cache] = &loops.0[..] else { panic!("three") };
     let alone =
         |device: &Path| std::fs::OpenOptions::new().read(true).custom_flags(O_EXCL).open(device).is_ok();
@@ -188,10 +187,10 @@ fn block_devices_are_held() {
     for readonly in [true, false] {
         let options = Options { readonly, ..Options::default() };
         let spa = match readonly {
-            true => spa::import(&found.pools[0], &options, &rig::host(), &spa::SystemClock).unwrap(),
+            true => spa::import(&found.pools[0], &options, &testpools::host(), &spa::SystemClock).unwrap(),
             false => {
                 let hands = spa::import::Hands::of_system("tank");
-                let host = rig::host();
+                let host = testpools::host();
                 let clock = spa::SystemClock;
                 spa::import::import_for_writing(&found.pools[0], &options, None, &host, &clock, hands)
                     .unwrap()
@@ -217,7 +216,7 @@ fn labels(path: &Path) -> Labels {
 #[test]
 fn labels_tell_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let paths = rig::images(dir.path(), 2, 96 << 20);
+    let paths = testpools::images(dir.path(), 2, 96 << 20);
     let says = |state: PoolState, when: &str| {
         for copy in paths.iter().flat_map(|path| labels(path).copies) {
             let copy = copy.unwrap();

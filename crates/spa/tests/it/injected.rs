@@ -1,12 +1,10 @@
 //! Parts of labels, and blocks of the pool's own objects, that fail since somebody asked for it; judged by OpenZFS's `zdb` where it is at hand.
 
-use crate::rig;
-
-use crate::ward::{Ward, live, ward};
 use ondisk::label::LABELS;
 use ondisk::{DmuType, Guid, Txg};
 use spa::create::VdevShape;
 use spa::engine::{PoolProp, ScanCommand};
+use testpools::ward::{Ward, live, ward};
 use vdev::inject::{self, ALWAYS, Bad, Fault, MosBlocks, On, Part, Spell, Target, Wrong};
 use vdev::label::Labels;
 use vdev::{VdevAux, VdevState};
@@ -192,7 +190,7 @@ fn what_a_group_needs_cannot_be_read() {
         let first = ward.write(1).0;
         ward.spa.cache().purge();
         let second = ward.dirty(2);
-        rig::remove_file(live(&ward.spa), &rig::own(live(&ward.spa), "tank"), first).unwrap();
+        testpools::remove_file(live(&ward.spa), &testpools::own(live(&ward.spa), "tank"), first).unwrap();
         let asked = Asked::target(&ward, Target::Mos(MosBlocks { kind, copies: 0, how: Bad::Io }));
         let suspended = ward.sync(|| {
             asked.cancel();

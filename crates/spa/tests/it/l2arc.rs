@@ -1,7 +1,5 @@
 //! Cache devices: what does not fit into memory is read from them, and nothing that goes wrong with one is more than a read of the pool.
 
-use crate::rig;
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +49,7 @@ impl Bench {
     fn new(cache_device: usize) -> Bench {
         steer();
         let dir = tempfile::tempdir().unwrap();
-        drop(rig::new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 256 << 20)));
+        drop(testpools::new_pool(VdevShape::Single, &testpools::images(dir.path(), 1, 256 << 20)));
         let mut bench = Bench { dir, spa: None, guid: Guid(0), dataset: "tank" };
         bench.import();
         let image = std::fs::File::create(bench.image()).unwrap();
@@ -66,7 +64,7 @@ impl Bench {
         drop(self.spa.take());
         // What is read when, and fed, is the tests' to say.
         let options = Options { cache: (8u64 << 20).into(), read_ahead: false, ..Options::default() };
-        self.spa = Some(rig::import_as(self.dir.path(), options).unwrap());
+        self.spa = Some(testpools::import_as(self.dir.path(), options).unwrap());
     }
 
     fn spa(&self) -> &Spa {
@@ -100,15 +98,15 @@ impl Bench {
     }
 
     fn write(&self, bytes: &[u8]) -> ObjNum {
-        let owned = rig::own(live(self.spa()), self.dataset);
-        let file = rig::write_file(live(self.spa()), &owned, bytes).unwrap();
+        let owned = testpools::own(live(self.spa()), self.dataset);
+        let file = testpools::write_file(live(self.spa()), &owned, bytes).unwrap();
         live(self.spa()).sync_all().unwrap();
         file
     }
 
     /// Reads a file in pieces and feeds after each, so that all of it goes to the cache device.
     fn read_and_feed(&self, file: ObjNum, len: usize) {
-        let owned = rig::own(live(self.spa()), self.dataset);
+        let owned = testpools::own(live(self.spa()), self.dataset);
         let dn = owned.objset().dnode(file).unwrap();
         let mut piece = vec![0; 2 * MIB];
         for at in (0..len).step_by(piece.len()) {
@@ -118,13 +116,13 @@ impl Bench {
     }
 
     fn read(&self, file: ObjNum, len: usize) -> Vec<u8> {
-        rig::read_file(&rig::own(live(self.spa()), self.dataset), file, len)
+        testpools::read_file(&testpools::own(live(self.spa()), self.dataset), file, len)
     }
 }
 
 /// Half of it packs well.
 fn contents(seed: u64) -> Vec<u8> {
-    let mut bytes = rig::noise(seed, FILE / 2);
+    let mut bytes = testpools::noise(seed, FILE / 2);
     bytes.extend((0..FILE / 2).map(|n| (n / 997) as u8));
     bytes
 }
@@ -196,7 +194,7 @@ fn a_cache_device_that_vanishes_costs_a_read() {
 #[test]
 fn a_small_device_is_written_round_and_round() {
     let bench = Bench::new(64 * MIB);
-    let files: Vec<ObjNum> = (0..3).map(|n| bench.write(&rig::noise(10 + n, FILE))).collect();
+    let files: Vec<ObjNum> = (0..3).map(|n| bench.write(&testpools::noise(10 + n, FILE))).collect();
     for _ in 0..3 {
         for file in &files {
             bench.read_and_feed(*file, FILE);
@@ -206,16 +204,16 @@ fn a_small_device_is_written_round_and_round() {
     assert!(stats.bytes[1] > 2 * stats.space, "it was filled more than once: {stats:?}");
     assert!(stats.alloc <= stats.space, "{stats:?}");
     for (n, file) in files.iter().enumerate() {
-        assert_eq!(bench.read(*file, FILE), rig::noise(10 + n as u64, FILE));
+        assert_eq!(bench.read(*file, FILE), testpools::noise(10 + n as u64, FILE));
     }
     assert_eq!(
         bench.counter("l2_cksum_bad"),
         0,
         "nothing that was written over is still believed to be there"
     );
-    let owned = rig::own(live(bench.spa()), "tank");
+    let owned = testpools::own(live(bench.spa()), "tank");
     for file in files {
-        rig::remove_file(live(bench.spa()), &owned, file).unwrap();
+        testpools::remove_file(live(bench.spa()), &owned, file).unwrap();
     }
     drop(owned);
     for _ in 0..6 {
@@ -231,8 +229,9 @@ impl Bench {
         let spa = self.spa.take().unwrap();
         live(&spa).export().unwrap();
         drop(spa);
-        rig::judge(self.path(), "tank");
-        let out = std::process::Command::new(rig::zdb()?).arg("-llll").arg(self.image()).output().unwrap();
+        testpools::judge(self.path(), "tank");
+        let out =
+            std::process::Command::new(testpools::zdb()?).arg("-llll").arg(self.image()).output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
         assert!(text.contains("L2ARC device header"), "{text}");
@@ -276,7 +275,7 @@ fn it_is_warm_after_an_import() {
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
     // It goes on where it was, and is found again once more, also when it has wrapped.
     for n in 0..4 {
-        let more = bench.write(&rig::noise(30 + n, FILE));
+        let more = bench.write(&testpools::noise(30 + n, FILE));
         bench.read_and_feed(more, FILE);
     }
     let logs = bench.counter("l2_log_blk_count");
@@ -326,7 +325,7 @@ fn a_damaged_log_is_not_believed() {
         // The first are of the header, others anywhere.
         let at = if n < 4 { (4 << 20) + n * 100 } else { (5 << 20) + n * 977_777 };
         let len = if n < 4 { 8 } else { 3 * MIB };
-        image.write_all_at(&rig::noise(n, len), at).unwrap();
+        image.write_all_at(&testpools::noise(n, len), at).unwrap();
         bench.import();
         bench.await_rebuilt();
         let aborted = ["l2_rebuild_dh_errors", "l2_rebuild_unsupported", "l2_rebuild_cksum_lb_errors"];
@@ -347,7 +346,7 @@ fn a_dataset_says_what_goes_there() {
         live(bench.spa()).run(Box::new(SetProps { name: "tank".into(), props: prop, source })).unwrap();
     };
     set(1);
-    let file = bench.write(&rig::noise(50, FILE));
+    let file = bench.write(&testpools::noise(50, FILE));
     bench.read_and_feed(file, FILE);
     assert_eq!(bench.counter("l2_bufc_data_asize"), 0);
     set(2);
@@ -360,8 +359,8 @@ fn a_dataset_says_what_goes_there() {
 fn all_at_once() {
     let bench = Bench::new(64 * MIB);
     let len = 4 * MIB;
-    let files: Vec<ObjNum> = (0..4).map(|n| bench.write(&rig::noise(60 + n, len))).collect();
-    let owned = rig::own(live(bench.spa()), "tank");
+    let files: Vec<ObjNum> = (0..4).map(|n| bench.write(&testpools::noise(60 + n, len))).collect();
+    let owned = testpools::own(live(bench.spa()), "tank");
     let store = bench.spa().cache().store().clone();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let over = || stop.load(std::sync::atomic::Ordering::Relaxed);
@@ -374,10 +373,11 @@ fn all_at_once() {
         scope.spawn(|| {
             let mut n = 100;
             while !over() {
-                let file = rig::write_file(live(bench.spa()), &owned, &rig::noise(n, MIB)).unwrap();
+                let file =
+                    testpools::write_file(live(bench.spa()), &owned, &testpools::noise(n, MIB)).unwrap();
                 live(bench.spa()).sync_all().unwrap();
-                assert_eq!(rig::read_file(&owned, file, MIB), rig::noise(n, MIB));
-                rig::remove_file(live(bench.spa()), &owned, file).unwrap();
+                assert_eq!(testpools::read_file(&owned, file, MIB), testpools::noise(n, MIB));
+                testpools::remove_file(live(bench.spa()), &owned, file).unwrap();
                 n += 1;
             }
         });
@@ -386,7 +386,10 @@ fn all_at_once() {
                 scope.spawn(|| {
                     for round in 0..24 {
                         let n = round % files.len();
-                        assert_eq!(rig::read_file(&owned, files[n], len), rig::noise(60 + n as u64, len));
+                        assert_eq!(
+                            testpools::read_file(&owned, files[n], len),
+                            testpools::noise(60 + n as u64, len)
+                        );
                     }
                 })
             })
@@ -445,7 +448,7 @@ fn it_is_warm_when_a_round_has_just_begun() {
     let mut bench = Bench::new(64 * MIB);
     let sizes = [24 * MIB, 17 * MIB];
     let fill = |(n, len): (u64, usize)| {
-        let file = bench.write(&rig::noise(60 + n, len));
+        let file = bench.write(&testpools::noise(60 + n, len));
         bench.read_and_feed(file, len);
         file
     };
@@ -464,7 +467,7 @@ fn it_is_warm_when_a_round_has_just_begun() {
     assert_eq!(bench.counter("l2_rebuild_success"), 1);
     assert!(found > logs / 2 && found < logs, "{found} of {logs}");
     let pool = bench.pool_reads();
-    assert_eq!(bench.read(files[1], sizes[1]), rig::noise(61, sizes[1]));
+    assert_eq!(bench.read(files[1], sizes[1]), testpools::noise(61, sizes[1]));
     let from_pool = bench.pool_reads() - pool;
     assert!(from_pool < (sizes[1] / 4) as u64, "{from_pool} bytes came from the pool");
     assert_eq!(bench.counter("l2_cksum_bad"), 0);
@@ -474,7 +477,7 @@ fn it_is_warm_when_a_round_has_just_begun() {
 #[test]
 fn a_log_that_contradicts_itself() {
     let mut bench = Bench::new(64 * MIB);
-    let bytes = rig::noise(70, 12 * MIB);
+    let bytes = testpools::noise(70, 12 * MIB);
     let file = bench.write(&bytes);
     bench.read_and_feed(file, bytes.len());
     drop(bench.spa.take());
@@ -499,12 +502,12 @@ fn a_log_that_contradicts_itself() {
 #[test]
 fn what_nobody_has_asked_for() {
     let mut bench = Bench::new(64 * MIB);
-    let bytes = rig::noise(80, MIB);
+    let bytes = testpools::noise(80, MIB);
     let file = bench.write(&bytes);
     bench.import();
     bench.await_rebuilt();
     while bench.feed() > 0 {}
-    let owned = rig::own(live(bench.spa()), "tank");
+    let owned = testpools::own(live(bench.spa()), "tank");
     let dn = owned.objset().dnode(file).unwrap();
     let cache = bench.spa().cache();
     let data = || bench.counter("l2_bufc_data_asize");
@@ -540,7 +543,7 @@ impl Bench {
         let key = NewKey { format: KeyFormat::Raw, location, key, salt: 0, iterations: 0 };
         let crypt = NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) };
         let props = vec![Setting { name: "compression".into(), value: dsl::Value::Number(compression) }];
-        let create = Create { crypt: encrypted.then_some(crypt), ..*rig::file_system("tank/e", props) };
+        let create = Create { crypt: encrypted.then_some(crypt), ..*testpools::file_system("tank/e", props) };
         live(bench.spa()).run(Box::new(create)).unwrap();
         bench.dataset = "tank/e";
         bench
@@ -554,7 +557,7 @@ impl Bench {
 
 /// Bytes of which each block packs by about a third.
 fn packable(seed: u64) -> Vec<u8> {
-    let mut bytes = rig::noise(seed, FILE);
+    let mut bytes = testpools::noise(seed, FILE);
     bytes.chunks_mut(96).for_each(|piece| piece[64..].fill(7));
     bytes
 }

@@ -1,11 +1,11 @@
 //! A pool without one of its top-level vdevs: what is left of it can be read if that is asked for, and nobody writes it.
 
-use crate::rig::{file_system, host, images, import_as, judge, noise, own, pool_of, read_file, write_file};
 use spa::SpaError;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::AddTerms;
 use spa::import::{OpenFailure, Options, SystemClock, import};
 use spa::tunables::MISSING_TOPS;
+use testpools::{file_system, host, images, import_as, judge, noise, own, pool_of, read_file, write_file};
 use vdev::VdevState;
 
 /// Goal: with `zfs_max_missing_tvds` a pool is imported to be read without a vdev that was added late, degraded, with what was written before that; not to be written, not without

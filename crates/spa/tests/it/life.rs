@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rig::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
 use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::scan::{ScanFunc, ScanState};
@@ -12,6 +11,7 @@ use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ShapeError, VdevValue, Verdict};
 use spa::import::{Options, Rewind};
+use testpools::{ask, import_as, judge, noise, own, pool_of, read_file, write_file};
 use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
 use vdev::{VdevAux, VdevState};
 

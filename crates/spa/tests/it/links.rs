@@ -1,13 +1,10 @@
 //! Clones, promotions, renames and keys in every order: graphs of datasets that lead back to
 //! themselves.
 
-use crate::rig;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::rig::{Empty, import, judge, new_pool};
 use codec::crypt::{CryptoSuite, WrappingKey};
 use dsl::keys::KeyFormat;
 use dsl::ops::clone::Clone as CloneOf;
@@ -20,6 +17,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{Dataset, Error, KeyRefusal, ListOptions, SyncTask};
 use spa::create::VdevShape;
 use spa::engine::{Live, TaskError};
+use testpools::{Empty, import, judge, new_pool};
 
 type Key = [u8; 32];
 
@@ -96,7 +94,7 @@ fn check(live: &Live, datasets: &[Dataset]) -> Vec<String> {
 #[test]
 fn a_root_that_is_a_clone_of_its_child() {
     let dir = tempfile::tempdir().unwrap();
-    let spa = new_pool(VdevShape::Mirror, &rig::images(dir.path(), 2, 128 << 20));
+    let spa = new_pool(VdevShape::Mirror, &testpools::images(dir.path(), 2, 128 << 20));
     let live = spa.writer().unwrap();
     let (p, child) = ("tank/p", "tank/p/cl");
     done(live, create(p.into(), Some([1; 32])));
@@ -122,7 +120,7 @@ fn a_root_that_is_a_clone_of_its_child() {
 #[test]
 fn keys_that_are_gone_in_the_same_group() {
     let dir = tempfile::tempdir().unwrap();
-    let spa = new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 128 << 20));
+    let spa = new_pool(VdevShape::Single, &testpools::images(dir.path(), 1, 128 << 20));
     let live = spa.writer().unwrap();
     done(live, create("tank/p".into(), Some([1; 32])));
     done(live, create("tank/p/sub".into(), None));
@@ -148,7 +146,7 @@ fn keys_that_are_gone_in_the_same_group() {
 #[test]
 fn a_root_out_of_reach() {
     let dir = tempfile::tempdir().unwrap();
-    let spa = new_pool(VdevShape::Mirror, &rig::images(dir.path(), 2, 128 << 20));
+    let spa = new_pool(VdevShape::Mirror, &testpools::images(dir.path(), 2, 128 << 20));
     let live = spa.writer().unwrap();
     done(live, create("tank/p".into(), Some([1; 32])));
     done(live, create("tank/p/d".into(), None));
@@ -314,7 +312,7 @@ fn random_graphs_of_clones_and_keys() {
     let steps = std::env::var("LINKS_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(120);
     for seed in 1..=3 {
         let dir = tempfile::tempdir().unwrap();
-        let spa = new_pool(VdevShape::Mirror, &rig::images(dir.path(), 2, 256 << 20));
+        let spa = new_pool(VdevShape::Mirror, &testpools::images(dir.path(), 2, 256 << 20));
         let live = spa.writer().unwrap();
         let mut model = Model { live, seed, made: 0, keys: BTreeMap::new() };
         done(live, create("tank/p".into(), Some([255; 32])));

@@ -1,8 +1,5 @@
 //! The intent log, as its blocks and its promises are seen from outside: by `zdb`, on what a crash left.
 
-use crate::rig;
-
-use crate::rig::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
 use device::{Device, Fault, Faulty, Op};
 use dsl::ops::clone::Clone as CloneOf;
 use dsl::ops::destroy::DestroyHead;
@@ -18,6 +15,7 @@ use spa::engine::{AddTerms, LifeError, Live, LogHandle, ShapeError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use testpools::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
 use zil::{Bytes, Missing, Source};
 
 /// Whoever writes the files of these tests.
@@ -146,7 +144,7 @@ fn a_life_of_logs() {
     let dir = tempfile::tempdir().unwrap();
     let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20));
     let live = spa.writer().unwrap();
-    live.run(rig::file_system("tank/fs", Vec::new())).unwrap();
+    live.run(testpools::file_system("tank/fs", Vec::new())).unwrap();
     let mut owned = own(live, "tank/fs");
     let mut log = live.log(&owned);
     let snapshot = |name: &str| {
@@ -228,7 +226,7 @@ fn with_faulty_log() -> (tempfile::TempDir, spa::Spa, Arc<Faulty>) {
         leaves: vec![NewLeaf { path: images[n].clone() }],
     };
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
-    let spa = rig::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer, 1);
+    let spa = testpools::pool_on(vec![vdev(0, None), vdev(1, Some(AllocBias::Log))], &features, &claimer, 1);
     (dir, spa, patient.into_inner().unwrap())
 }
 
@@ -384,7 +382,7 @@ fn a_dropped_take_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let spa = Arc::new(new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20)));
     let live = spa.writer().unwrap();
-    live.run(rig::file_system("tank/fs", Vec::new())).unwrap();
+    live.run(testpools::file_system("tank/fs", Vec::new())).unwrap();
     let owned = own(live, "tank/fs");
     let groups = Arc::new(Flaky { spa: spa.clone(), refuse: AtomicBool::new(false) });
     // As the next commit finds it: with something of its own to log, of an object that has nothing, or of all.

@@ -10,8 +10,6 @@
 mod ask;
 mod caretaker;
 mod checkpoint;
-#[path = "rig/clock.rs"]
-mod clock;
 mod clones;
 mod dedup;
 mod degraded;
@@ -30,11 +28,8 @@ mod life;
 mod links;
 mod log;
 mod packed_cache;
-#[path = "rig/patient.rs"]
-mod patient;
 mod rebuild;
 mod reclaim;
-mod rig;
 mod scan;
 mod scan_between;
 mod scan_fragmented;
@@ -44,7 +39,5 @@ mod scan_waiting;
 mod shape;
 mod split;
 mod stalls;
-#[path = "rig/ward.rs"]
-mod ward;
 mod wipe;
 mod write;

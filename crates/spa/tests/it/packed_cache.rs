@@ -1,7 +1,5 @@
 //! Blocks held packed: a working set larger than the cache, of blocks that packed well, is served from memory.
 
-use crate::rig;
-
 use arc::tunables::COMPRESSED_ARC_ENABLED;
 use ondisk::ObjNum;
 use parking_lot::Mutex;
@@ -19,7 +17,7 @@ static TUNABLE: Mutex<()> = Mutex::new(());
 
 /// A third of it is noise.
 fn contents(seed: u64) -> Vec<u8> {
-    let noise = rig::noise(seed, FILE / 3);
+    let noise = testpools::noise(seed, FILE / 3);
     let mut bytes = Vec::with_capacity(FILE);
     for piece in noise.chunks(1024) {
         bytes.extend(piece);
@@ -33,22 +31,22 @@ fn counter(spa: &Spa, name: &str) -> u64 {
 }
 
 fn read(spa: &Spa, file: ObjNum) -> Vec<u8> {
-    rig::read_file(&rig::own(spa.writer().unwrap(), "tank"), file, FILE)
+    testpools::read_file(&testpools::own(spa.writer().unwrap(), "tank"), file, FILE)
 }
 
 /// Bytes that a third reading of a file took from the device, which the first two had read or found written.
 fn third_reading(reimport: bool) -> (Spa, u64, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    drop(rig::new_pool(VdevShape::Single, &rig::images(dir.path(), 1, 256 << 20)));
+    drop(testpools::new_pool(VdevShape::Single, &testpools::images(dir.path(), 1, 256 << 20)));
     let import = || {
         let options = Options { cache: (CACHE as u64).into(), ..Options::default() };
-        rig::import_as(dir.path(), options).unwrap()
+        testpools::import_as(dir.path(), options).unwrap()
     };
     let mut spa = import();
     let bytes = contents(1);
     let file = {
-        let owned = rig::own(spa.writer().unwrap(), "tank");
-        rig::write_file(spa.writer().unwrap(), &owned, &bytes).unwrap()
+        let owned = testpools::own(spa.writer().unwrap(), "tank");
+        testpools::write_file(spa.writer().unwrap(), &owned, &bytes).unwrap()
     };
     spa.writer().unwrap().sync_all().unwrap();
     if reimport {

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::rig::{ask, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use ondisk::config::DraidShape;
 use ondisk::scan::{REBUILD_ACTIVE, REBUILD_CANCELED, REBUILD_COMPLETE, RebuildPhys, ScanFunc, ScanState};
 use ondisk::{Guid, ObjNum, VdevId};
 use spa::Spa;
 use spa::create::{NewLeaf, VdevShape, claim_file};
 use spa::engine::{AttachTerms, LifeError, Live, ScanCommand, ScanRefusal};
+use testpools::{ask, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file};
 use vdev::VdevState;
 
 const LEN: usize = 2 << 20;

@@ -1,13 +1,11 @@
 //! What destroying snapshots is said to free, and what it frees.
 
-use crate::rig;
-
-use crate::rig::{file_system, new_pool, noise, own, remove_file, write_file};
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::snapshot::Snapshot;
 use ondisk::ObjNum;
 use spa::create::VdevShape;
 use spa::engine::Live;
+use testpools::{file_system, new_pool, noise, own, remove_file, write_file};
 
 const COUNT: usize = 9;
 
@@ -42,7 +40,7 @@ fn promised(live: &Live, there: &[usize], chosen: &[usize]) -> u64 {
 #[test]
 fn what_is_promised_is_freed() {
     let dir = tempfile::tempdir().unwrap();
-    let images = rig::images(dir.path(), 1, 512 << 20);
+    let images = testpools::images(dir.path(), 1, 512 << 20);
     let spa = new_pool(VdevShape::Single, &images);
     let live = spa.writer().unwrap();
     live.run(file_system("tank/a", Vec::new())).unwrap();
@@ -78,5 +76,5 @@ fn what_is_promised_is_freed() {
     }
     live.export().unwrap();
     drop(spa);
-    rig::judge(dir.path(), "tank");
+    testpools::judge(dir.path(), "tank");
 }

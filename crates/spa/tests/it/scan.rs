@@ -3,12 +3,12 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::rig::{images, import, judge, new_pool, noise, own, read_file, write_file};
 use ondisk::ObjNum;
 use ondisk::scan::{ScanFunc, ScanState};
 use spa::Spa;
 use spa::create::VdevShape;
 use spa::engine::{Live, ScanCommand, ScanDone, ScanStat};
+use testpools::{images, import, judge, new_pool, noise, own, read_file, write_file};
 
 const LEN: usize = 1 << 20;
 const SIZE: u64 = 96 << 20;

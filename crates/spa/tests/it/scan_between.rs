@@ -1,13 +1,10 @@
 //! Scans whose slices are as short as can be: what happens to the pool between any two of them, and what fails in them.
 
-use crate::rig;
-use crate::ward;
+use testpools::ward;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::rig::{file_system, images, import, judge, new_pool, noise, own, read_file, write_file};
-use crate::ward::{live, ward};
 use device::{Fault, Op};
 use dsl::ops::clone::Clone as CloneOf;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
@@ -19,6 +16,8 @@ use ondisk::scan::ScanState;
 use spa::Spa;
 use spa::create::VdevShape;
 use spa::engine::{ScanCommand, ScanDone, ScanStat};
+use testpools::ward::{live, ward};
+use testpools::{file_system, images, import, judge, new_pool, noise, own, read_file, write_file};
 
 const SIZE: u64 = 96 << 20;
 const LEN: usize = 300_000;
@@ -285,7 +284,7 @@ fn deduplicated_behind_the_scan() {
     // The dataset that was visited gets what only the other has, and that is all that stays of it.
     let (behind, ahead) = if first == a { ("tank/a", files[1]) } else { ("tank/b", files[0]) };
     let shared = put(behind, ahead.1);
-    rig::remove_file(live(&spa), &own(live(&spa), ahead.0), ahead.2).unwrap();
+    testpools::remove_file(live(&spa), &own(live(&spa), ahead.0), ahead.2).unwrap();
     live(&spa).sync_all().unwrap();
     let [objset, _, _, block] = live(&spa).scan_stat().unwrap().phys.bookmark;
     assert!(objset == a + b - first && block < 30, "the scan has been there: {block}");

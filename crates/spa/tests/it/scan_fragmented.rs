@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rig::{images, new_pool_on, noise, own};
 use device::{Clock, Device, Effort, Spinning};
 use dmu::NewObject;
 use dsl::Need;
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use spa::Spa;
 use spa::create::{NewLeaf, VdevShape, claim_file};
 use spa::engine::{AttachTerms, Live, ScanCommand};
+use testpools::{images, new_pool_on, noise, own};
 
 /// Bytes a second, and what a seek takes: a disk of today.
 const RATE: u64 = 200_000_000;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::rig::{images, judge, noise, own, pool_in, read_file, write_file};
 use device::{Clock, Device, Effort, Spinning};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::scan::{ScanFunc, ScanState};
@@ -18,6 +17,7 @@ use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{
     AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand, SystemWorld, WorkCommand, WorkKind, World,
 };
+use testpools::{images, judge, noise, own, pool_in, read_file, write_file};
 use vdev::VdevKind;
 
 /// Bytes a second, and what a seek takes: a disk of today.

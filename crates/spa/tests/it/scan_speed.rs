@@ -5,8 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::clock::{Alone, ModelClock, alone};
-use crate::rig::{images, new_pool_with, noise, own, write_file};
 use device::{Clock, Device, Effort, Spinning};
 use dmu::NewObject;
 use dsl::Need;
@@ -17,6 +15,8 @@ use parking_lot::Mutex;
 use spa::Spa;
 use spa::create::{NewLeaf, VdevShape, claim_file};
 use spa::engine::{AttachTerms, Live, REBUILD_SCRUB_ENABLED, ScanCommand};
+use testpools::clock::{Alone, ModelClock, alone};
+use testpools::{images, new_pool_with, noise, own, write_file};
 
 /// Bytes a second, and what a seek takes: a disk of today.
 const RATE: u64 = 200_000_000;

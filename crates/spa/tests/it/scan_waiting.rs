@@ -1,13 +1,8 @@
 //! What becomes of blocks that a scan has met and not looked at yet: they are freed, their places are given to others, the pool ends or is let go.
 
-use crate::rig;
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::rig::{
-    file_system, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file,
-};
 use dmu::NewObject;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
@@ -18,6 +13,9 @@ use spa::Spa;
 use spa::create::VdevShape;
 use spa::engine::{Live, ScanCommand, ScanDone, ScanStat};
 use spa::import::{Options, SystemClock};
+use testpools::{
+    file_system, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file,
+};
 
 const SIZE: u64 = 96 << 20;
 const BLOCK: usize = 1 << 17;
@@ -118,7 +116,7 @@ fn finish(spa: &Spa) -> ScanStat {
 fn recorded(dir: &Path) -> ScanPhys {
     let found = spa::scan(&[dir]);
     let options = Options { force: true, ..Options::default() };
-    let spa = spa::import::import(&found.pools[0], &options, &rig::host(), &SystemClock).unwrap();
+    let spa = spa::import::import(&found.pools[0], &options, &testpools::host(), &SystemClock).unwrap();
     spa.mos().scan().unwrap().unwrap()
 }
 

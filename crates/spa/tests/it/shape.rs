@@ -1,10 +1,7 @@
 //! Pools whose shape changes while they are written, judged by OpenZFS's `zdb` where it is at hand.
 
-use crate::rig;
-
 use std::path::{Path, PathBuf};
 
-use crate::rig::{ask, host, import, judge, pool_of};
 use ondisk::config::{AllocBias, DraidShape};
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Ashift, Guid};
@@ -12,6 +9,7 @@ use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
 use spa::engine::{AddTerms, Live, PoolProp, ShapeError};
 use spa::import::{AuxVdev, Options, SystemClock};
+use testpools::{ask, host, import, judge, pool_of};
 
 fn image(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
@@ -35,7 +33,7 @@ fn new_pool(vdevs: Vec<NewVdev>) -> Spa {
 
 /// What `zdb` says of the label of a device.
 fn label(path: &Path) -> Option<String> {
-    let out = std::process::Command::new(rig::zdb()?).arg("-l").arg(path).output().unwrap();
+    let out = std::process::Command::new(testpools::zdb()?).arg("-l").arg(path).output().unwrap();
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
@@ -52,9 +50,9 @@ fn terms() -> AddTerms<'static> {
 /// Makes a file system with a file of so many bytes.
 fn fill(live: &Live, name: &str, bytes: usize) {
     let at = format!("tank/{name}");
-    live.run(rig::file_system(&at, Vec::new())).unwrap();
-    let owned = rig::own(live, &at);
-    rig::write_file(live, &owned, &rig::noise(7, bytes)).unwrap();
+    live.run(testpools::file_system(&at, Vec::new())).unwrap();
+    let owned = testpools::own(live, &at);
+    testpools::write_file(live, &owned, &testpools::noise(7, bytes)).unwrap();
     live.sync_all().unwrap();
 }
 

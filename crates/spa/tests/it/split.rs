@@ -1,11 +1,8 @@
 //! Pools of mirrors that are split, judged by OpenZFS's `zdb` where it is at hand.
 
-use crate::rig;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rig::{ask, host, import_as, judge, noise, own, pool_of, read_file, write_file};
 use ondisk::config::AllocBias;
 use ondisk::feature::{FEATURES, Feature};
 use ondisk::{Guid, ObjNum};
@@ -13,6 +10,7 @@ use spa::Spa;
 use spa::create::{NewLeaf, NewVdev, VdevShape};
 use spa::engine::{Live, LogHandle, ShapeError, SplitError, SplitTerms};
 use spa::import::{Hands, Options, SystemClock, import_for_writing};
+use testpools::{ask, host, import_as, judge, noise, own, pool_of, read_file, write_file};
 use zil::{Bytes, Missing, Source};
 
 const LEN: usize = 1 << 20;
@@ -117,7 +115,7 @@ fn named(dir: &Path, name: &str) -> Spa {
 
 /// What `zdb` says of the label of a device.
 fn label(path: &Path) -> Option<String> {
-    let out = std::process::Command::new(rig::zdb()?).arg("-l").arg(path).output().unwrap();
+    let out = std::process::Command::new(testpools::zdb()?).arg("-l").arg(path).output().unwrap();
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 

@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use crate::rig::{file_system, noise, own, read_file, write_file};
-use crate::ward::{LEN, Ward, live, ward, ward_of};
 use device::{Device, Fault, Op};
 use ondisk::label::{LABEL_SIZE, LABELS, label_offset};
 use ondisk::{DmuType, Dva, Level, ObjNum, Psize};
 use spa::create::VdevShape;
 use spa::engine::{PoolProp, TaskError};
+use testpools::ward::{LEN, Ward, live, ward, ward_of};
+use testpools::{file_system, noise, own, read_file, write_file};
 use vdev::VdevState;
 use zio::{ClassHint, FailMode, Reason, Want};
 

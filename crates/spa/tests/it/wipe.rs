@@ -1,20 +1,18 @@
 //! Initialisation and TRIM: what is free is written and discarded, and nothing else, whatever goes on beside.
 
-use crate::rig;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::rig::{
-    ask, file_system, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file,
-};
 use dsl::ops::destroy::DestroyHead;
 use ondisk::config::DraidShape;
 use ondisk::{Guid, ObjNum};
 use spa::Spa;
 use spa::create::VdevShape;
 use spa::engine::{Live, PoolProp, WorkCommand, WorkKind, WorkRefusal, WorkState};
+use testpools::{
+    ask, file_system, images, import, judge, new_pool, noise, own, read_file, remove_file, write_file,
+};
 
 const START: WorkCommand = WorkCommand::Start { rate: 0, secure: false };
 /// What initialisation writes.
@@ -240,7 +238,7 @@ fn what_is_free_is_trimmed() {
         }
         drop(owned);
         export(spa, dir.path());
-        rig::read_all(dir.path());
+        testpools::read_all(dir.path());
     }
 }
 

@@ -1,8 +1,5 @@
 //! Pools that are made here, judged by OpenZFS's `zdb` where it is at hand.
 
-use crate::rig;
-
-use crate::rig::{file_system, images, import, new_pool, read_all};
 use dmu::NewObject;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
@@ -10,11 +7,12 @@ use ondisk::DmuType;
 use ondisk::config::DraidShape;
 use spa::create::VdevShape;
 use std::path::Path;
+use testpools::{file_system, images, import, new_pool, read_all};
 
 /// Reads an exported pool, and asks `zdb`, if there is one, whether it is sound.
 fn judge(dir: &Path, pool: &str) {
     read_all(dir);
-    rig::judge(dir, pool);
+    testpools::judge(dir, pool);
 }
 
 const SHAPES: [(VdevShape, usize); 7] = [

@@ -13,14 +13,16 @@ use spa::import::Options;
 use vdev::inject::{self, ALWAYS, Fault, On, Target, Wrong};
 use vdev::{VdevAux, VdevState};
 
-use crate::rig::{import_as, judge, noise, own, pool_of, read_file, write_file};
+use crate::{import_as, judge, noise, own, pool_of, read_file, write_file};
 
 /// Bytes of a file.
 pub const LEN: usize = 4 << 20;
 
 /// A pool, whose faults go with it.
 pub struct Patient {
+    /// The pool.
     pub spa: Spa,
+    /// Where its images are.
     pub dir: Arc<tempfile::TempDir>,
 }
 
@@ -30,6 +32,7 @@ impl Drop for Patient {
     }
 }
 
+/// Makes an image.
 pub fn image(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     std::fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
@@ -42,14 +45,17 @@ pub fn hide(dir: &Path, name: &str) {
     std::fs::rename(dir.join(name), dir.join("hidden").join(name)).unwrap();
 }
 
+/// Puts it back.
 pub fn unhide(dir: &Path, name: &str) {
     std::fs::rename(dir.join("hidden").join(name), dir.join(name)).unwrap();
 }
 
+/// What writes a pool.
 pub fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
 
+/// A pool of one vdev on images with these names.
 pub fn patient(shape: VdevShape, names: &[&str]) -> Patient {
     let dir = Arc::new(tempfile::tempdir().unwrap());
     let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
@@ -59,24 +65,29 @@ pub fn patient(shape: VdevShape, names: &[&str]) -> Patient {
 }
 
 impl Patient {
+    /// What writes it.
     pub fn live(&self) -> &Live {
         live(&self.spa)
     }
 
+    /// The path of an image.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
+    /// A device for a vdev.
     pub fn leaf(&self, name: &str) -> NewLeaf {
         NewLeaf { path: image(self.dir.path(), name) }
     }
 
+    /// Writes a file of bytes that a seed tells, and waits until it is on disk.
     pub fn write(&self, seed: u64) -> (u64, ObjNum) {
         let object = write_file(self.live(), &own(self.live(), "tank"), &noise(seed, LEN)).unwrap();
         self.live().sync_all().unwrap();
         (seed, object)
     }
 
+    /// Files have the bytes that their seeds tell.
     pub fn check(&self, files: &[(u64, ObjNum)]) {
         let owned = own(self.live(), "tank");
         for (seed, object) in files {
@@ -95,6 +106,7 @@ impl Patient {
         Patient { spa, dir }
     }
 
+    /// The guid of a device.
     pub fn guid(&self, name: &str) -> Guid {
         let config = self.spa.config();
         let path = self.path(name).display().to_string().into_bytes();
@@ -102,10 +114,12 @@ impl Patient {
         leaves.find(|leaf| leaf.path.as_ref() == Some(&path)).unwrap().guid
     }
 
+    /// The state of a device.
     pub fn state(&self, name: &str) -> (VdevState, VdevAux) {
         self.spa.tree().state_of(self.guid(name)).unwrap()
     }
 
+    /// Has operations of a device go wrong.
     pub fn ails(&self, name: &str, on: Option<On>, wrong: Wrong) {
         let target = Target::Leaf { leaf: self.guid(name), on, wrong };
         inject::add(Fault { pool: self.spa.guid(), target, often: ALWAYS }).unwrap();
@@ -117,10 +131,12 @@ impl Patient {
         self.ails(name, Some(On::Probe), Wrong::Error(5));
     }
 
+    /// Adds a hot spare.
     pub fn spare(&self, name: &str) {
         self.live().add_aux(&[self.leaf(name)], &[], false, &claim_file).unwrap();
     }
 
+    /// Sets a property of the pool, a number.
     pub fn set(&self, name: &str, number: u64) {
         self.live().set(vec![PoolProp::Number(name.to_owned(), number)]).unwrap();
     }
@@ -154,6 +170,7 @@ impl Patient {
         panic!("never {what}: {} {:?}", self.shape(), self.spa.tree().behind());
     }
 
+    /// Lets groups go by until the tree is this.
     pub fn until_shape(&self, shape: &str) {
         self.until(shape, |p| p.shape() == shape);
     }

@@ -12,11 +12,12 @@ use spa::create::{VdevShape, claim_file};
 use spa::engine::Live;
 use vdev::VdevState;
 
-use crate::rig::{images, import, judge, new_pool_with, noise, own, read_file, write_file};
+use crate::{images, import, judge, new_pool_with, noise, own, read_file, write_file};
 
 /// Bytes of a file.
 pub const LEN: usize = 1 << 20;
 
+/// What writes a pool.
 pub fn live(spa: &Spa) -> &Live {
     spa.writer().unwrap()
 }
@@ -26,9 +27,13 @@ pub fn no_flushes() -> Fault {
     Fault::Error { op: Op::Flush, range: 0..1 }
 }
 
+/// A pool, and the devices that it is on.
 pub struct Ward {
+    /// Where its images are.
     pub dir: tempfile::TempDir,
+    /// Its devices, in order.
     pub patients: Vec<Arc<Faulty>>,
+    /// The pool.
     pub spa: Spa,
 }
 

@@ -1,5 +1,19 @@
 //! What tests of written pools share: making, importing and judging them.
-#![allow(dead_code, reason = "each test file uses some of it")]
+//!
+//! # Theory
+//! A test makes a pool on images in a folder of its own, does something, imports it anew, and has
+//! OpenZFS's `zdb` judge what is on it, where there is one ([`judge`]). Devices can be made to
+//! fail, hang and lie ([`patient`], [`ward`]), and modelled disks take time without that anybody
+//! waits ([`clock`]).
+//!
+//! # Absent
+//! Pools that OpenZFS wrote: `testkit` has them. Errors: what can't be done panics.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "helpers of tests fail as tests do")]
+
+pub mod clock;
+pub mod patient;
+pub mod ward;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +30,7 @@ use spa::create::{Beginning, Claimer, NewLeaf, NewPool, NewVdev, Setting, VdevSh
 use spa::engine::{Live, SystemWorld, TaskError, World};
 use spa::import::{Hands, OpenFailure, Options, SystemClock, import_for_writing};
 
+/// The contents of a new file system: a master node, and nothing else.
 pub struct Empty;
 
 impl Contents for Empty {
@@ -59,6 +74,7 @@ pub fn import_with_memory(dir: &Path, bytes: u64) -> Spa {
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands).unwrap()
 }
 
+/// Makes so many images of a size.
 pub fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
     let image = |i| {
         let path = dir.join(format!("d{i}.img"));
@@ -68,6 +84,7 @@ pub fn images(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
     (0..count).map(image).collect()
 }
 
+/// The host that imports them.
 pub fn host() -> Host {
     Host { hostid: 0x1234, hostname: "here".into() }
 }
@@ -76,6 +93,7 @@ fn hands() -> Hands {
     Hands { workers: Arc::new(zio::Workers::new("zio", 1)), world: Arc::new(SystemWorld) }
 }
 
+/// A pool of one vdev on images, with all features that can be written.
 pub fn new_pool(shape: VdevShape, images: &[PathBuf]) -> Spa {
     new_pool_on(shape, images, &claim_file)
 }
@@ -135,6 +153,7 @@ pub fn pool_in(
     create(&new, &begin, &setting).unwrap()
 }
 
+/// Imports the only pool in a folder for writing.
 pub fn import(dir: &Path) -> Result<Spa, OpenFailure> {
     import_as(dir, Options::default())
 }
@@ -146,6 +165,7 @@ pub fn import_as(dir: &Path, options: Options) -> Result<Spa, OpenFailure> {
     import_for_writing(&scan.pools[0], &options, None, &host(), &SystemClock, hands())
 }
 
+/// What makes an empty file system.
 pub fn file_system(name: &str, props: PropList) -> Box<Create> {
     let (name, contents) = (name.to_owned(), Arc::new(Empty));
     Box::new(Create { name, contents, props, crypt: None, enforce_limits: false })
