@@ -36,6 +36,7 @@ mod properties;
 mod rebuild;
 mod refusals;
 mod rescue;
+mod rescue_nested;
 mod rollback;
 mod scan;
 mod service;

@@ -142,6 +142,27 @@ fn crate_edges_follow_the_order_of_rooms() {
     assert_none("crate edges against the order of rooms", &broken);
 }
 
+/// The integration tests of a crate are one program, so that what they use is linked once.
+#[test]
+fn a_crate_has_one_program_of_tests() {
+    // The daemon's tests start their own program as a daemon.
+    let allowed = |name: &str| if name == "server" { 2 } else { 1 };
+    let mut broken = Vec::new();
+    for name in crates() {
+        let Ok(files) = fs::read_dir(root().join("crates").join(&name).join("tests")) else { continue };
+        let paths = files.flatten().map(|file| file.path());
+        let programs = paths
+            .filter(|path| path.extension().is_some_and(|end| end == "rs") || path.join("main.rs").is_file());
+        let count = programs.count();
+        if count > allowed(&name) {
+            broken.push(format!(
+                "{name}: {count} programs; a module of tests/it/main.rs is linked with the others"
+            ));
+        }
+    }
+    assert_none("test programs", &broken);
+}
+
 /// ARCHITECTURE.md presents the rooms in the order that the edges keep.
 #[test]
 fn the_architecture_page_lists_the_rooms_in_order() {

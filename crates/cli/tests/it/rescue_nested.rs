@@ -1,12 +1,7 @@
 //! `poolhouse ls` and `cp` where file systems lie in each other, and a daemon in another PID namespace.
 
-#![allow(clippy::unwrap_used)]
-#![allow(clippy::print_stderr, reason = "a helper says what it leaves out")]
-
-#[path = "common/daemon.rs"]
-mod daemon;
-
-use daemon::Daemon;
+use crate::daemon;
+use crate::daemon::Daemon;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
