@@ -265,6 +265,10 @@ impl Machine {
     /// Whose `zpool` and `zfs` scripts find.
     fn commands(&self) -> Finding {
         let name = "zpool and zfs";
+        if self.own.as_os_str().is_empty() {
+            let seen = "can't be told from this program, since /proc says where that is".into();
+            return Finding { name, state: State::Without("`mount -t proc proc /proc`".into()), seen };
+        }
         let found = ["zpool", "zfs"].map(|name| self.program(name));
         let is_own = |file: &PathBuf| fs::canonicalize(file).is_ok_and(|file| file == self.own);
         let link = format!(

@@ -272,6 +272,15 @@ impl Mount {
         Ok(())
     }
 
+    /// Refuses changes of its own file system, and not of those nested in it, or lets them again:
+    /// for those whom the system doesn't let change a mount. What programs changed through maps of
+    /// files comes before. Says whether it could: only where others can be nested.
+    pub fn keep_unchanged(&self, read_only: bool) -> bool {
+        let Some((nest, _)) = self.nest() else { return false };
+        self.suspended(|| nest.keep_unchanged(read_only));
+        true
+    }
+
     fn remount_itself(&self, options: &Options) -> Result<(), Error> {
         let failed = |source| Error::Mount { target: self.target.clone(), source };
         let root = self.root(OFlags::PATH)?.ok_or_else(|| failed(Errno::INVAL))?;

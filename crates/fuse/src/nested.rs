@@ -189,13 +189,30 @@ impl Flags {
         ])
     }
 
-    /// What of it, and not of what was `before`, a mount with these options doesn't let it have.
-    fn denied(self, before: Self, mount: &Options) -> Option<&'static str> {
-        first([
-            (!self.noexec && before.noexec && mount.noexec, "exec=on"),
-            (!self.nosuid && before.nosuid && mount.nosuid, "setuid=on"),
-            (!self.nodev && before.nodev && mount.nodev, "devices=on"),
-        ])
+    /// What was so `before`, is to be so no longer, and stays so in a mount with these options.
+    fn denied(self, before: Self, mount: &Options) -> Self {
+        Self {
+            noexec: !self.noexec && before.noexec && mount.noexec,
+            nosuid: !self.nosuid && before.nosuid && mount.nosuid,
+            nodev: !self.nodev && before.nodev && mount.nodev,
+            ..Self::default()
+        }
+    }
+
+    /// What of these is to be lifted, as its property says it.
+    fn lifted(self) -> Option<&'static str> {
+        first([(self.noexec, "exec=on"), (self.nosuid, "setuid=on"), (self.nodev, "devices=on")])
+    }
+
+    /// What either has.
+    fn or(self, other: Self) -> Self {
+        Self {
+            read_only: self.read_only || other.read_only,
+            noexec: self.noexec || other.noexec,
+            nosuid: self.nosuid || other.nosuid,
+            nodev: self.nodev || other.nodev,
+            posix_acl: self.posix_acl || other.posix_acl,
+        }
     }
 
     /// The part of it that a mount with these options has.
@@ -241,6 +258,8 @@ pub(crate) struct Fs {
     read_only: AtomicBool,
     /// Nothing of the outer file system.
     flags: Mutex<Option<Flags>>,
+    /// What its properties lifted while it was mounted, and the mount has all the same.
+    denied: Mutex<Flags>,
     known: Known,
     /// By the upper bits of its node numbers.
     places: RwLock<HashMap<u32, u32>>,
@@ -357,6 +376,7 @@ impl Nest {
             dataset: 0,
             read_only: AtomicBool::new(false),
             flags: Mutex::default(),
+            denied: Mutex::default(),
             known: Known::default(),
             places: RwLock::default(),
             main: OnceLock::new(),
@@ -376,6 +396,11 @@ impl Nest {
             at += 1;
         }
         all
+    }
+
+    /// Refuses changes of the outer file system, or lets them again.
+    pub(crate) fn keep_unchanged(&self, read_only: bool) {
+        self.outer.read_only.store(read_only, Ordering::Release);
     }
 
     /// What one of those nested in it would lose if it had these options.
@@ -635,6 +660,7 @@ impl Nest {
             dataset,
             read_only: AtomicBool::new(flags.read_only),
             flags: Mutex::new(Some(flags)),
+            denied: Mutex::default(),
             known: Known::default(),
             places: RwLock::default(),
             main: OnceLock::new(),

@@ -221,6 +221,14 @@ impl Served {
         }
     }
 
+    /// As [`Mount::keep_unchanged`]; of a nested one [`Served::remount`] does that.
+    pub fn keep_unchanged(&self, read_only: bool) -> bool {
+        match self {
+            Self::Own(mount) => mount.keep_unchanged(read_only),
+            Self::Nested(_) => false,
+        }
+    }
+
     /// As [`Mount::suspended`]; with a nested one the whole mount is suspended.
     pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
         match self {

@@ -56,7 +56,7 @@ impl Socket {
         let connected = match &self.place {
             // A folder that is named and can't be a daemon's is a mistake: what it was to hold is not nothing.
             Some(place) => match place.connect() {
-                Ok(None) if place.is_mine() => place.try_out().map(|()| None),
+                Ok(None) => place.could_have_daemon().map(|()| None),
                 connected => connected.map(|stream| Some((stream?, place.clone()))),
             },
             None => choice::running(),

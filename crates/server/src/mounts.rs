@@ -222,14 +222,23 @@ impl Mounts {
         Ok(Self { workers, others, nesting, journal, table: Mutex::default() })
     }
 
-    /// What the kernel is told of a mount.
-    fn options(&self, plan: &Plan, read_only: bool) -> Result<fuse::Options, Reason> {
+    /// What is asked of a mount, or of a place in the mount `around` it.
+    fn options(
+        &self,
+        pool: &Pool,
+        plan: &Plan,
+        around: Option<&fuse::Mount>,
+        read_only: bool,
+    ) -> Result<fuse::Options, Reason> {
         let allow_other = plan.options.allow_other || self.others;
         // Said here: whoever mounts for users only says no.
         if allow_other && !fuse::system::may_let_others_in() {
             return Err(Reason::NobodyElse);
         }
-        Ok(fuse::Options { read_only, allow_other, ..plan.options.clone() })
+        // What only its owner enters, and nothing can change, needs no ACLs that the kernel checks.
+        let needless = around.is_some() && !allow_other && pool.spa().writer().is_none();
+        let posix_acl = plan.options.posix_acl && !needless;
+        Ok(fuse::Options { read_only, allow_other, posix_acl, ..plan.options.clone() })
     }
 
     /// Who serves the mounts of this pool.
@@ -344,7 +353,7 @@ impl Mounts {
             table.by_object.insert(object, State::Coming(name.clone()));
         }
         let mounted = match &before {
-            Some(before) => self.mount_again(plan, before, (target, how.cover)),
+            Some(before) => self.mount_again(pool, plan, before, (target, how.cover)),
             None => self.mount_at(pool, plan, &name, (target, how)),
         };
         let mut table = self.table.lock();
@@ -364,7 +373,7 @@ impl Mounts {
                     hold,
                     turn,
                 };
-                *live.options.lock() = plan.words(live.is_read_only());
+                *live.options.lock() = plan.words(live.is_read_only() || plan.options.read_only);
                 let live = Arc::new(live);
                 table.by_object.insert(object, State::Here(Arc::clone(&live)));
                 drop(table);
@@ -392,11 +401,12 @@ impl Mounts {
     /// Gives what lingers a place again.
     fn mount_again(
         &self,
+        pool: &Pool,
         plan: &Plan,
         before: &Live,
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
-        let options = self.options(plan, before.is_read_only())?;
+        let options = self.options(pool, plan, None, before.is_read_only())?;
         let spot = self.place(plan, target, (cover, None))?;
         let mount = before.mount.again(&spot.path, &options).map_err(|error| {
             spot.undo();
@@ -461,7 +471,7 @@ impl Mounts {
         if let Some(fs) = shown.fs() {
             fs.node(fs.root()).map_err(|error| of_zpl(&error))?;
         }
-        let options = self.options(plan, !shown.writable())?;
+        let options = self.options(pool, plan, around, !shown.writable())?;
         let files = Files::open(&shown);
         drop(shown);
         let mount = self.serve(plan, Content::Open(tree), (around, target), &options)?;
@@ -485,7 +495,8 @@ impl Mounts {
         let shared = (Arc::clone(&given), Arc::clone(&turn));
         let later = Later::new(pool, plan, name, (policies.clone(), snapdir.clone()), shared)?;
         let (files, hold) = later.shared();
-        let options = self.options(plan, files.is_read_only())?;
+        let read_only = files.is_read_only() || plan.options.read_only;
+        let options = self.options(pool, plan, around, read_only)?;
         let content = Content::Later(Arc::new(move || later.open()));
         let mount = self.serve(plan, content, (around, target), &options)?;
         Ok(Made { mount, policies, snapdir, files, given, turn, hold })
@@ -586,7 +597,7 @@ impl Mounts {
         };
         let hold = Arc::new(Mutex::new(Some(pool.spa().read(held)?)));
         let shown = Look::of(plan).snapshot(dataset)?;
-        let options = self.options(plan, true)?;
+        let options = self.options(pool, plan, around, true)?;
         let files = Files::open(&shown);
         let mount = self.serve(plan, Content::Open(shown), (around, target), &options)?;
         let (given, turn) = (Arc::new(Mutex::new(plan.given.clone())), Arc::default());

@@ -60,6 +60,12 @@ pub enum PlaceError {
         /// Whose it should be.
         wanted: u32,
     },
+    /// It is root's, who never had a daemon there.
+    #[error("{} is a folder of root's, and no daemon has ever lived there", dir.display())]
+    Roots {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// Another file system is mounted there, whose owner may say what it likes.
     #[error("the daemon's folder {} is a mount in a folder where everybody may make things", dir.display())]
     Mount {
@@ -155,9 +161,18 @@ impl Place {
         self.shared
     }
 
-    /// Whether its daemon is, or would be, this user's.
-    pub fn is_mine(&self) -> bool {
-        !self.shared || rustix::process::geteuid().is_root()
+    /// Whether it is or could be a daemon's folder, where none runs now.
+    ///
+    /// # Errors
+    /// [`PlaceError`]: what is wrong with it.
+    pub fn could_have_daemon(&self) -> Result<(), PlaceError> {
+        if !self.shared || rustix::process::geteuid().is_root() {
+            self.try_out()
+        } else if self.dir.join("daemon.lock").exists() {
+            Ok(())
+        } else {
+            Err(PlaceError::Roots { dir: self.dir.clone() })
+        }
     }
 
     /// Makes the folder if need be, and checks that it can be trusted and used.

@@ -38,6 +38,7 @@ use crate::files::Visits;
 use crate::journal::Journal;
 use crate::looks::Looks;
 use crate::mounts::{Live, Mounts};
+use crate::plan::Plan;
 use crate::split::{Split, split};
 use crate::syncs::Syncs;
 use crate::tunables::Tunables;
@@ -553,6 +554,16 @@ impl Pools {
         // What is nested waits for the mount that it lies in.
         let stale: Vec<Arc<Live>> = failures.iter().map(|(live, _)| Arc::clone(live)).collect();
         failures.retain(|(live, _)| !stale.iter().any(|outer| live.is_within(outer)));
+        // What the mount around says, too, comes with its next mount.
+        let mounted = imported.mounted();
+        let agrees = |live: &Live, setting: &str| {
+            let around = mounted.iter().find(|(_, outer)| live.is_within(outer));
+            setting == "acltype=posix" && around.is_some_and(|(_, outer)| wants_acls(imported, &outer.name()))
+        };
+        failures.retain(|(live, error)| match &error.reason {
+            Reason::NotInEffect { setting, .. } => !agrees(live, setting),
+            _ => true,
+        });
         failures.into_iter().map(|(live, error)| MountFailure { name: live.name(), error }).collect()
     }
 
@@ -716,6 +727,12 @@ fn stays_put(imported: &Imported, name: &str) -> bool {
     let place = imported.pool.dsl().dataset(name).and_then(|d| d.property(dsl::Prop::Mountpoint));
     let Ok(Some(place)) = place else { return false };
     matches!(&place.value, dsl::prop::Value::Text(word) if word == "legacy" || word == "none")
+}
+
+/// Whether a file system is to have POSIX ACLs.
+fn wants_acls(imported: &Imported, name: &str) -> bool {
+    let found = imported.pool.dsl().dataset(name).and_then(Plan::of);
+    found.is_ok_and(|plan| plan.is_some_and(|plan| plan.options.posix_acl))
 }
 
 /// The properties that the kernel is told (`zfs_is_namespace_prop`).

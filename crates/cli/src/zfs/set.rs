@@ -45,11 +45,8 @@ pub fn set(cx: &mut Cx, args: &[String]) -> Outcome {
         Ok(match change_one(cx, &change, &what)? {
             Fate::Made => 0,
             Fate::Failed => 1,
-            Fate::Stale => {
-                cx.err.put("property may be set but unable to remount filesystem\n");
-                // OpenZFS returns -1.
-                255
-            }
+            // OpenZFS returns -1.
+            Fate::Stale => 255,
         })
     })
 }
@@ -70,6 +67,9 @@ fn each(
     Ok(code)
 }
 
+/// What is said of a change that was made, when what is mounted could not follow it.
+const STALE: &str = "property may be set but unable to remount filesystem\n";
+
 /// What came of a change.
 #[derive(PartialEq, Eq)]
 enum Fate {
@@ -88,9 +88,16 @@ fn change_one(cx: &mut Cx, change: &DatasetChange, what: &str) -> Result<Fate, S
             // What could not be mounted afterwards is told, and no failure (`changelist_postfix`).
             let report = server::api::MountReport { failures: changed.unmounted, ..Default::default() };
             super::mount::failures(cx, "mount", &report);
+            if !report.failures.is_empty() {
+                cx.err.put(STALE);
+            }
             let stale = server::api::MountReport { failures: changed.failures, ..Default::default() };
             super::mount::failures(cx, "mount", &stale);
-            Ok(if stale.failures.is_empty() { Fate::Made } else { Fate::Stale })
+            if stale.failures.is_empty() {
+                return Ok(Fate::Made);
+            }
+            cx.err.put(STALE);
+            Ok(Fate::Stale)
         }
         Err(e) if e.about.starts_with('/') => {
             cx.complain(&format!("cannot unmount '{}'", e.about), &e);

@@ -291,6 +291,12 @@ fn a_full_run() {
         let named = root(&format!("POOLHOUSE_RUN_DIR={folder} poolhouse zpool list"));
         assert!(!named.status.success() && said(&named).contains(why), "{folder}: {}", said(&named));
     }
+    let roots = machine.ran(BOB, "POOLHOUSE_RUN_DIR=/etc poolhouse zfs list");
+    assert!(
+        !roots.status.success() && said(&roots).contains("/etc is a folder of root's"),
+        "{}",
+        said(&roots)
+    );
     let theirs = machine.ran(BOB, &format!("cd {at}; POOLHOUSE_RUN_DIR={at} poolhouse ls tank:/"));
     assert!(!theirs.status.success() && said(&theirs).contains("belongs to user"), "{}", said(&theirs));
     let ran = root("poolhouse zpool create -m none tank $PWD/d0");
@@ -348,6 +354,23 @@ fn reasons_of_failed_mounts() {
     );
     assert!(words.contains("a user mounts on folders of their own only"), "{words}");
     machine.good("poolhouse zpool export own");
+}
+
+/// Goal: without /proc an image that nobody uses can be read; one in use still isn't.
+#[test]
+fn images_without_proc() {
+    let Some(machine) = Machine::new() else { return };
+    let at = machine.home().display().to_string();
+    let root = |line: &str| machine.ran(0, line);
+    let bare = |line: &str| root(&format!("unshare -m sh -c 'mount -t tmpfs none /proc && {line}'"));
+    machine.good(&format!("truncate -s 128M {at}/d0 && poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    machine.good(&format!("echo text >{at}/mnt/file && poolhouse zpool sync"));
+    let held = bare(&format!("poolhouse ls -d {at}/d0 own:/"));
+    assert!(!held.status.success() && said(&held).contains("in use"), "{}", said(&held));
+    machine.good("poolhouse zpool export own");
+    let free = bare(&format!("poolhouse ls -d {at}/d0 own:/ && poolhouse cp -d {at}/d0 own:/file {at}/out"));
+    assert!(free.status.success() && said(&free).contains("file"), "{}", said(&free));
+    assert_eq!(fs::read_to_string(machine.home().join("out")).expect("a copy"), "text\n");
 }
 
 /// Goal: an image that can be read and not written says so, and that `-o readonly=on` imports it.
@@ -560,6 +583,15 @@ fn nested_against_its_will() {
     let at = machine.home().display().to_string();
     good(&format!("truncate -s 256M {at}/d0"));
     good(&format!("poolhouse zpool create -m {at}/mnt own {at}/d0"));
+    // What only the kernel could do for a mounted one is said, by the file system that it is about.
+    let stale = |line: &str, expected: &str| {
+        let ran = machine.ran(ANN, line);
+        let told = said(&ran);
+        let first = format!("cannot mount '{expected}");
+        assert_eq!(ran.status.code(), Some(255), "{line}: {told}");
+        assert!(told.starts_with(&first) && told.matches("cannot mount").count() == 1, "{line}: {told}");
+        assert!(told.ends_with("property may be set but unable to remount filesystem\n"), "{line}: {told}");
+    };
     for prop in ["exec=off", "acltype=posix"] {
         good(&format!("poolhouse zfs create -o canmount=noauto -o {prop} own/x"));
         let told = bad("poolhouse zfs mount own/x");
@@ -570,24 +602,52 @@ fn nested_against_its_will() {
         good(&format!("poolhouse zfs set mountpoint={at}/out own/x && poolhouse zfs mount own/x"));
         good("poolhouse zfs destroy own/x");
     }
+    // Of what nothing can change, and only this user enters, nobody checks ACLs.
+    good(&format!("mkdir {at}/mnt/x"));
+    good("poolhouse zfs create -o canmount=noauto -o acltype=posix own/x && poolhouse zpool export own");
+    good(&format!("poolhouse zpool import -d {at} -o readonly=on own && poolhouse zfs mount own/x"));
+    good(&format!("ls {at}/mnt/x && poolhouse zpool export own && poolhouse zpool import -d {at} own"));
+    assert!(bad("poolhouse zfs mount own/x").contains("acltype=posix takes effect only if"));
+    good("poolhouse zfs destroy own/x");
     good("poolhouse zfs create own/ro && poolhouse zfs create -o readonly=off own/rw");
     good("poolhouse zfs unmount own && poolhouse zfs set readonly=on own");
     good("poolhouse zfs mount own && poolhouse zfs mount own/ro");
     let told = bad("poolhouse zfs mount own/rw");
     assert!(told.contains("readonly=off takes effect only if"), "{told}");
-    good("poolhouse zfs unmount own && poolhouse zfs set readonly=off own");
+    stale("poolhouse zfs set readonly=off own", "own': readonly=off takes effect when it is mounted again");
+    stale(
+        "poolhouse zfs set acltype=posix own/ro",
+        &format!("own/ro': acltype=posix takes effect only if {at}/mnt says"),
+    );
+    good("poolhouse zfs inherit acltype own/ro && poolhouse zfs set acltype=posix own");
+    good("poolhouse zfs inherit acltype own && poolhouse zfs unmount own");
     good("poolhouse zfs set exec=off acltype=posix own && poolhouse zfs mount own");
+    // The daemon keeps it from changes, since the kernel isn't told, and what is nested keeps to its own.
+    let readonly = || good("poolhouse zfs get -H -o value,source readonly own own/ro own/rw");
+    good(&format!("poolhouse zfs mount -a && touch {at}/mnt/new {at}/mnt/ro/new {at}/mnt/rw/new"));
+    good("poolhouse zfs set readonly=on own");
+    assert_eq!(readonly(), "on\tlocal\non\tinherited from own\noff\tlocal\n");
+    for path in ["new", "other", "ro/new"] {
+        let refused = bad(&format!("touch {at}/mnt/{path}"));
+        assert!(refused.contains("Read-only file system"), "{path}: {refused}");
+    }
+    good(&format!(
+        "touch {at}/mnt/rw/other && poolhouse zfs set readonly=off own && touch {at}/mnt/other {at}/mnt/ro/new"
+    ));
+    // What inherits it is mounted with its pool, before anybody opens it.
+    good(
+        "poolhouse zfs set readonly=on own && poolhouse zfs inherit readonly own/rw && poolhouse zpool export own",
+    );
+    good(&format!("poolhouse zpool import -d {at} own && ls {at}/mnt/ro/new"));
+    assert_eq!(readonly(), "on\tlocal\non\tinherited from own\non\tinherited from own\n");
+    good("poolhouse zfs unmount own && poolhouse zfs set readonly=off own && poolhouse zfs mount -a");
     good("poolhouse zfs create own/same && poolhouse zfs create -o acltype=off own/less");
+    stale(
+        "poolhouse zfs set exec=on own/same",
+        &format!("own/same': exec=on takes effect only if {at}/mnt says"),
+    );
+    good("poolhouse zfs inherit exec own/same");
     good(&format!("touch {at}/mnt/less/file && cat {at}/mnt/less/file && mkdir {at}/mnt/less/d"));
-    // What only the kernel could do for a mounted one is said, by the file system that it is about.
-    let stale = |line: &str, expected: &str| {
-        let ran = machine.ran(ANN, line);
-        let told = said(&ran);
-        let first = format!("cannot mount '{expected}");
-        assert_eq!(ran.status.code(), Some(255), "{line}: {told}");
-        assert!(told.starts_with(&first) && told.matches("cannot mount").count() == 1, "{line}: {told}");
-        assert!(told.ends_with("property may be set but unable to remount filesystem\n"), "{line}: {told}");
-    };
     stale("poolhouse zfs set exec=on own", "own': exec=on takes effect when it is mounted again");
     good("poolhouse zfs set atime=off own && poolhouse zfs set setuid=off own && poolhouse zfs unmount own");
     good("poolhouse zfs mount -a");

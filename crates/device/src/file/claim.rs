@@ -77,7 +77,10 @@ impl Claim {
                     let holder = share(holder, Mode::Write)?;
                     Ok((file, Claim { holder: Some(holder), owed: 0.into() }))
                 }
-                Err(e) if is_closed_to_us(&e) => Ok((share(file, Mode::Peek)?, Claim::default())),
+                // Without /proc, by which it is opened again, it is as if it could only be read.
+                Err(e) if is_closed_to_us(&e) || e.kind() == io::ErrorKind::NotFound => {
+                    Ok((share(file, Mode::Peek)?, Claim::default()))
+                }
                 Err(e) => Err(e),
             },
         }

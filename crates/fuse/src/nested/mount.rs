@@ -214,8 +214,13 @@ impl Nested {
         let around = self.around.read();
         let flags = Flags::of(options);
         let before = fs.flags.lock().replace(flags.within(&around)).unwrap_or_default();
+        let denied = {
+            let mut denied = fs.denied.lock();
+            *denied = flags.denied(before.or(*denied), &around);
+            *denied
+        };
         fs.read_only.store(flags.read_only, Ordering::Release);
-        match flags.missing(&around).or_else(|| flags.denied(before, &around)) {
+        match flags.missing(&around).or_else(|| denied.lifted()) {
             Some(what) => Err(self.inside(what)),
             None => Ok(()),
         }

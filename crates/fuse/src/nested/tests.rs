@@ -304,8 +304,10 @@ fn flags_of_the_mount_count() {
     }
     assert_eq!(Flags::of(&none).missing(&ro), Some("readonly=off"));
     assert_eq!(Flags::of(&ro).missing(&none), None);
-    assert_eq!(Flags::default().denied(Flags::of(&all), &all), Some("exec=on"));
-    assert_eq!(Flags::default().denied(Flags::default(), &all), None);
+    let lifted = Flags::default().denied(Flags::of(&all), &all);
+    assert_eq!((lifted.lifted(), Flags::default().denied(lifted, &none).lifted()), (Some("exec=on"), None));
+    assert_eq!(Flags::default().denied(Flags::default(), &all).lifted(), None);
+    assert_eq!(Flags::default().or(lifted), lifted);
     let top = Dirs::new(34, 7, &[(35, 34, "a"), (36, 34, "b")]);
     let nest = Nest::new(top as Arc<dyn Tree>, true);
     let put = |path: &str, options: &Options| {

@@ -19,7 +19,10 @@ impl Live {
     /// Lets a plan take effect, as far as it can while this is mounted.
     fn adopt(&self, pool: &Pool, mut plan: Plan) -> Result<(), Reason> {
         // What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
-        plan.options.posix_acl = self.posix_acl;
+        // A nested one asks for it, so that it is known what it can't have.
+        if !self.mount.is_nested() {
+            plan.options.posix_acl = self.posix_acl;
+        }
         plan.policy.posix_acl = self.posix_acl;
         // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
         let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
@@ -37,31 +40,44 @@ impl Live {
                 self.mount.tell(&[Stale::Name(root, b".zfs".to_vec()), Stale::File(root)]);
             }
         }
-        let Err(error) = self.tell(&plan) else { return Ok(()) };
-        // Only whoever may mount tells the kernel; what the daemon keeps itself has taken effect.
+        let shut = !told && self.is_read_only() && !plan.options.read_only && pool.spa().writer().is_some();
+        let Err(error) = self.tell(&plan) else {
+            return if shut { Err(with_the_next_mount("readonly=off")) } else { Ok(()) };
+        };
+        // Only whoever may mount tells the kernel.
         let by_daemon = match error {
             fuse::Error::Mount { source, .. } => source == Errno::PERM,
             fuse::Error::Holds { .. } => !rustix::process::geteuid().is_root(),
             _ => false,
         };
-        if by_daemon && !self.mount.is_nested() { self.kept_out(&plan) } else { Err(of_fuse(&error)) }
+        if by_daemon && !self.mount.is_nested() {
+            self.adopt_untold(&plan, shut)
+        } else {
+            Err(of_fuse(&error))
+        }
     }
 
-    /// Refuses what of a plan only the kernel could let take effect, which was told otherwise when this was mounted.
+    /// Lets take effect of a plan what the daemon does, and refuses what only the kernel could do.
     ///
     /// A user's mounts have no set-user-ID and no devices, whatever the plan says.
-    fn kept_out(&self, plan: &Plan) -> Result<(), Reason> {
-        let noexec = self.options.lock().split(',').any(|word| word == "noexec");
-        let asked = match (plan.options.noexec, noexec) {
-            (true, false) => "exec=off",
-            (false, true) => "exec=on",
-            _ if self.is_read_only() && !plan.options.read_only => "readonly=off",
-            _ => return Ok(()),
-        };
-        let what = format!(
-            "{asked} takes effect when it is mounted again ('zfs unmount' and 'zfs mount'): only root may change it in place"
-        );
-        Err(Reason::NotInEffect { setting: asked.to_owned(), what })
+    fn adopt_untold(&self, plan: &Plan, shut: bool) -> Result<(), Reason> {
+        let read_only = plan.options.read_only;
+        let words = self.options.lock().clone();
+        let is = |word: &str| words.split(',').any(|one| one == word);
+        if read_only != is("ro") && !self.is_read_only() {
+            if self.mount.keep_unchanged(read_only) {
+                let rest = words.strip_prefix("ro").or(words.strip_prefix("rw")).unwrap_or_default();
+                *self.options.lock() = format!("{}{rest}", if read_only { "ro" } else { "rw" });
+            } else if read_only {
+                return Err(with_the_next_mount("readonly=on"));
+            }
+        }
+        match (plan.options.noexec, is("noexec")) {
+            (true, false) => Err(with_the_next_mount("exec=off")),
+            (false, true) => Err(with_the_next_mount("exec=on")),
+            _ if shut => Err(with_the_next_mount("readonly=off")),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a dataset for writing that was only read.
@@ -144,4 +160,12 @@ impl Mounts {
         self.write_down(live);
         Ok(())
     }
+}
+
+/// Why a setting of a mounted file system has no effect yet.
+fn with_the_next_mount(setting: &str) -> Reason {
+    let what = format!(
+        "{setting} takes effect when it is mounted again ('zfs unmount' and 'zfs mount'): only root may change it in place"
+    );
+    Reason::NotInEffect { setting: setting.to_owned(), what }
 }
