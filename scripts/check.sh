@@ -13,5 +13,5 @@ if [ ${#crates[@]} -eq 0 ]; then
   exit 0
 fi
 echo "unit tests of: ${crates[*]}"
-# The unit tests of a crate are named `CRATE PATH`.
-scripts/test.sh --unit "${crates[@]/%/ }"
+# The unit tests of a crate are named `CRATE PATH`, those of its programs `CRATE::PROGRAM PATH`.
+scripts/test.sh --unit --any "${crates[@]/%/ }" "${crates[@]/%/::}"

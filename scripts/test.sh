@@ -6,6 +6,7 @@
 #   --retry     Runs each failed test once more, alone. If it passes then, the line `FLAKY name` names it
 #               at the end and in target/flaky/list, and the run has not failed. The output of each
 #               failure lies beside that.
+#   --any       It is no failure if no test has such a name.
 #   --rounds N  Runs all of them N times.
 #   --jobs N    So many at a time, and not one for each core.
 # Ends each test after TEST_LIMIT seconds (300).
@@ -24,6 +25,7 @@ programs=() documentation=yes
 if [ "${1:-}" = --unit ]; then
   programs=(--lib --bins) documentation=
   shift
+  cargo build -q --workspace --bin run-tests
 fi
 for word in "$@"; do case $word in -* | [0-9]*) ;; *) documentation= ;; esac; done
 

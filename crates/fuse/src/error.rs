@@ -64,8 +64,8 @@ pub enum Error {
         target: PathBuf,
         /// Where the mount is that it lies in.
         mount: PathBuf,
-        /// The property that asks for it.
-        what: &'static str,
+        /// The properties that ask for it.
+        what: String,
     },
     /// What a mount is to be like would take from what is nested in it what that says.
     #[error(
@@ -76,8 +76,8 @@ pub enum Error {
     Holds {
         /// Where the mount is.
         target: PathBuf,
-        /// The property of what is nested.
-        what: &'static str,
+        /// The properties of what is nested.
+        what: String,
     },
     /// Mounted, but the first look at it failed.
     #[error("mounted at {}, but it does not answer", target.display())]

@@ -273,11 +273,11 @@ impl Mount {
     }
 
     /// Refuses changes of its own file system, and not of those nested in it, or lets them again:
-    /// for those whom the system doesn't let change a mount. What programs changed through maps of
-    /// files comes before. Says whether it could: only where others can be nested.
+    /// for those whom the system doesn't let change a mount. Programs that have maps of files go on
+    /// changing them. Says whether it could: only where others can be nested.
     pub fn keep_unchanged(&self, read_only: bool) -> bool {
         let Some((nest, _)) = self.nest() else { return false };
-        self.suspended(|| nest.keep_unchanged(read_only));
+        nest.keep_unchanged(read_only);
         true
     }
 

@@ -176,11 +176,11 @@ impl Flags {
         Self { read_only, nosuid, nodev, noexec, posix_acl }
     }
 
-    /// What of it a mount with these options takes from it, as its property says it.
+    /// What of it a mount with these options takes from it, as its properties say it.
     ///
     /// What the mount protects better is nothing of that.
-    pub(crate) fn missing(self, mount: &Options) -> Option<&'static str> {
-        first([
+    pub(crate) fn missing(self, mount: &Options) -> Option<String> {
+        all([
             (self.noexec && !mount.noexec, "exec=off"),
             (self.nosuid && !mount.nosuid, "setuid=off"),
             (self.nodev && !mount.nodev, "devices=off"),
@@ -199,9 +199,9 @@ impl Flags {
         }
     }
 
-    /// What of these is to be lifted, as its property says it.
-    fn lifted(self) -> Option<&'static str> {
-        first([(self.noexec, "exec=on"), (self.nosuid, "setuid=on"), (self.nodev, "devices=on")])
+    /// What of these is to be lifted, as its properties say it.
+    fn lifted(self) -> Option<String> {
+        all([(self.noexec, "exec=on"), (self.nosuid, "setuid=on"), (self.nodev, "devices=on")])
     }
 
     /// What either has.
@@ -227,8 +227,10 @@ impl Flags {
     }
 }
 
-fn first<const N: usize>(all: [(bool, &'static str); N]) -> Option<&'static str> {
-    all.into_iter().find_map(|(is, what)| is.then_some(what))
+/// Those that are so, as a list.
+fn all<const N: usize>(settings: [(bool, &'static str); N]) -> Option<String> {
+    let those: Vec<&str> = settings.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
+    (!those.is_empty()).then(|| those.join(", "))
 }
 
 /// A folder for a nested file system.
@@ -404,7 +406,7 @@ impl Nest {
     }
 
     /// What one of those nested in it would lose if it had these options.
-    pub(crate) fn refuses(&self, options: &Options) -> Option<&'static str> {
+    pub(crate) fn refuses(&self, options: &Options) -> Option<String> {
         self.all().iter().find_map(|fs| (*fs.flags.lock())?.missing(options))
     }
 

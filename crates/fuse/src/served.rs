@@ -229,6 +229,14 @@ impl Served {
         }
     }
 
+    /// As [`Nested::refuses_acls`].
+    pub fn refuses_acls(&self) -> Option<Error> {
+        match self {
+            Self::Own(_) => None,
+            Self::Nested(nested) => nested.refuses_acls(),
+        }
+    }
+
     /// As [`Mount::suspended`]; with a nested one the whole mount is suspended.
     pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
         match self {

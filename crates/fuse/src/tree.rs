@@ -324,6 +324,12 @@ pub trait Tree: Send + Sync {
         Err(Errno::ROFS)
     }
 
+    /// The same of pages of the file that a program changed through a map. Where only this process
+    /// keeps a file system from changes, they come through: the program can't be told any more.
+    fn write_pages(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
+        self.write(node, offset, data, kill)
+    }
+
     /// Makes as much of a range as can be shared part of another file, from its start on, and says how much. `EXDEV` if it must be copied.
     fn clone_range(&self, _range: &CloneRange) -> Result<u64, Errno> {
         Err(Errno::XDEV)

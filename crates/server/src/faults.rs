@@ -110,7 +110,7 @@ pub(crate) fn of_fuse(error: &fuse::Error) -> Reason {
         fuse::Error::Unmount { source: Errno::INVAL, .. } => Reason::NotMounted,
         fuse::Error::Unmount { source, .. } => system(*source),
         fuse::Error::Inside { what, .. } | fuse::Error::Holds { what, .. } => {
-            Reason::NotInEffect { setting: (*what).to_owned(), what: chain(error) }
+            Reason::NotInEffect { setting: what.clone(), what: chain(error) }
         }
         fuse::Error::Helper { .. }
         | fuse::Error::HelperRefused { .. }

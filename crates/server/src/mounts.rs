@@ -406,7 +406,8 @@ impl Mounts {
         before: &Live,
         (target, cover): (&Path, bool),
     ) -> Result<Made, Reason> {
-        let options = self.options(pool, plan, None, before.is_read_only())?;
+        let read_only = before.is_read_only() || plan.options.read_only;
+        let options = self.options(pool, plan, None, read_only)?;
         let spot = self.place(plan, target, (cover, None))?;
         let mount = before.mount.again(&spot.path, &options).map_err(|error| {
             spot.undo();

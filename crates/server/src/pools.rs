@@ -423,7 +423,14 @@ impl Pools {
         let results = imported.mounts.run(&imported.pool, change, &mut lost, run);
         let results = results.map_err(|error| export::with_user(self, &imported, error));
         let mut errors: Vec<Error> = Vec::new();
-        for (about, result) in planned.about.iter().zip(results?) {
+        let results = match results {
+            Err(error) if !lost.is_empty() => {
+                let errors = std::iter::once(error).chain(lost.into_iter().map(|lost| lost.error)).collect();
+                return Err(Error::new(about, Reason::Several { errors }));
+            }
+            results => results?,
+        };
+        for (about, result) in planned.about.iter().zip(results) {
             if let Err(e) = result {
                 errors.push(export::with_user(self, &imported, error_of(about, &e)));
             }
@@ -541,27 +548,42 @@ impl Pools {
         for live in again {
             let Err(error) = imported.mounts.follow(&imported.pool, &live) else { continue };
             let name = live.name();
-            let about = match &error.reason {
-                Reason::NotInEffect { setting, .. } => setting.split('=').next().unwrap_or_default(),
-                _ => "",
+            let told = match &error.reason {
+                Reason::NotInEffect { setting, .. } => props_of(setting).any(&told),
+                _ => told(""),
             };
-            if told(about) && within(root, &name) {
+            if told && within(root, &name) {
                 failures.push((live, error));
             } else {
                 tracing::warn!(dataset = name, %error, "its properties are not followed");
             }
         }
-        // What is nested waits for the mount that it lies in.
-        let stale: Vec<Arc<Live>> = failures.iter().map(|(live, _)| Arc::clone(live)).collect();
-        failures.retain(|(live, _)| !stale.iter().any(|outer| live.is_within(outer)));
-        // What the mount around says, too, comes with its next mount.
+        // What is nested waits for the mount that it lies in, if that waits for the same.
+        let outer: Vec<(Arc<Live>, String)> = (failures.iter())
+            .filter_map(|(live, error)| match &error.reason {
+                Reason::NotInEffect { setting, .. } => Some((Arc::clone(live), setting.clone())),
+                _ => None,
+            })
+            .collect();
+        let mut acls = BTreeMap::new();
         let mounted = imported.mounted();
-        let agrees = |live: &Live, setting: &str| {
-            let around = mounted.iter().find(|(_, outer)| live.is_within(outer));
-            setting == "acltype=posix" && around.is_some_and(|(_, outer)| wants_acls(imported, &outer.name()))
+        let mut comes = |live: &Live, setting: &str| {
+            let waits = |(outer, its): &(Arc<Live>, String)| {
+                live.is_within(outer) && props_of(setting).all(|prop| props_of(its).any(|own| own == prop))
+            };
+            if outer.iter().any(waits) {
+                return true;
+            }
+            // What the mount around says, too, comes with its next mount.
+            let Some((_, around)) =
+                mounted.iter().find(|(_, outer)| setting == "acltype=posix" && live.is_within(outer))
+            else {
+                return false;
+            };
+            *acls.entry(around.object()).or_insert_with(|| wants_acls(imported, &around.name()))
         };
         failures.retain(|(live, error)| match &error.reason {
-            Reason::NotInEffect { setting, .. } => !agrees(live, setting),
+            Reason::NotInEffect { setting, .. } => !comes(live, setting),
             _ => true,
         });
         failures.into_iter().map(|(live, error)| MountFailure { name: live.name(), error }).collect()
@@ -727,6 +749,11 @@ fn stays_put(imported: &Imported, name: &str) -> bool {
     let place = imported.pool.dsl().dataset(name).and_then(|d| d.property(dsl::Prop::Mountpoint));
     let Ok(Some(place)) = place else { return false };
     matches!(&place.value, dsl::prop::Value::Text(word) if word == "legacy" || word == "none")
+}
+
+/// The names in a list of settings (`exec=off, setuid=off`).
+fn props_of(settings: &str) -> impl Iterator<Item = &str> {
+    settings.split(", ").map(|setting| setting.split('=').next().unwrap_or_default())
 }
 
 /// Whether a file system is to have POSIX ACLs.

@@ -59,7 +59,9 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
                 target::check_key(&pool, &target.dataset)?;
                 let mut engine = Engine::files(pool.dataset(&target.dataset)?.filesystem()?);
                 let shown = path.as_deref().unwrap_or("/");
-                Nested::of_pool(&pool, &target.dataset)?.report(io, "ls", shown, args.recursive);
+                if args.recursive || shown.bytes().any(|byte| byte != b'/') {
+                    Nested::of_pool(&pool, &target.dataset)?.report(io, "ls", shown, args.recursive);
+                }
                 files(io, args, &target.dataset, path.as_deref().unwrap_or("/"), &mut engine)?
             }
         };

@@ -9,6 +9,7 @@
 //! Where a file system belongs is what it is mounted at, and otherwise its property `mountpoint`.
 //!
 //! # Absent
+//! Of a pool that is read directly, file systems that lie in another and are not below it by name.
 //! Snapshots: in the snapshot of a file system the others are empty folders for a mount, too.
 
 use super::held::Held;
@@ -64,7 +65,10 @@ impl Nested {
         let mut failures: Vec<String> =
             names.failures.iter().map(|(name, error)| format!("{name}: {}", Chain(error))).collect();
         let mut spots = Vec::new();
-        for name in names.names {
+        // Of thousands, those that another part of the pool has are not read for this.
+        let below = format!("{dataset}/");
+        let near = names.names.into_iter().filter(|name| name == dataset || name.starts_with(&below));
+        for name in near {
             let plan = pool.dataset(&name).and_then(|dataset| Ok(Plan::of(dataset.dsl().clone())?));
             match plan {
                 Ok(Some(plan)) => {

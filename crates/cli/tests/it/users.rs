@@ -634,6 +634,17 @@ fn nested_against_its_will() {
     good(&format!(
         "touch {at}/mnt/rw/other && poolhouse zfs set readonly=off own && touch {at}/mnt/other {at}/mnt/ro/new"
     ));
+    // What a program changes through a map that it had is not lost.
+    let map = format!(
+        "import mmap, subprocess\nf = open(\"{at}/mnt/new\", \"r+b\"); f.truncate(4096)\n\
+         m = mmap.mmap(f.fileno(), 4096); m[0:3] = b\"one\"\n\
+         subprocess.check_call([\"sh\", \"-c\", \"poolhouse zfs set readonly=on own\"])\n\
+         m[4:7] = b\"two\"; m.flush()"
+    );
+    good(&format!("python3 -c '{map}' && poolhouse zfs unmount own/ro && poolhouse zfs mount own/ro"));
+    assert!(bad(&format!("touch {at}/mnt/other")).contains("Read-only file system"));
+    assert_eq!(good(&format!("tr -d '\\0' <{at}/mnt/new")), "onetwo");
+    good("poolhouse zfs set readonly=off own");
     // What inherits it is mounted with its pool, before anybody opens it.
     good(
         "poolhouse zfs set readonly=on own && poolhouse zfs inherit readonly own/rw && poolhouse zpool export own",

@@ -211,7 +211,11 @@ fn rename2(tree: &dyn Tree, dir: Node, request: &Request<'_>) -> Result<(), Errn
 fn write(tree: &dyn Tree, node: Node, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
     let ask: abi::WriteIn = request.body()?;
     let data = request.rest_after::<abi::WriteIn>()?.get(..ask.size as usize).ok_or(Errno::INVAL)?;
-    tree.write(node, ask.offset, data, ask.write_flags & WRITE_KILL_SUIDGID != 0)?;
+    let kill = ask.write_flags & WRITE_KILL_SUIDGID != 0;
+    match ask.write_flags & WRITE_CACHE {
+        0 => tree.write(node, ask.offset, data, kill)?,
+        _ => tree.write_pages(node, ask.offset, data, kill)?,
+    }
     if ask.flags & O_DSYNC != 0 {
         tree.fsync(node)?;
     }

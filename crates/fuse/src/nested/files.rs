@@ -163,6 +163,11 @@ impl Tree for Nest {
         self.change(node, |_, tree, node| tree.write(node, offset, data, kill))
     }
 
+    fn write_pages(&self, node: Node, offset: u64, data: &[u8], kill: bool) -> Result<(), Errno> {
+        // A file system that was not opened to be changed refuses it itself.
+        self.at(node, |_, tree, node| tree.write(node, offset, data, kill))
+    }
+
     fn clone_range(&self, range: &CloneRange) -> Result<u64, Errno> {
         self.change(range.target, |fs, tree, target| {
             let source = self.same(fs, range.source)?;

@@ -212,7 +212,9 @@ impl Nested {
         let ended = || Error::Mount { target: self.target.clone(), source: Errno::INVAL };
         let (_, fs) = self.here().ok_or_else(ended)?;
         let around = self.around.read();
-        let flags = Flags::of(options);
+        // Whether ACLs count is agreed upon when it is mounted.
+        let acls = fs.flags.lock().is_some_and(|flags| flags.posix_acl);
+        let flags = Flags { posix_acl: acls, ..Flags::of(options) };
         let before = fs.flags.lock().replace(flags.within(&around)).unwrap_or_default();
         let denied = {
             let mut denied = fs.denied.lock();
@@ -220,13 +222,22 @@ impl Nested {
             *denied
         };
         fs.read_only.store(flags.read_only, Ordering::Release);
-        match flags.missing(&around).or_else(|| denied.lifted()) {
+        match [flags.missing(&around), denied.lifted()]
+            .into_iter()
+            .flatten()
+            .reduce(|a, b| format!("{a}, {b}"))
+        {
             Some(what) => Err(self.inside(what)),
             None => Ok(()),
         }
     }
 
-    fn inside(&self, what: &'static str) -> Error {
+    /// Why it can't have POSIX ACLs, if it can't: the mount around it has none.
+    pub fn refuses_acls(&self) -> Option<Error> {
+        (!self.around.read().posix_acl).then(|| self.inside("acltype=posix".to_owned()))
+    }
+
+    fn inside(&self, what: String) -> Error {
         Error::Inside { target: self.target.clone(), mount: self.outer.clone(), what }
     }
 

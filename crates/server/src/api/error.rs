@@ -230,7 +230,7 @@ pub enum Reason {
     },
     /// A property is set, and a mounted file system can't have it.
     NotInEffect {
-        /// The property and its value, `exec=off`.
+        /// The properties and their values, `exec=off, setuid=off`.
         setting: String,
         /// Why, and what helps.
         what: String,

@@ -79,7 +79,10 @@ impl Mounts {
         let since = table.iter().rposition(|row| row.device == own && target.starts_with(&row.target));
         let later = table.iter().skip(since.map_or(0, |at| at + 1));
         for row in later.filter(|row| row.target.starts_with(target) || target.starts_with(&row.target)) {
-            let ours = all.iter().find(|other| device(other) == row.device && other.target() == row.target);
+            if found.len() >= NAMED_MAX {
+                break;
+            }
+            let ours = all.iter().find(|other| other.target() == row.target && device(other) == row.device);
             found.push(match ours {
                 Some(other) => named(&other.name(), &row.target),
                 None if row.fs_type == fuse::system::FS_TYPE => {

@@ -19,10 +19,8 @@ impl Live {
     /// Lets a plan take effect, as far as it can while this is mounted.
     fn adopt(&self, pool: &Pool, mut plan: Plan) -> Result<(), Reason> {
         // What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
-        // A nested one asks for it, so that it is known what it can't have.
-        if !self.mount.is_nested() {
-            plan.options.posix_acl = self.posix_acl;
-        }
+        let acls = plan.options.posix_acl && !self.posix_acl;
+        plan.options.posix_acl = self.posix_acl;
         plan.policy.posix_acl = self.posix_acl;
         // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
         let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
@@ -42,7 +40,11 @@ impl Live {
         }
         let shut = !told && self.is_read_only() && !plan.options.read_only && pool.spa().writer().is_some();
         let Err(error) = self.tell(&plan) else {
-            return if shut { Err(with_the_next_mount("readonly=off")) } else { Ok(()) };
+            return match self.mount.refuses_acls() {
+                _ if shut => Err(with_the_next_mount("readonly=off")),
+                Some(error) if acls => Err(of_fuse(&error)),
+                _ => Ok(()),
+            };
         };
         // Only whoever may mount tells the kernel.
         let by_daemon = match error {
@@ -51,10 +53,13 @@ impl Live {
             _ => false,
         };
         if by_daemon && !self.mount.is_nested() {
-            self.adopt_untold(&plan, shut)
-        } else {
-            Err(of_fuse(&error))
+            return self.adopt_untold(&plan, shut);
         }
+        if matches!(error, fuse::Error::Inside { .. }) {
+            // That has taken effect.
+            self.note_read_only(plan.options.read_only);
+        }
+        Err(of_fuse(&error))
     }
 
     /// Lets take effect of a plan what the daemon does, and refuses what only the kernel could do.
@@ -62,22 +67,30 @@ impl Live {
     /// A user's mounts have no set-user-ID and no devices, whatever the plan says.
     fn adopt_untold(&self, plan: &Plan, shut: bool) -> Result<(), Reason> {
         let read_only = plan.options.read_only;
-        let words = self.options.lock().clone();
-        let is = |word: &str| words.split(',').any(|one| one == word);
-        if read_only != is("ro") && !self.is_read_only() {
+        let mut waits = Vec::new();
+        let noexec = self.options.lock().split(',').any(|word| word == "noexec");
+        match (plan.options.noexec, noexec) {
+            (true, false) => waits.push("exec=off"),
+            (false, true) => waits.push("exec=on"),
+            _ => {}
+        }
+        if shut {
+            waits.push("readonly=off");
+        } else if !self.is_read_only() {
             if self.mount.keep_unchanged(read_only) {
-                let rest = words.strip_prefix("ro").or(words.strip_prefix("rw")).unwrap_or_default();
-                *self.options.lock() = format!("{}{rest}", if read_only { "ro" } else { "rw" });
+                self.note_read_only(read_only);
             } else if read_only {
-                return Err(with_the_next_mount("readonly=on"));
+                waits.push("readonly=on");
             }
         }
-        match (plan.options.noexec, is("noexec")) {
-            (true, false) => Err(with_the_next_mount("exec=off")),
-            (false, true) => Err(with_the_next_mount("exec=on")),
-            _ if shut => Err(with_the_next_mount("readonly=off")),
-            _ => Ok(()),
-        }
+        if waits.is_empty() { Ok(()) } else { Err(with_the_next_mount(&waits.join(", "))) }
+    }
+
+    /// Says of its options whether it may be written.
+    fn note_read_only(&self, read_only: bool) {
+        let mut now = self.options.lock();
+        let rest = now.strip_prefix("ro").or(now.strip_prefix("rw")).unwrap_or_default();
+        *now = format!("{}{rest}", if read_only || self.is_read_only() { "ro" } else { "rw" });
     }
 
     /// Takes a dataset for writing that was only read.

@@ -88,20 +88,22 @@ impl Mounts {
         };
         let (work, why) = match shown.may_roll_back() {
             false => (work, Unmounts::Often),
-            true => match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
-                Exchange::Done(done, stale) => {
-                    let own =
-                        self.list().into_iter().filter(|one| !one.mount.is_nested() && one.is_below(&live));
-                    let own: Vec<_> = own.filter(|one| one.is_attached()).collect();
-                    live.mount.tell(&stale);
-                    self.settle(&live, lost);
-                    self.mount_lost(pool, &own, lost);
-                    return done;
+            true => {
+                // Before: whoever looks for one afterwards may have the kernel take it away.
+                let own = self.list().into_iter().filter(|one| !one.mount.is_nested() && one.is_below(&live));
+                let own: Vec<_> = own.filter(|one| one.is_attached()).collect();
+                match live.mount.suspended(|| live.exchange(pool, &shown, (head, to), work)) {
+                    Exchange::Done(done, stale) => {
+                        live.mount.tell(&stale);
+                        self.settle(&live, lost);
+                        self.mount_lost(pool, &own, lost);
+                        return done;
+                    }
+                    Exchange::Unknown(work, why) => (work, why),
                 }
-                Exchange::Unknown(work, why) => (work, why),
-            },
+            }
         };
-        drop(shown);
+        drop((turn, shown));
         self.unmounted(pool, (&live, why), lost, work)
     }
 
@@ -148,8 +150,14 @@ impl Mounts {
     ) -> Results<E> {
         let below = self.list().into_iter().filter(|one| one.is_below(live));
         let all: Vec<_> = std::iter::once(Arc::clone(live)).chain(below).collect();
+        if all.len() > 1 {
+            let names: Vec<String> = all.iter().map(|one| one.name()).collect();
+            crate::grants::may_unmount(&names)?;
+        }
+        // One that only lingers gets no place again.
+        let lingered = !live.is_attached();
         let again = |from: usize, lost: &mut Vec<MountFailure>| {
-            for one in &all[from..] {
+            for one in all[from..].iter().filter(|one| one.object != live.object || !lingered) {
                 if let Err(error) = self.restore(pool, one, one.object != live.object) {
                     tracing::error!(dataset = one.name(), %error, "it is not mounted again");
                     lost.push(one.lost(error.reason, None));

@@ -105,6 +105,26 @@ fn failed_tests_run_once_more() {
     );
 }
 
+/// Goal: the output of a failure alone is kept too, and that of an earlier run isn't; where any
+/// number of tests will do, none is enough.
+#[test]
+fn what_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, file) = (dir.path(), dir.path().join("spa"));
+    fs::write(&file, PROGRAM.replace("DIR", &dir.display().to_string())).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = messages(dir);
+    fs::create_dir(dir.join("flaky")).unwrap();
+    fs::write(dir.join("flaky/old.log"), "").unwrap();
+    assert!(!run(dir, &text.replace("/it", "/spa"), &["--retry", "=it broken", "broken"]).status.success());
+    let kept = fs::read_dir(dir.join("flaky")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut kept: Vec<_> = kept.map(|name| name.into_string().unwrap()).collect();
+    kept.sort();
+    assert!(kept.iter().any(|name| name.ends_with("broken.1.alone.log")), "{kept:?}");
+    assert!(kept.iter().any(|name| name.ends_with("broken.1.log")) && !kept.contains(&"old.log".into()));
+    assert!(run(dir, &text.replace("/it", "/spa"), &["--any", "no such test"]).status.success());
+}
+
 /// Goal: nothing to run, and options that don't exist, are failures that say so.
 #[test]
 fn nothing_to_run_is_a_failure() {

@@ -1,6 +1,6 @@
 //! Runs each test in a process of its own, with a time limit, and a failed one again, alone.
 //!
-//! Usage: `run-tests [--jobs N] [--limit SECONDS] [--retry] [--rounds N] --out DIR [FILTER...] < MESSAGES`
+//! Usage: `run-tests [--jobs N] [--limit SECONDS] [--retry] [--rounds N] [--any] --out DIR [FILTER...] < MESSAGES`
 //!
 //! # Theory
 //! `MESSAGES` is what `cargo test --no-run --message-format=json` prints: the test programs are
@@ -11,6 +11,8 @@
 //! `FLAKY`: that is said at the end, and written to `DIR/list`, and the run has not failed. The
 //! output of each failure is in `DIR`. With `--rounds` all tests run so many times, and those that
 //! passed in one round and failed in another are listed.
+//!
+//! With `--any` it is no failure if no test has such a name.
 //!
 //! A test is named by its program and its path there: `spa::it scan::pauses`. A filter is a part
 //! of that; `=NAME` is the whole.
@@ -36,6 +38,7 @@ struct Options {
     jobs: usize,
     limit: Duration,
     retry: bool,
+    any: bool,
     rounds: u32,
     out: PathBuf,
     filters: Vec<String>,
@@ -44,8 +47,15 @@ struct Options {
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut options =
-            Self { jobs, limit: LIMIT, retry: false, rounds: 1, out: PathBuf::new(), filters: Vec::new() };
+        let mut options = Self {
+            jobs,
+            limit: LIMIT,
+            retry: false,
+            any: false,
+            rounds: 1,
+            out: PathBuf::new(),
+            filters: Vec::new(),
+        };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             let number = |text: String| {
@@ -58,6 +68,7 @@ impl Options {
                 "--rounds" => options.rounds = number(value()?)?,
                 "--out" => options.out = value()?.into(),
                 "--retry" => options.retry = true,
+                "--any" => options.any = true,
                 word if word.starts_with('-') => return Err(format!("there is no option {word}")),
                 _ => options.filters.push(word),
             }
@@ -97,18 +108,22 @@ fn run(options: &Options) -> Result<bool, String> {
     }
     let (ignored, cases): (Vec<Case>, Vec<Case>) =
         all.into_iter().filter(|case| options.wants(case)).partition(|case| case.ignored);
+    if cases.is_empty() && options.any {
+        return Ok(true);
+    }
     if cases.is_empty() {
         return Err("no test has such a name".into());
     }
+    report::clear(&options.out)?;
     let began = Instant::now();
     let mut rounds = report::Rounds::default();
     for round in 1..=options.rounds {
         let ran = process::run_all(&cases, options.jobs, options.limit);
         let failed: Vec<&Case> = ran.iter().filter(|ran| !ran.passed()).map(|ran| ran.case).collect();
-        for ran in ran.iter().filter(|ran| !ran.passed()) {
-            report::keep(&options.out, round, ran)?;
-        }
         let again = if options.retry { process::run_all(&failed, 1, options.limit) } else { Vec::new() };
+        for (ran, alone) in ran.iter().map(|ran| (ran, "")).chain(again.iter().map(|ran| (ran, ".alone"))) {
+            report::keep(&options.out, &format!("{round}{alone}"), ran)?;
+        }
         rounds.add(&ran, &again);
     }
     rounds.end(&options.out, began.elapsed(), ignored.len())

@@ -1,10 +1,9 @@
 //! Tests as processes.
 
 use crate::cases::Case;
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::fs::File;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +12,12 @@ use std::time::{Duration, Instant};
 
 /// How long a process is let alone before it is looked at again.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long a killed process has until it is given up.
+const END: Duration = Duration::from_secs(10);
 /// The most of a test's output that is kept, bytes: its end.
 const OUTPUT_MAX: u64 = 256 << 10;
+/// The most that a test may print, bytes.
+const PRINTED_MAX: u64 = 256 << 20;
 
 /// A test that ran.
 pub struct Ran<'c> {
@@ -78,41 +81,75 @@ fn run(case: &Case, limit: Duration) -> Ran<'_> {
     let failed = |why: String, output: String| Some(Failure { why, output });
     let failure = match start(case) {
         Err(error) => failed(format!("it can't be started: {error}"), String::new()),
-        Ok((mut child, mut output)) => match wait(&mut child, began + limit) {
-            Ok(Some(status)) if status.success() => None,
-            Ok(Some(status)) => failed(status.to_string(), text(&mut output)),
-            Ok(None) => failed(format!("it did not end in {} s", limit.as_secs()), text(&mut output)),
-            Err(error) => failed(format!("it can't be waited for: {error}"), text(&mut output)),
+        Ok((mut child, mut output)) => match wait(&mut child, &output, limit) {
+            Ok(status) if status.success() => None,
+            Ok(status) => failed(status.to_string(), text(&mut output)),
+            Err(why) => failed(why, text(&mut output)),
         },
     };
     Ran { case, took: began.elapsed(), failure }
 }
 
 /// Starts a test. What it prints goes to a file: what it leaves behind in the background may hold that open.
+///
+/// It stays in the group of this process, so that who interrupts the run interrupts the tests.
 fn start(case: &Case) -> io::Result<(Child, File)> {
     let output = tempfile::tempfile()?;
     let mut command = case.command();
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    // All that it starts ends with it.
-    Ok((command.process_group(0).spawn()?, output))
+    Ok((command.spawn()?, output))
 }
 
-/// Waits for a test to end; after the limit it is killed with what it started, and `None` comes back.
-fn wait(child: &mut Child, limit: Instant) -> io::Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+/// Waits for a test to end. One that takes or prints too much is killed, with what it started.
+///
+/// # Errors
+/// Why it did not end by itself, in words.
+fn wait(child: &mut Child, output: &File, limit: Duration) -> Result<ExitStatus, String> {
+    let began = Instant::now();
+    let ended = |child: &mut Child| child.try_wait().map_err(|e| format!("it can't be waited for: {e}"));
+    let why = loop {
+        if let Some(status) = ended(child)? {
+            return Ok(status);
         }
-        if Instant::now() >= limit {
-            let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            if let Some(group) = group {
-                kill_process_group(group, Signal::KILL)?;
-            }
-            child.wait()?;
-            return Ok(None);
+        if began.elapsed() >= limit {
+            break format!("it did not end in {} s", limit.as_secs());
+        }
+        if output.metadata().is_ok_and(|meta| meta.len() > PRINTED_MAX) {
+            break format!("it printed more than {} MiB", PRINTED_MAX >> 20);
+        }
+        thread::sleep(LOOK);
+    };
+    for pid in family(child.id()) {
+        // One may have ended meanwhile.
+        let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+    }
+    let killed = Instant::now();
+    while ended(child)?.is_none() {
+        if killed.elapsed() >= END {
+            return Err(format!("{why}, and can't be ended"));
         }
         thread::sleep(LOOK);
     }
+    Err(why)
+}
+
+/// A process and those that it started, as far as these are still its children.
+fn family(pid: u32) -> Vec<Option<Pid>> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parent = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before it is in brackets, and may have any in it.
+        text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut family = vec![pid];
+    let mut at = 0;
+    while let Some(one) = family.get(at).copied() {
+        family.extend(parents.iter().filter(|(_, parent)| *parent == one).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    family.into_iter().map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect()
 }
 
 /// The end of what was printed.

@@ -31,11 +31,26 @@ impl Fate {
     }
 }
 
+/// Takes away what an earlier run kept.
+///
+/// # Errors
+/// If it can't, in words.
+pub fn clear(out: &Path) -> Result<(), String> {
+    let failed = |e: io::Error| format!("{}: {e}", out.display());
+    for entry in std::fs::read_dir(out).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|end| end == "log") {
+            std::fs::remove_file(&path).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
 /// Keeps the output of a failure.
 ///
 /// # Errors
 /// If it can't be written, in words.
-pub fn keep(out: &Path, round: u32, ran: &Ran) -> Result<(), String> {
+pub fn keep(out: &Path, round: &str, ran: &Ran) -> Result<(), String> {
     let Some(failure) = &ran.failure else { return Ok(()) };
     let name = ran.case.name();
     let word = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
