@@ -2,7 +2,7 @@
 
 use crate::daemon;
 
-use crate::daemon::{Daemon, image, said};
+use crate::daemon::{DROP_COPIES, Daemon, image, said};
 use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -725,7 +725,7 @@ fn without_dev_fuse() {
     fill(&dir.path().join("in"));
     // A daemon of its own, and a folder /dev with nothing but what programs need.
     let script = format!(
-        "mount -t tmpfs none /mnt && touch /mnt/null /mnt/urandom && mount --bind /dev/null /mnt/null && \
+        "{DROP_COPIES} mount -t tmpfs none /mnt && touch /mnt/null /mnt/urandom && mount --bind /dev/null /mnt/null && \
          mount --bind /dev/urandom /mnt/urandom && mount --move /mnt /dev || exit 99
          set -e; test ! -e /dev/fuse
          P={program}

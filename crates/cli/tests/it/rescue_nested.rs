@@ -151,9 +151,18 @@ fn from_another_pid_namespace() {
     let (dir, daemon) = unmounted();
     let at = dir.path().display();
     daemon.good(&format!("cp {at}/file tank/docs:/file"));
+    let alone = format!("{} exec \"$0\" \"$@\"", daemon::DROP_COPIES);
     let elsewhere = |words: &str| {
         let mut command = Command::new("unshare");
-        command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_poolhouse")]);
+        command.args([
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "sh",
+            "-c",
+            &alone,
+            env!("CARGO_BIN_EXE_poolhouse"),
+        ]);
         command.args(words.split_whitespace()).env("POOLHOUSE_RUN_DIR", dir.path().join("run"));
         let ran = command.output().unwrap();
         (ran.status.success(), daemon::said(&ran))
@@ -171,8 +180,8 @@ fn from_another_pid_namespace() {
     daemon.good("zpool export tank");
     drop(daemon);
     let inside = Command::new("unshare")
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc", env!("CARGO_BIN_EXE_poolhouse"), "serve"])
-        .arg("--run-dir")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &alone])
+        .args([env!("CARGO_BIN_EXE_poolhouse"), "serve", "--run-dir"])
         .arg(dir.path().join("run"))
         .stderr(fs::File::create(dir.path().join("log")).unwrap())
         .spawn();

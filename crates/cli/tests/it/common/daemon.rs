@@ -14,6 +14,11 @@ pub struct Daemon {
     dir: PathBuf,
 }
 
+/// What a shell does first in a mount namespace that lasts: it lets go of copies of other tests'
+/// mounts, which would keep these busy.
+pub const DROP_COPIES: &str = "cut -d' ' -f2,3 /proc/self/mounts | grep ' fuse.poolhouse$' | cut -d' ' -f1 | \
+                               xargs -r -n1 umount -l;";
+
 /// A command of ours with the daemon's folder in its environment.
 pub fn command(dir: &Path, line: &str) -> Command {
     let mut words = line.split_whitespace();
