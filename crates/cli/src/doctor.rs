@@ -404,7 +404,8 @@ fn apart(stream: &UnixStream) -> Option<String> {
     }
 }
 
-/// The folder of this user's daemon, or why there is none; why others were passed; and the daemon that answers.
+/// The folder of this user's daemon, or why there is none; why others were passed; and the daemon
+/// that answers.
 fn daemons_folder() -> (Result<String, String>, Vec<String>, Option<UnixStream>) {
     let words = |error: PlaceError| {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();

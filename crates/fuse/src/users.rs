@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Files of one process that are looked at.
 const FILES_MAX: usize = 1 << 16;
-/// Bytes of what `/proc` says of a process's maps, of what it watches, or of the sockets with names.
+/// Bytes of what `/proc` says of a process's maps, of what it watches, or of the sockets with
+/// names.
 const TEXT_MAX: u64 = 4 << 20;
 /// How long it is looked for.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -54,7 +54,8 @@ impl Socket {
     /// Connects to a daemon that runs, and says where it lives.
     fn connect(&self, own: bool) -> Result<Option<(UnixStream, Place)>, TransportError> {
         let connected = match &self.place {
-            // A folder that is named and can't be a daemon's is a mistake: what it was to hold is not nothing.
+            // A folder that is named and can't be a daemon's is a mistake: what it was to hold is
+            // not nothing.
             Some(place) => match place.connect() {
                 Ok(None) => place.could_have_daemon().map(|()| None),
                 connected => connected.map(|stream| Some((stream?, place.clone()))),

@@ -534,7 +534,8 @@ impl Pools {
             DatasetChange::Rename { to, .. } => (to, MOUNT_OPTIONS.to_vec()),
             _ => return Vec::new(),
         };
-        // Whether the change is about a property, or, if that is not known, about any that the kernel is told.
+        // Whether the change is about a property, or, if that is not known, about any that the
+        // kernel is told.
         let told = |about: &str| {
             changed.iter().any(|prop| if about.is_empty() { is_mount_option(prop) } else { *prop == about })
         };

@@ -3,8 +3,8 @@
 //! # Theory
 //! `poolhouse cp -r tank:/ out` reads one file system. `cp -r` from its mount would enter those
 //! that are mounted in it. They are not entered here, as by `cp -x`; so each is named, with the
-//! command that copies it. A path below the mountpoint of another file system leads into a folder that the
-//! other hides: it can be read, and is not written.
+//! command that copies it. A path below the mountpoint of another file system leads into a folder
+//! that the other hides: it can be read, and is not written.
 //!
 //! Where a file system belongs is what it is mounted at, and otherwise its property `mountpoint`.
 //!

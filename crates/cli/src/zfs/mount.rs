@@ -87,7 +87,8 @@ fn opened(cx: &mut Cx, names: &[String]) -> Result<bool, Stop> {
 
 fn list(cx: &mut Cx, as_json: bool) -> Outcome {
     let mut mounts = cx.service()?.mounts().map_err(|e| cx.fail("cannot list mounts", &e))?;
-    // The order in which `zfs mount -a` mounts, and so that of the kernel's table, which OpenZFS prints.
+    // The order in which `zfs mount -a` mounts, and so that of the kernel's table, which OpenZFS
+    // prints.
     mounts.sort_by(|a, b| Path::new(&a.mountpoint).cmp(Path::new(&b.mountpoint)));
     let mut all = Object::new();
     for m in mounts.iter().filter(|m| !m.dataset.contains('@')) {

@@ -613,8 +613,8 @@ fn looped(file: &Path) -> Option<String> {
     Some(String::from_utf8(made?.stdout).expect("a path").trim().to_owned())
 }
 
-/// Goal: the command that wants a file system unmounted is not named beside the shell that is in it,
-/// and is named where nothing else is; what another file system is mounted in is told of that.
+/// Goal: the command that wants a file system unmounted is not named beside the shell that is in
+/// it, and is named where nothing else is. A file system names what is mounted in it.
 #[test]
 fn askers_and_mounts_in_the_way() {
     for options in [&["--nest"][..], &[]] {

@@ -1,4 +1,5 @@
-//! `poolhouse ls` and `cp` where file systems lie in each other, and a daemon in another PID namespace.
+//! `poolhouse ls` and `cp` where file systems lie in each other, and a daemon in another PID
+//! namespace.
 
 use crate::daemon;
 use crate::daemon::Daemon;

@@ -622,7 +622,8 @@ fn nested_against_its_will() {
     good("poolhouse zfs inherit acltype own/ro && poolhouse zfs set acltype=posix own");
     good("poolhouse zfs inherit acltype own && poolhouse zfs unmount own");
     good("poolhouse zfs set exec=off acltype=posix own && poolhouse zfs mount own");
-    // The daemon keeps it from changes, since the kernel isn't told, and what is nested keeps to its own.
+    // The daemon keeps it from changes, since the kernel isn't told, and what is nested keeps to
+    // its own.
     let readonly = || good("poolhouse zfs get -H -o value,source readonly own own/ro own/rw");
     good(&format!("poolhouse zfs mount -a && touch {at}/mnt/new {at}/mnt/ro/new {at}/mnt/rw/new"));
     good("poolhouse zfs set readonly=on own");

@@ -18,11 +18,13 @@ impl Live {
 
     /// Lets a plan take effect, as far as it can while this is mounted.
     fn adopt(&self, pool: &Pool, mut plan: Plan) -> Result<(), Reason> {
-        // What the kernel was told when this was mounted, and can't be told again, stays with the next mount.
+        // What the kernel was told when this was mounted, and can't be told again, stays with the
+        // next mount.
         let acls = plan.options.posix_acl && !self.posix_acl;
         plan.options.posix_acl = self.posix_acl;
         plan.policy.posix_acl = self.posix_acl;
-        // The kernel keeps writers out as long as it can't be told, and then nobody else is kept from the dataset.
+        // The kernel keeps writers out as long as it can't be told, and then nobody else is kept
+        // from the dataset.
         let told = rustix::process::geteuid().is_root() || self.mount.is_nested();
         if told && !plan.options.read_only && pool.spa().writer().is_some() {
             self.open_for_writing(pool, &plan)?;
@@ -46,7 +48,7 @@ impl Live {
                 _ => Ok(()),
             };
         };
-        // Only whoever may mount tells the kernel.
+        // Only a process that may mount tells the kernel.
         let by_daemon = match error {
             fuse::Error::Mount { source, .. } => source == Errno::PERM,
             fuse::Error::Holds { .. } => !rustix::process::geteuid().is_root(),
@@ -115,11 +117,13 @@ impl Live {
 }
 
 impl Mounts {
-    /// Lets what properties say now take effect, as far as what the mount was given with `-o` leaves them a say.
+    /// Lets what properties say now take effect, as far as what the mount was given with `-o`
+    /// leaves them a say.
     ///
     /// # Errors
-    /// As reading them fails; as the system refuses to change the mount's options: say, because a file is open for writing, or because only
-    /// root may.
+    /// As reading them fails; as the system refuses to change the mount's options: say, because a
+    /// file is open for writing, or because
+    /// only root may.
     pub fn follow(&self, pool: &Pool, live: &Live) -> Result<(), Error> {
         let _turn = live.turn.lock();
         let name = live.name();
@@ -136,7 +140,8 @@ impl Mounts {
     /// Mounts again what is mounted, with other options (`-o remount`).
     ///
     /// # Errors
-    /// [`Reason::PoolReadonly`] if it is to be written, and can only be read; as the system refuses it.
+    /// [`Reason::PoolReadonly`] if it is to be written, and can only be read; as the system refuses
+    /// it.
     pub fn remount(&self, pool: &Pool, live: &Live, mut plan: Plan, options: &[String]) -> Result<(), Error> {
         let fail = |reason| Error::new(live.name(), reason);
         let _turn = live.turn.lock();

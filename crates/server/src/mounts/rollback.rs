@@ -7,8 +7,9 @@
 //!
 //! If it can't be rolled back, everything is as before, also removed files that are open.
 //!
-//! If what differs can't be found ([`Unmounts`]), the file system is unmounted for the rollback, with
-//! all file systems of the pool that are mounted in it. Then all are mounted again where they were.
+//! If what differs can't be found ([`Unmounts`]), the file system is unmounted for the rollback,
+//! with all file systems of the pool that are mounted in it. Then all are mounted again where they
+//! were.
 //! Programs must not be using them: the rollback is refused, and says which one is used by what.
 //!
 //! A mountpoint that is gone with the rollback is made again. Where it can't be, the caller is told

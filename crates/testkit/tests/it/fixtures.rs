@@ -30,7 +30,8 @@ fn the_bundled_choice_stays_below_its_limit() {
     assert!(total > 40_000_000, "fixtures/ holds {total} bytes: was something lost?");
 }
 
-/// Goal: what is bundled is what the whole set has, where that is at hand, so that tests that read the one say something of the other.
+/// Goal: what is bundled is what the whole set has, where that is at hand, so that tests that read
+/// the one say something of the other.
 #[test]
 fn the_bundled_choice_is_of_the_whole_set() {
     let Some(whole) = std::env::var_os("FIXTURES").filter(|dir| !dir.is_empty()) else { return };

@@ -44,8 +44,8 @@ fn run(dir: &Path, text: &str, words: &[&str]) -> Output {
 }
 
 /// Goal: each test is run by its name, in its package's folder; what fails twice is named and fails
-/// the run, what passes alone is FLAKY and does not, its output is kept, and one that hangs is ended
-/// with what it started.
+/// the run, what passes alone is FLAKY and does not, its output is kept, and one that hangs is
+/// ended with what it started.
 #[test]
 fn failed_tests_run_once_more() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, bottom to top: a crate may use only crates before it. The last four
-/// are no rooms and not shipped; `testkit`, `fuzzing` and `testpools` may be dev-dependencies of any.
+/// are no rooms and not shipped; `testkit`, `fuzzing` and `testpools` may be dev-dependencies of
+/// any.
 const ORDER: [&str; 24] = [
     "ondisk",
     "codec",

@@ -1,6 +1,7 @@
 //! Runs each test in a process of its own, with a time limit, and a failed one again, alone.
 //!
-//! Usage: `run-tests [--jobs N] [--limit SECONDS] [--retry] [--rounds N] [--any] --out DIR [FILTER...] < MESSAGES`
+//! Usage: `run-tests [--jobs N] [--limit SECONDS] [--retry] [--rounds N] [--any] --out DIR
+//! [FILTER...] < MESSAGES`
 //!
 //! # Theory
 //! `MESSAGES` is what `cargo test --no-run --message-format=json` prints: the test programs are

@@ -90,7 +90,8 @@ fn run(case: &Case, limit: Duration) -> Ran<'_> {
     Ran { case, took: began.elapsed(), failure }
 }
 
-/// Starts a test. What it prints goes to a file: what it leaves behind in the background may hold that open.
+/// Starts a test. What it prints goes to a file: what it leaves behind in the background may hold
+/// that open.
 ///
 /// It stays in the group of this process, so that who interrupts the run interrupts the tests.
 fn start(case: &Case) -> io::Result<(Child, File)> {
