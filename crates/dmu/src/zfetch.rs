@@ -23,7 +23,7 @@
 
 use crate::tree::Tree;
 use arc::{Came, Run, Zfetch as Counters};
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::ObjNum;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -31,23 +31,75 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 /// 1: nothing is read ahead (`zfs_prefetch_disable`).
-pub static PREFETCH_DISABLE: Tunable = Tunable::new(0);
+pub static PREFETCH_DISABLE: Tunable =
+    Tunable::new("zfs_prefetch_disable", 0, 0..=1, Unit::Flag, "1: do not prefetch");
 /// Streams of an object (`zfetch_max_streams`).
-pub static ZFETCH_MAX_STREAMS: Tunable = Tunable::new(8);
+pub static ZFETCH_MAX_STREAMS: Tunable =
+    Tunable::new("zfetch_max_streams", 8, 1..=1 << 10, Unit::Count, "most prefetch streams of an object");
 /// Seconds for which a stream keeps its place from another (`zfetch_min_sec_reap`).
-pub static ZFETCH_MIN_SEC_REAP: Tunable = Tunable::new(1);
+pub static ZFETCH_MIN_SEC_REAP: Tunable = Tunable::new(
+    "zfetch_min_sec_reap",
+    1,
+    0..=1 << 20,
+    Unit::Seconds,
+    "idle time before which a new stream can not replace this one",
+);
 /// Seconds after which a stream is forgotten (`zfetch_max_sec_reap`).
-pub static ZFETCH_MAX_SEC_REAP: Tunable = Tunable::new(2);
+pub static ZFETCH_MAX_SEC_REAP: Tunable = Tunable::new(
+    "zfetch_max_sec_reap",
+    2,
+    0..=1 << 20,
+    Unit::Seconds,
+    "idle time after which a stream is forgotten",
+);
 /// Bytes that are soon asked for ahead of a stream (`zfetch_min_distance`).
-pub static ZFETCH_MIN_DISTANCE: Tunable = Tunable::new(4 << 20);
+pub static ZFETCH_MIN_DISTANCE: Tunable = Tunable::new(
+    "zfetch_min_distance",
+    4 << 20,
+    0..=1 << 40,
+    Unit::Bytes,
+    "data to prefetch ahead of a stream soon after it begins",
+);
 /// Most bytes that are asked for ahead of a stream (`zfetch_max_distance`).
-pub static ZFETCH_MAX_DISTANCE: Tunable = Tunable::new(64 << 20);
+pub static ZFETCH_MAX_DISTANCE: Tunable = Tunable::new(
+    "zfetch_max_distance",
+    64 << 20,
+    0..=1 << 40,
+    Unit::Bytes,
+    "most data to prefetch ahead of a stream",
+);
 /// Most bytes ahead of a stream for which indirect blocks are asked for (`zfetch_max_idistance`).
-pub static ZFETCH_MAX_IDISTANCE: Tunable = Tunable::new(128 << 20);
+pub static ZFETCH_MAX_IDISTANCE: Tunable = Tunable::new(
+    "zfetch_max_idistance",
+    128 << 20,
+    0..=1 << 40,
+    Unit::Bytes,
+    "distance ahead of a stream for which indirect blocks are prefetched",
+);
 /// How far from its place a read is still of a stream, bytes (`zfetch_max_reorder`).
-pub static ZFETCH_MAX_REORDER: Tunable = Tunable::new(16 << 20);
+pub static ZFETCH_MAX_REORDER: Tunable = Tunable::new(
+    "zfetch_max_reorder",
+    16 << 20,
+    0..=1 << 40,
+    Unit::Bytes,
+    "largest distance from its expected offset at which a read still belongs to a stream",
+);
 /// What part of a stream may be passed over, as a shift (`zfetch_hole_shift`).
-pub static ZFETCH_HOLE_SHIFT: Tunable = Tunable::new(2);
+pub static ZFETCH_HOLE_SHIFT: Tunable =
+    Tunable::new("zfetch_hole_shift", 2, 0..=63, Unit::Shift, "share of a stream that a reader may skip");
+
+/// All tunables of prefetching.
+pub static TUNABLES: &[&Tunable] = &[
+    &PREFETCH_DISABLE,
+    &ZFETCH_MAX_STREAMS,
+    &ZFETCH_MIN_SEC_REAP,
+    &ZFETCH_MAX_SEC_REAP,
+    &ZFETCH_MIN_DISTANCE,
+    &ZFETCH_MAX_DISTANCE,
+    &ZFETCH_MAX_IDISTANCE,
+    &ZFETCH_MAX_REORDER,
+    &ZFETCH_HOLE_SHIFT,
+];
 
 /// Objects that are watched at a time, of each lock.
 const OBJECTS: usize = 16;

@@ -63,3 +63,6 @@ pub use sync::{Env, Event, SyncTask, Syncing, TaskNeed};
 
 /// A result of this room.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// All tunables of this crate.
+pub static TUNABLES: &[&observe::Tunable] = &[&ops::create::MAX_NESTING];

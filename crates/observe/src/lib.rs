@@ -19,4 +19,4 @@ mod tunable;
 pub use counter::{Counter, Sharded};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use lock::{LockStat, Mutex, Site, lock_stats};
-pub use tunable::Tunable;
+pub use tunable::{OutOfRange, Parameter, Tunable, Unit};

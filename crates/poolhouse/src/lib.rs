@@ -81,6 +81,7 @@ mod file;
 mod files;
 mod policy;
 mod pool;
+pub mod tunables;
 mod writing;
 
 pub use ::spa::import::Claim;

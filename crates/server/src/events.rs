@@ -26,7 +26,13 @@ use vdev::{Report, Trouble, VdevInfo, VdevState};
 use zio::Why;
 
 /// Events that are kept (`zfs_zevent_len_max`).
-pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(512);
+pub(crate) static LEN_MAX: observe::Tunable = observe::Tunable::new(
+    "zfs_zevent_len_max",
+    512,
+    1..=1 << 20,
+    observe::Unit::Count,
+    "number of events that the daemon keeps",
+);
 /// `ECKSUM` and `EIO`, as the kernel module numbers them.
 const ECKSUM: u64 = 52;
 const EIO: u64 = 5;

@@ -55,5 +55,4 @@ pub mod view;
 pub mod work;
 mod zedlets;
 
-pub use tunables::steer;
 pub use zedlets::{Terms, ZedletError};

@@ -22,7 +22,7 @@ mod left;
 mod mounting;
 
 pub(crate) use mounting::threads_for;
-pub use mounting::{MOUNT_THREADS_DEFAULT, mount_threads, set_mount_threads};
+pub use mounting::{MOUNT_TP_NTHR, mount_threads};
 
 use crate::api::{
     Changed, DatasetChange, Error, ExportRequest, KeyMaterial, LoadKeyRequest, Mount, MountFailure,

@@ -19,7 +19,7 @@
 
 mod patient;
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -31,7 +31,13 @@ use std::time::{Duration, Instant};
 pub(crate) use patient::layer;
 
 /// Milliseconds that a device which is looked at may take to answer (`zfs_probe_timeout_ms`): a disk that sleeps takes about ten seconds to spin up.
-pub static PROBE_TIMEOUT: Tunable = Tunable::new(15_000);
+pub static PROBE_TIMEOUT: Tunable = Tunable::new(
+    "zfs_probe_timeout_ms",
+    15_000,
+    100..=3_600_000,
+    Unit::Milliseconds,
+    "longest time that a search for pools or an import waits for a device",
+);
 /// How long a call that hung before is waited for.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Most threads that ask for one search, but for those that hang.

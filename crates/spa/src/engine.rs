@@ -93,8 +93,9 @@ pub use prune::Prune;
 pub use rebuild::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT, RebuildStat};
 pub(crate) use replicas::can_spare;
 pub use scan::{
-    DEFER_PERCENT, RESILVER_MS, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT, SCAN_VDEV_LIMIT, SCRUB_MS,
-    ScanCommand, ScanDone, ScanNotice, ScanRefusal, ScanStat,
+    DEFER_PERCENT, RESILVER_MIN_TIME, RESILVER_MS, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT,
+    SCAN_SUSPEND_PROGRESS, SCAN_VDEV_BYTES, SCAN_VDEV_LIMIT, SCRUB_MIN_TIME, SCRUB_MS, ScanCommand, ScanDone,
+    ScanNotice, ScanRefusal, ScanStat,
 };
 use shape::PoolTask;
 pub use shape::{AddTerms, ShapeError};

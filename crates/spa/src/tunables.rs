@@ -1,4 +1,6 @@
-//! The numbers that steer this room, one for all pools of a process, as OpenZFS's module parameters: each is a static beside what it steers.
+//! The tunables of this crate, from the modules that they steer.
+
+use observe::Tunable;
 
 pub use crate::ask::PROBE_TIMEOUT;
 pub use crate::create::geometry::{
@@ -11,6 +13,44 @@ pub use crate::engine::{
 pub use crate::engine::{
     DEADMAN_CHECK_MS, DEADMAN_ENABLED, DEADMAN_FAILMODE, DEADMAN_HANGS_MS, DEADMAN_SYNC_MS,
 };
+pub use crate::engine::{DEFER_PERCENT, SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};
 pub use crate::engine::{REBUILD_MAX_SEGMENT, REBUILD_SCRUB_ENABLED, REBUILD_VDEV_LIMIT};
-pub use crate::engine::{SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};
 pub use crate::import::{MISSING_TOPS, VERIFY_DATA, VERIFY_METADATA};
+pub use crate::txg::HISTORY;
+
+/// All tunables of this crate.
+pub static ALL: &[&Tunable] = &[
+    &CHUNK,
+    &DEADMAN_CHECK_MS,
+    &DEADMAN_ENABLED,
+    &DEADMAN_FAILMODE,
+    &DEADMAN_HANGS_MS,
+    &DEADMAN_SYNC_MS,
+    &DEFAULT_MS_COUNT,
+    &DEFAULT_MS_SHIFT,
+    &DEFER_PERCENT,
+    &DISCARD_MEMORY,
+    &FILE_LOGICAL,
+    &FILE_PHYSICAL,
+    &FREE_BUDGET,
+    &HISTORY,
+    &MAX_AUTO,
+    &MAX_MS_SHIFT,
+    &MIN_AUTO,
+    &MIN_MS_COUNT,
+    &MISSING_TOPS,
+    &MS_COUNT_LIMIT,
+    &PROBE_TIMEOUT,
+    &REBUILD_MAX_SEGMENT,
+    &REBUILD_SCRUB_ENABLED,
+    &REBUILD_VDEV_LIMIT,
+    &SCAN_CHECKPOINT_INTVAL,
+    &SCAN_MEM_LIM_FACT,
+    &TRIM_BATCH,
+    &TRIM_MAX,
+    &TRIM_MIN,
+    &TRIM_SKIP,
+    &VALUE,
+    &VERIFY_DATA,
+    &VERIFY_METADATA,
+];

@@ -50,12 +50,16 @@ mod counts;
 mod history;
 #[cfg(test)]
 mod tests;
+mod tunables;
 
 pub use caller::{CallerKilled, work_for};
 use counts::Asker;
 pub use counts::{Bar, TxCounts};
 use history::History;
 pub use history::{Group, HISTORY, Stage};
+pub use tunables::{
+    DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT, Tunables,
+};
 
 /// Groups that can be told apart at a time: three alive, and the one that has just synced (`TXG_SIZE`).
 pub const TXG_SIZE: usize = 4;
@@ -120,58 +124,6 @@ impl Stopped {
     /// Whether a group failed for another reason than its devices.
     pub fn is_broken(&self) -> bool {
         self.source.is_some() && self.suspended().is_none()
-    }
-}
-
-/// Limits, by OpenZFS's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tunables {
-    /// Age at which a group with changes is closed (`zfs_txg_timeout`).
-    pub timeout: Duration,
-    /// Most bytes dirty at a time (`zfs_dirty_data_max`).
-    pub dirty_max: u64,
-    /// Percent of `dirty_max` at which a group is closed (`zfs_dirty_data_sync_percent`).
-    pub sync_percent: u64,
-    /// Percent of `dirty_max` from which new holders are delayed (`zfs_delay_min_dirty_percent`).
-    pub delay_min_percent: u64,
-    /// Nanoseconds of delay at the middle of the curve (`zfs_delay_scale`).
-    pub delay_scale_ns: u64,
-}
-
-impl Default for Tunables {
-    fn default() -> Self {
-        Tunables {
-            timeout: Duration::from_secs(5),
-            dirty_max: 512 << 20,
-            sync_percent: 20,
-            delay_min_percent: 60,
-            delay_scale_ns: 500_000,
-        }
-    }
-}
-
-impl Tunables {
-    /// Those for an engine that may reckon with so many bytes of memory: a tenth of them dirty, at most 4 GiB (`arc_init`).
-    pub fn for_memory(bytes: u64) -> Tunables {
-        let dirty_max = (bytes / 10).clamp(64 << 20, 4 << 30);
-        Tunables { dirty_max, ..Tunables::default() }
-    }
-
-    /// Dirty bytes at which a group is closed.
-    fn full(&self) -> u64 {
-        (self.dirty_max / 100 * self.sync_percent).max(1)
-    }
-
-    /// How long a holder is delayed when `dirty` bytes are dirty: a hyperbola that is 0 at the threshold, and large near the
-    /// limit, at most 100 ms.
-    fn delay(&self, dirty: u64) -> Option<Duration> {
-        let min = self.dirty_max / 100 * self.delay_min_percent;
-        if dirty <= min {
-            return None;
-        }
-        let room = self.dirty_max.saturating_sub(dirty).max(1);
-        let ns = u128::from(self.delay_scale_ns) * u128::from(dirty - min) / u128::from(room);
-        Some(Duration::from_nanos(ns.min(100_000_000) as u64))
     }
 }
 

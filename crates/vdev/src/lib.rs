@@ -83,3 +83,6 @@ pub type Result<T> = std::result::Result<T, VdevError>;
 
 #[cfg(test)]
 mod tests;
+
+/// All tunables of this crate.
+pub static TUNABLES: &[&observe::Tunable] = &[&CHECKSUM_EVENTS, &DEADMAN_EVENTS, &SLOW_EVENTS, &SLOW_MS];

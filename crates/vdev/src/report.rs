@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::Guid;
 use parking_lot::Mutex;
 
@@ -17,12 +17,30 @@ use crate::{VdevAux, VdevState, VdevStats};
 /// Reports that a vdev keeps.
 const KEPT: usize = 4096;
 /// Reports of wrong checksums that a vdev enters within a second; what is more is only counted (`zfs_checksum_events_per_second`).
-pub static CHECKSUM_EVENTS: Tunable = Tunable::new(20);
+pub static CHECKSUM_EVENTS: Tunable = Tunable::new(
+    "zfs_checksum_events_per_second",
+    20,
+    0..=u32::MAX as u64,
+    Unit::Count,
+    "most checksum events of a device in a second",
+);
 
 /// The same of operations that took very long (`zfs_slow_io_events_per_second`).
-pub static SLOW_EVENTS: Tunable = Tunable::new(20);
+pub static SLOW_EVENTS: Tunable = Tunable::new(
+    "zfs_slow_io_events_per_second",
+    20,
+    0..=u32::MAX as u64,
+    Unit::Count,
+    "most slow I/O events of a device in a second",
+);
 /// The same of operations that do not end (`zfs_deadman_events_per_second`).
-pub static DEADMAN_EVENTS: Tunable = Tunable::new(1);
+pub static DEADMAN_EVENTS: Tunable = Tunable::new(
+    "zfs_deadman_events_per_second",
+    1,
+    0..=u32::MAX as u64,
+    Unit::Count,
+    "most deadman events of a device in a second",
+);
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,13 @@ use std::time::Instant;
 use observe::{Counter, Histogram, HistogramSnapshot};
 
 /// Nanoseconds from which an operation is slow (`zio_slow_io_ms`).
-pub static SLOW_MS: observe::Tunable = observe::Tunable::new(30_000);
+pub static SLOW_MS: observe::Tunable = observe::Tunable::new(
+    "zio_slow_io_ms",
+    30_000,
+    1..=1 << 40,
+    observe::Unit::Milliseconds,
+    "time after which an I/O counts as slow",
+);
 
 /// The moment at which it was made.
 #[derive(Debug)]

@@ -100,7 +100,7 @@ fn set_tunables(cx: &mut Ctx<'_>) -> Run {
     for (name, value) in cx.opts.tunables.clone() {
         if name == CACHE_TUNABLE {
             cx.cache_bytes = value.max(CACHE_LEAST);
-        } else if let Err(e) = server::steer(&name, value) {
+        } else if let Err(e) = poolhouse::tunables::set(&name, value) {
             writeln!(cx.err, "{name}: {e}");
             cx.err.put(super::opts::USAGE);
             return Err(Stop::Exit(1));

@@ -8,7 +8,7 @@ use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
 use dmu::zap::{Normalization, Zap};
 use dmu::{NewObject, Objset, Tx};
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::dsl::{
     DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
     DslDatasetPhys, DslDirPhys,
@@ -23,7 +23,13 @@ use ondisk::{DmuType, ObjNum, Txg, mos};
 use std::sync::Arc;
 
 /// Names have fewer levels than this (`zfs_max_dataset_nesting`).
-pub static MAX_NESTING: Tunable = Tunable::new(50);
+pub static MAX_NESTING: Tunable = Tunable::new(
+    "zfs_max_dataset_nesting",
+    50,
+    2..=255,
+    Unit::Count,
+    "levels that the name of a new dataset must stay below",
+);
 
 /// Most levels of datasets below a pool.
 pub fn max_nesting() -> usize {

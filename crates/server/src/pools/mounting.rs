@@ -22,31 +22,32 @@ use crate::looks;
 use crate::mounts::{How, Live, Plans, plans};
 use crate::plan::{Plan, Where};
 use fuse::Detach;
+use observe::{Tunable, Unit};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// A mount with the pool that it belongs to.
 pub(super) type Mounted = (Arc<Imported>, Arc<Live>);
 
-/// Threads that mount at a time (`mount_tp_nthr`).
-static MOUNT_THREADS: AtomicU32 = AtomicU32::new(MOUNT_THREADS_DEFAULT);
-/// That number if nobody sets it: more than processors, since they wait.
-pub const MOUNT_THREADS_DEFAULT: u32 = 128;
-/// Most that anybody gets: each costs a stack.
+/// Most threads of one request: each costs a stack.
 const MOUNT_THREADS_MAX: u32 = 4096;
+/// Threads that pass over datasets, mount and unmount, unless a request says how many. They wait
+/// for devices most of the time, so there are more of them than processors.
+pub static MOUNT_TP_NTHR: Tunable = Tunable::new(
+    "mount_tp_nthr",
+    128,
+    1..=MOUNT_THREADS_MAX as u64,
+    Unit::Count,
+    "number of threads that mount and unmount at a time",
+);
 
-/// How many threads pass over datasets, mount and unmount where a request doesn't say (`mount_tp_nthr`): more than processors, since they wait.
+/// The value of [`MOUNT_TP_NTHR`].
 pub fn mount_threads() -> u32 {
-    MOUNT_THREADS.load(Ordering::Relaxed)
-}
-
-/// Sets that number, which is at least 1.
-pub fn set_mount_threads(threads: u32) {
-    MOUNT_THREADS.store(threads.clamp(1, MOUNT_THREADS_MAX), Ordering::Relaxed);
+    u32::try_from(MOUNT_TP_NTHR.get()).unwrap_or(MOUNT_THREADS_MAX)
 }
 
 /// As many as a request asks for, in bounds.

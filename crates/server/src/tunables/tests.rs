@@ -4,15 +4,19 @@ use super::*;
 #[test]
 fn set_and_given_back() {
     let tunables = Tunables::default();
-    for knob in &KNOBS {
-        let listed = tunables.list().into_iter().find(|t| t.name == knob.name).unwrap();
-        assert_eq!(listed.value, listed.default, "{}", knob.name);
-        assert!((knob.least..=knob.most).contains(&listed.default), "{}", knob.name);
-        assert!(tunables.set(knob.name, knob.least, &[]).is_ok());
-        assert!(knob.most == u64::MAX || tunables.set(knob.name, knob.most + 1, &[]).is_err());
+    for given in &GIVEN {
+        let listed = tunables.list().into_iter().find(|t| t.name == given.name).unwrap();
+        assert_eq!(listed.value, listed.default, "{}", given.name);
+        assert!(given.range.contains(&listed.default), "{}", given.name);
+        assert!(tunables.set(given.name, *given.range.start(), &[]).is_ok());
+        assert!(
+            *given.range.end() == u64::MAX || tunables.set(given.name, *given.range.end() + 1, &[]).is_err()
+        );
     }
-    for knob in &KNOBS {
-        assert!(tunables.list().iter().any(|t| (t.name.as_str(), t.value) == (knob.name, knob.least)));
+    for given in &GIVEN {
+        assert!(
+            tunables.list().iter().any(|t| (t.name.as_str(), t.value) == (given.name, *given.range.start()))
+        );
     }
     assert!(tunables.set("zfs_arc_max", 0, &[]).is_ok());
     let arc = tunables.list().into_iter().find(|t| t.name == "zfs_arc_max").unwrap();
@@ -21,21 +25,22 @@ fn set_and_given_back() {
     assert!(matches!(tunables.set("zfs_nonsense", 1, &[]).unwrap_err().reason, Reason::BadProperty { .. }));
 }
 
-/// Goal: numbers that are read where they steer are all listed with their defaults, within bounds, and nonsense is refused.
+/// Goal: every static is listed with its default, which is in its range; values outside are refused.
 #[test]
-fn steered_by_statics() {
+fn statics_are_listed() {
     let tunables = Tunables::default();
-    for one in &STEERED {
-        assert!((one.least..=one.most).contains(&one.at.default()), "{}", one.name);
-        assert!(tunables.list().iter().any(|t| t.name == one.name && t.default == one.at.default()));
-        assert!(one.most == u64::MAX || tunables.set(one.name, one.most + 1, &[]).is_err());
+    for one in statics() {
+        let Parameter { name, range, .. } = one.parameter();
+        assert!(range.contains(&one.default()), "{name}");
+        assert!(tunables.list().iter().any(|t| t.name == *name && t.default == one.default()));
+        assert!(*range.end() == u64::MAX || tunables.set(name, range.end() + 1, &[]).is_err());
     }
     for name in ["zfs_vdev_default_ms_count", "zfs_vdev_min_ms_count", "zfs_vdev_ms_count_limit"] {
         assert!(tunables.set(name, 1, &[]).is_err(), "{name}: it would be a vdev without metaslabs");
     }
     tunables.set("zfs_vdev_ms_count_limit", 1 << 18, &[]).unwrap();
-    assert_eq!(MS_COUNT_LIMIT.get(), 1 << 18);
-    tunables.set("zfs_vdev_ms_count_limit", MS_COUNT_LIMIT.default(), &[]).unwrap();
+    assert_eq!(spa::tunables::MS_COUNT_LIMIT.get(), 1 << 18);
+    tunables.set("zfs_vdev_ms_count_limit", spa::tunables::MS_COUNT_LIMIT.default(), &[]).unwrap();
     let names: Vec<String> = tunables.list().into_iter().map(|t| t.name).collect();
     assert!(names.is_sorted());
 }
@@ -69,4 +74,36 @@ fn bounds_of_the_cache() {
     assert_eq!(number("memory_available_bytes"), number("memory_free_bytes") - number("arc_sys_free"));
     tunables.set("zfs_arc_min", 0, &[]).unwrap();
     assert_eq!(tunables.store().bounds().0, default("zfs_arc_min").min(256 << 20));
+}
+
+/// Goal: a static that a crate declares is in a list: an administrator could not set it otherwise.
+#[test]
+fn every_declaration_is_listed() {
+    let mut todo = vec![testkit::workspace_root().join("crates")];
+    let mut declared = Vec::new();
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                todo.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let mut rest = text.as_str();
+            while let Some((_, after)) =
+                rest.split_once("pub static ").or(rest.split_once("pub(crate) static "))
+            {
+                rest = after;
+                let Some((kind, value)) = after.split_once('=') else { break };
+                if kind.trim_end().ends_with(": Tunable") || kind.trim_end().ends_with(": observe::Tunable") {
+                    declared.push(value.split('"').nth(1).unwrap().to_owned());
+                }
+            }
+        }
+    }
+    let listed: Vec<&str> = statics().map(|one| one.parameter().name).collect();
+    assert!(declared.len() > 70, "declarations are found: {}", declared.len());
+    for name in declared {
+        assert!(listed.contains(&name.as_str()), "{name} is in no list");
+    }
 }

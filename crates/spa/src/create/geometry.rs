@@ -2,7 +2,7 @@
 //!
 //! See OpenZFS `vdev_open`, `vdev_raidz_open`, `vdev_draid_open`, `vdev_metaslab_set_size`.
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::label::{LABEL_END_SIZE, LABEL_SIZE, LABEL_START_SIZE};
 use ondisk::{Ashift, VdevConfig, VdevKind};
 
@@ -12,23 +12,57 @@ mod tests;
 /// Smallest metaslab: room for the largest block (`SPA_MAXBLOCKSHIFT`).
 const MIN_MS_SHIFT: u32 = 24;
 /// Largest metaslab that is chosen while there are few enough (`zfs_vdev_max_ms_shift`).
-pub static MAX_MS_SHIFT: Tunable = Tunable::new(34);
+pub static MAX_MS_SHIFT: Tunable = Tunable::new(
+    "zfs_vdev_max_ms_shift",
+    34,
+    24..=40,
+    Unit::Shift,
+    "largest size of a metaslab of a new vdev",
+);
 /// Size of a metaslab where nothing speaks against it (`zfs_vdev_default_ms_shift`).
-pub static DEFAULT_MS_SHIFT: Tunable = Tunable::new(29);
+pub static DEFAULT_MS_SHIFT: Tunable =
+    Tunable::new("zfs_vdev_default_ms_shift", 29, 24..=40, Unit::Shift, "size of a metaslab of a new vdev");
 /// Fewest metaslabs of a vdev (`zfs_vdev_min_ms_count`).
-pub static MIN_MS_COUNT: Tunable = Tunable::new(16);
+pub static MIN_MS_COUNT: Tunable =
+    Tunable::new("zfs_vdev_min_ms_count", 16, 2..=1 << 17, Unit::Count, "fewest metaslabs of a new vdev");
 /// Metaslabs that a large vdev has (`zfs_vdev_default_ms_count`).
-pub static DEFAULT_MS_COUNT: Tunable = Tunable::new(200);
+pub static DEFAULT_MS_COUNT: Tunable = Tunable::new(
+    "zfs_vdev_default_ms_count",
+    200,
+    2..=1 << 17,
+    Unit::Count,
+    "number of metaslabs of a large new vdev",
+);
 /// Most metaslabs of a vdev (`zfs_vdev_ms_count_limit`).
-pub static MS_COUNT_LIMIT: Tunable = Tunable::new(1 << 17);
+pub static MS_COUNT_LIMIT: Tunable = Tunable::new(
+    "zfs_vdev_ms_count_limit",
+    1 << 17,
+    2..=1 << 24,
+    Unit::Count,
+    "most metaslabs of a new vdev",
+);
 /// Smallest sector size that is chosen for a vdev, as a shift (`zfs_vdev_min_auto_ashift`).
-pub static MIN_AUTO: Tunable = Tunable::new(9);
+pub static MIN_AUTO: Tunable = Tunable::new(
+    "zfs_vdev_min_auto_ashift",
+    9,
+    9..=16,
+    Unit::Shift,
+    "smallest sector size chosen for a vdev",
+);
 /// Largest one that is chosen because a device likes it (`zfs_vdev_max_auto_ashift`).
-pub static MAX_AUTO: Tunable = Tunable::new(14);
+pub static MAX_AUTO: Tunable = Tunable::new(
+    "zfs_vdev_max_auto_ashift",
+    14,
+    9..=16,
+    Unit::Shift,
+    "largest sector size chosen because a device prefers it",
+);
 /// What files ask for at least, as a shift (`vdev_file_logical_ashift`).
-pub static FILE_LOGICAL: Tunable = Tunable::new(9);
+pub static FILE_LOGICAL: Tunable =
+    Tunable::new("vdev_file_logical_ashift", 9, 9..=16, Unit::Shift, "smallest sector size of a file vdev");
 /// What files like best, as a shift (`vdev_file_physical_ashift`).
-pub static FILE_PHYSICAL: Tunable = Tunable::new(9);
+pub static FILE_PHYSICAL: Tunable =
+    Tunable::new("vdev_file_physical_ashift", 9, 9..=16, Unit::Shift, "preferred sector size of a file vdev");
 /// Rows of a draid are of this many bytes of each child (`VDEV_DRAID_ROWHEIGHT`).
 const DRAID_ROW_HEIGHT: u64 = 16 << 20;
 /// Kept free at the end of each child of a draid (`VDEV_DRAID_REFLOW_RESERVE`).

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Tx;
 use dsl::sync::Event;
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::feature::Feature;
 use ondisk::{Txg, Uberblock, bytes, mos};
 use parking_lot::Mutex;
@@ -32,7 +32,13 @@ use crate::txg::Stopped;
 /// `zpool_checkpoint`: in use from taking a checkpoint until nothing is left of it.
 const FEATURE: &str = "com.delphix:zpool_checkpoint";
 /// Bytes of what a checkpoint held that one group may look at (`zfs_spa_discard_memory_limit`): it frees as many ranges as a quarter of their words.
-pub static DISCARD_MEMORY: Tunable = Tunable::new(16 << 20);
+pub static DISCARD_MEMORY: Tunable = Tunable::new(
+    "zfs_spa_discard_memory_limit",
+    16 << 20,
+    0..=1 << 40,
+    Unit::Bytes,
+    "most of a discarded checkpoint's space maps that one transaction group frees",
+);
 
 /// Why a checkpoint was not taken or let go; the pool is as it was.
 #[derive(Debug, thiserror::Error)]

@@ -17,22 +17,45 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use parking_lot::{Condvar, Mutex};
 use vdev::Hung;
 
 use super::{Engine, Live};
 
 /// 1: what hangs is looked for (`zfs_deadman_enabled`).
-pub static ENABLED: Tunable = Tunable::new(1);
+pub static ENABLED: Tunable = Tunable::new("zfs_deadman_enabled", 1, 0..=1, Unit::Flag, "1: report hung I/O");
 /// How often what hangs is told, milliseconds (`zfs_deadman_checktime_ms`).
-pub static CHECK_MS: Tunable = Tunable::new(60_000);
+pub static CHECK_MS: Tunable = Tunable::new(
+    "zfs_deadman_checktime_ms",
+    60_000,
+    1..=u32::MAX as u64,
+    Unit::Milliseconds,
+    "time between two reports of the same hung I/O or transaction group",
+);
 /// From when on an operation hangs, milliseconds (`zfs_deadman_ziotime_ms`).
-pub static HANGS_MS: Tunable = Tunable::new(300_000);
+pub static HANGS_MS: Tunable = Tunable::new(
+    "zfs_deadman_ziotime_ms",
+    300_000,
+    1..=u32::MAX as u64,
+    Unit::Milliseconds,
+    "time after which an I/O of a device counts as hung",
+);
 /// From when on a group hangs, milliseconds (`zfs_deadman_synctime_ms`).
-pub static SYNC_MS: Tunable = Tunable::new(600_000);
+pub static SYNC_MS: Tunable = Tunable::new(
+    "zfs_deadman_synctime_ms",
+    600_000,
+    1..=u32::MAX as u64,
+    Unit::Milliseconds,
+    "time after which a transaction group counts as hung",
+);
 /// 0: what hangs is only told (`zfs_deadman_failmode=wait`); 1: its device is given up too (`continue`); 2: the process ends (`panic`).
-pub static FAILMODE: Tunable = Tunable::new(0);
+pub static FAILMODE: Tunable = Tunable::in_words(
+    "zfs_deadman_failmode",
+    0,
+    &["wait", "continue", "panic"],
+    "wait: only report a hung I/O; continue: fault its device; panic: end the daemon",
+);
 
 /// Between two looks at most, so that what hangs is told soon, and numbers that are set count soon.
 const LOOK: Duration = Duration::from_secs(1);

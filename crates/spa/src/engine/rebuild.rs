@@ -40,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId, VdevKind};
 use parking_lot::Mutex;
@@ -48,11 +48,29 @@ use parking_lot::Mutex;
 use super::{Engine, LifeError, Live};
 
 /// Bytes of each device that are read at once (`zfs_rebuild_max_segment`).
-pub static REBUILD_MAX_SEGMENT: Tunable = Tunable::new(1 << 20);
+pub static REBUILD_MAX_SEGMENT: Tunable = Tunable::new(
+    "zfs_rebuild_max_segment",
+    1 << 20,
+    4096..=16 << 20,
+    Unit::Bytes,
+    "largest read of a device by a sequential resilver",
+);
 /// Bytes of each device that are read ahead of what is written (`zfs_rebuild_vdev_limit`).
-pub static REBUILD_VDEV_LIMIT: Tunable = Tunable::new(64 << 20);
+pub static REBUILD_VDEV_LIMIT: Tunable = Tunable::new(
+    "zfs_rebuild_vdev_limit",
+    64 << 20,
+    1 << 20..=1 << 30,
+    Unit::Bytes,
+    "most data of a device that a sequential resilver reads ahead of its writes",
+);
 /// Whether a scrub follows (`zfs_rebuild_scrub_enabled`).
-pub static REBUILD_SCRUB_ENABLED: Tunable = Tunable::new(1);
+pub static REBUILD_SCRUB_ENABLED: Tunable = Tunable::new(
+    "zfs_rebuild_scrub_enabled",
+    1,
+    0..=1,
+    Unit::Flag,
+    "1: start a scrub after a sequential resilver",
+);
 
 /// The feature that is active meanwhile.
 pub(super) const DEVICE_REBUILD: &str = "org.openzfs:device_rebuild";

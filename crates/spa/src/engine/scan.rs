@@ -59,7 +59,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use observe::Counter;
+use observe::{Counter, Parameter, Unit};
 use ondisk::scan::{DSF_SCRUB_PAUSED, ErrorScrubPhys, ScanFunc, ScanPhys, ScanState};
 use ondisk::{Guid, Txg};
 use parking_lot::{Condvar, Mutex};
@@ -242,6 +242,35 @@ pub const RESILVER_MS: u64 = 3000;
 const LATE: Duration = Duration::from_millis(SLICE_MS);
 /// Bytes for each device that a scan reads at a time (`zfs_scan_vdev_limit`).
 pub const SCAN_VDEV_LIMIT: u64 = 16 << 20;
+
+/// Least time of a scrub's slice.
+pub const SCRUB_MIN_TIME: Parameter = Parameter {
+    name: "zfs_scrub_min_time_ms",
+    range: 1..=60_000,
+    unit: Unit::Milliseconds,
+    text: "shortest slice of a scrub in a transaction group that no caller waits for",
+};
+/// Least time of a resilver's slice.
+pub const RESILVER_MIN_TIME: Parameter = Parameter {
+    name: "zfs_resilver_min_time_ms",
+    range: 1..=60_000,
+    unit: Unit::Milliseconds,
+    text: "shortest slice of a resilver in a transaction group that no caller waits for",
+};
+/// How much a scan reads at a time.
+pub const SCAN_VDEV_BYTES: Parameter = Parameter {
+    name: "zfs_scan_vdev_limit",
+    range: 1 << 10..=1 << 30,
+    unit: Unit::Bytes,
+    text: "most data of a device that a scrub or resilver reads at a time",
+};
+/// Whether scans stand still.
+pub const SCAN_SUSPEND_PROGRESS: Parameter = Parameter {
+    name: "zfs_scan_suspend_progress",
+    range: 0..=1,
+    unit: Unit::Flag,
+    text: "1: scrubs and resilvers make no progress",
+};
 
 /// How often who waits for a scan looks whether the pool has stopped.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);

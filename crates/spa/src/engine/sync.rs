@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dmu::{SyncSink, Tx};
 use dsl::Delta;
 use dsl::sync::{Env, Syncing};
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::feature::Feature;
 use ondisk::{Blkptr, DmuType, DnodePhys, Level, Txg, mos};
 use pool::alloc::ClassKind;
@@ -18,7 +18,13 @@ use super::{DEFERRED_FREE_PASS, Engine, MAX_PASSES, SyncError};
 use crate::txg::{self, After, TXG_SIZE};
 
 /// Blocks of destroyed datasets that one group frees at most (`zfs_async_block_max_blocks`), so that none takes too long.
-pub static FREE_BUDGET: Tunable = Tunable::new(100_000);
+pub static FREE_BUDGET: Tunable = Tunable::new(
+    "zfs_async_block_max_blocks",
+    100_000,
+    1..=u64::MAX,
+    Unit::Count,
+    "most blocks of destroyed datasets that one transaction group frees",
+);
 /// `obsolete_counts`: counts the list of obsolete blocks among others.
 const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 

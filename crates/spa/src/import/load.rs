@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc::Cache;
 use dmu::Objset;
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::config::{AllocBias, PoolState};
 use ondisk::spacemap::MapType;
 use ondisk::uberblock::ScratchState;
@@ -25,7 +25,13 @@ use crate::{Candidate, Errata, Failure, Host, Spa, SpaError};
 /// Top-level vdevs that hold the newest uberblocks (`SPA_SYNC_MIN_VDEVS`): so many must not come to light late.
 const MAX_RELOADS: usize = 2;
 /// Top-level vdevs without which a pool can be opened to be read (`zfs_max_missing_tvds`).
-pub static MISSING_TOPS: Tunable = Tunable::new(0);
+pub static MISSING_TOPS: Tunable = Tunable::new(
+    "zfs_max_missing_tvds",
+    0,
+    0..=u32::MAX as u64,
+    Unit::Count,
+    "most missing top-level vdevs with which a pool imports read-only",
+);
 /// Most ranges of groups that one device may have missed.
 const MAX_DTL_RANGES: usize = 1 << 22;
 /// `com.datto:encryption` and `com.datto:bookmark_v2`: the first without the second is a known defect.

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, Txg};
 use zio::{Bookmark, Zio};
@@ -28,9 +28,21 @@ pub(super) struct Damage {
 }
 
 /// 0: a rewind settles on a state of which nothing was read (`spa_load_verify_metadata`).
-pub static VERIFY_METADATA: Tunable = Tunable::new(1);
+pub static VERIFY_METADATA: Tunable = Tunable::new(
+    "spa_load_verify_metadata",
+    1,
+    0..=1,
+    Unit::Flag,
+    "1: a rewind reads metadata blocks to verify a state",
+);
 /// 0: it settles on one of which only metadata was read (`spa_load_verify_data`).
-pub static VERIFY_DATA: Tunable = Tunable::new(1);
+pub static VERIFY_DATA: Tunable = Tunable::new(
+    "spa_load_verify_data",
+    1,
+    0..=1,
+    Unit::Flag,
+    "1: a rewind reads data blocks to verify a state",
+);
 
 struct Reader<'a> {
     zio: &'a Zio,

@@ -5,12 +5,18 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::Txg;
 use vdev::Moved;
 
 /// How many groups are remembered (`zfs_txg_history`).
-pub static HISTORY: Tunable = Tunable::new(100);
+pub static HISTORY: Tunable = Tunable::new(
+    "zfs_txg_history",
+    100,
+    0..=1 << 20,
+    Unit::Count,
+    "number of transaction groups in the txgs kstat",
+);
 
 /// Where a group is in its life (`txg_state_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::{Guid, VdevId, VdevKind};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
@@ -23,7 +23,13 @@ use super::{Control, WorkKind};
 use crate::engine::{Engine, Live};
 
 /// Rounds in which every metaslab comes once (`zfs_trim_txg_batch`).
-pub static BATCH: Tunable = Tunable::new(32);
+pub static BATCH: Tunable = Tunable::new(
+    "zfs_trim_txg_batch",
+    32,
+    1..=1 << 20,
+    Unit::Count,
+    "number of rounds over which autotrim visits every metaslab",
+);
 
 /// A metaslab that has something to discard, and the devices that may lie below it.
 struct Due {

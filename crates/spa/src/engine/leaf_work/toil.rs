@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use observe::{Counter, Tunable};
+use observe::{Counter, Tunable, Unit};
 use ondisk::{Guid, VdevId};
 use pool::alloc::{Aside, Chance};
 use pool::range::RangeSet;
@@ -14,15 +14,40 @@ use crate::engine::Engine;
 use crate::txg::TxgHandle;
 
 /// What is written (`zfs_initialize_value`).
-pub static VALUE: Tunable = Tunable::new(0xdead_beef_dead_beee);
+pub static VALUE: Tunable = Tunable::new(
+    "zfs_initialize_value",
+    0xdead_beef_dead_beee,
+    0..=u64::MAX,
+    Unit::Pattern,
+    "value that zpool initialize writes",
+);
 /// Bytes written at once (`zfs_initialize_chunk_size`): whole sectors, and at least one.
-pub static CHUNK: Tunable = Tunable::new(1 << 20);
+pub static CHUNK: Tunable = Tunable::new(
+    "zfs_initialize_chunk_size",
+    1 << 20,
+    512..=16 << 20,
+    Unit::Bytes,
+    "size of one write of zpool initialize",
+);
 /// Most bytes discarded at once (`zfs_trim_extent_bytes_max`, there 128 MiB): who needs the room waits for one such discard.
-pub static TRIM_MAX: Tunable = Tunable::new(32 << 20);
+pub static TRIM_MAX: Tunable = Tunable::new(
+    "zfs_trim_extent_bytes_max",
+    32 << 20,
+    1 << 16..=1 << 30,
+    Unit::Bytes,
+    "largest single TRIM",
+);
 /// Ranges that are too small to be worth a discard, bytes (`zfs_trim_extent_bytes_min`).
-pub static TRIM_MIN: Tunable = Tunable::new(32 << 10);
+pub static TRIM_MIN: Tunable =
+    Tunable::new("zfs_trim_extent_bytes_min", 32 << 10, 0..=1 << 30, Unit::Bytes, "smallest range to TRIM");
 /// Whether TRIM passes over metaslabs that were never written to (`zfs_trim_metaslab_skip`).
-pub static TRIM_SKIP: Tunable = Tunable::new(0);
+pub static TRIM_SKIP: Tunable = Tunable::new(
+    "zfs_trim_metaslab_skip",
+    0,
+    0..=1,
+    Unit::Flag,
+    "1: zpool trim skips metaslabs that were never allocated from",
+);
 /// Most that is written at once, whatever [`CHUNK`] says.
 const CHUNK_MAX: u64 = 16 << 20;
 /// Time between two looks whether more may be discarded.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use dmu::Tx;
 use dsl::sync::Event;
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::feature::Feature;
 use ondisk::{Guid, VdevConfig};
 
@@ -23,7 +23,13 @@ use super::sync::{DEFER, event};
 use crate::engine::{Engine, SyncError, replicas};
 
 /// Percent of a resilver that must have been done for another to wait for its end (`zfs_resilver_defer_percent`).
-pub static DEFER_PERCENT: Tunable = Tunable::new(10);
+pub static DEFER_PERCENT: Tunable = Tunable::new(
+    "zfs_resilver_defer_percent",
+    10,
+    0..=100,
+    Unit::Percent,
+    "progress from which a running resilver delays a new one instead of restarting",
+);
 
 fn feature() -> &'static Feature {
     Feature::by_guid(DEFER).expect("it is in the table")

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use observe::Tunable;
+use observe::{Tunable, Unit};
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::{BlkId, Blkptr, Dva, ObjNum, Txg, VdevId};
 use parking_lot::Mutex;
@@ -28,9 +28,21 @@ use zio::{Bookmark, NoSpace, Space, Want};
 use super::issue::Item;
 
 /// What part of the machine's memory the blocks of all scans may take that wait, as a divisor (`zfs_scan_mem_lim_fact`).
-pub static SCAN_MEM_LIM_FACT: Tunable = Tunable::new(20);
+pub static SCAN_MEM_LIM_FACT: Tunable = Tunable::new(
+    "zfs_scan_mem_lim_fact",
+    20,
+    1..=1 << 20,
+    Unit::Divisor,
+    "share of memory for the blocks that scrubs and resilvers have found and not yet issued",
+);
 /// Seconds after which all that waits is looked at, so that the scan's progress can be recorded (`zfs_scan_checkpoint_intval`).
-pub static SCAN_CHECKPOINT_INTVAL: Tunable = Tunable::new(7200);
+pub static SCAN_CHECKPOINT_INTVAL: Tunable = Tunable::new(
+    "zfs_scan_checkpoint_intval",
+    7200,
+    1..=1 << 32,
+    Unit::Seconds,
+    "longest time between two points from which a scrub or resilver can resume",
+);
 /// They may take so much however little memory there is (`zfs_scan_mem_lim_min`).
 const MEM_LIM_MIN: u64 = 16 << 20;
 /// Bytes of memory that the blocks of all pools take which wait.

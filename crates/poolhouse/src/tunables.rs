@@ -1,0 +1,46 @@
+//! All tunables of the engine.
+//!
+//! # Theory
+//! Each crate declares its tunables beside the code that they steer, and lists them. This module
+//! joins the lists: a program shows and sets tunables by their names, which are those of OpenZFS's
+//! module parameters where OpenZFS has them.
+
+use observe::{OutOfRange, Tunable};
+
+/// All of them, in no order.
+pub fn all() -> impl Iterator<Item = &'static Tunable> {
+    let lists = [
+        vdev::TUNABLES,
+        arc::tunables::ALL,
+        dmu::zfetch::TUNABLES,
+        dsl::TUNABLES,
+        zil::tunables::ALL,
+        spa::tunables::ALL,
+    ];
+    lists.into_iter().flatten().copied()
+}
+
+/// The tunable of this name.
+pub fn find(name: &str) -> Option<&'static Tunable> {
+    all().find(|tunable| tunable.parameter().name == name)
+}
+
+/// Why a tunable was not set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TunableError {
+    /// No tunable has this name.
+    #[error("there is no such tunable")]
+    Unknown,
+    /// The value is outside the tunable's range.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+}
+
+/// Sets a tunable, for all pools of this process.
+///
+/// # Errors
+/// * [`TunableError::Unknown`]: no tunable has this name.
+/// * [`TunableError::OutOfRange`]: the tunable does not take this value, and keeps its own.
+pub fn set(name: &str, value: u64) -> Result<(), TunableError> {
+    Ok(find(name).ok_or(TunableError::Unknown)?.assign(value)?)
+}
