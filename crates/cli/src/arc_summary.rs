@@ -10,10 +10,10 @@
 mod format;
 mod rows;
 
-use crate::clock::Clock;
 use crate::counts::Counts;
-use crate::cx::Out;
-use crate::getopt::{Found, Getopt, Long, Opt};
+use console::Clock;
+use console::Out;
+use console::getopt::{Found, Getopt, Long, Opt};
 use rows::Row;
 use server::api::{Kstat, KstatValue, Service, SplParameter, Tunable};
 

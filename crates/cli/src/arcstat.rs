@@ -6,11 +6,11 @@
 
 mod columns;
 
-use crate::clock::Clock;
 use crate::counts::Counts;
-use crate::cx::Out;
-use crate::getopt::{Found, Getopt, Long, Opt};
 use columns::{Column, Value};
+use console::Clock;
+use console::Out;
+use console::getopt::{Found, Getopt, Long, Opt};
 use server::api::Service;
 use std::time::Duration;
 

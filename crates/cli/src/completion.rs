@@ -7,9 +7,9 @@
 //! # Absent
 //! Which operand of a verb is which: after a verb, names of pools or datasets, and behind `-o` or for `get` and `set` those of properties, are offered.
 
-use crate::cx::Out;
 use crate::props::{self, Edit};
 use crate::{zfs, zpool};
+use console::Out;
 
 /// A verb with its options.
 #[derive(Debug, PartialEq, Eq)]

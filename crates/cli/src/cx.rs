@@ -1,94 +1,10 @@
 //! What a command runs in: where it writes, whom it asks, what time it is.
 
-use std::{borrow::Cow, fmt, io, rc::Rc};
+use std::{io, rc::Rc};
 
 use server::api::{Error, PoolChange, Reason, Service};
 
-use crate::clock::Clock;
-
-/// A place to write to. Failures are remembered rather than returned, as with C's `stdout`.
-///
-/// Names, properties and lines of history can hold any byte, and strangers choose them. So on a
-/// terminal control characters are shown as octal numbers, as `ls` does, but for tabs and ends of
-/// lines.
-pub struct Out {
-    sink: Box<dyn io::Write>,
-    terminal: bool,
-    failed: bool,
-}
-
-impl Out {
-    /// Writes to this sink, which is no terminal.
-    pub fn new(sink: Box<dyn io::Write>) -> Self {
-        Self { sink, terminal: false, failed: false }
-    }
-
-    /// Writes to this terminal.
-    pub fn terminal(sink: Box<dyn io::Write>) -> Self {
-        Self { terminal: true, ..Self::new(sink) }
-    }
-
-    /// What `write!` calls.
-    pub fn write_fmt(&mut self, args: fmt::Arguments<'_>) {
-        if self.terminal {
-            self.put(&args.to_string());
-        } else {
-            self.failed |= self.sink.write_fmt(args).is_err();
-        }
-    }
-
-    /// Writes text.
-    pub fn put(&mut self, text: &str) {
-        self.put_bytes(text.as_bytes());
-    }
-
-    /// Writes bytes: names on disk need not be text.
-    pub fn put_bytes(&mut self, bytes: &[u8]) {
-        let shown = if self.terminal { shown(bytes, &['\n', '\t']) } else { bytes.into() };
-        self.put_raw(&shown);
-    }
-
-    /// A value as one cell of a table: on a terminal it can't begin another line or column.
-    pub fn cell<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.terminal.then(|| shown(text.as_bytes(), &[])) {
-            Some(Cow::Owned(bytes)) => String::from_utf8_lossy(&bytes).into_owned().into(),
-            Some(Cow::Borrowed(_)) | None => text.into(),
-        }
-    }
-
-    /// Writes bytes as they are, to a terminal too: codes for colours, and raw blocks.
-    pub fn put_raw(&mut self, bytes: &[u8]) {
-        self.failed |= self.sink.write_all(bytes).is_err();
-    }
-
-    /// Hands on what is buffered; whether everything was written so far.
-    pub fn flush(&mut self) -> bool {
-        self.failed |= self.sink.flush().is_err();
-        !self.failed
-    }
-}
-
-/// Bytes as a terminal may get them: each byte of a control character, and of what is no text, as
-/// an octal number, except for the control characters in `but`.
-fn shown<'b>(bytes: &'b [u8], but: &[char]) -> Cow<'b, [u8]> {
-    let harmless = |c: char| !c.is_control() || but.contains(&c);
-    if std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(harmless)) {
-        return bytes.into();
-    }
-    let mut shown = Vec::with_capacity(bytes.len() * 2);
-    let octal = |shown: &mut Vec<u8>, bytes: &[u8]| {
-        bytes.iter().for_each(|byte| shown.extend_from_slice(format!("\\{byte:03o}").as_bytes()));
-    };
-    for part in bytes.utf8_chunks() {
-        for c in part.valid().chars() {
-            let mut buffer = [0; 4];
-            let encoded = c.encode_utf8(&mut buffer).as_bytes();
-            if harmless(c) { shown.extend_from_slice(encoded) } else { octal(&mut shown, encoded) }
-        }
-        octal(&mut shown, part.invalid());
-    }
-    shown.into()
-}
+use console::{Clock, Out};
 
 /// Makes the connection to whoever holds the pools.
 pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Service>, Error>>;
@@ -352,6 +268,3 @@ impl Color {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

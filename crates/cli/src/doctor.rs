@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use rustix::process::{Resource, geteuid, getrlimit};
 use server::place::{Place, PlaceError, choice};
 
-use crate::cx::Out;
+use console::Out;
 
 /// The owner that files have whose owner a user namespace doesn't know (`overflowuid`).
 const OVERFLOW_UID: u32 = 65_534;

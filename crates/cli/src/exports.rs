@@ -10,7 +10,7 @@
 use server::api::{AttachRequest, DetachRequest, ExportList, OfferRequest, Reason, WithdrawRequest};
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 
 const EXPORT: &str = "\
 usage: poolhouse export [-r] [-T DIR] -l ADDRESS POOL/VOLUME[@SNAPSHOT] ...

@@ -5,10 +5,10 @@
 
 use server::api::Service;
 
-use crate::clock::Clock;
-use crate::cx::Out;
-use crate::getopt::{Found, Getopt, Opt};
 use crate::words;
+use console::Clock;
+use console::Out;
+use console::getopt::{Found, Getopt, Opt};
 
 /// Runs it; the exit code. Where its file system is mounted the path is that of the whole system, but with `-v`, and otherwise that in its dataset.
 pub fn run(out: &mut Out, err: &mut Out, service: &dyn Service, args: &[String]) -> i32 {

@@ -1,9 +1,10 @@
 //! The `poolhouse` command, and the same binary under the names `zpool`, `zfs` and `zdb`.
 
-use cli::clock::Clock;
-use cli::cx::{Cx, Out};
+use cli::cx::Cx;
 use cli::terminal::Stdin;
 use cli::{rescue, zfs, zpool};
+use console::Clock;
+use console::Out;
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
@@ -74,7 +75,7 @@ fn run(command: &str, words: &[String]) -> i32 {
         "zpool" | "zfs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
-        "zdb" => return cli::zdb::run(words, &mut out, &mut err, &Clock::system()),
+        "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
         "ls" | "cp" => {
             let terminal = std::io::stderr().is_terminal();
             let service = Box::new(server::house::connect());

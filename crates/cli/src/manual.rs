@@ -12,9 +12,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::cx::Out;
 use crate::props::{self, Edit, PropDesc};
 use crate::{bench, zfs, zpool};
+use console::Out;
 use ondisk::feature::Feature;
 
 const ZPOOL: &str = include_str!("manual/zpool.txt");

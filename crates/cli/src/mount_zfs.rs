@@ -8,10 +8,10 @@
 
 use server::api::{DatasetKind as K, DatasetQuery, MountRequest, PropSelect, Reason, Service};
 
-use crate::clock::Clock;
-use crate::cx::Out;
-use crate::getopt::{Found, Getopt, Opt};
 use crate::words;
+use console::Clock;
+use console::Out;
+use console::getopt::{Found, Getopt, Opt};
 
 const USAGE: i32 = 1;
 const SYSERR: i32 = 2;

@@ -3,9 +3,9 @@
 use server::api::{Reason, Service};
 use server::kstats;
 
-use crate::clock::Clock;
-use crate::cx::Out;
 use crate::words;
+use console::Clock;
+use console::Out;
 
 const USAGE: &str = "\
 usage: poolhouse get tunable [NAME ...]

@@ -1,8 +1,8 @@
 //! `version` and `help`, which `zpool` and `zfs` share.
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::json;
+use console::getopt::{Found, Getopt, Long, Opt};
 
 /// The release of OpenZFS whose format, grammar and output this is, and our own version as its module's.
 ///

@@ -2,7 +2,7 @@
 
 use server::api::{DeviceRefusal, LoadInfo, MmpState, Reason, Refusal, RewindInfo, Unmounts};
 
-use crate::clock::Clock;
+use console::Clock;
 
 /// Why a pool can't go: a dataset of it, and who uses that.
 pub fn pool_is_busy(dataset: &str, by: &str) -> String {

@@ -9,9 +9,9 @@ use std::path::Path;
 use ondisk::DmuType;
 use server::api::{DataFault, DeviceFault, InjectRequest, Injected, Service, Spell};
 
-use crate::clock::Clock;
-use crate::cx::Out;
 use crate::words;
+use console::Clock;
+use console::Out;
 
 const USAGE: &str = "\
 usage:

@@ -11,6 +11,52 @@ const WHAT: &str = "history record";
 /// Longest record that is believed; OpenZFS's ring of a huge pool has 1 GiB, its records some KiB.
 const MAX_RECORD: u64 = 16 << 20;
 
+/// Names of the internal events of pools older than version 28, by their numbers
+/// (`zfs_history_event_names`).
+pub const LEGACY_EVENTS: [&str; 41] = [
+    "invalid event",
+    "pool create",
+    "vdev add",
+    "pool remove",
+    "pool destroy",
+    "pool export",
+    "pool import",
+    "vdev attach",
+    "vdev replace",
+    "vdev detach",
+    "vdev online",
+    "vdev offline",
+    "vdev upgrade",
+    "pool clear",
+    "pool scrub",
+    "pool property set",
+    "create",
+    "clone",
+    "destroy",
+    "destroy_begin_sync",
+    "inherit",
+    "property set",
+    "quota set",
+    "permission update",
+    "permission remove",
+    "permission who remove",
+    "promote",
+    "receive",
+    "rename",
+    "reservation set",
+    "replay_inc_sync",
+    "replay_full_sync",
+    "rollback",
+    "snapshot",
+    "filesystem version upgrade",
+    "refquota set",
+    "refreservation set",
+    "pool scrub done",
+    "user hold",
+    "user release",
+    "pool split",
+];
+
 /// Iterator over the records of a pool's history, oldest first: `zpool create`, then the ring.
 #[derive(Debug)]
 pub struct History {

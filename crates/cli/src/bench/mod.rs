@@ -21,9 +21,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cx::Out;
-use crate::getopt::{Found, Getopt, Opt};
 use crate::json::{Json, Object};
+use console::Out;
+use console::getopt::{Found, Getopt, Opt};
 
 const USAGE: &str = "\
 usage: poolhouse bench mount [-Sj] [-g GROUPS] [-i SECONDS] [-l MS[,MS]...] [-n ROUNDS] [-q READS] [-t THREADS] [DIR]

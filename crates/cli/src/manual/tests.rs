@@ -1,9 +1,9 @@
 //! The pages and the program agree.
 
 use super::*;
-use crate::clock::Clock;
 use crate::cx::Cx;
 use crate::terminal::Stdin;
+use console::Clock;
 
 /// What a verb does with an option that no grammar has: its exit code.
 fn with_nonsense(command: &str, verb: &str) -> i32 {

@@ -1,6 +1,6 @@
 //! The command lines of `poolhouse ls` and `poolhouse cp`.
 
-use crate::getopt::{Found, Getopt, Long, Opt};
+use console::getopt::{Found, Getopt, Long, Opt};
 use std::path::PathBuf;
 
 /// Which of the two.

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::nested::Nested;
 use super::target::{self, Error, Target};
 use super::{Chain, Io, find, held};
-use crate::cx::Out;
+use console::Out;
 use poolhouse::Pool;
 use poolhouse::zpl::{DirCookie, FileType};
 use server::api::PoolQuery;

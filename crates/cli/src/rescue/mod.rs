@@ -26,8 +26,8 @@ mod nested;
 mod progress;
 mod target;
 
-use crate::cx::Out;
 use args::{Args, Usage};
+use console::Out;
 use server::api::Service;
 use server::files::{Denied, Opened, Opening, Visit};
 
@@ -90,7 +90,7 @@ fn with_args(
 /// Says why this user's daemon can't be asked for its pools; true if it can, or there is none.
 fn report_unasked(io: &mut Io, command: args::Command) -> bool {
     let Err(error) = io.service.pool_names() else { return true };
-    let why = crate::words::reason(&error.reason, &crate::clock::Clock::system());
+    let why = crate::words::reason(&error.reason, &console::Clock::system());
     writeln!(io.err, "poolhouse {}: the daemon can't be asked for pools: {why}", command.name());
     false
 }

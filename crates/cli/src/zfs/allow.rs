@@ -7,8 +7,8 @@ use server::api::{DatasetChange, Granted};
 
 use super::open::{HEADS, ask, below, open};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::props::{self, Edit};
+use console::getopt::{Found, Getopt, Opt};
 
 /// What can be granted beside properties, its kind, and what the usage text says of it.
 const PERMISSIONS: [(&str, bool, &str); 31] = [

@@ -8,8 +8,8 @@ use server::settings::pool::nice_number;
 use super::newkey::new_key;
 use super::open::{HEADS, ask, exists, parse_prop, report};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::names;
+use console::getopt::{Found, Getopt, Opt};
 
 /// The command line, read.
 #[derive(Default)]

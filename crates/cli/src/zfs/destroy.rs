@@ -6,8 +6,9 @@ use server::api::{Changed, Dataset, DatasetChange, DatasetKind as K, Error, Reas
 
 use super::open::{HEADS, below, dependents, exists, head_of, open};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
-use crate::{nice, words};
+use crate::words;
+use console::getopt::{Found, Getopt, Opt};
+use console::numbers;
 
 /// What the options say.
 #[derive(Debug, Clone, Copy, Default)]
@@ -122,7 +123,7 @@ fn snapshots(cx: &mut Cx, f: Flags, head: &str, spec: &str) -> Outcome {
         return Ok(1);
     }
     if f.verbose {
-        let size = nice::bytes(reclaimed);
+        let size = numbers::bytes(reclaimed);
         match (f.parseable, f.dry_run) {
             (true, _) => writeln!(cx.out, "reclaim\t{reclaimed}"),
             (false, true) => writeln!(cx.out, "would reclaim {size}"),

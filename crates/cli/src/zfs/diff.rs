@@ -4,8 +4,8 @@ use server::api::{DatasetKind as K, DiffRequest, FileAt, FileChange, Reason, Ref
 
 use super::open::open;
 use crate::cx::{Color, Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::{names, words};
+use console::getopt::{Found, Getopt, Opt};
 
 /// How to write changes.
 #[derive(Default)]

@@ -5,11 +5,11 @@ use server::api::{Dataset, DatasetKind as K, Source};
 use super::datasets::{self, Gather, gather, value};
 use super::list::{LONG, expand, only_below, select};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::getprint::GetTable;
 use crate::json::{self, Object};
 use crate::proplist::{self, Column, Table};
 use crate::props;
+use console::getopt::{Found, Getopt, Opt};
 
 #[derive(Default)]
 struct Get {

@@ -4,7 +4,7 @@ use server::api::{DatasetKind as K, Hold};
 
 use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 
 /// `zfs holds [-rHp] <snapshot> ...`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

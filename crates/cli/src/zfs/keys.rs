@@ -6,8 +6,8 @@ use server::api::{Dataset, DatasetKind as K, Error, KeyMaterial, LoadKeyRequest,
 
 use super::datasets::{Gather, gather};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::{https, words};
+use console::getopt::{Found, Getopt, Opt};
 
 /// Tries that a user at a terminal has.
 const ATTEMPTS: u32 = 3;

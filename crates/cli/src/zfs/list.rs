@@ -4,9 +4,9 @@ use server::api::{Dataset, DatasetKind as K, PropSelect, Source};
 
 use super::datasets::{self, Gather, SortKey, gather, value};
 use crate::cx::{Color, Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::json::{self, Object};
 use crate::proplist::{self, Column, Table};
+use console::getopt::{Found, Getopt, Long, Opt};
 
 pub(super) const LONG: &[Long] = &[
     Long { name: "json", val: Opt::Short('j'), arg: false },

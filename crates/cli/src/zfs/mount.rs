@@ -9,9 +9,9 @@ use super::keys::{load_key_for, load_keys_in};
 use super::mounting;
 use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::json::{self, Object};
 use crate::words;
+use console::getopt::{Found, Getopt, Long, Opt};
 
 const LONG: &[Long] = &[Long { name: "json", val: Opt::Short('j'), arg: false }];
 

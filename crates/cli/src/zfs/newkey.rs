@@ -7,7 +7,7 @@ use server::api::{Dataset, DatasetChange, DatasetKind, KeyMaterial, Settings};
 use super::keys::fetch;
 use super::open::{HEADS, ask, open, parse_prop};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 
 /// Shortest and longest passphrase, bytes (`MIN_PASSPHRASE_LEN`, `MAX_PASSPHRASE_LEN`).
 const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;

@@ -17,8 +17,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::words;
+use console::getopt::{Found, Getopt, Opt};
 
 /// What OpenZFS's command exits with where a file is in its way.
 const FAILED: i32 = 255;

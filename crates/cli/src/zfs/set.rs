@@ -5,8 +5,8 @@ use server::api::{Dataset, DatasetChange, DatasetKind as K, PropSelect, Settings
 use super::datasets::{Gather, gather};
 use super::open::parse_prop;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::props::{self, Edit};
+use console::getopt::{Found, Getopt, Opt};
 
 const ALL: [K; 3] = [K::Filesystem, K::Volume, K::Snapshot];
 /// The version of file systems that is current (`ZPL_VERSION`).

@@ -11,7 +11,7 @@ use server::api::{Dataset, DatasetKind as K};
 
 use super::open::{below, open};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 
 const PROPS: [&str; 5] = ["sharenfs", "sharesmb", "mountpoint", "canmount", "zoned"];
 const ABSENT: &str = "sharing over NFS and SMB is not in this release of Poolhouse";

@@ -4,8 +4,8 @@ use server::api::{Dataset, DatasetChange, DatasetKind as K, Error, Reason, Refus
 
 use super::open::{HEADS, ask, below, dependents, head_of, open, parse_prop};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::{names, words};
+use console::getopt::{Found, Getopt, Opt};
 
 /// Most of the newer snapshots and bookmarks that a refused rollback lists.
 const YOUNGER_MAX: usize = 32;

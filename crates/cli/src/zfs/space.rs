@@ -6,8 +6,9 @@ use server::api::{DatasetKind as K, DatasetQuery, SpaceClass, SpaceEntry};
 
 use super::datasets::{SortKey, of_path};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
-use crate::{names, nice};
+use crate::names;
+use console::getopt::{Found, Getopt, Opt};
+use console::numbers;
 use server::accounts;
 
 /// A column.
@@ -246,8 +247,8 @@ impl Space {
             None => "-".to_owned(),
             Some(n) if self.exact => n.to_string(),
             Some(0) if quota => "none".into(),
-            Some(n) if bytes => nice::bytes(n),
-            Some(n) => nice::num(n),
+            Some(n) if bytes => numbers::bytes(n),
+            Some(n) => numbers::num(n),
         };
         match field {
             Field::Type => r.kind.text().into(),
@@ -267,9 +268,9 @@ impl Space {
                 if self.exact {
                     n.to_string()
                 } else if bytes {
-                    nice::bytes(n)
+                    numbers::bytes(n)
                 } else {
-                    nice::num(n)
+                    numbers::num(n)
                 }
                 .len()
             })

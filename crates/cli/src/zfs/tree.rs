@@ -5,8 +5,8 @@ use server::api::{DatasetChange, DatasetKind as K, Reason, Refusal, Settings};
 use super::create::{above, check_name, parent};
 use super::open::{HEADS, ask, exists, head_of, open, parse_prop, report};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::names;
+use console::getopt::{Found, Getopt, Opt};
 
 /// The two operands of a command.
 fn two(operands: &[String]) -> Result<(&String, &String), Stop> {

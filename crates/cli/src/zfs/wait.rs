@@ -4,7 +4,7 @@ use server::api::{DatasetKind as K, Reason};
 
 use super::open::open;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt};
+use console::getopt::{Found, Getopt};
 
 /// The shortest and the longest time between two looks, seconds.
 const LOOKS: (f64, f64) = (0.05, 1.0);

@@ -3,7 +3,7 @@
 use server::api::{Ailment, DeviceFault, Injected, Spell};
 
 use super::{ERRORS, MOS_TYPES};
-use crate::cx::Out;
+use console::Out;
 
 /// Head of a table and the line under it, of which each is shown before its first row.
 type Head = [&'static str; 2];

@@ -5,9 +5,9 @@ use server::api::{Pool, PoolChange, PoolQuery, Reason, Settings};
 use super::devices::{self, Lenience};
 use super::settings::{self, Of};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::vdev_name::NameFlags;
 use crate::words;
+use console::getopt::{Found, Getopt, Long, Opt};
 
 const LONG: &[Long] = &[
     Long { name: "allow-in-use", val: Opt::Named("in-use"), arg: false },

@@ -5,8 +5,8 @@ use server::api::{Error, Pool, PoolChange, PoolQuery, Reason};
 
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::{names, words};
+use console::getopt::{Found, Getopt, Long, Opt};
 
 /// `EINVAL`, which `zpool set` returns as its exit code where the pool can't be found.
 const EINVAL: i32 = 22;

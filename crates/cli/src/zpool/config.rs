@@ -7,8 +7,8 @@ use server::api::{
 use super::info::state_name;
 use super::list::{CLASSES, class};
 use crate::cx::{Color, Cx};
-use crate::nice;
 use crate::vdev_name::{NameFlags, vdev_name};
+use console::numbers;
 
 /// How to show the tree.
 #[derive(Debug, Clone, Copy, Default)]
@@ -163,7 +163,7 @@ fn vdev(
 
 fn counters(cx: &mut Cx, v: &Vdev, look: &Look) {
     let s = &v.stat;
-    let text = |n: u64| if look.exact { n.to_string() } else { nice::num_cut(n, 5) };
+    let text = |n: u64| if look.exact { n.to_string() } else { numbers::num_cut(n, 5) };
     for n in [s.read_errors, s.write_errors, s.checksum_errors] {
         cx.out.put(" ");
         cx.colored((n != 0).then_some(Color::Red), &format!("{:>5}", text(n)));

@@ -7,9 +7,9 @@ use server::settings::compat::{self, Folders};
 use super::devices::{self, Lenience};
 use super::settings::{self, Of, add, get};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::vdev_name::NameFlags;
 use crate::{names, words, zfs};
+use console::getopt::{Found, Getopt, Opt};
 use server::settings::pool::may_enable;
 
 /// The command line, read.

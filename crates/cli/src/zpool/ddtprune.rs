@@ -4,7 +4,7 @@ use server::api::{PoolChange, PoolQuery};
 
 use super::change;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 
 /// What libzfs returns when something went wrong (-1).
 const FAILED: i32 = 255;

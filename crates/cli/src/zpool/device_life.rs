@@ -6,8 +6,8 @@ use super::devices::{self, Lenience};
 use super::settings::{self, Of};
 use super::{get, wait};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::words;
+use console::getopt::{Found, Getopt, Long, Opt};
 
 /// What libzfs returns when something went wrong (-1).
 const FAILED: i32 = 255;

@@ -4,8 +4,8 @@ use server::api::{Event, EventQuery, EventValue, VdevAux, VdevState};
 
 use super::info;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::names;
+use console::getopt::{Found, Getopt, Opt};
 
 /// Seconds between two looks with `-f`.
 const LOOK: f64 = 0.25;

@@ -3,8 +3,8 @@
 use server::api::{Error, ExportRequest, PoolChange, PoolQuery, Reason, Service};
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::{names, words};
+use console::getopt::{Found, Getopt, Opt};
 
 /// `zpool export [-af] <pool> ...`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

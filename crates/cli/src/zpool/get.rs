@@ -6,12 +6,12 @@ use super::info::{self, Role};
 use super::list::{LONG, need_json};
 use super::{UsageProps, pools};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::getprint::GetTable;
 use crate::json::{self, Object};
 use crate::proplist::{self, Column, Table};
 use crate::props;
 use crate::vdev_name::{NameFlags, vdev_name};
+use console::getopt::{Found, Getopt, Opt};
 
 #[derive(Default)]
 struct Get {

@@ -4,52 +4,8 @@ use server::api::{HistoryKind, HistoryRecord, PoolQuery};
 
 use super::pools;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
-
-/// The internal events of pools older than version 28, by number (`zfs_history_event_names`).
-pub(crate) const LEGACY: [&str; 41] = [
-    "invalid event",
-    "pool create",
-    "vdev add",
-    "pool remove",
-    "pool destroy",
-    "pool export",
-    "pool import",
-    "vdev attach",
-    "vdev replace",
-    "vdev detach",
-    "vdev online",
-    "vdev offline",
-    "vdev upgrade",
-    "pool clear",
-    "pool scrub",
-    "pool property set",
-    "create",
-    "clone",
-    "destroy",
-    "destroy_begin_sync",
-    "inherit",
-    "property set",
-    "quota set",
-    "permission update",
-    "permission remove",
-    "permission who remove",
-    "promote",
-    "receive",
-    "rename",
-    "reservation set",
-    "replay_inc_sync",
-    "replay_full_sync",
-    "rollback",
-    "snapshot",
-    "filesystem version upgrade",
-    "refquota set",
-    "refreservation set",
-    "pool scrub done",
-    "user hold",
-    "user release",
-    "pool split",
-];
+use console::getopt::{Found, Getopt, Opt};
+use pool::history::LEGACY_EVENTS;
 
 /// `zpool history [-il] [<pool>] ...`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {
@@ -115,7 +71,7 @@ fn record(cx: &mut Cx, r: &HistoryRecord, long: bool, internal: bool) {
         // What was typed is one line here, so that no part of it passes for a line of its own.
         HistoryKind::Command(line) => write!(cx.out, "{when} {}", line.replace('\n', "\\012")),
         HistoryKind::LegacyEvent { event, txg, text } => {
-            match usize::try_from(*event).ok().and_then(|e| LEGACY.get(e)) {
+            match usize::try_from(*event).ok().and_then(|e| LEGACY_EVENTS.get(e)) {
                 Some(name) => write!(cx.out, "{when} [internal {name} txg:{txg}] {text}"),
                 None => return write!(cx.out, "{when} unrecognized record:\n{text}"),
             }

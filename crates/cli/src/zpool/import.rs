@@ -12,8 +12,8 @@ use server::api::{
 
 use super::{config, show_import};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found as Arg, Getopt, Long, Opt};
 use crate::{names, props, words, zfs};
+use console::getopt::{Found as Arg, Getopt, Long, Opt};
 
 const LONG: &[Long] =
     &[Long { name: "rewind-to-checkpoint", val: Opt::Named("rewind-to-checkpoint"), arg: false }];

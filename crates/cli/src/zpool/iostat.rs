@@ -18,9 +18,9 @@ use super::list::{CLASSES, class, max_width};
 use super::scripts::Scripts;
 use super::{Stamp, get, interval, skipped};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::vdev_name::{NameFlags, vdev_name};
 use columns::{Group, Number};
+use console::getopt::{Found, Getopt, Opt};
 
 /// What to show.
 #[derive(Default)]
@@ -465,9 +465,9 @@ fn histogram(cx: &mut Cx, look: &Look, name: &str, io: &IoStat, scale: f64) {
     for i in first..end {
         let (bound, text) = if latencies {
             let bound = (1u64 << (i + 1)) - 1;
-            (bound, crate::nice::time_ns(bound))
+            (bound, console::numbers::time_ns(bound))
         } else {
-            (1u64 << i, crate::nice::num(1 << i))
+            (1u64 << i, console::numbers::num(1 << i))
         };
         if look.scripted {
             write!(cx.out, "{bound}");

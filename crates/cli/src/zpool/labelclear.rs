@@ -11,8 +11,8 @@ use spa::Labels;
 use vdev::label::LabelWriter;
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt};
 use crate::words;
+use console::getopt::{Found, Getopt};
 
 /// `zpool labelclear [-f] <vdev>`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

@@ -8,8 +8,8 @@ use server::settings::pool::nice_number;
 
 use super::get;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::vdev_name::{NameFlags, vdev_name};
+use console::getopt::{Found, Getopt, Long, Opt};
 
 /// What libzfs returns when something went wrong (-1).
 const FAILED: i32 = 255;

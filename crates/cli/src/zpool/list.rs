@@ -5,11 +5,12 @@ use server::api::{Pool, PoolQuery, Source, Vdev, VdevAux, VdevState};
 use super::info::{self, Role};
 use super::{Stamp, interval, pools};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
 use crate::json::{self, Json, Object};
 use crate::proplist::{self, Column, Table};
+use crate::props;
 use crate::vdev_name::{NameFlags, vdev_name};
-use crate::{nice, props};
+use console::getopt::{Found, Getopt, Long, Opt};
+use console::numbers;
 
 const DEFAULT: &str =
     "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
@@ -303,7 +304,7 @@ fn one(
 fn cells(v: &Vdev, role: Role<'_>, exact: bool) -> Vec<(&'static str, String)> {
     let s = &v.stat;
     let top = s.space != 0;
-    let number = |n: u64| if exact { n.to_string() } else { nice::num(n) };
+    let number = |n: u64| if exact { n.to_string() } else { numbers::num(n) };
     let or_dash = |n: u64| if n == 0 { "-".into() } else { number(n) };
     let if_top = |text: String| if top { text } else { "-".into() };
     let size = if s.pspace != 0 { number(s.pspace) } else { if_top(or_dash(s.space)) };

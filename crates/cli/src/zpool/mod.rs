@@ -44,7 +44,8 @@ pub(crate) use usage::COMMANDS;
 
 use crate::cx::{Cx, Stop};
 use crate::props::{self, Edit, PropDesc};
-use crate::{names, nice, version};
+use crate::{names, version};
+use console::numbers;
 
 /// What usage texts add for `get`, `list` and `set`: the properties that they take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,7 +221,7 @@ fn skipped(cx: &Cx, name: &str) -> bool {
 fn interval(operands: &mut Vec<String>) -> Result<(f64, u64), Stop> {
     let zero = || Stop::usage("interval cannot be zero\n");
     let take = |operands: &mut Vec<String>| -> Result<f64, Stop> {
-        match operands.last().filter(|w| nice::is_number(w)).and_then(|w| w.parse::<f64>().ok()) {
+        match operands.last().filter(|w| numbers::is_number(w)).and_then(|w| w.parse::<f64>().ok()) {
             Some(0.0) => Err(zero()),
             Some(n) => {
                 operands.pop();
@@ -230,7 +231,7 @@ fn interval(operands: &mut Vec<String>) -> Result<(f64, u64), Stop> {
         }
     };
     let last = take(operands)?;
-    let before = if operands.last().is_some_and(|w| nice::is_number(w)) { take(operands)? } else { 0.0 };
+    let before = if operands.last().is_some_and(|w| numbers::is_number(w)) { take(operands)? } else { 0.0 };
     Ok(if before != 0.0 { (before, last as u64) } else { (last, 0) })
 }
 

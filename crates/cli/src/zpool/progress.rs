@@ -6,8 +6,8 @@ use server::api::{
 };
 
 use crate::cx::{Color, Cx};
-use crate::nice;
 use crate::vdev_name::{NameFlags, vdev_name};
+use console::numbers;
 
 /// `3 days 02:03:04`, `02:03:04` (`secs_to_dhms`).
 fn span(total: u64) -> String {
@@ -17,13 +17,13 @@ fn span(total: u64) -> String {
 }
 
 fn size(n: u64) -> String {
-    let mut s = nice::bytes(n);
+    let mut s = numbers::bytes(n);
     s.truncate(6);
     s
 }
 
 fn count(n: u64) -> String {
-    nice::num_cut(n, 6)
+    numbers::num_cut(n, 6)
 }
 
 fn label(cx: &mut Cx, indent: &str, text: &str) {

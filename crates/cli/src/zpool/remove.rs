@@ -4,8 +4,8 @@ use server::api::{Pool, PoolChange, PoolQuery, Reason};
 
 use super::device_life::Target;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::words;
+use console::getopt::{Found, Getopt, Opt};
 
 /// `zpool remove [-npsw] <pool> <device> ...`.
 pub fn run(cx: &mut Cx, args: &[String]) -> Outcome {

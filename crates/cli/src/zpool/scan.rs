@@ -5,7 +5,7 @@ use server::api::{CheckpointState, Pool, PoolChange, PoolQuery, Reason, ScanComm
 
 use super::wait;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 
 /// `zpool scrub [-e | -s | -p | -C] [-w] <pool> ...`.
 pub fn scrub(cx: &mut Cx, args: &[String]) -> Outcome {

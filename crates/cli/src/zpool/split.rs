@@ -5,9 +5,9 @@ use server::api::{MountRequest, Pool, PoolChange, PoolQuery, Reason, Settings, V
 use super::settings::{self, Of};
 use super::{devices, spec};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
 use crate::vdev_name::{NameFlags, vdev_name};
 use crate::{names, words, zfs};
+use console::getopt::{Found, Getopt, Opt};
 
 /// What the line asks for.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use super::config::{self, Look};
 use super::scripts::Scripts;
 use super::{Stamp, info, interval, list, pools, progress, reason, status_json};
 use crate::cx::{Color, Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Long, Opt};
-use crate::nice;
+use console::getopt::{Found, Getopt, Long, Opt};
+use console::numbers;
 
 const LONG: &[Long] = &[
     Long { name: "power", val: Opt::Named("power"), arg: false },
@@ -213,7 +213,7 @@ fn dedup(cx: &mut Cx, ddt: &DdtSummary, exact: bool) {
     if ddt.count == 0 {
         return cx.out.put("no DDT entries\n");
     }
-    let number = |n: u64| if exact { n.to_string() } else { nice::num(n) };
+    let number = |n: u64| if exact { n.to_string() } else { numbers::num(n) };
     write!(
         cx.out,
         "DDT entries {}, size {} on disk, {} in core",
@@ -232,7 +232,7 @@ fn dedup(cx: &mut Cx, ddt: &DdtSummary, exact: bool) {
     cx.out.put("refcnt   blocks   LSIZE   PSIZE   DSIZE   blocks   LSIZE   PSIZE   DSIZE\n");
     cx.out.put("------   ------   -----   -----   -----   ------   -----   -----   -----\n");
     for (power, totals) in &ddt.histogram {
-        let refs = nice::num(1u64.checked_shl(*power).unwrap_or(0));
+        let refs = numbers::num(1u64.checked_shl(*power).unwrap_or(0));
         bucket(cx, &refs, totals);
     }
     bucket(cx, "Total", &ddt.total);
@@ -243,7 +243,7 @@ fn bucket(cx: &mut Cx, name: &str, t: &DdtTotals) {
     if t.blocks == 0 {
         return;
     }
-    let (n, b) = (|n: u64| nice::num_cut(n, 5), |n: u64| nice::bytes(n));
+    let (n, b) = (|n: u64| numbers::num_cut(n, 5), |n: u64| numbers::bytes(n));
     writeln!(
         cx.out,
         "{name:>6}   {:>6}   {:>5}   {:>5}   {:>5}   {:>6}   {:>5}   {:>5}   {:>5}",

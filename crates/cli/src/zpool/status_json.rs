@@ -11,8 +11,8 @@ use super::status::{Status, fine};
 use super::{Stamp, config, reason};
 use crate::cx::Cx;
 use crate::json::{self, Json, Object};
-use crate::nice;
 use crate::vdev_name::{NameFlags, vdev_name};
+use console::numbers;
 
 /// How a number is written.
 #[derive(Clone, Copy)]
@@ -39,9 +39,9 @@ impl Writer<'_> {
         let text = match form {
             Form::Exact => value.to_string(),
             _ if self.st.look.exact => value.to_string(),
-            Form::Count => nice::num(value),
-            Form::Bytes => nice::bytes(value),
-            Form::Nanoseconds => nice::time_ns(value),
+            Form::Count => numbers::num(value),
+            Form::Bytes => numbers::bytes(value),
+            Form::Nanoseconds => numbers::time_ns(value),
             Form::Date if value == 0 => "-".into(),
             Form::Date => self.cx.clock.ctime(value),
         };

@@ -6,7 +6,7 @@ use server::api::{Pool, PoolChange, PoolQuery};
 use super::change::{enabled, failed};
 use super::create::allowed;
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
+use console::getopt::{Found, Getopt, Opt};
 use server::settings::pool::may_enable;
 
 /// The version with features.

@@ -10,8 +10,8 @@ use server::api::{
 
 use super::{Stamp, change, interval};
 use crate::cx::{Cx, Outcome, Stop};
-use crate::getopt::{Found, Getopt, Opt};
-use crate::nice;
+use console::getopt::{Found, Getopt, Opt};
+use console::numbers;
 
 /// What can be waited for, by its name and the head of its column.
 const ACTIVITIES: [(&str, &str); 9] = [
@@ -197,7 +197,7 @@ fn show(cx: &mut Cx, look: &Look, pool: &Pool, row: usize) {
             continue;
         }
         let n = left.unwrap_or(0);
-        let text = if look.exact { n.to_string() } else { nice::num(n) };
+        let text = if look.exact { n.to_string() } else { numbers::num(n) };
         if look.scripted {
             // As OpenZFS: what is not the first of all activities has a tab before it, though it may be the first that is shown.
             cx.out.put(if i == 0 { "" } else { "\t" });

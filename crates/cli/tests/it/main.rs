@@ -49,4 +49,3 @@ mod users;
 mod volumes;
 mod watch;
 mod writes;
-mod zdb;

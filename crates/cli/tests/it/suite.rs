@@ -122,9 +122,9 @@ fn cleared_labels_are_gone() {
     let image = dir.path().join("d0.img").display().to_string();
     let looked = || {
         let words = ["-lq".to_owned(), image.clone()];
-        let clock = cli::clock::Clock::system();
-        let sink = || cli::cx::Out::new(Box::new(std::io::sink()));
-        cli::zdb::run(&words, &mut sink(), &mut sink(), &clock)
+        let clock = console::Clock::system();
+        let sink = || console::Out::new(Box::new(std::io::sink()));
+        zdb::run(&words, &mut sink(), &mut sink(), &clock)
     };
     assert_eq!(looked(), 0);
     good(&format!("zpool labelclear -f {image}"), &house);
@@ -408,7 +408,7 @@ fn snapshots_are_mounted() {
     let at = stand.path("there");
     fs::create_dir(&at).expect("a folder");
     let mount = |options: &str| {
-        let sink = || cli::cx::Out::new(Box::new(std::io::sink()));
+        let sink = || console::Out::new(Box::new(std::io::sink()));
         let words = ["-o", options, "tank/a@s", &at.display().to_string()].map(str::to_owned);
         cli::mount_zfs::run(&mut sink(), &mut sink(), &*stand.house, &words)
     };

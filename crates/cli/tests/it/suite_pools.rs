@@ -26,9 +26,9 @@ fn image(dir: &Path, name: &str) -> String {
 
 /// What `zdb -lq` says of a device.
 fn labels(image: &str) -> i32 {
-    let clock = cli::clock::Clock::system();
-    let sink = || cli::cx::Out::new(Box::new(std::io::sink()));
-    cli::zdb::run(&["-lq".to_owned(), image.to_owned()], &mut sink(), &mut sink(), &clock)
+    let clock = console::Clock::system();
+    let sink = || console::Out::new(Box::new(std::io::sink()));
+    zdb::run(&["-lq".to_owned(), image.to_owned()], &mut sink(), &mut sink(), &clock)
 }
 
 /// Goal: `zpool labelclear` overwrites labels that are there, behind their pads, and nothing where a label is gone.

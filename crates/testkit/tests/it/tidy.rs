@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The rooms, bottom to top: a crate may use only crates before it. The last four
 /// are no rooms and not shipped; `testkit`, `fuzzing` and `testpools` may be dev-dependencies of
 /// any.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 26] = [
     "ondisk",
     "codec",
     "observe",
@@ -26,6 +26,8 @@ const ORDER: [&str; 24] = [
     "poolhouse",
     "fuse",
     "nbd",
+    "console",
+    "zdb",
     "server",
     "cli",
     "bench",

@@ -1,7 +1,7 @@
 //! The columns of `zpool iostat`: their heads, their widths, and how a number stands in one.
 
 use crate::cx::{Color, Cx};
-use crate::nice;
+use console::numbers;
 
 /// Columns that go together (`enum iostat_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,8 +182,8 @@ impl Row {
     pub fn number(&self, cx: &mut Cx, n: u64, what: Number) {
         let text = match what {
             Number::Time if n == 0 => "-".to_owned(),
-            Number::Time if !self.exact => nice::time_ns(n),
-            Number::Count if !self.exact => nice::num(n),
+            Number::Time if !self.exact => numbers::time_ns(n),
+            Number::Count if !self.exact => numbers::num(n),
             Number::Count | Number::Time => n.to_string(),
         };
         if self.scripted {

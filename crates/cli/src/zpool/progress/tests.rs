@@ -7,8 +7,9 @@ use std::rc::Rc;
 use server::api::Vdev;
 
 use super::*;
-use crate::clock::Clock;
-use crate::cx::{Out, Secrets};
+use crate::cx::Secrets;
+use console::Clock;
+use console::Out;
 
 /// Sat Nov 21 22:26:40 2026.
 const NOW: u64 = 1_795_300_000;

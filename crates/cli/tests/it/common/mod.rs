@@ -11,8 +11,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-use cli::clock::Clock;
-use cli::cx::{Cx, Out, Secrets};
+use cli::cx::{Cx, Secrets};
+use console::Clock;
+use console::Out;
 use server::api::Service;
 use server::house::House;
 

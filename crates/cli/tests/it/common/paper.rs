@@ -44,9 +44,9 @@ fn human(name: &str, exact: &str) -> String {
     let counts =
         ["size", "allocated", "free", "freeing", "leaked", "bcloneused", "bclonesaved", "dedup_table_size"];
     match number(exact) {
-        Some(n) if sizes.contains(&name) => cli::nice::bytes(n),
-        Some(n) if name == "checkpoint" => cli::nice::bytes(n),
-        Some(n) if counts.contains(&name) => cli::nice::num(n),
+        Some(n) if sizes.contains(&name) => console::numbers::bytes(n),
+        Some(n) if name == "checkpoint" => console::numbers::bytes(n),
+        Some(n) if counts.contains(&name) => console::numbers::num(n),
         Some(n) if ["capacity", "fragmentation"].contains(&name) => format!("{n}%"),
         _ if ["dedupratio", "bcloneratio", "compressratio", "refcompressratio"].contains(&name) => {
             format!("{exact}x")

@@ -41,8 +41,8 @@ mod whole;
 mod zap;
 mod znode;
 
-use crate::clock::Clock;
-use crate::cx::Out;
+use console::Clock;
+use console::Out;
 use opts::{Opts, Refused, USAGE};
 use text::Numbers;
 

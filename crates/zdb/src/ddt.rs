@@ -162,7 +162,7 @@ fn histogram(cx: &mut Ctx<'_>, histogram: &DdtHistogram, total: Option<&DdtStat>
     let columns = "blocks   LSIZE   PSIZE   DSIZE";
     writeln!(cx.out, "refcnt   {columns}   {columns}\n------   {dashes}   {dashes}");
     for (i, stat) in histogram.0.iter().enumerate() {
-        let refcnt = crate::nice::num(1u64 << i);
+        let refcnt = console::numbers::num(1u64 << i);
         row(cx, stat, &refcnt);
     }
     if let Some(total) = total {
@@ -175,7 +175,7 @@ fn row(cx: &mut Ctx<'_>, s: &DdtStat, name: &str) {
     if s.blocks == 0 {
         return;
     }
-    let (num, bytes) = (crate::nice::num, crate::nice::bytes);
+    let (num, bytes) = (console::numbers::num, console::numbers::bytes);
     writeln!(
         cx.out,
         "{name:>6}   {:>6}   {:>5}   {:>5}   {:>5}   {:>6}   {:>5}   {:>5}   {:>5}",

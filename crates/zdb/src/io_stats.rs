@@ -2,8 +2,8 @@
 
 use super::target::Opened;
 use super::{Ctx, Run};
-use crate::cx::Out;
-use crate::nice;
+use console::Out;
+use console::numbers;
 use pool::metaslab::Class;
 use std::collections::BTreeMap;
 use vdev::{AllocBias, VdevInfo, VdevKind};
@@ -59,12 +59,12 @@ fn line(out: &mut Out, v: &VdevInfo, name: &str, indent: usize, (space, alloc): 
     let (left, right) = (columns.saturating_sub(taken), taken.saturating_sub(columns));
     write!(out, "{:indent$}{name}{suffix:<left$}{:pad$}", "", "", pad = right.saturating_sub(suffix.len()));
     if space != 0 {
-        write!(out, "{:>6}{:>6}", nice::num(alloc), nice::num(space.saturating_sub(alloc)));
+        write!(out, "{:>6}{:>6}", numbers::num(alloc), numbers::num(space.saturating_sub(alloc)));
     }
     let (s, seconds) = (&v.stats, (v.stats.age_ns / 1_000_000_000).max(1));
     let rates = [s.read_ops, s.write_ops, s.read_bytes, s.write_bytes].map(|n| n / seconds);
     for n in rates.into_iter().chain([s.read_errors, s.write_errors, s.checksum_errors]) {
-        write!(out, " {:>5}", nice::num(n));
+        write!(out, " {:>5}", numbers::num(n));
     }
     out.put("\n");
 }

@@ -3,8 +3,8 @@
 //! What may differ is in [`EXCEPTIONS`], each with its reason, and in [`clean`]: what the transcripts hold of the machine that
 //! they were made on.
 
-use cli::clock::Clock;
-use cli::cx::Out;
+use console::Clock;
+use console::Out;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ fn zdb<S: AsRef<str>>(args: &[S]) -> Ran {
     let (out, err) = (Sink::default(), Sink::default());
     let args: Vec<String> = args.iter().map(|a| a.as_ref().to_owned()).collect();
     let mut sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err.clone())));
-    let code = cli::zdb::run(&args, &mut sinks.0, &mut sinks.1, &Clock::fixed(|| 1_795_300_000));
+    let code = zdb::run(&args, &mut sinks.0, &mut sinks.1, &Clock::fixed(|| 1_795_300_000));
     let text = |s: &Sink| String::from_utf8_lossy(&s.0.borrow()).into_owned();
     Ran { code, out: text(&out), err: text(&err) }
 }

@@ -1,6 +1,6 @@
 //! The command line of `zdb`.
 
-use crate::getopt::{Found, Getopt, Long, Opt};
+use console::getopt::{Found, Getopt, Long, Opt};
 use ondisk::Txg;
 
 const SHORT: &str = "AbBcCdDeEFGhiI:kK:lLmMNo:Op:PqrRsSt:TuU:vVx:XYyZ";

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 #[derive(Clone, Default)]
 struct Sink(Rc<RefCell<Vec<u8>>>);

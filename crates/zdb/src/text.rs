@@ -1,7 +1,7 @@
 //! How `zdb` writes numbers, block pointers, histograms and name-value lists.
 
-use crate::cx::Out;
-use crate::nice;
+use console::Out;
+use console::numbers;
 use ondisk::blkptr::{Body, Stored};
 use ondisk::bytes::le64;
 use ondisk::kind::ByteSwap;
@@ -19,12 +19,12 @@ pub struct Numbers {
 impl Numbers {
     /// A count or a size (`zdb_nicenum`).
     pub fn num(self, n: u64) -> String {
-        if self.exact { n.to_string() } else { nice::num(n) }
+        if self.exact { n.to_string() } else { numbers::num(n) }
     }
 
     /// A size with its unit (`zdb_nicebytes`).
     pub fn bytes(self, n: u64) -> String {
-        if self.exact { n.to_string() } else { nice::bytes(n) }
+        if self.exact { n.to_string() } else { numbers::bytes(n) }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::target::Opened;
 use super::text::{lossy, nvlist};
 use super::{Ctx, Run};
-use crate::zpool::history::LEGACY;
 use ondisk::{Nvlist, Value};
+use pool::history::LEGACY_EVENTS;
 
 /// Shows the history (`dump_history`).
 pub fn show(cx: &mut Ctx<'_>, pool: &Opened) -> Run {
@@ -34,7 +34,7 @@ fn one(cx: &mut Ctx<'_>, e: &Nvlist) -> bool {
     if let Some(command) = text("history command") {
         writeln!(cx.out, "{time} {command}");
     } else if let Some(n) = e.u64("history internal event") {
-        let Some(name) = LEGACY.get(n as usize) else { return false };
+        let Some(name) = LEGACY_EVENTS.get(n as usize) else { return false };
         writeln!(cx.out, " {time} [internal {name} txg:{txg}] {what}");
     } else if let Some(name) = text("internal_name") {
         write!(cx.out, "{time} [txg:{txg}] {name}");

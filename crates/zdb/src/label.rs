@@ -18,7 +18,7 @@ use ondisk::{Ashift, Nvlist, Uberblock, bytes};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::zdb::text;
+use crate::text;
 
 /// log2 of the sector size that is assumed where no label tells (`SPA_MINBLOCKSHIFT`).
 const SPA_MINBLOCKSHIFT: u64 = 9;

@@ -1,0 +1,3 @@
+//! The integration tests of `zdb`: one program.
+
+mod transcripts;
